@@ -1,0 +1,61 @@
+"""The contract of every iterative method: an explicit state, a step, a model.
+
+Nothing survives a step but what stands in the state: that is what makes a killed run end bit-equal to an undisturbed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from ..records.context import RunContext
+
+
+class LoopState(Protocol):
+    """What a state must carry beside its own fields: how many steps made it, and why it is final (``None``: it is not)."""
+
+    @property
+    def iteration(self) -> int:
+        """Number of steps behind this state."""
+        ...
+
+    @property
+    def stop(self) -> str | None:
+        """Reason of the stop, or ``None``."""
+        ...
+
+
+S = TypeVar("S", bound=LoopState)
+
+
+@dataclass(frozen=True)
+class Step(Generic[S]):
+    """One step: the new state and the figures to show for it."""
+
+    state: S
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[S]):
+    """Where a loop ended: its last state, the rows of its history, and whether it was found finished already."""
+
+    state: S
+    history: tuple[Mapping[str, Any], ...]
+    resumed_at: int | None = None
+
+
+class Loop(Protocol[S]):
+    """An iteration on an explicit state."""
+
+    state_type: type[S]
+
+    def init(self, ctx: RunContext) -> S:
+        """Return the state before the first step."""
+        ...
+
+    def step(self, state: S, ctx: RunContext) -> Step[S]:
+        """Return the state after one more step."""
+        ...

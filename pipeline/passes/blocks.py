@@ -1,0 +1,96 @@
+"""From stores to tasks: fixed byte groups of blocks, and what a task sees of one block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+if TYPE_CHECKING:
+    from ...storage import BlockRef, BlockStore, MemoryBlocks, MemoryRef
+
+    Ref = BlockRef | MemoryRef
+    Task = tuple[Ref, ...]
+
+TASK_BYTES = 64 << 20
+"""A task takes a fixed byte group of stripes, from the plan and never from the number of workers (RULINGS 18)."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One column stripe as a task sees it.
+
+    Attributes
+    ----------
+    X
+        ``(n, k)`` values as stored.
+    offset
+        Feature id of the first column.
+    factor, shift
+        ``(k,)`` column scaling ``s`` and centre ``mu``, or ``None``.
+    ref
+        Where it came from.
+    """
+
+    X: np.ndarray | sp.csc_array
+    offset: int
+    factor: np.ndarray | None
+    shift: np.ndarray | None
+    ref: Any
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return self.X.shape[1]
+
+    def table(self, name: str) -> np.ndarray:
+        """Return a column table (``norm1``, ``maximum``, …) cut to this stripe."""
+        return self.ref.table(name)
+
+
+def load_block(ref: Ref) -> Block:
+    """Load one stripe with its scaling factors."""
+    factor, shift = ref.scaling()
+    return Block(ref.load(), ref.cols[0], factor, shift, ref)
+
+
+def load_blocks(task: Task) -> Iterator[Block]:
+    """Load the stripes of a task one after the other."""
+    return (load_block(ref) for ref in task)
+
+
+def byte_groups(refs: Iterable[Ref], limit: int = TASK_BYTES) -> list[Task]:
+    """Group consecutive references into tasks of about ``limit`` bytes."""
+    groups: list[list[Ref]] = []
+    size = limit
+    for ref in refs:
+        if size + ref.nbytes > limit:
+            groups.append([])
+            size = 0
+        groups[-1].append(ref)
+        size += ref.nbytes
+    return [tuple(group) for group in groups]
+
+
+def column_tasks(data: BlockStore | MemoryBlocks) -> list[Task]:
+    """Return the tasks of a pass over all columns."""
+    return byte_groups(data.column_blocks())
+
+
+def task_bytes(task: Task) -> int:
+    """Bound the memory of a task: its largest stripe, read and held once."""
+    return max(ref.nbytes for ref in task)
+
+
+def tasks_holding(tasks: Sequence[Task], features: np.ndarray) -> list[Task]:
+    """Return, of each task, the stripes that hold one of the sorted ``features``; tasks without any are left out."""
+    kept = (tuple(ref for ref in task if _holds(ref, features)) for task in tasks)
+    return [task for task in kept if task]
+
+
+def _holds(ref: Ref, features: np.ndarray) -> bool:
+    lo, hi = np.searchsorted(features, ref.cols)
+    return bool(hi > lo)

@@ -1,0 +1,65 @@
+"""RunContext: what a method may use while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ...cluster import Executor
+    from ...storage import BlockStore, MemoryBlocks, RunStore
+
+INLINE_BYTES = 1 << 20
+"""Arrays up to this size travel with the task; larger ones become one object of the run store (RULINGS 18)."""
+
+Emit = Callable[[Mapping[str, Any]], None]
+
+
+def ignore(event: Mapping[str, Any]) -> None:
+    """Drop an event."""
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Executor, data, run directory, budget and event sink of one run.
+
+    Attributes
+    ----------
+    executor
+        Where passes run.
+    data
+        The block store or its in-memory twin.
+    run
+        Run directory, or ``None`` for a fit in memory that writes nothing.
+    driver_memory
+        Bytes the driver may hold for a sub-problem.
+    emit
+        Sink of event records.
+    seed
+        Root of every random number of the run.
+    """
+
+    executor: Executor
+    data: BlockStore | MemoryBlocks
+    run: RunStore | None = None
+    driver_memory: int = 2 << 30
+    emit: Emit = ignore
+    seed: int = 0
+    decisions: Mapping[str, Any] = field(default_factory=dict)
+
+    def share(self, name: str, array: np.ndarray) -> Any:
+        """Return ``array`` itself, or a reference to it in the run store when tasks on other machines would carry too much.
+
+        A task turns either into the array with :func:`received`.
+        """
+        if self.run is None or self.executor.kind == "sync" or array.nbytes <= INLINE_BYTES:
+            return array
+        return self.run.put_array(name, array)
+
+
+def received(shared: Any) -> np.ndarray:
+    """Return the array behind what :meth:`RunContext.share` returned (on a worker: from its cache when it is the newest)."""
+    return shared if isinstance(shared, np.ndarray) else shared.load()
