@@ -1,0 +1,44 @@
+"""The column pass: fetch selected columns from the workers that hold their stripes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...cluster import BlockProgram, plan
+from ..records.context import RunContext
+from .blocks import Ref, Task, column_tasks, task_bytes, tasks_holding
+
+Columns = np.ndarray | sp.csc_array
+
+
+def _held(ref: Ref, features: np.ndarray) -> np.ndarray:
+    lo, hi = np.searchsorted(features, ref.cols)
+    return features[lo:hi]
+
+
+def stack(parts: Sequence[Columns]) -> Columns:
+    """Put column blocks side by side; sparse stays sparse."""
+    if len(parts) == 1:
+        return parts[0]
+    if sp.issparse(parts[0]):
+        return sp.csc_array(sp.hstack(parts, format="csc"))
+    return np.hstack(parts)
+
+
+def fetch_chunk(task: Task, features: np.ndarray) -> Columns:
+    """Return the asked columns of one task's stripes, in feature order (on a worker)."""
+    return stack([ref.columns(_held(ref, features) - ref.cols[0]) for ref in task])
+
+
+def fetch_columns(ctx: RunContext, features: np.ndarray) -> Columns:
+    """Return the raw columns of sorted distinct ``features``: ``(n_samples, len(features))``, sparse if the data is.
+
+    Scaling is not applied here: see :func:`scaled`.
+    """
+    tasks = tasks_holding(column_tasks(ctx.data), features)
+    result = ctx.data.n_rows * 12 * len(features)
+    program = BlockProgram(name="columns", chunk=fetch_chunk, combine=stack, task_bytes=task_bytes, result_bytes=result)
+    return ctx.executor.run(plan(program, tasks, features))

@@ -1,0 +1,132 @@
+"""The scoring pass: which atoms (features, groups, expanded features) violate the current dual vectors most.
+
+One pass reads every stripe once for all dual vectors; a task keeps the best of its stripes, a tree of merges by ``(-score, id)``
+keeps the best of all. Nothing of size d travels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ...cluster import BlockProgram, plan
+from ...kernels.scores import TopB, merge_top
+from ..records.context import RunContext, received
+from .blocks import Block, Task, column_tasks, load_blocks, task_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NO_IDS = np.zeros(0, np.int64)
+NO_SUMS = np.zeros(0)
+
+
+@dataclass(frozen=True)
+class Query:
+    """What one machine asks of a pass.
+
+    Attributes
+    ----------
+    size
+        Number of atoms wanted, B.
+    threshold
+        A valid lower bound of the B-th best key (0: none known); columns that cannot reach it are skipped.
+    exclude
+        Sorted atom ids that may not be chosen.
+    """
+
+    size: int
+    threshold: float = 0.0
+    exclude: np.ndarray = NO_IDS
+
+
+class Partial(NamedTuple):
+    """What a task found for one machine: the best complete atoms, and sums of atoms cut by a stripe border."""
+
+    top: TopB
+    cut_ids: np.ndarray = NO_IDS
+    cut_sums: np.ndarray = NO_SUMS
+
+
+class Atoms(Protocol):
+    """A collection of candidate columns groups: how to score them in a block, and how to build their columns."""
+
+    def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
+        """Score the atoms of one stripe for every dual vector."""
+        ...
+
+    def complete(self, partial: Partial, query: Query) -> TopB:
+        """Settle the atoms that stripe borders cut."""
+        ...
+
+
+def merge_partials(parts: Sequence[Partial], size: int) -> Partial:
+    """Merge partial findings in the order given; sums of a cut atom are added in that order."""
+    top = merge_top([part.top for part in parts], size)
+    if not any(part.cut_ids.size for part in parts):
+        return Partial(top)
+    ids, where = np.unique(np.concatenate([part.cut_ids for part in parts]), return_inverse=True)
+    sums = np.zeros(ids.size)
+    np.add.at(sums, where, np.concatenate([part.cut_sums for part in parts]))
+    return Partial(top, ids, sums)
+
+
+def _merge_machines(found: Sequence[Sequence[Partial]], queries: Sequence[Query]) -> list[Partial]:
+    return [merge_partials(parts, query.size) for parts, query in zip(zip(*found, strict=True), queries, strict=True)]
+
+
+def score_chunk(task: Task, atoms: Atoms, duals: Any, queries: tuple[Query, ...]) -> list[Partial]:
+    """Score the stripes of one task (on a worker)."""
+    vectors = received(duals)
+    return _merge_machines([atoms.score_block(block, vectors, queries) for block in load_blocks(task)], queries)
+
+
+@dataclass(frozen=True)
+class _Merge:
+    """Combine step of the pass; a class because it carries the sizes."""
+
+    queries: tuple[Query, ...]
+
+    def __call__(self, found: Sequence[list[Partial]]) -> list[Partial]:
+        return _merge_machines(found, self.queries)
+
+
+def score_program(queries: tuple[Query, ...], n_rows: int, name: str = "feature-scores") -> BlockProgram[list[Partial]]:
+    """Return the scoring pass as data."""
+    result = sum(24 * query.size for query in queries) + 256
+    vectors = 8 * n_rows * len(queries)
+    bytes_of: Callable[[Task], int] = _Bound(vectors)
+    return BlockProgram(name=name, chunk=score_chunk, combine=_Merge(queries), task_bytes=bytes_of, result_bytes=result)
+
+
+@dataclass(frozen=True)
+class _Bound:
+    vectors: int
+
+    def __call__(self, task: Task) -> int:
+        # The stripe, a float64 score per column (at most one per stored value or 8 bytes per value held), and the dual vectors.
+        return 2 * task_bytes(task) + self.vectors
+
+
+def select_atoms(ctx: RunContext, atoms: Atoms, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:
+    """Return, for every dual vector, its best atoms by ``(-score, id)``.
+
+    Parameters
+    ----------
+    ctx
+        Executor and data.
+    atoms
+        Candidate collection.
+    duals
+        ``(n_machines, n_samples)`` vectors ``u = alpha * y``.
+    queries
+        One per machine.
+    """
+    asked = tuple(queries)
+    program = score_program(asked, ctx.data.n_rows)
+    work = plan(program, column_tasks(ctx.data), atoms, ctx.share("dual", duals), asked)
+    partials = ctx.executor.run(work)
+    return [atoms.complete(partial, query) for partial, query in zip(partials, asked, strict=True)]
