@@ -12,8 +12,7 @@ import numpy as np
 from ...kernels.scores import TopB
 from ...kernels.solvers.outer_bound import best_scaled_dual, dual_utility
 from ..records.config import FGMConfig
-
-NAN = float("nan")
+from ..records.fgm import MachineState
 
 
 @dataclass(frozen=True)
@@ -54,69 +53,9 @@ class Machine:
         return 0.5 * plus * (1.0 - f) ** 2 + 0.5 * minus * (1.0 + f) ** 2, -f
 
 
-@dataclass(frozen=True)
-class RoundRecord:
-    """The model after one round and its certificates.
-
-    Attributes
-    ----------
-    omega
-        ``(tB,)`` weights of the cuts' columns, cut after cut.
-    bias
-        ``b`` of the decision value ``z - b``.
-    objective, gap, outer_gap
-        F_t, the sub-problem's duality gap, and ``F_t`` minus the best lower bound of the exact optimum.
-    cut_weights
-        ``(t,)`` kernel weights ``mu`` on the simplex.
-    n_selected
-        Distinct atoms so far.
-    inner_steps
-        Steps of the sub-problem solver.
-    inner_stop
-        Why it stopped.
-    """
-
-    omega: np.ndarray
-    bias: float
-    objective: float
-    gap: float
-    outer_gap: float
-    cut_weights: np.ndarray
-    n_selected: int
-    inner_steps: int
-    inner_stop: str
-
-
-@dataclass(frozen=True)
-class MachineState:
-    """What one machine has found: its cuts, its rounds, and the candidates of the last pass."""
-
-    cuts: tuple[np.ndarray, ...]
-    widths: tuple[int, ...]
-    rounds: tuple[RoundRecord, ...]
-    pending_ids: np.ndarray
-    lower_bound: float
-    stop: str | None
-
-    @property
-    def omega(self) -> np.ndarray:
-        """Weights of the newest model."""
-        return self.rounds[-1].omega if self.rounds else np.zeros(0)
-
-    @property
-    def bias(self) -> float:
-        """Bias of the newest model."""
-        return self.rounds[-1].bias if self.rounds else 0.0
-
-    def selected(self, n_rounds: int | None = None) -> np.ndarray:
-        """Return the sorted distinct atoms of the first ``n_rounds`` cuts."""
-        cuts = self.cuts[:n_rounds]
-        return np.unique(np.concatenate(cuts), axis=0) if cuts else np.zeros(0, np.int64)
-
-
 def fresh(top: TopB) -> MachineState:
     """Return the state before the first round, from the pass with the start dual."""
-    return MachineState((), (), (), np.asarray(top.ids), 0.0, None if len(top.ids) else "no_signal")
+    return MachineState((), (), (), (), np.asarray(top.ids), 0.0, None if len(top.ids) else "no_signal")
 
 
 def next_cut(machine: Machine, state: MachineState) -> np.ndarray:
@@ -136,16 +75,26 @@ def relative(value: float, scale: float) -> float:
 
 
 def close_round(machine: Machine, state: MachineState, top: TopB, squares: np.ndarray, residual: np.ndarray) -> MachineState:
-    """Settle the round just solved with the scores of its dual vector: outer gap, candidates, stop."""
+    """Settle the round just solved with the best atoms of its dual vector: outer gap, candidates, stop.
+
+    ``top`` and its ``squares`` rank all atoms, the ones barred from a new cut included: the certificate needs them.
+    """
     alpha = residual * machine.y
-    norm2 = float(np.sum(squares))
+    norm2 = float(np.sum(squares[: machine.config.B]))
     record = state.rounds[-1]
     plain = dual_utility(alpha, machine.cost, machine.config.loss) - 0.5 * norm2
     scaled = best_scaled_dual(alpha, machine.cost, norm2, machine.config.loss)
     bound = max(state.lower_bound, plain, scaled)
     record = replace(record, outer_gap=max(record.objective - bound, 0.0))
-    state = replace(state, rounds=(*state.rounds[:-1], record), pending_ids=np.asarray(top.ids), lower_bound=bound)
+    state = replace(state, rounds=(*state.rounds[:-1], record), pending_ids=_candidates(machine, state, np.asarray(top.ids)), lower_bound=bound)
     return replace(state, stop=_stop_reason(machine, state))
+
+
+def _candidates(machine: Machine, state: MachineState, ids: np.ndarray) -> np.ndarray:
+    if not machine.config.allow_repeat:
+        used = {tuple(np.atleast_1d(atom)) for atom in state.selected()}
+        ids = ids[[tuple(np.atleast_1d(atom)) not in used for atom in ids]] if len(ids) else ids
+    return ids[: machine.config.B]
 
 
 def _stop_reason(machine: Machine, state: MachineState) -> str | None:

@@ -46,11 +46,6 @@ def _block_correlations(block: Block, duals: np.ndarray) -> np.ndarray:
     return c if block.factor is None else c * block.factor
 
 
-def _without(block: Block, query: Query) -> np.ndarray:
-    lo, hi = np.searchsorted(query.exclude, (block.offset, block.offset + block.width))
-    return query.exclude[lo:hi] - block.offset
-
-
 @dataclass(frozen=True)
 class LinearAtoms:
     """Every feature is an atom: score ``c_j^2``, one column."""
@@ -62,21 +57,11 @@ class LinearAtoms:
         if sp.issparse(block.X):
             return [Partial(self._sparse(block, u, query)) for u, query in zip(duals, queries, strict=True)]
         found = _block_correlations(block, duals)
-        return [Partial(self._dense(block, c, query)) for c, query in zip(found, queries, strict=True)]
+        return [Partial(top_b(np.abs(c), c, query.size, block.offset)) for c, query in zip(found, queries, strict=True)]
 
     def _sparse(self, block: Block, u: np.ndarray, query: Query) -> TopB:
         bound = block.table("norm1")
-        hidden = _without(block, query)
-        if hidden.size:
-            # A negative bound lies below every threshold: the column is skipped.
-            bound = bound.copy()
-            bound[hidden] = -1.0
         return select_sparse(block.X, u, bound, query.size, offset=block.offset, scale=block.factor, threshold=query.threshold)
-
-    def _dense(self, block: Block, c: np.ndarray, query: Query) -> TopB:
-        keys = np.abs(c)
-        keys[_without(block, query)] = 0.0
-        return top_b(keys, c, query.size, block.offset)
 
     def complete(self, partial: Partial, query: Query) -> TopB:
         """Return the merged list: no feature is ever cut."""
@@ -127,7 +112,7 @@ class GroupAtoms(LinearAtoms):
         ]
 
     def _partial(self, c: np.ndarray, offset: int, query: Query) -> Partial:
-        top, (ids, sums) = groups.group_scores(c, offset, self.groups, query.size, exclude=query.exclude)
+        top, (ids, sums) = groups.group_scores(c, offset, self.groups, query.size)
         return Partial(top, ids, sums)
 
     def complete(self, partial: Partial, query: Query) -> TopB:
@@ -171,7 +156,6 @@ class ExpansionAtoms(LinearAtoms):
 
     def _top(self, block: Block, u: np.ndarray, query: Query) -> TopB:
         keys = expansions.expanded_scores(block.X, u, self.map, self._maxima(block))
-        keys[_without(block, query)] = 0.0
         return top_b(keys, keys, query.size, block.offset)
 
     def _maxima(self, block: Block) -> np.ndarray:

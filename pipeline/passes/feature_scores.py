@@ -33,14 +33,11 @@ class Query:
     size
         Number of atoms wanted, B.
     threshold
-        A valid lower bound of the B-th best key (0: none known); columns that cannot reach it are skipped.
-    exclude
-        Sorted atom ids that may not be chosen.
+        A valid lower bound of the key at that rank (0: none known); columns that cannot reach it are skipped.
     """
 
     size: int
     threshold: float = 0.0
-    exclude: np.ndarray = NO_IDS
 
 
 class Partial(NamedTuple):

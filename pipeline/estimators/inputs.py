@@ -1,0 +1,113 @@
+"""From what users hand over to what passes read: one path for arrays, Dask arrays and stores."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from pydantic import ValidationError
+
+from ...cluster import Executor, executor_for_client, open_executor
+from ...storage import BlockStore, MemoryBlocks, RunStore
+from ..records.config import MethodConfig
+from ..records.context import RunContext
+
+_CLIENT: ContextVar[Any] = ContextVar("gramplane_client", default=None)
+
+
+@contextlib.contextmanager
+def use_client(client: Any) -> Iterator[None]:
+    """Run the passes of every fit inside the block on an existing Dask client.
+
+    Estimators take strings only (they clone); this is the way to use a client you already have.
+    """
+    token = _CLIENT.set(client)
+    try:
+        yield
+    finally:
+        _CLIENT.reset(token)
+
+
+def configured(kind: type[MethodConfig], params: Mapping[str, Any]) -> Any:
+    """Return the checked parameter model; a bad value raises ``ValueError`` that names argument, value and rule."""
+    try:
+        return kind(**params)
+    except ValidationError as error:
+        raise ValueError("; ".join(_explain(item) for item in error.errors())) from None
+
+
+def _explain(item: Mapping[str, Any]) -> str:
+    name = ".".join(str(part) for part in item["loc"]) or "parameters"
+    return f"{name}={item['input']!r}: {item['msg']}"
+
+
+def is_store(X: Any) -> bool:
+    """Return whether ``X`` is a block store or a path to one."""
+    return isinstance(X, (BlockStore, str, os.PathLike))
+
+
+def is_dask(X: Any) -> bool:
+    """Return whether ``X`` is a Dask collection."""
+    return hasattr(X, "__dask_graph__")
+
+
+def in_memory(X: Any) -> Any:
+    """Return a Dask array as the array it holds; other input as it is."""
+    if not is_dask(X):
+        return X
+    value = X.compute()
+    return value.tocsr() if sp.issparse(value) else np.asarray(value)
+
+
+def opened(X: Any) -> BlockStore:
+    """Return the block store behind a path or object."""
+    return X if isinstance(X, BlockStore) else BlockStore.open(X)
+
+
+def default_executor(cluster: str | None) -> contextlib.AbstractContextManager[Executor]:
+    """Return the executor of ``cluster``, or of the client in use."""
+    client = _CLIENT.get()
+    return executor_for_client(client) if client is not None and cluster is None else open_executor(cluster)
+
+
+@contextlib.contextmanager
+def fit_context(
+    data: BlockStore | MemoryBlocks, cluster: str | None, emit: Callable[[Mapping[str, Any]], None], seed: int
+) -> Iterator[RunContext]:
+    """Yield the context of a fit: in-process for arrays; on a cluster through a temporary store and run, removed at exit."""
+    with default_executor(cluster) as executor:
+        if executor.kind == "sync":
+            yield RunContext(executor, data, emit=emit, seed=seed)
+            return
+        with tempfile.TemporaryDirectory(prefix="gramplane-") as folder:
+            stored = data if isinstance(data, BlockStore) else _written(data, Path(folder) / "data.zarr")
+            run = RunStore.create(str(Path(folder) / "run"))
+            yield RunContext(executor, stored, run=run, emit=emit, seed=seed)
+
+
+def _written(data: MemoryBlocks, path: Path) -> BlockStore:
+    from ...storage.ingest import ingest
+
+    return ingest(data.X, str(path), task="regression", progress=None)
+
+
+def fan_out(callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None, verbose: int) -> Callable[[Mapping[str, Any]], None]:
+    """Return one sink for all callbacks, and for the log when ``verbose``."""
+    sinks = list(callbacks or ())
+    if verbose:
+        from ...cluster import log_events
+
+        sinks.append(log_events)
+
+    def emit(event: Mapping[str, Any]) -> None:
+        for sink in sinks:
+            sink(event)
+
+    return emit

@@ -1,0 +1,211 @@
+"""Feature Generating Machine (Tan, Tsang, Wang, JMLR 15, 2014): the outer cutting-plane loop.
+
+Problem (specification section 2): ``min_{w,b} 1/2 ||w||_B^2 + P(Xw, b)`` with ``||w||_B^2 = min_d sum w_j^2 / d_j`` over
+``0 <= d <= 1, sum d <= B``; one round adds the set of B atoms that violates the dual most (15) and refits the mixed-norm problem (31).
+
+=============  ==================================================
+symbol         name
+=============  ==================================================
+u = alpha*y    residual, ``duals`` in a pass
+C_t, S_t       ``MachineState.cuts``
+omega, b       ``RoundRecord.omega``, ``.bias``
+mu_h           ``RoundRecord.cut_weights``
+F_t            ``RoundRecord.objective``
+Delta_t        ``RoundRecord.outer_gap`` (or its scaled, tighter form)
+=============  ==================================================
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...kernels.scores import TopB
+from ...kernels.solvers import SOLVERS, GroupProblem, GroupSolution
+from ..loops.protocol import Step
+from ..passes.columns import Columns, fetch_columns
+from ..passes.design import Design
+from ..passes.feature_scores import Query
+from ..records.context import RunContext
+from ..records.fgm import MachineState, RoundRecord
+from .fgm_machine import Machine, close_round, fresh, next_cut
+
+THRESHOLD_SLACK = 1.0 - 1e-9
+"""Scores known from the cuts' columns are summed in another order than those of a pass: a bound must allow for it."""
+
+
+class CutAtoms(Protocol):
+    """What the loop needs of a collection of atoms (see :mod:`..passes.atoms`, :mod:`..passes.pairs`)."""
+
+    kind: str
+
+    def select(self, ctx: RunContext, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]: ...
+    def squares(self, top: TopB) -> np.ndarray: ...
+    def features(self, ids: np.ndarray) -> np.ndarray: ...
+    def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+    def build(self, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns: ...
+
+
+@dataclass(frozen=True)
+class FGMState:
+    """State of the loop: one entry per machine."""
+
+    iteration: int
+    machines: tuple[MachineState, ...]
+
+    @property
+    def stop(self) -> str | None:
+        """Reason why every machine has stopped, or ``None``."""
+        reasons = [machine.stop for machine in self.machines]
+        return None if None in reasons else str(reasons[-1])
+
+
+@dataclass
+class _Clock:
+    """Seconds by phase of one step."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    mark: float = field(default_factory=time.perf_counter)
+
+    def lap(self, phase: str) -> None:
+        now = time.perf_counter()
+        self.seconds[f"seconds_{phase}"] = self.seconds.get(f"seconds_{phase}", 0.0) + now - self.mark
+        self.mark = now
+
+
+class FGMLoop:
+    """The outer loop over one or several machines that share its passes.
+
+    Parameters
+    ----------
+    atoms
+        Candidates: features, groups, expanded features or pairs.
+    machines
+        Binary problems.
+    """
+
+    state_type = FGMState
+
+    def __init__(self, atoms: CutAtoms, machines: Sequence[Machine]) -> None:
+        self.atoms = atoms
+        self.machines = tuple(machines)
+        self._designs: dict[int, Design] = {}
+
+    def init(self, ctx: RunContext) -> FGMState:
+        """Return the state before the first round: the candidates of the start dual."""
+        queries = [Query(machine.config.B) for machine in self.machines]
+        duals = np.stack([machine.start() for machine in self.machines])
+        return FGMState(0, tuple(fresh(top) for top in self.atoms.select(ctx, duals, queries)))
+
+    def step(self, state: FGMState, ctx: RunContext) -> Step[FGMState]:
+        """Add one cut to every running machine, refit, and score the new dual vectors."""
+        clock = _Clock()
+        running = [k for k, machine in enumerate(state.machines) if machine.stop is None]
+        cuts = {k: next_cut(self.machines[k], state.machines[k]) for k in running}
+        designs = self._extend(state, cuts, ctx)
+        clock.lap("columns")
+        solved = {k: self._solve(k, state.machines[k], cuts[k], designs[k]) for k in running}
+        clock.lap("solve")
+        machines = self._score(state, solved, ctx)
+        clock.lap("score")
+        new = FGMState(state.iteration + 1, tuple(machines))
+        for k in running:
+            if machines[k].stop is not None:
+                self._designs.pop(k, None)
+        return Step(new, {**_metrics(new, running), **clock.seconds})
+
+    def _extend(self, state: FGMState, cuts: Mapping[int, np.ndarray], ctx: RunContext) -> dict[int, Design]:
+        """Return the designs with the new cuts' columns; one column pass serves all machines (and rebuilds after a resume)."""
+        missing = {k: self._missing(k, state.machines[k], cut) for k, cut in cuts.items()}
+        features = np.unique(np.concatenate([self.atoms.features(ids) for many in missing.values() for ids in many]))
+        raw = ctx.data.scale.apply(fetch_columns(ctx, features), features)
+        for k, many in missing.items():
+            design = self._designs.get(k) or Design(ctx.data.n_rows, self._capacity(k))
+            for ids in many:
+                design.append(self.atoms.build(raw, features, ids))
+            self._designs[k] = design
+        return {k: self._designs[k] for k in cuts}
+
+    def _missing(self, k: int, machine: MachineState, cut: np.ndarray) -> list[np.ndarray]:
+        return [cut] if k in self._designs else [*machine.cuts, cut]
+
+    def _capacity(self, k: int) -> int:
+        config = self.machines[k].config
+        return config.B * config.max_rounds
+
+    def _solve(self, k: int, machine: MachineState, cut: np.ndarray, design: Design) -> tuple[MachineState, GroupSolution]:
+        spec, config = self.machines[k], self.machines[k].config
+        coordinates, factors = self.atoms.coordinates(cut)
+        state = replace(
+            machine,
+            cuts=(*machine.cuts, cut),
+            coordinates=(*machine.coordinates, coordinates),
+            factors=(*machine.factors, factors),
+        )
+        starts = np.concatenate(([0], np.cumsum(state.widths))).astype(np.int64)
+        problem = GroupProblem(design.rows(spec.y, spec.cost, config.loss), starts, config.loss, config.fit_intercept)
+        warm = (np.concatenate((machine.omega, np.zeros(len(factors)))), machine.bias)
+        solver = SOLVERS["newton" if config.solver == "auto" else config.solver]
+        solution = solver(problem, warm=warm, tol=config.inner_tol, max_iter=config.max_inner)
+        return replace(state, rounds=(*machine.rounds, _record(state, solution))), solution
+
+    def _score(
+        self, state: FGMState, solved: Mapping[int, tuple[MachineState, GroupSolution]], ctx: RunContext
+    ) -> list[MachineState]:
+        keys = list(solved)
+        queries = [self._query(k, *solved[k]) for k in keys]
+        duals = np.stack([solved[k][1].residual for k in keys])
+        machines = list(state.machines)
+        for k, top in zip(keys, self.atoms.select(ctx, duals, queries), strict=True):
+            machine, solution = solved[k]
+            machines[k] = close_round(self.machines[k], machine, top, self.atoms.squares(top), solution.residual)
+        return machines
+
+    def _query(self, k: int, machine: MachineState, solution: GroupSolution) -> Query:
+        config = self.machines[k].config
+        if not config.allow_repeat:
+            # The best B new atoms are among the best B + (number used) of all.
+            return Query(config.B + len(machine.selected()))
+        if self.atoms.kind != "linear":
+            return Query(config.B)
+        known = self._known_scores(machine, solution)
+        bound = np.sort(known)[-config.B] if known.size >= config.B else 0.0
+        return Query(config.B, threshold=float(bound) * THRESHOLD_SLACK)
+
+    def _known_scores(self, machine: MachineState, solution: GroupSolution) -> np.ndarray:
+        """Return ``|c_j|`` of the distinct selected features, known from the sub-problem."""
+        _, first = np.unique(np.concatenate(machine.cuts), return_index=True)
+        return np.abs(solution.correlations[first])
+
+
+def _record(state: MachineState, solution: GroupSolution) -> RoundRecord:
+    return RoundRecord(
+        omega=solution.omega,
+        bias=float(solution.bias),
+        objective=float(solution.objective),
+        gap=float(solution.gap),
+        outer_gap=float("inf"),
+        cut_weights=solution.weights,
+        n_selected=len(state.selected()),
+        inner_steps=int(solution.iterations),
+        inner_stop=solution.stop,
+    )
+
+
+def _metrics(state: FGMState, running: Sequence[int]) -> dict[str, Any]:
+    newest = [machine.rounds[-1] for machine in state.machines if machine.rounds]
+    return {
+        "objective": float(sum(record.objective for record in newest)),
+        "gap": float(sum(record.gap for record in newest)),
+        "outer_gap": float(sum(record.outer_gap for record in newest)),
+        "n_selected": int(max((record.n_selected for record in newest), default=0)),
+        "inner_steps": int(sum(state.machines[k].rounds[-1].inner_steps for k in running)),
+        "machines": len(running),
+    }
+
+
+__all__ = ["FGMLoop", "FGMState"]

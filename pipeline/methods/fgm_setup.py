@@ -1,0 +1,211 @@
+"""From data and parameters to an FGM loop, and from its last state to a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...kernels import expansions
+from ...kernels.groups import GroupIndex, build_groups
+from ...kernels.solvers import SOLVERS, GroupProblem
+from ..passes.atoms import ExpansionAtoms, GroupAtoms, LinearAtoms
+from ..passes.columns import fetch_columns
+from ..passes.design import Design
+from ..passes.pairs import PairAtoms
+from ..records.config import FGMConfig
+from ..records.context import RunContext
+from ..records.fgm import FeatureScale, FGMModel, union_of_weights
+from .fgm import CutAtoms, FGMLoop, FGMState
+from .fgm_machine import Machine
+
+REFIT_C = 20.0
+"""C of the de-biasing refit, as in the paper's experiments."""
+
+Warn = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class FGMInputs:
+    """What a fit gets beside its parameters.
+
+    Attributes
+    ----------
+    data
+        Block store or its in-memory twin.
+    codes
+        ``(n_samples,)`` index of each row's class.
+    classes
+        The labels, in order.
+    sample_weight
+        ``(n_samples,)`` factors of C, or ``None``.
+    groups
+        One label per feature, list of index arrays, or ``None``.
+    """
+
+    data: Any
+    codes: np.ndarray
+    classes: tuple[Any, ...]
+    sample_weight: np.ndarray | None = None
+    groups: Any = None
+
+
+def build_loop(config: FGMConfig, inputs: FGMInputs, warn: Warn) -> FGMLoop:
+    """Return the loop of a fit: one machine for two classes, else one per class."""
+    atoms, available = build_atoms(config, inputs)
+    config = _clipped(config, available, warn)
+    return FGMLoop(atoms, build_machines(config, inputs))
+
+
+def _clipped(config: FGMConfig, available: int, warn: Warn) -> FGMConfig:
+    if config.B <= available:
+        return config
+    warn(f"B={config.B} exceeds the {available} atoms there are to choose from; B={available} is used")
+    return config.model_copy(update={"B": available})
+
+
+def build_atoms(config: FGMConfig, inputs: FGMInputs) -> tuple[CutAtoms, int]:
+    """Return the candidates and how many there are."""
+    d = int(inputs.data.n_cols)
+    if inputs.groups is not None:
+        if config.feature_map is not None:
+            raise ValueError(f"groups cannot be combined with feature_map={config.feature_map!r}: choose one of them")
+        index = build_groups(inputs.groups, d, config.group_weight)
+        return GroupAtoms(index=index), index.n_groups
+    if config.feature_map == "poly2":
+        return PairAtoms(config.gamma, config.coef0), (d + 1) * (d + 2) // 2 - 1
+    if config.feature_map is not None:
+        return ExpansionAtoms(expansion=expansion_of(config, inputs.data)), d
+    return LinearAtoms(), d
+
+
+def expansion_of(config: FGMConfig, data: Any) -> expansions.Expansion:
+    """Return the additive map of the parameters."""
+    if config.feature_map == "hik":
+        return expansions.hik(config.n_bins, data.column_table("minimum"), data.column_table("maximum"))
+    return expansions.additive_gaussian(config.gamma)
+
+
+def build_machines(config: FGMConfig, inputs: FGMInputs) -> list[Machine]:
+    """Return one binary machine per class (one for two classes), with their loss weights."""
+    cost = row_costs(config, inputs)
+    positives = [1] if len(inputs.classes) == 2 else range(len(inputs.classes))
+    return [_machine(config, inputs, cost, positive) for positive in positives]
+
+
+def _machine(config: FGMConfig, inputs: FGMInputs, cost: np.ndarray, positive: int) -> Machine:
+    y = np.where(inputs.codes == positive, 1.0, -1.0)
+    for sign, name in ((1.0, inputs.classes[positive]), (-1.0, f"not {inputs.classes[positive]}")):
+        if not np.any(cost[y == sign] > 0):
+            raise ValueError(f"class {name!r} has no sample with positive weight; every class needs one")
+    return Machine(y, cost, config)
+
+
+def row_costs(config: FGMConfig, inputs: FGMInputs) -> np.ndarray:
+    """Return ``C_i = C * sample weight * class weight``, ``(n_samples,)``."""
+    cost = np.full(len(inputs.codes), config.C)
+    if inputs.sample_weight is not None:
+        cost *= inputs.sample_weight
+    return cost if config.class_weight is None else cost * _class_factors(config, inputs)[inputs.codes]
+
+
+def _class_factors(config: FGMConfig, inputs: FGMInputs) -> np.ndarray:
+    if config.class_weight == "balanced":
+        counts = np.bincount(inputs.codes, inputs.sample_weight, minlength=len(inputs.classes))
+        return counts.sum() / (len(counts) * np.maximum(counts, np.finfo(float).tiny))
+    assert isinstance(config.class_weight, dict)
+    known = {_spelling(label): k for k, label in enumerate(inputs.classes)}
+    factors = np.ones(len(inputs.classes))
+    for label, factor in config.class_weight.items():
+        if _spelling(label) not in known:
+            raise ValueError(f"class_weight names class {label!r}; the classes are {list(inputs.classes)!r}")
+        factors[known[_spelling(label)]] = factor
+    return factors
+
+
+def _spelling(label: Any) -> str:
+    """Return one spelling for 1, 1.0 and "1"."""
+    try:
+        number = float(label)
+    except (TypeError, ValueError):
+        return str(label)
+    return repr(int(number)) if number.is_integer() else repr(number)
+
+
+# -- from a state to a model -----------------------------------------------------------------------------------------------
+
+
+def build_model(
+    config: FGMConfig, inputs: FGMInputs, loop: FGMLoop, state: FGMState, refitted: Sequence[Any] | None = None
+) -> FGMModel:
+    """Return the model of the last round (or of the refit)."""
+    parts = refitted if refitted is not None else [machine.weights() for machine in _with_bias(loop, state)]
+    coordinates, weights, intercepts = union_of_weights(parts)
+    kind = config.feature_map or loop.atoms.kind
+    atoms_used = [machine.selected() for machine in state.machines]
+    filled = [ids for ids in atoms_used if len(ids)]
+    features = loop.atoms.features(np.unique(np.concatenate(filled), axis=0)) if filled else np.zeros(0, np.int64)
+    names = inputs.data.feature_names()
+    return FGMModel(
+        kind=kind,
+        params_json=config.model_dump_json(),
+        classes_json=json.dumps(list(inputs.classes)),
+        n_features=int(inputs.data.n_cols),
+        features=features,
+        scale=FeatureScale(*inputs.data.scale.of(features)),
+        maxima=inputs.data.column_table("maximum")[features] if kind == "hik" else np.zeros(0),
+        coordinates=coordinates,
+        weights=weights,
+        intercepts=intercepts,
+        machines=state.machines,
+        names=None if names is None else tuple(names[j] for j in features),
+        row_scaled=inputs.data.scale.kind == "unit-row",
+    )
+
+
+def _with_bias(loop: FGMLoop, state: FGMState) -> list[Any]:
+    return [_Constant(spec.at_zero()[1]) if not machine.rounds else machine for spec, machine in zip(loop.machines, state.machines, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Constant:
+    """A machine that found no signal: the best constant."""
+
+    bias: float
+
+    def weights(self) -> tuple[np.ndarray, np.ndarray, float]:
+        return np.zeros(0, np.int64), np.zeros(0), self.bias
+
+
+def refit(loop: FGMLoop, state: FGMState, ctx: RunContext) -> list[tuple[np.ndarray, np.ndarray, float]]:
+    """Refit every machine on its selected atoms with a plain ridge penalty and C = 20 (section 6, de-biasing)."""
+    return [_refit_one(loop.atoms, spec, machine.selected(), ctx) for spec, machine in zip(loop.machines, state.machines, strict=True)]
+
+
+def _refit_one(atoms: CutAtoms, spec: Machine, selected: np.ndarray, ctx: RunContext) -> tuple[np.ndarray, np.ndarray, float]:
+    if not len(selected):
+        return np.zeros(0, np.int64), np.zeros(0), spec.at_zero()[1]
+    features = atoms.features(selected)
+    coordinates, factors = atoms.coordinates(selected)
+    design = Design(ctx.data.n_rows, len(factors))
+    design.append(atoms.build(ctx.data.scale.apply(fetch_columns(ctx, features), features), features, selected))
+    config = replace_cost(spec)
+    problem = GroupProblem(
+        design.rows(config.y, config.cost, config.config.loss),
+        np.array([0, len(factors)], np.int64),
+        config.config.loss,
+        config.config.fit_intercept,
+    )
+    solution = SOLVERS["newton"](problem, warm=None, tol=config.config.inner_tol, max_iter=None)
+    return coordinates, factors * solution.omega, float(solution.bias)
+
+
+def replace_cost(spec: Machine) -> Machine:
+    """Return the machine with C = 20 in place of its own C."""
+    return replace(spec, cost=spec.cost * (REFIT_C / spec.config.C))
+
+
+__all__ = ["FGMInputs", "GroupIndex", "build_atoms", "build_loop", "build_machines", "build_model", "refit", "row_costs"]

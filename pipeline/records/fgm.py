@@ -1,0 +1,175 @@
+"""What a Feature Generating Machine has found: rounds, cuts, and the model made of them. Plain records, saved without pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """The model after one round and its certificates.
+
+    Attributes
+    ----------
+    omega
+        ``(tB,)`` weights of the cuts' columns, cut after cut.
+    bias
+        ``b`` of the decision value ``z - b``.
+    objective, gap, outer_gap
+        F_t, the sub-problem's duality gap, and ``F_t`` minus the best lower bound of the exact optimum.
+    cut_weights
+        ``(t,)`` kernel weights ``mu`` on the simplex.
+    n_selected
+        Distinct atoms so far.
+    inner_steps
+        Steps of the sub-problem solver.
+    inner_stop
+        Why it stopped.
+    """
+
+    omega: np.ndarray
+    bias: float
+    objective: float
+    gap: float
+    outer_gap: float
+    cut_weights: np.ndarray
+    n_selected: int
+    inner_steps: int
+    inner_stop: str
+
+
+@dataclass(frozen=True)
+class MachineState:
+    """What one machine has found: its cuts, its rounds, and the candidates of the last pass.
+
+    Attributes
+    ----------
+    cuts
+        Atom ids of each cut, best first: ``(B,)`` features or groups, ``(B, 2)`` pairs.
+    coordinates, factors
+        Per cut: the coordinate behind each of its columns (see the atoms) and the factor its column was multiplied with.
+    rounds
+        One record per round.
+    pending_ids
+        Atoms of the next cut.
+    lower_bound
+        Best lower bound of the exact optimum so far.
+    stop
+        Why the machine stopped, or ``None``.
+    """
+
+    cuts: tuple[np.ndarray, ...]
+    coordinates: tuple[np.ndarray, ...]
+    factors: tuple[np.ndarray, ...]
+    rounds: tuple[RoundRecord, ...]
+    pending_ids: np.ndarray
+    lower_bound: float
+    stop: str | None
+
+    @property
+    def omega(self) -> np.ndarray:
+        """Weights of the newest model."""
+        return self.rounds[-1].omega if self.rounds else np.zeros(0)
+
+    @property
+    def bias(self) -> float:
+        """Bias of the newest model."""
+        return self.rounds[-1].bias if self.rounds else 0.0
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Columns of each cut."""
+        return tuple(len(factor) for factor in self.factors)
+
+    def selected(self, n_rounds: int | None = None) -> np.ndarray:
+        """Return the sorted distinct atoms of the first ``n_rounds`` cuts."""
+        cuts = self.cuts[:n_rounds]
+        return np.unique(np.concatenate(cuts), axis=0) if cuts else np.zeros(0, np.int64)
+
+    def weights(self, n_rounds: int | None = None) -> tuple[np.ndarray, np.ndarray, float]:
+        """Return ``(coordinates, weights, bias)`` of the model after ``n_rounds``, duplicates summed (section 3)."""
+        t = len(self.rounds) if n_rounds is None else n_rounds
+        if t == 0:
+            return np.zeros(0, np.int64), np.zeros(0), self.bias
+        record = self.rounds[t - 1]
+        values = record.omega * np.concatenate(self.factors[:t])
+        ids, where = np.unique(np.concatenate(self.coordinates[:t]), axis=0, return_inverse=True)
+        weights = np.zeros(len(ids))
+        np.add.at(weights, where.ravel(), values)
+        return ids, weights, record.bias
+
+
+@dataclass(frozen=True)
+class FeatureScale:
+    """Column scaling of the features a model uses: ``x~ = (x - shift) * factor``."""
+
+    factor: np.ndarray | None = None
+    shift: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class FGMModel:
+    """A fitted Feature Generating Machine.
+
+    Attributes
+    ----------
+    kind
+        ``linear``, ``groups``, ``hik``, ``additive_gaussian`` or ``poly2``.
+    params_json
+        The method's parameters.
+    classes_json
+        The class labels in order, as JSON.
+    n_features
+        Width of the training data.
+    features
+        Sorted raw features the model reads.
+    scale
+        Their scaling.
+    maxima
+        Their training maxima (intersection kernel), else empty.
+    coordinates
+        ``(k,)`` or ``(k, 2)`` coordinates with weight, see the atoms of each kind.
+    weights, intercepts
+        ``(n_machines, k)`` and ``(n_machines,)``: decision value ``<weights, columns> + intercept``.
+    machines
+        Everything each machine went through.
+    names
+        Names of ``features``, or ``None``.
+    row_scaled
+        Whether rows are divided by their norm before use.
+    """
+
+    kind: str
+    params_json: str
+    classes_json: str
+    n_features: int
+    features: np.ndarray
+    scale: FeatureScale
+    maxima: np.ndarray
+    coordinates: np.ndarray
+    weights: np.ndarray
+    intercepts: np.ndarray
+    machines: tuple[MachineState, ...]
+    names: tuple[str, ...] | None = None
+    row_scaled: bool = False
+
+
+def union_of_weights(parts: Sequence[tuple[np.ndarray, np.ndarray, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return ``(coordinates, weights (n_machines, k), intercepts)`` over the union of the machines' coordinates."""
+    filled = [ids for ids, _, _ in parts if len(ids)]
+    ids = np.unique(np.concatenate(filled), axis=0) if filled else np.zeros(0, np.int64)
+    weights = np.zeros((len(parts), len(ids)))
+    for row, (own, values, _) in zip(weights, parts, strict=True):
+        row[positions(ids, own)] = values
+    return ids, weights, np.array([-bias for _, _, bias in parts])
+
+
+def positions(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return where ``wanted`` rows stand among the sorted distinct ``ids`` (1-D ids or pairs)."""
+    if ids.ndim == 1:
+        return np.searchsorted(ids, wanted)
+    _, where = np.unique(np.concatenate((ids, wanted.reshape(-1, 2))), axis=0, return_inverse=True)
+    return where.ravel()[len(ids) :]
