@@ -1,0 +1,104 @@
+"""The StorageError tree: everything that can be wrong with stored data, input files, runs and disks."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class StorageError(Exception):
+    """Base class of all errors of the storage layer."""
+
+
+class SchemaError(StorageError, ValueError):
+    """A store, record or argument does not have the declared form (unknown version, wrong dtype, name or shape)."""
+
+
+class UnalignedWrite(SchemaError):
+    """A write would not cover whole chunks: two writers could lose each other's data silently, so it is refused."""
+
+
+class DigestMismatch(StorageError):
+    """Stored bytes differ from what was written; the message names the array, the chunk and the byte range."""
+
+
+class MissingBlock(StorageError):
+    """An object that the manifest lists is absent."""
+
+
+class RunLocked(StorageError):
+    """Another process holds this run; the message names its pid, host and starting time."""
+
+
+class OutOfSpace(StorageError, OSError):
+    """The disk is full.
+
+    Attributes
+    ----------
+    path : str
+        File or folder being written.
+    needed : int
+        Bytes that were to be written.
+    """
+
+    def __init__(self, path: str, needed: int) -> None:
+        OSError.__init__(self, errno.ENOSPC, f"no space left to write {needed} bytes to {path}; free space there and start again", path)
+        self.path = path
+        self.needed = needed
+
+    def __reduce__(self) -> tuple[type["OutOfSpace"], tuple[str, int]]:
+        return OutOfSpace, (self.path, self.needed)
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class DataError(StorageError, ValueError):
+    """Input data is invalid.
+
+    Parameters
+    ----------
+    reason : str
+        The value found and the rule it breaks.
+    file : str
+        Name of the source; empty for arrays.
+    line, column : int or None
+        Position in the source, counted from one.
+    """
+
+    def __init__(self, reason: str, file: str = "", line: int | None = None, column: int | None = None) -> None:
+        place = ":".join(str(part) for part in (file or None, line, column) if part is not None)
+        super().__init__(f"{place}: {reason}" if place else reason)
+        self.reason, self.file, self.line, self.column = reason, file, line, column
+
+    def __reduce__(self) -> tuple[type["DataError"], tuple[str, str, int | None, int | None]]:
+        return DataError, (self.reason, self.file, self.line, self.column)
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def space_for(path: str | os.PathLike[str], needed: int) -> Iterator[None]:
+    """Turn "no space left", "quota exceeded" and "file too large" inside the block into `OutOfSpace`.
+
+    Parameters
+    ----------
+    path : path
+        What is being written.
+    needed : int
+        Its bytes.
+
+    Raises
+    ------
+    OutOfSpace
+        If the system refuses the write for lack of space.
+    """
+    try:
+        yield
+    except OutOfSpace:
+        raise
+    except OSError as error:
+        if error.errno in _FULL:
+            raise OutOfSpace(os.fspath(path), needed) from error
+        raise

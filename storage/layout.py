@@ -1,0 +1,186 @@
+"""Pure planning: where stripes are cut and how long chunks are, from counts, shapes and a byte budget alone.
+
+Nothing here touches a disk, and nothing depends on the number of workers: the same data give the same layout everywhere.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import SchemaError
+
+STRIPE_BYTES = 4 << 20
+"""Default bytes of the values of one stripe."""
+
+TABLE_CHUNK = 1 << 20
+"""Elements of one chunk of a table (a row or column vector beside the data)."""
+
+_INDEX_LIMIT = 2**31 - 1
+_MIN_DENSE_COLUMNS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class StripeLayout:
+    """How a sparse matrix is cut into stripes along one axis (columns for CSC, rows for CSR).
+
+    Attributes
+    ----------
+    edges : int64 array (n_stripes + 1,)
+        Stripe s holds the columns (rows) ``edges[s]:edges[s + 1]``.
+    nnz : int64 array (n_stripes,)
+        Stored entries of each stripe.
+    chunk : int
+        Elements of one chunk, L.
+    """
+
+    edges: npt.NDArray[np.int64]
+    nnz: npt.NDArray[np.int64]
+    chunk: int
+
+    @property
+    def n_stripes(self) -> int:
+        """Number of stripes."""
+        return len(self.nnz)
+
+    @cached_property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """int64 array (n_stripes + 1,): stripe s owns the chunks ``offsets[s]:offsets[s + 1]``, and nobody else does."""
+        return np.concatenate([[0], np.cumsum(-(-self.nnz // self.chunk))]).astype(np.int64)
+
+    @property
+    def n_chunks(self) -> int:
+        """Number of chunks of the index array, and of the value array."""
+        return int(self.offsets[-1])
+
+
+@dataclass(frozen=True)
+class DenseLayout:
+    """A regular grid over a dense (n_rows, n_cols) array; a stripe is one column of the grid.
+
+    Attributes
+    ----------
+    shape : (int, int)
+        Rows and columns of the array.
+    chunk : (int, int)
+        Rows and columns of one chunk; chunks at the far edges are padded on disk.
+    """
+
+    shape: tuple[int, int]
+    chunk: tuple[int, int]
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Number of chunks down and across."""
+        return -(-self.shape[0] // self.chunk[0]), -(-self.shape[1] // self.chunk[1])
+
+    def cell(self, i: int, j: int) -> tuple[slice, slice]:
+        """Rows and columns of chunk (i, j)."""
+        (n, d), (r, k) = self.shape, self.chunk
+        return slice(i * r, min(n, (i + 1) * r)), slice(j * k, min(d, (j + 1) * k))
+
+    def edges(self, axis: int) -> npt.NDArray[np.int64]:
+        """Cut positions along an axis, from 0 to the length."""
+        length, step = self.shape[axis], self.chunk[axis]
+        return np.append(np.arange(0, length, step, dtype=np.int64), length).astype(np.int64)
+
+
+def _unit_ends(n: int, groups: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
+    """Positions where a cut is allowed: everywhere, or only between runs of one group label."""
+    if groups is None:
+        return np.arange(1, n + 1, dtype=np.int64)
+    labels = np.asarray(groups)
+    if labels.shape != (n,):
+        raise SchemaError(f"groups has shape {labels.shape}; it must be ({n},), one label per column")
+    return np.append(np.flatnonzero(labels[1:] != labels[:-1]) + 1, n).astype(np.int64)
+
+
+def plan_stripes(
+    counts: npt.ArrayLike, itemsize: int, *, stripe_bytes: int = STRIPE_BYTES, groups: npt.ArrayLike | None = None
+) -> StripeLayout:
+    """Cut columns into stripes of about equal non-zeros.
+
+    Parameters
+    ----------
+    counts : integer array (n_cols,)
+        Stored entries per column (per row for a row-wise layout).
+    itemsize : int
+        Bytes of one value, 4 or 8.
+    stripe_bytes : int
+        Bytes of the values of one stripe; the chunk length is L = min(2^20, stripe_bytes / itemsize, what the data need).
+    groups : array (n_cols,), optional
+        Labels of contiguous runs that no cut may divide.
+
+    Returns
+    -------
+    StripeLayout
+        Every stripe holds at most L entries, except one consisting of a single heavier column (or run), which has several chunks.
+
+    Raises
+    ------
+    SchemaError
+        If the counts are negative, the budget is smaller than one value, or one stripe would hold 2^31 entries.
+    """
+    per_column = np.asarray(counts)
+    if per_column.ndim != 1 or (per_column.size and int(per_column.min()) < 0):
+        raise SchemaError("counts must be a vector of non-negative integers")
+    if stripe_bytes < itemsize:
+        raise SchemaError(f"stripe_bytes={stripe_bytes} is smaller than one value of {itemsize} bytes")
+    n = per_column.size
+    ends = _unit_ends(n, groups) if n else np.zeros(0, np.int64)
+    filled = np.cumsum(per_column, dtype=np.int64)[ends - 1]
+    total = int(filled[-1]) if n else 0
+    chunk = max(1, min(1 << 20, stripe_bytes // itemsize, total))
+    cuts = _balanced_cuts(filled, chunk)
+    reached = np.concatenate([[0], filled[cuts]]).astype(np.int64)
+    nnz = np.diff(reached)
+    if nnz.size and int(nnz.max()) > _INDEX_LIMIT:
+        raise SchemaError(f"one stripe would hold {int(nnz.max())} entries; the limit is 2^31 - 1: divide the largest column or group")
+    return StripeLayout(np.concatenate([[0], ends[cuts]]).astype(np.int64), nnz, chunk)
+
+
+def _balanced_cuts(filled: npt.NDArray[np.int64], chunk: int) -> npt.NDArray[np.int64]:
+    """Index of the last unit of every stripe: the cut nearest to an equal share that still fits a chunk; at least one unit."""
+    cuts: list[int] = []
+    last, done, total = -1, 0, int(filled[-1]) if filled.size else 0
+    while last < filled.size - 1:
+        share = -(-(total - done) // max(1, -(-(total - done) // chunk)))
+        fits = int(np.searchsorted(filled, done + chunk, side="right")) - 1
+        near = int(np.searchsorted(filled, done + share, side="right")) - 1
+        if near < fits and filled[near + 1] - done - share < done + share - filled[max(near, 0)]:
+            near = int(np.searchsorted(filled, filled[near + 1], side="right")) - 1
+        last = max(last + 1, min(near, fits))
+        done = int(filled[last])
+        cuts.append(last)
+    return np.asarray(cuts, dtype=np.int64)
+
+
+def plan_dense(n_rows: int, n_cols: int, itemsize: int, *, stripe_bytes: int = STRIPE_BYTES) -> DenseLayout:
+    """Cut a dense array into column stripes: whole columns while a few of them fit one chunk, else row pieces of 16 columns.
+
+    Parameters
+    ----------
+    n_rows, n_cols : int
+        Shape of the array.
+    itemsize : int
+        Bytes of one value.
+    stripe_bytes : int
+        Bytes of one chunk, about.
+    """
+    per_chunk = max(1, stripe_bytes // itemsize)
+    columns = max(1, min(n_cols, max(_MIN_DENSE_COLUMNS, per_chunk // max(1, n_rows))))
+    rows = max(1, min(n_rows, per_chunk // columns))
+    return DenseLayout((n_rows, n_cols), (rows, columns))
+
+
+def plan_dense_rows(n_rows: int, n_cols: int, itemsize: int, *, stripe_bytes: int = STRIPE_BYTES) -> DenseLayout:
+    """Cut a dense array into row blocks of all columns (the row-wise twin of `plan_dense`)."""
+    twin = plan_dense(n_cols, n_rows, itemsize, stripe_bytes=stripe_bytes)
+    return DenseLayout((n_rows, n_cols), (twin.chunk[1], twin.chunk[0]))
+
+
+def table_chunk(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Chunk shape of a table: all of it while short, else 2^20 elements (whole rows of a 2-D table)."""
+    width = int(np.prod(shape[1:], dtype=np.int64))
+    return (max(1, min(shape[0], TABLE_CHUNK // max(1, width))), *(max(1, s) for s in shape[1:]))

@@ -1,0 +1,126 @@
+"""What a block store says about itself: shape, kind, labels, and the factors of its column scaling."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import SchemaError
+
+SCHEMA = "gramplane.blocks/1"
+Label = str | int | float
+ScaleKind = Literal["none", "unit-column", "standard", "unit-row"]
+_SCALES = ("none", "unit-column", "standard", "unit-row")
+_VALUES = ("float32", "float64")
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnScale:
+    """Scaling as factors, never as a copy: x~_ij = r_i (x_ij - mu_j) s_j.
+
+    Attributes
+    ----------
+    kind : str
+        "none", "unit-column", "standard" or "unit-row".
+    factor : float64 array (n_cols,) or None
+        s; None means ones.
+    shift : float64 array (n_cols,) or None
+        mu; None means zeros (always None for sparse data).
+    row_factor : float64 array (n_rows,) or None
+        r; None means ones.
+    """
+
+    kind: ScaleKind = "none"
+    factor: npt.NDArray[np.float64] | None = None
+    shift: npt.NDArray[np.float64] | None = None
+    row_factor: npt.NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in _SCALES:
+            raise SchemaError(f"scale is {self.kind!r}; it must be one of {', '.join(_SCALES)}")
+
+
+@dataclass(frozen=True)
+class BlockMeta:
+    """Description of a block store.
+
+    Attributes
+    ----------
+    n_rows, n_cols : int
+        Shape.
+    kind : str
+        "sparse" or "dense".
+    dtype : str
+        "float32" or "float64", the type of the values.
+    labels : tuple or None
+        Original label of class code 0, 1, …; None for a real-valued target.
+    scale : str
+        Kind of the column scaling; the factors are `BlockStore.scale`.
+    layouts : tuple of str
+        ("columns",) or ("columns", "rows").
+    info : mapping
+        Free JSON values: source, options of the ingest, ….
+    digest : str
+        sha256 of the manifest; empty before the store is committed.
+    """
+
+    n_rows: int
+    n_cols: int
+    kind: Literal["sparse", "dense"]
+    dtype: str
+    labels: tuple[Label, ...] | None = None
+    scale: ScaleKind = "none"
+    layouts: tuple[str, ...] = ("columns",)
+    info: Mapping[str, Any] = field(default_factory=dict)
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        rules = {
+            "n_rows": 0 <= self.n_rows < 2**31,
+            "n_cols": 0 <= self.n_cols < 2**62,
+            "kind": self.kind in ("sparse", "dense"),
+            "dtype": self.dtype in _VALUES,
+            "scale": self.scale in _SCALES,
+            "layouts": self.layouts in (("columns",), ("columns", "rows")),
+        }
+        for name, holds in rules.items():
+            if not holds:
+                raise SchemaError(f"{name} is {getattr(self, name)!r}, which a block store cannot have (n_rows < 2^31, values {_VALUES})")
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one value."""
+        return int(np.dtype(self.dtype).itemsize)
+
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of the root group; the digest is not among them, since it covers them."""
+        values = {name: value for name, value in asdict(self).items() if name != "digest"}
+        return {"gramplane": {"schema": SCHEMA, **values}}
+
+    @classmethod
+    def from_attributes(cls, attributes: Any, digest: str, where: str) -> "BlockMeta":
+        """Read the attributes of the root group.
+
+        Raises
+        ------
+        SchemaError
+            If this is no block store, or one of a version this program does not know.
+        """
+        found = attributes.get("gramplane") if isinstance(attributes, dict) else None
+        if not isinstance(found, dict) or "schema" not in found:
+            raise SchemaError(f"{where} is not a block store: its attributes have no 'gramplane.schema'")
+        if found["schema"] != SCHEMA:
+            raise SchemaError(
+                f"{where} has the schema {found['schema']!r}; this version reads {SCHEMA!r}: "
+                "run `gramplane ingest` again on the source, or install the version that wrote it"
+            )
+        values = {f.name: found[f.name] for f in fields(cls) if f.name in found}
+        missing = {"n_rows", "n_cols", "kind", "dtype"} - set(values)
+        if missing or not all(type(values[name]) is int for name in ("n_rows", "n_cols")):
+            raise SchemaError(f"{where}: the attributes lack {sorted(missing) or 'integer n_rows and n_cols'}")
+        labels = values.get("labels")
+        values["labels"] = None if labels is None else tuple(labels)
+        values["layouts"] = tuple(values.get("layouts", ("columns",)))
+        return cls(**{**values, "digest": digest})

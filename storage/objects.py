@@ -1,0 +1,332 @@
+"""Whole objects by key: direct files for local stores, a Zarr store for everything else.
+
+Both write the very bytes Zarr's ``bytes`` codec would write, so either kind can be read by any Zarr library.
+"""
+
+import errno
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import DigestMismatch, MissingBlock, SchemaError, space_for
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
+
+Bytes = npt.NDArray[np.uint8]
+_KEY = re.compile(r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]{1,128}(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]{1,128})*")
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
+
+
+def as_bytes(data: npt.NDArray | bytes) -> Bytes:
+    """View a C-contiguous array or a bytes object as uint8 without copying."""
+    if isinstance(data, bytes):
+        return np.frombuffer(data, dtype=np.uint8)
+    return data.reshape(-1).view(np.uint8)
+
+
+def total_bytes(*parts: npt.NDArray | bytes) -> int:
+    """Bytes of all parts together."""
+    return sum(len(part) if isinstance(part, bytes) else part.nbytes for part in parts)
+
+
+def check_key(key: str) -> str:
+    """Return ``key`` if every part of it is an allowed name.
+
+    Raises
+    ------
+    SchemaError
+        If a part is empty, "." or "..", or has a character outside [A-Za-z0-9._-].
+    """
+    if not _KEY.fullmatch(key):
+        raise SchemaError(f"object key {key!r}: every part between slashes must match [A-Za-z0-9._-]{{1,128}} and not be '.' or '..'")
+    return key
+
+
+class Objects(Protocol):
+    """A flat name space of byte objects."""
+
+    url: str
+
+    def size(self, key: str) -> int | None:
+        """Bytes of an object; None if it is absent."""
+        ...
+
+    def read(self, key: str) -> Bytes:
+        """All bytes of an object."""
+        ...
+
+    def read_into(self, key: str, out: Bytes, offset: int, nbytes: int) -> None:
+        """Fill ``out`` with the bytes from ``offset`` on, after checking that the object has ``nbytes`` bytes."""
+        ...
+
+    def write(self, key: str, *parts: npt.NDArray | bytes, fsync: bool = False) -> None:
+        """Replace an object, atomically, by the concatenated parts."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove an object if present."""
+        ...
+
+    def keys(self) -> Iterator[str]:
+        """All keys, in no particular order."""
+        ...
+
+    def clear(self) -> None:
+        """Remove every object."""
+        ...
+
+
+class LocalObjects:
+    """Objects as files below a folder: written under a temporary name and renamed, read by positional reads.
+
+    Parameters
+    ----------
+    root : Path
+        The folder; made on the first write.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.url = str(root)
+        self._inside: set[str] = set()
+
+    def _path(self, key: str) -> str:
+        path = f"{self.url}/{check_key(key)}"
+        folder = path[: path.rindex("/")]
+        if folder not in self._inside:
+            self._check_inside(folder)
+        return path
+
+    def _check_inside(self, folder: str) -> None:
+        root = os.path.realpath(self.url)
+        real = os.path.realpath(folder)
+        if real != root and not real.startswith(root + os.sep):
+            raise SchemaError(f"{folder} is a symbolic link to {real}, outside the store {root}: refused")
+        if os.path.isdir(folder):
+            self._inside.add(folder)
+
+    def _open(self, key: str) -> int:
+        path = self._path(key)
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise MissingBlock(f"{path} is absent: the store is incomplete or damaged") from error
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise SchemaError(f"{path} is a symbolic link: a store holds plain files only") from error
+            raise
+
+    def size(self, key: str) -> int | None:
+        """Bytes of an object; None if it is absent."""
+        try:
+            return os.lstat(self._path(key)).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def read(self, key: str) -> Bytes:
+        """All bytes of an object."""
+        fd = self._open(key)
+        try:
+            out = np.empty(os.fstat(fd).st_size, dtype=np.uint8)
+            _pread(fd, out, 0, key)
+        finally:
+            os.close(fd)
+        return out
+
+    def read_into(self, key: str, out: Bytes, offset: int, nbytes: int) -> None:
+        """Fill ``out`` with the bytes from ``offset`` on, after checking that the object has ``nbytes`` bytes."""
+        fd = self._open(key)
+        try:
+            found = os.fstat(fd).st_size
+            if found != nbytes:
+                raise wrong_length(self.url, key, found, nbytes)
+            _pread(fd, out, offset, key)
+        finally:
+            os.close(fd)
+
+    def write(self, key: str, *parts: npt.NDArray | bytes, fsync: bool = False) -> None:
+        """Replace an object, atomically: temporary name, optional fsync of file and folder, rename."""
+        path = self._path(key)
+        with space_for(path, total_bytes(*parts)):
+            write_atomic(path, parts, fsync=fsync)
+
+    def delete(self, key: str) -> None:
+        """Remove an object if present."""
+        Path(self._path(key)).unlink(missing_ok=True)
+
+    def keys(self) -> Iterator[str]:
+        """All keys, in no particular order; temporary files are not objects."""
+        for folder, _, files in os.walk(self.url):
+            prefix = os.path.relpath(folder, self.url).replace(os.sep, "/")
+            for name in files:
+                if not _TEMPORARY.fullmatch(name):
+                    yield name if prefix == "." else f"{prefix}/{name}"
+
+    def sweep(self) -> int:
+        """Remove temporary files a killed writer left behind; return how many."""
+        return sweep_temporaries(self.root)
+
+    def clear(self) -> None:
+        """Remove the folder and everything in it."""
+        shutil.rmtree(self.url, ignore_errors=False)
+        self._inside.clear()
+
+
+def write_atomic(path: str, parts: tuple[npt.NDArray | bytes, ...], *, fsync: bool) -> None:
+    """Write the parts to a temporary file beside ``path`` and rename it; nothing is left behind on failure."""
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
+    fd = _create(temporary, folder)
+    try:
+        try:
+            for part in parts:
+                write_all(fd, part)
+            if fsync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    if fsync:
+        sync_folder(folder)
+
+
+def _create(temporary: str, folder: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(temporary, flags, 0o666)
+    except FileNotFoundError:
+        os.makedirs(folder, exist_ok=True)
+        return os.open(temporary, flags, 0o666)
+
+
+def write_all(fd: int, data: npt.NDArray | bytes) -> None:
+    """Write every byte of ``data``; the system may take them in several pieces."""
+    view = as_bytes(data).data
+    while view.nbytes:
+        view = view[os.write(fd, view) :]
+
+
+def sync_folder(folder: str) -> None:
+    """Make renames inside a folder durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sweep_temporaries(root: Path) -> int:
+    """Remove temporary files below ``root`` that a killed writer left behind; return how many."""
+    orphans = [Path(folder, name) for folder, _, files in os.walk(root) for name in files if _TEMPORARY.fullmatch(name)]
+    for orphan in orphans:
+        orphan.unlink(missing_ok=True)
+    return len(orphans)
+
+
+def _pread(fd: int, out: Bytes, offset: int, key: str) -> None:
+    view = out.data
+    while view.nbytes:
+        got = os.preadv(fd, [view], offset)
+        if got == 0:
+            raise DigestMismatch(f"object {key} ends at byte {offset}; {view.nbytes} more bytes were expected")
+        view, offset = view[got:], offset + got
+
+
+def wrong_length(url: str, key: str, found: int, expected: int) -> DigestMismatch:
+    """Build the error for an object of the wrong length, naming array, chunk and byte range."""
+    return DigestMismatch(f"{url}: {describe_key(key)}, bytes 0:{expected}: the object has {found} bytes instead of {expected}")
+
+
+def describe_key(key: str) -> str:
+    """Name the array and the chunk index behind an object key."""
+    array, mark, index = key.partition("/c/")
+    return f"array {array}, chunk {index.replace('/', ',')}" if mark else f"object {key}"
+
+
+class ZarrObjects:
+    """Objects of a Zarr store (an object store, memory, …).
+
+    Parameters
+    ----------
+    url : str
+        Shown in messages.
+    store : zarr.abc.store.Store
+        The store.
+    """
+
+    def __init__(self, url: str, store: "Store") -> None:
+        self.url = url
+        self.store = store
+
+    def _get(self, key: str, start: int | None = None, end: int | None = None) -> Bytes:
+        from zarr.abc.store import RangeByteRequest
+        from zarr.core.buffer import default_buffer_prototype
+        from zarr.core.sync import sync
+
+        part = None if start is None or end is None else RangeByteRequest(start, end)
+        found = sync(self.store.get(check_key(key), default_buffer_prototype(), part))
+        if found is None:
+            raise MissingBlock(f"{self.url}/{key} is absent: the store is incomplete or damaged")
+        return np.frombuffer(found.to_bytes(), dtype=np.uint8)
+
+    def size(self, key: str) -> int | None:
+        """Bytes of an object; None if it is absent."""
+        from zarr.core.sync import sync
+
+        try:
+            return sync(self.store.getsize(check_key(key)))
+        except FileNotFoundError:
+            return None
+
+    def read(self, key: str) -> Bytes:
+        """All bytes of an object."""
+        return self._get(key)
+
+    def read_into(self, key: str, out: Bytes, offset: int, nbytes: int) -> None:
+        """Fill ``out`` with the bytes from ``offset`` on, after checking that the object has ``nbytes`` bytes."""
+        whole = offset == 0 and out.nbytes == nbytes
+        found = self._get(key) if whole else self._get(key, offset, offset + out.nbytes)
+        if found.nbytes != out.nbytes:
+            raise wrong_length(self.url, key, offset + found.nbytes, nbytes)
+        out[:] = found
+
+    def write(self, key: str, *parts: npt.NDArray | bytes, fsync: bool = False) -> None:
+        """Replace an object by the concatenated parts; object stores do this atomically and durably by themselves."""
+        from zarr.core.buffer import default_buffer_prototype
+        from zarr.core.sync import sync
+
+        data = b"".join(as_bytes(part).tobytes() for part in parts)
+        with space_for(f"{self.url}/{key}", len(data)):
+            sync(self.store.set(check_key(key), default_buffer_prototype().buffer.from_bytes(data)))
+
+    def delete(self, key: str) -> None:
+        """Remove an object if present."""
+        from zarr.core.sync import sync
+
+        sync(self.store.delete(check_key(key)))
+
+    def keys(self) -> Iterator[str]:
+        """All keys, in no particular order."""
+        from zarr.core.sync import sync
+
+        async def collect() -> list[str]:
+            return [key async for key in self.store.list()]
+
+        yield from sync(collect())
+
+    def clear(self) -> None:
+        """Remove every object."""
+        from zarr.core.sync import sync
+
+        sync(self.store.clear())
