@@ -27,9 +27,10 @@ import numpy as np
 from ...kernels.scores import TopB
 from ...kernels.solvers import SOLVERS, GroupProblem, GroupSolution
 from ..loops.protocol import Step
-from ..passes.columns import Columns, fetch_columns
+from ..passes.columns import Columns
 from ..passes.design import Design
 from ..passes.feature_scores import Query
+from ..passes.scaling import scaled_columns
 from ..records.context import RunContext
 from ..records.fgm import MachineState, RoundRecord
 from .fgm_machine import Machine, close_round, fresh, next_cut
@@ -122,7 +123,7 @@ class FGMLoop:
         """Return the designs with the new cuts' columns; one column pass serves all machines (and rebuilds after a resume)."""
         missing = {k: self._missing(k, state.machines[k], cut) for k, cut in cuts.items()}
         features = np.unique(np.concatenate([self.atoms.features(ids) for many in missing.values() for ids in many]))
-        raw = ctx.data.scale.apply(fetch_columns(ctx, features), features)
+        raw = scaled_columns(ctx, features)
         for k, many in missing.items():
             design = self._designs.get(k) or Design(ctx.data.n_rows, self._capacity(k))
             for ids in many:

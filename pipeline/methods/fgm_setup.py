@@ -13,12 +13,12 @@ from ...kernels import expansions
 from ...kernels.groups import GroupIndex, build_groups
 from ...kernels.solvers import SOLVERS, GroupProblem
 from ..passes.atoms import ExpansionAtoms, GroupAtoms, LinearAtoms
-from ..passes.columns import fetch_columns
 from ..passes.design import Design
 from ..passes.pairs import PairAtoms
+from ..passes.scaling import scale_of, scaled_columns
 from ..records.config import FGMConfig
 from ..records.context import RunContext
-from ..records.fgm import FeatureScale, FGMModel, union_of_weights
+from ..records.fgm import FGMModel, union_of_weights
 from .fgm import CutAtoms, FGMLoop, FGMState
 from .fgm_machine import Machine
 
@@ -155,7 +155,7 @@ def build_model(
         classes_json=json.dumps(list(inputs.classes)),
         n_features=int(inputs.data.n_cols),
         features=features,
-        scale=FeatureScale(*inputs.data.scale.of(features)),
+        scale=scale_of(inputs.data.scale, features),
         maxima=inputs.data.column_table("maximum")[features] if kind == "hik" else np.zeros(0),
         coordinates=coordinates,
         weights=weights,
@@ -191,7 +191,7 @@ def _refit_one(atoms: CutAtoms, spec: Machine, selected: np.ndarray, ctx: RunCon
     features = atoms.features(selected)
     coordinates, factors = atoms.coordinates(selected)
     design = Design(ctx.data.n_rows, len(factors))
-    design.append(atoms.build(ctx.data.scale.apply(fetch_columns(ctx, features), features), features, selected))
+    design.append(atoms.build(scaled_columns(ctx, features), features, selected))
     config = replace_cost(spec)
     problem = GroupProblem(
         design.rows(config.y, config.cost, config.config.loss),

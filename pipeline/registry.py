@@ -1,0 +1,50 @@
+"""METHODS: everything the command line, the workflows and the test batteries know of a method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .methods import fgm_run
+from .records.config import FGMConfig, MethodConfig
+from .records.context import RunContext
+from .records.fgm import FGMModel
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """A method by name.
+
+    Attributes
+    ----------
+    name, title
+        Name on the command line; title in reports.
+    config
+        Parameter model.
+    prepare
+        ``prepare(config, ctx, extra)`` returns the loop with its finishing functions.
+    model
+        Record type of a saved model.
+    estimator
+        ``module:class`` of the scikit-learn class, under ``gramplane.pipeline``.
+    """
+
+    name: str
+    title: str
+    config: type[MethodConfig]
+    prepare: Callable[[Any, RunContext, Mapping[str, Any]], Any]
+    model: type
+    estimator: str
+
+
+METHODS: dict[str, MethodInfo] = {
+    "fgm": MethodInfo(
+        name="fgm",
+        title="Feature Generating Machine",
+        config=FGMConfig,
+        prepare=fgm_run.prepare,
+        model=FGMModel,
+        estimator="estimators.fgm:FGMClassifier",
+    ),
+}
