@@ -1,0 +1,151 @@
+"""Configuration errors that say where, what was found, and what may have been meant."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
+    M = TypeVar("M", bound=BaseModel)
+
+Loc = tuple[str | int, ...]
+Place = Callable[[Loc], str]
+_SHOWN = 10
+
+
+class ConfigError(ValueError):
+    """A workflow file, a parameter or an option is not valid; every line of the message names its place."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?`` for the closest known name, else the list of names."""
+    names = [str(name) for name in known]
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if not close:
+        lowered = {name.lower(): name for name in names}
+        close = [lowered[word.lower()]] if word.lower() in lowered else []
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known: {', '.join(names)}" if names else ""
+
+
+def choose(word: str, known: Iterable[str], what: str) -> str:
+    """Return ``word`` if it is known.
+
+    Raises
+    ------
+    ConfigError
+        If it is not, with the nearest known name.
+    """
+    names = list(known)
+    if word not in names:
+        raise ConfigError(f"unknown {what} {word!r}{nearest(word, names)}")
+    return word
+
+
+def dotted(loc: Sequence[str | int]) -> str:
+    """Return ``steps[1].with.C`` for ``("steps", 1, "with", "C")``."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
+    return text.lstrip(".")
+
+
+def by_name(prefix: str) -> Place:
+    """Return a place function for values without a file: ``--set C`` and the like."""
+    return lambda loc: f"{prefix}{dotted(loc)}"
+
+
+def _message(error: Mapping[str, Any], known: Callable[[Loc], Iterable[str]]) -> str:
+    key = str(error["loc"][-1]) if error["loc"] else ""
+    if error["type"] == "extra_forbidden":
+        return f"unknown key {key!r}{nearest(key, known(error['loc']))}"
+    if error["type"] == "missing":
+        return f"key {key!r} is missing"
+    text = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "union_tag_invalid":
+        context = error["ctx"]
+        tags = re.findall(r"'([^']*)'", context["expected_tags"])
+        return f"unknown {context['discriminator']} {context['tag']!r}{nearest(context['tag'], tags)}"
+    if isinstance(error["input"], (str, int, float, bool)):
+        return f"{text} (found {error['input']!r})"
+    return text
+
+
+def described(problem: ValidationError, place: Place, known: Callable[[Loc], Iterable[str]]) -> ConfigError:
+    """Turn pydantic's findings into one error: a line per finding, each with its place."""
+    rows = problem.errors(include_url=False)
+    lines = [f"{place(row['loc'])}: {_message(row, known)}" for row in rows[:_SHOWN]]
+    if len(rows) > _SHOWN:
+        lines.append(f"and {len(rows) - _SHOWN} more")
+    return ConfigError("\n".join(dict.fromkeys(lines)))
+
+
+def keys_of(model: type[BaseModel]) -> list[str]:
+    """Return the keys a model takes, as the user types them."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def validated(model: type[M], values: Mapping[str, Any], place: Place) -> M:
+    """Return ``model`` made of ``values``.
+
+    Raises
+    ------
+    ConfigError
+        Naming each wrong key or value, its place and the nearest known name.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as problem:
+        raise described(problem, place, lambda loc: keys_of(model)) from None
+
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+def byte_size(text: str | int, what: str) -> int:
+    """Return the bytes of ``256MiB``, ``2GB`` or a plain number.
+
+    Raises
+    ------
+    ConfigError
+        If it is neither, naming ``what``.
+    """
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", str(text))
+    unit = _UNITS.get(found[2].lower()) if found else None
+    if found is None or unit is None or float(found[1]) * unit < 1:
+        raise ConfigError(f"{what}: {str(text)!r} is not a size; write bytes or a number with one of kB, MB, GB, KiB, MiB, GiB, TiB")
+    return int(float(found[1]) * unit)
+
+
+_VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)\})")
+_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+
+
+def expand(text: str, where: str, environ: Mapping[str, str] | None = None) -> str:
+    """Replace ``${NAME}`` and ``${NAME:-default}`` by the environment's values, ``$$`` by ``$``.
+
+    Raises
+    ------
+    ConfigError
+        If a variable is not set and has no default, or ``${...}`` holds no name; ``where`` opens the message.
+    """
+    known = os.environ if environ is None else environ
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return "$"
+        name = _NAME.fullmatch(found[1])
+        if name is None:
+            raise ConfigError(f"{where}: {found[0]!r} names no variable; write ${{NAME}} or ${{NAME:-default}}, and $$ for a dollar sign")
+        default = name[2]
+        if name[1] not in known and default is None:
+            raise ConfigError(f"{where}: environment variable {name[1]} is not set; set it or write ${{{name[1]}:-default}}")
+        return known.get(name[1], default or "")
+
+    return _VARIABLE.sub(value, text)

@@ -1,0 +1,169 @@
+"""Options that several commands share, and the frame every command runs in."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from .checking import ConfigError, by_name, choose, validated
+from .console import Result, show
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How a command talks: whether its progress is shown, and how its result is written."""
+
+    quiet: bool
+
+    def progress(self) -> Any:
+        """Return a context manager that yields the sink of progress events."""
+        from .progress import progress
+
+        return progress(self.quiet)
+
+
+def command(group: click.Group, name: str | None = None, **settings: Any) -> Callable[[Callable[..., Result]], click.Command]:
+    """Register ``function(frame, **options) -> Result`` as a command with ``--json``, ``--quiet`` and ``--debug``.
+
+    The frame writes the result: text for a reader, or one JSON object as the last line on stdout.
+    """
+
+    def register(function: Callable[..., Result]) -> click.Command:
+        @click.option("--json", "as_json", is_flag=True, help="End stdout with one JSON object of at most 4 KiB.")
+        @click.option("--quiet", is_flag=True, help="Show no progress.")
+        @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+        @click.pass_context
+        @functools.wraps(function)
+        def run(ctx: click.Context, /, as_json: bool, quiet: bool, debug: bool, **options: Any) -> int:
+            result = function(Frame(quiet), **options)
+            show(result, ctx.command_path.partition(" ")[2], as_json)
+            return int(result.code)
+
+        return group.command(name, **settings)(run)
+
+    return register
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where passes run, and within which memory.
+
+    Attributes
+    ----------
+    cluster
+        The cluster text, such as ``sync`` or ``local:4``; ``None``: not said.
+    worker_memory, driver_memory
+        Sizes such as ``4GiB``; ``None``: not said.
+    allow_plaintext
+        Accept an unencrypted cluster off this machine.
+    tls
+        Paths of ``ca``, ``cert`` and ``key``, as far as given.
+    """
+
+    cluster: str | None = None
+    worker_memory: str | None = None
+    driver_memory: str | None = None
+    allow_plaintext: bool = False
+    tls: Mapping[str, str] | None = None
+
+    def over(self, **lower: Any) -> Where:
+        """Return these settings with ``lower`` filling in what was not said (YAML < environment < flags)."""
+        own = {key: value for key, value in vars(self).items() if value not in (None, False)}
+        return Where(**{**lower, **own})
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of the pipeline's functions.
+
+        Raises
+        ------
+        ConfigError
+            If only some of the three TLS files are given.
+        """
+        given = {"cluster": self.cluster or "sync", "worker_memory": self.worker_memory, "allow_plaintext": self.allow_plaintext}
+        given["driver_memory"] = self.driver_memory or "2GiB"
+        if self.tls:
+            missing = [f"--tls-{name}" for name in ("ca", "cert", "key") if name not in self.tls]
+            if missing:
+                raise ConfigError(f"TLS needs the three of --tls-ca, --tls-cert and --tls-key; missing: {', '.join(missing)}")
+            given["tls"] = dict(self.tls)
+        return given
+
+
+_CLUSTER = (
+    click.option(
+        "--cluster",
+        envvar="GRAMPLANE_CLUSTER",
+        metavar="WHERE",
+        help="sync (default), local:N, local:NxT, tcp://..., tls://..., scheduler-file:PATH, factory:module:callable.",
+    ),
+    click.option("--worker-memory", envvar="GRAMPLANE_WORKER_MEMORY", metavar="SIZE", help="Memory of a worker, such as 4GiB."),
+    click.option("--driver-memory", envvar="GRAMPLANE_DRIVER_MEMORY", metavar="SIZE", help="Memory of the driver; default 2GiB."),
+    click.option("--allow-plaintext", is_flag=True, help="Accept an unencrypted cluster off this machine."),
+    click.option("--tls-ca", envvar="GRAMPLANE_TLS_CA", metavar="FILE", help="Certificate authority of the cluster (PEM)."),
+    click.option("--tls-cert", envvar="GRAMPLANE_TLS_CERT", metavar="FILE", help="Certificate of this client (PEM)."),
+    click.option("--tls-key", envvar="GRAMPLANE_TLS_KEY", metavar="FILE", help="Private key of this client (PEM)."),
+)
+
+
+def cluster_options(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Add the cluster options, handed over as one `Where` named ``where``."""
+
+    @functools.wraps(function)
+    def gather(*args: Any, **options: Any) -> Result:
+        tls = {name: options.pop(f"tls_{name}") for name in ("ca", "cert", "key")}
+        own = {name: options.pop(name) for name in ("cluster", "worker_memory", "driver_memory", "allow_plaintext")}
+        where = Where(**own, tls={name: path for name, path in tls.items() if path} or None)
+        return function(*args, where=where, **options)
+
+    for option in reversed(_CLUSTER):
+        gather = option(gather)
+    return gather
+
+
+set_option = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A parameter of the method; may be repeated.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show tasks, bytes and memory of the plan; run nothing.")
+seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Root of every random number.")
+
+
+def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any]:
+    """Return ``{key: value}`` of ``KEY=VALUE`` texts, values read as YAML (``10``, ``1e-3``, ``true``, ``null``, ``[1, 2]``).
+
+    Raises
+    ------
+    ConfigError
+        If a text has no ``=`` or a key comes twice.
+    """
+    from .yaml_source import scalar
+
+    values: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"{option} {text}: write KEY=VALUE")
+        if key in values:
+            raise ConfigError(f"{option} {text}: {key} is given twice")
+        values[key] = scalar(value, f"{option} {key}")
+    return values
+
+
+def method_config(method: str, values: Mapping[str, Any], place: Callable[..., str] | None = None) -> Any:
+    """Return the parameters of ``method``, checked.
+
+    Raises
+    ------
+    ConfigError
+        If the method or a key is unknown (with the nearest name) or a value is not allowed.
+    """
+    from ..pipeline import METHODS
+
+    choose(method, METHODS, "method")
+    return validated(METHODS[method].config, values, place or by_name("--set "))
+
+
+def explicit(config: Any) -> dict[str, Any]:
+    """Return the parameters that were given, coerced to their types."""
+    return config.model_dump(exclude_unset=True)

@@ -1,0 +1,125 @@
+"""What a command says: results on stdout, everything else on stderr; with ``--json`` the last stdout line is one small object."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from .exits import Exit, exit_code
+
+JSON_LIMIT = 4096
+"""Bytes of the last line: what Airflow keeps of a task."""
+
+
+_KEPT = ("status", "exit", "command", "kind", "truncated")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command found.
+
+    Attributes
+    ----------
+    status
+        ``done``, ``already-done``, ``planned``, ``damaged``, ...
+    fields
+        Small JSON values shown with ``--json``.
+    text
+        The same for a reader.
+    code
+        Exit code; a result can be bad news (a damaged store) without being an error of the command.
+    """
+
+    status: str = "done"
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    text: str = ""
+    code: Exit = Exit.DONE
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` as strict JSON: NaN and infinities as ``null``, NumPy numbers and arrays as numbers and lists."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, (list, tuple, set)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (str, int)) else str(value)
+
+
+def _shorter(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > 200:
+        return f"{value[: len(value) // 2]}..."
+    if isinstance(value, list) and len(value) > 1:
+        return value[: len(value) // 2]
+    if isinstance(value, dict) and len(value) > 1:
+        return dict(list(value.items())[: len(value) // 2])
+    return None
+
+
+def one_line(payload: Mapping[str, Any], limit: int = JSON_LIMIT) -> str:
+    """Return ``payload`` as one JSON line of at most ``limit`` bytes: the largest values are cut in halves until it fits."""
+    rest = plain(payload)
+    while True:
+        text = json.dumps(rest, allow_nan=False, separators=(", ", ": "))
+        if len(text) < limit:
+            return text
+        largest = max((key for key in rest if key not in _KEPT), key=lambda key: len(json.dumps(rest[key])))
+        cut = _shorter(rest.pop(largest))
+        rest = {**rest, "truncated": True} if cut is None else {**rest, largest: cut, "truncated": True}
+
+
+def show(result: Result, command: str, as_json: bool) -> None:
+    """Write a result to stdout, for a reader or as the one JSON line."""
+    if as_json:
+        click.echo(one_line({"status": result.status, "exit": int(result.code), "command": command, **result.fields}))
+    elif result.text:
+        click.echo(result.text)
+
+
+def describe(error: BaseException) -> str:
+    """Return the one message of an error; a bug names its class and how to see the traceback."""
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    text = str(error) or type(error).__name__
+    if exit_code(error) is Exit.BUG:
+        text = f"{type(error).__name__}: {text}\nthis is a bug of gramplane; --debug shows where"
+    notes = getattr(error, "__notes__", [])
+    return "\n".join([*(f"{note}:" for note in notes), text])
+
+
+def show_error(error: BaseException, as_json: bool, command: str) -> Exit:
+    """Write an error: one message on stderr and, with ``--json``, the object on stdout; return the exit code."""
+    code, message = exit_code(error), describe(error)
+    click.echo(f"gramplane: {message}", err=True)
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        click.echo(f"try: {error.ctx.command_path} --help", err=True)
+    if as_json:
+        kind = type(error).__name__
+        click.echo(one_line({"status": "error", "exit": int(code), "command": command, "kind": kind, "error": message}))
+    return code
+
+
+def table(rows: list[tuple[str, Any]]) -> str:
+    """Return ``name  value`` lines with aligned values; rows whose value is None are left out."""
+    shown = [(name, value) for name, value in rows if value is not None]
+    width = max((len(name) for name, _ in shown), default=0)
+    return "\n".join(f"{name:<{width}}  {figure(value)}" for name, value in shown)
+
+
+def figure(value: Any) -> str:
+    """Return a number with six significant digits, anything else as text."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={figure(item)}" for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(figure(item) for item in value)
+    return str(value)

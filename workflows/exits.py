@@ -1,0 +1,91 @@
+"""Exit codes: the one table from exceptions to what the shell, cron and Airflow see."""
+
+from __future__ import annotations
+
+import errno
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """What a process tells its caller."""
+
+    DONE = 0
+    BUG = 1
+    USAGE = 2
+    DATA = 3
+    CLUSTER_LOST = 4
+    OUT_OF_SPACE = 5
+    DAMAGED = 6
+    HELD = 99
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+MEANING: dict[Exit, str] = {
+    Exit.DONE: "done, or was done already",
+    Exit.BUG: "a bug of gramplane; run again with --debug and report it",
+    Exit.USAGE: "usage or configuration: nothing was started",
+    Exit.DATA: "input data is invalid",
+    Exit.CLUSTER_LOST: "cluster lost or not reached; a valid checkpoint is left, run the same command again",
+    Exit.OUT_OF_SPACE: "out of disk or memory; free some and run the same command again",
+    Exit.DAMAGED: "a store is damaged: bytes differ from its manifest, or are gone",
+    Exit.HELD: "another process holds this run (Airflow reads 99 as skipped)",
+    Exit.INTERRUPTED: "interrupted by SIGINT; the checkpoint of the last finished round stands",
+    Exit.TERMINATED: "terminated by SIGTERM; the checkpoint of the last finished round stands",
+}
+
+EXIT_CODES: dict[str, Exit] = {
+    "click.exceptions:ClickException": Exit.USAGE,
+    "click.exceptions:Abort": Exit.INTERRUPTED,
+    "builtins:KeyboardInterrupt": Exit.INTERRUPTED,
+    "builtins:MemoryError": Exit.OUT_OF_SPACE,
+    "builtins:FileNotFoundError": Exit.USAGE,
+    "builtins:FileExistsError": Exit.USAGE,
+    "builtins:NotADirectoryError": Exit.USAGE,
+    "builtins:IsADirectoryError": Exit.USAGE,
+    "builtins:PermissionError": Exit.USAGE,
+    "gramplane.workflows.checking:ConfigError": Exit.USAGE,
+    "gramplane.storage.errors:SchemaError": Exit.DATA,
+    "gramplane.storage.errors:DataError": Exit.DATA,
+    "gramplane.storage.errors:OutOfSpace": Exit.OUT_OF_SPACE,
+    "gramplane.storage.errors:DigestMismatch": Exit.DAMAGED,
+    "gramplane.storage.errors:MissingBlock": Exit.DAMAGED,
+    "gramplane.storage.errors:RunLocked": Exit.HELD,
+    "gramplane.cluster.errors:ClusterLost": Exit.CLUSTER_LOST,
+    "gramplane.cluster.errors:MemoryBoundExceeded": Exit.OUT_OF_SPACE,
+    "gramplane.cluster.errors:PlaintextRefused": Exit.USAGE,
+    "gramplane.cluster.errors:VersionMismatch": Exit.USAGE,
+}
+"""Class path -> code. Names, not classes: reading the table imports nothing, and an exception that was raised has its module loaded."""
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM)
+
+
+def _own_code(error: BaseException) -> Exit | None:
+    signum = getattr(error, "signum", None)
+    if signum is not None:
+        return Exit(128 + int(signum))
+    if isinstance(error, OSError) and error.errno in _NO_SPACE:
+        return Exit.OUT_OF_SPACE
+    for cls in type(error).__mro__:
+        found = EXIT_CODES.get(f"{cls.__module__}:{cls.__qualname__}")
+        if found is not None:
+            return found
+    return None
+
+
+def exit_code(error: BaseException) -> Exit:
+    """Return the exit code of an exception: its own class decides, then the exceptions that caused it, else it is a bug.
+
+    Parameters
+    ----------
+    error
+        What ended the command. The nearest class in its method resolution order that the table lists counts.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        found = _own_code(seen)
+        if found is not None:
+            return found
+        seen = seen.__cause__
+    return Exit.BUG

@@ -1,0 +1,79 @@
+"""Progress on stderr: a bar on a terminal, one JSON line per outer iteration elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from .console import one_line
+
+Sink = Callable[[Mapping[str, Any]], None]
+LINES = frozenset({"iteration", "warning", "resume", "step", "rows"})
+"""Events worth a line in a log; plans, phases and checkpoints are not."""
+
+_FIGURES = (("objective", "objective", ".6g"), ("gap", "gap", ".1e"), ("outer_gap", "outer gap", ".2e"), ("n_selected", "selected", "d"))
+
+
+def silent(event: Mapping[str, Any]) -> None:
+    """Drop an event."""
+
+
+def json_line(event: Mapping[str, Any]) -> None:
+    """Write the events that belong in a log as one JSON line each."""
+    if event.get("event") in LINES:
+        click.echo(one_line(event), err=True)
+
+
+def headline(event: Mapping[str, Any]) -> str | None:
+    """Return what the bar shows for an event, or ``None`` to leave it as it is."""
+    kind = event.get("event")
+    if kind == "iteration":
+        parts = [f"{name} {event[key]:{form}}" for key, name, form in _FIGURES if isinstance(event.get(key), (int, float))]
+        return f"round {event.get('iteration', '?')}  " + "  ".join(parts)
+    if kind in ("phase", "step"):
+        return str(event.get("phase") or event.get("step") or event.get("name") or "")
+    if kind == "rows":
+        return f"{event.get('rows', 0):,} rows, {event.get('bytes', 0) / 2**20:,.0f} MiB"
+    return f"resumed after round {event.get('iteration')}" if kind == "resume" else None
+
+
+@contextmanager
+def _bar() -> Iterator[Sink]:
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting")
+
+        def sink(event: Mapping[str, Any]) -> None:
+            text = headline(event)
+            if text is not None:
+                bar.update(task, description=text)
+            if event.get("event") in ("iteration", "warning"):
+                console.print(text or str(event.get("message", event)), markup=False, highlight=False)
+
+        yield sink
+
+
+@contextmanager
+def progress(quiet: bool = False) -> Iterator[Sink]:
+    """Yield the sink of a run's events.
+
+    Parameters
+    ----------
+    quiet
+        Drop all of them.
+    """
+    if quiet:
+        yield silent
+    elif sys.stderr.isatty():
+        with _bar() as sink:
+            yield sink
+    else:
+        yield json_line

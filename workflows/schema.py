@@ -1,0 +1,366 @@
+"""The form of a workflow file (``schema: gramplane.workflow/1``), and reading one.
+
+Relative paths in a file are relative to the file's own folder, whatever the folder a scheduler starts from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from .checking import ConfigError, Loc, byte_size, described, keys_of, nearest
+from .yaml_source import Document, read_yaml
+
+SCHEMA = "gramplane.workflow/1"
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class Closed(BaseModel):
+    """Base of the parts of a workflow file: frozen, no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+def _size(value: str | int) -> str | int:
+    byte_size(value, "value")
+    return value
+
+
+class IngestArgs(Closed):
+    """Arguments of ``do: ingest``: a source becomes a block store."""
+
+    source: str = Field(description="file to read")
+    store: str | None = Field(None, description="block store to write; default: the workflow's store")
+    format: str = Field("auto", description="svmlight, csv, parquet, npz, npy or mat; auto: by extension")
+    n_features: int | None = Field(None, ge=1, description="number of columns, where the source does not say")
+    like: str | None = Field(None, description="store whose width, labels, names and scaling this one takes: test data")
+    zero_based: Literal["no", "yes", "auto"] = Field("no", description="whether SVMlight indices start at 0")
+    dtype: Literal["auto", "float32", "float64"] = Field("auto", description="auto: float32 when every value survives it")
+    scale: Literal["none", "unit-column", "standard", "unit-row"] = Field("none", description="scaling, stored as factors")
+    labels: str | None = Field(None, description="file with one label per row")
+    target: str | None = Field(None, description="target column or array of a table, npz or mat source")
+    task_column: str | None = Field(None, description="column or array naming the task of each row")
+    weight_column: str | None = Field(None, description="column or array of row weights")
+    groups: str | None = Field(None, description="file with one group label per feature")
+    names: str | None = Field(None, description="file with one name per feature")
+    layout: Literal["columns", "rows", "both"] = Field("columns", description="which layouts to write")
+    budget: str | int = Field("256MiB", description="memory the ingest may take")
+    jobs: int = Field(1, ge=1, description="parser threads")
+
+    _budget = field_validator("budget")(_size)
+
+
+class FitArgs(Closed):
+    """Arguments of ``do: fit``; every other key is a parameter of the method."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    method: str = Field(description="name of the method, such as fgm")
+    store: str | None = Field(None, description="training data; default: the workflow's store")
+    groups: str | None = Field(None, description="file with the groups of the features")
+    seed: int = Field(0, ge=0, description="root of every random number")
+
+    def params(self) -> dict[str, Any]:
+        """Return the method's own parameters as written."""
+        return dict(self.model_extra or {})
+
+
+class TuneArgs(FitArgs):
+    """Arguments of ``do: tune``: a grid of parameters compared by cross-validation, the best refitted."""
+
+    grid: dict[str, list[Any]] = Field(min_length=1, description="values of each parameter to try")
+    folds: int = Field(5, ge=2, description="folds of the cross-validation")
+
+
+class PredictArgs(Closed):
+    """Arguments of ``do: predict``."""
+
+    store: str = Field(description="data to predict")
+    out: str = Field(description="file or folder to write; .npz, .csv, .parquet or .zarr")
+    model: str | None = Field(None, description="id of the fit or tune step; default: the one this step needs")
+
+
+class ScoreArgs(Closed):
+    """Arguments of ``do: score``."""
+
+    store: str = Field(description="data with known target")
+    model: str | None = Field(None, description="id of the fit or tune step; default: the one this step needs")
+
+
+class ReportArgs(Closed):
+    """Arguments of ``do: report``."""
+
+    models: list[str] | None = Field(None, description="ids of fit or tune steps, side by side; default: those this step needs")
+    out: str | None = Field(None, description="folder to write; default: the step's own folder")
+
+
+class VerifyArgs(Closed):
+    """Arguments of ``do: verify``."""
+
+    store: str | None = Field(None, description="store to re-read against its checksums; default: the workflow's store")
+
+
+class _Step(Closed):
+    id: str = Field(pattern=f"^{_ID.pattern}$", description="name of the step: letters, digits, dot, dash, underscore")
+    needs: list[str] = Field(default_factory=list, description="ids of the steps that must be finished before")
+
+
+class IngestStep(_Step):
+    """Write a block store."""
+
+    do: Literal["ingest"]
+    args: IngestArgs = Field(alias="with")
+
+
+class FitStep(_Step):
+    """Fit a method."""
+
+    do: Literal["fit"]
+    args: FitArgs = Field(alias="with")
+
+
+class TuneStep(_Step):
+    """Choose parameters by cross-validation and fit."""
+
+    do: Literal["tune"]
+    args: TuneArgs = Field(alias="with")
+
+
+class PredictStep(_Step):
+    """Write predictions."""
+
+    do: Literal["predict"]
+    args: PredictArgs = Field(alias="with")
+
+
+class ScoreStep(_Step):
+    """Measure a model on a store."""
+
+    do: Literal["score"]
+    args: ScoreArgs = Field(alias="with")
+
+
+class ReportStep(_Step):
+    """Write a report page."""
+
+    do: Literal["report"]
+    args: ReportArgs = Field(default_factory=ReportArgs, alias="with")
+
+
+class VerifyStep(_Step):
+    """Re-read a store."""
+
+    do: Literal["verify"]
+    args: VerifyArgs = Field(default_factory=VerifyArgs, alias="with")
+
+
+Step = Annotated[
+    IngestStep | FitStep | TuneStep | PredictStep | ScoreStep | ReportStep | VerifyStep, Field(discriminator="do", description="one step")
+]
+STEPS: dict[str, type[_Step]] = {
+    "ingest": IngestStep,
+    "fit": FitStep,
+    "tune": TuneStep,
+    "predict": PredictStep,
+    "score": ScoreStep,
+    "report": ReportStep,
+    "verify": VerifyStep,
+}
+
+
+class WorkflowSpec(Closed):
+    """A workflow file."""
+
+    version: Literal["gramplane.workflow/1"] = Field(alias="schema", description="form of this file")
+    name: str = Field(pattern=f"^{_ID.pattern}$", description="name of the workflow")
+    store: str | None = Field(None, description="block store that steps use unless they name one")
+    runs: str = Field("runs", description="folder of the run directories")
+    cluster: str = Field("sync", description="sync, local:N, local:NxT, tcp://, tls://, scheduler-file:PATH")
+    worker_memory: str | int | None = Field(None, description="memory of a worker")
+    driver_memory: str | int = Field("2GiB", description="memory the driver may hold")
+    allow_plaintext: bool = Field(False, description="accept an unencrypted cluster off this machine")
+    steps: list[Step] = Field(min_length=1, description="what to do")
+
+    _sizes = field_validator("driver_memory")(_size)
+
+
+def _known_keys(loc: Loc) -> Iterable[str]:
+    """Return the keys allowed beside the one at ``loc`` (pydantic puts the step's ``do`` behind its index)."""
+    if loc[0] != "steps" or len(loc) < 4:
+        return keys_of(WorkflowSpec)
+    step = STEPS[str(loc[2])]
+    return keys_of(step) if len(loc) == 4 else keys_of(step.model_fields["args"].annotation or step)
+
+
+def _in_file(loc: Loc) -> Loc:
+    """Return the place in the file for pydantic's ``loc``: without the discriminator."""
+    return loc[:2] + loc[3:] if len(loc) > 2 and loc[0] == "steps" else loc
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """A workflow file, checked.
+
+    Attributes
+    ----------
+    spec
+        Its contents.
+    document
+        Where each value stands.
+    """
+
+    spec: WorkflowSpec
+    document: Document
+
+    @property
+    def folder(self) -> Path:
+        """The folder relative paths start from."""
+        return self.document.path.resolve().parent
+
+    def path(self, text: str) -> str:
+        """Return a path of the file as an absolute path; URLs stay as they are."""
+        return text if "://" in text else str(self.folder / text)
+
+    def cluster(self) -> str:
+        """Return the cluster text, its scheduler file made absolute."""
+        kind, _, rest = self.spec.cluster.partition(":")
+        return f"{kind}:{self.path(rest)}" if kind == "scheduler-file" else self.spec.cluster
+
+    def step(self, name: str) -> Any:
+        """Return the step called ``name``.
+
+        Raises
+        ------
+        ConfigError
+            If there is none, with the nearest name.
+        """
+        found = {step.id: step for step in self.spec.steps}
+        if name not in found:
+            raise ConfigError(f"{self.document.path}: no step {name!r}{nearest(name, found)}")
+        return found[name]
+
+    def order(self) -> list[Any]:
+        """Return the steps so that each follows those it needs, in the file's order where free."""
+        done: list[Any] = []
+        left = list(self.spec.steps)
+        while left:
+            ready = next(step for step in left if all(need not in {other.id for other in left} for need in step.needs))
+            left.remove(ready)
+            done.append(ready)
+        return done
+
+
+def _check_ids(spec: WorkflowSpec, document: Document) -> None:
+    seen: dict[str, int] = {}
+    for index, step in enumerate(spec.steps):
+        if step.id in seen:
+            raise ConfigError(f"{document.place(('steps', index, 'id'))}: id {step.id!r} is taken by steps[{seen[step.id]}]")
+        seen[step.id] = index
+    for index, step in enumerate(spec.steps):
+        for place, need in enumerate(step.needs):
+            if need not in seen:
+                raise ConfigError(f"{document.place(('steps', index, 'needs', place))}: no step {need!r}{nearest(need, seen)}")
+
+
+def _check_cycles(spec: WorkflowSpec, document: Document) -> None:
+    left = {step.id: set(step.needs) for step in spec.steps}
+    while True:
+        ready = {name for name, needs in left.items() if not needs & left.keys()}
+        if not ready:
+            break
+        left = {name: needs for name, needs in left.items() if name not in ready}
+    if left:
+        index = next(i for i, step in enumerate(spec.steps) if step.id in left)
+        raise ConfigError(f"{document.place(('steps', index, 'needs'))}: steps {', '.join(left)} need one another in a circle")
+
+
+def _check_models(spec: WorkflowSpec, document: Document) -> None:
+    """A step that uses a model must need the step that makes it."""
+    for index, step in enumerate(spec.steps):
+        named = [step.args.model] if isinstance(step, (PredictStep, ScoreStep)) and step.args.model else []
+        named = list(step.args.models or []) if isinstance(step, ReportStep) else named
+        for name in named:
+            if name not in step.needs:
+                raise ConfigError(f"{document.place(('steps', index, 'with'))}: uses the model of {name!r}, which its needs do not list")
+        if isinstance(step, (PredictStep, ScoreStep, ReportStep)) and not model_steps(spec, step):
+            raise ConfigError(f"{document.place(('steps', index))}: needs no fit or tune step whose model it could use")
+        if isinstance(step, (PredictStep, ScoreStep)) and len(model_steps(spec, step)) > 1:
+            raise ConfigError(f"{document.place(('steps', index))}: needs several fit or tune steps; choose one with 'model:'")
+
+
+def model_steps(spec: WorkflowSpec, step: Any) -> list[str]:
+    """Return the ids of the fit and tune steps whose models ``step`` uses: those it names, else those it needs."""
+    fitted = {other.id for other in spec.steps if isinstance(other, FitStep | TuneStep)}
+    named = getattr(step.args, "models", None) or ([step.args.model] if getattr(step.args, "model", None) else step.needs)
+    return [name for name in named if name in fitted]
+
+
+def step_store(spec: WorkflowSpec, step: Any) -> str | None:
+    """Return the store a step works on: its own, else the workflow's."""
+    return step.args.store or spec.store
+
+
+def _check_stores(spec: WorkflowSpec, document: Document) -> None:
+    for index, step in enumerate(spec.steps):
+        if "store" in type(step.args).model_fields and step_store(spec, step) is None:
+            raise ConfigError(f"{document.place(('steps', index))}: neither the step nor the workflow names a store")
+
+
+def check_document(document: Document, allow_code: bool = False) -> Workflow:
+    """Return the workflow of a parsed file.
+
+    Raises
+    ------
+    ConfigError
+        With ``file:line:column`` of every wrong key or value and the nearest known name.
+    """
+    if not isinstance(document.data, Mapping):
+        raise ConfigError(f"{document.place()}: a workflow file is a mapping with schema, name and steps")
+    if document.data.get("schema") != SCHEMA:
+        found = document.data.get("schema")
+        raise ConfigError(f"{document.place(('schema',))}: schema {found!r} is not known here; this release reads {SCHEMA!r}")
+    try:
+        spec = WorkflowSpec.model_validate(document.data)
+    except ValidationError as problem:
+        raise described(problem, lambda loc: document.place(_in_file(loc)), _known_keys) from None
+    for check in (_check_ids, _check_cycles, _check_models, _check_stores):
+        check(spec, document)
+    if spec.cluster.startswith("factory:") and not allow_code:
+        raise ConfigError(f"{document.place(('cluster',))}: {spec.cluster!r} runs code named in the file; allow it with --allow-code")
+    return Workflow(spec, document)
+
+
+def read_workflow(path: str | Path, allow_code: bool = False, environ: Mapping[str, str] | None = None) -> Workflow:
+    """Read and check a workflow file.
+
+    Parameters
+    ----------
+    path
+        The YAML file.
+    allow_code
+        Accept a ``factory:`` cluster, which runs code named in the file.
+    environ
+        Variables for ``${NAME}``; the process environment by default.
+
+    Raises
+    ------
+    ConfigError
+        If it is not valid; see `check_document`.
+    """
+    return check_document(read_yaml(path, environ), allow_code)
+
+
+class ResultLine(BaseModel):
+    """The last line on stdout of every command with ``--json``."""
+
+    model_config = ConfigDict(extra="allow")
+
+    status: str = Field(description="done, already-done, planned, ok, damaged, error, ...")
+    exit: int = Field(description="exit code of the process")
+    command: str = Field(description="the command that ran")
+    error: str | None = Field(None, description="the message, when status is error")

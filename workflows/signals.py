@@ -1,0 +1,65 @@
+"""SIGINT and SIGTERM: leave through the ``finally`` blocks once, leave at once the second time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+GRACE_SECONDS = 8.0
+"""Time to close a cluster after the first signal; then the process goes, whatever still runs."""
+
+
+class Interrupted(BaseException):
+    """A signal asked the process to stop.
+
+    Not an ``Exception``: code that recovers from errors must not recover from this.
+
+    Attributes
+    ----------
+    signum : int
+        The signal; the exit code is 128 + signum.
+    """
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signum).name}; finished rounds are kept, run the same command again to continue")
+        self.signum = signum
+
+
+class _Stop:
+    """Signal handler: raise once, exit the second time."""
+
+    def __init__(self, grace: float) -> None:
+        self.grace = grace
+        self.timer: threading.Timer | None = None
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        if self.timer is not None:
+            os._exit(128 + signum)
+        self.timer = threading.Timer(self.grace, os._exit, (128 + signum,))
+        self.timer.daemon = True
+        self.timer.start()
+        raise Interrupted(signum)
+
+
+@contextmanager
+def interruptible(grace: float = GRACE_SECONDS) -> Iterator[None]:
+    """Turn the first SIGINT or SIGTERM inside the block into `Interrupted`; a second one, or ``grace`` seconds, ends the process.
+
+    Outside the main thread, where Python allows no handlers, the block runs as it is.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    stop = _Stop(grace)
+    before = {signum: signal.signal(signum, stop) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+        if stop.timer is not None:
+            stop.timer.cancel()

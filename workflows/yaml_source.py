@@ -1,0 +1,228 @@
+"""Reading YAML that may come from anybody: plain data only, bounded, no duplicate keys, every value with its line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .checking import ConfigError, Loc, dotted, expand
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 32
+MAX_ALIASES = 100
+MAX_NODES = 100_000
+
+_SCALARS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "null", "bool", "int", "float"))
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Loader(_Base):
+    """Safe loader with the scalars of YAML 1.2: ``no`` is a word, ``1e3`` a number, ``2026-11-21`` a word."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
+
+
+for _tag, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?(?:0|[1-9][0-9]*)", list("-+0123456789")),
+    (
+        "float",
+        r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
+    ("merge", r"<<", ["<"]),
+):
+    Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A parsed file and the place of each of its values.
+
+    Attributes
+    ----------
+    path
+        The file.
+    data
+        Plain dicts, lists, strings, numbers, booleans and None, variables expanded.
+    marks
+        ``loc -> (line, column)``, counted from one; the key's place for entries of a mapping.
+    """
+
+    path: Path
+    data: Any
+    marks: Mapping[Loc, tuple[int, int]]
+
+    def place(self, loc: Loc = ()) -> str:
+        """Return ``file:line:column: steps[1].with.C``, the nearest enclosing entry's position when ``loc`` has none."""
+        known = loc
+        while known and known not in self.marks:
+            known = known[:-1]
+        line, column = self.marks.get(known, (1, 1))
+        name = f": {dotted(loc)}" if loc else ""
+        return f"{self.path}:{line}:{column}{name}"
+
+
+def _at(path: Path, mark: Any) -> str:
+    return f"{path}:{mark.line + 1}:{mark.column + 1}"
+
+
+def _check_events(text: str, path: Path) -> None:
+    """Refuse depth, aliases and size before anything recursive sees the file."""
+    depth = aliases = nodes = 0
+    for event in yaml.parse(text, Loader=Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        aliases += isinstance(event, yaml.AliasEvent)
+        nodes += isinstance(event, yaml.NodeEvent)
+        for found, limit, what in ((depth, MAX_DEPTH, "levels"), (aliases, MAX_ALIASES, "aliases"), (nodes, MAX_NODES, "values")):
+            if found > limit:
+                raise ConfigError(f"{_at(path, event.start_mark)}: more than {limit} {what}; a workflow file may not hold that many")
+
+
+class _Builder:
+    """Plain data out of a node graph, with marks; aliases are copied, and every copy counts."""
+
+    def __init__(self, loader: Any, path: Path, environ: Mapping[str, str] | None) -> None:
+        self.loader, self.path, self.environ = loader, path, environ
+        self.marks: dict[Loc, tuple[int, int]] = {}
+        self.open: set[int] = set()
+        self.count = 0
+
+    def fail(self, node: yaml.Node, reason: str) -> ConfigError:
+        return ConfigError(f"{_at(self.path, node.start_mark)}: {reason}")
+
+    def build(self, node: yaml.Node, loc: Loc) -> Any:
+        self.marks.setdefault(loc, (node.start_mark.line + 1, node.start_mark.column + 1))
+        self.count += 1
+        if self.count > MAX_NODES:
+            raise self.fail(node, f"more than {MAX_NODES} values once aliases are expanded")
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node)
+        if id(node) in self.open:
+            raise self.fail(node, "an alias inside its own anchor")
+        if node.tag not in ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
+            raise self.fail(node, f"tag {node.tag!r} is not allowed; plain lists and mappings only")
+        self.open.add(id(node))
+        value = self._mapping(node, loc) if isinstance(node, yaml.MappingNode) else self._sequence(node, loc)
+        self.open.discard(id(node))
+        return value
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        if node.tag not in _SCALARS:
+            raise self.fail(node, f"tag {node.tag!r} is not allowed; words, numbers, true, false and null only")
+        try:
+            value = self.loader.construct_object(node)
+        except (yaml.YAMLError, ValueError, KeyError):
+            raise self.fail(node, f"{node.value!r} is not a value of its tag {node.tag!r}") from None
+        return expand(value, _at(self.path, node.start_mark), self.environ) if isinstance(value, str) else value
+
+    def _sequence(self, node: yaml.Node, loc: Loc) -> list[Any]:
+        return [self.build(child, (*loc, index)) for index, child in enumerate(node.value)]
+
+    def _mapping(self, node: yaml.MappingNode, loc: Loc) -> dict[str | int, Any]:
+        own: dict[str | int, Any] = {}
+        merged: dict[str | int, Any] = {}
+        lines: dict[str | int, int] = {}
+        for key_node, value_node in node.value:
+            key = self._key(key_node)
+            if key in lines:
+                raise self.fail(key_node, f"key {key!r} stands twice (first in line {lines[key]})")
+            lines[key] = key_node.start_mark.line + 1
+            self.marks.setdefault((*loc, key), (lines[key], key_node.start_mark.column + 1))
+            value = self.build(value_node, (*loc, key))
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                merged = self._merge(value_node, value)
+            else:
+                own[key] = value
+        return {**merged, **own}
+
+    def _merge(self, node: yaml.Node, value: Any) -> dict[str | int, Any]:
+        parts = value if isinstance(value, list) else [value]
+        if not all(isinstance(part, dict) for part in parts):
+            raise self.fail(node, "'<<' takes a mapping or a list of mappings")
+        return {key: item for part in reversed(parts) for key, item in part.items()}
+
+    def _key(self, node: yaml.Node) -> str | int:
+        key = node.value if node.tag == "tag:yaml.org,2002:merge" else self._plain(node)
+        if not isinstance(key, (str, int)) or isinstance(key, bool):
+            raise self.fail(node, "a key must be a word or a whole number")
+        return key
+
+    def _plain(self, node: yaml.Node) -> Any:
+        return self._scalar(node) if isinstance(node, yaml.ScalarNode) else None
+
+
+def parse_yaml(text: str, path: str | Path = "<text>", environ: Mapping[str, str] | None = None) -> Document:
+    """Parse YAML text to plain data.
+
+    Parameters
+    ----------
+    text
+        At most 1 MiB, 32 levels, 100 aliases, 100,000 values; no tags, no duplicate keys.
+    path
+        Name shown in errors.
+    environ
+        Variables for ``${NAME}``; the process environment by default.
+
+    Raises
+    ------
+    ConfigError
+        With ``file:line:column``.
+    """
+    path = Path(path)
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise ConfigError(f"{path}:1:1: larger than {MAX_BYTES} bytes; a workflow file may not be that large")
+    try:
+        _check_events(text, path)
+        loader = Loader(text)
+        try:
+            node = loader.get_single_node()
+            builder = _Builder(loader, path, environ)
+            data = None if node is None else builder.build(node, ())
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise ConfigError(f"{_at(path, mark) if mark else path}: {error.problem or error.context}") from None
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise ConfigError(f"{path}:1:1: {' '.join(str(error).split())}") from None
+    return Document(path, data, builder.marks)
+
+
+def read_yaml(path: str | Path, environ: Mapping[str, str] | None = None) -> Document:
+    """Read and parse a YAML file (see `parse_yaml`).
+
+    Raises
+    ------
+    ConfigError
+        If it is not valid, with ``file:line:column``; ``FileNotFoundError`` if it does not exist.
+    """
+    path = Path(path)
+    with path.open("rb") as handle:
+        raw = handle.read(MAX_BYTES + 1)
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{path}:{line}:1: byte {raw[error.start]:#04x} is not UTF-8 text") from None
+    return parse_yaml(text, path, environ)
+
+
+def scalar(text: str, where: str) -> Any:
+    """Return the value of one option text, read as YAML: ``10``, ``1e3``, ``true``, ``null``, ``[1, 2]``, ``a word``.
+
+    Raises
+    ------
+    ConfigError
+        If it is not valid YAML; ``where`` opens the message.
+    """
+    return parse_yaml(text, where).data if text.strip() else ""
