@@ -34,6 +34,7 @@ from ..passes.scaling import scaled_columns
 from ..records.context import RunContext
 from ..records.fgm import MachineState, RoundRecord
 from .fgm_machine import Machine, close_round, fresh, next_cut
+from .fgm_scoring import Fit, accuracy_metrics
 
 THRESHOLD_SLACK = 1.0 - 1e-9
 """Scores known from the cuts' columns are summed in another order than those of a pass: a bound must allow for it."""
@@ -87,13 +88,17 @@ class FGMLoop:
         Candidates: features, groups, expanded features or pairs.
     machines
         Binary problems.
+    fits
+        Classifiers whose accuracy is followed along the rounds.
     """
 
     state_type = FGMState
 
-    def __init__(self, atoms: CutAtoms, machines: Sequence[Machine]) -> None:
+    def __init__(self, atoms: CutAtoms, machines: Sequence[Machine], fits: Sequence[Fit] = ()) -> None:
         self.atoms = atoms
         self.machines = tuple(machines)
+        self.fits = tuple(fits)
+        # Columns of each machine's cuts: a function of state and data, rebuilt after a resume.
         self._designs: dict[int, Design] = {}
 
     def init(self, ctx: RunContext) -> FGMState:
@@ -114,15 +119,26 @@ class FGMLoop:
         machines = self._score(state, solved, ctx)
         clock.lap("score")
         new = FGMState(state.iteration + 1, tuple(machines))
-        for k in running:
-            if machines[k].stop is not None:
-                self._designs.pop(k, None)
-        return Step(new, {**_metrics(new, running), **clock.seconds})
+        accuracy = accuracy_metrics(self.fits, self._decisions(new, ctx)) if self.fits else {}
+        clock.lap("accuracy")
+        self._forget(new)
+        return Step(new, {**_metrics(new, running), **accuracy, **clock.seconds})
 
-    def _extend(self, state: FGMState, cuts: Mapping[int, np.ndarray], ctx: RunContext) -> dict[int, Design]:
+    def _forget(self, state: FGMState) -> None:
+        if not self.fits:
+            self._designs = {k: design for k, design in self._designs.items() if state.machines[k].stop is None}
+
+    def _decisions(self, state: FGMState, ctx: RunContext) -> dict[int, np.ndarray]:
+        self._extend(state, {k: None for k in range(len(self.machines)) if k not in self._designs}, ctx)
+        return {k: self._designs[k].decide(machine.omega, machine.bias) for k, machine in enumerate(state.machines)}
+
+    def _extend(self, state: FGMState, cuts: Mapping[int, np.ndarray | None], ctx: RunContext) -> dict[int, Design]:
         """Return the designs with the new cuts' columns; one column pass serves all machines (and rebuilds after a resume)."""
         missing = {k: self._missing(k, state.machines[k], cut) for k, cut in cuts.items()}
-        features = np.unique(np.concatenate([self.atoms.features(ids) for many in missing.values() for ids in many]))
+        wanted = [self.atoms.features(ids) for many in missing.values() for ids in many]
+        if not wanted:
+            return {}
+        features = np.unique(np.concatenate(wanted))
         raw = scaled_columns(ctx, features)
         for k, many in missing.items():
             design = self._designs.get(k) or Design(ctx.data.n_rows, self._capacity(k))
@@ -131,8 +147,9 @@ class FGMLoop:
             self._designs[k] = design
         return {k: self._designs[k] for k in cuts}
 
-    def _missing(self, k: int, machine: MachineState, cut: np.ndarray) -> list[np.ndarray]:
-        return [cut] if k in self._designs else [*machine.cuts, cut]
+    def _missing(self, k: int, machine: MachineState, cut: np.ndarray | None) -> list[np.ndarray]:
+        new = [] if cut is None else [cut]
+        return new if k in self._designs else [*machine.cuts, *new]
 
     def _capacity(self, k: int) -> int:
         config = self.machines[k].config

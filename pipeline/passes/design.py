@@ -53,6 +53,10 @@ class Design:
         self._sparse = [sp.csc_array(sp.hstack(self._sparse, format="csc"))] if len(self._sparse) > 1 else self._sparse
         return self._sparse[0]
 
+    def decide(self, omega: np.ndarray, bias: float) -> np.ndarray:
+        """Return the decision values ``Z omega - bias``, ``(n_samples,)``."""
+        return (self.matrix @ omega if self.widths else np.zeros(self._n_rows)) - bias
+
     def rows(self, y: np.ndarray, cost: np.ndarray, loss: str) -> Rows:
         """Return row access for the solver."""
         return rows_for(self.matrix, y, cost, loss)

@@ -1,0 +1,149 @@
+"""The Feature Generating Machine as a method of the runner: from a store to a loop, from its state to model, summary and tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..loops.prepared import Prepared
+from ..passes.blocks import column_tasks, task_bytes
+from ..records.config import FGMConfig
+from ..records.context import RunContext
+from ..records.fgm import FGMModel
+from .fgm import FGMLoop, FGMState
+from .fgm_scoring import Fit, stratified_split
+from .fgm_setup import FGMInputs, build_atoms, build_loop, build_model, refit
+
+
+def _refuse(message: str) -> None:
+    raise ValueError(message)
+
+
+def store_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> FGMInputs:
+    """Return a store's labels, weights and groups.
+
+    Raises
+    ------
+    ValueError
+        A store with a real-valued target, or one class only.
+    """
+    data = ctx.data
+    labels = data.meta.labels
+    if labels is None:
+        raise ValueError(f"{data.url}: the target is real-valued; fgm needs class labels (ingest with task=classification)")
+    codes = data.target().astype(np.int64)
+    if len(np.unique(codes)) < 2:
+        raise ValueError(f"{data.url}: the target holds one class only ({labels[int(codes[0])]!r}); fgm needs at least two")
+    weight = data.row_table("weight") if data.has_table("weight") else None
+    groups = extra.get("groups")
+    return FGMInputs(data, codes, tuple(labels), weight, data.groups() if groups is None else groups)
+
+
+def with_held_out(inputs: FGMInputs, held_out: np.ndarray | None) -> FGMInputs:
+    """Return the inputs with the held-out rows' weights set to zero: a split is a mask, never a copy."""
+    if held_out is None:
+        return inputs
+    weight = np.ones(len(inputs.codes)) if inputs.sample_weight is None else inputs.sample_weight
+    return FGMInputs(inputs.data, inputs.codes, inputs.classes, np.where(held_out, 0.0, weight), inputs.groups)
+
+
+def prepare(config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
+    """Return the method ready to run on ``ctx.data``.
+
+    Parameters
+    ----------
+    config
+        Parameters.
+    ctx
+        Executor and data.
+    extra
+        ``groups`` (labels or index arrays), ``test_share`` and ``seed`` of a held-out part.
+    """
+    inputs = store_inputs(ctx, extra)
+    share = float(extra.get("test_share", 0.0))
+    held_out = stratified_split(inputs.codes, share, ctx.seed) if share > 0 else None
+    inputs = with_held_out(inputs, held_out)
+    loop = build_loop(config, inputs, warn=_refuse)
+    loop.fits = (Fit(0, len(loop.machines), inputs.codes, held_out),)
+    return Prepared(
+        loop=loop,
+        model=lambda state, ctx: build_model(config, inputs, loop, state, refit(loop, state, ctx) if config.debias else None),
+        summary=lambda state, model: summary(state, model),
+        tables=lambda state, model: tables(state, model),
+        plan=plan_of(config, inputs),
+    )
+
+
+def plan_of(config: FGMConfig, inputs: FGMInputs) -> dict[str, Any]:
+    """Return what the run will do: tasks and bytes per round, memory of a task and of the driver."""
+    atoms, available = build_atoms(config, inputs)
+    tasks = column_tasks(inputs.data)
+    n_machines = 1 if len(inputs.classes) == 2 else len(inputs.classes)
+    read = int(sum(ref.nbytes for task in tasks for ref in task))
+    vectors = 8 * int(inputs.data.n_rows) * n_machines
+    return {
+        "atoms": atoms.kind,
+        "n_atoms": available,
+        "machines": n_machines,
+        "rounds_at_most": config.max_rounds,
+        "passes_at_most": config.max_rounds + 1,
+        "tasks_per_pass": len(tasks),
+        "bytes_read_per_pass": read,
+        "task_bytes": int(max((task_bytes(task) for task in tasks), default=0)) * 2 + vectors,
+    }
+
+
+def summary(state: FGMState, model: FGMModel) -> dict[str, Any]:
+    """Return the figures of a finished run as a small JSON object."""
+    last = [machine.rounds[-1] for machine in state.machines if machine.rounds]
+    return {
+        "objective": float(sum(record.objective for record in last)),
+        "gap": float(sum(record.gap for record in last)),
+        "outer_gap": float(sum(record.outer_gap for record in last)),
+        "rounds": max((len(machine.rounds) for machine in state.machines), default=0),
+        "n_selected": len(_union(state)),
+        "n_features": model.n_features,
+        "stop": state.stop,
+        "classes": json.loads(model.classes_json),
+    }
+
+
+def _union(state: FGMState) -> np.ndarray:
+    parts = [machine.selected() for machine in state.machines if machine.cuts]
+    return np.unique(np.concatenate(parts), axis=0) if parts else np.zeros(0, np.int64)
+
+
+def tables(state: FGMState, model: FGMModel) -> dict[str, list[dict[str, Any]]]:
+    """Return the report's tables: selected coordinates with names and weights."""
+    names = coordinate_names(model)
+    norms = np.abs(model.weights).sum(axis=0)
+    order = np.lexsort((np.arange(len(norms)), -norms))
+    rows = [{"feature": names[j], **_weights(model, j)} for j in order]
+    return {"selected": rows}
+
+
+def _weights(model: FGMModel, j: int) -> dict[str, float]:
+    if len(model.weights) == 1:
+        return {"weight": float(model.weights[0, j])}
+    classes = json.loads(model.classes_json)
+    return {f"weight[{label}]": float(w) for label, w in zip(classes, model.weights[:, j], strict=True)}
+
+
+def coordinate_names(model: FGMModel) -> list[str]:
+    """Return a readable name of every coordinate of a model."""
+    if model.names is None:
+        known = {int(j): f"x{j}" for j in model.features}
+    else:
+        known = {int(j): name for j, name in zip(model.features, model.names, strict=True)}
+    if model.kind == "poly2":
+        return [known[int(a)] if b < 0 else f"{known[int(a)]}*{known[int(b)]}" for a, b in model.coordinates]
+    if model.kind in ("linear", "groups"):
+        return [known[int(j)] for j in model.coordinates]
+    width = max(1, len(model.coordinates) // max(len(model.features), 1))
+    return [f"{known[int(c) // width]}[{int(c) % width}]" for c in model.coordinates]
+
+
+__all__ = ["FGMLoop", "coordinate_names", "plan_of", "prepare", "store_inputs", "summary", "tables", "with_held_out"]

@@ -1,0 +1,86 @@
+"""Accuracy along the path: what each round's model gets right on training rows and on rows held out by a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One classifier among the machines of a loop.
+
+    Attributes
+    ----------
+    first, count
+        Its machines: ``machines[first : first + count]``; one for two classes, else one per class.
+    codes
+        ``(n_samples,)`` class of each row.
+    held_out
+        ``(n_samples,)`` mask of test rows, or ``None``.
+    name
+        Shown in tables.
+    """
+
+    first: int
+    count: int
+    codes: np.ndarray
+    held_out: np.ndarray | None = None
+    name: str = ""
+
+
+def predicted_codes(decisions: np.ndarray) -> np.ndarray:
+    """Return the class of each row from ``(n_machines, n_samples)`` decision values."""
+    return (decisions[0] > 0).astype(np.int64) if len(decisions) == 1 else decisions.argmax(axis=0)
+
+
+def accuracies(fit: Fit, decisions: Mapping[int, np.ndarray]) -> tuple[float, float]:
+    """Return ``(train, test)`` accuracy of a fit; NaN where there are no rows."""
+    values = np.stack([decisions[k] for k in range(fit.first, fit.first + fit.count)])
+    right = predicted_codes(values) == fit.codes
+    if fit.held_out is None:
+        return float(right.mean()), NAN
+    return _share(right[~fit.held_out]), _share(right[fit.held_out])
+
+
+def _share(right: np.ndarray) -> float:
+    return float(right.mean()) if right.size else NAN
+
+
+def accuracy_metrics(fits: Sequence[Fit], decisions: Mapping[int, np.ndarray]) -> dict[str, object]:
+    """Return what a history row holds of the accuracies: two numbers for one fit, lists for several."""
+    if not fits:
+        return {}
+    train, test = zip(*(accuracies(fit, decisions) for fit in fits), strict=True)
+    if len(fits) == 1:
+        return {"train_accuracy": train[0], "test_accuracy": test[0]}
+    return {"train_accuracy": list(train), "test_accuracy": list(test)}
+
+
+def stratified_split(codes: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """Return a mask with ``share`` of the rows of every class, drawn from ``seed``.
+
+    Raises
+    ------
+    ValueError
+        A class with too few rows to appear in both parts.
+    """
+    return stratified_folds(codes, seed, [share])[0]
+
+
+def stratified_folds(codes: np.ndarray, seed: int, shares: Sequence[float]) -> list[np.ndarray]:
+    """Return disjoint masks with the given shares of the rows of every class."""
+    rng = np.random.default_rng(np.random.SeedSequence((seed, 0xF01D)))
+    masks = [np.zeros(len(codes), dtype=bool) for _ in shares]
+    for code in np.unique(codes):
+        rows = rng.permutation(np.flatnonzero(codes == code))
+        edges = np.round(np.concatenate(([0.0], np.cumsum(shares))) * len(rows)).astype(int)
+        if np.any(np.diff(edges) == 0) or edges[-1] - edges[0] == len(rows) and len(shares) == 1:
+            raise ValueError(f"class {code} has {len(rows)} rows, too few to appear in every part of a split into {list(shares)}")
+        for mask, lo, hi in zip(masks, edges[:-1], edges[1:], strict=True):
+            mask[rows[lo:hi]] = True
+    return masks
