@@ -1,6 +1,6 @@
 """Disk: block stores, run stores and records, in plain Zarr v3 and JSON. No Dask, no mathematics.
 
-Public names are imported on first use, so that ``import gramplane.storage`` stays cheap.
+Names are imported on first use, so that ``import gramplane.storage.errors`` costs nothing.
 """
 
 from importlib import import_module
@@ -8,36 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .blocks import BlockMeta, BlockRef, BlockStore, ColumnScale, VerifyReport
-    from .errors import (
-        DataError,
-        DigestMismatch,
-        MissingBlock,
-        OutOfSpace,
-        RunLocked,
-        SchemaError,
-        StorageError,
-        UnalignedWrite,
-    )
+    from .cache import BlockCache, block_cache, set_cache_limit
+    from .errors import DataError, DigestMismatch, MissingBlock, OutOfSpace, RunLocked, SchemaError, StorageError, UnalignedWrite
     from .layout import DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes
+    from .memory import MemoryBlocks, MemoryRef
+    from .tables import COLUMN_TABLES, column_tables
     from .writer import BlockWriter
 
-_HOMES = {
-    "errors": ("DataError", "DigestMismatch", "MissingBlock", "OutOfSpace", "RunLocked", "SchemaError", "StorageError", "UnalignedWrite"),
-    "layout": ("DenseLayout", "StripeLayout", "plan_dense", "plan_dense_rows", "plan_stripes"),
-    "blocks": ("BlockMeta", "BlockRef", "BlockStore", "ColumnScale", "VerifyReport"),
-    "writer": ("BlockWriter",),
-}
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
+_MODULES = ("errors", "blocks", "cache", "layout", "memory", "tables", "writer")
 
 __all__ = [
+    "BlockCache",
     "BlockMeta",
     "BlockRef",
     "BlockStore",
     "BlockWriter",
+    "COLUMN_TABLES",
     "ColumnScale",
     "DataError",
     "DenseLayout",
     "DigestMismatch",
+    "MemoryBlocks",
+    "MemoryRef",
     "MissingBlock",
     "OutOfSpace",
     "RunLocked",
@@ -46,13 +38,19 @@ __all__ = [
     "StripeLayout",
     "UnalignedWrite",
     "VerifyReport",
+    "block_cache",
+    "column_tables",
     "plan_dense",
     "plan_dense_rows",
     "plan_stripes",
+    "set_cache_limit",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOME[name]}", __name__), name)
+    if name in __all__:
+        for home in _MODULES:
+            module = import_module(f".{home}", __name__)
+            if name in vars(module):
+                return vars(module)[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

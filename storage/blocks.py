@@ -193,6 +193,21 @@ class BlockStore:
         array = self._array(prefix)
         return array.read(0, array.spec.shape[0])
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.meta.n_rows, self.meta.n_cols
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows (samples)."""
+        return self.meta.n_rows
+
+    @property
+    def n_cols(self) -> int:
+        """Number of columns (features)."""
+        return self.meta.n_cols
+
     # -- blocks ------------------------------------------------------------------------------------------------------
 
     def column_blocks(self) -> list[BlockRef]:
@@ -212,22 +227,8 @@ class BlockStore:
         return self._blocks("rows")
 
     def _blocks(self, name: str) -> list[BlockRef]:
-        layout = self._layouts[name]
-        n, d = self.meta.n_rows, self.meta.n_cols
-        if isinstance(layout, DenseLayout):
-            edges = layout.edges(1 if name == "columns" else 0)
-            other = n if name == "columns" else d
-            nnz = np.diff(edges) * other
-            nbytes = nnz * self.meta.itemsize
-        else:
-            edges, nnz = layout.edges, layout.nnz
-            nbytes = nnz * (4 + self.meta.itemsize) + (np.diff(edges) + 1) * 4
-        spans = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
-        places = [((0, n), span) if name == "columns" else (span, (0, d)) for span in spans]
-        return [
-            BlockRef(self.url, name, i, rows, cols, count, size, self.digest)
-            for i, ((rows, cols), count, size) in enumerate(zip(places, nnz.tolist(), nbytes.tolist(), strict=True))
-        ]
+        places = place_blocks(name, self._layouts[name], self.shape, self.meta.itemsize)
+        return [BlockRef(self.url, name, i, *place, self.digest) for i, place in enumerate(places)]
 
     def load(self, ref: BlockRef) -> Block:
         """Read one block of this store (see `BlockRef.load`)."""
@@ -332,19 +333,23 @@ class BlockStore:
         """Table with one entry per row: "y", "task", "group", "weight", …."""
         return self._table(check_name(name), self.meta.n_rows)
 
-    def column_table(self, name: str) -> npt.NDArray[Any]:
-        """Table with one entry per column: "counts", "norm1", "sumsq", "minimum", "maximum", …."""
-        return self._table(f"columns/{check_name(name)}", self.meta.n_cols)
+    def column_table(self, name: str, lo: int = 0, hi: int | None = None) -> npt.NDArray[Any]:
+        """Table with one entry per column, "counts", "norm1", "sumsq", "minimum", "maximum", …; only columns ``lo:hi`` are read."""
+        array = self._table_array(f"columns/{check_name(name)}", self.meta.n_cols)
+        return array.read(lo, self.meta.n_cols if hi is None else hi)
 
     def has_table(self, name: str, of: str = "rows") -> bool:
         """Whether a row table (``of="rows"``) or column table (``of="columns"``) exists."""
         return (check_name(name) if of == "rows" else f"columns/{check_name(name)}") in self._arrays
 
     def _table(self, prefix: str, length: int) -> npt.NDArray[Any]:
+        return self._table_array(prefix, length).read(0, length)
+
+    def _table_array(self, prefix: str, length: int) -> ChunkedArray:
         array = self._array(prefix)
         if array.spec.shape[0] != length:
             raise SchemaError(f"{self.url}: table {prefix} has {array.spec.shape[0]} entries; it must have {length}")
-        return array.read(0, length)
+        return array
 
     def feature_names(self) -> list[str] | None:
         """Names of the columns, if they were stored."""
@@ -392,6 +397,24 @@ class BlockStore:
         except StorageError as error:
             return str(error)
         return None
+
+
+Place = tuple[tuple[int, int], tuple[int, int], int, int]
+
+
+def place_blocks(name: str, layout: StripeLayout | DenseLayout, shape: tuple[int, int], itemsize: int) -> list[Place]:
+    """(rows, cols, nnz, bytes when loaded) of every block of a layout, in order."""
+    across = name == "columns"
+    if isinstance(layout, DenseLayout):
+        edges = layout.edges(1 if across else 0)
+        nnz = np.diff(edges) * shape[0 if across else 1]
+        nbytes = nnz * itemsize
+    else:
+        edges, nnz = layout.edges, layout.nnz
+        nbytes = nnz * (4 + itemsize) + (np.diff(edges) + 1) * 4
+    spans = pairwise(edges.tolist())
+    places = [((0, shape[0]), span) if across else (span, (0, shape[1])) for span in spans]
+    return [(rows, cols, count, size) for (rows, cols), count, size in zip(places, nnz.tolist(), nbytes.tolist(), strict=True)]
 
 
 def check_ids(ids: npt.ArrayLike, n_cols: int) -> npt.NDArray[np.int64]:

@@ -154,9 +154,7 @@ class LocalObjects:
 
     def write(self, key: str, *parts: npt.NDArray | bytes, fsync: bool = False) -> None:
         """Replace an object, atomically: temporary name, optional fsync of file and folder, rename."""
-        path = self._path(key)
-        with space_for(path, total_bytes(*parts)):
-            write_atomic(path, parts, fsync=fsync)
+        write_atomic(self._path(key), parts, fsync=fsync)
 
     def delete(self, key: str) -> None:
         """Remove an object if present."""
@@ -181,24 +179,35 @@ class LocalObjects:
 
 
 def write_atomic(path: str, parts: tuple[npt.NDArray | bytes, ...], *, fsync: bool) -> None:
-    """Write the parts to a temporary file beside ``path`` and rename it; nothing is left behind on failure."""
+    """Write the parts to a temporary file beside ``path`` and rename it; nothing is left behind on failure.
+
+    Raises
+    ------
+    OutOfSpace
+        If the disk is full.
+    """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
-    fd = _create(temporary, folder)
     try:
-        try:
-            for part in parts:
-                write_all(fd, part)
-            if fsync:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.rename(temporary, path)
+        with space_for(path, total_bytes(*parts)):
+            _fill(temporary, folder, parts, fsync)
+            os.rename(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
     if fsync:
         sync_folder(folder)
+
+
+def _fill(temporary: str, folder: str, parts: tuple[npt.NDArray | bytes, ...], fsync: bool) -> None:
+    fd = _create(temporary, folder)
+    try:
+        for part in parts:
+            write_all(fd, part)
+        if fsync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _create(temporary: str, folder: str) -> int:

@@ -1,0 +1,260 @@
+"""Blocks over arrays already in memory: the interface of a block store without disk, copies or checksums."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from .blocks import Block, BlockMeta, ColumnScale, VerifyReport, check_ids, place_blocks
+from .errors import SchemaError
+from .layout import STRIPE_BYTES, DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes
+from .meta import Label
+from .tables import COLUMN_TABLES, column_tables
+
+
+@dataclass(frozen=True)
+class MemoryRef:
+    """A block of a `MemoryBlocks`; same fields as `BlockRef`. It stays in its process: pickling is refused."""
+
+    url: str
+    layout: str
+    index: int
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    nnz: int
+    nbytes: int
+    source: "MemoryBlocks" = field(repr=False, compare=False)
+
+    def load(self) -> Block:
+        """Return the block as a view of the arrays in memory."""
+        return self.source.load(self)
+
+    @property
+    def digest(self) -> str:
+        """Digest of the data (computed when first asked for)."""
+        return self.source.digest
+
+    def __reduce__(self) -> Any:
+        raise SchemaError("blocks in memory cannot be sent to another process; write them to a (temporary) store first")
+
+
+class MemoryBlocks:
+    """The interface of `BlockStore` over arrays in memory.
+
+    Parameters
+    ----------
+    X : ndarray or SciPy sparse matrix or array (n_rows, n_cols)
+        float32 and float64 are taken as they are; other numbers become float64. Anything sparse but CSC is converted once, when
+        columns are first asked for.
+    y : array (n_rows,), optional
+        Target.
+    labels : tuple, optional
+        Original label of class code 0, 1, ….
+    names : sequence of str, optional
+        Feature names.
+    groups : int array (n_cols,), optional
+        Group label of every feature; stripes do not cut runs of one label.
+    scale : ColumnScale, optional
+        Scaling factors.
+    tables : mapping of str to array (n_rows,), optional
+        Further row tables ("task", "group", "weight").
+    stripe_bytes : int
+        As in `plan_stripes`; the default gives the blocks a store of the same data has.
+
+    Raises
+    ------
+    SchemaError
+        If X is not a 2-D array of numbers or a length does not fit.
+    """
+
+    url = "memory"
+
+    def __init__(
+        self,
+        X: Any,
+        y: npt.ArrayLike | None = None,
+        *,
+        labels: tuple[Label, ...] | None = None,
+        names: Any = None,
+        groups: npt.ArrayLike | None = None,
+        scale: ColumnScale | None = None,
+        tables: Mapping[str, npt.ArrayLike] | None = None,
+        stripe_bytes: int = STRIPE_BYTES,
+    ) -> None:
+        self._given = _numbers(X)
+        n, d = self.shape = (int(self._given.shape[0]), int(self._given.shape[1]))
+        self.scale = scale or ColumnScale()
+        kind = "sparse" if sp.issparse(self._given) else "dense"
+        self.meta = BlockMeta(n, d, kind, self._given.dtype.name, labels, self.scale.kind, ("columns", "rows"))
+        given = {**(tables or {}), **({} if y is None else {"y": y})}
+        self._tables = {name: _of_length(name, table, n) for name, table in given.items()}
+        self._names = None if names is None else [str(name) for name in _of_length("names", list(names), d)]
+        self._groups = None if groups is None else np.asarray(_of_length("groups", groups, d), dtype=np.int64)
+        self._stripe_bytes = stripe_bytes
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows (samples)."""
+        return self.shape[0]
+
+    @property
+    def n_cols(self) -> int:
+        """Number of columns (features)."""
+        return self.shape[1]
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 (hex) of shape, type and entries in column form, and of the target."""
+        block = self._by_columns
+        parts = [block] if isinstance(block, np.ndarray) else [block.indptr, block.indices, block.data]
+        digest = hashlib.sha256(f"{self.shape} {self.meta.kind} {self.meta.dtype}".encode())
+        for name in sorted(self._tables):
+            digest.update(name.encode())
+            parts.append(self._tables[name])
+        for part in parts:
+            digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
+
+    @cached_property
+    def _by_columns(self) -> npt.NDArray[Any] | sp.csc_array:
+        return _canonical_csc(self._given) if sp.issparse(self._given) else self._given
+
+    @cached_property
+    def _by_rows(self) -> npt.NDArray[Any] | sp.csr_array:
+        if isinstance(self._given, np.ndarray):
+            return self._given
+        given_rows = self._given.format == "csr" and self._given.has_canonical_format
+        csr = self._given if given_rows else sp.csr_array(self._by_columns)
+        return _trusted(sp.csr_array((csr.data, _narrow(csr.indices), _narrow(csr.indptr)), shape=self.shape))
+
+    @cached_property
+    def _column_layout(self) -> StripeLayout | DenseLayout:
+        if self.meta.kind == "dense":
+            return plan_dense(*self.shape, self.meta.itemsize, stripe_bytes=self._stripe_bytes)
+        counts = np.diff(self._by_columns.indptr)  # pyright: ignore[reportAttributeAccessIssue] (sparse)
+        return plan_stripes(counts, self.meta.itemsize, stripe_bytes=self._stripe_bytes, groups=self._groups)
+
+    @cached_property
+    def _row_layout(self) -> StripeLayout | DenseLayout:
+        if self.meta.kind == "dense":
+            return plan_dense_rows(*self.shape, self.meta.itemsize, stripe_bytes=self._stripe_bytes)
+        counts = np.diff(self._by_rows.indptr)  # pyright: ignore[reportAttributeAccessIssue] (sparse)
+        return plan_stripes(counts, self.meta.itemsize, stripe_bytes=self._stripe_bytes)
+
+    def column_blocks(self) -> list[MemoryRef]:
+        """References to the column stripes, in feature order."""
+        return self._blocks("columns", self._column_layout)
+
+    def row_blocks(self) -> list[MemoryRef]:
+        """References to row blocks, in row order; sparse data are converted to CSR once."""
+        return self._blocks("rows", self._row_layout)
+
+    def _blocks(self, name: str, layout: StripeLayout | DenseLayout) -> list[MemoryRef]:
+        places = place_blocks(name, layout, self.shape, self.meta.itemsize)
+        return [MemoryRef(self.url, name, i, *place, self) for i, place in enumerate(places)]
+
+    def load(self, ref: MemoryRef) -> Block:
+        """Return one block as a view (see `MemoryRef.load`)."""
+        by_columns = ref.layout == "columns"
+        data = self._by_columns if by_columns else self._by_rows
+        lo, hi = ref.cols if by_columns else ref.rows
+        if isinstance(data, np.ndarray):
+            return data[:, lo:hi] if by_columns else data[lo:hi]
+        a, b = int(data.indptr[lo]), int(data.indptr[hi])
+        parts = (data.data[a:b], data.indices[a:b], data.indptr[lo : hi + 1] - data.indptr[lo])
+        form = sp.csc_array if by_columns else sp.csr_array
+        return _trusted(form(parts, shape=(ref.rows[1] - ref.rows[0], ref.cols[1] - ref.cols[0])))
+
+    def columns(self, ids: npt.ArrayLike) -> npt.NDArray[Any] | sp.csc_array:
+        """Raw values of chosen columns, (n_rows, len(ids)) in the order of ``ids``; dense ones in C order.
+
+        Raises
+        ------
+        SchemaError
+            If an id is outside 0 … n_cols - 1.
+        """
+        wanted = check_ids(ids, self.n_cols)
+        data = self._by_columns
+        if isinstance(data, np.ndarray):
+            return np.take(data, wanted, axis=1)
+        return _trusted(sp.csc_array(data[:, wanted]))
+
+    def target(self) -> npt.NDArray[np.float64]:
+        """Target of every row, float64 (n_rows,)."""
+        return np.asarray(self.row_table("y"), dtype=np.float64)
+
+    def row_table(self, name: str) -> npt.NDArray[Any]:
+        """Table with one entry per row: "y", "task", "group", "weight", …."""
+        if name not in self._tables:
+            raise SchemaError(f"these blocks have no row table {name!r}; they have {', '.join(sorted(self._tables)) or 'none'}")
+        return self._tables[name]
+
+    @cached_property
+    def _column_tables(self) -> dict[str, npt.NDArray[Any]]:
+        parts = [column_tables(ref.load()) for ref in self.column_blocks()]  # pyright: ignore[reportArgumentType] (dense or CSC)
+        empty = column_tables(np.zeros((0, 0), self.meta.dtype))
+        return {name: np.concatenate([empty[name], *(part[name] for part in parts)]) for name in COLUMN_TABLES}
+
+    def column_table(self, name: str, lo: int = 0, hi: int | None = None) -> npt.NDArray[Any]:
+        """Table with one entry per column, "counts", "norm1", "sumsq", "minimum", "maximum", cut to columns ``lo:hi``."""
+        if name not in COLUMN_TABLES:
+            raise SchemaError(f"these blocks have no column table {name!r}; they have {', '.join(COLUMN_TABLES)}")
+        return self._column_tables[name][lo:hi]
+
+    def has_table(self, name: str, of: str = "rows") -> bool:
+        """Whether a row table (``of="rows"``) or column table (``of="columns"``) exists."""
+        return name in (self._tables if of == "rows" else COLUMN_TABLES)
+
+    def feature_names(self) -> list[str] | None:
+        """Names of the columns, if given."""
+        return self._names
+
+    def groups(self) -> npt.NDArray[np.int64] | None:
+        """Group label of every column, int64 (n_cols,), if given."""
+        return self._groups
+
+    def verify(self, progress: Any = None) -> VerifyReport:
+        """Report on nothing: memory has no checksums."""
+        return VerifyReport(0, 0, ())
+
+
+def _numbers(X: Any) -> Any:
+    data = X if sp.issparse(X) else np.asarray(X)
+    if data.ndim != 2 or data.dtype.kind not in "fiub":
+        raise SchemaError(f"X has the type {data.dtype} and {data.ndim} dimensions; it must be a 2-D array of numbers")
+    if data.dtype in (np.float32, np.float64):
+        return data
+    return data.astype(np.float32 if data.dtype == np.float16 else np.float64)
+
+
+def _of_length(name: str, table: Any, length: int) -> Any:
+    values = table if isinstance(table, list) else np.asarray(table)
+    if len(values) != length:
+        raise SchemaError(f"{name} has {len(values)} entries; X has {length}")
+    return values
+
+
+def _narrow(index: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+    if index.size and int(index.max()) >= 2**31:
+        raise SchemaError(f"X holds {int(index.max())} entries or columns; arrays in memory are limited to 2^31 - 1: use a store")
+    return np.asarray(index, dtype=np.int32)
+
+
+def _canonical_csc(given: Any) -> sp.csc_array:
+    """CSC with int32 indices, sorted, without duplicates; the caller's arrays are never changed."""
+    canonical = given.format in ("csr", "csc") and given.has_canonical_format
+    csc = given if given.format == "csc" else given.tocsc()
+    if not canonical:
+        csc = csc.copy() if csc is given else csc
+        csc.sum_duplicates()
+    return _trusted(sp.csc_array((csc.data, _narrow(csc.indices), _narrow(csc.indptr)), shape=given.shape))
+
+
+def _trusted(block: Any) -> Any:
+    block.has_canonical_format = True  # known by construction: spares SciPy a pass over the indices
+    return block
