@@ -1,1 +1,31 @@
-"""solvers."""
+"""Solvers of the sub-problem min 1/2 (sum_h ||omega_h||)^2 + P(Z omega, b), all with the same contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .newton_group import solve_newton
+from .problem import GroupProblem, GroupSolution
+from .rows import Curvature, Evaluation, Rows
+from .rows_blocked import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowQuery, add_sums, rows_for, tree_sum
+from .rows_local import LocalRows
+
+__all__ = [
+    "ROW_BLOCK",
+    "ROW_OPERATIONS",
+    "SOLVERS",
+    "BlockedRows",
+    "Curvature",
+    "Evaluation",
+    "GroupProblem",
+    "GroupSolution",
+    "LocalRows",
+    "RowQuery",
+    "Rows",
+    "add_sums",
+    "rows_for",
+    "solve_newton",
+    "tree_sum",
+]
+
+SOLVERS: dict[str, Callable[..., GroupSolution]] = {"newton": solve_newton}

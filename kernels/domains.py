@@ -1,0 +1,78 @@
+"""Feasible sets of kernel weights, each with the few operations an optimiser needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+
+class Domain(Protocol):
+    """A convex set of weights."""
+
+    def start(self, n: int) -> FloatArray:
+        """Return a point in the middle of the set, shape (n,)."""
+        ...
+
+    def project(self, w: FloatArray) -> FloatArray:
+        """Return the nearest point of the set in Euclidean distance."""
+        ...
+
+    def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
+        """Return the minimiser over the set of step <grad, v> + KL(v, w)."""
+        ...
+
+    def support(self, direction: FloatArray) -> tuple[float, FloatArray]:
+        """Return the maximum over the set of <direction, v> and a maximiser."""
+        ...
+
+
+@dataclass(frozen=True)
+class Simplex:
+    """Weights w >= 0 with sum one."""
+
+    def start(self, n: int) -> FloatArray:
+        """Return the uniform weights 1/n."""
+        return np.full(n, 1.0 / n)
+
+    def project(self, w: FloatArray) -> FloatArray:
+        """Return the Euclidean projection: max(w - theta, 0) with theta such that the sum is one.
+
+        Parameters
+        ----------
+        w : ndarray of shape (n,)
+            Any finite numbers.
+        """
+        ordered = np.sort(w)[::-1]
+        excess = (np.cumsum(ordered) - 1.0) / np.arange(1, len(w) + 1)
+        theta = excess[np.flatnonzero(ordered > excess)[-1]]
+        return np.maximum(w - theta, 0.0)
+
+    def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
+        """Return the entropic step w exp(-step grad), renormalised.
+
+        Parameters
+        ----------
+        w : ndarray of shape (n,)
+            A point of the simplex; zeros stay zero.
+        grad : ndarray of shape (n,)
+        step : float
+        """
+        exponent = -step * grad
+        # Only differences of exponents matter; the largest one that is used becomes 0, so nothing overflows.
+        moved = w * np.exp(np.minimum(exponent - exponent[w > 0].max(), 0.0))
+        return moved / moved.sum()
+
+    def support(self, direction: FloatArray) -> tuple[float, FloatArray]:
+        """Return max(direction) and the vertex where it is reached, the lowest index among equals."""
+        best = int(np.argmax(direction))
+        vertex = np.zeros(len(direction))
+        vertex[best] = 1.0
+        return float(direction[best]), vertex
+
+
+DOMAINS: dict[str, Domain] = {"simplex": Simplex()}

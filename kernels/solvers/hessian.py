@@ -1,0 +1,139 @@
+"""Newton directions of F on the live groups.
+
+On a live group (r_h = ||omega_h|| > 0) F has the gradient gamma v - c and the second derivative
+
+H = Z'DZ - g g' / sum(D) + v v' + blockdiag((gamma / r_h) (I - v_h v_h')),   v_h = omega_h / r_h,  g = Z'D1
+
+where the second term is there when a bias is eliminated (FGM implementation notes, section 7 step 9).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import get_lapack_funcs
+
+from ..jit import compiled, one_thread
+from .rows import Curvature
+
+FloatArray = NDArray[np.float64]
+
+_potrf: Any
+_potrs: Any
+_potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
+
+RIDGES = ((True, 1e-12), (True, 1e-6), (False, 1e-6))
+"""(exact second derivative?, ridge relative to the largest diagonal entry), tried in turn until the factorisation succeeds.
+
+The last form replaces the penalty's curvature by diag(gamma / r_h), which is larger and positive definite by itself.
+"""
+
+
+@dataclass(frozen=True)
+class Live:
+    """The live groups of a point, laid out per live column.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (q,), int64
+        Their columns in Z, ascending.
+    owner : ndarray of shape (q,), int64
+        The group of each.
+    unit : ndarray of shape (q,)
+        v, the column's entry of omega_h / r_h.
+    stiffness : ndarray of shape (q,)
+        gamma / r_h.
+    """
+
+    columns: NDArray[np.int64]
+    owner: NDArray[np.int64]
+    unit: FloatArray
+    stiffness: FloatArray
+
+
+def live_groups(omega: FloatArray, norms: FloatArray, gamma: float, starts: NDArray[np.int64]) -> Live:
+    """Return the layout of the groups with a positive norm."""
+    owner = np.repeat(np.arange(len(norms)), np.diff(starts))
+    length = norms[owner]
+    columns = np.flatnonzero(length)
+    owner, length = owner[columns], length[columns]
+    return Live(columns, owner, omega[columns] / length, gamma / length)
+
+
+def newton_direction(curvature: Curvature, live: Live, gradient: FloatArray, fit_bias: bool) -> FloatArray:
+    """Solve H d = -gradient on the live columns.
+
+    Parameters
+    ----------
+    curvature : Curvature
+    live : Live
+        At least one live column.
+    gradient : ndarray of shape (q,)
+    fit_bias : bool
+
+    Returns
+    -------
+    ndarray of shape (q,)
+        A descent direction: should every factorisation fail, the negative gradient over the largest diagonal entry of H.
+    """
+    size = len(live.columns)
+    hessian = np.empty((size, size), order="F")
+    pull = 1.0 / curvature.total if fit_bias and curvature.total > 0 else 0.0
+    largest = 1.0
+    for exact, ridge in RIDGES:
+        largest = fill_hessian(
+            hessian.T, curvature.gram.T, live.columns, live.owner, live.unit, live.stiffness, curvature.sums, pull, exact, ridge
+        )
+        direction = _solve(hessian, -gradient)
+        if direction is not None and direction @ gradient < 0:
+            return direction
+    return gradient / -largest
+
+
+def _solve(hessian: FloatArray, right: FloatArray) -> FloatArray | None:
+    with one_thread():
+        factor, failed = _potrf(hessian, lower=1, clean=0, overwrite_a=1)
+        if failed:
+            return None
+        direction, _ = _potrs(factor, right, lower=1)
+    return direction if np.isfinite(direction).all() else None
+
+
+@compiled
+def fill_hessian(
+    out: FloatArray,
+    gram: FloatArray,
+    columns: NDArray[np.int64],
+    owner: NDArray[np.int64],
+    unit: FloatArray,
+    stiffness: FloatArray,
+    sums: FloatArray,
+    pull: float,
+    exact: bool,
+    ridge: float,
+) -> float:
+    """Write H with its ridge; `out` and `gram` are the transposed views of lower triangles. Return the largest diagonal entry."""
+    size = columns.size
+    largest = 0.0
+    for i in range(size):
+        row = out[i]
+        source = gram[columns[i]]
+        tug = pull * sums[columns[i]]
+        if exact:
+            for j in range(i, size):
+                row[j] = source[columns[j]] - tug * sums[columns[j]] + unit[i] * unit[j]
+            j = i
+            while j < size and owner[j] == owner[i]:
+                row[j] -= stiffness[i] * unit[i] * unit[j]
+                j += 1
+        else:
+            for j in range(i, size):
+                row[j] = source[columns[j]] - tug * sums[columns[j]]
+        row[i] += stiffness[i]
+        largest = max(largest, row[i])
+    for i in range(size):
+        out[i, i] += ridge * largest
+    return largest

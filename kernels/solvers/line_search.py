@@ -1,0 +1,140 @@
+"""One-dimensional minimisation of F along a direction.
+
+F(s) = P(z + s Z d, b + s e) + 1/2 (sum_h ||omega_h + s d_h||)^2 is convex, so slopes of opposite sign bracket its minimum. Trials are
+asked for in batches: where the rows lie elsewhere a batch is one pass.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit import compiled
+from .rows import Rows
+
+FloatArray = NDArray[np.float64]
+
+ARMIJO = 1e-4
+"""Least decrease that is accepted, as a share of what the slope promises."""
+
+FLAT = 0.1
+"""A minimum counts as found when the slope has fallen to this share of the first one."""
+
+ROUND_OFF = 1e-14
+"""Relative round-off of F: smaller differences decide nothing, slopes do."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A step with the value, slope and curvature of F there."""
+
+    step: float
+    value: float
+    slope: float
+    curvature: float
+
+
+@dataclass(frozen=True)
+class Path:
+    """F along the direction the rows aim at."""
+
+    rows: Rows
+    omega: FloatArray
+    direction: FloatArray
+    starts: NDArray[np.int64]
+
+    def at(self, steps: list[float]) -> list[Trial]:
+        """Evaluate F at every step, in one pass over the rows."""
+        where = np.array(steps)
+        values, slopes, curvatures = self.rows.line(where) + penalty_along(self.omega, self.direction, self.starts, where)
+        return [Trial(*numbers) for numbers in zip(steps, values.tolist(), slopes.tolist(), curvatures.tolist(), strict=True)]
+
+
+@compiled
+def penalty_along(omega: FloatArray, direction: FloatArray, starts: NDArray[np.int64], steps: FloatArray) -> FloatArray:
+    """Return 1/2 (sum_h ||omega_h + s d_h||)^2, its slope (from the right) and its curvature at every step, shape (3, n_steps)."""
+    out = np.empty((3, steps.size))
+    for k in range(steps.size):
+        total = 0.0
+        slope = 0.0
+        bend = 0.0
+        for h in range(starts.size - 1):
+            square = 0.0
+            cross = 0.0
+            length = 0.0
+            for j in range(starts[h], starts[h + 1]):
+                value = omega[j] + steps[k] * direction[j]
+                square += value * value
+                cross += value * direction[j]
+                length += direction[j] * direction[j]
+            norm = math.sqrt(square)
+            if norm > 0.0:
+                total += norm
+                slope += cross / norm
+                bend += max(length - cross * cross / square, 0.0) / norm
+            else:
+                slope += math.sqrt(length)
+        out[0, k] = 0.5 * total * total
+        out[1, k] = total * slope
+        out[2, k] = slope * slope + total * bend
+    return out
+
+
+def descend(path: Path, origin: Trial) -> Trial:
+    """Return the full step if it is good enough, else a near-minimiser in (0, 1); the origin if nothing is lower.
+
+    Parameters
+    ----------
+    path : Path
+    origin : Trial
+        F at step 0 with its negative slope; a curvature of infinity when it is not known.
+    """
+    full = path.at([1.0])[0]
+    return full if _acceptable(full, origin) else _refine(path, origin, full, origin)
+
+
+def minimise(path: Path) -> Trial:
+    """Return a near-minimiser of F over s > 0 by two Newton steps from 0, bracketed if they overshoot; step 0 if F does not fall."""
+    origin = path.at([0.0])[0]
+    if not (origin.slope < 0 and origin.curvature > 0):
+        return origin
+    first = path.at([-origin.slope / origin.curvature])[0]
+    if first.slope < FLAT * origin.slope and first.curvature > 0:
+        second = path.at([first.step - first.slope / first.curvature])[0]
+        return second if _acceptable(second, first) else first
+    return first if _acceptable(first, origin) else _refine(path, origin, first, origin)
+
+
+def _acceptable(trial: Trial, origin: Trial) -> bool:
+    length = trial.step - origin.step
+    if trial.value <= origin.value + ARMIJO * length * origin.slope:
+        return True
+    # Near the optimum differences of F drown in round-off while slopes are still exact.
+    return trial.value <= origin.value + ROUND_OFF * abs(origin.value) and trial.slope <= 0.5 * abs(origin.slope)
+
+
+def _refine(path: Path, low: Trial, high: Trial, origin: Trial) -> Trial:
+    best = origin
+    for _ in range(20):
+        steps = _candidates(low, high)
+        if not steps:
+            break
+        trials = path.at(steps)
+        best = min([best, *trials], key=lambda trial: trial.value)
+        if best is not origin and abs(best.slope) <= FLAT * abs(origin.slope):
+            break
+        low = max([low, *(trial for trial in trials if trial.slope < 0)], key=lambda trial: trial.step)
+        high = min([high, *(trial for trial in trials if trial.slope >= 0 and trial.step > low.step)], key=lambda trial: trial.step)
+    return best
+
+
+def _candidates(low: Trial, high: Trial) -> list[float]:
+    width = high.step - low.step
+    steps = {low.step + 0.1 * width, low.step + 0.5 * width}
+    if high.slope > low.slope:
+        steps.add(low.step - low.slope * width / (high.slope - low.slope))
+    steps.update(end.step - end.slope / end.curvature for end in (low, high) if 0 < end.curvature < math.inf)
+    return sorted(step for step in steps if low.step < step < high.step)

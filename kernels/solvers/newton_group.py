@@ -1,0 +1,185 @@
+"""Newton's method on the live groups and active rows, the default solver of the sub-problem.
+
+Each step solves H d = -gradient on the groups that are not zero (:mod:`.hessian`). Three moves deal with the points where F has no
+derivative: *wake* leaves zero along c_h for groups with ||c_h|| > gamma, *kill* sends groups that would turn around to exactly zero, and
+a *proximal* step replaces Newton steps that the line search cuts short. F falls at every move. Source: FGM implementation notes,
+sections 7 and 8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit import one_thread
+from ..prox import group_norms, prox_squared_mixed_norm
+from .hessian import live_groups, newton_direction
+from .line_search import Path, Trial, descend, minimise
+from .problem import GroupProblem, GroupSolution, Point, Warm, certify, checked_limits, solution
+from .rows import Curvature
+
+FloatArray = NDArray[np.float64]
+
+MAX_STEPS = 500
+"""Safety net when no cap is given; a few dozen steps are usual."""
+
+TURNED = 0.25
+"""A group is tried at zero when the step leaves less than this share of it along its own direction."""
+
+SHORT = 0.02
+"""Steps cut shorter than this are replaced by a proximal step if that is lower."""
+
+AWAKE = 1.0 + 1e-10
+"""A zero group wakes when ||c_h|| exceeds gamma by this factor: below it only round-off could tell."""
+
+NEGLIGIBLE = 1e-14
+"""Groups with a smaller share of gamma become exactly zero."""
+
+PATIENCE = 3
+"""Steps in a row that may leave F unchanged."""
+
+
+def solve_newton(problem: GroupProblem, *, warm: Warm | None = None, tol: float = 1e-3, max_iter: int | None = None) -> GroupSolution:
+    """Minimise 1/2 (sum_h ||omega_h||)^2 + P(Z omega, b).
+
+    Parameters
+    ----------
+    problem : GroupProblem
+    warm : tuple of (ndarray of shape (p,), float), optional
+        First omega and bias. The result depends on nothing else that happened before.
+    tol : float
+        Stop when the duality gap is at most tol F.
+    max_iter : int, optional
+        Greatest number of Newton steps. The last point and its gap are returned then too.
+
+    Returns
+    -------
+    GroupSolution
+        ``stop`` is "gap", "max_iter" or "no_progress" (round-off forbids the tolerance).
+
+    Raises
+    ------
+    ValueError
+        If the warm start, the tolerance or the number of steps is not valid.
+    """
+    limit = checked_limits(tol, max_iter, MAX_STEPS)
+    with one_thread():
+        return _Newton(problem, warm).run(tol, limit)
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A direction of the weights with the bias step that keeps the balance to first order."""
+
+    direction: FloatArray
+    shift: float
+
+
+class _Newton:
+    def __init__(self, problem: GroupProblem, warm: Warm | None) -> None:
+        self._problem, self._rows, self._starts = problem, problem.rows, problem.starts
+        self._sizes = np.diff(self._starts)
+        omega, bias = problem.start(warm)
+        self._at: Point = certify(problem, omega, self._rows.evaluate(omega, bias))
+
+    def run(self, tol: float, limit: int) -> GroupSolution:
+        steps = idle = 0
+        stop = "gap"
+        while True:
+            if self._at.gap > tol * self._at.objective:
+                self._wake()
+            if self._at.gap <= tol * self._at.objective:
+                break
+            if steps == limit or idle == PATIENCE:
+                stop = "max_iter" if steps == limit else "no_progress"
+                break
+            before = self._at.objective
+            self._step()
+            idle = 0 if self._at.objective < before * (1.0 - 1e-15) else idle + 1
+            steps += 1
+        return solution(self._problem, self._at, steps, stop)
+
+    def _wake(self) -> None:
+        """Leave zero jointly along c_h (1 - gamma / ||c_h||), the steepest descent among the zero groups."""
+        at = self._at
+        pull = group_norms(at.evaluation.correlations, self._starts)
+        asleep = (at.norms == 0) & (pull > AWAKE * at.gamma)
+        if asleep.any():
+            factor = np.where(asleep, 1.0 - at.gamma / np.maximum(pull, at.gamma + (pull == 0)), 0.0)
+            path = self._aim(_Move(at.evaluation.correlations * np.repeat(factor, self._sizes), 0.0))
+            self._go(path, minimise(path))
+
+    def _step(self) -> None:
+        at = self._at
+        if not at.gamma > 0:
+            return
+        curvature = self._rows.curvature()
+        live = live_groups(at.omega, at.norms, at.gamma, self._starts)
+        gradient = at.gamma * live.unit - at.evaluation.correlations[live.columns]
+        direction = np.zeros_like(at.omega)
+        direction[live.columns] = newton_direction(curvature, live, gradient, self._problem.fit_bias)
+        if not self._kill(direction, curvature):
+            slope = float(gradient @ direction[live.columns])
+            self._search(_Move(direction, self._shift(direction, curvature)), Trial(0.0, at.objective, slope, np.inf), curvature)
+
+    def _kill(self, direction: FloatArray, curvature: Curvature) -> bool:
+        """Take the full step with the groups that would turn around at exactly zero, if F falls."""
+        at = self._at
+        along = np.add.reduceat(at.omega * (at.omega + direction), self._starts[:-1])
+        turned = (at.norms > 0) & (along <= TURNED * at.norms**2)
+        if not turned.any():
+            return False
+        cut = np.where(np.repeat(turned, self._sizes), -at.omega, direction)
+        path = self._aim(_Move(cut, self._shift(cut, curvature)))
+        trial = path.at([1.0])[0]
+        if trial.value < at.objective:
+            self._go(path, trial)
+            return True
+        return False
+
+    def _search(self, move: _Move, origin: Trial, curvature: Curvature) -> None:
+        path = self._aim(move)
+        trial = descend(path, origin)
+        if trial.step < SHORT:
+            if self._proximal(trial.value, curvature):
+                return
+            path = self._aim(move)
+        self._go(path, trial)
+
+    def _proximal(self, target: float, curvature: Curvature) -> bool:
+        """Take a proximal-gradient step if it ends below `target`; its weight doubles until the quadratic bound holds."""
+        at, correlations = self._at, self._at.evaluation.correlations
+        tau = max(float(curvature.gram.diagonal().max()), 1e-8)
+        for _ in range(60):
+            goal, _ = prox_squared_mixed_norm(at.omega + correlations / tau, self._starts, tau)
+            change = goal - at.omega
+            path = self._aim(_Move(change, self._shift(change, curvature)))
+            loss = float(self._rows.line(np.ones(1))[0, 0])
+            bound = at.evaluation.loss - float(correlations @ change) + 0.5 * tau * float(change @ change)
+            if loss <= bound + 1e-12 * abs(bound):
+                trial = path.at([1.0])[0]
+                if trial.value < target:
+                    self._go(path, trial)
+                return trial.value < target
+            tau *= 2.0
+        return False
+
+    def _shift(self, direction: FloatArray, curvature: Curvature) -> float:
+        if not (self._problem.fit_bias and curvature.total > 0):
+            return 0.0
+        return float(curvature.sums @ direction) / curvature.total
+
+    def _aim(self, move: _Move) -> Path:
+        self._rows.aim(move.direction, move.shift)
+        return Path(self._rows, self._at.omega, move.direction, self._starts)
+
+    def _go(self, path: Path, trial: Trial) -> None:
+        if trial.step == 0:
+            return
+        omega = self._at.omega + trial.step * path.direction
+        evaluation = self._rows.advance(trial.step)
+        norms = group_norms(omega, self._starts)
+        omega[np.repeat(norms < NEGLIGIBLE * norms.sum(), self._sizes)] = 0.0
+        self._at = certify(self._problem, omega, evaluation)

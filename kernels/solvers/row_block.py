@@ -1,0 +1,295 @@
+"""A block of rows of Z, dense or sparse, and the four products a solver needs; sums are float64 whatever the values are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg import get_blas_funcs
+
+from ..jit import compiled, one_thread
+
+FloatArray = NDArray[np.float64]
+
+PACK_ROWS = 512
+"""Rows copied together before one symmetric product: a packed slice of some hundred columns stays in the second-level cache."""
+
+_STRIP = 1024
+
+_syrk: Any = get_blas_funcs("syrk", dtype=np.float64)
+
+
+class RowBlock(Protocol):
+    """Products with one block of rows Z of shape (n, p)."""
+
+    n: int
+    p: int
+
+    def product(self, omega: FloatArray) -> FloatArray:
+        """Return Z omega, shape (n,)."""
+        ...
+
+    def transposed(self, u: FloatArray) -> FloatArray:
+        """Return Z'u, shape (p,)."""
+        ...
+
+    def add_gram(self, rows: NDArray[np.intp], weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
+        """Add sum_i w_i z_i z_i' to the lower triangle of `gram` (Fortran order) and sum_i w_i z_i to `sums`; w may be negative."""
+        ...
+
+
+def row_block(matrix: Any) -> RowBlock:
+    """Wrap a dense or sparse matrix; dense ones in C or F order are not copied, nor are slices of their rows.
+
+    Parameters
+    ----------
+    matrix : ndarray, csc_array or csr_array of shape (n, p)
+        float32 or float64. A block already wrapped is returned as it is.
+
+    Raises
+    ------
+    TypeError
+        If the values are neither float32 nor float64.
+    """
+    if isinstance(matrix, DenseBlock | SparseBlock):
+        return matrix
+    if matrix.dtype not in (np.float32, np.float64):
+        raise TypeError(f"Z has dtype {matrix.dtype}: must be float32 or float64")
+    return SparseBlock(matrix) if sp.issparse(matrix) else DenseBlock(matrix)
+
+
+class _Memory:
+    """The memory of an array, kept alive while a view of it is in use."""
+
+    def __init__(self, array: NDArray[Any], length: int) -> None:
+        self._array = array
+        self.__array_interface__ = {
+            "data": (array.__array_interface__["data"][0], False),
+            "shape": (length,),
+            "typestr": array.dtype.str,
+            "version": 3,
+        }
+
+
+def flat_view(array: NDArray[Any], length: int | None = None) -> NDArray[Any]:
+    """View `length` numbers from the first element of an array on, never to be written.
+
+    Read-only arrays, which is what a cluster or a memory map hands over, are another type to numba: they would be compiled for anew.
+    """
+    return np.asarray(_Memory(array, array.size if length is None else length))
+
+
+class DenseBlock:
+    """Dense rows, addressed through one flat vector so that a slice of a larger array needs no copy."""
+
+    def __init__(self, matrix: NDArray[Any]) -> None:
+        self.n, self.p = matrix.shape
+        size = matrix.itemsize
+        if size not in matrix.strides or min(matrix.strides) < 0:
+            matrix = np.asfortranarray(matrix)
+        self._by_columns = matrix.strides[0] == size
+        self._lead = matrix.strides[1 if self._by_columns else 0] // size
+        lines, length = (self.p, self.n) if self._by_columns else (self.n, self.p)
+        self._flat = flat_view(matrix, self._lead * (lines - 1) + length)
+
+    def product(self, omega: FloatArray) -> FloatArray:
+        """Return Z omega, shape (n,)."""
+        out = np.zeros(self.n)
+        (_product_by_columns if self._by_columns else _product_by_rows)(self._flat, self._lead, omega, out)
+        return out
+
+    def transposed(self, u: FloatArray) -> FloatArray:
+        """Return Z'u, shape (p,)."""
+        out = np.zeros(self.p)
+        (_transposed_by_columns if self._by_columns else _transposed_by_rows)(self._flat, self._lead, u, out)
+        return out
+
+    def add_gram(self, rows: NDArray[np.intp], weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
+        """Add sum_i w_i z_i z_i' to the lower triangle of `gram` and sum_i w_i z_i to `sums`."""
+        for sign in (1.0, -1.0):
+            chosen = weights * sign > 0
+            for part, scale in _slices(rows[chosen], np.sqrt(np.abs(weights[chosen]))):
+                packed = np.empty((self.p, len(part)))
+                _pack(self._flat, self._lead, self._by_columns, part, scale, sign, packed, sums)
+                with one_thread():
+                    _syrk(sign, packed.T, beta=1.0, c=gram, trans=1, lower=1, overwrite_c=1)
+
+
+def _slices(rows: NDArray[np.intp], scale: FloatArray) -> Iterator[tuple[NDArray[np.intp], FloatArray]]:
+    for start in range(0, len(rows), PACK_ROWS):
+        yield rows[start : start + PACK_ROWS], scale[start : start + PACK_ROWS]
+
+
+class SparseBlock:
+    """Sparse rows in row form with sorted columns."""
+
+    def __init__(self, matrix: Any) -> None:
+        self.n, self.p = matrix.shape
+        rows = sp.csr_array(matrix)
+        if not rows.has_sorted_indices:
+            rows = rows.sorted_indices()
+        # Unsigned indices spare the compiled loops a test for negative ones.
+        self._indptr = rows.indptr.astype(np.int64)
+        self._indices = flat_view(rows.indices.astype(np.int32, copy=False)).view(np.uint32)
+        self._values = flat_view(rows.data)
+
+    def product(self, omega: FloatArray) -> FloatArray:
+        """Return Z omega, shape (n,)."""
+        out = np.empty(self.n)
+        _sparse_product(self._indptr, self._indices, self._values, omega, out)
+        return out
+
+    def transposed(self, u: FloatArray) -> FloatArray:
+        """Return Z'u, shape (p,)."""
+        out = np.zeros(self.p)
+        _sparse_transposed(self._indptr, self._indices, self._values, u, out)
+        return out
+
+    def add_gram(self, rows: NDArray[np.intp], weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
+        """Add sum_i w_i z_i z_i' to the lower triangle of `gram` and sum_i w_i z_i to `sums`."""
+        _sparse_gram(self._indptr, self._indices, self._values, rows, weights, gram.T, sums)
+
+
+@compiled(reassociate=True)
+def _product_by_columns(flat: NDArray[Any], lead: int, omega: FloatArray, out: FloatArray) -> None:
+    # Four columns at a time over a strip of rows that stays in the first-level cache.
+    p = omega.size
+    for low in range(0, out.size, _STRIP):
+        high = min(low + _STRIP, out.size)
+        target = out[low:high]
+        j = 0
+        while j + 4 <= p:
+            a = flat[j * lead + low : j * lead + high]
+            b = flat[(j + 1) * lead + low : (j + 1) * lead + high]
+            c = flat[(j + 2) * lead + low : (j + 2) * lead + high]
+            d = flat[(j + 3) * lead + low : (j + 3) * lead + high]
+            for i in range(high - low):
+                target[i] += a[i] * omega[j] + b[i] * omega[j + 1] + c[i] * omega[j + 2] + d[i] * omega[j + 3]
+            j += 4
+        while j < p:
+            a = flat[j * lead + low : j * lead + high]
+            for i in range(high - low):
+                target[i] += a[i] * omega[j]
+            j += 1
+
+
+@compiled(reassociate=True)
+def _transposed_by_columns(flat: NDArray[Any], lead: int, u: FloatArray, out: FloatArray) -> None:
+    p = out.size
+    for low in range(0, u.size, 4 * _STRIP):
+        high = min(low + 4 * _STRIP, u.size)
+        part = u[low:high]
+        j = 0
+        while j + 4 <= p:
+            a = flat[j * lead + low : j * lead + high]
+            b = flat[(j + 1) * lead + low : (j + 1) * lead + high]
+            c = flat[(j + 2) * lead + low : (j + 2) * lead + high]
+            d = flat[(j + 3) * lead + low : (j + 3) * lead + high]
+            sum_a = 0.0
+            sum_b = 0.0
+            sum_c = 0.0
+            sum_d = 0.0
+            for i in range(high - low):
+                sum_a += a[i] * part[i]
+                sum_b += b[i] * part[i]
+                sum_c += c[i] * part[i]
+                sum_d += d[i] * part[i]
+            out[j] += sum_a
+            out[j + 1] += sum_b
+            out[j + 2] += sum_c
+            out[j + 3] += sum_d
+            j += 4
+        while j < p:
+            a = flat[j * lead + low : j * lead + high]
+            sum_a = 0.0
+            for i in range(high - low):
+                sum_a += a[i] * part[i]
+            out[j] += sum_a
+            j += 1
+
+
+@compiled(reassociate=True)
+def _product_by_rows(flat: NDArray[Any], lead: int, omega: FloatArray, out: FloatArray) -> None:
+    for i in range(out.size):
+        row = flat[i * lead : i * lead + omega.size]
+        total = 0.0
+        for j in range(omega.size):
+            total += row[j] * omega[j]
+        out[i] = total
+
+
+@compiled(reassociate=True)
+def _transposed_by_rows(flat: NDArray[Any], lead: int, u: FloatArray, out: FloatArray) -> None:
+    for i in range(u.size):
+        if u[i] != 0.0:
+            row = flat[i * lead : i * lead + out.size]
+            for j in range(out.size):
+                out[j] += u[i] * row[j]
+
+
+@compiled
+def _pack(
+    flat: NDArray[Any],
+    lead: int,
+    by_columns: bool,
+    rows: NDArray[np.intp],
+    scale: FloatArray,
+    sign: float,
+    packed: FloatArray,
+    sums: FloatArray,
+) -> None:
+    step_row = 1 if by_columns else lead
+    step_column = lead if by_columns else 1
+    for j in range(packed.shape[0]):
+        total = 0.0
+        for k in range(packed.shape[1]):
+            value = flat[rows[k] * step_row + j * step_column] * scale[k]
+            packed[j, k] = value
+            total += value * scale[k]
+        sums[j] += sign * total
+
+
+@compiled
+def _sparse_product(
+    indptr: NDArray[np.int64], indices: NDArray[np.uint32], values: NDArray[Any], omega: FloatArray, out: FloatArray
+) -> None:
+    for i in range(out.size):
+        total = 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            total += values[k] * omega[indices[k]]
+        out[i] = total
+
+
+@compiled
+def _sparse_transposed(
+    indptr: NDArray[np.int64], indices: NDArray[np.uint32], values: NDArray[Any], u: FloatArray, out: FloatArray
+) -> None:
+    for i in range(u.size):
+        if u[i] != 0.0:
+            for k in range(indptr[i], indptr[i + 1]):
+                out[indices[k]] += values[k] * u[i]
+
+
+@compiled
+def _sparse_gram(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.uint32],
+    values: NDArray[Any],
+    rows: NDArray[np.intp],
+    weights: FloatArray,
+    upper: FloatArray,
+    sums: FloatArray,
+) -> None:
+    # `upper` is the transposed view of the lower triangle: rows of it are contiguous and columns of a sparse row ascend.
+    for r in range(rows.size):
+        start = indptr[rows[r]]
+        end = indptr[rows[r] + 1]
+        for k in range(start, end):
+            scaled = values[k] * weights[r]
+            target = upper[indices[k]]
+            sums[indices[k]] += scaled
+            for other in range(k, end):
+                target[indices[other]] += scaled * values[other]
