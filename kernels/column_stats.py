@@ -1,0 +1,101 @@
+"""Statistics of columns that selection and scaling need: counts, sums, extremes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .columns import Columns, SparseView, shape, view
+from .jit import compiled
+
+Array = np.ndarray
+
+
+class ColumnStats(NamedTuple):
+    """Per column, over all ``n`` entries, zeros included.
+
+    Attributes
+    ----------
+    counts
+        uint32 ``(k,)`` non-zeros.
+    norm1
+        float32 ``(k,)`` upper bounds of ``sum_i |x_ij|``: rounded up, never below the exact sum.
+    sumsq
+        float64 ``(k,)`` ``sum_i x_ij^2``, rows ascending.
+    minimum, maximum
+        float64 ``(k,)`` extremes.
+    """
+
+    counts: Array
+    norm1: Array
+    sumsq: Array
+    minimum: Array
+    maximum: Array
+
+
+@compiled
+def _sparse_stats(values: Array, starts: Array, n: int, counts: Array, sums: Array, squares: Array, low: Array, high: Array) -> None:
+    for j in range(counts.size):
+        first, last = np.uint64(starts[j]), np.uint64(starts[j + 1])
+        partly_zero = last - first < np.uint64(n)
+        low[j] = 0.0 if partly_zero else np.inf
+        high[j] = 0.0 if partly_zero else -np.inf
+        for p in range(first, last):
+            x = np.float64(values[p])
+            counts[j] += x != 0.0
+            sums[j] += abs(x)
+            squares[j] += x * x
+            low[j] = min(low[j], x)
+            high[j] = max(high[j], x)
+
+
+@compiled
+def _dense_stats(
+    x: Array, row_step: int, column_step: int, n: int, counts: Array, sums: Array, squares: Array, low: Array, high: Array
+) -> None:
+    low[:] = np.inf
+    high[:] = -np.inf
+    # Narrow strips, rows outermost: each sum runs over ascending rows in both memory orders, and both are read line by line.
+    for begin in range(0, counts.size, 16):
+        for i in range(n):
+            for j in range(begin, min(begin + 16, counts.size)):
+                v = np.float64(x[i * row_step + j * column_step])
+                counts[j] += v != 0.0
+                sums[j] += abs(v)
+                squares[j] += v * v
+                low[j] = min(low[j], v)
+                high[j] = max(high[j], v)
+
+
+def _rounded_up(sums: Array, n: int) -> Array:
+    """Return float32 numbers not below the exact sums of n non-negative terms, given their float64 sums."""
+    upper = sums * (1.0 + (n + 2) * 2.0**-53)
+    out = upper.astype(np.float32)
+    return np.where(out < upper, np.nextafter(out, np.float32(np.inf)), out)
+
+
+def column_stats(X: Columns) -> ColumnStats:
+    """Return the statistics of a block of columns.
+
+    Parameters
+    ----------
+    X
+        ``(n, k)`` block, dense or CSC, with at least one row.
+
+    Raises
+    ------
+    ValueError
+        If the block has no rows.
+    """
+    n, k = shape(X)
+    if n == 0:
+        raise ValueError("X has no rows; a column's extremes need at least one")
+    counts, block = np.zeros(k, np.uint32), view(X)
+    out = tuple(np.zeros(k) for _ in range(4))
+    if k and isinstance(block, SparseView):
+        _sparse_stats(block.values, block.starts, n, counts, *out)
+    elif k and not isinstance(block, SparseView):
+        _dense_stats(*block, n, counts, *out)
+    sums, squares, low, high = out
+    return ColumnStats(counts, _rounded_up(sums, n), squares, low, high)

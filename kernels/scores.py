@@ -1,0 +1,505 @@
+"""Worst-case analysis for features: correlations ``c = X'u`` and the B largest of them.
+
+Source: specification of the Feature Generating Machine, section 4 (Algorithm 2 of Tan, Tsang and Wang, JMLR 15, 2014).
+
+Bits. Every ``c_j`` is the plain sum over ascending rows ``((0 + x_1j u_1) + x_2j u_2) + ...`` in float64, products and sums rounded
+one by one. Zero terms change nothing, so sparse and dense columns, both memory orders, any stripes, row chunks (:func:`accumulate`) and
+skipped rows with ``u_i = 0`` give the same bits. Four accumulators were measured to gain nothing once u leaves the first cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from .columns import Columns, DenseView, SparseView, checked_dual, flat, shape, sparse_view, view
+from .jit import compiled
+
+Array = np.ndarray
+
+TILE = 2048
+"""Columns whose accumulators stay in the first cache (16 KiB) while rows stream past."""
+
+NONE = np.zeros(0)
+
+
+class TopB(NamedTuple):
+    """The B best candidates, sorted by ``(-key, id)``.
+
+    Attributes
+    ----------
+    ids
+        int64 ``(b,)`` global ids, ``b <= B``.
+    keys
+        float64 ``(b,)`` order keys, all positive: ``|c_j|`` for features, the score itself for groups and expanded features.
+    values
+        float64 ``(b,)`` signed ``c_j`` for features; equal to the keys otherwise.
+    """
+
+    ids: np.ndarray
+    keys: np.ndarray
+    values: np.ndarray
+
+
+@compiled
+def sparse_dots(values: Array, rows: Array, starts: Array, u: Array, c: Array) -> None:
+    """c[j] += sum of values * u over column j, rows ascending."""
+    for j in range(c.size):
+        total = c[j]
+        for p in range(np.uint64(starts[j]), np.uint64(starts[j + 1])):
+            total += values[p] * u[rows[p]]
+        c[j] = total
+
+
+@compiled
+def _sparse_dots_by_four(values: Array, rows: Array, starts: Array, duals: Array, c: Array) -> None:
+    """As sparse_dots for duals (n * width), width a multiple of 4, c (width, k): four chains share a column's non-zeros."""
+    width = np.uint64(c.shape[0])
+    for j in range(c.shape[1]):
+        first, last = np.uint64(starts[j]), np.uint64(starts[j + 1])
+        for q in range(np.uint64(0), width, np.uint64(4)):
+            a0, a1, a2, a3 = c[q, j], c[q + 1, j], c[q + 2, j], c[q + 3, j]
+            for p in range(first, last):
+                x = values[p]
+                at = rows[p] * width + q
+                a0 += x * duals[at]
+                a1 += x * duals[at + np.uint64(1)]
+                a2 += x * duals[at + np.uint64(2)]
+                a3 += x * duals[at + np.uint64(3)]
+            c[q, j], c[q + 1, j], c[q + 2, j], c[q + 3, j] = a0, a1, a2, a3
+
+
+@compiled
+def _row_major(x: Array, step: int, active: Array, duals: Array, c: Array, tile: int) -> None:
+    """c (m, k) += duals (m, n) X over the active rows; vectorises across columns, so each sum keeps its order."""
+    n_columns = c.shape[1]
+    whole = active.size & ~3
+    for begin in range(0, n_columns, tile):
+        width = min(tile, n_columns - begin)
+        for q in range(0, whole, 4):
+            i0, i1, i2, i3 = active[q], active[q + 1], active[q + 2], active[q + 3]
+            x0 = x[i0 * step + begin : i0 * step + begin + width]
+            x1 = x[i1 * step + begin : i1 * step + begin + width]
+            x2 = x[i2 * step + begin : i2 * step + begin + width]
+            x3 = x[i3 * step + begin : i3 * step + begin + width]
+            for a in range(c.shape[0]):
+                u0, u1, u2, u3 = duals[a, i0], duals[a, i1], duals[a, i2], duals[a, i3]
+                total = c[a, begin : begin + width]
+                for j in range(width):
+                    s = total[j] + x0[j] * u0
+                    s += x1[j] * u1
+                    s += x2[j] * u2
+                    total[j] = s + x3[j] * u3
+        for q in range(whole, active.size):
+            i = active[q]
+            xi = x[i * step + begin : i * step + begin + width]
+            for a in range(c.shape[0]):
+                total = c[a, begin : begin + width]
+                for j in range(width):
+                    total[j] += xi[j] * duals[a, i]
+
+
+@compiled
+def _column_major(x: Array, step: int, active: Array, duals: Array, c: Array) -> None:
+    """As _row_major for column-major x: four columns at a time, because one sum alone waits for its own additions."""
+    n_columns = c.shape[1]
+    stride = np.uint64(step)
+    for j in range(0, n_columns, 4):
+        last = n_columns - 1
+        j1, j2, j3 = min(j + 1, last), min(j + 2, last), min(j + 3, last)
+        o0, o1, o2, o3 = np.uint64(j) * stride, np.uint64(j1) * stride, np.uint64(j2) * stride, np.uint64(j3) * stride
+        for a in range(c.shape[0]):
+            s0, s1, s2, s3 = c[a, j], c[a, j1], c[a, j2], c[a, j3]
+            for t in range(active.size):
+                i = np.uint64(active[t])
+                ui = duals[a, i]
+                s0 += x[o0 + i] * ui
+                s1 += x[o1 + i] * ui
+                s2 += x[o2 + i] * ui
+                s3 += x[o3 + i] * ui
+            c[a, j], c[a, j1], c[a, j2], c[a, j3] = s0, s1, s2, s3
+
+
+def _accumulate_sparse(c: np.ndarray, X: SparseView, duals: np.ndarray) -> None:
+    if len(duals) == 1:
+        sparse_dots(*X, duals[0], c[0])
+        return
+    width = -(-len(duals) // 4) * 4
+    padded = np.zeros((duals.shape[1], width))
+    padded[:, : len(duals)] = duals.T
+    wide = np.zeros((width, c.shape[1]))
+    wide[: len(duals)] = c
+    _sparse_dots_by_four(*X, padded.ravel(), wide)
+    c[:] = wide[: len(duals)]
+
+
+def _accumulate_dense(c: np.ndarray, X: DenseView, duals: np.ndarray, active: np.ndarray | None) -> None:
+    rows = np.flatnonzero(duals.any(axis=0)) if active is None else np.ascontiguousarray(active, dtype=np.int64)
+    if X.column_step == 1:
+        _row_major(X.flat, X.row_step, rows, duals, c, TILE)
+    else:
+        _column_major(X.flat, X.column_step, rows, duals, c)
+
+
+def accumulate(c: np.ndarray, X: Columns, u: np.ndarray, active: np.ndarray | None = None) -> None:
+    """Add ``X'u`` of one chunk of rows to ``c`` in place.
+
+    Chunks taken in ascending row order give the bits of the whole sum.
+
+    Parameters
+    ----------
+    c
+        float64 ``(k,)``, or ``(m, k)`` for several dual vectors; contiguous.
+    X
+        ``(n, k)`` rows of the chunk.
+    u
+        ``(n,)`` or ``(m, n)`` dual vectors on these rows.
+    active
+        Ascending rows with a non-zero ``u_i``, where the caller knows them (dense only).
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree or ``u`` is not finite.
+    """
+    n, k = shape(X)
+    duals = np.atleast_2d(checked_dual(u, n))
+    if c.dtype != np.float64 or not c.flags.c_contiguous or c.size != len(duals) * k:
+        raise ValueError(f"c is {c.dtype} {c.shape}; it must be contiguous float64 of shape ({len(duals)}, {k})")
+    if c.size == 0:
+        return
+    sums, block = c.reshape(len(duals), k), view(X)
+    if isinstance(block, SparseView):
+        _accumulate_sparse(sums, block, duals)
+    else:
+        _accumulate_dense(sums, block, duals, active)
+
+
+def correlations_many(X: Columns, U: np.ndarray) -> np.ndarray:
+    """Return ``U X`` for several dual vectors in one reading of the columns.
+
+    Parameters
+    ----------
+    X
+        ``(n, k)`` block of columns.
+    U
+        ``(m, n)`` dual vectors.
+
+    Returns
+    -------
+    ndarray
+        float64 ``(m, k)``; row a has the bits of ``correlations(X, U[a])``.
+    """
+    c = np.zeros((len(U), shape(X)[1]))
+    accumulate(c, X, np.asarray(U))
+    return c
+
+
+def correlations(X: Columns, u: np.ndarray, active: np.ndarray | None = None) -> np.ndarray:
+    """Return ``c = X'u``, float64 ``(k,)``, with the bits described in the module.
+
+    Parameters
+    ----------
+    X
+        ``(n, k)`` block of columns.
+    u
+        ``(n,)`` dual vector ``alpha * y``.
+    active
+        Ascending rows with ``u_i != 0``, if known.
+
+    Raises
+    ------
+    ValueError
+        If ``u`` has another length than X has rows, or is not finite.
+    """
+    c = np.zeros(shape(X)[1])
+    accumulate(c, X, u, active)
+    return c
+
+
+@compiled
+def offer(keys: Array, ids: Array, values: Array, size: int, key: float, identity: int, value: float) -> int:
+    """Offer a candidate to a bounded heap whose root is the worst by (-key, id); return the new size."""
+    if size < keys.size:
+        at = size
+        while at > 0:
+            up = (at - 1) >> 1
+            if keys[up] < key or (keys[up] == key and ids[up] > identity):
+                break
+            keys[at], ids[at], values[at] = keys[up], ids[up], values[up]
+            at = up
+        keys[at], ids[at], values[at] = key, identity, value
+        return size + 1
+    if key < keys[0] or (key == keys[0] and identity > ids[0]):
+        return size
+    at = 0
+    while 2 * at + 1 < size:
+        down = 2 * at + 1
+        if down + 1 < size and (keys[down + 1] < keys[down] or (keys[down + 1] == keys[down] and ids[down + 1] > ids[down])):
+            down += 1
+        if key < keys[down] or (key == keys[down] and identity > ids[down]):
+            break
+        keys[at], ids[at], values[at] = keys[down], ids[down], values[down]
+        at = down
+    keys[at], ids[at], values[at] = key, identity, value
+    return size
+
+
+class Heap(NamedTuple):
+    """Storage of a bounded heap (see :func:`offer`)."""
+
+    keys: np.ndarray
+    ids: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def empty(cls, size: int) -> Heap:
+        """Return room for ``size`` candidates.
+
+        Raises
+        ------
+        ValueError
+            If ``size`` is less than one.
+        """
+        if size < 1:
+            raise ValueError(f"B = {size}; at least one candidate must be asked for")
+        return cls(np.zeros(size), np.zeros(size, np.int64), np.zeros(size))
+
+    def top(self, size: int) -> TopB:
+        """Return the first ``size`` entries in their total order."""
+        order = np.lexsort((self.ids[:size], -self.keys[:size]))
+        return TopB(self.ids[:size][order], self.keys[:size][order], self.values[:size][order])
+
+
+@compiled
+def _scan(keys: Array, values: Array, ids: Array, offset: int, threshold: float, hk: Array, hi: Array, hv: Array) -> tuple[int, int]:
+    """Return (heap size, position of a key that is not finite or -1)."""
+    size = 0
+    bar = max(threshold, 5e-324)
+    for j in range(keys.size):
+        key = keys[j]
+        if key < bar:
+            continue
+        if not key < np.inf:
+            return size, j
+        size = offer(hk, hi, hv, size, key, ids[j] if ids.size else offset + j, values[j])
+        if size == hk.size:
+            bar = max(bar, hk[0])
+    return size, -1
+
+
+def _refuse(identity: int) -> None:
+    raise ValueError(f"the score of candidate {identity} is not finite: the values of its column times the dual vector overflow float64")
+
+
+def top_b(keys: np.ndarray, values: np.ndarray, B: int, ids_or_offset: np.ndarray | int = 0, *, threshold: float = 0.0) -> TopB:
+    """Return the B largest keys in the total order ``(-key, id)``; keys of zero never enter.
+
+    Parameters
+    ----------
+    keys, values
+        ``(k,)`` order keys (>= 0) and what to report beside them.
+    B
+        How many.
+    ids_or_offset
+        int64 ``(k,)`` ids, or the id of the first candidate.
+    threshold
+        Candidates below it (strictly) are left out.
+
+    Raises
+    ------
+    ValueError
+        If B < 1 or a key is NaN or infinite.
+    """
+    heap = Heap.empty(B)
+    listed = isinstance(ids_or_offset, np.ndarray)
+    ids = np.ascontiguousarray(ids_or_offset, dtype=np.int64) if listed else np.zeros(0, np.int64)
+    offset = 0 if listed else int(ids_or_offset)
+    key_vector, value_vector = (flat(np.ascontiguousarray(a, dtype=np.float64)) for a in (keys, values))
+    size, bad = _scan(key_vector, value_vector, flat(ids), offset, float(threshold), *heap)
+    if bad >= 0:
+        _refuse(int(ids[bad]) if listed else offset + bad)
+    return heap.top(size)
+
+
+def merge_top(tops: Sequence[TopB], B: int) -> TopB:
+    """Merge partial results: associative and commutative, because the order is total.
+
+    Parameters
+    ----------
+    tops
+        Results over disjoint candidates.
+    B
+        How many to keep.
+    """
+    if not tops:
+        return TopB(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+    ids, keys, values = (np.concatenate(parts) for parts in zip(*tops, strict=True))
+    order = np.lexsort((ids, -keys))[:B]
+    return TopB(ids[order], keys[order], values[order])
+
+
+@compiled
+def _scan_sparse(
+    values: Array,
+    rows: Array,
+    starts: Array,
+    u: Array,
+    total: float,
+    reach: float,
+    bounds: Array,
+    factor: Array,
+    centre: Array,
+    offset: int,
+    first: Array,
+    threshold: float,
+    hk: Array,
+    hi: Array,
+    hv: Array,
+) -> tuple[int, int]:
+    """Return (heap size, position of a score that is not finite or -1)."""
+    size = 0
+    bar = max(threshold, 5e-324)
+    # The columns known to be large come first, one by one; then the stretches between them, whatever the bound cannot exclude.
+    for stretch in range(2 * first.size + 1):
+        gap = stretch - first.size
+        if gap < 0:
+            begin, end, weakest = first[stretch], first[stretch] + 1, 0.0
+        else:
+            begin = first[gap - 1] + 1 if gap > 0 else 0
+            end = first[gap] if gap < first.size else bounds.size
+            weakest = bar / reach
+        for j in range(begin, end):
+            if bounds[j] < weakest:
+                continue
+            c = 0.0
+            for p in range(np.uint64(starts[j]), np.uint64(starts[j + 1])):
+                c += values[p] * u[rows[p]]
+            if centre.size:
+                c -= centre[j] * total
+            if factor.size:
+                c *= factor[j]
+            key = abs(c)
+            if key < bar:
+                continue
+            if not key < np.inf:
+                return size, j
+            size = offer(hk, hi, hv, size, key, offset + j, c)
+            if size == hk.size and hk[0] > bar:
+                bar = hk[0]
+                weakest = bar / reach if gap >= 0 else 0.0
+    return size, -1
+
+
+def _vector(values: np.ndarray | None, k: int, name: str) -> np.ndarray:
+    if values is None:
+        return NONE
+    out = flat(np.ascontiguousarray(values, dtype=np.float64))
+    if out.shape != (k,):
+        raise ValueError(f"{name} has {out.size} entries; it must have one per column, {k}")
+    return out
+
+
+def _scaled_bounds(norm1: np.ndarray, k: int, factor: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """Return float32 upper bounds of ``|score_j| / max|u|``, rounded up."""
+    bounds = flat(np.ascontiguousarray(norm1, dtype=np.float32))
+    if bounds.size != k:
+        raise ValueError(f"norm1 has {bounds.size} entries; it must have one per column, {k}")
+    if not factor.size and not centre.size:
+        return bounds
+    exact = (bounds + centre if centre.size else bounds) * (np.abs(factor) if factor.size else 1.0)
+    return np.asarray(exact, np.float32) * np.float32(1.000001) + np.finfo(np.float32).tiny
+
+
+def apply_scaling(c: np.ndarray, u: np.ndarray, scale: np.ndarray | None, shift: np.ndarray | None) -> np.ndarray:
+    """Turn ``X'u`` into the correlations of scaled columns, ``s (X'u - mu sum(u))``, in place.
+
+    Parameters
+    ----------
+    c
+        ``(k,)``, or ``(m, k)`` for several dual vectors.
+    u
+        ``(n,)`` or ``(m, n)``.
+    scale, shift
+        ``(k,)`` factors ``s`` and centres ``mu``, or ``None``.
+    """
+    if shift is not None:
+        c -= np.multiply.outer(np.ascontiguousarray(u, dtype=np.float64).sum(axis=-1), _vector(shift, c.shape[-1], "shift"))
+    if scale is not None:
+        c *= _vector(scale, c.shape[-1], "scale")
+    return c
+
+
+def select_sparse(
+    X: sp.csc_array,
+    u: np.ndarray,
+    norm1: np.ndarray,
+    B: int,
+    *,
+    offset: int = 0,
+    scale: np.ndarray | None = None,
+    shift: np.ndarray | None = None,
+    first: np.ndarray | None = None,
+    threshold: float = 0.0,
+) -> TopB:
+    """Return the B largest ``|s_j (x_j'u - mu_j sum(u))|``, reading only columns that can be among them.
+
+    A column is skipped if ``|s_j| norm1_j max|u|`` is strictly below the current B-th key, so ties are read and the result equals the
+    full pass bit for bit. Implementation notes, section 7 step 3.
+
+    Parameters
+    ----------
+    X
+        ``(n, k)`` stripe.
+    u
+        ``(n,)`` dual vector.
+    norm1
+        ``(k,)`` upper bounds of ``sum_i |x_ij|`` (:func:`~gramplane.kernels.column_stats.column_stats`).
+    B
+        How many.
+    offset
+        Id of the first column.
+    scale, shift
+        ``(k,)`` column factors ``s`` and centres ``mu``.
+    first
+        Ids to read first because they are likely large (those selected before); ids outside the stripe are ignored.
+    threshold
+        A valid lower bound of the B-th key of the whole: smaller keys are left out.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, ``u`` is not finite or a score overflows.
+    """
+    n, k = shape(X)
+    u, heap, block = checked_dual(u, n), Heap.empty(B), sparse_view(X)
+    likely = np.zeros(0, np.int64) if first is None else np.unique(np.asarray(first, np.int64)) - offset
+    likely = likely[(likely >= 0) & (likely < k)]
+    total, largest = float(u.sum()), float(np.abs(u).max(initial=0.0))
+    # Both sums, of |x| and of x u, are rounded at most once per row.
+    reach = max(largest * (1.0 + (4 * n + 64) * 2.0**-53), np.finfo(float).tiny)
+    factor, centre = _vector(scale, k, "scale"), _vector(shift, k, "shift")
+    bounds = _scaled_bounds(norm1, k, factor, np.abs(centre * (total / reach)))
+    size, bad = _scan_sparse(*block, u, total, reach, bounds, factor, centre, offset, likely, float(threshold), *heap)
+    if bad >= 0:
+        _refuse(offset + bad)
+    return heap.top(size)
+
+
+def select_dense(
+    X: np.ndarray,
+    u: np.ndarray,
+    B: int,
+    *,
+    offset: int = 0,
+    scale: np.ndarray | None = None,
+    shift: np.ndarray | None = None,
+    threshold: float = 0.0,
+    active: np.ndarray | None = None,
+) -> TopB:
+    """Return the B largest ``|s_j (x_j'u - mu_j sum(u))|`` of a dense stripe; parameters as in :func:`select_sparse`."""
+    c = apply_scaling(correlations(X, u, active), u, scale, shift)
+    return top_b(np.abs(c), c, B, offset, threshold=threshold)
