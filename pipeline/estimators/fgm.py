@@ -25,7 +25,8 @@ from ..predict import decision_values, model_columns
 from ..records.config import FGMConfig
 from ..records.context import RunContext
 from ..records.fgm import FGMModel, MachineState
-from .inputs import configured, fan_out, fit_context, in_memory, is_dask, is_store, opened
+from ..records.validation import configured
+from .inputs import fan_out, fit_context, in_memory, is_dask, is_store, opened
 
 WIDE = 50_000
 """From this many features ``coef_`` is a sparse row: a dense one would be mostly zeros."""

@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from pydantic import ValidationError
 
 from ...cluster import Executor, executor_for_client, open_executor
 from ...storage import BlockStore, MemoryBlocks, RunStore
-from ..records.config import MethodConfig
 from ..records.context import RunContext
 
 _CLIENT: ContextVar[Any] = ContextVar("gramplane_client", default=None)
@@ -33,19 +31,6 @@ def use_client(client: Any) -> Iterator[None]:
         yield
     finally:
         _CLIENT.reset(token)
-
-
-def configured(kind: type[MethodConfig], params: Mapping[str, Any]) -> Any:
-    """Return the checked parameter model; a bad value raises ``ValueError`` that names argument, value and rule."""
-    try:
-        return kind(**params)
-    except ValidationError as error:
-        raise ValueError("; ".join(_explain(item) for item in error.errors())) from None
-
-
-def _explain(item: Mapping[str, Any]) -> str:
-    name = ".".join(str(part) for part in item["loc"]) or "parameters"
-    return f"{name}={item['input']!r}: {item['msg']}"
 
 
 def is_store(X: Any) -> bool:

@@ -49,7 +49,7 @@ class CutAtoms(Protocol):
     def squares(self, top: TopB) -> np.ndarray: ...
     def features(self, ids: np.ndarray) -> np.ndarray: ...
     def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
-    def build(self, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns: ...
+    def build(self, ctx: RunContext, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns: ...
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class FGMLoop:
         for k, many in missing.items():
             design = self._designs.get(k) or Design(ctx.data.n_rows, self._capacity(k))
             for ids in many:
-                design.append(self.atoms.build(raw, features, ids))
+                design.append(self.atoms.build(ctx, raw, features, ids))
             self._designs[k] = design
         return {k: self._designs[k] for k in cuts}
 

@@ -12,7 +12,7 @@ import numpy as np
 from ...kernels import expansions
 from ...kernels.groups import GroupIndex, build_groups
 from ...kernels.solvers import SOLVERS, GroupProblem
-from ..passes.atoms import ExpansionAtoms, GroupAtoms, LinearAtoms
+from ..passes.atoms import ExpansionAtoms, GroupAtoms, LinearAtoms, feature_ranges
 from ..passes.design import Design
 from ..passes.pairs import PairAtoms
 from ..passes.scaling import scale_of, scaled_columns
@@ -83,10 +83,26 @@ def build_atoms(config: FGMConfig, inputs: FGMInputs) -> tuple[CutAtoms, int]:
 
 
 def expansion_of(config: FGMConfig, data: Any) -> expansions.Expansion:
-    """Return the additive map of the parameters."""
-    if config.feature_map == "hik":
-        return expansions.hik(config.n_bins, data.column_table("minimum"), data.column_table("maximum"))
-    return expansions.additive_gaussian(config.gamma)
+    """Return the additive map of the parameters.
+
+    Raises
+    ------
+    ValueError
+        The data does not fit the map: a negative feature under the intersection kernel, or rows scaled to unit norm.
+    """
+    if data.scale.kind == "unit-row":
+        raise ValueError(f"feature_map={config.feature_map!r} cannot be used on rows scaled to unit norm; ingest with another scale")
+    name = "hik" if config.feature_map == "hik" else "additive_gaussian"
+    if name == "hik":
+        _refuse_negative(data)
+    return expansions.Expansion(name, gamma=config.gamma, n_bins=config.n_bins)
+
+
+def _refuse_negative(data: Any) -> None:
+    low, _ = feature_ranges(data, np.arange(data.n_cols))
+    if low.size and low.min() < 0:
+        j = int(np.argmin(low))
+        raise ValueError(f"feature_map='hik' needs non-negative features; column {j} has the minimum {low[j]!r}")
 
 
 def build_machines(config: FGMConfig, inputs: FGMInputs) -> list[Machine]:
@@ -156,7 +172,7 @@ def build_model(
         n_features=int(inputs.data.n_cols),
         features=features,
         scale=scale_of(inputs.data.scale, features),
-        maxima=inputs.data.column_table("maximum")[features] if kind == "hik" else np.zeros(0),
+        ranges=np.stack(feature_ranges(inputs.data, features)) if loop.atoms.kind == "expansion" else np.zeros((2, 0)),
         coordinates=coordinates,
         weights=weights,
         intercepts=intercepts,
@@ -191,7 +207,7 @@ def _refit_one(atoms: CutAtoms, spec: Machine, selected: np.ndarray, ctx: RunCon
     features = atoms.features(selected)
     coordinates, factors = atoms.coordinates(selected)
     design = Design(ctx.data.n_rows, len(factors))
-    design.append(atoms.build(scaled_columns(ctx, features), features, selected))
+    design.append(atoms.build(ctx, scaled_columns(ctx, features), features, selected))
     config = replace_cost(spec)
     problem = GroupProblem(
         design.rows(config.y, config.cost, config.config.loss),

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from ...kernels import expansions, groups
-from ...kernels.scores import TopB, correlations_many, select_sparse, top_b
+from ...kernels.scores import TopB, apply_scaling, correlations_many, select_sparse, top_b
 from ..records.context import RunContext
-from .blocks import Block
+from ..records.fgm import FeatureScale
+from .blocks import Block, load_block
 from .columns import Columns
-from .feature_scores import Partial, Query, select_atoms
+from .feature_scores import Partial, Query, scaled_duals, select_atoms
+from .scaling import scale_of, scaled, scaled_values
 
 
 def take(raw: Columns, features: np.ndarray, wanted: np.ndarray) -> Columns:
@@ -38,12 +41,22 @@ def times(columns: Columns, factor: np.ndarray) -> Columns:
     return sp.csc_array((data, columns.indices, columns.indptr), shape=columns.shape)
 
 
+def feature_ranges(data: Any, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest and largest (scaled) value of some features."""
+    scale = scale_of(data.scale, features)
+    low, high = (scaled_values(data.column_table(name)[features], scale) for name in ("minimum", "maximum"))
+    return low, high
+
+
 def _block_correlations(block: Block, duals: np.ndarray) -> np.ndarray:
-    """Return ``(n_machines, k)`` correlations of the scaled columns: ``s (X'u - mu sum(u))``."""
-    c = correlations_many(block.X, duals)
-    if block.shift is not None:
-        c -= np.outer(duals.sum(axis=1), block.shift)
-    return c if block.factor is None else c * block.factor
+    """Return ``(n_machines, k)`` correlations of the scaled columns, from one read of the block."""
+    return apply_scaling(correlations_many(block.X, duals), duals, block.factor, block.shift)
+
+
+def all_correlations(ctx: RunContext, duals: np.ndarray) -> np.ndarray:
+    """Return ``(n_machines, n_features)`` correlations, in this process."""
+    blocks = (load_block(ref) for ref in ctx.data.column_blocks())
+    return np.hstack([_block_correlations(block, scaled_duals(ctx, duals)) for block in blocks])
 
 
 @dataclass(frozen=True)
@@ -83,7 +96,7 @@ class LinearAtoms:
         """Return the coordinate of each column of the atoms' cut and its factor."""
         return ids, np.ones(ids.size)
 
-    def build(self, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+    def build(self, ctx: RunContext, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the cut's columns from the (scaled) columns of ``features``."""
         return take(raw, features, ids)
 
@@ -112,12 +125,18 @@ class GroupAtoms(LinearAtoms):
         ]
 
     def _partial(self, c: np.ndarray, offset: int, query: Query) -> Partial:
-        top, (ids, sums) = groups.group_scores(c, offset, self.groups, query.size)
-        return Partial(top, ids, sums)
+        return Partial(*groups.group_scores(c, offset, self.groups, query.size))
 
     def complete(self, partial: Partial, query: Query) -> TopB:
         """Rank the groups that stripe borders cut among the others."""
-        return groups.finish_partials(partial.top, partial.cut_ids, partial.cut_sums, query.size)
+        return partial.top if partial.cut is None else groups.finish_partials(partial.top, *partial.cut, query.size)
+
+    def select(self, ctx: RunContext, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:
+        """Return the best groups; a tree in this process is searched with pruning, elsewhere its groups are summed by stripe."""
+        if self.groups.kind != "tree" or ctx.executor.kind != "sync":
+            return select_atoms(ctx, self, duals, queries)
+        found = all_correlations(ctx, duals)
+        return [groups.tree_select(c, self.groups, query.size)[0] for c, query in zip(found, queries, strict=True)]
 
     def squares(self, top: TopB) -> np.ndarray:
         """Return the scores of found groups."""
@@ -131,7 +150,7 @@ class GroupAtoms(LinearAtoms):
         """Return the groups' features and their factors ``sqrt(sum eta)``."""
         return groups.cut_columns(self.groups, ids)
 
-    def build(self, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+    def build(self, ctx: RunContext, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the members' columns times their factors."""
         wanted, factor = self.coordinates(ids)
         return times(take(raw, features, wanted), factor)
@@ -155,11 +174,10 @@ class ExpansionAtoms(LinearAtoms):
         return [Partial(self._top(block, u, query)) for u, query in zip(duals, queries, strict=True)]
 
     def _top(self, block: Block, u: np.ndarray, query: Query) -> TopB:
-        keys = expansions.expanded_scores(block.X, u, self.map, self._maxima(block))
+        scale = FeatureScale(block.factor, block.shift)
+        low, high = (scaled_values(block.table(name), scale) for name in ("minimum", "maximum"))
+        keys = expansions.expanded_scores(scaled(block.X, scale), u, self.map, low, high)
         return top_b(keys, keys, query.size, block.offset)
-
-    def _maxima(self, block: Block) -> np.ndarray:
-        return block.table("maximum")
 
     def squares(self, top: TopB) -> np.ndarray:
         """Return the scores ``u' K_j u`` of found features."""
@@ -170,6 +188,7 @@ class ExpansionAtoms(LinearAtoms):
         width = self.map.width
         return (ids[:, None] * width + np.arange(width)).ravel(), np.ones(ids.size * width)
 
-    def build(self, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+    def build(self, ctx: RunContext, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the expanded columns of the chosen features."""
-        return expansions.expand(take(raw, features, ids), self.map, ids)
+        low, high = feature_ranges(ctx.data, ids)
+        return expansions.expand(take(raw, features, ids), self.map, low, high)

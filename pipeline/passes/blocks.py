@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-if TYPE_CHECKING:
-    from ...storage import BlockRef, BlockStore, MemoryBlocks, MemoryRef
+from ...storage import BlockRef, BlockStore, ColumnScale, MemoryBlocks, MemoryRef, block_cache, open_shared
+from ..records.fgm import FeatureScale
 
-    Ref = BlockRef | MemoryRef
-    Task = tuple[Ref, ...]
+Ref = BlockRef | MemoryRef
+Task = tuple[Ref, ...]
 
 TASK_BYTES = 64 << 20
 """A task takes a fixed byte group of stripes, from the plan and never from the number of workers (RULINGS 18)."""
@@ -48,13 +48,36 @@ class Block:
 
     def table(self, name: str) -> np.ndarray:
         """Return a column table (``norm1``, ``maximum``, …) cut to this stripe."""
-        return self.ref.table(name)
+        return column_table(self.ref, name)
+
+
+def source_of(ref: Ref) -> BlockStore | MemoryBlocks:
+    """Return the store (opened once per process) or the arrays a reference points into."""
+    return ref.source if isinstance(ref, MemoryRef) else open_shared(ref.url, ref.digest)
+
+
+def column_table(ref: Ref, name: str) -> np.ndarray:
+    """Return a column table cut to the stripe of ``ref``."""
+    return source_of(ref).column_table(name, *ref.cols)
+
+
+def scale_of_block(ref: Ref) -> FeatureScale:
+    """Return the scaling factors of a stripe's columns."""
+    scale: ColumnScale = source_of(ref).scale
+    cut = slice(*ref.cols)
+    return FeatureScale(None if scale.factor is None else scale.factor[cut], None if scale.shift is None else scale.shift[cut])
+
+
+def columns_of(ref: Ref, features: np.ndarray) -> np.ndarray | sp.csc_array:
+    """Return raw columns of a stripe by feature id: from the cached stripe, else only their bytes are read."""
+    held = block_cache().held(ref)
+    return source_of(ref).columns(features) if held is None else held[:, features - ref.cols[0]]
 
 
 def load_block(ref: Ref) -> Block:
     """Load one stripe with its scaling factors."""
-    factor, shift = ref.scaling()
-    return Block(ref.load(), ref.cols[0], factor, shift, ref)
+    scale = scale_of_block(ref)
+    return Block(block_cache().load(ref), ref.cols[0], scale.factor, scale.shift, ref)
 
 
 def load_blocks(task: Task) -> Iterator[Block]:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from ...cluster import BlockProgram, plan
 from ..records.context import RunContext
-from .blocks import Ref, Task, column_tasks, task_bytes, tasks_holding
+from .blocks import Ref, Task, column_tasks, columns_of, task_bytes, tasks_holding
 
 Columns = np.ndarray | sp.csc_array
 
@@ -30,7 +30,7 @@ def stack(parts: Sequence[Columns]) -> Columns:
 
 def fetch_chunk(task: Task, features: np.ndarray) -> Columns:
     """Return the asked columns of one task's stripes, in feature order (on a worker)."""
-    return stack([ref.columns(_held(ref, features) - ref.cols[0]) for ref in task])
+    return stack([columns_of(ref, _held(ref, features)) for ref in task])
 
 
 def fetch_columns(ctx: RunContext, features: np.ndarray) -> Columns:

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from ...cluster import BlockProgram, plan
+from ...kernels.groups import CutGroups
+from ...kernels.groups import merge_partials as merge_cut_groups
 from ...kernels.scores import TopB, merge_top
 from ..records.context import RunContext, received
 from .blocks import Block, Task, column_tasks, load_blocks, task_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-NO_IDS = np.zeros(0, np.int64)
-NO_SUMS = np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,10 @@ class Query:
 
 
 class Partial(NamedTuple):
-    """What a task found for one machine: the best complete atoms, and sums of atoms cut by a stripe border."""
+    """What a task found for one machine: the best complete atoms, and sums of the groups that a stripe border cuts."""
 
     top: TopB
-    cut_ids: np.ndarray = NO_IDS
-    cut_sums: np.ndarray = NO_SUMS
+    cut: CutGroups | None = None
 
 
 class Atoms(Protocol):
@@ -61,14 +59,10 @@ class Atoms(Protocol):
 
 
 def merge_partials(parts: Sequence[Partial], size: int) -> Partial:
-    """Merge partial findings in the order given; sums of a cut atom are added in that order."""
+    """Merge partial findings."""
     top = merge_top([part.top for part in parts], size)
-    if not any(part.cut_ids.size for part in parts):
-        return Partial(top)
-    ids, where = np.unique(np.concatenate([part.cut_ids for part in parts]), return_inverse=True)
-    sums = np.zeros(ids.size)
-    np.add.at(sums, where, np.concatenate([part.cut_sums for part in parts]))
-    return Partial(top, ids, sums)
+    cuts = [part.cut for part in parts if part.cut is not None]
+    return Partial(top, merge_cut_groups(cuts) if cuts else None)
 
 
 def _merge_machines(found: Sequence[Sequence[Partial]], queries: Sequence[Query]) -> list[Partial]:
@@ -108,6 +102,12 @@ class _Bound:
         return 2 * task_bytes(task) + self.vectors
 
 
+def scaled_duals(ctx: RunContext, duals: np.ndarray) -> np.ndarray:
+    """Return the dual vectors times the row factors: ``(r x)'u = x'(r u)``."""
+    row_factor = ctx.data.scale.row_factor
+    return duals if row_factor is None else duals * row_factor
+
+
 def select_atoms(ctx: RunContext, atoms: Atoms, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:
     """Return, for every dual vector, its best atoms by ``(-score, id)``.
 
@@ -124,6 +124,6 @@ def select_atoms(ctx: RunContext, atoms: Atoms, duals: np.ndarray, queries: Sequ
     """
     asked = tuple(queries)
     program = score_program(asked, ctx.data.n_rows)
-    work = plan(program, column_tasks(ctx.data), atoms, ctx.share("dual", duals), asked)
+    work = plan(program, column_tasks(ctx.data), atoms, ctx.share("dual", scaled_duals(ctx, duals)), asked)
     partials = ctx.executor.run(work)
     return [atoms.complete(partial, query) for partial, query in zip(partials, asked, strict=True)]

@@ -22,6 +22,14 @@ def scale_of(scale: ColumnScale, features: np.ndarray) -> FeatureScale:
     return FeatureScale(factor, shift)
 
 
+def scaled_values(values: np.ndarray, scale: FeatureScale) -> np.ndarray:
+    """Return one value per column, scaled as its column; factors are positive, so extremes stay extremes."""
+    out = values.astype(np.float64)
+    if scale.shift is not None:
+        out -= scale.shift
+    return out if scale.factor is None else out * scale.factor
+
+
 def scaled(raw: Columns, scale: FeatureScale, row_factor: np.ndarray | None = None) -> Columns:
     """Return scaled columns; without factors the input itself.
 

@@ -128,8 +128,8 @@ class FGMModel:
         Sorted raw features the model reads.
     scale
         Their scaling.
-    maxima
-        Their training maxima (intersection kernel), else empty.
+    ranges
+        ``(2, n)`` smallest and largest training value of ``features`` after scaling (additive maps), else empty.
     coordinates
         ``(k,)`` or ``(k, 2)`` coordinates with weight, see the atoms of each kind.
     weights, intercepts
@@ -148,7 +148,7 @@ class FGMModel:
     n_features: int
     features: np.ndarray
     scale: FeatureScale
-    maxima: np.ndarray
+    ranges: np.ndarray
     coordinates: np.ndarray
     weights: np.ndarray
     intercepts: np.ndarray

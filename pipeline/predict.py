@@ -1,0 +1,64 @@
+"""Decision values of a saved model, in memory or block by block from a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..kernels import expansions
+from ..kernels.pairs import pair_columns
+from .passes.atoms import take
+from .passes.columns import Columns, fetch_columns
+from .passes.scaling import scaled
+from .records.config import FGMConfig
+from .records.context import RunContext
+from .records.fgm import FGMModel, positions
+
+
+def mapped_columns(model: FGMModel, raw: Columns, row_factor: np.ndarray | None = None) -> Columns:
+    """Return the model's coordinates as columns, ``(n, k)``, from the raw columns of ``model.features``."""
+    columns = scaled(raw, model.scale, row_factor)
+    if model.kind == "poly2":
+        config = FGMConfig.model_validate_json(model.params_json)
+        return pair_columns(columns, model.features, model.coordinates, config.gamma, config.coef0)
+    if model.kind in ("hik", "additive_gaussian"):
+        return _expanded(model, columns)
+    if len(model.coordinates) == len(model.features):
+        return columns
+    return take(columns, model.features, model.coordinates)
+
+
+def _expanded(model: FGMModel, columns: Columns) -> Columns:
+    config = FGMConfig.model_validate_json(model.params_json)
+    expansion = expansions.Expansion(model.kind, gamma=config.gamma, n_bins=config.n_bins)  # pyright: ignore[reportArgumentType]
+    full = expansions.expand(columns, expansion, model.ranges[0], model.ranges[1])
+    every = (model.features[:, None] * expansion.width + np.arange(expansion.width)).ravel()
+    return full if len(every) == len(model.coordinates) else full[:, positions(every, model.coordinates)]
+
+
+def model_columns(model: FGMModel, X: Any) -> Columns:
+    """Return the model's coordinates of an array ``X`` ``(n, n_features)``."""
+    raw = X[:, model.features]
+    return mapped_columns(model, sp.csc_array(raw) if sp.issparse(raw) else raw)
+
+
+def decision_values(model: FGMModel, ctx: RunContext) -> np.ndarray:
+    """Return ``(n_samples, n_machines)`` decision values of every row of ``ctx.data``.
+
+    Raises
+    ------
+    ValueError
+        The data has another width than the training data.
+    """
+    data = ctx.data
+    if data.n_cols != model.n_features:
+        raise ValueError(
+            f"{data.url} has {data.n_cols} features, the model was trained on {model.n_features}; ingest the file with --like TRAINING_STORE"
+        )
+    if not len(model.features):
+        return np.tile(model.intercepts, (data.n_rows, 1))
+    row_factor = data.scale.row_factor if model.row_scaled else None
+    columns = mapped_columns(model, fetch_columns(ctx, model.features), row_factor)
+    return np.asarray(columns @ model.weights.T) + model.intercepts

@@ -1,0 +1,311 @@
+"""``run_method``: a method on a store in a run directory, from the first check to the saved model.
+
+A run directory is made once and obeyed ever after: its ``config.json`` holds method, parameters, data digest and what the run decided
+(RULINGS 32); a second start resumes it, a finished one is left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..cluster import ClusterConfig, Executor, open_executor, parse_cluster
+from ..storage import BlockStore, RunStore, StorageError, set_cache_limit
+from .loops.prepared import Prepared
+from .loops.run import run_loop
+from .records.context import Emit, RunContext, ignore
+from .registry import METHODS, MethodInfo
+from .records.validation import configured, nearest
+
+FORMAT = 1
+CACHE_SHARE = 0.4
+"""Share of a worker's memory that may hold blocks between rounds; the rest is for the program itself and for one task."""
+
+
+class ConfigMismatch(ValueError):
+    """The run directory belongs to another configuration; the message lists the keys that differ."""
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """How a run ended.
+
+    Attributes
+    ----------
+    status
+        ``done``, ``already-done`` or ``planned``.
+    summary
+        Small JSON object of figures.
+    plan
+        What a dry run found.
+    run
+        The run directory.
+    """
+
+    status: str
+    summary: dict[str, Any]
+    plan: dict[str, Any] | None = None
+    run: str | None = None
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where and within what a run computes."""
+
+    cluster: str = "sync"
+    worker_memory: str | int | None = None
+    driver_memory: str | int = "2GiB"
+    allow_plaintext: bool = False
+    tls: Mapping[str, str] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def config(self) -> ClusterConfig:
+        """Return the checked cluster configuration."""
+        return parse_cluster(
+            self.cluster, allow_plaintext=self.allow_plaintext, worker_memory=parse_bytes(self.worker_memory), tls=self.tls
+        )
+
+
+_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def parse_bytes(text: str | int | None) -> int | None:
+    """Return a number of bytes from ``2GiB``, ``500 MB`` or an integer.
+
+    Raises
+    ------
+    ValueError
+        Not a positive number with a known unit.
+    """
+    if text is None or isinstance(text, int):
+        return text
+    number = text.strip().rstrip("BbKkMmGgTtIi ")
+    unit = text.strip()[len(number) :].strip().upper()
+    try:
+        value = float(number) * _UNITS[unit]
+    except (KeyError, ValueError):
+        raise ValueError(f"{text!r} is not a size; write for example 512MiB or 2GiB") from None
+    if not value > 0:
+        raise ValueError(f"{text!r} is not a size: it must be positive")
+    return int(value)
+
+
+def method_named(name: str) -> MethodInfo:
+    """Return a method of the registry.
+
+    Raises
+    ------
+    ValueError
+        Unknown name; the nearest is proposed.
+    """
+    if name not in METHODS:
+        raise ValueError(f"method {name!r} does not exist; {nearest(name, METHODS)}")
+    return METHODS[name]
+
+
+def store_digest(url: str) -> str:
+    """Return the manifest digest of a store (run on every worker by the preflight)."""
+    return BlockStore.open(url).digest
+
+
+@contextlib.contextmanager
+def _executor(where: Where, data: BlockStore, emit: Emit) -> Iterator[Executor]:
+    with open_executor(where.config(), events=emit, preflight=(store_digest, (data.url,), data.digest)) as executor:
+        if executor.kind != "sync" and executor.worker_memory:
+            executor.run_on_workers(set_cache_limit, int(CACHE_SHARE * executor.worker_memory))
+        yield executor
+
+
+def run_method(
+    method: str,
+    params: Mapping[str, Any],
+    *,
+    data: str,
+    run: str,
+    cluster: str = "sync",
+    worker_memory: str | int | None = None,
+    driver_memory: str | int = "2GiB",
+    allow_plaintext: bool = False,
+    tls: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+    on_event: Emit | None = None,
+    seed: int = 0,
+    extra: Mapping[str, Any] | None = None,
+) -> RunOutcome:
+    """Run a method on a store; resume the run directory when it is there already.
+
+    Parameters
+    ----------
+    method, params
+        Name in the registry and its parameters.
+    data, run
+        Block store and run directory.
+    cluster, worker_memory, driver_memory, allow_plaintext, tls
+        Where passes run (``sync``, ``local:4``, ``tls://…``) and within what.
+    dry_run
+        Return the plan; nothing is written.
+    on_event
+        Sink of event records.
+    seed
+        Root of all random numbers of the run.
+    extra
+        Further inputs: ``groups``, ``test_share``.
+
+    Raises
+    ------
+    ValueError
+        Parameters, or (as :class:`ConfigMismatch`) a run directory of another configuration.
+    gramplane.storage.RunLocked
+        Another process holds the run.
+    """
+    where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls)
+    info = method_named(method)
+    config = configured(info.config, params)
+    store = BlockStore.open(data)
+    record = _record(info, config.model_dump(mode="json"), store, seed, extra or {}, where)
+    if dry_run:
+        return _dry_run(info, config, store, seed, extra or {}, where, on_event or ignore)
+    folder = RunStore.create(run)
+    with folder.lock():
+        _claim(folder, record)
+        return _run(info, config, store, folder, where, on_event or ignore)
+
+
+def resume_run(
+    run: str,
+    *,
+    cluster: str | None = None,
+    worker_memory: str | int | None = None,
+    allow_plaintext: bool = False,
+    tls: Mapping[str, str] | None = None,
+    on_event: Emit | None = None,
+) -> RunOutcome:
+    """Continue a run directory where it stopped; nothing happens when it is finished. The cluster may be another one."""
+    folder = RunStore.open(run)
+    with folder.lock():
+        record = folder.config()
+        where = Where(cluster or record["where"]["cluster"], worker_memory, record["driver_memory"], allow_plaintext, tls)
+        info = method_named(record["method"])
+        store = BlockStore.open(record["data"])
+        _same(record, {**record, "data_digest": store.digest}, run)
+        return _run(info, configured(info.config, record["params"]), store, folder, where, on_event or ignore)
+
+
+def _record(
+    info: MethodInfo, params: dict[str, Any], store: BlockStore, seed: int, extra: Mapping[str, Any], where: Where
+) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "method": info.name,
+        "params": params,
+        "data": store.url,
+        "data_digest": store.digest,
+        "seed": seed,
+        "extra": jsonable(extra),
+        "driver_memory": parse_bytes(where.driver_memory),
+        "where": {"cluster": where.cluster},
+    }
+
+
+def jsonable(value: Any) -> Any:
+    """Return ``value`` with arrays as lists."""
+    if isinstance(value, Mapping):
+        return {key: jsonable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(item) for item in value]
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _claim(folder: RunStore, record: Mapping[str, Any]) -> None:
+    existing = folder.config()
+    if existing is None:
+        folder.write_config(dict(record))
+        return
+    _same(existing, record, folder.path)
+
+
+def _same(existing: Mapping[str, Any], record: Mapping[str, Any], run: Any) -> None:
+    # The cluster may change between starts: results do not depend on it.
+    old, new = ({key: value for key, value in item.items() if key not in ("where", "decisions", "data")} for item in (existing, record))
+    differing = [*_differences(old, new)]
+    if differing:
+        raise ConfigMismatch(f"{run} belongs to another configuration: {'; '.join(differing)}. Choose another run directory")
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for key in sorted({*old, *new}):
+        a, b = old.get(key), new.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            yield from _differences(a, b, f"{prefix}{key}.")
+        elif a != b:
+            yield f"{prefix}{key} is {a!r} there and {b!r} here"
+
+
+def _context(executor: Executor, store: BlockStore, folder: RunStore | None, record: Mapping[str, Any], emit: Emit) -> RunContext:
+    return RunContext(executor, store, folder, int(record["driver_memory"]), emit, int(record["seed"]))
+
+
+def _dry_run(
+    info: MethodInfo, config: Any, store: BlockStore, seed: int, extra: Mapping[str, Any], where: Where, emit: Emit
+) -> RunOutcome:
+    where.config()
+    with open_executor(None) as executor:
+        record = {"driver_memory": parse_bytes(where.driver_memory), "seed": seed}
+        prepared = info.prepare(config, _context(executor, store, None, record, emit), extra)
+    plan = {"method": info.name, "data": store.url, "cluster": where.cluster, **prepared.plan}
+    return RunOutcome("planned", {}, plan)
+
+
+def _run(info: MethodInfo, config: Any, store: BlockStore, folder: RunStore, where: Where, emit: Emit) -> RunOutcome:
+    done = folder.summary()
+    if done is not None:
+        return RunOutcome("already-done", done, run=str(folder.path))
+    began = time.perf_counter()
+    record = folder.config()
+    with _executor(where, store, emit) as executor:
+        ctx = _context(executor, store, folder, record, emit)
+        prepared: Prepared = info.prepare(config, ctx, record["extra"])
+        _decide(folder, record, prepared)
+        outcome = run_loop(prepared.loop, ctx)
+        model = prepared.model(outcome.state, ctx)
+    folder.write_model(model)
+    folder.write_tables(prepared.tables(outcome.state, model))
+    summary = {"method": info.name, **prepared.summary(outcome.state, model), **_last(outcome.history)}
+    summary["seconds"] = time.perf_counter() - began
+    # Written last: a run is finished when its summary stands.
+    folder.write_summary(summary)
+    emit({"event": "done", **summary})
+    return RunOutcome("done", summary, run=str(folder.path))
+
+
+def _decide(folder: RunStore, record: dict[str, Any], prepared: Prepared) -> None:
+    if "decisions" not in record:
+        folder.write_config({**record, "decisions": jsonable(prepared.plan)})
+
+
+def _last(history: Any) -> dict[str, Any]:
+    row = history[-1] if history else {}
+    return {key: row[key] for key in ("train_accuracy", "test_accuracy") if key in row and row[key] == row[key]}
+
+
+def load_model(run: str | Path) -> Any:
+    """Return the fitted estimator of a finished run.
+
+    Raises
+    ------
+    gramplane.storage.StorageError
+        The run has no model (yet), or it is damaged.
+    """
+    folder = RunStore.open(str(run))
+    record = folder.config()
+    if folder.summary() is None:
+        raise StorageError(f"{run}: the run is not finished, it has no model yet; continue it with `gramplane resume {run}`")
+    info = method_named(record["method"])
+    module, _, name = info.estimator.partition(":")
+    estimator = getattr(importlib.import_module(f".{module}", __package__), name)
+    return estimator.from_model(folder.read_model(info.model), record["params"], folder.history())
