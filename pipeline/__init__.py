@@ -1,1 +1,48 @@
-"""pipeline."""
+"""What is computed: estimators, and the runner of methods on stores. Public names are imported on first use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .estimators.fgm import FGMClassifier, PathPoint
+    from .estimators.inputs import use_client
+    from .registry import METHODS, MethodInfo
+    from .running import ConfigMismatch, RunOutcome, load_model, parse_bytes, resume_run, run_method
+    from .storing import predict_store, score_store
+    from .tuning import cross_validate, tune
+
+_HOMES = {
+    "estimators.fgm": ("FGMClassifier", "PathPoint"),
+    "estimators.inputs": ("use_client",),
+    "registry": ("METHODS", "MethodInfo"),
+    "running": ("ConfigMismatch", "RunOutcome", "load_model", "parse_bytes", "resume_run", "run_method"),
+    "storing": ("predict_store", "score_store"),
+    "tuning": ("cross_validate", "tune"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "METHODS",
+    "ConfigMismatch",
+    "FGMClassifier",
+    "MethodInfo",
+    "PathPoint",
+    "RunOutcome",
+    "cross_validate",
+    "load_model",
+    "parse_bytes",
+    "predict_store",
+    "resume_run",
+    "run_method",
+    "score_store",
+    "tune",
+    "use_client",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOME[name]}", __name__), name)

@@ -76,7 +76,7 @@ def zipf_rows(n: int, d: int, nnz: int, rng: np.random.Generator, *, offset: flo
     matrix.sum_duplicates()
     matrix.data[:] = 1.0
     matrix.data /= np.repeat(np.sqrt(np.diff(matrix.indptr)), np.diff(matrix.indptr)).astype(np.float32)
-    matrix.indices = matrix.indices.astype(np.int32)
+    matrix.indices, matrix.indptr = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
     return matrix
 
 

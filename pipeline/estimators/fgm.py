@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -309,6 +310,18 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
             )
         elif config.outer_tol is not None and any(machine.stop == "max_rounds" for machine in state.machines):
             _warn(f"max_rounds={config.max_rounds} ended the fit before outer_tol={config.outer_tol} was reached")
+
+    @classmethod
+    def from_model(cls, model: FGMModel, params: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> FGMClassifier:
+        """Return the fitted estimator of a saved model."""
+        estimator = cls(**{name: value for name, value in params.items() if name in cls().get_params()})
+        estimator.classes_ = np.asarray(json.loads(model.classes_json))
+        estimator.n_features_in_ = model.n_features
+        estimator._set_model(model)
+        estimator._history(list(history))
+        config = estimator._config()
+        estimator.converged_ = all(_reached(config, machine) for machine in model.machines)
+        return estimator
 
     # -- using -------------------------------------------------------------------------------------------------------------
 

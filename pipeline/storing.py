@@ -1,0 +1,157 @@
+"""Using a finished run on a store: predictions to a file, and the metric table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..cluster import open_executor
+from ..storage import BlockStore, RunStore, StorageError
+from .methods.fgm_scoring import predicted_codes, stratified_split
+from .predict import decision_values
+from .records.context import Emit, RunContext, ignore
+from .running import Where, load_model, parse_bytes
+
+
+def _finished(run: str) -> tuple[RunStore, Mapping[str, Any]]:
+    folder = RunStore.open(run)
+    record = folder.config()
+    if record is None or folder.summary() is None:
+        raise StorageError(f"{run}: the run is not finished; continue it with `gramplane resume {run}`")
+    return folder, record
+
+
+def _decide(run: str, store: str, where: Where, emit: Emit) -> tuple[Any, BlockStore, np.ndarray]:
+    estimator = load_model(run)
+    data = BlockStore.open(store)
+    with open_executor(where.config(), events=emit) as executor:
+        ctx = RunContext(executor, data, None, parse_bytes(where.driver_memory) or 0, emit)
+        return estimator, data, decision_values(estimator.model_, ctx)
+
+
+def predict_store(
+    run: str, store: str, out: str, *, cluster: str = "sync", allow_plaintext: bool = False, on_event: Emit | None = None, **where: Any
+) -> dict[str, Any]:
+    """Write predictions and decision values of a store's rows; the form follows the ending of ``out`` (npz, csv, parquet, zarr).
+
+    Returns
+    -------
+    dict
+        ``rows``, ``out`` and the number of rows per predicted label.
+    """
+    writer = _writer(out)
+    place = Where(cluster, allow_plaintext=allow_plaintext, **where)
+    estimator, _, values = _decide(run, store, place, on_event or ignore)
+    codes = predicted_codes(values.T)
+    labels = estimator.classes_[codes]
+    writer(Path(out), labels, values)
+    names, counts = np.unique(labels, return_counts=True)
+    return {"rows": len(labels), "out": out, "predicted": {str(name): int(count) for name, count in zip(names, counts, strict=True)}}
+
+
+def _table(labels: np.ndarray, values: np.ndarray) -> dict[str, np.ndarray]:
+    if values.shape[1] == 1:
+        return {"prediction": labels, "decision": values[:, 0]}
+    return {"prediction": labels, **{f"decision_{k}": values[:, k] for k in range(values.shape[1])}}
+
+
+def _write_npz(path: Path, labels: np.ndarray, values: np.ndarray) -> None:
+    np.savez(path, prediction=labels, decision=values)
+
+
+def _arrow_table(labels: np.ndarray, values: np.ndarray) -> Any:
+    import pyarrow
+
+    return pyarrow.table({name: pyarrow.array(column.tolist()) for name, column in _table(labels, values).items()})
+
+
+def _write_csv(path: Path, labels: np.ndarray, values: np.ndarray) -> None:
+    columns = _table(labels, values)
+    with path.open("w", encoding="utf-8") as file:
+        file.write(",".join(columns) + "\n")
+        for row in zip(*(column.tolist() for column in columns.values()), strict=True):
+            file.write(",".join(_cell(value) for value in row) + "\n")
+
+
+def _cell(value: Any) -> str:
+    text = repr(value) if isinstance(value, float) else str(value)
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n') else text
+
+
+def _write_parquet(path: Path, labels: np.ndarray, values: np.ndarray) -> None:
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(_arrow_table(labels, values), path)
+
+
+def _write_zarr(path: Path, labels: np.ndarray, values: np.ndarray) -> None:
+    import zarr
+
+    group = zarr.open_group(path, mode="w")
+    group.create_array("decision", data=values)
+    names, codes = np.unique(labels, return_inverse=True)
+    group.create_array("prediction", data=codes)
+    group.attrs["labels"] = names.tolist()
+
+
+_WRITERS: dict[str, Callable[[Path, np.ndarray, np.ndarray], None]] = {
+    ".npz": _write_npz,
+    ".csv": _write_csv,
+    ".parquet": _write_parquet,
+    ".zarr": _write_zarr,
+}
+
+
+def _writer(out: str) -> Callable[[Path, np.ndarray, np.ndarray], None]:
+    suffix = Path(out).suffix.lower()
+    if suffix not in _WRITERS:
+        raise ValueError(f"out={out!r}: the ending must be one of {', '.join(_WRITERS)}")
+    return _WRITERS[suffix]
+
+
+def score_store(
+    run: str, store: str, *, cluster: str = "sync", allow_plaintext: bool = False, on_event: Emit | None = None, **where: Any
+) -> dict[str, Any]:
+    """Return the metric table of a run on a store: accuracy, and precision, recall and F1 per class, area under the curve for two.
+
+    On the training store of a run with ``test_share`` the table speaks of the held-out rows.
+    """
+    place = Where(cluster, allow_plaintext=allow_plaintext, **where)
+    estimator, data, values = _decide(run, store, place, on_event or ignore)
+    _, record = _finished(run)
+    truth, rows = _truth(estimator, data), _scored_rows(record, data)
+    return {"rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
+
+
+def _truth(estimator: Any, data: BlockStore) -> np.ndarray:
+    if data.meta.labels is None:
+        raise ValueError(f"{data.url}: the target is real-valued; ingest the file with --like TRAINING_STORE")
+    known = {json.dumps(label): code for code, label in enumerate(estimator.classes_.tolist())}
+    codes = np.array([known.get(json.dumps(label), -1) for label in data.meta.labels])
+    return codes[data.target().astype(np.int64)]
+
+
+def _scored_rows(record: Mapping[str, Any], data: BlockStore) -> np.ndarray:
+    share = float(record["extra"].get("test_share", 0.0))
+    if share > 0 and data.digest == record["data_digest"]:
+        return stratified_split(data.target().astype(np.int64), share, int(record["seed"]))
+    return np.ones(data.n_rows, dtype=bool)
+
+
+def _metrics(truth: np.ndarray, values: np.ndarray, classes: np.ndarray) -> dict[str, Any]:
+    from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
+
+    codes = predicted_codes(values.T)
+    precision, recall, f1, support = precision_recall_fscore_support(truth, codes, labels=np.arange(len(classes)), zero_division=0.0)
+    table: dict[str, Any] = {"accuracy": float(np.mean(codes == truth))}
+    if values.shape[1] == 1 and len(np.unique(truth)) == 2:
+        table["auc"] = float(roc_auc_score(truth, values[:, 0]))
+    table["classes"] = [
+        {"label": label, "precision": float(p), "recall": float(r), "f1": float(f), "support": int(n)}
+        for label, p, r, f, n in zip(classes.tolist(), precision, recall, f1, support, strict=True)
+    ]
+    return table
