@@ -11,39 +11,53 @@ if TYPE_CHECKING:
     from .cache import BlockCache, block_cache, set_cache_limit
     from .errors import DataError, DigestMismatch, MissingBlock, OutOfSpace, RunLocked, SchemaError, StorageError, UnalignedWrite
     from .layout import DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes
+    from .locks import Lease
+    from .manifest import StepManifest, digest_of
     from .memory import MemoryBlocks, MemoryRef
+    from .models import read_model, write_model
+    from .records import from_arrays, to_arrays
+    from .runs import ArrayRef, RunStore
     from .tables import COLUMN_TABLES, column_tables
     from .writer import BlockWriter
 
-_MODULES = ("errors", "blocks", "cache", "layout", "memory", "tables", "writer")
+_MODULES = ("errors", "blocks", "cache", "layout", "locks", "manifest", "memory", "models", "records", "runs", "tables", "writer")
 
 __all__ = [
+    "COLUMN_TABLES",
+    "ArrayRef",
     "BlockCache",
     "BlockMeta",
     "BlockRef",
     "BlockStore",
     "BlockWriter",
-    "COLUMN_TABLES",
     "ColumnScale",
     "DataError",
     "DenseLayout",
     "DigestMismatch",
+    "Lease",
     "MemoryBlocks",
     "MemoryRef",
     "MissingBlock",
     "OutOfSpace",
     "RunLocked",
+    "RunStore",
     "SchemaError",
+    "StepManifest",
     "StorageError",
     "StripeLayout",
     "UnalignedWrite",
     "VerifyReport",
     "block_cache",
     "column_tables",
+    "digest_of",
+    "from_arrays",
     "plan_dense",
     "plan_dense_rows",
     "plan_stripes",
+    "read_model",
     "set_cache_limit",
+    "to_arrays",
+    "write_model",
 ]
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import DigestMismatch, MissingBlock, SchemaError
-from .objects import Bytes, Objects, as_bytes, describe_key
+from .layout import table_chunk
+from .objects import Bytes, Objects, as_bytes, describe_key, total_bytes
 
 MAX_CHUNK_BYTES = 512 << 20
 """Largest chunk a store may declare; a larger one is refused before memory is allocated for it."""
@@ -18,10 +19,8 @@ MAX_CHUNK_BYTES = 512 << 20
 Record = dict[str, tuple[int, int]]
 """Written objects: key -> (bytes, crc32c)."""
 
-_DTYPES = {
-    name: np.dtype(name).newbyteorder("<")
-    for name in ("float32", "float64", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
-}
+_NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
+_DTYPES = {name: np.dtype(name).newbyteorder("<") for name in _NUMBERS}
 
 
 def crc32c(*parts: npt.NDArray | bytes) -> int:
@@ -33,8 +32,17 @@ def crc32c(*parts: npt.NDArray | bytes) -> int:
 
 
 def canonical(value: Any) -> bytes:
-    """JSON text in one fixed form (sorted keys, no spaces), the input of digests."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    """JSON text in one fixed form (sorted keys, no spaces), the input of digests.
+
+    Raises
+    ------
+    SchemaError
+        If JSON cannot hold the value (infinity, NaN, or an object that is not a number, string, list or mapping).
+    """
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"value cannot be written as JSON: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -159,12 +167,44 @@ def _plain_keys(encoding: Any) -> bool:
 def _plain_bytes(codecs: Any, dtype: str) -> bool:
     if not isinstance(codecs, list) or len(codecs) != 1 or not isinstance(codecs[0], dict) or codecs[0].get("name") != "bytes":
         return False
-    return dtype in ("uint8", "bool") or _config({"e": codecs[0]}, "e").get("endian") == "little"
+    return dtype in ("bool", "int8", "uint8") or _config({"e": codecs[0]}, "e").get("endian") == "little"
 
 
 def group_json(attributes: Mapping[str, Any] | None = None) -> bytes:
     """``zarr.json`` of a group."""
     return json.dumps({"zarr_format": 3, "node_type": "group", "attributes": dict(attributes or {})}, indent=1).encode()
+
+
+def write_object(objects: Objects, key: str, *parts: npt.NDArray | bytes, fsync: bool) -> Record:
+    """Write one object; return its record."""
+    objects.write(key, *parts, fsync=fsync)
+    return {key: (total_bytes(*parts), crc32c(*parts))}
+
+
+def write_array(objects: Objects, prefix: str, values: npt.NDArray, *, fsync: bool) -> Record:
+    """Write a whole array, chunked along its first axis; return the records of its objects.
+
+    Raises
+    ------
+    SchemaError
+        If the elements are not numbers or booleans.
+    """
+    if values.dtype.name not in _DTYPES:
+        raise SchemaError(f"array {prefix!r} has the type {values.dtype}; storable are {', '.join(_NUMBERS)}")
+    spec = ArraySpec(values.shape, table_chunk(values.shape), values.dtype.name)
+    written = write_object(objects, f"{prefix}/zarr.json", spec.to_json(), fsync=fsync)
+    data = np.ascontiguousarray(values, dtype=spec.numpy_dtype)
+    rest = "/0" * (values.ndim - 1)
+    for c in range(spec.grid[0] if values.size else 0):
+        piece = data[c * spec.chunk[0] : (c + 1) * spec.chunk[0]]
+        pad = padding(spec.numpy_dtype, spec.chunk_bytes // spec.numpy_dtype.itemsize - piece.size)
+        written |= write_object(objects, f"{prefix}/c/{c}{rest}", piece, pad, fsync=fsync)
+    return written
+
+
+def padding(dtype: np.dtype, count: int) -> npt.NDArray:
+    """``count`` fill values of a type."""
+    return np.full(count, np.nan if dtype.kind == "f" else 0, dtype=dtype)
 
 
 class ChunkedArray:
@@ -211,11 +251,11 @@ class ChunkedArray:
 
     def read(self, lo: int, hi: int) -> npt.NDArray:
         """Rows ``lo:hi`` of an array chunked along its first axis only; elements outside the range are read only to be checked."""
-        span = self._span(lo, hi)
-        keys = [self._key(c, *[0] * (len(self.spec.shape) - 1)) for c in span]
         width, step, dtype = self.spec.shape[1:], self.spec.chunk[0], self.spec.numpy_dtype
+        span = self._span(lo, hi) if 0 not in width else range(0)
+        keys = [self._key(c, *[0] * len(width)) for c in span]
         if not keys:
-            return np.empty((0, *width), dtype)
+            return np.empty((hi - lo, *width), dtype)
         if all(key in self.verified for key in keys):
             return self._read_known(keys, span, lo, hi)
         out = np.empty((len(span) * step, *width), dtype)

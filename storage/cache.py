@@ -57,6 +57,11 @@ class BlockCache:
             self._keep(ref, block)
         return block
 
+    def held(self, ref: Loadable) -> Any:
+        """Return the block if it is in memory, else None; nothing is read."""
+        with self._lock:
+            return self._blocks.get(ref)
+
     def _keep(self, ref: Loadable, block: Any) -> None:
         if ref.nbytes > self.limit or ref in self._blocks:
             return

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .errors import DigestMismatch, MissingBlock, SchemaError, space_for
+from .errors import DigestMismatch, MissingBlock, OutOfSpace, SchemaError, space_for
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -197,6 +197,21 @@ def write_atomic(path: str, parts: tuple[npt.NDArray | bytes, ...], *, fsync: bo
         raise
     if fsync:
         sync_folder(folder)
+
+
+def require_space(path: str | os.PathLike[str], needed: int) -> None:
+    """Check that the disk of ``path`` (which need not exist yet) has room, before work starts.
+
+    Raises
+    ------
+    OutOfSpace
+        If fewer than ``needed`` bytes are free.
+    """
+    place = Path(os.path.abspath(path))
+    while not place.exists():
+        place = place.parent
+    if shutil.disk_usage(place).free < needed:
+        raise OutOfSpace(os.fspath(path), needed)
 
 
 def _fill(temporary: str, folder: str, parts: tuple[npt.NDArray | bytes, ...], fsync: bool) -> None:

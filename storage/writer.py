@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .arrays import ArraySpec, Record, canonical, check_crc, crc32c, group_json
+from .arrays import ArraySpec, Record, canonical, check_crc, group_json, padding, write_array, write_object
 from .blocks import INDEX_NAME, BlockStore
 from .errors import MissingBlock, SchemaError, StorageError, UnalignedWrite, space_for
-from .layout import DenseLayout, StripeLayout, table_chunk
+from .layout import DenseLayout, StripeLayout
 from .meta import BlockMeta, ColumnScale
-from .objects import LocalObjects, Objects, sync_folder, total_bytes, write_all
+from .objects import LocalObjects, Objects, sync_folder, write_all
 from .seal import MANIFEST, write_seal
 from .urls import check_name, open_objects
 
@@ -144,9 +144,7 @@ class BlockWriter:
         return self._object(f"{prefix}/zarr.json", spec.to_json())
 
     def _object(self, key: str, *parts: npt.NDArray[Any] | bytes) -> Record:
-        entry = (total_bytes(*parts), crc32c(*parts))
-        self._objects.write(key, *parts, fsync=self.fsync)
-        return self.record({key: entry})
+        return self.record(write_object(self._objects, key, *parts, fsync=self.fsync))
 
     def record(self, record: Record) -> Record:
         """Note objects as written (also those another process wrote) in ``done`` and in the journal; return the record."""
@@ -200,7 +198,7 @@ class BlockWriter:
             for c in range(int(plan.offsets[index + 1] - plan.offsets[index])):
                 piece = vector[c * plan.chunk : (c + 1) * plan.chunk]
                 written |= self._object(
-                    f"{layout}/{name}/c/{int(plan.offsets[index]) + c}", piece, _padding(vector.dtype, plan.chunk - len(piece))
+                    f"{layout}/{name}/c/{int(plan.offsets[index]) + c}", piece, padding(vector.dtype, plan.chunk - len(piece))
                 )
         return written
 
@@ -320,18 +318,7 @@ class BlockWriter:
         return written
 
     def _write_array(self, prefix: str, table: npt.NDArray[Any]) -> Record:
-        spec = ArraySpec(table.shape, table_chunk(table.shape), table.dtype.name)
-        data = spec.to_json() if table.dtype.name in _STORABLE else None
-        if data is None:
-            raise SchemaError(f"table {prefix!r} has the type {table.dtype}; storable are {', '.join(_STORABLE)}")
-        written = self._object(f"{prefix}/zarr.json", data)
-        little = np.ascontiguousarray(table, dtype=spec.numpy_dtype)
-        rest = "/0" * (table.ndim - 1)
-        for c in range(spec.grid[0] if table.size else 0):
-            piece = little[c * spec.chunk[0] : (c + 1) * spec.chunk[0]]
-            pad = _padding(spec.numpy_dtype, spec.chunk_bytes // spec.numpy_dtype.itemsize - piece.size)
-            written |= self._object(f"{prefix}/c/{c}{rest}", piece, pad)
-        return written
+        return self.record(write_array(self._objects, prefix, table, fsync=self.fsync))
 
     # -- end ---------------------------------------------------------------------------------------------------------
 
@@ -370,9 +357,6 @@ class BlockWriter:
                 yield from (f"{name}/{part}/c/{c}" for c in range(layout.n_chunks))
 
 
-_STORABLE = ("float32", "float64", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
-
-
 def plan_digest(meta: BlockMeta, layouts: dict[str, Layout]) -> str:
     """sha256 (hex) of description and layouts: what a resumed writer must agree on."""
     digest = hashlib.sha256(canonical(meta.attributes()))
@@ -399,10 +383,6 @@ def _index_array(indices: npt.NDArray[Any], limit: int) -> npt.NDArray[np.int32]
     if found.size and (found.dtype.kind not in "iu" or int(found.min()) < 0 or int(found.max()) >= limit):
         raise SchemaError(f"indices run from {found.min()} to {found.max()} ({found.dtype}); they must be integers in 0 … {limit - 1}")
     return np.ascontiguousarray(found, dtype="<i4")
-
-
-def _padding(dtype: np.dtype, count: int) -> npt.NDArray[Any]:
-    return np.full(count, np.nan if dtype.kind == "f" else 0, dtype=dtype)
 
 
 class _Journal:

@@ -1,0 +1,193 @@
+"""Who works on a run: flock on local files (freed by the kernel when the owner dies), a lease on object stores."""
+
+import fcntl
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .arrays import canonical
+from .errors import RunLocked, space_for
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+_held: set[int] = set()
+
+
+def _close_in_child() -> None:
+    # flock belongs to the open file, which a forked child shares: without this a child would keep the lock of a killed owner
+    for fd in _held:
+        os.close(fd)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+def holder() -> dict[str, Any]:
+    """This process: pid, host and the present time."""
+    return {"pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat(timespec="seconds")}
+
+
+def _locked(where: str, found: dict[str, Any]) -> RunLocked:
+    pid, host, since = (found.get(name, "unknown") for name in ("pid", "host", "since"))
+    return RunLocked(f"{where} is held by process {pid} on {host} since {since}; wait for it to end, or end it")
+
+
+@contextmanager
+def file_lock(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on a file for the duration of the block.
+
+    The file stays: its content names the holder, its lock lives and dies with the process.
+
+    Raises
+    ------
+    RunLocked
+        At once, if another process (or another block of this one) holds it, naming pid, host and starting time.
+    """
+    with space_for(path, 128):
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    _held.add(fd)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise _locked(str(path.parent), _parse(os.pread(fd, 4096, 0))) from error
+        with space_for(path, 128):
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, canonical(holder()), 0)
+        yield
+    finally:
+        if fd in _held:
+            _held.remove(fd)
+            os.close(fd)
+
+
+def _parse(text: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _version(found: Any) -> dict[str, str]:
+    return {name: found[name] for name in ("e_tag", "version") if found.get(name) is not None}
+
+
+class Lease:
+    """A lock on an object store: an object created by conditional put and renewed by a heartbeat thread.
+
+    A lease that was not renewed for three heartbeats, by the watcher's own monotonic clock, is taken over by a put conditional
+    on its version, so that of several watchers one wins.
+
+    Parameters
+    ----------
+    store : obstore.store.ObjectStore
+        The object store.
+    key : str
+        Key of the lease object.
+    beat : float
+        Seconds between heartbeats.
+    """
+
+    def __init__(self, store: "ObjectStore", key: str, beat: float = 10.0) -> None:
+        self.store, self.key, self.beat = store, key, beat
+        self._version: Any = None
+        self._holder: dict[str, Any] = {}
+        self._renewed = 0.0
+        self._lost = threading.Event()
+        self._stop = threading.Event()
+
+    @contextmanager
+    def held(self, wait: bool = False) -> Iterator["Lease"]:
+        """Hold the lease for the duration of the block.
+
+        Parameters
+        ----------
+        wait : bool
+            Watch a lease that exists for three heartbeats and take it over if its holder is silent; otherwise fail at once.
+
+        Raises
+        ------
+        RunLocked
+            If another process holds it, naming pid, host and starting time.
+        """
+        self._acquire(wait)
+        self._stop.clear()
+        keeper = threading.Thread(target=self._renew, name="gramplane-lease", daemon=True)
+        keeper.start()
+        try:
+            yield self
+        finally:
+            self._stop.set()
+            keeper.join()
+            if not self._lost.is_set():
+                self.store.delete(self.key)
+
+    def check(self) -> None:
+        """Raise if the lease was lost to another process (call before writing something that must not be written twice).
+
+        Raises
+        ------
+        RunLocked
+            If it was.
+        """
+        if self._lost.is_set():
+            raise _locked(self.key, _parse(self._read()[0]))
+
+    def _read(self) -> tuple[bytes, Any]:
+        found = self.store.get(self.key)
+        return bytes(found.bytes()), _version(found.meta)
+
+    def _put(self, mode: Any) -> bool:
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        content = canonical({**self._holder, "token": secrets.token_hex(8)})
+        try:
+            result = self.store.put(self.key, content, mode=mode)
+        except (AlreadyExistsError, PreconditionError):
+            return False
+        self._version = _version(result)
+        self._renewed = time.monotonic()
+        return True
+
+    def _acquire(self, wait: bool) -> None:
+        self._holder = holder()
+        if self._put("create"):
+            return
+        try:
+            content, first = self._read()
+            silent = wait and self._is_silent(first)
+        except FileNotFoundError:  # released while we looked
+            content, first, silent = b"", "create", True
+        if not (silent and self._put(first)):
+            raise _locked(self.key, _parse(content))
+
+    def _is_silent(self, first: Any) -> bool:
+        deadline = time.monotonic() + 3 * self.beat
+        while time.monotonic() < deadline:
+            time.sleep(self.beat / 4)
+            if self._read()[1] != first:
+                return False
+        return True
+
+    def _renew(self) -> None:
+        from obstore.exceptions import BaseError
+
+        while not self._stop.wait(self.beat):
+            try:
+                kept = self._put(self._version)
+            except BaseError:  # the store did not answer: the lease is still ours until others may count us as silent
+                kept = time.monotonic() - self._renewed < 2 * self.beat
+            if not kept:
+                self._lost.set()
+                return

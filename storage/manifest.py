@@ -1,0 +1,143 @@
+"""Step manifests: what a workflow step read, with which parameters, what it wrote; the base of skipping finished steps."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from .arrays import canonical, parse_json
+from .errors import MissingBlock, SchemaError
+from .objects import write_atomic
+from .seal import MANIFEST, read_seal
+from .urls import check_name, local_path, open_objects
+
+FORMAT = "gramplane.step/1"
+Status = Literal["running", "done", "failed"]
+
+
+@dataclass(frozen=True)
+class StepManifest:
+    """Record of one step of a workflow.
+
+    Attributes
+    ----------
+    step : str
+        Id of the step.
+    inputs, outputs : mapping of str to str
+        Path or URL -> digest (see `digest_of`).
+    params : mapping
+        JSON values.
+    status : str
+        "running", "done" or "failed".
+    started, finished : str
+        Times in ISO form (UTC); empty if not yet.
+    message : str
+        Why it failed.
+    """
+
+    step: str
+    inputs: Mapping[str, str]
+    params: Mapping[str, Any]
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    status: Status = "running"
+    started: str = ""
+    finished: str = ""
+    message: str = ""
+
+    def __post_init__(self) -> None:
+        check_name(self.step, "step id")
+        if self.status not in ("running", "done", "failed"):
+            raise SchemaError(f"status is {self.status!r}; it must be running, done or failed")
+
+    @property
+    def key(self) -> str:
+        """sha256 (hex) of step, inputs and parameters: two steps with the same key do the same work."""
+        return hashlib.sha256(canonical([self.step, dict(self.inputs), dict(self.params)])).hexdigest()
+
+    @classmethod
+    def begin(cls, step: str, inputs: Mapping[str, str], params: Mapping[str, Any]) -> "StepManifest":
+        """Manifest of a step that starts now."""
+        return cls(step, dict(inputs), json.loads(canonical(dict(params))), started=_now())
+
+    def done(self, outputs: Mapping[str, str]) -> "StepManifest":
+        """The same step, finished now with these outputs."""
+        return replace(self, outputs=dict(outputs), status="done", finished=_now())
+
+    def failed(self, message: str) -> "StepManifest":
+        """The same step, failed now."""
+        return replace(self, status="failed", finished=_now(), message=message)
+
+    def covers(self, wanted: "StepManifest") -> bool:
+        """Whether this step is done, had the inputs and parameters of ``wanted``, and its outputs are still there unchanged."""
+        if self.status != "done" or self.key != wanted.key:
+            return False
+        return all(_digest_or_none(path) == digest for path, digest in self.outputs.items())
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the manifest, atomically.
+
+        Raises
+        ------
+        OutOfSpace
+            If the disk is full.
+        """
+        write_atomic(
+            os.path.abspath(path), (json.dumps({"format": FORMAT, **asdict(self)}, indent=1, sort_keys=True).encode(),), fsync=True
+        )
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> "StepManifest | None":
+        """Read a manifest; None if there is none.
+
+        Raises
+        ------
+        SchemaError
+            If the file is not a step manifest of this version.
+        """
+        try:
+            data = Path(path).read_bytes()
+        except FileNotFoundError:
+            return None
+        found = parse_json(data, os.fspath(path))
+        if found.pop("format", None) != FORMAT or set(found) != {f.name for f in fields(cls)}:
+            raise SchemaError(f"{os.fspath(path)} is not a step manifest of format {FORMAT!r}; remove it to run the step again")
+        return cls(**found)
+
+
+def digest_of(path: str | os.PathLike[str]) -> str:
+    """Digest of what is at a path or URL: the manifest's digest of a store or model, sha256 of a file or of a folder's files.
+
+    Raises
+    ------
+    MissingBlock
+        If there is nothing.
+    """
+    place = local_path(path)
+    if place is None or (place / MANIFEST).is_file():
+        return read_seal(open_objects(path))[1]
+    if place.is_file():
+        return _file_digest(place)
+    if not place.is_dir():
+        raise MissingBlock(f"{place} does not exist")
+    files = sorted(file for file in place.rglob("*") if file.is_file())
+    return hashlib.sha256(canonical([[str(file.relative_to(place)), _file_digest(file)] for file in files])).hexdigest()
+
+
+def _digest_or_none(path: str) -> str | None:
+    try:
+        return digest_of(path)
+    except MissingBlock:
+        return None
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

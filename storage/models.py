@@ -1,0 +1,92 @@
+"""Saved models: one record in a Zarr group, its arrays as Zarr arrays, the rest as JSON attributes, sealed by a manifest."""
+
+import os
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from .arrays import ArraySpec, ChunkedArray, Record, check_crc, group_json, parse_json, write_array, write_object
+from .errors import MissingBlock, SchemaError
+from .objects import LocalObjects, Objects
+from .records import from_arrays, record_class, to_arrays
+from .seal import MANIFEST, read_seal, write_seal
+from .urls import open_objects
+
+SCHEMA = "gramplane.model/1"
+T = TypeVar("T")
+
+
+def write_model(url: str | os.PathLike[str], record: Any) -> str:
+    """Write a record as a model; return its digest.
+
+    Parameters
+    ----------
+    url : path or str
+        Place of the model; a model that is there is replaced.
+    record : dataclass
+        Anything `to_arrays` takes.
+
+    Raises
+    ------
+    SchemaError
+        If a field cannot be stored, or the place holds something that is no model.
+    OutOfSpace
+        If the disk is full.
+    """
+    arrays, value = to_arrays(record)
+    objects = open_objects(url)
+    _make_room(objects)
+    listed = write_object(objects, "zarr.json", group_json({"gramplane": {"schema": SCHEMA, **value}}), fsync=True)
+    for name, array in arrays.items():
+        listed |= write_array(objects, name, array, fsync=True)
+    return write_seal(objects, listed)
+
+
+def _make_room(objects: Objects) -> None:
+    if isinstance(objects, LocalObjects) and objects.root.exists():
+        known = objects.size(MANIFEST) is not None or objects.size("zarr.json") is not None
+        if any(objects.root.iterdir()) and not known:
+            raise SchemaError(f"{objects.url} is a folder with files that are not a model; choose another place")
+        objects.delete(MANIFEST)
+        objects.clear()
+
+
+def read_model(url: str | os.PathLike[str], cls: type[T] | Sequence[type[T]]) -> T:
+    """Read a model.
+
+    Parameters
+    ----------
+    url : path or str
+        Place of the model.
+    cls : dataclass type, or several
+        Classes the model may have.
+
+    Raises
+    ------
+    MissingBlock, DigestMismatch
+        If the model is unfinished or damaged.
+    SchemaError
+        If it is no model, or one of another class or version.
+    """
+    objects = open_objects(url)
+    listed, _ = read_seal(objects)
+    attributes = parse_json(_checked(objects, listed, "zarr.json"), f"{objects.url}/zarr.json").get("attributes")
+    value = attributes.get("gramplane") if isinstance(attributes, dict) else None
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        raise SchemaError(f"{objects.url} is not a model of schema {SCHEMA!r}; fit it again, or install the version that wrote it")
+    classes = [cls] if isinstance(cls, type) else list(cls)
+    fitting = [c for c in classes if c.__name__ == record_class(value)] or classes[:1]
+    prefixes = [key.removesuffix("/zarr.json") for key in listed if key.endswith("/zarr.json")]
+    return from_arrays(fitting[0], {prefix: _array(objects, listed, prefix) for prefix in prefixes}, value)
+
+
+def _checked(objects: Objects, listed: Record, key: str) -> bytes:
+    if key not in listed:
+        raise MissingBlock(f"{objects.url}: {key} is not listed in the manifest")
+    data = objects.read(key)
+    check_crc(objects.url, key, data, listed[key])
+    return data.tobytes()
+
+
+def _array(objects: Objects, listed: Record, prefix: str) -> Any:
+    spec = ArraySpec.from_json(_checked(objects, listed, f"{prefix}/zarr.json"), f"{objects.url}/{prefix}/zarr.json")
+    return ChunkedArray(objects, prefix, spec, listed, set()).read(0, spec.shape[0])
