@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .estimators.fgm import FGMClassifier, PathPoint
     from .estimators.inputs import use_client
     from .registry import METHODS, MethodInfo
-    from .running import ConfigMismatch, RunOutcome, load_model, parse_bytes, resume_run, run_method
+    from .running import ConfigMismatch, RunOutcome, load_model, resume_run, run_method
     from .storing import predict_store, score_store
     from .tuning import cross_validate, tune
 
@@ -17,7 +17,7 @@ _HOMES = {
     "estimators.fgm": ("FGMClassifier", "PathPoint"),
     "estimators.inputs": ("use_client",),
     "registry": ("METHODS", "MethodInfo"),
-    "running": ("ConfigMismatch", "RunOutcome", "load_model", "parse_bytes", "resume_run", "run_method"),
+    "running": ("ConfigMismatch", "RunOutcome", "load_model", "resume_run", "run_method"),
     "storing": ("predict_store", "score_store"),
     "tuning": ("cross_validate", "tune"),
 }
@@ -32,7 +32,6 @@ __all__ = [
     "RunOutcome",
     "cross_validate",
     "load_model",
-    "parse_bytes",
     "predict_store",
     "resume_run",
     "run_method",

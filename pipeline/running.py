@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..cluster import ClusterConfig, Executor, open_executor, parse_cluster
+from ..cluster import ClusterConfig, Executor, open_executor, parse_bytes, parse_cluster
 from ..storage import BlockStore, RunStore, StorageError, set_cache_limit
 from .loops.prepared import Prepared
 from .loops.run import run_loop
@@ -22,7 +24,6 @@ from .records.context import Emit, RunContext, ignore
 from .registry import METHODS, MethodInfo
 from .records.validation import configured, nearest
 
-FORMAT = 1
 CACHE_SHARE = 0.4
 """Share of a worker's memory that may hold blocks between rounds; the rest is for the program itself and for one task."""
 
@@ -62,37 +63,10 @@ class Where:
     driver_memory: str | int = "2GiB"
     allow_plaintext: bool = False
     tls: Mapping[str, str] | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self) -> ClusterConfig:
         """Return the checked cluster configuration."""
-        return parse_cluster(
-            self.cluster, allow_plaintext=self.allow_plaintext, worker_memory=parse_bytes(self.worker_memory), tls=self.tls
-        )
-
-
-_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-
-
-def parse_bytes(text: str | int | None) -> int | None:
-    """Return a number of bytes from ``2GiB``, ``500 MB`` or an integer.
-
-    Raises
-    ------
-    ValueError
-        Not a positive number with a known unit.
-    """
-    if text is None or isinstance(text, int):
-        return text
-    number = text.strip().rstrip("BbKkMmGgTtIi ")
-    unit = text.strip()[len(number) :].strip().upper()
-    try:
-        value = float(number) * _UNITS[unit]
-    except (KeyError, ValueError):
-        raise ValueError(f"{text!r} is not a size; write for example 512MiB or 2GiB") from None
-    if not value > 0:
-        raise ValueError(f"{text!r} is not a size: it must be positive")
-    return int(value)
+        return parse_cluster(self.cluster, allow_plaintext=self.allow_plaintext, worker_memory=self.worker_memory, tls=self.tls)
 
 
 def method_named(name: str) -> MethodInfo:
@@ -115,9 +89,10 @@ def store_digest(url: str) -> str:
 
 @contextlib.contextmanager
 def _executor(where: Where, data: BlockStore, emit: Emit) -> Iterator[Executor]:
-    with open_executor(where.config(), events=emit, preflight=(store_digest, (data.url,), data.digest)) as executor:
-        if executor.kind != "sync" and executor.worker_memory:
-            executor.run_on_workers(set_cache_limit, int(CACHE_SHARE * executor.worker_memory))
+    with open_executor(where.config(), events=emit, preflight=partial(store_digest, data.url)) as executor:
+        if executor.kind != "sync":
+            executor.reserved = int(CACHE_SHARE * executor.worker_memory)
+            executor.run_on_workers(set_cache_limit, executor.reserved)
         yield executor
 
 
@@ -168,11 +143,13 @@ def run_method(
     config = configured(info.config, params)
     store = BlockStore.open(data)
     record = _record(info, config.model_dump(mode="json"), store, seed, extra or {}, where)
+    where.config()
     if dry_run:
         return _dry_run(info, config, store, seed, extra or {}, where, on_event or ignore)
-    folder = RunStore.create(run)
+    _same_as_before(run, record)
+    folder = RunStore.create(run, record)
     with folder.lock():
-        _claim(folder, record)
+        folder.write_json("where", {"cluster": where.cluster, "data": store.url})
         return _run(info, config, store, folder, where, on_event or ignore)
 
 
@@ -188,11 +165,11 @@ def resume_run(
     """Continue a run directory where it stopped; nothing happens when it is finished. The cluster may be another one."""
     folder = RunStore.open(run)
     with folder.lock():
-        record = folder.config()
-        where = Where(cluster or record["where"]["cluster"], worker_memory, record["driver_memory"], allow_plaintext, tls)
+        record, place = folder.config, folder.read_json("where") or {}
+        where = Where(cluster or place.get("cluster", "sync"), worker_memory, record["driver_memory"], allow_plaintext, tls)
         info = method_named(record["method"])
-        store = BlockStore.open(record["data"])
-        _same(record, {**record, "data_digest": store.digest}, run)
+        store = BlockStore.open(place["data"])
+        _same_as_before(run, {**record, "data_digest": store.digest})
         return _run(info, configured(info.config, record["params"]), store, folder, where, on_event or ignore)
 
 
@@ -200,15 +177,12 @@ def _record(
     info: MethodInfo, params: dict[str, Any], store: BlockStore, seed: int, extra: Mapping[str, Any], where: Where
 ) -> dict[str, Any]:
     return {
-        "format": FORMAT,
         "method": info.name,
         "params": params,
-        "data": store.url,
         "data_digest": store.digest,
         "seed": seed,
         "extra": jsonable(extra),
         "driver_memory": parse_bytes(where.driver_memory),
-        "where": {"cluster": where.cluster},
     }
 
 
@@ -221,18 +195,11 @@ def jsonable(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def _claim(folder: RunStore, record: Mapping[str, Any]) -> None:
-    existing = folder.config()
-    if existing is None:
-        folder.write_config(dict(record))
+def _same_as_before(run: Any, record: Mapping[str, Any]) -> None:
+    # The cluster may change between starts: results do not depend on it, so it is no part of the configuration.
+    if not (Path(run) / "config.json").exists():
         return
-    _same(existing, record, folder.path)
-
-
-def _same(existing: Mapping[str, Any], record: Mapping[str, Any], run: Any) -> None:
-    # The cluster may change between starts: results do not depend on it.
-    old, new = ({key: value for key, value in item.items() if key not in ("where", "decisions", "data")} for item in (existing, record))
-    differing = [*_differences(old, new)]
+    differing = list(_differences(RunStore.open(run).config, json.loads(json.dumps(record))))
     if differing:
         raise ConfigMismatch(f"{run} belongs to another configuration: {'; '.join(differing)}. Choose another run directory")
 
@@ -262,30 +229,26 @@ def _dry_run(
 
 
 def _run(info: MethodInfo, config: Any, store: BlockStore, folder: RunStore, where: Where, emit: Emit) -> RunOutcome:
-    done = folder.summary()
+    done = folder.read_json("summary")
     if done is not None:
         return RunOutcome("already-done", done, run=str(folder.path))
     began = time.perf_counter()
-    record = folder.config()
+    record = folder.config
     with _executor(where, store, emit) as executor:
         ctx = _context(executor, store, folder, record, emit)
         prepared: Prepared = info.prepare(config, ctx, record["extra"])
-        _decide(folder, record, prepared)
+        if folder.read_json("decisions") is None:
+            folder.write_json("decisions", jsonable(prepared.plan))
         outcome = run_loop(prepared.loop, ctx)
         model = prepared.model(outcome.state, ctx)
     folder.write_model(model)
-    folder.write_tables(prepared.tables(outcome.state, model))
+    folder.write_json("tables", prepared.tables(outcome.state, model))
     summary = {"method": info.name, **prepared.summary(outcome.state, model), **_last(outcome.history)}
     summary["seconds"] = time.perf_counter() - began
     # Written last: a run is finished when its summary stands.
-    folder.write_summary(summary)
+    folder.write_json("summary", summary)
     emit({"event": "done", **summary})
     return RunOutcome("done", summary, run=str(folder.path))
-
-
-def _decide(folder: RunStore, record: dict[str, Any], prepared: Prepared) -> None:
-    if "decisions" not in record:
-        folder.write_config({**record, "decisions": jsonable(prepared.plan)})
 
 
 def _last(history: Any) -> dict[str, Any]:
@@ -302,8 +265,8 @@ def load_model(run: str | Path) -> Any:
         The run has no model (yet), or it is damaged.
     """
     folder = RunStore.open(str(run))
-    record = folder.config()
-    if folder.summary() is None:
+    record = folder.config
+    if folder.read_json("summary") is None:
         raise StorageError(f"{run}: the run is not finished, it has no model yet; continue it with `gramplane resume {run}`")
     info = method_named(record["method"])
     module, _, name = info.estimator.partition(":")

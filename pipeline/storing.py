@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from ..cluster import open_executor
+from ..cluster import open_executor, parse_bytes
 from ..storage import BlockStore, RunStore, StorageError
 from .methods.fgm_scoring import predicted_codes, stratified_split
 from .predict import decision_values
 from .records.context import Emit, RunContext, ignore
-from .running import Where, load_model, parse_bytes
+from .running import Where, load_model
 
 
 def _finished(run: str) -> tuple[RunStore, Mapping[str, Any]]:
     folder = RunStore.open(run)
-    record = folder.config()
-    if record is None or folder.summary() is None:
+    record = folder.config
+    if folder.read_json("summary") is None:
         raise StorageError(f"{run}: the run is not finished; continue it with `gramplane resume {run}`")
     return folder, record
 

@@ -161,6 +161,15 @@ class RunStore:
         """Replace the configuration, atomically."""
         self._write("config.json", json.dumps({"format": CONFIG_FORMAT, "config": dict(config)}, indent=1, sort_keys=True).encode())
 
+    def write_json(self, name: str, value: Any) -> None:
+        """Write a small JSON file ``NAME.json`` of the run, atomically."""
+        self._write(f"{check_name(name, 'file name')}.json", json.dumps(value, indent=1).encode())
+
+    def read_json(self, name: str) -> Any | None:
+        """Return what `write_json` wrote, or None."""
+        where = self.path / f"{check_name(name, 'file name')}.json"
+        return json.loads(where.read_bytes()) if where.exists() else None
+
     def _write(self, name: str, data: bytes) -> None:
         write_atomic(str(self.path / name), (data,), fsync=True)
 

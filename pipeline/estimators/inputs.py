@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...cluster import Executor, executor_for_client, open_executor
+from ...cluster import Executor, LogSink, executor_for_client, open_executor
 from ...storage import BlockStore, MemoryBlocks, RunStore
 from ..records.context import RunContext
 
@@ -73,7 +73,7 @@ def fit_context(
             return
         with tempfile.TemporaryDirectory(prefix="gramplane-") as folder:
             stored = data if isinstance(data, BlockStore) else _written(data, Path(folder) / "data.zarr")
-            run = RunStore.create(str(Path(folder) / "run"))
+            run = RunStore.create(Path(folder) / "run", {})
             yield RunContext(executor, stored, run=run, emit=emit, seed=seed)
 
 
@@ -87,9 +87,7 @@ def fan_out(callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None, ver
     """Return one sink for all callbacks, and for the log when ``verbose``."""
     sinks = list(callbacks or ())
     if verbose:
-        from ...cluster import log_events
-
-        sinks.append(log_events)
+        sinks.append(LogSink())
 
     def emit(event: Mapping[str, Any]) -> None:
         for sink in sinks:
