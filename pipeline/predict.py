@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..kernels import expansions
-from ..kernels.pairs import pair_columns
+from ..kernels.pairs import PairMap, pair_columns
 from .passes.atoms import take
 from .passes.columns import Columns, fetch_columns
 from .passes.scaling import scaled
@@ -22,7 +22,7 @@ def mapped_columns(model: FGMModel, raw: Columns, row_factor: np.ndarray | None 
     columns = scaled(raw, model.scale, row_factor)
     if model.kind == "poly2":
         config = FGMConfig.model_validate_json(model.params_json)
-        return pair_columns(columns, model.features, model.coordinates, config.gamma, config.coef0)
+        return pair_columns(columns, model.features, model.coordinates, PairMap(config.gamma, config.coef0))
     if model.kind in ("hik", "additive_gaussian"):
         return _expanded(model, columns)
     if len(model.coordinates) == len(model.features):
@@ -55,7 +55,8 @@ def decision_values(model: FGMModel, ctx: RunContext) -> np.ndarray:
     data = ctx.data
     if data.n_cols != model.n_features:
         raise ValueError(
-            f"{data.url} has {data.n_cols} features, the model was trained on {model.n_features}; ingest the file with --like TRAINING_STORE"
+            f"{data.url} has {data.n_cols} features, the model was trained on {model.n_features}; ingest the file with --like "
+            "TRAINING_STORE"
         )
     if not len(model.features):
         return np.tile(model.intercepts, (data.n_rows, 1))

@@ -21,8 +21,8 @@ from ..storage import BlockStore, RunStore, StorageError, set_cache_limit
 from .loops.prepared import Prepared
 from .loops.run import run_loop
 from .records.context import Emit, RunContext, ignore
-from .registry import METHODS, MethodInfo
 from .records.validation import configured, nearest
+from .registry import METHODS, MethodInfo
 
 CACHE_SHARE = 0.4
 """Share of a worker's memory that may hold blocks between rounds; the rest is for the program itself and for one task."""
@@ -217,9 +217,7 @@ def _context(executor: Executor, store: BlockStore, folder: RunStore | None, rec
     return RunContext(executor, store, folder, int(record["driver_memory"]), emit, int(record["seed"]))
 
 
-def _dry_run(
-    info: MethodInfo, config: Any, store: BlockStore, seed: int, extra: Mapping[str, Any], where: Where, emit: Emit
-) -> RunOutcome:
+def _dry_run(info: MethodInfo, config: Any, store: BlockStore, seed: int, extra: Mapping[str, Any], where: Where, emit: Emit) -> RunOutcome:
     where.config()
     with open_executor(None) as executor:
         record = {"driver_memory": parse_bytes(where.driver_memory), "seed": seed}

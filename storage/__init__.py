@@ -49,6 +49,7 @@ __all__ = [
     "VerifyReport",
     "block_cache",
     "column_tables",
+    "open_shared",
     "digest_of",
     "from_arrays",
     "plan_dense",

@@ -66,7 +66,8 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
     """Linear classifier on few features chosen by cutting planes (Feature Generating Machine).
 
     Solves ``min_{w, b} 1/2 ||w||_B^2 + sum_i loss_i(y_i (<w, x_i> + intercept))`` approximately, by ``max_rounds`` cuts of ``B`` features
-    each; ``||w||_B`` is the k-support norm with k = B. The number of selected features is set by ``B`` and ``max_rounds``, the fit by ``C``.
+    each; ``||w||_B`` is the k-support norm with k = B. The number of selected features is set by ``B`` and ``max_rounds``, the fit by
+    ``C``.
 
     Parameters
     ----------

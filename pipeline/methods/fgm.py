@@ -171,9 +171,7 @@ class FGMLoop:
         solution = solver(problem, warm=warm, tol=config.inner_tol, max_iter=config.max_inner)
         return replace(state, rounds=(*machine.rounds, _record(state, solution))), solution
 
-    def _score(
-        self, state: FGMState, solved: Mapping[int, tuple[MachineState, GroupSolution]], ctx: RunContext
-    ) -> list[MachineState]:
+    def _score(self, state: FGMState, solved: Mapping[int, tuple[MachineState, GroupSolution]], ctx: RunContext) -> list[MachineState]:
         keys = list(solved)
         queries = [self._query(k, *solved[k]) for k in keys]
         duals = np.stack([solved[k][1].residual for k in keys])

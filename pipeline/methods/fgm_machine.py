@@ -86,7 +86,9 @@ def close_round(machine: Machine, state: MachineState, top: TopB, squares: np.nd
     scaled = best_scaled_dual(alpha, machine.cost, norm2, machine.config.loss)
     bound = max(state.lower_bound, plain, scaled)
     record = replace(record, outer_gap=max(record.objective - bound, 0.0))
-    state = replace(state, rounds=(*state.rounds[:-1], record), pending_ids=_candidates(machine, state, np.asarray(top.ids)), lower_bound=bound)
+    state = replace(
+        state, rounds=(*state.rounds[:-1], record), pending_ids=_candidates(machine, state, np.asarray(top.ids)), lower_bound=bound
+    )
     return replace(state, stop=_stop_reason(machine, state))
 
 

@@ -79,7 +79,7 @@ def stratified_folds(codes: np.ndarray, seed: int, shares: Sequence[float]) -> l
     for code in np.unique(codes):
         rows = rng.permutation(np.flatnonzero(codes == code))
         edges = np.round(np.concatenate(([0.0], np.cumsum(shares))) * len(rows)).astype(int)
-        if np.any(np.diff(edges) == 0) or edges[-1] - edges[0] == len(rows) and len(shares) == 1:
+        if np.any(np.diff(edges) == 0) or (edges[-1] - edges[0] == len(rows) and len(shares) == 1):
             raise ValueError(f"class {code} has {len(rows)} rows, too few to appear in every part of a split into {list(shares)}")
         for mask, lo, hi in zip(masks, edges[:-1], edges[1:], strict=True):
             mask[rows[lo:hi]] = True

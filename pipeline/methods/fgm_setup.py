@@ -61,7 +61,7 @@ def build_loop(config: FGMConfig, inputs: FGMInputs, warn: Warn) -> FGMLoop:
 
 
 def _clipped(config: FGMConfig, available: int, warn: Warn) -> FGMConfig:
-    if config.B <= available:
+    if available >= config.B:
         return config
     warn(f"B={config.B} exceeds the {available} atoms there are to choose from; B={available} is used")
     return config.model_copy(update={"B": available})
@@ -154,9 +154,7 @@ def _spelling(label: Any) -> str:
 # -- from a state to a model -----------------------------------------------------------------------------------------------
 
 
-def build_model(
-    config: FGMConfig, inputs: FGMInputs, loop: FGMLoop, state: FGMState, refitted: Sequence[Any] | None = None
-) -> FGMModel:
+def build_model(config: FGMConfig, inputs: FGMInputs, loop: FGMLoop, state: FGMState, refitted: Sequence[Any] | None = None) -> FGMModel:
     """Return the model of the last round (or of the refit)."""
     parts = refitted if refitted is not None else [machine.weights() for machine in _with_bias(loop, state)]
     coordinates, weights, intercepts = union_of_weights(parts)
@@ -183,7 +181,9 @@ def build_model(
 
 
 def _with_bias(loop: FGMLoop, state: FGMState) -> list[Any]:
-    return [_Constant(spec.at_zero()[1]) if not machine.rounds else machine for spec, machine in zip(loop.machines, state.machines, strict=True)]
+    return [
+        _Constant(spec.at_zero()[1]) if not machine.rounds else machine for spec, machine in zip(loop.machines, state.machines, strict=True)
+    ]
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,7 @@ def _has_both(machine: Machine) -> bool:
     return bool(np.any(machine.y[used] > 0) and np.any(machine.y[used] < 0))
 
 
-def bootstrap_frequencies(
-    config: FGMConfig, inputs: FGMInputs, ctx: RunContext, n_resamples: int, reference: np.ndarray
-) -> np.ndarray:
+def bootstrap_frequencies(config: FGMConfig, inputs: FGMInputs, ctx: RunContext, n_resamples: int, reference: np.ndarray) -> np.ndarray:
     """Return selection frequencies over ``n_resamples`` resamples that share the passes of one loop.
 
     Returns

@@ -119,10 +119,7 @@ class GroupAtoms(LinearAtoms):
 
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
         """Return the best groups inside one stripe, and the partial sums of groups that its borders cut."""
-        return [
-            self._partial(c, block.offset, query)
-            for c, query in zip(_block_correlations(block, duals), queries, strict=True)
-        ]
+        return [self._partial(c, block.offset, query) for c, query in zip(_block_correlations(block, duals), queries, strict=True)]
 
     def _partial(self, c: np.ndarray, offset: int, query: Query) -> Partial:
         return Partial(*groups.group_scores(c, offset, self.groups, query.size))
