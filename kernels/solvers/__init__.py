@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .apg import solve_apg
+from .mkl_dual import solve_mkl
 from .newton_group import solve_newton
 from .problem import GroupProblem, GroupSolution
 from .rows import Curvature, Evaluation, Rows
@@ -24,8 +26,10 @@ __all__ = [
     "Rows",
     "add_sums",
     "rows_for",
+    "solve_apg",
+    "solve_mkl",
     "solve_newton",
     "tree_sum",
 ]
 
-SOLVERS: dict[str, Callable[..., GroupSolution]] = {"newton": solve_newton}
+SOLVERS: dict[str, Callable[..., GroupSolution]] = {"newton": solve_newton, "apg": solve_apg, "mkl": solve_mkl}

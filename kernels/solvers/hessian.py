@@ -25,12 +25,6 @@ _potrf: Any
 _potrs: Any
 _potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
 
-RIDGES = ((True, 1e-12), (True, 1e-6), (False, 1e-6))
-"""(exact second derivative?, ridge relative to the largest diagonal entry), tried in turn until the factorisation succeeds.
-
-The last form replaces the penalty's curvature by diag(gamma / r_h), which is larger and positive definite by itself.
-"""
-
 
 @dataclass(frozen=True)
 class Live:
@@ -63,7 +57,7 @@ def live_groups(omega: FloatArray, norms: FloatArray, gamma: float, starts: NDAr
     return Live(columns, owner, omega[columns] / length, gamma / length)
 
 
-def newton_direction(curvature: Curvature, live: Live, gradient: FloatArray, fit_bias: bool) -> FloatArray:
+def newton_direction(curvature: Curvature, live: Live, gradient: FloatArray, fit_bias: bool, blend: float) -> FloatArray:
     """Solve H d = -gradient on the live columns.
 
     Parameters
@@ -73,19 +67,22 @@ def newton_direction(curvature: Curvature, live: Live, gradient: FloatArray, fit
         At least one live column.
     gradient : ndarray of shape (q,)
     fit_bias : bool
+    blend : float
+        Share of the majorant diag(gamma / r_h) in the penalty's part of H, from 0 (Newton) to 1.
 
     Returns
     -------
     ndarray of shape (q,)
-        A descent direction: should every factorisation fail, the negative gradient over the largest diagonal entry of H.
+        A descent direction. If H is numerically singular the blend rises; the majorant is positive definite by itself, and should even that
+        fail the direction is the negative gradient over the largest diagonal entry of H.
     """
     size = len(live.columns)
     hessian = np.empty((size, size), order="F")
     pull = 1.0 / curvature.total if fit_bias and curvature.total > 0 else 0.0
     largest = 1.0
-    for exact, ridge in RIDGES:
+    for share in sorted({blend, max(blend, 1e-3), 1.0}):
         largest = fill_hessian(
-            hessian.T, curvature.gram.T, live.columns, live.owner, live.unit, live.stiffness, curvature.sums, pull, exact, ridge
+            hessian.T, curvature.gram.T, live.columns, live.owner, live.unit, live.stiffness, curvature.sums, pull, share
         )
         direction = _solve(hessian, -gradient)
         if direction is not None and direction @ gradient < 0:
@@ -112,28 +109,22 @@ def fill_hessian(
     stiffness: FloatArray,
     sums: FloatArray,
     pull: float,
-    exact: bool,
-    ridge: float,
+    blend: float,
 ) -> float:
-    """Write H with its ridge; `out` and `gram` are the transposed views of lower triangles. Return the largest diagonal entry."""
+    """Write H; `out` and `gram` are the transposed views of lower triangles. Return the largest diagonal entry."""
     size = columns.size
     largest = 0.0
     for i in range(size):
         row = out[i]
         source = gram[columns[i]]
         tug = pull * sums[columns[i]]
-        if exact:
-            for j in range(i, size):
-                row[j] = source[columns[j]] - tug * sums[columns[j]] + unit[i] * unit[j]
-            j = i
-            while j < size and owner[j] == owner[i]:
-                row[j] -= stiffness[i] * unit[i] * unit[j]
-                j += 1
-        else:
-            for j in range(i, size):
-                row[j] = source[columns[j]] - tug * sums[columns[j]]
+        across = (1.0 - blend) * unit[i]
+        for j in range(i, size):
+            row[j] = source[columns[j]] - tug * sums[columns[j]] + across * unit[j]
+        j = i
+        while j < size and owner[j] == owner[i]:
+            row[j] -= stiffness[i] * across * unit[j]
+            j += 1
         row[i] += stiffness[i]
         largest = max(largest, row[i])
-    for i in range(size):
-        out[i, i] += ridge * largest
     return largest

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,14 @@ class Trial:
     value: float
     slope: float
     curvature: float
+
+
+class Line(Protocol):
+    """A convex function of the step."""
+
+    def at(self, steps: list[float]) -> list[Trial]:
+        """Evaluate it at every step, in one pass over the rows."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -83,12 +92,12 @@ def penalty_along(omega: FloatArray, direction: FloatArray, starts: NDArray[np.i
     return out
 
 
-def descend(path: Path, origin: Trial) -> Trial:
+def descend(path: Line, origin: Trial) -> Trial:
     """Return the full step if it is good enough, else a near-minimiser in (0, 1); the origin if nothing is lower.
 
     Parameters
     ----------
-    path : Path
+    path : Line
     origin : Trial
         F at step 0 with its negative slope; a curvature of infinity when it is not known.
     """
@@ -96,7 +105,7 @@ def descend(path: Path, origin: Trial) -> Trial:
     return full if _acceptable(full, origin) else _refine(path, origin, full, origin)
 
 
-def minimise(path: Path) -> Trial:
+def minimise(path: Line) -> Trial:
     """Return a near-minimiser of F over s > 0 by two Newton steps from 0, bracketed if they overshoot; step 0 if F does not fall."""
     origin = path.at([0.0])[0]
     if not (origin.slope < 0 and origin.curvature > 0):
@@ -116,7 +125,7 @@ def _acceptable(trial: Trial, origin: Trial) -> bool:
     return trial.value <= origin.value + ROUND_OFF * abs(origin.value) and trial.slope <= 0.5 * abs(origin.slope)
 
 
-def _refine(path: Path, low: Trial, high: Trial, origin: Trial) -> Trial:
+def _refine(path: Line, low: Trial, high: Trial, origin: Trial) -> Trial:
     best = origin
     for _ in range(20):
         steps = _candidates(low, high)

@@ -104,10 +104,18 @@ class Point:
 
 
 def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) -> Point:
-    """Return the point with F and its duality gap."""
+    """Return the point with F and its duality gap.
+
+    Raises
+    ------
+    ValueError
+        If F is not a number or infinite.
+    """
     norms = group_norms(omega, problem.starts)
     gamma = float(norms.sum())
     objective = evaluation.loss + 0.5 * gamma * gamma
+    if not np.isfinite(objective):
+        raise ValueError(f"the objective is {objective}: Z holds NaN or infinity, or numbers whose products overflow")
     return Point(omega, evaluation, norms, gamma, objective, objective - dual_value(problem, evaluation))
 
 

@@ -1,0 +1,226 @@
+"""The sub-problem through its kernel weights, by reduced gradients: slow, a reference for the other solvers.
+
+J(mu) = max_{alpha in A} U(alpha) - 1/2 sum_h mu_h ||c_h||^2 = min_{omega, b} 1/2 sum_h ||omega_h||^2 / mu_h + P(Z omega, b)
+
+is minimised over the simplex (FGM specification section 5.4, equation (29) with its missing linear term). Its derivative is
+-1/2 ||c_h||^2 at the solution for mu, where omega_h = mu_h c_h; J equals F at the best mu and lies above F elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..domains import Simplex
+from ..jit import one_thread
+from ..prox import group_norms
+from .hessian import Live, newton_direction
+from .line_search import Trial, descend
+from .problem import GroupProblem, GroupSolution, Warm, certify, checked_limits, solution
+from .rows import Curvature, Evaluation, Rows
+
+FloatArray = NDArray[np.float64]
+
+MAX_STEPS = 2_000
+"""Safety net when no cap is given."""
+
+INNER = 1e-3
+"""Gap of the problem at fixed weights, as a share of the gap that is asked for."""
+
+PRECISION = 1e-14
+"""Least relative gap asked of the problem at fixed weights: about its round-off."""
+
+VANISHED = 1e-12
+"""Weights below this become zero."""
+
+
+@dataclass(frozen=True)
+class _Master:
+    """The solution at fixed kernel weights."""
+
+    weights: FloatArray
+    omega: FloatArray
+    evaluation: Evaluation
+    value: float
+    slopes: FloatArray
+
+
+def solve_mkl(problem: GroupProblem, *, warm: Warm | None = None, tol: float = 1e-3, max_iter: int | None = None) -> GroupSolution:
+    """Minimise J over the simplex by reduced gradients with a line search on its derivative (SimpleMKL).
+
+    Parameters
+    ----------
+    problem : GroupProblem
+    warm : tuple of (ndarray of shape (p,), float), optional
+        First omega and bias of the first problem at fixed weights. The weights themselves start uniform.
+    tol : float
+        Stop when the duality gap is at most tol F.
+    max_iter : int, optional
+        Greatest number of reduced-gradient steps.
+
+    Returns
+    -------
+    GroupSolution
+        ``stop`` is "gap", "max_iter" or "no_progress".
+
+    Raises
+    ------
+    ValueError
+        If the warm start, the tolerance or the number of steps is not valid.
+    """
+    limit = checked_limits(tol, max_iter, MAX_STEPS)
+    with one_thread():
+        return _ReducedGradient(problem, warm, tol).run(limit)
+
+
+class _ReducedGradient:
+    def __init__(self, problem: GroupProblem, warm: Warm | None, tol: float) -> None:
+        self._problem, self._tol = problem, tol
+        self._inner = max(INNER * tol, PRECISION)
+        omega, self._bias = problem.start(warm)
+        self._at = self._solve(Simplex().start(len(problem.starts) - 1), omega)
+
+    def run(self, limit: int) -> GroupSolution:
+        steps = 0
+        while True:
+            point = certify(self._problem, self._at.omega, self._problem.rows.evaluate(self._at.omega, self._bias))
+            if point.gap <= self._tol * point.objective:
+                return solution(self._problem, point, steps, "gap")
+            if steps == limit:
+                return solution(self._problem, point, steps, "max_iter")
+            before = self._at
+            self._descend(reduced_gradient(before.weights, before.slopes))
+            if self._at.value >= before.value * (1.0 - 1e-15):
+                return solution(self._problem, point, steps, "no_progress")
+            steps += 1
+
+    def _descend(self, direction: FloatArray) -> None:
+        """Go to the border of the simplex as long as J falls, then search the line for its minimum."""
+        while direction.any():
+            reach = _reach(self._at.weights, direction)
+            border = self._solve(self._at.weights + reach * direction, self._at.omega)
+            if border.value >= self._at.value:
+                self._between(direction, border, reach)
+                return
+            self._at = border
+            # The group that reached zero leaves the direction; its share goes to the heaviest one.
+            direction = np.where(border.weights > 0, direction, np.maximum(direction, 0.0))
+            direction[np.argmax(border.weights)] -= direction.sum()
+            if direction @ border.slopes >= 0:
+                return
+
+    def _between(self, direction: FloatArray, border: _Master, reach: float) -> None:
+        """Find the root of J's derivative on the line between the current weights and the border, by bisection and secants."""
+        start, low, high = self._at, 0.0, reach
+        slope_low, slope_high = float(direction @ start.slopes), float(direction @ border.slopes)
+        for trial in range(60):
+            middle = (
+                low - slope_low * (high - low) / (slope_high - slope_low) if trial % 3 and slope_high > slope_low else 0.5 * (low + high)
+            )
+            probe = self._solve(start.weights + middle * direction, self._at.omega)
+            if probe.value < self._at.value:
+                self._at = probe
+            slope = float(direction @ probe.slopes)
+            if abs(slope) <= 1e-3 * abs(float(direction @ start.slopes)) and probe.value < start.value:
+                return
+            low, slope_low, high, slope_high = (middle, slope, high, slope_high) if slope < 0 else (low, slope_low, middle, slope)
+
+    def _solve(self, weights: FloatArray, omega: FloatArray) -> _Master:
+        weights = np.where(weights > VANISHED, weights, 0.0)
+        weights /= weights.sum()
+        ridge = _Ridge(self._problem, weights, self._inner)
+        omega, evaluation = ridge.solve(omega, self._bias)
+        if self._problem.fit_bias:
+            self._bias = evaluation.bias
+        slopes = -0.5 * group_norms(evaluation.correlations, self._problem.starts) ** 2
+        return _Master(weights, omega, evaluation, ridge.value(omega, evaluation), slopes)
+
+
+def reduced_gradient(weights: FloatArray, slopes: FloatArray) -> FloatArray:
+    """Return the reduced gradient's descent direction: differences to the heaviest weight, zero where it would leave the simplex.
+
+    Parameters
+    ----------
+    weights, slopes : ndarray of shape (t,)
+        A point of the simplex and the gradient there.
+    """
+    pivot = int(np.argmax(weights))
+    direction = slopes[pivot] - slopes
+    direction[(weights == 0) & (direction < 0)] = 0.0
+    direction[pivot] = 0.0
+    direction[pivot] = -direction.sum()
+    return direction
+
+
+def _reach(weights: FloatArray, direction: FloatArray) -> float:
+    falling = direction < 0
+    return float(np.min(weights[falling] / -direction[falling]))
+
+
+class _Ridge:
+    """min 1/2 sum_h ||omega_h||^2 / mu_h + P by Newton steps on the groups with mu_h > 0."""
+
+    def __init__(self, problem: GroupProblem, weights: FloatArray, tol: float) -> None:
+        self._problem, self._rows, self._tol = problem, problem.rows, tol
+        owner = np.repeat(np.arange(len(weights)), np.diff(problem.starts))
+        columns = np.flatnonzero(weights[owner])
+        stiffness = 1.0 / weights[owner[columns]]
+        self._live = Live(columns, owner[columns], np.zeros(len(columns)), stiffness)
+        self._pull = np.zeros(len(owner))
+        self._pull[columns] = stiffness
+
+    def value(self, omega: FloatArray, evaluation: Evaluation) -> float:
+        """Return the objective."""
+        return evaluation.loss + 0.5 * float(omega @ (self._pull * omega))
+
+    def solve(self, omega: FloatArray, bias: float | None) -> tuple[FloatArray, Evaluation]:
+        """Return the minimiser, or the last point before round-off ends the descent, starting from `omega` on the live groups."""
+        omega = np.where(self._pull > 0, omega, 0.0)
+        evaluation = self._rows.evaluate(omega, bias)
+        for _ in range(200):
+            value = self.value(omega, evaluation)
+            if value - self._dual(evaluation) <= self._tol * value:
+                break
+            step, direction = self._newton(omega, evaluation, value)
+            if step == 0:
+                break
+            omega, evaluation = omega + step * direction, self._rows.advance(step)
+        return omega, evaluation
+
+    def _dual(self, evaluation: Evaluation) -> float:
+        correlations = evaluation.correlations[self._live.columns]
+        return evaluation.utility - 0.5 * float(np.sum(correlations**2 / self._live.stiffness))
+
+    def _newton(self, omega: FloatArray, evaluation: Evaluation, value: float) -> tuple[float, FloatArray]:
+        curvature = self._rows.curvature()
+        gradient = (self._pull * omega - evaluation.correlations)[self._live.columns]
+        direction = np.zeros_like(omega)
+        direction[self._live.columns] = newton_direction(curvature, self._live, gradient, self._problem.fit_bias, 1.0)
+        self._rows.aim(direction, self._shift(direction, curvature))
+        slope = float(gradient @ direction[self._live.columns])
+        return descend(_RidgeLine(self._rows, self._pull, omega, direction), Trial(0.0, value, slope, np.inf)).step, direction
+
+    def _shift(self, direction: FloatArray, curvature: Curvature) -> float:
+        if not (self._problem.fit_bias and curvature.total > 0):
+            return 0.0
+        return float(curvature.sums @ direction) / curvature.total
+
+
+@dataclass(frozen=True)
+class _RidgeLine:
+    rows: Rows
+    pull: FloatArray
+    omega: FloatArray
+    direction: FloatArray
+
+    def at(self, steps: list[float]) -> list[Trial]:
+        square, cross, length = (
+            float(left @ (self.pull * right))
+            for left, right in ((self.omega, self.omega), (self.omega, self.direction), (self.direction, self.direction))
+        )
+        return [
+            Trial(step, loss + 0.5 * square + step * (cross + 0.5 * step * length), slope + cross + step * length, bend + length)
+            for step, (loss, slope, bend) in zip(steps, self.rows.line(np.array(steps)).T.tolist(), strict=True)
+        ]
