@@ -1,1 +1,55 @@
-"""cluster."""
+"""Machines: programs over blocks, planned before they run, in this process or on a Dask cluster. No disk, no mathematics."""
+
+from .config import FORMS, ClusterConfig, Limits, parse_bytes, parse_cluster
+from .errors import (
+    ClusterConfigError,
+    ClusterError,
+    ClusterLost,
+    ClusterUnreachable,
+    MemoryBoundExceeded,
+    PlaintextRefused,
+    PreflightFailed,
+    Stalled,
+    TaskFailed,
+    VersionMismatch,
+    WorkerDiskFull,
+    WorkersKilled,
+)
+from .events import JsonLinesSink, LogSink, MemorySink, Sink, tee
+from .executor import Executor, executor_for_client, open_executor
+from .program import BlockProgram, Plan, combine_tree, plan
+from .security import TLSFiles, make_certificates
+
+__all__ = [
+    "FORMS",
+    "BlockProgram",
+    "ClusterConfig",
+    "ClusterConfigError",
+    "ClusterError",
+    "ClusterLost",
+    "ClusterUnreachable",
+    "Executor",
+    "JsonLinesSink",
+    "Limits",
+    "LogSink",
+    "MemoryBoundExceeded",
+    "MemorySink",
+    "PlaintextRefused",
+    "Plan",
+    "PreflightFailed",
+    "Sink",
+    "Stalled",
+    "TLSFiles",
+    "TaskFailed",
+    "VersionMismatch",
+    "WorkerDiskFull",
+    "WorkersKilled",
+    "combine_tree",
+    "executor_for_client",
+    "make_certificates",
+    "open_executor",
+    "parse_bytes",
+    "parse_cluster",
+    "plan",
+    "tee",
+]

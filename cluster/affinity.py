@@ -1,0 +1,93 @@
+"""Which worker a block lives on: the one that has it cached, or the one with the least to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+
+def members(ref: Any) -> tuple[Any, ...]:
+    """Return the blocks of a task: the items of a tuple, or the reference itself."""
+    return ref if isinstance(ref, tuple) and ref else (ref,)
+
+
+def _name(block: Any) -> Hashable:
+    try:
+        hash(block)
+    except TypeError:
+        return repr(block)
+    return block
+
+
+class Affinity:
+    """Remembers homes of blocks over the runs of one executor.
+
+    A home is advice: the scheduler may run a task elsewhere, and :meth:`learn` then follows. Results never depend on it.
+    """
+
+    def __init__(self) -> None:
+        self._homes: dict[Hashable, str] = {}
+        self._weights: dict[Hashable, float] = {}
+
+    def assign(self, refs: Sequence[Any], weights: Sequence[int], workers: Mapping[str, int]) -> list[str]:
+        """Return the home of every task.
+
+        Parameters
+        ----------
+        refs
+            One per task.
+        weights
+            Bytes of each task.
+        workers
+            Address to number of threads; a worker's share is in proportion to its threads.
+        """
+        self._drop_lost(workers)
+        self._make_room(workers)
+        unknown = [(ref, weight) for ref, weight in zip(refs, weights, strict=True) if self._home(ref) is None]
+        self._settle(unknown, workers)
+        return [str(self._home(ref)) for ref in refs]
+
+    def learn(self, ref: Any, worker: str, weight: float) -> None:
+        """Note that ``worker`` holds the blocks of ``ref`` now."""
+        blocks = members(ref)
+        for block in blocks:
+            self._homes[_name(block)] = worker
+            self._weights[_name(block)] = weight / len(blocks)
+
+    def _home(self, ref: Any) -> str | None:
+        known = Counter(home for block in members(ref) if (home := self._homes.get(_name(block))) is not None)
+        return known.most_common(1)[0][0] if known else None
+
+    def _drop_lost(self, workers: Mapping[str, int]) -> None:
+        self._homes = {block: home for block, home in self._homes.items() if home in workers}
+
+    def _loads(self, workers: Mapping[str, int]) -> dict[str, float]:
+        loads = dict.fromkeys(workers, 0.0)
+        for block, home in self._homes.items():
+            loads[home] += self._weights[block]
+        return loads
+
+    def _make_room(self, workers: Mapping[str, int]) -> None:
+        # Only for newcomers: moving blocks between settled workers would cost reads and win nothing.
+        loads = self._loads(workers)
+        if not self._homes or all(loads.values()):
+            return
+        share = sum(loads.values()) / sum(workers.values())
+        for block in reversed(list(self._homes)):
+            home = self._homes[block]
+            if loads[home] - self._weights[block] >= share * workers[home]:
+                loads[home] -= self._weights[block]
+                del self._homes[block]
+
+    def _settle(self, tasks: Sequence[tuple[Any, int]], workers: Mapping[str, int]) -> None:
+        # Runs of neighbouring blocks go to one worker, so that the first combines find their parts in one place.
+        loads = self._loads(workers)
+        share = (sum(loads.values()) + sum(weight for _, weight in tasks)) / sum(workers.values())
+        order = sorted(workers, key=lambda worker: (loads[worker] - share * workers[worker], worker))
+        place = 0
+        for ref, weight in tasks:
+            while place + 1 < len(order) and loads[order[place]] + weight / 2 > share * workers[order[place]]:
+                place += 1
+            loads[order[place]] += weight
+            self.learn(ref, order[place], weight)

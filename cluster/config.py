@@ -1,0 +1,214 @@
+"""The one cluster grammar: how a user names machines, and the limits a run obeys."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from .errors import ClusterConfigError
+from .security import TLSFiles, check_plaintext
+
+Kind = Literal["sync", "local", "address", "scheduler-file", "factory"]
+
+FORMS = "sync, local:N, local:NxT, tcp://HOST:PORT, tls://HOST:PORT, scheduler-file:PATH, factory:PACKAGE.MODULE:CALLABLE"
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much trouble a run endures.
+
+    Attributes
+    ----------
+    retries
+        Further attempts of a task whose storage failed (``OSError`` that can pass); other exceptions are never retried.
+    retry_wait
+        Seconds before the first further attempt; doubled each time.
+    allowed_failures
+        Worker deaths a task survives (clusters started here; elsewhere the scheduler's own setting holds).
+    no_workers_timeout
+        Seconds without any worker before the cluster counts as lost.
+    stall_timeout
+        Seconds without a finished task before the run is given up.
+    full_disk_timeout
+        Seconds without a finished task after which paused workers with a full disk end the run.
+    free_disk
+        Bytes free below which a disk counts as full.
+    """
+
+    retries: int = 3
+    retry_wait: float = 0.1
+    allowed_failures: int = 10
+    no_workers_timeout: float = 300.0
+    stall_timeout: float = 300.0
+    full_disk_timeout: float = 30.0
+    free_disk: int = 64 << 20
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """Where to run, as parsed from the grammar.
+
+    Attributes
+    ----------
+    kind
+        Which form it was.
+    target
+        Address, path or dotted name.
+    workers, threads
+        Of a local cluster: processes, and tasks at a time in each.
+    worker_memory
+        Bytes per worker: the limit of local workers, the most a plan may count on elsewhere; ``None``: what there is.
+    tls
+        Certificate files; ``None``: those of the environment or of Dask's configuration.
+    allow_plaintext
+        Whether an unencrypted connection may leave this machine.
+    limits
+        How much trouble a run endures.
+    """
+
+    kind: Kind = "sync"
+    target: str = ""
+    workers: int = 1
+    threads: int = 1
+    worker_memory: int | None = None
+    tls: TLSFiles | None = None
+    allow_plaintext: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+    def __str__(self) -> str:
+        if self.kind == "sync":
+            return "sync"
+        if self.kind == "local":
+            return f"local:{self.workers}" + (f"x{self.threads}" if self.threads > 1 else "")
+        return self.target if self.kind == "address" else f"{self.kind}:{self.target}"
+
+
+def parse_bytes(value: int | str) -> int:
+    """Return a number of bytes from ``268435456``, ``"256MiB"``, ``"1.5 GB"``; units without ``i`` are powers of 1000.
+
+    Raises
+    ------
+    ClusterConfigError
+        When the text has no such form, or the number is not positive.
+
+    Examples
+    --------
+    >>> parse_bytes("256MiB")
+    268435456
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:e\d+)?)\s*([kmgt]?)(i?)b?\s*", str(value), re.IGNORECASE)
+    number = float(found[1]) * (1024 if found[3] else 1000) ** _UNITS[found[2].lower()] if found else 0.0
+    if found is None or not 1 <= number < math.inf:
+        raise ClusterConfigError(f"{value!r} is not a number of bytes: expected a positive number with an optional unit, such as '2GiB'")
+    return int(number)
+
+
+def _reject(text: str, rule: str) -> ClusterConfigError:
+    return ClusterConfigError(f"cluster={text!r}: {rule}; allowed forms: {FORMS}")
+
+
+def _local(text: str) -> ClusterConfig:
+    found = re.fullmatch(r"local:(\d{1,5})(?:x(\d{1,5}))?", text)
+    workers, threads = (int(found[1]), int(found[2] or 1)) if found else (0, 0)
+    if workers < 1 or threads < 1:
+        raise _reject(text, "N and T must be positive whole numbers")
+    return ClusterConfig(kind="local", workers=workers, threads=threads)
+
+
+def _address(text: str) -> ClusterConfig:
+    try:
+        parts = urlsplit(text)
+        valid = bool(parts.hostname and parts.port) and not (parts.path.strip("/") or parts.query or parts.fragment or parts.username)
+    except ValueError:
+        valid = False
+    if not valid:
+        raise _reject(text, "an address is scheme, host and port")
+    return ClusterConfig(kind="address", target=text.rstrip("/"))
+
+
+def _scheduler_file(text: str) -> ClusterConfig:
+    path = text.partition(":")[2]
+    if not path:
+        raise _reject(text, "the path is missing")
+    return ClusterConfig(kind="scheduler-file", target=str(Path(path).expanduser()))
+
+
+def _factory(text: str) -> ClusterConfig:
+    target = text.partition(":")[2]
+    module, _, name = target.partition(":")
+    if not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+        raise _reject(text, "a factory is a dotted module, a colon and the name of a callable in it")
+    return ClusterConfig(kind="factory", target=target)
+
+
+_PARSERS: dict[str, Callable[[str], ClusterConfig]] = {
+    "local:": _local,
+    "tcp://": _address,
+    "tls://": _address,
+    "scheduler-file:": _scheduler_file,
+    "factory:": _factory,
+}
+
+
+def _parse(text: str) -> ClusterConfig:
+    if text == "sync":
+        return ClusterConfig()
+    for prefix, parser in _PARSERS.items():
+        if text.startswith(prefix):
+            return parser(text)
+    raise _reject(text, "unknown form")
+
+
+def parse_cluster(
+    text: str | None,
+    *,
+    allow_plaintext: bool = False,
+    allow_code: bool = True,
+    worker_memory: int | str | None = None,
+    tls: TLSFiles | None = None,
+    limits: Limits | None = None,
+) -> ClusterConfig:
+    """Parse the name of a cluster.
+
+    Parameters
+    ----------
+    text
+        ``None`` or ``sync`` (in this process), ``local:N`` (N worker processes here), ``local:NxT`` (of T threads),
+        ``tcp://HOST:PORT``, ``tls://HOST:PORT``, ``scheduler-file:PATH``, or ``factory:PACKAGE.MODULE:CALLABLE``, a function of no
+        arguments that returns a Dask cluster or client.
+    allow_plaintext
+        Let an unencrypted connection leave this machine.
+    allow_code
+        Let ``factory:`` import and call code; off where the text comes from a file that should only be data.
+    worker_memory
+        Bytes per worker, see :class:`ClusterConfig`.
+    tls
+        Certificate files.
+    limits
+        How much trouble a run endures.
+
+    Raises
+    ------
+    ClusterConfigError
+        Naming the value found and the allowed forms.
+    PlaintextRefused
+        For ``tcp://`` off loopback, unless allowed.
+    """
+    config = _parse(text or "sync")
+    if config.kind == "factory" and not allow_code:
+        raise ClusterConfigError(f"cluster={text!r}: a factory runs code, which is not allowed from here; name it on the command line")
+    if config.kind == "address":
+        check_plaintext(config.target, allow_plaintext)
+    return replace(
+        config,
+        worker_memory=None if worker_memory is None else parse_bytes(worker_memory),
+        tls=tls.check() if tls else None,
+        allow_plaintext=allow_plaintext,
+        limits=limits or Limits(),
+    )

@@ -1,0 +1,213 @@
+"""Opening clusters: start one here, connect to one elsewhere, or let a factory make it; a client either way, closed in order."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import dask
+from distributed import Client, LocalCluster
+from distributed.system import MEMORY_LIMIT
+
+from .config import ClusterConfig, Limits
+from .errors import ClusterConfigError, ClusterLost, ClusterUnreachable
+from .events import Sink
+from .link import Link
+from .security import check_plaintext, security_of
+
+THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+"""Read by BLAS libraries when they load, hence set before a worker process starts."""
+
+_LOCAL_SHARE = 0.9
+_CLOSE_TIMEOUT = 5.0
+
+
+def dask_settings(limits: Limits) -> dict[str, Any]:
+    """Return the Dask configuration that holds while an executor is open."""
+    return {
+        "distributed.comm.retry.count": 3,
+        "distributed.scheduler.allowed-failures": limits.allowed_failures,
+        "distributed.scheduler.no-workers-timeout": limits.no_workers_timeout,
+        # Sampling every 10 ms costs time and serves only the dashboard, which is off.
+        "distributed.worker.profile.enabled": False,
+        # The HTTP servers know no users, and some of their pages change the cluster.
+        "distributed.scheduler.http.routes": ["distributed.http.health"],
+        "distributed.worker.http.routes": ["distributed.http.health"],
+    }
+
+
+@contextlib.contextmanager
+def open_client(config: ClusterConfig, connect_timeout: float, emit: Sink) -> Iterator[Client]:
+    """Yield a client of the cluster that ``config`` names; what was started here is stopped at the end.
+
+    Raises
+    ------
+    ClusterUnreachable
+        No scheduler answered within ``connect_timeout`` seconds.
+    ClusterConfigError
+        Certificates or a factory are not what they should be.
+    PlaintextRefused
+        The connection would leave this machine unencrypted.
+    """
+    openers = {"local": _local, "address": _address, "scheduler-file": _scheduler_file, "factory": _factory}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(dask.config.set(dask_settings(config.limits)))
+        yield openers[config.kind](config, connect_timeout, emit, stack)
+
+
+def _closing(stack: contextlib.ExitStack, thing: Client | Any) -> None:
+    # A lost scheduler cannot say goodbye; waiting for it must not hold up the end of the run.
+    def close() -> None:
+        with contextlib.suppress(OSError, TimeoutError, RuntimeError):
+            thing.close(timeout=_CLOSE_TIMEOUT)
+
+    stack.callback(close)
+
+
+@contextlib.contextmanager
+def _single_threaded_children() -> Iterator[None]:
+    saved = dict(os.environ)
+    os.environ.update(dict.fromkeys(THREAD_LIMITS, "1"))
+    try:
+        with dask.config.set({"distributed.nanny.pre-spawn-environ": {**_pre_spawn(), **dict.fromkeys(THREAD_LIMITS, "1")}}):
+            yield
+    finally:
+        # Starting workers leaves their variables behind in this process.
+        os.environ.clear()
+        os.environ.update(saved)
+
+
+def _pre_spawn() -> dict[str, Any]:
+    return dict(dask.config.get("distributed.nanny.pre-spawn-environ"))
+
+
+def _local(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
+    folder = stack.enter_context(_private_folder())
+    cluster = _start_workers(config, folder)
+    _closing(stack, cluster)
+    client = Client(cluster, set_as_default=False)
+    _closing(stack, client)
+    return client
+
+
+def _start_workers(config: ClusterConfig, folder: str) -> LocalCluster:
+    try:
+        with _single_threaded_children():
+            return LocalCluster(
+                n_workers=config.workers,
+                threads_per_worker=config.threads,
+                processes=True,
+                host="127.0.0.1",
+                memory_limit=config.worker_memory or int(_LOCAL_SHARE * MEMORY_LIMIT / config.workers),
+                local_directory=folder,
+                dashboard_address=cast(str, None),
+                worker_dashboard_address=None,
+                scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+                env={"NUMBA_NUM_THREADS": "1", **dict.fromkeys(THREAD_LIMITS, "1")},
+                silence_logs=logging.ERROR,
+            )
+    except (RuntimeError, OSError, TimeoutError) as error:
+        raise ClusterLost(
+            f"cluster '{config}' did not start: {error} (a script that opens one needs `if __name__ == '__main__':`)"
+        ) from error
+
+
+@contextlib.contextmanager
+def _private_folder() -> Iterator[str]:
+    parent = dask.config.get("temporary-directory", None)
+    with tempfile.TemporaryDirectory(prefix="gramplane-", dir=parent, ignore_cleanup_errors=True) as folder:
+        yield folder
+
+
+def _address(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
+    return _connect(config.target, config, connect_timeout, emit, stack)
+
+
+def _connect(address: str, config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
+    if warning := check_plaintext(address, config.allow_plaintext):
+        emit({"event": "warning", "message": warning})
+    security = security_of(address, config.tls)
+    try:
+        client = Client(address, security=security, timeout=connect_timeout, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        raise ClusterUnreachable(_why_unreachable(address, connect_timeout, error)) from error
+    except TypeError as error:
+        raise ClusterConfigError(f"cluster {address!r}: TLS settings are incomplete: {error}") from error
+    _closing(stack, client)
+    return client
+
+
+def _why_unreachable(address: str, connect_timeout: float, error: Exception) -> str:
+    reasons = []
+    cause: BaseException | None = error
+    while cause is not None:
+        reasons.append(str(cause) or type(cause).__name__)
+        cause = cause.__cause__
+    hint = "is it running, and is this its address?"
+    if any("ssl" in reason.lower() or "certificate" in reason.lower() for reason in reasons):
+        hint = "the scheduler and this client do not accept each other's certificates"
+    elif address.startswith("tcp://") and any("closed" in reason for reason in reasons):
+        hint = "the scheduler closed the connection: does it speak TLS (tls://)?"
+    return f"no scheduler at {address} within {connect_timeout:g} s: {hint} ({'; '.join(dict.fromkeys(reasons))})"
+
+
+def _scheduler_file(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
+    path = Path(config.target)
+    began = time.monotonic()
+    address = _read_scheduler_file(path, connect_timeout)
+    age = time.time() - path.stat().st_mtime
+    try:
+        return _connect(address, config, max(1.0, connect_timeout - (time.monotonic() - began)), emit, stack)
+    except ClusterUnreachable as error:
+        raise ClusterUnreachable(f"scheduler file {str(path)!r}, written {age:.0f} s ago, may be stale: {error}") from error
+
+
+def _read_scheduler_file(path: Path, connect_timeout: float) -> str:
+    deadline = time.monotonic() + connect_timeout
+    while True:
+        try:
+            return str(json.loads(path.read_text())["address"])
+        except FileNotFoundError as error:
+            problem: Exception = error
+        except (ValueError, KeyError, TypeError) as error:
+            # It may be half written.
+            problem = error
+        if time.monotonic() > deadline:
+            raise ClusterUnreachable(f"scheduler file {str(path)!r} not usable within {connect_timeout:g} s: {problem!r}") from problem
+        time.sleep(0.1)
+
+
+def _factory(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
+    made = _call_factory(config.target)
+    if isinstance(made, Client):
+        client = made
+        if client.cluster is not None:
+            _closing(stack, client.cluster)
+    elif hasattr(made, "scheduler_address"):
+        _closing(stack, made)
+        client = Client(made, timeout=connect_timeout, set_as_default=False)
+    else:
+        raise ClusterConfigError(f"cluster='factory:{config.target}': it returned {type(made).__name__}, not a Dask cluster or client")
+    _closing(stack, client)
+    if warning := check_plaintext(Link(client).address, config.allow_plaintext):
+        emit({"event": "warning", "message": warning})
+    return client
+
+
+def _call_factory(target: str) -> Any:
+    module, _, name = target.partition(":")
+    try:
+        make = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ClusterConfigError(f"cluster='factory:{target}': {error}") from error
+    if not callable(make):
+        raise ClusterConfigError(f"cluster='factory:{target}': {name} is not callable")
+    return make()

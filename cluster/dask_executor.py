@@ -1,0 +1,250 @@
+"""The executor on a Dask client: checks, placement, waiting under a watchdog, and a clean end."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from typing import Any, cast
+
+import dask
+from distributed import Client, Future, Worker, WorkerPlugin
+
+from .affinity import Affinity
+from .config import ClusterConfig
+from .errors import ClusterLost, bytes_text
+from .events import Sink
+from .execute import Done
+from .executor import Executor
+from .faults import cause_of, translate
+from .graph import build_graph
+from .link import Link
+from .preflight import Capacity, capacity, check_agreement, check_versions, worker_facts
+from .process import peak_bytes, reset_peak
+from .program import Plan
+from .watch import Watchdog
+
+_POLL = 2.0
+_PREFLIGHT_TIMEOUT = 120.0
+_TERMINATE_SHARE = 0.95
+"""Of its memory limit: above that Dask kills a worker."""
+
+
+class _Setup(WorkerPlugin):
+    """Calls a function in every worker process, in a thread: the event loop must stay free to answer the scheduler."""
+
+    def __init__(self, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.name = name
+        self._function = function
+        self._args = args
+
+    async def setup(self, worker: Worker) -> None:
+        """Run the function on a worker that is there or has just joined."""
+        await worker.loop.run_in_executor(None, self._function, *self._args)
+
+
+class DaskExecutor(Executor):
+    """Runs plans on the workers of a Dask client.
+
+    Parameters
+    ----------
+    client
+        Connected client; not closed by the executor.
+    settings
+        Worker memory and limits are taken from it.
+    kind
+        How the client came about.
+    events, preflight
+        See :func:`~gramplane.cluster.executor.open_executor`.
+    """
+
+    def __init__(
+        self, client: Client, settings: ClusterConfig, *, kind: str, events: Sink | None, preflight: Callable[[], Any] | None
+    ) -> None:
+        super().__init__(worker_memory=settings.worker_memory, limits=settings.limits, events=events)
+        self.kind = kind
+        self._link = Link(client)
+        self._affinity = Affinity()
+        self._plugins: set[str] = set()
+        self._known: set[str] = set()
+        self._wait_for_workers()
+        self._capacity = self._preflight(preflight)
+
+    @property
+    def n_workers(self) -> int:
+        """Number of workers now."""
+        return len(self._link.threads())
+
+    @property
+    def worker_memory(self) -> int:
+        """Memory limit of the smallest worker, bytes, or what the caller set if that is less."""
+        return min(self._capacity.memory, self._worker_memory or self._capacity.memory)
+
+    @property
+    def task_memory(self) -> int:
+        """Bytes one step may take: the limit above which Dask kills a worker, less the process itself, shared by its threads."""
+        room = int(_TERMINATE_SHARE * self.worker_memory) - self._capacity.idle - self.reserved
+        return max(0, room // self._capacity.threads)
+
+    def announce(self, seconds: float) -> None:
+        """Emit the event that tells where the executor runs."""
+        self._emit(
+            {
+                "event": "phase",
+                "phase": "cluster",
+                "kind": self.kind,
+                "n_workers": self.n_workers,
+                "worker_memory": self.worker_memory,
+                "seconds": seconds,
+            }
+        )
+
+    def run_on_workers(self, function: Callable[..., Any], *args: Any) -> None:
+        """Call ``function(*args)`` in every worker process, now and in each that joins later."""
+        name = f"gramplane-{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(function))}"
+        self._plugins.add(name)
+        self._link.client.register_plugin(_Setup(name, function, args), name=name)
+
+    def peak_memory(self, *, reset: bool = False) -> dict[str, int]:
+        """Return the peak resident memory of every worker process in bytes, since its start or the last ``reset``."""
+        peaks = self._link.ask(peak_bytes)
+        if reset:
+            self._link.ask(reset_peak)
+        return {worker: peak for worker, peak in peaks.items() if isinstance(peak, int)}
+
+    def close(self) -> None:
+        """Take back what was registered on the workers."""
+        for name in self._plugins:
+            with contextlib.suppress(OSError, TimeoutError, ValueError, RuntimeError):
+                self._link.client.unregister_worker_plugin(name)
+        self._plugins.clear()
+
+    def _wait_for_workers(self) -> None:
+        deadline = time.monotonic() + self._limits.no_workers_timeout
+        while not (workers := self._link.threads()):
+            if time.monotonic() > deadline:
+                waited = self._limits.no_workers_timeout
+                raise ClusterLost(f"scheduler {self._link.address} has no workers after {waited:g} s (no_workers_timeout)")
+            time.sleep(0.1)
+        self._known = set(workers)
+
+    def _preflight(self, probe: Callable[[], Any] | None) -> Capacity:
+        facts, warnings = check_versions(self._link.ask(worker_facts, timeout=_PREFLIGHT_TIMEOUT))
+        for message in warnings:
+            self._emit({"event": "warning", "message": message})
+        if probe is not None:
+            check_agreement(probe, self._link.ask(probe, timeout=_PREFLIGHT_TIMEOUT))
+        return capacity(facts)
+
+    def _memory_text(self) -> str:
+        found = self._capacity
+        return (
+            f"{super()._memory_text()}; the process itself takes {bytes_text(found.idle)}, {found.threads} task(s) at a time, "
+            f"and Dask ends a worker at {_TERMINATE_SHARE:.0%}"
+        )
+
+    def _compute(self, plan: Plan[Any]) -> Done:
+        graph = build_graph(plan, self._limits)
+        workers = self._workers_now()
+        homes = self._affinity.assign(plan.refs, plan.task_weights, workers) if workers else [""] * plan.n_tasks
+        with dask.annotate(workers=graph.homes(homes), allow_other_workers=True):
+            futures = cast(list[Future], self._link.client.get(graph.tasks, [*graph.leaves, graph.root], sync=False))
+        run = _Run(futures, Watchdog(self._link, self._limits))
+        with self._cancelled_unless_done(futures):
+            try:
+                done = run.result()
+            except _Reported as report:
+                error = report.error
+                raise translate(error, plan, graph, self.worker_memory) from cause_of(error)
+        for report in done.reports:
+            self._affinity.learn(plan.refs[report.ordinal], report.worker, plan.task_weights[report.ordinal])
+        return done
+
+    def _workers_now(self) -> dict[str, int]:
+        workers = self._link.threads()
+        for lost in sorted(self._known - set(workers)):
+            self._emit({"event": "warning", "message": f"worker {lost} was lost; its blocks move to the others"})
+        self._known = set(workers)
+        return workers
+
+    @contextlib.contextmanager
+    def _cancelled_unless_done(self, futures: list[Future]) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(OSError, TimeoutError, RuntimeError):
+                self._link.client.cancel(futures, force=True)
+            raise
+        finally:
+            for future in futures:
+                future.release()
+
+
+class _Reported(Exception):
+    """An error that came from the cluster, not from this process."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class _Run:
+    """Waits for the futures of one run, in whatever order they finish."""
+
+    def __init__(self, futures: list[Future], watchdog: Watchdog) -> None:
+        self._news: queue.SimpleQueue[Future | Done | _Reported] = queue.SimpleQueue()
+        self._watchdog = watchdog
+        self._root = futures[-1]
+        for future in dict.fromkeys(futures):
+            future.add_done_callback(self._news.put)
+
+    def result(self) -> Done:
+        """Return the result of the last task.
+
+        Raises
+        ------
+        _Reported
+            Around what the cluster reported.
+        ClusterLost, Stalled, WorkerDiskFull
+            From the watchdog.
+        """
+        while True:
+            try:
+                item = self._news.get(timeout=_POLL)
+            except queue.Empty:
+                self._watchdog.check()
+                continue
+            self._watchdog.progressed()
+            if isinstance(item, Done):
+                return item
+            if isinstance(item, _Reported):
+                raise item
+            self._finished(item)
+
+    def _finished(self, future: Future) -> None:
+        if future.status == "error":
+            raise _Reported(cast(BaseException, future.exception()))
+        if future.status == "cancelled":
+            raise _Reported(_why_cancelled(future))
+        if future.key == self._root.key:
+            threading.Thread(target=self._gather, name="gramplane-gather", daemon=True).start()
+        else:
+            # The workers keep it as long as a combine needs it.
+            future.release()
+
+    def _gather(self) -> None:
+        try:
+            self._news.put(self._root.result())
+        except Exception as error:
+            self._news.put(_Reported(error))
+
+
+def _why_cancelled(future: Future) -> BaseException:
+    try:
+        future.result(timeout=_POLL)
+    except (CancelledError, OSError, TimeoutError) as error:
+        return error
+    return ConnectionError("its tasks were cancelled by someone else")

@@ -1,0 +1,124 @@
+"""What can go wrong with machines: a short tree, and what each leaf means for the command line's exit code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ClusterError(Exception):
+    """Root of every error of this layer."""
+
+
+class ClusterConfigError(ClusterError, ValueError):
+    """A cluster was described wrongly: the message names the value and the allowed forms (exit code 2)."""
+
+
+class PlaintextRefused(ClusterConfigError):
+    """The connection would leave this machine without encryption (exit code 2)."""
+
+
+class VersionMismatch(ClusterError):
+    """A worker runs other software than the driver; both versions are named (exit code 2)."""
+
+
+class PreflightFailed(ClusterError):
+    """A worker cannot do what the run needs, such as opening the same store (exit code 2)."""
+
+
+class ClusterLost(ClusterError):
+    """The scheduler or all workers are gone; a checkpoint, if there is one, stays valid (exit code 4)."""
+
+
+class ClusterUnreachable(ClusterLost):
+    """No scheduler answered in time (exit code 4)."""
+
+
+class WorkersKilled(ClusterLost):
+    """A task lost its worker too often; the usual cause is memory (exit code 4)."""
+
+
+class Stalled(ClusterLost):
+    """No task finished for too long (exit code 4)."""
+
+
+class WorkerDiskFull(ClusterError):
+    """Workers stand still and the disk of their local directories is full (exit code 5)."""
+
+
+class MemoryBoundExceeded(ClusterError):
+    """A plan needs more memory than a worker has (exit code 5).
+
+    Attributes
+    ----------
+    needed, available
+        Bytes one task may take, and bytes a worker can give it.
+    """
+
+    def __init__(self, message: str, needed: int, available: int) -> None:
+        super().__init__(message, needed, available)
+        self.needed = needed
+        self.available = available
+
+    def __str__(self) -> str:
+        return self.args[0]
+
+
+class TaskFailed(ClusterError):
+    """One task raised; ``__cause__`` is the original exception with its attributes (exit code: that of the cause).
+
+    Attributes
+    ----------
+    block
+        ``repr`` of the reference the task was given.
+    attempts
+        How often it was tried.
+    worker
+        Where it failed last.
+    """
+
+    def __init__(self, message: str, block: str = "", attempts: int = 1, worker: str = "") -> None:
+        super().__init__(message, block, attempts, worker)
+        self.block = block
+        self.attempts = attempts
+        self.worker = worker
+
+    def __str__(self) -> str:
+        return self.args[0]
+
+
+class BlockFailure(Exception):
+    """How a failed task travels from worker to driver: which block, how often tried, where; the original is ``__cause__``."""
+
+    def __init__(self, block: str, attempts: int, worker: str) -> None:
+        super().__init__(block, attempts, worker)
+        self.block = block
+        self.attempts = attempts
+        self.worker = worker
+
+    def as_task_failed(self, program: str) -> TaskFailed:
+        """Return what the caller of a run sees."""
+        cause = self.__cause__
+        tries = f" after {self.attempts} attempts" if self.attempts > 1 else ""
+        message = f"task of '{program}' on {shortened(self.block)} failed on {self.worker}{tries}: {type(cause).__name__}: {cause}"
+        return TaskFailed(message, self.block, self.attempts, self.worker)
+
+
+def shortened(value: Any, limit: int = 400) -> str:
+    """Return a text for messages, cut in the middle when it is long."""
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= limit else f"{text[: limit // 2]} … {text[-limit // 2 :]}"
+
+
+def bytes_text(nbytes: float) -> str:
+    """Return ``1.5 GiB`` for people.
+
+    Examples
+    --------
+    >>> bytes_text(3 << 29)
+    '1.5 GiB'
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(nbytes) < 1024:
+            return f"{nbytes:.4g} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.4g} TiB"

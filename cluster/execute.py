@@ -1,0 +1,133 @@
+"""One step of a plan, wherever it runs: attempts, timing, failures that name their block; and the fold of a plan in this process."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .config import Limits
+from .errors import BlockFailure
+from .program import Plan
+from .versions import own_version
+
+_PERMANENT = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+_PERMANENT_CODES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG, errno.EFBIG})
+
+
+class TaskReport(NamedTuple):
+    """What one chunk step took.
+
+    Attributes
+    ----------
+    ordinal
+        Its place among the plan's references.
+    worker
+        Where it ran.
+    seconds
+        Wall time of all its attempts.
+    attempts
+        How often it was tried there.
+    peak
+        Largest resident memory of that process so far, bytes; 0 when not looked at.
+    """
+
+    ordinal: int
+    worker: str
+    seconds: float
+    attempts: int
+    peak: int = 0
+
+
+class Done(NamedTuple):
+    """A partial result and the reports of the chunk steps behind it."""
+
+    value: Any
+    reports: tuple[TaskReport, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What all tasks of a plan share.
+
+    Attributes
+    ----------
+    name, chunk, combine, broadcast
+        Of the plan and its program.
+    retries, wait
+        See :class:`~gramplane.cluster.config.Limits`.
+    version
+        Of this package on the driver.
+    """
+
+    name: str
+    chunk: Callable[..., Any]
+    combine: Callable[[Sequence[Any]], Any]
+    broadcast: tuple[Any, ...]
+    retries: int
+    wait: float
+    version: str
+
+    @classmethod
+    def of(cls, plan: Plan[Any], limits: Limits) -> Step:
+        """Return the shared part of ``plan``."""
+        program = plan.program
+        return cls(program.name, program.chunk, program.combine, plan.broadcast, limits.retries, limits.retry_wait, own_version())
+
+
+def is_transient(error: Exception) -> bool:
+    """Tell whether trying again can help: storage and network errors, but not missing files, missing rights or a full disk."""
+    return isinstance(error, OSError) and not isinstance(error, _PERMANENT) and error.errno not in _PERMANENT_CODES
+
+
+def run_chunk(step: Step, ordinal: int, ref: Any, worker: str) -> Done:
+    """Run one chunk step, again if its storage failed.
+
+    Raises
+    ------
+    BlockFailure
+        Naming the block; ``__cause__`` is what the chunk function raised last.
+    """
+    began = time.perf_counter()
+    for attempt in itertools.count(1):
+        try:
+            value = step.chunk(ref, *step.broadcast)
+            break
+        except Exception as error:
+            if attempt > step.retries or not is_transient(error):
+                raise BlockFailure(repr(ref), attempt, worker) from error
+        time.sleep(step.wait * 2 ** (attempt - 1))
+    return Done(value, (TaskReport(ordinal, worker, time.perf_counter() - began, attempt),))
+
+
+def run_combine(step: Step, parts: Sequence[Done], worker: str) -> Done:
+    """Combine partial results in the order given.
+
+    Raises
+    ------
+    BlockFailure
+        Naming the blocks by the range of their places.
+    """
+    reports = tuple(itertools.chain.from_iterable(part.reports for part in parts))
+    try:
+        return Done(step.combine([part.value for part in parts]), reports)
+    except Exception as error:
+        places = [report.ordinal for report in reports]
+        raise BlockFailure(f"the results of blocks {min(places)} to {max(places)}", 1, worker) from error
+
+
+def fold(plan: Plan[Any], limits: Limits) -> Done:
+    """Run a plan in this process: depth first, in the order of its tree, with at most ``split_every`` parts held per level."""
+    step = Step.of(plan, limits)
+
+    def node(level: int, index: int) -> Done:
+        if level == 0:
+            return run_chunk(step, index, plan.refs[index], "driver")
+        lo, hi = plan.levels[level - 1][index]
+        parts = [node(level - 1, child) for child in range(lo, hi)]
+        return parts[0] if hi - lo == 1 else run_combine(step, parts, "driver")
+
+    return node(len(plan.levels), 0)

@@ -1,0 +1,233 @@
+"""Where plans run: in this process, or on a Dask cluster; the same tree, hence the same bits."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import psutil
+
+from .config import ClusterConfig, Limits, parse_bytes, parse_cluster
+from .errors import BlockFailure, MemoryBoundExceeded, bytes_text
+from .events import Sink, ignore
+from .execute import Done, fold
+from .process import peak_bytes, reset_peak
+from .program import Plan
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds to wait for a scheduler to answer."""
+
+
+class Executor:
+    """Runs plans; this base class is the in-process executor.
+
+    Attributes
+    ----------
+    kind
+        ``"sync"``, ``"local"``, ``"address"``, ``"scheduler-file"``, ``"factory"`` or ``"client"``.
+    reserved
+        Bytes of every worker that something else holds, such as a cache of blocks; set by the caller, counted by :meth:`check`.
+    """
+
+    kind: str = "sync"
+
+    def __init__(self, *, worker_memory: int | None = None, limits: Limits | None = None, events: Sink | None = None) -> None:
+        self.reserved = 0
+        self._worker_memory = worker_memory
+        self._limits = limits or Limits()
+        self._emit: Sink = events or ignore
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def n_workers(self) -> int:
+        """Number of workers now."""
+        return 1
+
+    @property
+    def worker_memory(self) -> int:
+        """Memory of the smallest worker, bytes."""
+        return self._worker_memory or psutil.virtual_memory().total
+
+    @property
+    def task_memory(self) -> int:
+        """Bytes one step may take on the smallest worker."""
+        return max(0, self.worker_memory - self.reserved)
+
+    def check(self, plan: Plan[Any]) -> None:
+        """Compare a plan's memory bound with what a worker has.
+
+        Raises
+        ------
+        MemoryBoundExceeded
+            With both numbers and what can be changed.
+        """
+        needed, available = plan.memory_bound, self.task_memory
+        if needed > available:
+            raise MemoryBoundExceeded(
+                f"plan '{plan.program.name}' needs up to {bytes_text(needed)} a step and a worker can give it {bytes_text(available)} "
+                f"({self._memory_text()}); give workers more memory (--worker-memory) or fewer threads, or use smaller blocks "
+                "(ingest --budget)",
+                needed,
+                available,
+            )
+
+    def run(self, plan: Plan[Any]) -> Any:
+        """Run a plan and return its finalized result.
+
+        Raises
+        ------
+        MemoryBoundExceeded
+            Before anything runs.
+        TaskFailed
+            A chunk or combine function raised; ``__cause__`` is its exception.
+        ClusterLost
+            Scheduler or workers are gone (not in-process).
+        """
+        self.check(plan)
+        self._emit({"event": "plan", **plan.describe()})
+        self._emit({"event": "start", "program": plan.program.name, "n_tasks": plan.n_tasks})
+        began = time.perf_counter()
+        try:
+            done = self._compute(plan)
+        except BaseException as error:
+            self._emit({"event": "finish", **_outcome(plan, began), "error": f"{type(error).__name__}: {error}"})
+            raise
+        self._emit({"event": "finish", **_outcome(plan, began), **_summary(done)})
+        return plan.program.finalize(done.value)
+
+    def run_on_workers(self, function: Callable[..., Any], *args: Any) -> None:
+        """Call ``function(*args)`` in every worker process, now and in each that joins later (here: in this process).
+
+        A further call with the same function replaces the earlier arguments.
+        """
+        function(*args)
+
+    def peak_memory(self, *, reset: bool = False) -> dict[str, int]:
+        """Return the peak resident memory of every worker process in bytes, since its start or the last ``reset``."""
+        peaks = {"driver": peak_bytes()}
+        if reset:
+            reset_peak()
+        return peaks
+
+    def close(self) -> None:
+        """Release what the executor started; it cannot run plans afterwards."""
+
+    def _compute(self, plan: Plan[Any]) -> Done:
+        try:
+            return fold(plan, self._limits)
+        except BlockFailure as failure:
+            raise failure.as_task_failed(plan.program.name) from failure.__cause__
+
+    def _memory_text(self) -> str:
+        text = f"worker memory {bytes_text(self.worker_memory)}"
+        return f"{text}, of which {bytes_text(self.reserved)} are reserved" if self.reserved else text
+
+
+def _outcome(plan: Plan[Any], began: float) -> dict[str, Any]:
+    return {
+        "program": plan.program.name,
+        "n_tasks": plan.n_tasks,
+        "n_combines": plan.n_combines,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def _summary(done: Done) -> dict[str, Any]:
+    seconds = [report.seconds for report in done.reports]
+    return {
+        "retries": sum(report.attempts - 1 for report in done.reports),
+        "task_seconds_max": max(seconds),
+        "task_seconds_median": statistics.median(seconds),
+        "workers_used": len({report.worker for report in done.reports}),
+        "peak_memory": max(report.peak for report in done.reports) or None,
+    }
+
+
+def _configured(config: ClusterConfig | str | None, worker_memory: int | str | None) -> ClusterConfig:
+    if not isinstance(config, ClusterConfig):
+        return parse_cluster(config, worker_memory=worker_memory)
+    return config if worker_memory is None else replace(config, worker_memory=parse_bytes(worker_memory))
+
+
+@contextlib.contextmanager
+def open_executor(
+    config: ClusterConfig | str | None = None,
+    *,
+    events: Sink | None = None,
+    preflight: Callable[[], Any] | None = None,
+    worker_memory: int | str | None = None,
+    connect_timeout: float = CONNECT_TIMEOUT,
+) -> Iterator[Executor]:
+    """Open the executor that ``config`` names and close it at the end, with everything it started.
+
+    Parameters
+    ----------
+    config
+        A parsed configuration or a text of the grammar, see :func:`~gramplane.cluster.config.parse_cluster`; ``None`` or ``"sync"``
+        runs in this process, without a graph and without Dask.
+    events
+        Sink of event records.
+    preflight
+        Called on every worker and here before anything runs; all must return the same, for instance the digest of the store's
+        manifest. Not called in-process.
+    worker_memory
+        Bytes per worker; overrides the one of ``config``.
+    connect_timeout
+        Seconds to wait for a scheduler elsewhere.
+
+    Raises
+    ------
+    ClusterConfigError, PlaintextRefused
+        See :func:`~gramplane.cluster.config.parse_cluster`.
+    ClusterUnreachable
+        No scheduler within ``connect_timeout``.
+    ClusterLost
+        A scheduler without workers.
+    VersionMismatch, PreflightFailed
+        A worker that would compute something else.
+    """
+    settings = _configured(config, worker_memory)
+    if settings.kind == "sync":
+        yield Executor(worker_memory=settings.worker_memory, limits=settings.limits, events=events)
+        return
+    from .connect import open_client
+    from .dask_executor import DaskExecutor
+
+    began = time.perf_counter()
+    with (
+        open_client(settings, connect_timeout, events or ignore) as client,
+        DaskExecutor(client, settings, kind=settings.kind, events=events, preflight=preflight) as executor,
+    ):
+        executor.announce(time.perf_counter() - began)
+        yield executor
+
+
+def executor_for_client(
+    client: Client,
+    *,
+    events: Sink | None = None,
+    preflight: Callable[[], Any] | None = None,
+    worker_memory: int | str | None = None,
+    limits: Limits | None = None,
+) -> Executor:
+    """Return an executor on an existing client, which stays the caller's: closing the executor does not close it.
+
+    Parameters are those of :func:`open_executor`; the checks before the run are the same.
+    """
+    from .dask_executor import DaskExecutor
+
+    settings = ClusterConfig(worker_memory=parse_bytes(worker_memory) if worker_memory else None, limits=limits or Limits())
+    return DaskExecutor(client, settings, kind="client", events=events, preflight=preflight)

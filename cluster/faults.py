@@ -1,0 +1,43 @@
+"""What Dask reports, in this layer's own errors."""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError
+from typing import Any, cast
+
+from distributed import KilledWorker
+from distributed.scheduler import NoValidWorkerError, NoWorkerError
+
+from .errors import BlockFailure, ClusterError, ClusterLost, TaskFailed, WorkersKilled, bytes_text, shortened
+from .graph import Graph, Key
+from .program import Plan
+
+
+def translate(error: BaseException, plan: Plan[Any], graph: Graph, worker_memory: int) -> ClusterError:
+    """Return the error to raise for what a future of ``graph`` holds."""
+    if isinstance(error, BlockFailure):
+        return error.as_task_failed(plan.program.name)
+    if isinstance(error, ClusterError):
+        return error
+    if isinstance(error, KilledWorker):
+        return WorkersKilled(_killed_message(error, plan, graph, worker_memory))
+    if isinstance(error, (NoWorkerError, NoValidWorkerError)):
+        return ClusterLost(f"no workers were left for '{plan.program.name}' (no_workers_timeout): {error}")
+    if isinstance(error, (CancelledError, OSError)):
+        return ClusterLost(f"the cluster was lost while '{plan.program.name}' ran: {error}")
+    return TaskFailed(f"a task of '{plan.program.name}' failed outside of its own code: {type(error).__name__}: {error}")
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """Return what ``raise … from`` should name: the original exception of a failed task, else the report itself."""
+    return error.__cause__ if isinstance(error, BlockFailure) and error.__cause__ is not None else error
+
+
+def _killed_message(error: KilledWorker, plan: Plan[Any], graph: Graph, worker_memory: int) -> str:
+    blocks = dict(zip(graph.leaves, plan.refs, strict=True))
+    block = blocks.get(cast(Key, error.task), "(partial results)")
+    return (
+        f"task of '{plan.program.name}' on {shortened(block)} lost its worker {error.allowed_failures + 1} times (last: "
+        f"{error.last_worker.address}); the usual cause is memory: planned at most {bytes_text(plan.memory_bound)} a step, "
+        f"worker memory {bytes_text(worker_memory)}; the workers' logs say more"
+    )

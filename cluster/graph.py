@@ -1,0 +1,154 @@
+"""A plan as a Dask graph: one node per chunk step, one per combine, keys that name program and place."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dask._task_spec import Task, TaskRef
+from distributed import get_worker
+from distributed.core import clean_exception, error_message
+from distributed.protocol import deserialize, serialize
+
+from .config import Limits
+from .errors import BlockFailure, VersionMismatch, bytes_text
+from .execute import Done, Step, run_chunk, run_combine
+from .process import peak_bytes
+from .program import Plan
+from .versions import own_version
+
+INLINE_BYTES = 1 << 20
+"""Shared arguments above this are worth an object in a store instead (each task carries its own copy)."""
+
+Key = tuple[str, int] | tuple[str, int, int]
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Homes:
+    """Where tasks should run, as Dask asks for it: key to a list of addresses, empty for anywhere."""
+
+    addresses: Mapping[Key, str]
+
+    def __call__(self, key: Key) -> list[str]:
+        """Return the preferred workers of a task."""
+        home = self.addresses.get(key)
+        return [home] if home else []
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Graph of one run.
+
+    Attributes
+    ----------
+    tasks
+        Key to task.
+    leaves
+        Keys of the chunk steps, in the order of the references.
+    root
+        Key of the result.
+    """
+
+    tasks: dict[Key, Task]
+    leaves: list[Key]
+    root: Key
+
+    def homes(self, workers: list[str]) -> Homes:
+        """Return the preferences of the chunk steps."""
+        return Homes(dict(zip(self.leaves, workers, strict=True)))
+
+
+def build_graph(plan: Plan[Any], limits: Limits) -> Graph:
+    """Return the graph of ``plan`` under keys of its own: two runs never share a task."""
+    _warn_if_large(plan)
+    step = Step.of(plan, limits)
+    token = uuid.uuid4().hex
+    leaves: list[Key] = [(f"{step.name}-{token}", i) for i in range(plan.n_tasks)]
+    tasks = {key: Task(key, chunk_on_worker, step, i, ref) for i, (key, ref) in enumerate(zip(leaves, plan.refs, strict=True))}
+    merge = replace(step, broadcast=())
+    keys = leaves
+    for depth, level in enumerate(plan.levels, 1):
+        below, keys = keys, []
+        for i, (lo, hi) in enumerate(level):
+            if hi - lo == 1:
+                keys.append(below[lo])
+                continue
+            keys.append((f"{step.name}-combine-{token}", depth, i))
+            tasks[keys[-1]] = Task(keys[-1], combine_on_worker, merge, *(TaskRef(key) for key in below[lo:hi]))
+    return Graph(tasks, leaves, keys[0])
+
+
+def _warn_if_large(plan: Plan[Any]) -> None:
+    _, frames = serialize(plan.broadcast, on_error="raise")
+    size = sum(memoryview(frame).nbytes for frame in frames)
+    if size > INLINE_BYTES:
+        logger.warning(
+            "plan '%s' carries %s of shared arguments in every task; write them to the run store and pass the reference",
+            plan.program.name,
+            bytes_text(size),
+        )
+
+
+def chunk_on_worker(step: Step, ordinal: int, ref: Any) -> Done:
+    """Run one chunk step as a Dask task.
+
+    Raises
+    ------
+    VersionMismatch
+        On a worker that joined after the check at the start and runs another version.
+    BlockFailure
+        See :func:`~gramplane.cluster.execute.run_chunk`.
+    """
+    worker = get_worker().address
+    if own_version() != step.version:
+        raise VersionMismatch(f"worker {worker} runs gramplane {own_version()}, the driver gramplane {step.version}")
+    done = _sent_safely(run_chunk, step, ordinal, ref, worker)
+    return Done(done.value, (done.reports[0]._replace(peak=peak_bytes()),))
+
+
+def combine_on_worker(step: Step, *parts: Done) -> Done:
+    """Combine partial results as a Dask task.
+
+    Raises
+    ------
+    BlockFailure
+        See :func:`~gramplane.cluster.execute.run_combine`.
+    """
+    return _sent_safely(run_combine, step, parts, get_worker().address)
+
+
+def _sent_safely(function: Callable[..., Done], *args: Any) -> Done:
+    try:
+        return function(*args)
+    except BlockFailure as failure:
+        if not _survives(failure):
+            _strip(failure)
+        raise
+
+
+def _survives(failure: BlockFailure) -> bool:
+    arrived = clean_exception(error_message(failure)["exception"].data)[1]
+    return isinstance(arrived, BlockFailure) and type(arrived.__cause__) is type(failure.__cause__)
+
+
+def _strip(failure: BlockFailure) -> None:
+    # One attribute that cannot be sent (a lock, an open file) would cost the whole exception its type; it is sent as text instead.
+    cause = failure.__cause__
+    assert cause is not None
+    for name, value in list(vars(cause).items()):
+        if not _travels(value):
+            setattr(cause, name, repr(value))
+    cause.args = tuple(arg if _travels(arg) else repr(arg) for arg in cause.args)
+    cause.__cause__ = cause.__context__ = None
+
+
+def _travels(value: Any) -> bool:
+    try:
+        deserialize(*serialize(value, on_error="raise"))
+    except Exception:
+        return False
+    return True

@@ -1,0 +1,88 @@
+"""Questions to a scheduler and its workers, each with a time limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any
+
+from .errors import ClusterLost
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+ANSWER = 10.0
+"""Seconds a question may take."""
+
+
+class Link:
+    """A client, seen as someone to ask."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    @property
+    def address(self) -> str:
+        """Address of the scheduler."""
+        scheduler = self.client.scheduler
+        return str(scheduler.address) if scheduler is not None else "(closed)"
+
+    def workers(self) -> Mapping[str, Any]:
+        """Return what the scheduler knows of each worker: ``status``, ``last_seen``, ``nthreads``, ``memory_limit``, …
+
+        Raises
+        ------
+        OSError, TimeoutError
+            No answer.
+        """
+
+        async def identity() -> Any:
+            return await self._scheduler().identity(n_workers=-1)
+
+        return self._wait(identity, ANSWER)["workers"]
+
+    def ask(self, function: Callable[..., Any], *args: Any, timeout: float = ANSWER) -> dict[str, Any]:
+        """Run ``function`` on every worker; where it fails its exception stands in place of the answer.
+
+        Raises
+        ------
+        ClusterLost
+            The scheduler did not answer in time.
+        """
+
+        async def run() -> Any:
+            return await self.client.run(function, *args, on_error="return")
+
+        try:
+            return self._wait(run, timeout)
+        except (OSError, TimeoutError) as error:
+            raise ClusterLost(f"scheduler {self.address} did not pass on a question to its workers within {timeout:g} s") from error
+
+    def threads(self) -> dict[str, int]:
+        """Return the number of threads of every running worker.
+
+        Raises
+        ------
+        ClusterLost
+            The scheduler does not answer.
+        """
+
+        async def ncores() -> Any:
+            return await self._scheduler().ncores(workers=None)
+
+        try:
+            return dict(self._wait(ncores, ANSWER))
+        except (OSError, TimeoutError) as error:
+            raise ClusterLost(f"scheduler {self.address} does not answer") from error
+
+    def _scheduler(self) -> Any:
+        if self.client.scheduler is None or self.client.status not in ("running", "connecting"):
+            raise ConnectionError(f"the connection to the scheduler is {self.client.status}")
+        return self.client.scheduler
+
+    def _wait(self, question: Callable[[], Coroutine[Any, Any, Any]], timeout: float) -> Any:
+        try:
+            return self.client.sync(question, callback_timeout=timeout)
+        except (CancelledError, RuntimeError) as error:
+            # A closed event loop or a call that was cut off: the connection went away under the question.
+            raise ConnectionError(str(error)) from error

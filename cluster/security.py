@@ -1,0 +1,200 @@
+"""Encryption: certificate files, where they are looked up, and what counts as staying on this machine."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from .errors import ClusterConfigError, PlaintextRefused
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from distributed import Security
+
+VARIABLES = {"ca": "GRAMPLANE_TLS_CA", "cert": "GRAMPLANE_TLS_CERT", "key": "GRAMPLANE_TLS_KEY"}
+_DASK_SETTINGS = {
+    "ca": "distributed.comm.tls.ca-file",
+    "cert": "distributed.comm.tls.client.cert",
+    "key": "distributed.comm.tls.client.key",
+}
+
+
+@dataclass(frozen=True)
+class TLSFiles:
+    """The three PEM files of one party: whom it trusts, who it is, and its private key."""
+
+    ca: str
+    cert: str
+    key: str
+
+    def check(self) -> TLSFiles:
+        """Return ``self`` when the files can be read.
+
+        Raises
+        ------
+        ClusterConfigError
+            Naming the file and the setting it came from.
+        """
+        for name, variable in VARIABLES.items():
+            path = Path(getattr(self, name))
+            if not os.access(path, os.R_OK):
+                raise ClusterConfigError(f"TLS {name} file {str(path)!r} ({variable}): not a readable file")
+        return self
+
+
+def _complete(found: Mapping[str, str | None], source: str) -> TLSFiles | None:
+    missing = [name for name in VARIABLES if not found.get(name)]
+    if len(missing) == len(VARIABLES):
+        return None
+    if missing:
+        raise ClusterConfigError(f"TLS settings from {source}: {', '.join(missing)} missing; ca, cert and key are needed together")
+    return TLSFiles(**{name: str(found[name]) for name in VARIABLES})
+
+
+def find_tls(given: TLSFiles | None = None) -> TLSFiles | None:
+    """Return the TLS files to use: those given, else of the environment, else of Dask's configuration, else ``None``."""
+    if given is not None:
+        return given.check()
+    files = _complete({name: os.environ.get(variable) for name, variable in VARIABLES.items()}, "the environment")
+    if files is None:
+        import dask
+
+        files = _complete({name: dask.config.get(key, None) for name, key in _DASK_SETTINGS.items()}, "the Dask configuration")
+    return files.check() if files else None
+
+
+def security_of(address: str, tls: TLSFiles | None) -> Security | None:
+    """Return how to talk to ``address``: with certificates under ``tls://``, without under ``tcp://``.
+
+    Raises
+    ------
+    ClusterConfigError
+        When the address needs certificates and none are set.
+    """
+    if not address.startswith("tls://"):
+        return None
+    files = find_tls(tls)
+    if files is None:
+        raise ClusterConfigError(
+            f"cluster {address!r} speaks TLS, and no certificates are set: give ca, cert and key files "
+            f"(--tls-ca, --tls-cert, --tls-key, or {', '.join(VARIABLES.values())}, or distributed.comm.tls in the Dask configuration)"
+        )
+    from distributed import Security
+
+    return Security(require_encryption=True, tls_ca_file=files.ca, tls_client_cert=files.cert, tls_client_key=files.key)
+
+
+def _is_loopback_ip(text: str) -> bool:
+    return ipaddress.ip_address(text.split("%")[0]).is_loopback
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether every address of ``host`` lies on this machine's loopback interface; unknown names do not."""
+    try:
+        return _is_loopback_ip(host)
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return bool(found) and all(_is_loopback_ip(str(entry[4][0])) for entry in found)
+
+
+def is_plaintext_abroad(address: str) -> bool:
+    """Tell whether a connection to ``address`` would leave this machine unencrypted."""
+    parts = urlsplit(address)
+    return parts.scheme in ("tcp", "ws", "ucx") and not is_loopback(parts.hostname or "")
+
+
+def check_plaintext(address: str, allow_plaintext: bool) -> str | None:
+    """Refuse an unencrypted connection off loopback; return a warning when it was allowed explicitly.
+
+    Raises
+    ------
+    PlaintextRefused
+        Whoever reaches a Dask port runs code, so this needs the user's word.
+    """
+    if not is_plaintext_abroad(address):
+        return None
+    reason = f"cluster {address!r} is not on this machine and not encrypted: anyone on the network between can run code on it"
+    if allow_plaintext:
+        return reason
+    raise PlaintextRefused(f"{reason}; use a tls:// scheduler, or allow it with --allow-plaintext (allow_plaintext=True)")
+
+
+def _private_write(path: Path, content: bytes, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+def make_certificates(
+    folder: str | os.PathLike[str], *, hosts: Sequence[str] = ("localhost", "127.0.0.1", "::1"), days: int = 365
+) -> TLSFiles:
+    """Make one self-signed certificate that serves a whole cluster as authority, certificate and key.
+
+    Parameters
+    ----------
+    folder
+        Where ``cert.pem`` (0644) and ``key.pem`` (0600) are created; must not hold them yet. Made with mode 0700 if absent.
+    hosts
+        Names and addresses the certificate is made out to.
+    days
+        How long it is valid; negative: it ended that many days ago (for tests).
+
+    Returns
+    -------
+    TLSFiles
+        For scheduler, workers and driver alike: whoever holds the key belongs to the cluster.
+    """
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    where = Path(folder)
+    where.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _self_signed(key, hosts, days)
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    _private_write(where / "key.pem", secret, 0o600)
+    _private_write(where / "cert.pem", certificate.public_bytes(pem), 0o644)
+    return TLSFiles(ca=str(where / "cert.pem"), cert=str(where / "cert.pem"), key=str(where / "key.pem"))
+
+
+def _self_signed(key: ec.EllipticCurvePrivateKey, hosts: Sequence[str], days: int) -> x509.Certificate:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.x509.oid import NameOID
+
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "gramplane cluster")])
+    end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(end - datetime.timedelta(days=abs(days) + 1))
+        .not_valid_after(end)
+        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

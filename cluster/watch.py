@@ -1,0 +1,104 @@
+"""The watchdog of a run: what no future ever reports, such as no workers, silence, standstill and full disks."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .config import Limits
+from .errors import ClusterLost, Stalled, WorkerDiskFull, bytes_text
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+    from .link import Link
+
+SILENCE = 30.0
+"""Seconds without an answer after which a scheduler counts as lost: Dask's own limit for a silent connection."""
+
+
+def free_disk(dask_worker: Worker) -> int:
+    """Return the bytes free where the worker keeps its files."""
+    return shutil.disk_usage(dask_worker.local_directory).free
+
+
+class Watchdog:
+    """Looks at the cluster when no task has finished for a while.
+
+    Parameters
+    ----------
+    link
+        Connection to the scheduler.
+    limits
+        When to give up.
+    """
+
+    def __init__(self, link: Link, limits: Limits) -> None:
+        self._link = link
+        self._limits = limits
+        self._progress = self._answer = self._staffed = time.monotonic()
+
+    def progressed(self) -> None:
+        """Note that a task finished."""
+        self._progress = self._answer = self._staffed = time.monotonic()
+
+    def check(self) -> None:
+        """Look at the cluster once.
+
+        Raises
+        ------
+        ClusterLost
+            No answer from the scheduler, or no workers, for too long.
+        WorkerDiskFull
+            Workers wait for room on a full disk.
+        Stalled
+            Anything else that lets no task finish.
+        """
+        workers = self._workers()
+        if workers is None:
+            return
+        self._check_staffed(workers)
+        idle = time.monotonic() - self._progress
+        if idle >= self._limits.full_disk_timeout and any(worker["status"] == "paused" for worker in workers.values()):
+            self._check_disks(idle)
+        if idle >= self._limits.stall_timeout:
+            self._check_disks(idle)
+            raise Stalled(f"no task finished for {idle:.0f} s (stall_timeout={self._limits.stall_timeout:g} s); {_state(workers)}")
+
+    def _workers(self) -> Mapping[str, Any] | None:
+        try:
+            workers = self._link.workers()
+        except (OSError, TimeoutError) as error:
+            silent = time.monotonic() - self._answer
+            if silent > SILENCE:
+                raise ClusterLost(f"scheduler {self._link.address} gave no answer for {silent:.0f} s") from error
+            return None
+        self._answer = time.monotonic()
+        return workers
+
+    def _check_staffed(self, workers: Mapping[str, Any]) -> None:
+        now = time.monotonic()
+        if workers:
+            self._staffed = now
+        elif now - self._staffed > self._limits.no_workers_timeout:
+            waited = now - self._staffed
+            raise ClusterLost(f"scheduler {self._link.address} has had no workers for {waited:.0f} s (no_workers_timeout)")
+
+    def _check_disks(self, idle: float) -> None:
+        full = {
+            worker: free for worker, free in self._link.ask(free_disk).items() if isinstance(free, int) and free < self._limits.free_disk
+        }
+        if full:
+            listed = ", ".join(f"{worker} ({bytes_text(free)} free)" for worker, free in full.items())
+            raise WorkerDiskFull(
+                f"no task finished for {idle:.0f} s and the disk of local directories is full on {listed}; "
+                f"at least {bytes_text(self._limits.free_disk)} must be free (set temporary-directory of Dask or TMPDIR to another disk)"
+            )
+
+
+def _state(workers: Mapping[str, Any]) -> str:
+    now = time.time()
+    words = [f"{worker}: {fact['status']}, last heard {max(0.0, now - fact['last_seen']):.0f} s ago" for worker, fact in workers.items()]
+    return "workers: " + ("; ".join(words) or "none")

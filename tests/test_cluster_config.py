@@ -1,0 +1,153 @@
+"""The cluster grammar, plain connections, certificate settings."""
+
+import os
+import stat
+
+import pytest
+
+from gramplane.cluster import (
+    FORMS,
+    ClusterConfig,
+    ClusterConfigError,
+    Limits,
+    PlaintextRefused,
+    TLSFiles,
+    make_certificates,
+    parse_bytes,
+    parse_cluster,
+)
+from gramplane.cluster.security import find_tls, is_loopback, is_plaintext_abroad
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "target", "workers", "threads"),
+    [
+        (None, "sync", "", 1, 1),
+        ("sync", "sync", "", 1, 1),
+        ("local:4", "local", "", 4, 1),
+        ("local:2x3", "local", "", 2, 3),
+        ("tcp://127.0.0.1:8786", "address", "tcp://127.0.0.1:8786", 1, 1),
+        ("tcp://[::1]:8786", "address", "tcp://[::1]:8786", 1, 1),
+        ("tls://node7.example:8786", "address", "tls://node7.example:8786", 1, 1),
+        ("scheduler-file:/tmp/a b/s.json", "scheduler-file", "/tmp/a b/s.json", 1, 1),
+        ("factory:my.site.clusters:make", "factory", "my.site.clusters:make", 1, 1),
+    ],
+)
+def test_every_form_is_parsed(text, kind, target, workers, threads):
+    config = parse_cluster(text)
+    assert (config.kind, config.target, config.workers, config.threads) == (kind, target, workers, threads)
+    assert parse_cluster(str(config)) == config
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *["local", "local:", "local:0", "local:2x0", "local:-1", "local:2.5", "local:x2", "local:2X3", "local:2 ", "local:999999"],
+        *["SYNC", "threads", "127.0.0.1:8786", "http://a:1", "ucx://a:1"],
+        *[
+            "tcp://",
+            "tcp://host",
+            "tcp://host:port",
+            "tcp://host:99999",
+            "tls://:8786",
+            "tls://host:1/path",
+            "tls://user@host:1",
+            "tls://[::1",
+        ],
+        *["scheduler-file:", "factory:", "factory:a.b", "factory:a.b:", "factory::f", "factory:a..b:f", "factory:a.b:f()", "factory:a-b:f"],
+    ],
+)
+def test_errors_name_the_value_and_the_forms(text):
+    with pytest.raises(ClusterConfigError) as caught:
+        parse_cluster(text)
+    assert repr(text) in str(caught.value)
+    assert FORMS in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_home_is_expanded():
+    assert parse_cluster("scheduler-file:~/s.json").target == os.path.expanduser("~/s.json")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "::1"])
+def test_loopback(host):
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "192.168.1.7", "0.0.0.0", "8.8.8.8", "::", "fe80::1%eth0", "no-such-host.invalid", ""])
+def test_not_loopback(host):
+    assert not is_loopback(host)
+
+
+def test_plain_connections_off_loopback_are_refused_unless_allowed():
+    with pytest.raises(PlaintextRefused, match=r"tcp://10\.0\.0\.1:8786.*--allow-plaintext") as caught:
+        parse_cluster("tcp://10.0.0.1:8786")
+    assert isinstance(caught.value, ValueError)
+    assert parse_cluster("tcp://10.0.0.1:8786", allow_plaintext=True).allow_plaintext
+    assert not is_plaintext_abroad("tls://10.0.0.1:8786")
+
+
+def test_a_factory_is_code_and_can_be_forbidden():
+    with pytest.raises(ClusterConfigError, match="runs code"):
+        parse_cluster("factory:os:getcwd", allow_code=False)
+    assert parse_cluster("local:2", allow_code=False).workers == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [(5, 5), ("5", 5), ("256MiB", 256 << 20), ("1.5 GB", 1_500_000_000), ("2g", 2_000_000_000), ("1e9", 10**9), (" 3 kib ", 3072)],
+)
+def test_bytes(text, value):
+    assert parse_bytes(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "x", "GiB", "-1", "0", "1 PB", "1,5GB", "nan", "inf", "1e999", True])
+def test_bad_bytes(text):
+    with pytest.raises(ClusterConfigError, match="not a number of bytes"):
+        parse_bytes(text)
+
+
+def test_settings_are_carried(tmp_path):
+    tls = make_certificates(tmp_path)
+    limits = Limits(retries=1)
+    config = parse_cluster("local:2", worker_memory="1GiB", tls=tls, limits=limits)
+    assert config == ClusterConfig(kind="local", workers=2, worker_memory=1 << 30, tls=tls, limits=limits)
+
+
+def test_certificates_are_private(tmp_path):
+    old = os.umask(0)
+    try:
+        files = make_certificates(tmp_path / "tls")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(os.stat(files.key).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(tmp_path / "tls").st_mode) == 0o700
+    with pytest.raises(FileExistsError):
+        make_certificates(tmp_path / "tls")
+    assert "PRIVATE" not in repr(files)
+
+
+def test_tls_settings_come_from_argument_environment_or_dask(tmp_path, monkeypatch):
+    import dask
+
+    given, environment, configured = (make_certificates(tmp_path / name) for name in "abc")
+    assert find_tls() is None
+    settings = {"ca-file": configured.ca, "client.cert": configured.cert, "client.key": configured.key}
+    with dask.config.set({f"distributed.comm.tls.{key}": value for key, value in settings.items()}):
+        assert find_tls() == configured
+        for name in ("ca", "cert", "key"):
+            monkeypatch.setenv(f"GRAMPLANE_TLS_{name.upper()}", getattr(environment, name))
+        assert find_tls() == environment
+        assert find_tls(given) == given
+
+
+def test_incomplete_tls_settings_are_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRAMPLANE_TLS_CERT", str(tmp_path / "cert.pem"))
+    with pytest.raises(ClusterConfigError, match="environment: ca, key missing"):
+        find_tls()
+
+
+def test_missing_tls_files_are_named(tmp_path):
+    files = make_certificates(tmp_path)
+    with pytest.raises(ClusterConfigError, match=r"key file .*nowhere.*GRAMPLANE_TLS_KEY"):
+        parse_cluster("tls://127.0.0.1:1", tls=TLSFiles(files.ca, files.cert, str(tmp_path / "nowhere")))
