@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..cluster import ClusterConfig, Executor, open_executor, parse_bytes, parse_cluster
+from ..cluster import ClusterConfig, Executor, TLSFiles, open_executor, parse_bytes, parse_cluster
 from ..storage import BlockStore, RunStore, StorageError, set_cache_limit
 from .loops.prepared import Prepared
 from .loops.run import run_loop
@@ -62,7 +62,7 @@ class Where:
     worker_memory: str | int | None = None
     driver_memory: str | int = "2GiB"
     allow_plaintext: bool = False
-    tls: Mapping[str, str] | None = None
+    tls: TLSFiles | None = None
 
     def config(self) -> ClusterConfig:
         """Return the checked cluster configuration."""
@@ -88,7 +88,8 @@ def store_digest(url: str) -> str:
 
 
 @contextlib.contextmanager
-def _executor(where: Where, data: BlockStore, emit: Emit) -> Iterator[Executor]:
+def executing(where: Where, data: BlockStore, emit: Emit) -> Iterator[Executor]:
+    """Open the executor of a run: every worker must see the same store, and may cache a planned share of its memory."""
     with open_executor(where.config(), events=emit, preflight=partial(store_digest, data.url)) as executor:
         if executor.kind != "sync":
             executor.reserved = int(CACHE_SHARE * executor.worker_memory)
@@ -106,7 +107,7 @@ def run_method(
     worker_memory: str | int | None = None,
     driver_memory: str | int = "2GiB",
     allow_plaintext: bool = False,
-    tls: Mapping[str, str] | None = None,
+    tls: TLSFiles | None = None,
     dry_run: bool = False,
     on_event: Emit | None = None,
     seed: int = 0,
@@ -159,7 +160,7 @@ def resume_run(
     cluster: str | None = None,
     worker_memory: str | int | None = None,
     allow_plaintext: bool = False,
-    tls: Mapping[str, str] | None = None,
+    tls: TLSFiles | None = None,
     on_event: Emit | None = None,
 ) -> RunOutcome:
     """Continue a run directory where it stopped; nothing happens when it is finished. The cluster may be another one."""
@@ -232,7 +233,7 @@ def _run(info: MethodInfo, config: Any, store: BlockStore, folder: RunStore, whe
         return RunOutcome("already-done", done, run=str(folder.path))
     began = time.perf_counter()
     record = folder.config
-    with _executor(where, store, emit) as executor:
+    with executing(where, store, emit) as executor:
         ctx = _context(executor, store, folder, record, emit)
         prepared: Prepared = info.prepare(config, ctx, record["extra"])
         if folder.read_json("decisions") is None:
@@ -264,6 +265,8 @@ def load_model(run: str | Path) -> Any:
     """
     folder = RunStore.open(str(run))
     record = folder.config
+    if "tune" in record:
+        return load_model(Path(run) / "best")
     if folder.read_json("summary") is None:
         raise StorageError(f"{run}: the run is not finished, it has no model yet; continue it with `gramplane resume {run}`")
     info = method_named(record["method"])

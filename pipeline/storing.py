@@ -146,12 +146,12 @@ def _metrics(truth: np.ndarray, values: np.ndarray, classes: np.ndarray) -> dict
     from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
 
     codes = predicted_codes(values.T)
-    precision, recall, f1, support = precision_recall_fscore_support(truth, codes, labels=np.arange(len(classes)), zero_division=0.0)
+    per_class: Any = precision_recall_fscore_support(truth, codes, labels=np.arange(len(classes)), zero_division=0.0)  # pyright: ignore[reportArgumentType] (a float is documented)
     table: dict[str, Any] = {"accuracy": float(np.mean(codes == truth))}
     if values.shape[1] == 1 and len(np.unique(truth)) == 2:
         table["auc"] = float(roc_auc_score(truth, values[:, 0]))
     table["classes"] = [
         {"label": label, "precision": float(p), "recall": float(r), "f1": float(f), "support": int(n)}
-        for label, p, r, f, n in zip(classes.tolist(), precision, recall, f1, support, strict=True)
+        for label, p, r, f, n in zip(classes.tolist(), *per_class, strict=True)
     ]
     return table

@@ -24,7 +24,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...kernels.scores import TopB
 from ...kernels.solvers import SOLVERS, GroupProblem, GroupSolution
 from ..loops.protocol import Step
 from ..passes.columns import Columns
@@ -33,7 +32,7 @@ from ..passes.feature_scores import Query
 from ..passes.scaling import scaled_columns
 from ..records.context import RunContext
 from ..records.fgm import MachineState, RoundRecord
-from .fgm_machine import Machine, close_round, fresh, next_cut
+from .fgm_machine import Machine, Top, close_round, fresh, next_cut
 from .fgm_scoring import Fit, accuracy_metrics
 
 THRESHOLD_SLACK = 1.0 - 1e-9
@@ -43,10 +42,10 @@ THRESHOLD_SLACK = 1.0 - 1e-9
 class CutAtoms(Protocol):
     """What the loop needs of a collection of atoms (see :mod:`..passes.atoms`, :mod:`..passes.pairs`)."""
 
-    kind: str
-
-    def select(self, ctx: RunContext, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]: ...
-    def squares(self, top: TopB) -> np.ndarray: ...
+    @property
+    def kind(self) -> str: ...
+    def select(self, ctx: RunContext, duals: np.ndarray, queries: Sequence[Query]) -> Sequence[Top]: ...
+    def squares(self, top: Any) -> np.ndarray: ...
     def features(self, ids: np.ndarray) -> np.ndarray: ...
     def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
     def build(self, ctx: RunContext, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns: ...
@@ -119,10 +118,17 @@ class FGMLoop:
         machines = self._score(state, solved, ctx)
         clock.lap("score")
         new = FGMState(state.iteration + 1, tuple(machines))
-        accuracy = accuracy_metrics(self.fits, self._decisions(new, ctx)) if self.fits else {}
+        accuracy = self._accuracy(new, ctx)
         clock.lap("accuracy")
         self._forget(new)
         return Step(new, {**_metrics(new, running), **accuracy, **clock.seconds})
+
+    def _accuracy(self, state: FGMState, ctx: RunContext) -> dict[str, Any]:
+        if not self.fits:
+            return {}
+        found = accuracy_metrics(self.fits, self._decisions(state, ctx))
+        counts = [max(len(state.machines[k].selected()) for k in fit.machines) for fit in self.fits]
+        return {**found, "selected": counts} if len(counts) > 1 else found
 
     def _forget(self, state: FGMState) -> None:
         if not self.fits:

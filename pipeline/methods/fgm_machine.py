@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...kernels.pairs import TopPairs
 from ...kernels.scores import TopB
 from ...kernels.solvers.outer_bound import best_scaled_dual, dual_utility
 from ..records.config import FGMConfig
 from ..records.fgm import MachineState
+
+Top = TopB | TopPairs
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Machine:
         return 0.5 * plus * (1.0 - f) ** 2 + 0.5 * minus * (1.0 + f) ** 2, -f
 
 
-def fresh(top: TopB) -> MachineState:
+def fresh(top: Top) -> MachineState:
     """Return the state before the first round, from the pass with the start dual."""
     return MachineState((), (), (), (), np.asarray(top.ids), 0.0, None if len(top.ids) else "no_signal")
 
@@ -74,7 +77,7 @@ def relative(value: float, scale: float) -> float:
     return value / max(abs(scale), np.finfo(float).tiny)
 
 
-def close_round(machine: Machine, state: MachineState, top: TopB, squares: np.ndarray, residual: np.ndarray) -> MachineState:
+def close_round(machine: Machine, state: MachineState, top: Top, squares: np.ndarray, residual: np.ndarray) -> MachineState:
     """Settle the round just solved with the best atoms of its dual vector: outer gap, candidates, stop.
 
     ``top`` and its ``squares`` rank all atoms, the ones barred from a new cut included: the certificate needs them.

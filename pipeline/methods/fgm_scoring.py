@@ -22,15 +22,17 @@ class Fit:
         ``(n_samples,)`` class of each row.
     held_out
         ``(n_samples,)`` mask of test rows, or ``None``.
-    name
-        Shown in tables.
     """
 
     first: int
     count: int
     codes: np.ndarray
     held_out: np.ndarray | None = None
-    name: str = ""
+
+    @property
+    def machines(self) -> range:
+        """Indices of its machines."""
+        return range(self.first, self.first + self.count)
 
 
 def predicted_codes(decisions: np.ndarray) -> np.ndarray:
@@ -40,7 +42,7 @@ def predicted_codes(decisions: np.ndarray) -> np.ndarray:
 
 def accuracies(fit: Fit, decisions: Mapping[int, np.ndarray]) -> tuple[float, float]:
     """Return ``(train, test)`` accuracy of a fit; NaN where there are no rows."""
-    values = np.stack([decisions[k] for k in range(fit.first, fit.first + fit.count)])
+    values = np.stack([decisions[k] for k in fit.machines])
     right = predicted_codes(values) == fit.codes
     if fit.held_out is None:
         return float(right.mean()), NAN

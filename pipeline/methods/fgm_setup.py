@@ -73,7 +73,8 @@ def build_atoms(config: FGMConfig, inputs: FGMInputs) -> tuple[CutAtoms, int]:
     if inputs.groups is not None:
         if config.feature_map is not None:
             raise ValueError(f"groups cannot be combined with feature_map={config.feature_map!r}: choose one of them")
-        index = build_groups(inputs.groups, d, config.group_weight)
+        weight = config.group_weight
+        index = build_groups(inputs.groups, d, np.asarray(weight) if isinstance(weight, list) else weight)
         return GroupAtoms(index=index), index.n_groups
     if config.feature_map == "poly2":
         return PairAtoms(config.gamma, config.coef0), (d + 1) * (d + 2) // 2 - 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,14 +68,11 @@ class LinearAtoms:
 
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
         """Return the best features of one stripe for every dual vector."""
-        if sp.issparse(block.X):
-            return [Partial(self._sparse(block, u, query)) for u, query in zip(duals, queries, strict=True)]
-        found = _block_correlations(block, duals)
-        return [Partial(top_b(np.abs(c), c, query.size, block.offset)) for c, query in zip(found, queries, strict=True)]
-
-    def _sparse(self, block: Block, u: np.ndarray, query: Query) -> TopB:
-        bound = block.table("norm1")
-        return select_sparse(block.X, u, bound, query.size, offset=block.offset, scale=block.factor, threshold=query.threshold)
+        if isinstance(block.X, np.ndarray):
+            found = _block_correlations(block, duals)
+            return [Partial(top_b(np.abs(c), c, query.size, block.offset)) for c, query in zip(found, queries, strict=True)]
+        pruned = partial(select_sparse, block.X, norm1=block.table("norm1"), offset=block.offset, scale=block.factor)
+        return [Partial(pruned(u, B=query.size, threshold=query.threshold)) for u, query in zip(duals, queries, strict=True)]
 
     def complete(self, partial: Partial, query: Query) -> TopB:
         """Return the merged list: no feature is ever cut."""

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ...kernels.columns import shape
 from ...storage import BlockRef, BlockStore, ColumnScale, MemoryBlocks, MemoryRef, block_cache, open_shared
 from ..records.fgm import FeatureScale
 
 Ref = BlockRef | MemoryRef
 Task = tuple[Ref, ...]
+Columns = np.ndarray | sp.csc_array
 
 TASK_BYTES = 64 << 20
 """A task takes a fixed byte group of stripes, from the plan and never from the number of workers (RULINGS 18)."""
@@ -35,7 +37,7 @@ class Block:
         Where it came from.
     """
 
-    X: np.ndarray | sp.csc_array
+    X: Columns
     offset: int
     factor: np.ndarray | None
     shift: np.ndarray | None
@@ -44,7 +46,7 @@ class Block:
     @property
     def width(self) -> int:
         """Number of columns."""
-        return self.X.shape[1]
+        return shape(self.X)[1]
 
     def table(self, name: str) -> np.ndarray:
         """Return a column table (``norm1``, ``maximum``, …) cut to this stripe."""

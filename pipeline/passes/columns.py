@@ -9,9 +9,7 @@ import scipy.sparse as sp
 
 from ...cluster import BlockProgram, plan
 from ..records.context import RunContext
-from .blocks import Ref, Task, column_tasks, columns_of, task_bytes, tasks_holding
-
-Columns = np.ndarray | sp.csc_array
+from .blocks import Columns, Ref, Task, column_tasks, columns_of, task_bytes, tasks_holding
 
 
 def _held(ref: Ref, features: np.ndarray) -> np.ndarray:
@@ -23,9 +21,9 @@ def stack(parts: Sequence[Columns]) -> Columns:
     """Put column blocks side by side; sparse stays sparse."""
     if len(parts) == 1:
         return parts[0]
-    if sp.issparse(parts[0]):
-        return sp.csc_array(sp.hstack(parts, format="csc"))
-    return np.hstack(parts)
+    if isinstance(parts[0], np.ndarray):
+        return np.hstack([np.asarray(part) for part in parts])
+    return sp.csc_array(sp.hstack(parts, format="csc"))
 
 
 def fetch_chunk(task: Task, features: np.ndarray) -> Columns:

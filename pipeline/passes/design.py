@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from ...kernels.columns import shape
 from ...kernels.solvers import Rows, rows_for
-from .columns import Columns
+from .blocks import Columns
 
 
 class Design:
@@ -33,11 +34,11 @@ class Design:
             self._append_dense(columns)
         else:
             self._sparse.append(columns)
-        self.widths.append(columns.shape[1])
+        self.widths.append(shape(columns)[1])
 
     def _append_dense(self, columns: np.ndarray) -> None:
         used = sum(self.widths)
-        need = used + columns.shape[1]
+        need = used + shape(columns)[1]
         if self._dense is None or need > self._dense.shape[1]:
             larger = np.empty((self._n_rows, max(need, self._capacity)), dtype=columns.dtype, order="F")
             if self._dense is not None:

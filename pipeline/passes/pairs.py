@@ -72,10 +72,10 @@ def screen_chunk(task: Task, dual: Any, weight: Any, pair_map: kp.PairMap, B: in
 
 
 def _screen_block(block: _Loaded, u: np.ndarray, w: np.ndarray, pair_map: kp.PairMap, B: int, threshold: float) -> Screened:
-    sparse = sp.issparse(block.X)
-    bounds = kp.pair_bounds(block.X, u, w) if sparse else dense_bounds(block.X, u)
+    dense = isinstance(block.X, np.ndarray)
+    bounds = dense_bounds(block.X, u) if isinstance(block.X, np.ndarray) else kp.pair_bounds(block.X, u, w)
     best = kp.coordinate_top(bounds, block.offset, pair_map, B, threshold=threshold)
-    alive = kp.survivors(bounds.bound, pair_map, max(threshold, _bar(best, B))) if sparse else np.zeros(0, np.int64)
+    alive = np.zeros(0, np.int64) if dense else kp.survivors(bounds.bound, pair_map, max(threshold, _bar(best, B)))
     return Screened(best, alive + block.offset, bounds.bound[alive])
 
 
@@ -116,7 +116,7 @@ def tile_chunk(tile: Tile, dual: Any, counts: Any, pair_map: kp.PairMap, B: int,
     data = source_of(tile.ref)
     scale = data.scale
     cut = FeatureScale(None if scale.factor is None else scale.factor[ids], None if scale.shift is None else scale.shift[ids])
-    X = scaled(data.columns(ids), cut, scale.row_factor)
+    X = np.asarray(scaled(data.columns(ids), cut, scale.row_factor))
     local = (0, i1 - i0, 0, i1 - i0) if i0 == j0 else (j1 - j0, j1 - j0 + i1 - i0, 0, j1 - j0)
     return dense_pairs(X, received(dual), ids, received(counts)[ids], pair_map, B, tiles=[local], threshold=threshold)
 
@@ -293,7 +293,7 @@ class PairAtoms:
     def _maxima(self, ctx: RunContext) -> np.ndarray:
         if self._row_max is None:
             program = BlockProgram("row-maxima", row_max_chunk, _maximum, _Double(), 8 * ctx.data.n_rows)
-            self._row_max = ctx.executor.run(plan(program, column_tasks(ctx.data)))
+            self._row_max = np.asarray(ctx.executor.run(plan(program, column_tasks(ctx.data))))
         return self._row_max
 
 

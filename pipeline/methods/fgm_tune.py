@@ -1,0 +1,85 @@
+"""Grids and folds of the Feature Generating Machine: every (parameters, fold) is a set of machines, and all share the passes of a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..records.config import FGMConfig
+from .fgm import FGMLoop
+from .fgm_run import with_held_out
+from .fgm_scoring import Fit, stratified_folds
+from .fgm_setup import FGMInputs, build_atoms, build_machines
+
+ATOM_PARAMETERS = ("feature_map", "gamma", "coef0", "n_bins", "group_weight")
+"""Parameters that change the candidates: points that differ in them cannot share a pass."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Grid points that share passes.
+
+    Attributes
+    ----------
+    points
+        Indices into the grid.
+    loop
+        One fit per (point, fold), folds of a point consecutive.
+    """
+
+    points: tuple[int, ...]
+    loop: FGMLoop
+
+
+def shared_loops(grid: Sequence[FGMConfig], inputs: FGMInputs, folds: int, seed: int) -> list[Shared]:
+    """Return the loops that evaluate a grid by cross-validation on row masks."""
+    masks = stratified_folds(inputs.codes, seed, [1.0 / folds] * folds)
+    keys = [tuple(str(getattr(config, name)) for name in ATOM_PARAMETERS) for config in grid]
+    return [_shared([k for k, other in enumerate(keys) if other == key], grid, inputs, masks) for key in dict.fromkeys(keys)]
+
+
+def _shared(points: Sequence[int], grid: Sequence[FGMConfig], inputs: FGMInputs, masks: Sequence[np.ndarray]) -> Shared:
+    atoms, available = build_atoms(grid[points[0]], inputs)
+    machines, fits = [], []
+    for k in points:
+        config = grid[k].model_copy(update={"B": min(grid[k].B, available)})
+        for mask in masks:
+            own = build_machines(config, with_held_out(inputs, mask))
+            fits.append(Fit(len(machines), len(own), inputs.codes, mask))
+            machines += own
+    return Shared(tuple(points), FGMLoop(atoms, machines, fits))
+
+
+def table_rows(
+    shared: Shared, grid: Sequence[FGMConfig], folds: int, history: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> list[dict]:
+    """Return one row per grid point and round: accuracy over the folds (mean, standard deviation) and features."""
+    rows = []
+    for place, point in enumerate(shared.points):
+        config, part = grid[point], slice(place * folds, (place + 1) * folds)
+        for entry in history[: config.max_rounds]:
+            accuracy = np.array(_listed(entry["test_accuracy"])[part], dtype=float)
+            rows.append(
+                {
+                    "point": point,
+                    **{name: getattr(config, name) for name in names},
+                    "rounds": int(entry["iteration"]),
+                    "accuracy": float(accuracy.mean()),
+                    "deviation": float(accuracy.std(ddof=1)) if folds > 1 else 0.0,
+                    "selected": float(np.mean(_listed(entry.get("selected", entry["n_selected"]))[part])),
+                    "folds": accuracy.tolist(),
+                }
+            )
+    return rows
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def best_row(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the row of highest mean accuracy; among equals the one with fewest features, then the first."""
+    return min(rows, key=lambda row: (-row["accuracy"], row["selected"]))
