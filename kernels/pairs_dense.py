@@ -1,0 +1,203 @@
+"""Products of dense features with the largest scores, by symmetric matrix products and an exact second look.
+
+``G = X' diag(u) X`` splits by the sign of u into two matrices of the form ``A'A``, which BLAS forms at half the cost of a general
+product (implementation notes of the ingest prototype, section 1). Its rounding differs from the fixed sums of :mod:`.pairs` and depends on
+the BLAS; so it only *proposes*: every product whose key, error bound included, may reach the B-th is summed again in the fixed order. The
+result has the bits of the sparse search, whatever the tiles, the BLAS, or float32 in place of float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from .columns import DenseView, checked_dual, shape, view
+from .jit import compiled, one_thread
+from .pairs import PairBounds, PairMap, TopPairs, as_pairs, by_frequency, encode
+from .scores import correlations, offer, top_b
+
+Array = np.ndarray
+Tile = tuple[int, int, int, int]
+
+TILE = 1024
+"""Columns of a tile: its products take 8 MB."""
+
+ROWS = 2048
+"""Rows of one BLAS call; sums over more rows are added in float64."""
+
+
+def dense_tiles(n_features: int, width: int = TILE) -> list[Tile]:
+    """Return the tiles ``(i0, i1, j0, j1)``, j0 <= i0, that cover all products; tasks may share them out in any way."""
+    edges = [*range(0, n_features, width), n_features]
+    strips = [(a, b) for a, b in pairwise(edges) if b > a]
+    return [(*strips[i], *strips[j]) for i in range(len(strips)) for j in range(i + 1)]
+
+
+@compiled
+def _sums(x: Array, row_step: int, column_step: int, u: Array, first: Array, second: Array, out: Array) -> None:
+    """out[p] = sum of (u_i x[i, first]) x[i, second] over ascending rows: the fixed order."""
+    for i in range(u.size):
+        ui = u[i]
+        if ui != 0.0:
+            at = i * row_step
+            for p in range(first.size):
+                out[p] += (ui * np.float64(x[at + first[p] * column_step])) * np.float64(x[at + second[p] * column_step])
+
+
+def fixed_sums(X: Array, u: Array, first: Array, second: Array) -> Array:
+    """Return ``sum_i (u_i x_i,first) x_i,second`` for pairs of columns in the fixed order of :mod:`.pairs`."""
+    block, out = view(X), np.zeros(len(first))
+    assert isinstance(block, DenseView)
+    for begin in range(0, len(first), 4096):
+        part = slice(begin, begin + 4096)
+        _sums(*block, checked_dual(u, shape(X)[0]), first[part], second[part], out[part])
+    return out
+
+
+def dense_bounds(X: Array, u: Array) -> PairBounds:
+    """Return linear terms and squares of a dense stripe; no bounds (they are infinite), dense columns are not screened."""
+    every = np.arange(shape(X)[1])
+    return PairBounds(np.full(every.size, np.inf), correlations(X, u), fixed_sums(X, u, every, every))
+
+
+def _norms(X: Array, u: Array) -> Array:
+    """Return ``h_j`` with ``h_j^2 = sum_i |u_i| x_ij^2``."""
+    every = np.arange(shape(X)[1])
+    squares = fixed_sums(X, np.abs(u), every, every)
+    if not np.isfinite(squares).all():
+        raise ValueError(f"the square of column {int(np.argmin(np.isfinite(squares)))} overflows float64")
+    return np.sqrt(squares)
+
+
+def _signed_rows(u: Array) -> Iterator[tuple[float, Array]]:
+    for sign in (1.0, -1.0):
+        rows = np.flatnonzero(sign * u > 0)
+        for begin in range(0, rows.size, ROWS):
+            yield sign, rows[begin : begin + ROWS]
+
+
+def _approximate(X: Array, u: Array, h: Array, tile: Tile, dtype: type) -> Array:
+    """Return ``G_ij / (h_i h_j)`` on a tile, float64, up to the error of :func:`_error`."""
+    i0, i1, j0, j1 = tile
+    out = np.zeros((i1 - i0, j1 - j0))
+    inverse = np.divide(1.0, h, out=np.zeros_like(h), where=h > 0)
+    for sign, rows in _signed_rows(u):
+        root = np.sqrt(np.abs(u[rows]))[:, None]
+        left = (X[rows, i0:i1] * root * inverse[i0:i1]).astype(dtype, copy=False)
+        right = left if i0 == j0 else (X[rows, j0:j1] * root * inverse[j0:j1]).astype(dtype, copy=False)
+        # left.T @ left on one object is a symmetric product: half the work.
+        out += sign * (left.T @ right)
+    return out
+
+
+def _error(n: int, dtype: type) -> float:
+    """Return a bound of the error of :func:`_approximate`: sums of unit vectors' products, some roundings per factor."""
+    unit = 0.5 * float(np.finfo(dtype).eps)
+    return 1.01 * (min(n, ROWS) + 16) * unit + (n + 16) * 2.0**-52
+
+
+@compiled
+def _raise_bar(
+    ratio: Array, hi: Array, hj: Array, diagonal: bool, error: float, bar: float, keys: Array, ids: Array, spare: Array
+) -> float:
+    """Push keys that the tile's products have at least; return the new bar: the B-th largest of them, if that many."""
+    size = 0
+    while size < keys.size and keys[size] > 0.0:
+        size += 1
+    for a in range(hi.size):
+        for b in range(a if diagonal else hj.size):
+            least = (abs(ratio[a, b]) - error) * hi[a] * hj[b]
+            if least > bar:
+                size = offer(keys, ids, spare, size, least, 0, 0.0)
+                if size == keys.size:
+                    bar = max(bar, keys[0])
+    return bar
+
+
+@compiled
+def _candidates(ratio: Array, hi: Array, hj: Array, diagonal: bool, error: float, bar: float, where: Array) -> int:
+    """Count the tile's products that may reach the bar; write the first of them into where (q, 2)."""
+    size = 0
+    for a in range(hi.size):
+        for b in range(a if diagonal else hj.size):
+            most = (abs(ratio[a, b]) + error) * hi[a] * hj[b]
+            if most >= bar and most > 0.0:
+                if size < where.shape[0]:
+                    where[size, 0], where[size, 1] = a, b
+                size += 1
+    return size
+
+
+def _proposed(X: Array, u: Array, B: int, bar: float, tiles: Iterable[Tile], dtype: type) -> Array:
+    """Return the pairs of columns, int64 ``(q, 2)``, that may have one of the B largest ``|G|``."""
+    h = _norms(X, u)
+    keys, ids, spare = np.zeros(B), np.zeros(B, np.int64), np.zeros(B)
+    error = _error(int(np.count_nonzero(u)), dtype)
+    pairs, tops = [np.zeros((0, 2), np.int64)], [np.zeros(0)]
+    for tile in tiles:
+        ratio, diagonal = _approximate(X, u, h, tile, dtype), tile[0] == tile[2]
+        left, right = h[tile[0] : tile[1]], h[tile[2] : tile[3]]
+        bar = _raise_bar(ratio, left, right, diagonal, error, bar, keys, ids, spare)
+        where = np.empty((_candidates(ratio, left, right, diagonal, error, bar, np.empty((0, 2), np.int64)), 2), np.int64)
+        _candidates(ratio, left, right, diagonal, error, bar, where)
+        tops.append((np.abs(ratio[where[:, 0], where[:, 1]]) + error) * left[where[:, 0]] * right[where[:, 1]])
+        pairs.append(where + np.array([tile[0], tile[2]]))
+    top, pair = np.concatenate(tops), np.concatenate(pairs)
+    return pair[top >= bar]
+
+
+def dense_pairs(
+    X: Array,
+    u: Array,
+    ids: Array,
+    counts: Array,
+    pair_map: PairMap,
+    B: int,
+    *,
+    tiles: Iterable[Tile] | None = None,
+    threshold: float = 0.0,
+    dtype: type = np.float64,
+) -> TopPairs:
+    """Return the B best products of dense columns; same ids, keys, values and bits as the sparse search.
+
+    Parameters
+    ----------
+    X
+        ``(n, m)`` columns.
+    u
+        ``(n,)`` dual vector.
+    ids
+        int64 ``(m,)`` feature ids, ascending.
+    counts
+        ``(m,)`` non-zeros per column: the frequency rank fixes the order of the factors.
+    pair_map
+        Kernel parameters.
+    B
+        How many.
+    tiles
+        Which tiles of :func:`dense_tiles` to search; all by default.
+    threshold
+        A valid lower bound of the B-th key; smaller keys are left out.
+    dtype
+        float32 halves the time of the matrix products and leaves more candidates to the second look; the result is the same.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, ``u`` is not finite, or a score overflows.
+    """
+    n, m = shape(X)
+    u, every = checked_dual(u, n), np.arange(m)
+    tiles = dense_tiles(m) if tiles is None else tiles
+    with one_thread():
+        proposed = _proposed(X, u, B, threshold / pair_map.product * (1.0 - 2.0**-50), tiles, dtype)
+    rank = np.empty(m, np.int64)
+    rank[by_frequency(every, counts)] = every
+    swap = rank[proposed[:, 0]] < rank[proposed[:, 1]]
+    rarer = np.where(swap, proposed[:, 1], proposed[:, 0])
+    other = np.where(swap, proposed[:, 0], proposed[:, 1])
+    values = pair_map.product * fixed_sums(X, u, rarer, other)
+    names = np.asarray(ids, np.int64)[np.sort(proposed, axis=1)]
+    return as_pairs(top_b(np.abs(values), values, B, encode(names), threshold=threshold))
