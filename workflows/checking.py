@@ -59,6 +59,11 @@ def by_name(prefix: str) -> Place:
     return lambda loc: f"{prefix}{dotted(loc)}"
 
 
+def by_option(loc: Loc) -> str:
+    """Return ``--zero-based`` for the field ``zero_based``."""
+    return "--" + dotted(loc).replace("_", "-")
+
+
 def _message(error: Mapping[str, Any], known: Callable[[Loc], Iterable[str]]) -> str:
     key = str(error["loc"][-1]) if error["loc"] else ""
     if error["type"] == "extra_forbidden":
@@ -103,24 +108,6 @@ def validated(model: type[M], values: Mapping[str, Any], place: Place) -> M:
         return model.model_validate(dict(values))
     except ValidationError as problem:
         raise described(problem, place, lambda loc: keys_of(model)) from None
-
-
-_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
-
-
-def byte_size(text: str | int, what: str) -> int:
-    """Return the bytes of ``256MiB``, ``2GB`` or a plain number.
-
-    Raises
-    ------
-    ConfigError
-        If it is neither, naming ``what``.
-    """
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", str(text))
-    unit = _UNITS.get(found[2].lower()) if found else None
-    if found is None or unit is None or float(found[1]) * unit < 1:
-        raise ConfigError(f"{what}: {str(text)!r} is not a size; write bytes or a number with one of kB, MB, GB, KiB, MiB, GiB, TiB")
-    return int(float(found[1]) * unit)
 
 
 _VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)\})")

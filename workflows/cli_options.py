@@ -43,7 +43,9 @@ def command(group: click.Group, name: str | None = None, **settings: Any) -> Cal
             show(result, ctx.command_path.partition(" ")[2], as_json)
             return int(result.code)
 
-        return group.command(name, **settings)(run)
+        made = group.command(name, **settings)(run)
+        made.params.sort(key=lambda option: option.name in ("as_json", "quiet", "debug"))
+        return made
 
     return register
 

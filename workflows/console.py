@@ -123,3 +123,13 @@ def figure(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(figure(item) for item in value)
     return str(value)
+
+
+def version_text() -> str:
+    """Return the installed version of gramplane."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("gramplane")
+    except PackageNotFoundError:
+        return "unknown (a checkout that is not installed)"

@@ -45,6 +45,9 @@ EXIT_CODES: dict[str, Exit] = {
     "builtins:IsADirectoryError": Exit.USAGE,
     "builtins:PermissionError": Exit.USAGE,
     "gramplane.workflows.checking:ConfigError": Exit.USAGE,
+    "gramplane.pipeline.running:ConfigMismatch": Exit.USAGE,
+    "builtins:ValueError": Exit.USAGE,
+    "gramplane.storage.errors:StorageError": Exit.USAGE,
     "gramplane.storage.errors:SchemaError": Exit.DATA,
     "gramplane.storage.errors:DataError": Exit.DATA,
     "gramplane.storage.errors:OutOfSpace": Exit.OUT_OF_SPACE,
@@ -53,8 +56,10 @@ EXIT_CODES: dict[str, Exit] = {
     "gramplane.storage.errors:RunLocked": Exit.HELD,
     "gramplane.cluster.errors:ClusterLost": Exit.CLUSTER_LOST,
     "gramplane.cluster.errors:MemoryBoundExceeded": Exit.OUT_OF_SPACE,
-    "gramplane.cluster.errors:PlaintextRefused": Exit.USAGE,
+    "gramplane.cluster.errors:WorkerDiskFull": Exit.OUT_OF_SPACE,
+    "gramplane.cluster.errors:ClusterConfigError": Exit.USAGE,
     "gramplane.cluster.errors:VersionMismatch": Exit.USAGE,
+    "gramplane.cluster.errors:PreflightFailed": Exit.USAGE,
 }
 """Class path -> code. Names, not classes: reading the table imports nothing, and an exception that was raised has its module loaded."""
 

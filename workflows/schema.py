@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .checking import ConfigError, Loc, byte_size, described, keys_of, nearest
+from .checking import ConfigError, Loc, described, keys_of, nearest
 from .yaml_source import Document, read_yaml
 
 SCHEMA = "gramplane.workflow/1"
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class Closed(BaseModel):
@@ -26,33 +26,30 @@ class Closed(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
-def _size(value: str | int) -> str | int:
-    byte_size(value, "value")
-    return value
-
-
 class IngestArgs(Closed):
     """Arguments of ``do: ingest``: a source becomes a block store."""
 
     source: str = Field(description="file to read")
     store: str | None = Field(None, description="block store to write; default: the workflow's store")
-    format: str = Field("auto", description="svmlight, csv, parquet, npz, npy or mat; auto: by extension")
+    format: Literal["auto", "svmlight", "csv", "parquet", "npz", "npy", "mat"] = Field(
+        "auto", description="form of the source; auto: by name"
+    )
     n_features: int | None = Field(None, ge=1, description="number of columns, where the source does not say")
     like: str | None = Field(None, description="store whose width, labels, names and scaling this one takes: test data")
     zero_based: Literal["no", "yes", "auto"] = Field("no", description="whether SVMlight indices start at 0")
+    qid: Literal["refuse", "ignore"] = Field("refuse", description="what to do with qid: in SVMlight lines")
     dtype: Literal["auto", "float32", "float64"] = Field("auto", description="auto: float32 when every value survives it")
     scale: Literal["none", "unit-column", "standard", "unit-row"] = Field("none", description="scaling, stored as factors")
-    labels: str | None = Field(None, description="file with one label per row")
-    target: str | None = Field(None, description="target column or array of a table, npz or mat source")
+    task: Literal["classification", "regression"] = Field("classification", description="whether the target is a class or a number")
+    labels: list[str | int | float] | None = Field(None, description="class labels in the order wanted; others are refused")
+    target: str | None = Field(None, description="column or array of the target, where the source has names")
     task_column: str | None = Field(None, description="column or array naming the task of each row")
     weight_column: str | None = Field(None, description="column or array of row weights")
     groups: str | None = Field(None, description="file with one group label per feature")
     names: str | None = Field(None, description="file with one name per feature")
-    layout: Literal["columns", "rows", "both"] = Field("columns", description="which layouts to write")
+    layout: Literal["columns", "both"] = Field("columns", description="column stripes, or row blocks as well")
     budget: str | int = Field("256MiB", description="memory the ingest may take")
     jobs: int = Field(1, ge=1, description="parser threads")
-
-    _budget = field_validator("budget")(_size)
 
 
 class FitArgs(Closed):
@@ -63,6 +60,7 @@ class FitArgs(Closed):
     method: str = Field(description="name of the method, such as fgm")
     store: str | None = Field(None, description="training data; default: the workflow's store")
     groups: str | None = Field(None, description="file with the groups of the features")
+    test_share: float = Field(0.0, ge=0, lt=1, description="share of the rows held out, to measure accuracy along the path")
     seed: int = Field(0, ge=0, description="root of every random number")
 
     def params(self) -> dict[str, Any]:
@@ -106,7 +104,7 @@ class VerifyArgs(Closed):
 
 
 class _Step(Closed):
-    id: str = Field(pattern=f"^{_ID.pattern}$", description="name of the step: letters, digits, dot, dash, underscore")
+    id: str = Field(pattern=f"^{ID.pattern}$", description="name of the step: letters, digits, dot, dash, underscore")
     needs: list[str] = Field(default_factory=list, description="ids of the steps that must be finished before")
 
 
@@ -149,14 +147,14 @@ class ReportStep(_Step):
     """Write a report page."""
 
     do: Literal["report"]
-    args: ReportArgs = Field(default_factory=ReportArgs, alias="with")
+    args: ReportArgs = Field(default_factory=lambda: ReportArgs.model_validate({}), alias="with")
 
 
 class VerifyStep(_Step):
     """Re-read a store."""
 
     do: Literal["verify"]
-    args: VerifyArgs = Field(default_factory=VerifyArgs, alias="with")
+    args: VerifyArgs = Field(default_factory=lambda: VerifyArgs.model_validate({}), alias="with")
 
 
 Step = Annotated[
@@ -177,7 +175,7 @@ class WorkflowSpec(Closed):
     """A workflow file."""
 
     version: Literal["gramplane.workflow/1"] = Field(alias="schema", description="form of this file")
-    name: str = Field(pattern=f"^{_ID.pattern}$", description="name of the workflow")
+    name: str = Field(pattern=f"^{ID.pattern}$", description="name of the workflow")
     store: str | None = Field(None, description="block store that steps use unless they name one")
     runs: str = Field("runs", description="folder of the run directories")
     cluster: str = Field("sync", description="sync, local:N, local:NxT, tcp://, tls://, scheduler-file:PATH")
@@ -186,15 +184,14 @@ class WorkflowSpec(Closed):
     allow_plaintext: bool = Field(False, description="accept an unencrypted cluster off this machine")
     steps: list[Step] = Field(min_length=1, description="what to do")
 
-    _sizes = field_validator("driver_memory")(_size)
-
 
 def _known_keys(loc: Loc) -> Iterable[str]:
     """Return the keys allowed beside the one at ``loc`` (pydantic puts the step's ``do`` behind its index)."""
     if loc[0] != "steps" or len(loc) < 4:
         return keys_of(WorkflowSpec)
     step = STEPS[str(loc[2])]
-    return keys_of(step) if len(loc) == 4 else keys_of(step.model_fields["args"].annotation or step)
+    args: Any = step.model_fields["args"].annotation
+    return keys_of(step if len(loc) == 4 else args)
 
 
 def _in_file(loc: Loc) -> Loc:

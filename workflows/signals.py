@@ -59,7 +59,7 @@ def interruptible(grace: float = GRACE_SECONDS) -> Iterator[None]:
     try:
         yield
     finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
-        if stop.timer is not None:
-            stop.timer.cancel()
+        # After a first signal the handler stays: the second one must end the process while it closes, too.
+        if stop.timer is None:
+            for signum, handler in before.items():
+                signal.signal(signum, handler)

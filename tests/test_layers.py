@@ -1,0 +1,153 @@
+"""Which folder may import which: read from the source with `ast`, so the rules cost no dependency."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("cluster", "kernels", "pipeline", "storage", "workflows")
+LEAVES = {"cluster", "kernels", "storage"}
+MAY_IMPORT = {
+    "cluster": {"cluster"},
+    "kernels": {"kernels"},
+    "storage": {"storage"},
+    "pipeline": {"pipeline", "cluster", "kernels", "storage"},
+    "workflows": {"workflows", "pipeline", "cluster", "storage"},
+}
+FOREIGN = {
+    "kernels": {"dask", "distributed", "zarr", "click", "pydantic", "yaml", "sklearn"},
+    "storage": {"dask", "distributed", "click", "pydantic", "yaml", "sklearn"},
+    "cluster": {"zarr", "numba", "click", "pydantic", "yaml", "sklearn"},
+    "pipeline": {"zarr", "numba", "click", "yaml", "jinja2", "matplotlib", "rich"},
+    "workflows": {"zarr", "numba", "dask", "distributed"},
+}
+"""Libraries a folder must leave to another one."""
+NUMBA_FILES = {"kernels/jit.py", "storage/ingest/_jit.py"}
+LEVELS = {"records": 0, "loops": 1, "passes": 1, "methods": 2, "registry": 3}
+TOP_LEVEL = 4
+"""Level of ``estimators``, ``predict`` and every other part of ``pipeline``."""
+
+
+class Import(NamedTuple):
+    """One import: the file it stands in, its line, and the module it names (``kernels.scores``, ``numpy``)."""
+
+    file: str
+    line: int
+    module: str
+    relative: bool
+
+
+def product_files() -> list[Path]:
+    return sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+
+
+def _resolved(file: str, node: ast.ImportFrom) -> str:
+    package = file.split("/")[:-1]
+    base = package[: len(package) - node.level + 1] if node.level else []
+    return ".".join([*base, *([node.module] if node.module else [])])
+
+
+def imports_of(source: str, file: str) -> Iterator[Import]:
+    """Yield every import of a source text, inside functions and ``TYPE_CHECKING`` blocks too."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (Import(file, node.lineno, alias.name, False) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _resolved(file, node)
+            if node.level and base.count(".") < 1:
+                # ``from .. import kernels`` and ``from .. import x`` inside a folder name their module in the list.
+                yield from (Import(file, node.lineno, f"{base}.{alias.name}".lstrip("."), True) for alias in node.names)
+            else:
+                yield Import(file, node.lineno, base, bool(node.level))
+
+
+def level(module: str) -> int:
+    parts = module.split(".")
+    return LEVELS.get(parts[1], TOP_LEVEL) if len(parts) > 1 else TOP_LEVEL
+
+
+def broken_rule(found: Import) -> str | None:
+    """Return what is wrong with an import, or ``None``."""
+    folder, target = found.file.split("/")[0], found.module.split(".")[0]
+    if not found.relative:
+        if target == "gramplane" or target in FOLDERS:
+            return "imports of our own code are relative"
+        if target == "numba" and found.file not in NUMBA_FILES:
+            return f"numba belongs in {', '.join(sorted(NUMBA_FILES))}"
+        return f"{folder} leaves {target} to another folder" if target in FOREIGN[folder] - {"numba"} else None
+    if target not in MAY_IMPORT[folder]:
+        return f"{folder} must not know {target}"
+    if folder == target == "pipeline":
+        return _broken_inside_pipeline(found)
+    return None
+
+
+def _broken_inside_pipeline(found: Import) -> str | None:
+    source, target = found.file.removesuffix(".py").replace("/", "."), found.module
+    own, other = source.split(".")[1], [*target.split("."), ""][1]
+    if level(target) > level(source) or ({own, other} == {"loops", "passes"}):
+        return f"inside pipeline, {own} must not know {other or 'the package itself'}"
+    return None
+
+
+def _violations(found: Iterator[Import]) -> list[str]:
+    return [f"{item.file}:{item.line}: imports {item.module}: {why}" for item in found if (why := broken_rule(item))]
+
+
+def test_every_import_keeps_the_layers():
+    bad = [row for path in product_files() for row in _violations(imports_of(path.read_text(), path.relative_to(ROOT).as_posix()))]
+    assert not bad, "\n".join(bad)
+
+
+def test_all_five_folders_are_read():
+    assert {path.relative_to(ROOT).parts[0] for path in product_files()} == set(FOLDERS)
+    assert len(product_files()) > 30
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("kernels/scores.py", "from ..storage import BlockStore"),
+        ("kernels/solvers/apg.py", "from ...cluster.graph import plan"),
+        ("kernels/scores.py", "from .. import storage"),
+        ("storage/blocks.py", "def f():\n    from ..pipeline import METHODS"),
+        ("cluster/graph.py", "import zarr"),
+        ("storage/blocks.py", "from dask.array import Array"),
+        ("kernels/scores.py", "import numba"),
+        ("pipeline/predict.py", "from gramplane.kernels import scores"),
+        ("pipeline/predict.py", "import kernels"),
+        ("pipeline/records/config.py", "from ..methods.fgm import FGMLoop"),
+        ("pipeline/loops/run.py", "from ..passes import columns"),
+        ("pipeline/passes/columns.py", "from ..loops.run import run_loop"),
+        ("pipeline/methods/fgm.py", "from ..registry import METHODS"),
+        ("pipeline/methods/fgm.py", "from ..estimators.fgm import FGMClassifier"),
+        ("pipeline/registry.py", "from .estimators import FGMClassifier"),
+        ("pipeline/records/context.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ...workflows import cli"),
+        ("workflows/cli.py", "from ..kernels import scores"),
+    ],
+)
+def test_a_forbidden_import_is_seen(file: str, source: str):
+    assert _violations(imports_of(source, file))
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("kernels/solvers/apg.py", "from ..losses import Loss\nfrom . import registry\nimport numpy as np"),
+        (
+            "pipeline/passes/columns.py",
+            "from ...kernels import scores\nfrom ...storage import BlockStore\nfrom ..records.context import RunContext",
+        ),
+        ("pipeline/methods/fgm.py", "from ..loops.run import run_loop\nfrom ..passes import columns"),
+        ("pipeline/estimators/fgm.py", "from ..predict import decision_values\nfrom ..registry import METHODS"),
+        ("workflows/runner.py", "from ..pipeline import run_method\nfrom ..storage import BlockStore"),
+        ("storage/ingest/_jit.py", "import numba"),
+    ],
+)
+def test_an_allowed_import_is_left_alone(file: str, source: str):
+    assert _violations(imports_of(source, file)) == []

@@ -1,0 +1,135 @@
+"""What commands and workflow steps have in common: each action once, with its inputs checked before work starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .checking import ConfigError
+from .progress import Sink
+
+if TYPE_CHECKING:
+    from .schema import FitArgs, IngestArgs
+
+
+def existing(path: str, what: str) -> str:
+    """Return ``path`` if something is there; a URL is taken as it is.
+
+    Raises
+    ------
+    ConfigError
+        If nothing is there.
+    """
+    if "://" not in path and not Path(path).exists():
+        raise ConfigError(f"{what} {path} does not exist")
+    return path
+
+
+def sized(text: str | int | None, what: str) -> int | None:
+    """Return the bytes of ``256MiB``.
+
+    Raises
+    ------
+    ConfigError
+        If it is no size; ``what`` opens the message.
+    """
+    from ..pipeline import parse_bytes
+
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise ConfigError(f"{what}: {error}") from None
+
+
+def _bytes_progress(sink: Sink) -> Callable[[int, int, str], None]:
+    def report(done: int, total: int, phase: str) -> None:
+        sink({"event": "phase", "phase": f"{phase}: {done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
+
+    return report
+
+
+def ingest_source(args: IngestArgs, store: str, sink: Sink) -> dict[str, Any]:
+    """Write a block store from a source; return its figures.
+
+    Parameters
+    ----------
+    args
+        What to read and how; paths are used as they are.
+    store
+        Where to write.
+    sink
+        Takes progress events.
+    """
+    from ..storage.ingest import ingest
+
+    if args.source != "-":
+        existing(args.source, "source")
+    if args.like is not None:
+        existing(args.like, "like: store")
+    options = args.model_dump(exclude={"source", "store"})
+    options["budget"] = sized(args.budget, "budget")
+    written = ingest(args.source, store, progress=_bytes_progress(sink), **options)
+    return store_figures(written)
+
+
+def store_figures(store: Any) -> dict[str, Any]:
+    """Return what there is to say of an open block store."""
+    meta = store.meta
+    blocks = store.column_blocks()
+    return {
+        "store": store.url,
+        "rows": meta.n_rows,
+        "columns": meta.n_cols,
+        "kind": meta.kind,
+        "dtype": str(meta.dtype),
+        "stored": sum(block.nnz for block in blocks),
+        "bytes": sum(block.nbytes for block in blocks),
+        "blocks": len(blocks),
+        "labels": None if meta.labels is None else list(meta.labels),
+        "scale": meta.scale,
+        "digest": store.digest,
+    }
+
+
+def extras_of(args: FitArgs, path: Callable[[str], str] = str) -> dict[str, Any]:
+    """Return the further inputs of a fit, as far as they were given."""
+    found: dict[str, Any] = {}
+    if args.groups is not None:
+        found["groups"] = read_groups(path(args.groups))
+    if args.test_share:
+        found["test_share"] = args.test_share
+    return found
+
+
+def read_groups(file: str) -> Any:
+    """Return the groups of the features from a file.
+
+    Parameters
+    ----------
+    file
+        ``.json``: a list of lists of feature ids (overlapping or nested groups), or a list of labels. Else text: one label per line.
+
+    Raises
+    ------
+    ConfigError
+        If it holds neither.
+    """
+    import json
+
+    from ..storage.ingest import read_groups as read_labels
+
+    existing(file, "groups: file")
+    if not file.endswith(".json"):
+        return read_labels(file)
+    try:
+        found = json.loads(Path(file).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"groups: {file}: {error}") from None
+    if not isinstance(found, list) or not all(_is_ids(item) or isinstance(item, (int, str)) for item in found):
+        raise ConfigError(f"groups: {file} must hold a list of labels, one per feature, or a list of lists of feature ids")
+    return found if all(_is_ids(item) for item in found) else read_labels(found)
+
+
+def _is_ids(value: Any) -> bool:
+    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)

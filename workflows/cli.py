@@ -1,0 +1,75 @@
+"""The ``gramplane`` command. Importing this module imports no numerical library: ``gramplane --help`` must be quick."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from . import cli_config, cli_data, cli_fit, cli_runs
+from .console import show_error, version_text
+from .exits import Exit, exit_code
+from .signals import Interrupted, interruptible
+
+
+def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        click.echo(f"gramplane {version_text()}")
+        ctx.exit()
+
+
+class Ordered(click.Group):
+    """Lists commands in the order they are used in, not by letter."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands in the order of `_ORDER`."""
+        return sorted(self.commands, key=_ORDER.index)
+
+
+_ORDER = (
+    *("demo", "ingest", "fit", "tune", "resume", "predict", "score", "report"),
+    *("status", "history", "run", "config", "inspect", "verify", "clean", "warmup"),
+)
+
+
+@click.group(cls=Ordered, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version and exit.")
+def cli() -> None:
+    """Sparse and kernel learning on data wider and larger than memory.
+
+    Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 bug, 2 usage, 3 input data, 4 cluster lost (run again),
+    5 out of disk or memory, 6 store damaged, 99 another process holds the run, 130/143 interrupted (run again to continue).
+    """
+
+
+for _module in (cli_data, cli_fit, cli_runs, cli_config):
+    _module.register(cli)
+
+
+def _command(arguments: Sequence[str]) -> str:
+    return next((word for word in arguments if not word.startswith("-")), "")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Parameters
+    ----------
+    arguments
+        Words after ``gramplane``; those of the process by default.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        with interruptible():
+            code = cli.main(words, prog_name="gramplane", standalone_mode=False)
+    except (Exception, KeyboardInterrupt, Interrupted) as error:
+        if "--debug" in words and exit_code(error) is not Exit.INTERRUPTED:
+            traceback.print_exc()
+        return int(show_error(error, "--json" in words, _command(words)))
+    return code if isinstance(code, int) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

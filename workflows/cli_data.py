@@ -1,0 +1,121 @@
+"""Commands on block stores: ingest, inspect, verify, clean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .actions import existing, ingest_source, store_figures
+from .checking import by_option, validated
+from .cli_options import Frame, command
+from .console import Result, figure, table
+from .exits import Exit
+
+
+def register(group: click.Group) -> None:
+    """Add the commands to a group."""
+    _ingest(group)
+    _inspect(group)
+    _verify(group)
+    _clean(group)
+
+
+def _ingest(group: click.Group) -> None:
+    @command(group, short_help="Write a block store from a file.")
+    @click.argument("source")
+    @click.argument("store")
+    @click.option(
+        "--format", default="auto", show_default=True, metavar="FORM", help="svmlight, csv, parquet, npz, npy, mat; auto: by name."
+    )
+    @click.option("--n-features", type=int, metavar="N", help="Number of columns, where the source does not say.")
+    @click.option("--like", metavar="STORE", help="Take width, labels, names and scaling from this store: for test data.")
+    @click.option("--zero-based", default="no", show_default=True, metavar="no|yes|auto", help="Whether SVMlight indices start at 0.")
+    @click.option("--qid", default="refuse", show_default=True, metavar="refuse|ignore", help="What to do with qid: in SVMlight lines.")
+    @click.option("--dtype", default="auto", show_default=True, metavar="TYPE", help="float32, float64; auto: float32 when lossless.")
+    @click.option("--scale", default="none", show_default=True, metavar="KIND", help="none, unit-column, standard, unit-row.")
+    @click.option("--task", default="classification", show_default=True, metavar="KIND", help="classification or regression.")
+    @click.option("--labels", metavar="A,B,...", help="Class labels in the order wanted; others are refused.")
+    @click.option("--target", metavar="NAME", help="Column or array of the target.")
+    @click.option("--task-column", metavar="NAME", help="Column or array naming the task of each row.")
+    @click.option("--weight-column", metavar="NAME", help="Column or array of row weights.")
+    @click.option("--groups", metavar="FILE", help="One group label per feature, one a line.")
+    @click.option("--names", metavar="FILE", help="One name per feature, one a line.")
+    @click.option("--layout", default="columns", show_default=True, metavar="columns|both", help="Write row blocks as well.")
+    @click.option("--budget", default="256MiB", show_default=True, metavar="SIZE", help="Memory the ingest may take.")
+    @click.option("--jobs", type=int, default=1, show_default=True, metavar="N", help="Parser threads.")
+    def ingest(frame: Frame, store: str, labels: str | None, **options: Any) -> Result:
+        """Write the block store STORE from the file SOURCE ("-": standard input)."""
+        from .schema import IngestArgs
+        from .yaml_source import scalar
+
+        named = None if labels is None else [scalar(word, "--labels") for word in labels.split(",")]
+        args = validated(IngestArgs, {**options, "labels": named}, by_option)
+        with frame.progress() as sink:
+            figures = ingest_source(args, store, sink)
+        return Result(fields=figures, text=_store_text(figures))
+
+
+def _store_text(figures: dict[str, Any]) -> str:
+    rows = [(key, figures[key]) for key in ("store", "rows", "columns", "kind", "dtype", "scale", "labels", "blocks", "digest")]
+    rows.insert(6, ("stored values", f"{figures['stored']:,} in {figures['bytes'] / 2**20:,.1f} MiB"))
+    return table(rows)
+
+
+def _inspect(group: click.Group) -> None:
+    @command(group, short_help="Show what a store or run holds.")
+    @click.argument("path")
+    def inspect(frame: Frame, path: str) -> Result:
+        """Show the schema, sizes and tables of a store, or configuration and state of a run."""
+        from .report.collect import is_run, run_figures
+
+        existing(path, "store or run")
+        if is_run(path):
+            figures = run_figures(path)
+            return Result(fields={"kind": "run", **figures}, text=table(list(figures.items())))
+        from ..storage import BlockStore
+
+        store = BlockStore.open(path)
+        tables = [name for name in ("y", "task", "group", "weight") if store.has_table(name)]
+        figures = {**store_figures(store), "tables": tables, "layouts": list(store.meta.layouts)}
+        return Result(fields=figures, text=f"{_store_text(figures)}\n{table([('tables', tables), ('layouts', figures['layouts'])])}")
+
+
+def _verify(group: click.Group) -> None:
+    @command(group, short_help="Re-read a store against its checksums.")
+    @click.argument("store")
+    def verify(frame: Frame, store: str) -> Result:
+        """Re-read every object of STORE against its checksum; exit 6 if any differs or is gone."""
+        from ..storage import BlockStore
+
+        with frame.progress() as sink:
+            report = BlockStore.open(existing(store, "store")).verify(
+                lambda done, total: sink({"event": "phase", "phase": f"{done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
+            )
+        damaged = [{"object": item.key, "reason": item.reason} for item in report.damaged]
+        fields = {"store": store, "objects": report.n_objects, "bytes": report.nbytes, "n_damaged": len(damaged), "damaged": damaged}
+        if report.ok:
+            return Result("ok", fields, f"{store}: {report.n_objects} objects, {report.nbytes / 2**20:,.1f} MiB, all sound")
+        lines = [f"{item['object']}: {item['reason']}" for item in damaged]
+        return Result(
+            "damaged", fields, "\n".join([f"{store}: {len(damaged)} of {report.n_objects} objects damaged", *lines]), Exit.DAMAGED
+        )
+
+
+def _clean(group: click.Group) -> None:
+    @command(group, short_help="List, and remove, what is no longer needed.")
+    @click.argument("path")
+    @click.option("--yes", is_flag=True, help="Remove what is listed; without it nothing is removed.")
+    def clean(frame: Frame, path: str, yes: bool) -> Result:
+        """List what PATH (a store, a run, or a folder of them) no longer needs: left-over partial files, unlisted objects, old arrays."""
+        from .cleaning import left_overs, remove
+
+        found = left_overs(Path(existing(path, "store, run or folder")))
+        nbytes = sum(item.nbytes for item in found)
+        lines = [f"{figure(item.nbytes):>12} bytes  {item.path}  {item.why}" for item in found]
+        if yes:
+            remove(found)
+        verb = "removed" if yes else "could be removed (--yes removes them)"
+        fields = {"path": path, "n_files": len(found), "bytes": nbytes, "removed": yes, "files": [str(item.path) for item in found]}
+        return Result("done" if yes else "planned", fields, "\n".join([*lines, f"{len(found)} files, {nbytes / 2**20:,.1f} MiB {verb}"]))

@@ -1,0 +1,203 @@
+"""Commands that compute: fit, tune, resume, predict, score."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .actions import existing, extras_of
+from .checking import ConfigError, by_option, validated
+from .cli_options import (
+    Frame,
+    Where,
+    cluster_options,
+    command,
+    dry_run_option,
+    explicit,
+    method_config,
+    seed_option,
+    set_option,
+    split_settings,
+)
+from .console import Result, figure, table
+
+
+def register(group: click.Group) -> None:
+    """Add the commands to a group."""
+    _fit(group)
+    _tune(group)
+    _resume(group)
+    _predict(group)
+    _score(group)
+
+
+def outcome_result(outcome: Any, run: str) -> Result:
+    """Return what to say of a fit, tune or resume."""
+    figures = outcome.plan if outcome.status == "planned" else outcome.summary
+    head = {"planned": "plan; nothing was run", "already-done": f"{run} was done already", "done": f"{run} is done"}
+    return Result(
+        outcome.status,
+        {"run": run, "plan" if outcome.status == "planned" else "summary": figures},
+        f"{head.get(outcome.status, outcome.status)}\n{table(list((figures or {}).items()))}",
+    )
+
+
+def _fit(group: click.Group) -> None:
+    @command(group, short_help="Fit a method on a store.")
+    @click.argument("method")
+    @click.option("--data", required=True, metavar="STORE", help="Training data, a block store.")
+    @click.option("--run", required=True, metavar="RUN", help="Run directory; one that is there is continued.")
+    @set_option
+    @click.option("--groups", metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids.")
+    @click.option("--test-share", type=float, default=0.0, metavar="SHARE", help="Hold out this share of the rows to measure accuracy.")
+    @seed_option
+    @cluster_options
+    @dry_run_option
+    def fit(
+        frame: Frame, method: str, data: str, run: str, settings: tuple[str, ...], where: Where, dry_run: bool, **inputs: Any
+    ) -> Result:
+        """Fit METHOD on a store and keep everything in a run directory.
+
+        Started again, a run continues at its last checkpoint; a finished run is left alone.
+        """
+        from ..pipeline import run_method
+
+        params = explicit(method_config(method, split_settings(settings)))
+        args = _fit_args(method, inputs)
+        with frame.progress() as sink:
+            outcome = run_method(
+                method,
+                params,
+                data=existing(data, "store"),
+                run=run,
+                dry_run=dry_run,
+                on_event=sink,
+                seed=args.seed,
+                extra=extras_of(args),
+                **where.arguments(),
+            )
+        return outcome_result(outcome, run)
+
+
+def _fit_args(method: str, inputs: dict[str, Any]) -> Any:
+    from .schema import FitArgs
+
+    return validated(FitArgs, {"method": method, **inputs}, by_option)
+
+
+def _tune(group: click.Group) -> None:
+    @command(group, short_help="Choose parameters by cross-validation and fit.")
+    @click.argument("method")
+    @click.option("--data", required=True, metavar="STORE", help="Training data, a block store.")
+    @click.option("--run", required=True, metavar="RUN", help="Run directory; one that is there is continued.")
+    @click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,...", help="Values of a parameter; may be repeated.")
+    @set_option
+    @click.option("--folds", type=click.IntRange(min=2), default=5, show_default=True, help="Folds of the cross-validation.")
+    @seed_option
+    @cluster_options
+    def tune(
+        frame: Frame,
+        method: str,
+        data: str,
+        run: str,
+        grids: tuple[str, ...],
+        settings: tuple[str, ...],
+        folds: int,
+        seed: int,
+        where: Where,
+    ) -> Result:
+        """Compare the parameters of a grid by cross-validation, and fit METHOD with the best."""
+        from ..pipeline import tune as tune_method
+
+        fixed = split_settings(settings)
+        grid = {key: value if isinstance(value, list) else [value] for key, value in split_settings(_lists(grids), "--grid").items()}
+        check_grid(method, grid, fixed)
+        with frame.progress() as sink:
+            outcome = tune_method(
+                method,
+                {**{key: [value] for key, value in fixed.items()}, **grid},
+                data=existing(data, "store"),
+                run=run,
+                folds=folds,
+                seed=seed,
+                on_event=sink,
+                **where.arguments(),
+            )
+        return outcome_result(outcome, run)
+
+
+def _lists(grids: tuple[str, ...]) -> list[str]:
+    """Turn ``C=1,10`` into the YAML list ``C=[1,10]``."""
+    pairs = [text.partition("=") for text in grids]
+    return [
+        f"{key}{equals}[{values}]" if values and not values.startswith("[") else f"{key}{equals}{values}" for key, equals, values in pairs
+    ]
+
+
+def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any]) -> None:
+    """Check every value of a grid before the first fit.
+
+    Raises
+    ------
+    ConfigError
+        For a key that is given twice, unknown, or has a value that is not allowed.
+    """
+    for key, values in grid.items():
+        if key in fixed:
+            raise ConfigError(f"--grid {key}: {key} is also set by --set")
+        for value in values:
+            method_config(method, {**fixed, key: value}, lambda loc: f"--grid {loc[0]}" if loc else "--grid")
+
+
+def _resume(group: click.Group) -> None:
+    @command(group, short_help="Continue a run at its last checkpoint.")
+    @click.argument("run")
+    @cluster_options
+    def resume(frame: Frame, run: str, where: Where) -> Result:
+        """Continue RUN at its last checkpoint, on the same cluster or another one."""
+        from ..pipeline import resume_run
+
+        arguments = where.arguments()
+        arguments.pop("driver_memory")  # decided when the run was made
+        with frame.progress() as sink:
+            outcome = resume_run(existing(run, "run"), on_event=sink, **{**arguments, "cluster": where.cluster})
+        return outcome_result(outcome, run)
+
+
+def _predict(group: click.Group) -> None:
+    @command(group, short_help="Write predictions of a run on a store.")
+    @click.argument("run")
+    @click.argument("store")
+    @click.argument("out")
+    @cluster_options
+    def predict(frame: Frame, run: str, store: str, out: str, where: Where) -> Result:
+        """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr)."""
+        from ..pipeline import predict_store
+
+        with frame.progress() as sink:
+            found = predict_store(existing(run, "run"), existing(store, "store"), out, on_event=sink, **where.arguments())
+        return Result(fields=found, text=table(list(found.items())))
+
+
+def _score(group: click.Group) -> None:
+    @command(group, short_help="Show the metrics of a run on a store.")
+    @click.argument("run")
+    @click.argument("store")
+    @cluster_options
+    def score(frame: Frame, run: str, store: str, where: Where) -> Result:
+        """Show the metrics of RUN on STORE, and keep them for its report."""
+        from ..pipeline import score_store
+        from .report.collect import save_score
+
+        with frame.progress() as sink:
+            found = score_store(existing(run, "run"), existing(store, "store"), on_event=sink, **where.arguments())
+        save_score(run, store, found)
+        return Result(fields=found, text=score_text(found))
+
+
+def score_text(found: dict[str, Any]) -> str:
+    """Return a metric table for a reader: figures, then one line per class."""
+    single = table([(key, value) for key, value in found.items() if key != "classes"])
+    rows = [" ".join(f"{key}={figure(value)}" for key, value in row.items()) for row in found.get("classes", [])]
+    return "\n".join([single, *rows])

@@ -1,0 +1,128 @@
+"""From run directories to views: the only part of the report that knows how a run is stored."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..checking import ConfigError
+from .view import RunView
+
+_STEPS = ("iteration", "objective", "gap", "outer_gap", "n_selected", "train_accuracy", "test_accuracy")
+
+
+def is_run(path: str | Path) -> bool:
+    """Return whether a folder is a run directory."""
+    return (Path(path) / "config.json").is_file()
+
+
+def _open(path: str | Path) -> Any:
+    from ...storage import RunStore
+
+    if not is_run(path):
+        raise ConfigError(f"{path} is not a run directory (it has no config.json)")
+    return RunStore.open(path)
+
+
+def _last(history: list[dict[str, Any]]) -> dict[str, Any]:
+    return {key: history[-1][key] for key in _STEPS if history and history[-1].get(key) is not None}
+
+
+def _held(path: Path) -> bool:
+    """Return whether the process named in the lock file lives. The lock itself is not tried: that could turn a starting run away."""
+    try:
+        holder = json.loads((path / "lock").read_bytes())
+        os.kill(int(holder["pid"]), 0)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return holder.get("host") == socket.gethostname()
+
+
+def run_figures(path: str | Path) -> dict[str, Any]:
+    """Return how far a run is: state, method, rounds, last figures. Needs no cluster and no data.
+
+    Raises
+    ------
+    ConfigError
+        If ``path`` is no run directory.
+    """
+    run = _open(path)
+    summary, history = run.read_json("summary"), run.history()
+    state = "done" if summary is not None else "running" if _held(run.path) else "stopped" if history else "not started"
+    place = run.read_json("where") or {}
+    figures = {"run": str(path), "state": state, "method": run.config["method"], "data": place.get("data"), "rounds": len(history)}
+    hint = {"next": f"gramplane resume {path}"} if state in ("stopped", "not started") else {}
+    return {**figures, **_last(history), **({"summary": summary} if summary else {}), **hint}
+
+
+def view_run(path: str | Path, name: str | None = None) -> RunView:
+    """Return a run as the report sees it; a run that is not finished shows what it has.
+
+    Parameters
+    ----------
+    path
+        Run directory.
+    name
+        Shown in headings and legends; by default the folder's name.
+
+    Raises
+    ------
+    ConfigError
+        If ``path`` is no run directory.
+    """
+    from ...pipeline import METHODS
+
+    run = _open(path)
+    config, place, tables = run.config, run.read_json("where") or {}, run.read_json("tables") or {}
+    history = run.history()
+    return RunView(
+        name=name or Path(path).resolve().name,
+        path=str(path),
+        method=config["method"],
+        title=METHODS[config["method"]].title,
+        params=config["params"],
+        settings={**place, "data_digest": config["data_digest"], "seed": config["seed"], **_decisions(run)},
+        summary=run.read_json("summary") or {**_last(history), "rounds": len(history)},
+        history=history,
+        selected=tables.get("selected", []),
+        scores=saved_scores(path),
+    )
+
+
+def _decisions(run: Any) -> Mapping[str, Any]:
+    return run.read_json("decisions") or {}
+
+
+def save_score(path: str | Path, store: str, table: Mapping[str, Any]) -> None:
+    """Keep the metric table of a store in the run directory; a store scored again replaces its table."""
+    from ..console import plain
+
+    run = _open(path)
+    kept = run.read_json("scores") or {}
+    run.write_json("scores", {**kept, store: plain(table)})
+
+
+def saved_scores(path: str | Path) -> list[dict[str, Any]]:
+    """Return the metric tables kept in a run directory, one row per store."""
+    kept = _open(path).read_json("scores") or {}
+    return [{"store": Path(store).name, **table} for store, table in kept.items()]
+
+
+def write_json(path: Path, value: Any) -> Path:
+    """Write a small JSON file whole or not at all; return its path."""
+    from ..console import plain
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_text(path, json.dumps(plain(value), indent=1))
+    return path
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all: a reader never sees half of it."""
+    partial = path.with_name(f".{path.name}.tmp")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)

@@ -1,0 +1,256 @@
+"""Figures of a report, as SVG in data URIs: nothing outside the page is loaded, and nothing inside an image can run."""
+
+from __future__ import annotations
+
+import base64
+import io
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from .pixels import pixel_usage
+from .view import RunView, known, number, weight_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PALETTE = ("#1f5fa8", "#d2691e", "#2f8f6b", "#8a4fa3", "#b8334a", "#6b7280", "#b8860b", "#0e7490")
+INK, FAINT, RULE = "#1f2933", "#6b7280", "#e3e7ec"
+NEGATIVE = PALETTE[1]
+TOP = 30
+"""Bars in the chart of weights."""
+
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "gramplane",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Helvetica", "Arial"],
+    "font.size": 9.5,
+    "text.color": INK,
+    "axes.edgecolor": RULE,
+    "axes.labelcolor": FAINT,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": RULE,
+    "grid.linewidth": 0.8,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "legend.frameon": False,
+    "lines.linewidth": 2.0,
+    "lines.markersize": 5,
+    "figure.facecolor": "white",
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of the page: its heading, what it says, and the image."""
+
+    title: str
+    caption: str
+    uri: str
+    wide: bool = False
+
+
+def safe(name: str, width: int = 40) -> str:
+    """Return a name fit for a label: shortened, and with ``$`` read as a dollar, not as mathematics."""
+    text = " ".join(str(name).split())
+    text = text if len(text) <= width else f"{text[: width - 1]}…"
+    return text.replace("$", r"\$")
+
+
+def _uri(figure: Figure) -> str:
+    out = io.BytesIO()
+    with warnings.catch_warnings():
+        # A font without the glyphs of a feature's name: the browser draws the text, with its own fonts.
+        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
+        figure.savefig(out, format="svg", metadata={"Date": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(out.getvalue()).decode("ascii")
+
+
+def draw(paint: Callable[[Axes], Any], size: tuple[float, float] = (6.0, 3.3)) -> str:
+    """Return the data URI of a figure with one pair of axes, painted in the page's style."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(cast("Any", _STYLE)):
+        figure = Figure(figsize=size, layout="constrained")
+        paint(figure.add_subplot())
+        return _uri(figure)
+
+
+def _rounds(axes: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlabel("round")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _log(axes: Axes) -> None:
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0e}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.tick_params(which="minor", length=0)
+
+
+def _label(run: RunView, runs: Sequence[RunView], what: str = "") -> str:
+    return " ".join(part for part in (safe(run.name) if len(runs) > 1 else "", what) if part)
+
+
+def _lines(axes: Axes, runs: Sequence[RunView], keys: Sequence[tuple[str, str, str]], x: str = "iteration") -> int:
+    """Draw ``(key, label, line style)`` of every run; return how many lines there were."""
+    drawn = 0
+    for colour, run in zip(_colours(len(runs)), runs, strict=True):
+        for key, label, style in keys:
+            values = run.column(key)
+            if known(values):
+                axes.plot(run.column(x), values, style, color=colour, marker="o", label=_label(run, runs, label))
+                drawn += 1
+    if drawn > 1:
+        axes.legend()
+    return drawn
+
+
+def _colours(count: int) -> list[str]:
+    return [PALETTE[index % len(PALETTE)] for index in range(count)]
+
+
+def objective(runs: Sequence[RunView]) -> list[Picture]:
+    """Return the objective per round."""
+    if not any(known(run.column("objective")) for run in runs):
+        return []
+
+    def paint(axes: Axes) -> None:
+        _lines(axes, runs, [("objective", "", "-")])
+        _rounds(axes)
+
+    return [Picture("Objective", "Value of the problem after each round; it falls as cuts are added.", draw(paint))]
+
+
+def gaps(runs: Sequence[RunView]) -> list[Picture]:
+    """Return the two certificates per round, on a logarithmic scale."""
+    if not any(value > 0 for run in runs for key in ("gap", "outer_gap") for value in run.column(key)):
+        return []
+
+    def paint(axes: Axes) -> None:
+        _lines(axes, runs, [("outer_gap", "to the exact optimum", "-"), ("gap", "of the sub-problem", ":")])
+        _rounds(axes)
+        _log(axes)
+
+    caption = "Certified distance to the exact optimum (solid), and the duality gap left in the round's sub-problem (dotted)."
+    return [Picture("Gaps", caption, draw(paint))]
+
+
+def accuracy(runs: Sequence[RunView]) -> list[Picture]:
+    """Return accuracy against the number of selected features, on training and held-out rows."""
+    if not any(known(run.column("train_accuracy")) for run in runs):
+        return []
+
+    def paint(axes: Axes) -> None:
+        _lines(axes, runs, [("test_accuracy", "held-out rows", "-"), ("train_accuracy", "training rows", "--")], x="n_selected")
+        for colour, run in zip(_colours(len(runs)), runs, strict=True):
+            _scored(axes, run, colour, _label(run, runs))
+        axes.set_xlabel("selected features")
+        axes.set_ylabel("accuracy")
+        axes.legend()
+
+    return [Picture("Accuracy along the path", "Each round adds features; every point is the model after one round.", draw(paint))]
+
+
+def _scored(axes: Axes, run: RunView, colour: str, label: str) -> None:
+    for score in run.scores:
+        value, where = number(score.get("accuracy")), number(run.summary.get("n_selected"))
+        if known([value]) and known([where]):
+            name = f"{label} {safe(str(score.get('store', 'scored')), 24)}".strip()
+            axes.plot([where], [value], linestyle="none", marker="D", markersize=8, color=colour, markeredgecolor="white", label=name)
+
+
+def weights(run: RunView, prefix: str) -> list[Picture]:
+    """Return the bar chart of the largest weights."""
+    rows = [row for row in run.selected if known([weight_of(row)])][:TOP]
+    if not rows:
+        return []
+
+    def paint(axes: Axes) -> None:
+        values = [weight_of(row) for row in rows]
+        places = range(len(rows))
+        axes.barh(places, values, color=[PALETTE[0] if value >= 0 else NEGATIVE for value in values], height=0.72)
+        axes.set_yticks(places, [safe(row["feature"]) for row in rows], color=INK)
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.axvline(0, color=FAINT, linewidth=0.8)
+        axes.set_xlabel("weight")
+
+    shown = f"The {len(rows)} largest of {len(run.selected):,} weights; the sign points to the class they speak for."
+    return [Picture(f"{prefix}Selected features", shown, draw(paint, (6.0, 0.7 + 0.19 * len(rows))))]
+
+
+def phases(run: RunView, prefix: str) -> list[Picture]:
+    """Return seconds by phase, stacked per round."""
+    parts = {name: values for name, values in run.phases().items() if any(value > 0 for value in values)}
+    if not parts:
+        return []
+
+    def paint(axes: Axes) -> None:
+        floor = [0.0] * len(run.history)
+        for colour, (name, values) in zip(_colours(len(parts)), parts.items(), strict=True):
+            heights = [value if value > 0 else 0.0 for value in values]
+            axes.bar(run.column("iteration"), heights, bottom=floor, color=colour, label=safe(name), width=0.72)
+            floor = [a + b for a, b in zip(floor, heights, strict=True)]
+        axes.grid(visible=False, axis="x")
+        axes.set_ylabel("seconds")
+        _rounds(axes)
+        axes.legend(ncols=min(4, len(parts)), loc="lower left", bbox_to_anchor=(0, 1.0))
+
+    return [Picture(f"{prefix}Seconds by phase", "Where the time of each round went.", draw(paint))]
+
+
+def traffic(runs: Sequence[RunView]) -> list[Picture]:
+    """Return tasks and bytes read per round."""
+    wanted = (("tasks", "Tasks per round", 1.0, "tasks"), ("bytes", "Bytes read per round", 2.0**20, "MiB"))
+    pictures = []
+    for key, title, unit, label in wanted:
+        if not any(value > 0 for run in runs for value in run.column(key)):
+            continue
+
+        def paint(axes: Axes, key: str = key, unit: float = unit, label: str = label) -> None:
+            width = 0.72 / len(runs)
+            for index, (colour, run) in enumerate(zip(_colours(len(runs)), runs, strict=True)):
+                places = [at + (index - (len(runs) - 1) / 2) * width for at in run.column("iteration")]
+                axes.bar(places, [value / unit for value in run.column(key)], width=width, color=colour, label=_label(run, runs))
+            axes.grid(visible=False, axis="x")
+            axes.set_ylabel(label)
+            _rounds(axes)
+            if len(runs) > 1:
+                axes.legend()
+
+        pictures.append(Picture(title, "What the passes of each round cost, counted, not timed.", draw(paint)))
+    return pictures
+
+
+def pixels(run: RunView, prefix: str) -> list[Picture]:
+    """Return the picture of the pixels involved, when the features are named like pixels."""
+    usage = pixel_usage([(str(row["feature"]), weight_of(row)) for row in run.selected])
+    if usage is None:
+        return []
+    caption = (
+        "Shade: summed size of the weights a pixel takes part in. Lines and rings: the largest weights, blue positive, orange negative."
+    )
+    return [Picture(f"{prefix}Pixels involved", caption, draw(usage.paint, (6.0, 5.2)))]
+
+
+def pictures(runs: Sequence[RunView]) -> list[Picture]:
+    """Return every figure the runs have data for: shared ones first, then one set per run."""
+    found = [*accuracy(runs), *objective(runs), *gaps(runs)]
+    for run in runs:
+        prefix = f"{run.name}: " if len(runs) > 1 else ""
+        found += [*weights(run, prefix), *pixels(run, prefix), *phases(run, prefix)]
+    return [*found, *traffic(runs)]

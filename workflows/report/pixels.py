@@ -1,0 +1,88 @@
+"""Features named ``pixel_ROW_COLUMN`` (and their products) drawn where they lie in the image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_PIXEL = re.compile(r"pixel_(\d{1,3})_(\d{1,3})")
+MAX_SIDE = 512
+TOP_PAIRS = 25
+
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class PixelUsage:
+    """Usage of each pixel and the strongest pairs.
+
+    Attributes
+    ----------
+    usage
+        ``(rows, columns)`` summed absolute weights.
+    pairs
+        ``(first, second, weight)``, largest weight first.
+    """
+
+    usage: np.ndarray
+    pairs: tuple[tuple[Place, Place, float], ...]
+
+    def paint(self, axes: Axes) -> None:
+        """Draw the heat map with the pairs as lines between pixel centres and squares as rings."""
+        image = axes.imshow(self.usage, cmap="Greys", vmin=0.0, vmax=1.15 * float(self.usage.max()))
+        axes.grid(visible=False)
+        axes.set_xticks(())
+        axes.set_yticks(())
+        largest = max((abs(weight) for _, _, weight in self.pairs), default=1.0)
+        for first, second, weight in reversed(self.pairs[:TOP_PAIRS]):
+            _pair(axes, first, second, weight, largest)
+        bar = axes.figure.colorbar(image, ax=axes, fraction=0.045, pad=0.03)
+        bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+
+
+def _pair(axes: Axes, first: Place, second: Place, weight: float, largest: float) -> None:
+    colour = "#1f5fa8" if weight >= 0 else "#d2691e"
+    share = abs(weight) / largest
+    if first == second:
+        axes.plot([first[1]], [first[0]], marker="o", markersize=5 + 9 * share, markerfacecolor="none", color=colour, markeredgewidth=1.8)
+        return
+    (r0, c0), (r1, c1) = first, second
+    axes.plot([c0, c1], [r0, r1], color=colour, linewidth=0.8 + 3.0 * share, alpha=0.75, marker="o", markersize=3.5, solid_capstyle="round")
+
+
+def _places(name: str) -> list[Place] | None:
+    """Return the pixels a feature's name speaks of, or ``None`` when it speaks of something else."""
+    parts = [_PIXEL.fullmatch(part) for part in name.split("*")]
+    found = [(int(part[1]), int(part[2])) for part in parts if part is not None]
+    return found if len(found) == len(parts) <= 2 else None
+
+
+def pixel_usage(weights: Sequence[tuple[str, float]]) -> PixelUsage | None:
+    """Return the usage of every pixel, or ``None`` unless every feature is named like a pixel or a product of two.
+
+    Parameters
+    ----------
+    weights
+        ``(feature name, weight)``, largest weight first.
+    """
+    found = [(_places(name), weight) for name, weight in weights]
+    known = [(places, weight) for places, weight in found if places is not None]
+    if not known or len(known) < len(found):
+        return None
+    rows = 1 + max(row for places, _ in known for row, _ in places)
+    columns = 1 + max(column for places, _ in known for _, column in places)
+    if max(rows, columns) > MAX_SIDE:
+        return None
+    usage = np.zeros((max(rows, columns),) * 2)
+    for places, weight in known:
+        for place in set(places):
+            usage[place] += abs(weight)
+    pairs = tuple((places[0], places[-1], weight) for places, weight in known)
+    return PixelUsage(usage, pairs)

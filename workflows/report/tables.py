@@ -1,0 +1,38 @@
+"""The numbers of a report as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+from .view import Row, RunView
+
+
+def csv_text(rows: Sequence[Row]) -> str:
+    """Return rows as CSV with the union of their keys as header; floats in full precision."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([[_plain(row.get(key)) for key in columns] for row in rows])
+    return out.getvalue()
+
+
+def _plain(value: object) -> object:
+    if value is None:
+        return ""
+    if isinstance(value, (list, tuple)):
+        return " ".join(str(_plain(item)) for item in value)
+    return repr(value) if isinstance(value, float) else value
+
+
+def csv_files(runs: Sequence[RunView]) -> dict[str, str]:
+    """Return ``{file name: text}``: rounds, selected features and scores of all runs, each row naming its run."""
+    parts = {
+        "rounds.csv": [{"run": run.name, **row} for run in runs for row in run.history],
+        "selected.csv": [{"run": run.name, **row} for run in runs for row in run.selected],
+        "scores.csv": [{"run": run.name, **row} for run in runs for row in run.scores],
+        "summary.csv": [{"run": run.name, "method": run.method, **run.summary} for run in runs],
+    }
+    return {name: csv_text(rows) for name, rows in parts.items() if rows}

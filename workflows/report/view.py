@@ -1,0 +1,76 @@
+"""What a report shows of a run: plain values, whatever stored them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run as the report sees it.
+
+    Attributes
+    ----------
+    name
+        Shown in legends and headings.
+    path
+        Where the run lies.
+    method, title
+        Name of the method on the command line, and its full name.
+    params
+        The method's parameters.
+    settings
+        Data, cluster, seed and what else the run decided once.
+    summary
+        Figures of the finished run.
+    history
+        One row per outer iteration.
+    selected
+        Rows ``{"feature": name, "weight": w}`` (or one ``weight[label]`` per class), largest weight first.
+    scores
+        One row per store the run was scored on.
+    """
+
+    name: str
+    path: str
+    method: str
+    title: str
+    params: Row = field(default_factory=dict)
+    settings: Row = field(default_factory=dict)
+    summary: Row = field(default_factory=dict)
+    history: Sequence[Row] = ()
+    selected: Sequence[Row] = ()
+    scores: Sequence[Row] = ()
+
+    def column(self, key: str) -> list[float]:
+        """Return one figure over the rounds; NaN where a row lacks it."""
+        return [number(row.get(key)) for row in self.history]
+
+    def phases(self) -> dict[str, list[float]]:
+        """Return the seconds of each phase over the rounds."""
+        keys = dict.fromkeys(key for row in self.history for key in row if key.startswith("seconds_"))
+        return {key.removeprefix("seconds_"): self.column(key) for key in keys}
+
+
+def number(value: Any) -> float:
+    """Return a number, the mean of a list of numbers (one per class or fold), or NaN."""
+    if isinstance(value, (list, tuple)):
+        known = [number(item) for item in value]
+        return sum(known) / len(known) if known else math.nan
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+
+
+def known(values: Sequence[float]) -> bool:
+    """Return whether any value is finite."""
+    return any(math.isfinite(value) for value in values)
+
+
+def weight_of(row: Row) -> float:
+    """Return the weight of a selected feature; with several classes the one of largest size."""
+    values = [number(value) for key, value in row.items() if key.startswith("weight")]
+    return max(values, key=abs, default=math.nan)

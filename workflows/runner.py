@@ -1,0 +1,283 @@
+"""Running a workflow: steps in order of needs, finished ones skipped, one alone for a scheduler."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .actions import sized
+from .checking import ConfigError, Loc, choose
+from .cli_options import Where, method_config
+from .console import version_text
+from .progress import Sink, silent
+from .schema import FitStep, IngestStep, TuneStep, Workflow
+from .steps import ACTIONS, Place, fingerprint, fit_params, source_of
+
+if TYPE_CHECKING:
+    from ..storage import StepManifest
+
+_HIDDEN = ".steps"
+"""Folder of manifests and locks inside a run of a workflow; no step can be called so."""
+
+
+@dataclass(frozen=True)
+class WorkflowOutcome:
+    """How a run of a workflow ended.
+
+    Attributes
+    ----------
+    status
+        ``done``, ``already-done`` (nothing was left to do), ``checked`` or ``planned``.
+    run_id, folder
+        The run, and where it lies.
+    steps
+        State of each step looked at.
+    last
+        Figures of the steps that ran: ``results`` by step, or those of the only step.
+    """
+
+    status: str
+    run_id: str
+    folder: Path
+    steps: Mapping[str, str]
+    last: Mapping[str, Any] = field(default_factory=dict)
+
+
+def placed(read: Workflow, where: Where) -> Where:
+    """Return cluster and memory: options and environment first, then the file."""
+    spec = read.spec
+    return where.over(
+        cluster=read.cluster(), worker_memory=spec.worker_memory, driver_memory=spec.driver_memory, allow_plaintext=spec.allow_plaintext
+    )
+
+
+def _in_step(read: Workflow, index: int, *more: str | int) -> Any:
+    return lambda loc: read.document.place(("steps", index, "with", *more, *loc))
+
+
+def _check_method(read: Workflow, index: int, step: Any) -> None:
+    from ..pipeline import METHODS
+
+    place: Loc = ("steps", index, "with", "method")
+    try:
+        choose(step.args.method, METHODS, "method")
+    except ConfigError as error:
+        raise ConfigError(f"{read.document.place(place)}: {error}") from None
+    method_config(step.args.method, step.args.params(), _in_step(read, index))
+    for key, values in getattr(step.args, "grid", {}).items():
+        for value in values:
+            method_config(step.args.method, {**step.args.params(), key: value}, _in_step(read, index, "grid"))
+
+
+def check_workflow(read: Workflow, where: Where) -> None:
+    """Check what the file's form does not show: methods, their parameters, sizes.
+
+    Raises
+    ------
+    ConfigError
+        With ``file:line:column`` and the nearest known name.
+    """
+    for key in ("worker_memory", "driver_memory"):
+        sized(getattr(read.spec, key), read.document.place((key,)))
+    for key in ("worker_memory", "driver_memory"):
+        sized(getattr(where, key), f"--{key.replace('_', '-')}")
+    for index, step in enumerate(read.spec.steps):
+        if isinstance(step, FitStep | TuneStep):
+            _check_method(read, index, step)
+        elif isinstance(step, IngestStep):
+            sized(step.args.budget, read.document.place(("steps", index, "with", "budget")))
+
+
+def resolved_params(read: Workflow, step: Any) -> dict[str, Any]:
+    """Return every parameter of a fit or tune step, defaults filled in; nothing for other steps."""
+    if not isinstance(step, FitStep | TuneStep):
+        return {}
+    return method_config(step.args.method, step.args.params()).model_dump(mode="json")
+
+
+def default_run_id(read: Workflow, where: Where) -> str:
+    """Return ``NAME-HASH`` of what the results depend on: the file, its sources, and the version of gramplane.
+
+    A changed parameter or source gives another run; the cluster does not count, since results do not depend on it.
+    """
+    spec = read.spec.model_dump(mode="json", exclude={"cluster", "worker_memory", "driver_memory", "allow_plaintext", "runs"})
+    sources = [fingerprint(source_of(read, step)) for step in read.spec.steps if isinstance(step, IngestStep)]
+    text = json.dumps([spec, sources, where.driver_memory, version_text()], sort_keys=True)
+    return f"{read.spec.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def run_workflow(
+    read: Workflow,
+    *,
+    run_id: str | None = None,
+    only: str | None = None,
+    check: bool = False,
+    dry_run: bool = False,
+    where: Where | None = None,
+    sink: Sink = silent,
+) -> WorkflowOutcome:
+    """Run the steps that are not done.
+
+    Parameters
+    ----------
+    read
+        The workflow.
+    run_id
+        Name of the run; see `default_run_id`.
+    only
+        Run this step alone; the steps it needs must be done.
+    check
+        Check the file; run nothing.
+    dry_run
+        Show which steps would run, and the plan of fits whose data are there.
+    where
+        Cluster and memory that go before the file's.
+    sink
+        Takes progress events.
+
+    Raises
+    ------
+    ConfigError
+        For anything wrong with the file, before the first step starts.
+    """
+    place_where = placed(read, where or Where())
+    check_workflow(read, place_where)
+    steps = read.order() if only is None else [read.step(only)]
+    if check:
+        return WorkflowOutcome("checked", run_id or "", Path(read.path(read.spec.runs)), {step.id: step.do for step in steps})
+    name = _safe(run_id) if run_id else default_run_id(read, place_where)
+    place = Place(read, Path(read.path(read.spec.runs)) / name, place_where, sink)
+    if dry_run:
+        return _planned(place, name, steps)
+    if only is not None:
+        _need_done(place, steps[0])
+    states, results = {}, {}
+    for step in steps:
+        states[step.id], results[step.id] = run_step(place, step)
+    last = results[only] if only is not None else {"results": results}
+    status = "already-done" if set(states.values()) == {"already-done"} else "done"
+    return WorkflowOutcome(status, name, place.folder, states, last)
+
+
+def _safe(run_id: str) -> str:
+    from .schema import ID
+
+    if not ID.fullmatch(run_id):
+        raise ConfigError(f"--run-id {run_id!r}: letters, digits, dot, dash and underscore only, at most 128")
+    return run_id
+
+
+def _record(place: Place, step: str) -> Path:
+    return place.folder / _HIDDEN / f"{step}.json"
+
+
+def _need_done(place: Place, step: Any) -> None:
+    from ..storage import StepManifest
+
+    for need in step.needs:
+        found = StepManifest.read(_record(place, need))
+        if found is None or found.status != "done":
+            raise ConfigError(f"step {step.id!r} needs {need!r}, which is not done in {place.folder}; run it first")
+
+
+def _wanted(place: Place, step: Any) -> StepManifest:
+    from ..storage import StepManifest
+
+    params = {"do": step.do, **step.args.model_dump(mode="json")}
+    return StepManifest.begin(step.id, ACTIONS[step.do].inputs(place, step), params)
+
+
+def run_step(place: Place, step: Any) -> tuple[str, dict[str, Any]]:
+    """Run one step unless its manifest shows the same inputs and parameters and complete outputs.
+
+    Returns
+    -------
+    tuple
+        ``"done"`` or ``"already-done"``, and the step's figures.
+
+    Raises
+    ------
+    RunLocked
+        If another process runs this step.
+    """
+    from ..storage import StepManifest
+    from ..storage.locks import file_lock
+
+    record = _record(place, step.id)
+    record.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        wanted = _wanted(place, step)
+        with file_lock(record.with_suffix(".lock")):
+            found = StepManifest.read(record)
+            if found is not None and found.covers(wanted):
+                place.sink({"event": "step", "step": step.id, "status": "already-done"})
+                return "already-done", _kept_figures(record)
+            return "done", _work(place, step, wanted, record)
+    except Exception as error:
+        error.add_note(f"step {step.id} of {place.read.document.path}")
+        raise
+
+
+def _work(place: Place, step: Any, wanted: StepManifest, record: Path) -> dict[str, Any]:
+    from .report.collect import write_json
+
+    place.sink({"event": "step", "step": step.id, "status": "started"})
+    wanted.write(record)
+    try:
+        done = ACTIONS[step.do].work(place, step)
+    except Exception as error:
+        wanted.failed(str(error)).write(record)
+        raise
+    write_json(record.with_suffix(".figures.json"), done.figures)
+    # Written last: a step is done when its manifest says so.
+    wanted.done(done.outputs).write(record)
+    place.sink({"event": "step", "step": step.id, "status": "done"})
+    return dict(done.figures)
+
+
+def _kept_figures(record: Path) -> dict[str, Any]:
+    file = record.with_suffix(".figures.json")
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+def _planned(place: Place, name: str, steps: list[Any]) -> WorkflowOutcome:
+    states, plans = {}, {}
+    for step in steps:
+        states[step.id] = "already-done" if _is_done(place, step) else "planned"
+        if states[step.id] == "planned" and isinstance(step, FitStep) and Path(place.store(step)).exists():
+            plans[step.id] = _plan(place, step)
+    return WorkflowOutcome("planned", name, place.folder, states, {"plans": plans})
+
+
+def _is_done(place: Place, step: Any) -> bool:
+    from ..storage import MissingBlock, StepManifest
+
+    found = StepManifest.read(_record(place, step.id))
+    if found is None:
+        return False
+    try:
+        return found.covers(_wanted(place, step))
+    except (ConfigError, MissingBlock):
+        return False
+
+
+def _plan(place: Place, step: Any) -> dict[str, Any]:
+    from ..pipeline import run_method
+    from .actions import extras_of
+
+    outcome = run_method(
+        step.args.method,
+        fit_params(step),
+        data=place.store(step),
+        run=str(place.own(step.id)),
+        dry_run=True,
+        seed=step.args.seed,
+        extra=extras_of(step.args, place.read.path),
+        on_event=place.sink,
+        **place.where.arguments(),
+    )
+    return outcome.plan or {}

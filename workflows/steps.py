@@ -1,0 +1,210 @@
+"""What each kind of workflow step reads, does and leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .actions import existing, extras_of, ingest_source
+from .cli_options import Where, explicit
+from .progress import Sink
+from .schema import IngestStep, Workflow, model_steps, step_store
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the steps of one run of a workflow work.
+
+    Attributes
+    ----------
+    read
+        The workflow.
+    folder
+        Folder of this run; every step has a folder of its name in it.
+    where
+        Cluster and memory.
+    sink
+        Takes progress events.
+    """
+
+    read: Workflow
+    folder: Path
+    where: Where
+    sink: Sink
+
+    def own(self, step: str) -> Path:
+        """Return a step's folder; of a fit or tune step it is the run directory."""
+        return self.folder / step
+
+    def store(self, step: Any) -> str:
+        """Return the store a step works on."""
+        return self.read.path(step_store(self.read.spec, step) or "")
+
+    def models(self, step: Any) -> list[Path]:
+        """Return the run directories whose models a step uses."""
+        return [self.own(name) for name in model_steps(self.read.spec, step)]
+
+
+class Done(NamedTuple):
+    """What a step left: figures for the reader, and the digests of its outputs by path."""
+
+    figures: Mapping[str, Any]
+    outputs: Mapping[str, str]
+
+
+class Action(NamedTuple):
+    """A kind of step: digests of what it reads (by path), and the work."""
+
+    inputs: Callable[[Place, Any], dict[str, str]]
+    work: Callable[[Place, Any], Done]
+
+
+def fingerprint(path: str) -> str:
+    """Return size and time of a source file: like make, a source counts as changed when it was written again."""
+    if "://" in path:
+        return "url"
+    stat = Path(existing(path, "source")).stat()
+    return f"{stat.st_size}-{stat.st_mtime_ns}"
+
+
+def source_of(read: Workflow, step: IngestStep) -> str:
+    """Return the source of an ingest step as an absolute path."""
+    return read.path(step.args.source)
+
+
+def _digests(*paths: str | Path) -> dict[str, str]:
+    from ..storage import digest_of
+
+    return {str(path): digest_of(path) for path in paths}
+
+
+def _files(place: Place, step: Any, *keys: str) -> list[str]:
+    """Return the paths a step's arguments name, as far as they are given."""
+    return [place.read.path(getattr(step.args, key)) for key in keys if getattr(step.args, key) is not None]
+
+
+def _ingest_inputs(place: Place, step: IngestStep) -> dict[str, str]:
+    source = source_of(place.read, step)
+    return {source: fingerprint(source), **_digests(*_files(place, step, "like", "groups", "names"))}
+
+
+def _ingest(place: Place, step: IngestStep) -> Done:
+    read, args, store = place.read, step.args, place.store(step)
+    moved = {key: read.path(value) for key in ("like", "groups", "names") if (value := getattr(args, key)) is not None}
+    figures = ingest_source(args.model_copy(update={"source": source_of(read, step), **moved}), store, place.sink)
+    return Done(figures, _digests(store))
+
+
+def _fit_inputs(place: Place, step: Any) -> dict[str, str]:
+    return _digests(existing(place.store(step), "store"), *_files(place, step, "groups"))
+
+
+def _fitted(place: Place, step: Any, outcome: Any) -> Done:
+    return Done(outcome.summary, _digests(place.own(step.id) / "model"))
+
+
+def _fit(place: Place, step: Any) -> Done:
+    from ..pipeline import run_method
+
+    outcome = run_method(
+        step.args.method,
+        fit_params(step),
+        data=place.store(step),
+        run=str(place.own(step.id)),
+        seed=step.args.seed,
+        extra=extras_of(step.args, place.read.path),
+        on_event=place.sink,
+        **place.where.arguments(),
+    )
+    return _fitted(place, step, outcome)
+
+
+def fit_params(step: Any) -> dict[str, Any]:
+    """Return the method's parameters of a fit step, coerced to their types (they were checked when the file was read)."""
+    from ..pipeline import METHODS
+
+    return explicit(METHODS[step.args.method].config.model_validate(step.args.params()))
+
+
+def _tune(place: Place, step: Any) -> Done:
+    from ..pipeline import tune
+
+    grid = {**{key: [value] for key, value in fit_params(step).items()}, **step.args.grid}
+    outcome = tune(
+        step.args.method,
+        grid,
+        data=place.store(step),
+        run=str(place.own(step.id)),
+        folds=step.args.folds,
+        seed=step.args.seed,
+        on_event=place.sink,
+        **place.where.arguments(),
+    )
+    return _fitted(place, step, outcome)
+
+
+def _use_inputs(place: Place, step: Any) -> dict[str, str]:
+    return _digests(existing(place.store(step), "store"), *(run / "model" for run in place.models(step)))
+
+
+def _predict(place: Place, step: Any) -> Done:
+    from ..pipeline import predict_store
+
+    (run,), out = place.models(step), place.read.path(step.args.out)
+    Path(out).parent.mkdir(parents=True, exist_ok=True)
+    found = predict_store(str(run), place.store(step), out, on_event=place.sink, **place.where.arguments())
+    return Done(found, _digests(out))
+
+
+def _score(place: Place, step: Any) -> Done:
+    from ..pipeline import score_store
+    from .report.collect import save_score, write_json
+
+    (run,) = place.models(step)
+    found = score_store(str(run), place.store(step), on_event=place.sink, **place.where.arguments())
+    save_score(run, place.store(step), found)
+    return Done(found, _digests(write_json(place.own(step.id) / "score.json", found)))
+
+
+def _report_inputs(place: Place, step: Any) -> dict[str, str]:
+    runs = place.models(step)
+    scores = [run / "scores.json" for run in runs if (run / "scores.json").exists()]
+    return _digests(*(run / "model" for run in runs), *scores)
+
+
+def _report(place: Place, step: Any) -> Done:
+    from .report import write_report
+
+    out = place.read.path(step.args.out) if step.args.out else place.own(step.id)
+    written = write_report(place.models(step), out, names=[run.name for run in place.models(step)])
+    return Done({"report": str(written.page)}, _digests(written.page, *written.tables))
+
+
+def _verify_inputs(place: Place, step: Any) -> dict[str, str]:
+    # The time makes every run another one: what was sound yesterday says nothing about today.
+    import time
+
+    return {place.store(step): str(time.time_ns())}
+
+
+def _verify(place: Place, step: Any) -> Done:
+    from ..storage import BlockStore, DigestMismatch
+
+    report = BlockStore.open(existing(place.store(step), "store")).verify()
+    if not report.ok:
+        listed = "; ".join(item.reason for item in report.damaged[:5])
+        raise DigestMismatch(f"{place.store(step)}: {len(report.damaged)} of {report.n_objects} objects damaged: {listed}")
+    return Done({"objects": report.n_objects, "bytes": report.nbytes}, {})
+
+
+ACTIONS: dict[str, Action] = {
+    "ingest": Action(_ingest_inputs, _ingest),
+    "fit": Action(_fit_inputs, _fit),
+    "tune": Action(_fit_inputs, _tune),
+    "predict": Action(_use_inputs, _predict),
+    "score": Action(_use_inputs, _score),
+    "report": Action(_report_inputs, _report),
+    "verify": Action(_verify_inputs, _verify),
+}
