@@ -4,6 +4,7 @@ A store is a Zarr v3 group with plain chunks. What exists is what ``manifest.jso
 """
 
 import os
+from bisect import bisect_left
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
@@ -266,13 +267,15 @@ class BlockStore:
             out[rows.start - ref.rows[0] : rows.stop - ref.rows[0], cols.start - ref.cols[0] : cols.stop - ref.cols[0]] = part
         return out
 
-    def columns(self, ids: npt.ArrayLike) -> npt.NDArray[Any] | sp.csc_array:
+    def columns(self, ids: npt.ArrayLike, rows: tuple[int, int] | None = None) -> npt.NDArray[Any] | sp.csc_array:
         """Raw values of chosen columns, in the order of ``ids``; duplicates are allowed.
 
         Parameters
         ----------
         ids : int array (k,)
             Global feature ids.
+        rows : (int, int), optional
+            Half-open range of rows; all rows by default.
 
         Returns
         -------
@@ -285,24 +288,27 @@ class BlockStore:
             If an id is outside 0 … n_cols - 1.
         """
         wanted = check_ids(ids, self.meta.n_cols)
-        layout = self._layouts["columns"]
+        layout, span = self._layouts["columns"], rows or (0, self.meta.n_rows)
         if isinstance(layout, DenseLayout):
-            return self._dense_columns(layout, wanted)
-        return self._sparse_columns(layout, wanted)
+            return self._dense_columns(layout, wanted, *span)
+        return self._sparse_columns(layout, wanted, *span)
 
-    def _dense_columns(self, layout: DenseLayout, ids: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    def _dense_columns(self, layout: DenseLayout, ids: npt.NDArray[np.int64], first: int, last: int) -> npt.NDArray[Any]:
         array = self._array("columns/dense")
-        out = np.empty((self.meta.n_rows, ids.size), dtype=self.meta.dtype)
+        out = np.empty((last - first, ids.size), dtype=self.meta.dtype)
         stripe = ids // layout.chunk[1]
         for j in np.unique(stripe).tolist():
             places = np.flatnonzero(stripe == j)
             local = ids[places] - j * layout.chunk[1]
             for i in range(layout.grid[0]):
                 rows, _ = layout.cell(i, j)
-                out[rows, places] = array.read_cell(i, j, rows.stop - rows.start)[:, local]
+                lo, hi = max(first, rows.start), min(last, rows.stop)
+                if lo < hi:
+                    cell = array.read_cell(i, j, rows.stop - rows.start)
+                    out[lo - first : hi - first, places] = cell[lo - rows.start : hi - rows.start, local]
         return out
 
-    def _sparse_columns(self, layout: StripeLayout, ids: npt.NDArray[np.int64]) -> sp.csc_array:
+    def _sparse_columns(self, layout: StripeLayout, ids: npt.NDArray[np.int64], first: int, last: int) -> sp.csc_array:
         unique, inverse = np.unique(ids, return_inverse=True)
         stripes = np.searchsorted(layout.edges, unique, side="right") - 1
         cuts = np.flatnonzero(np.diff(stripes, prepend=-1, append=-1))
@@ -314,14 +320,25 @@ class BlockStore:
             lo, hi = int(layout.edges[stripe]), int(layout.edges[stripe + 1])
             indptr = self._indptr("columns", lo, hi, int(layout.nnz[stripe]))
             local = unique[a:b] - lo
-            lengths[a:b] = indptr[local + 1] - indptr[local]
+            base = int(layout.offsets[stripe]) * layout.chunk
+            starts, lengths[a:b] = self._within(base, indptr[local], indptr[local + 1], first, last)
             filled = lengths[a:b] > 0
             if filled.any():
-                base = int(layout.offsets[stripe]) * layout.chunk
                 for part, target in (("rows", indices), ("values", values)):
-                    target.append(self._array(f"columns/{part}").gather(base, indptr[local][filled], lengths[a:b][filled]))
-        parts = np.concatenate(indices), np.concatenate(values)
-        return _assemble(parts, lengths, inverse, (self.meta.n_rows, ids.size))
+                    target.append(self._array(f"columns/{part}").gather(base, starts[filled], lengths[a:b][filled]))
+        parts = np.concatenate(indices) - np.int32(first), np.concatenate(values)
+        return _assemble(parts, lengths, inverse, (last - first, ids.size))
+
+    def _within(
+        self, base: int, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], first: int, last: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Narrow columns' ranges of entries to rows ``first:last``: a binary search that reads a few numbers of each column."""
+        if (first, last) == (0, self.meta.n_rows):
+            return starts, ends - starts
+        row_at = _Entries(self._array("columns/rows"), base)
+        lows = [bisect_left(row_at, first, int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
+        highs = [bisect_left(row_at, last, a, int(b)) for a, b in zip(lows, ends, strict=True)]
+        return np.array(lows, np.int64), np.array(highs, np.int64) - np.array(lows, np.int64)
 
     # -- tables ------------------------------------------------------------------------------------------------------
 
@@ -415,6 +432,19 @@ def place_blocks(name: str, layout: StripeLayout | DenseLayout, shape: tuple[int
     spans = pairwise(edges.tolist())
     places = [((0, shape[0]), span) if across else (span, (0, shape[1])) for span in spans]
     return [(rows, cols, count, size) for (rows, cols), count, size in zip(places, nnz.tolist(), nbytes.tolist(), strict=True)]
+
+
+class _Entries:
+    """A stored array as a sequence of single numbers."""
+
+    def __init__(self, array: ChunkedArray, base: int) -> None:
+        self._array, self._base = array, base
+
+    def __len__(self) -> int:
+        return self._array.spec.shape[0] - self._base
+
+    def __getitem__(self, place: int) -> int:
+        return int(self._array.read(self._base + place, self._base + place + 1)[0])
 
 
 def check_ids(ids: npt.ArrayLike, n_cols: int) -> npt.NDArray[np.int64]:

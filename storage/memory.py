@@ -98,6 +98,11 @@ class MemoryBlocks:
         self._stripe_bytes = stripe_bytes
 
     @property
+    def X(self) -> Any:
+        """The matrix as it was given."""
+        return self._given
+
+    @property
     def n_rows(self) -> int:
         """Number of rows (samples)."""
         return self.shape[0]
@@ -170,8 +175,8 @@ class MemoryBlocks:
         form = sp.csc_array if by_columns else sp.csr_array
         return _trusted(form(parts, shape=(ref.rows[1] - ref.rows[0], ref.cols[1] - ref.cols[0])))
 
-    def columns(self, ids: npt.ArrayLike) -> npt.NDArray[Any] | sp.csc_array:
-        """Raw values of chosen columns, (n_rows, len(ids)) in the order of ``ids``; dense ones in C order.
+    def columns(self, ids: npt.ArrayLike, rows: tuple[int, int] | None = None) -> npt.NDArray[Any] | sp.csc_array:
+        """Raw values of chosen columns, (n_rows, len(ids)) in the order of ``ids``; dense ones in C order; of a range of rows if given.
 
         Raises
         ------
@@ -181,8 +186,9 @@ class MemoryBlocks:
         wanted = check_ids(ids, self.n_cols)
         data = self._by_columns
         if isinstance(data, np.ndarray):
-            return np.take(data, wanted, axis=1)
-        return _trusted(sp.csc_array(data[:, wanted]))
+            return np.take(data if rows is None else data[slice(*rows)], wanted, axis=1)
+        chosen = _trusted(sp.csc_array(data[:, wanted]))
+        return chosen if rows is None else _trusted(sp.csc_array(chosen[slice(*rows)]))
 
     def target(self) -> npt.NDArray[np.float64]:
         """Target of every row, float64 (n_rows,)."""

@@ -397,9 +397,8 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
             return bootstrap_frequencies(config, inputs, ctx, n_resamples, self.selected_)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        state.pop("_training", None)
-        return state
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_training"}
 
 
 def _plain(value: Any) -> Any:

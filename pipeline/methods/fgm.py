@@ -27,11 +27,12 @@ import numpy as np
 from ...kernels.solvers import SOLVERS, GroupProblem, GroupSolution
 from ..loops.protocol import Step
 from ..passes.columns import Columns
-from ..passes.design import Design
 from ..passes.feature_scores import Query
-from ..passes.scaling import scaled_columns
+from ..passes.master_rows import ColumnMaker
+from ..records.config import FGMConfig
 from ..records.context import RunContext
 from ..records.fgm import MachineState, RoundRecord
+from .fgm_designs import Designs
 from .fgm_machine import Machine, Top, close_round, fresh, next_cut
 from .fgm_scoring import Fit, accuracy_metrics
 
@@ -44,11 +45,14 @@ class CutAtoms(Protocol):
 
     @property
     def kind(self) -> str: ...
+    @property
+    def width(self) -> int: ...
     def select(self, ctx: RunContext, duals: np.ndarray, queries: Sequence[Query]) -> Sequence[Top]: ...
     def squares(self, top: Any) -> np.ndarray: ...
     def features(self, ids: np.ndarray) -> np.ndarray: ...
     def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
-    def build(self, ctx: RunContext, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns: ...
+    def maker(self) -> ColumnMaker: ...
+    def build(self, data: Any, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns: ...
 
 
 @dataclass(frozen=True)
@@ -97,8 +101,7 @@ class FGMLoop:
         self.atoms = atoms
         self.machines = tuple(machines)
         self.fits = tuple(fits)
-        # Columns of each machine's cuts: a function of state and data, rebuilt after a resume.
-        self._designs: dict[int, Design] = {}
+        self._designs = Designs(atoms, [_capacity(atoms, machine.config) for machine in self.machines])
 
     def init(self, ctx: RunContext) -> FGMState:
         """Return the state before the first round: the candidates of the start dual."""
@@ -111,9 +114,9 @@ class FGMLoop:
         clock = _Clock()
         running = [k for k, machine in enumerate(state.machines) if machine.stop is None]
         cuts = {k: next_cut(self.machines[k], state.machines[k]) for k in running}
-        designs = self._extend(state, cuts, ctx)
+        self._designs.extend(ctx, state_by_index(state), cuts)
         clock.lap("columns")
-        solved = {k: self._solve(k, state.machines[k], cuts[k], designs[k]) for k in running}
+        solved = {k: self._solve(k, state.machines[k], cuts[k]) for k in running}
         clock.lap("solve")
         machines = self._score(state, solved, ctx)
         clock.lap("score")
@@ -132,36 +135,13 @@ class FGMLoop:
 
     def _forget(self, state: FGMState) -> None:
         if not self.fits:
-            self._designs = {k: design for k, design in self._designs.items() if state.machines[k].stop is None}
+            self._designs.keep({k for k, machine in enumerate(state.machines) if machine.stop is None})
 
     def _decisions(self, state: FGMState, ctx: RunContext) -> dict[int, np.ndarray]:
-        self._extend(state, {k: None for k in range(len(self.machines)) if k not in self._designs}, ctx)
+        self._designs.extend(ctx, state_by_index(state), {k: None for k in range(len(self.machines)) if k not in self._designs})
         return {k: self._designs[k].decide(machine.omega, machine.bias) for k, machine in enumerate(state.machines)}
 
-    def _extend(self, state: FGMState, cuts: Mapping[int, np.ndarray | None], ctx: RunContext) -> dict[int, Design]:
-        """Return the designs with the new cuts' columns; one column pass serves all machines (and rebuilds after a resume)."""
-        missing = {k: self._missing(k, state.machines[k], cut) for k, cut in cuts.items()}
-        wanted = [self.atoms.features(ids) for many in missing.values() for ids in many]
-        if not wanted:
-            return {}
-        features = np.unique(np.concatenate(wanted))
-        raw = scaled_columns(ctx, features)
-        for k, many in missing.items():
-            design = self._designs.get(k) or Design(ctx.data.n_rows, self._capacity(k))
-            for ids in many:
-                design.append(self.atoms.build(ctx, raw, features, ids))
-            self._designs[k] = design
-        return {k: self._designs[k] for k in cuts}
-
-    def _missing(self, k: int, machine: MachineState, cut: np.ndarray | None) -> list[np.ndarray]:
-        new = [] if cut is None else [cut]
-        return new if k in self._designs else [*machine.cuts, *new]
-
-    def _capacity(self, k: int) -> int:
-        config = self.machines[k].config
-        return config.B * config.max_rounds
-
-    def _solve(self, k: int, machine: MachineState, cut: np.ndarray, design: Design) -> tuple[MachineState, GroupSolution]:
+    def _solve(self, k: int, machine: MachineState, cut: np.ndarray) -> tuple[MachineState, GroupSolution]:
         spec, config = self.machines[k], self.machines[k].config
         coordinates, factors = self.atoms.coordinates(cut)
         state = replace(
@@ -171,7 +151,7 @@ class FGMLoop:
             factors=(*machine.factors, factors),
         )
         starts = np.concatenate(([0], np.cumsum(state.widths))).astype(np.int64)
-        problem = GroupProblem(design.rows(spec.y, spec.cost, config.loss), starts, config.loss, config.fit_intercept)
+        problem = GroupProblem(self._designs[k].rows(spec.y, spec.cost, config.loss), starts, config.loss, config.fit_intercept)
         warm = (np.concatenate((machine.omega, np.zeros(len(factors)))), machine.bias)
         solver = SOLVERS["newton" if config.solver == "auto" else config.solver]
         solution = solver(problem, warm=warm, tol=config.inner_tol, max_iter=config.max_inner)
@@ -202,6 +182,16 @@ class FGMLoop:
         """Return ``|c_j|`` of the distinct selected features, known from the sub-problem."""
         _, first = np.unique(np.concatenate(machine.cuts), return_index=True)
         return np.abs(solution.correlations[first])
+
+
+def state_by_index(state: FGMState) -> dict[int, MachineState]:
+    """Return the machines by index."""
+    return dict(enumerate(state.machines))
+
+
+def _capacity(atoms: CutAtoms, config: FGMConfig) -> int:
+    """Return how many columns a machine's cuts have at most (the widest atom of each kind is known)."""
+    return config.B * config.max_rounds * atoms.width
 
 
 def _record(state: MachineState, solution: GroupSolution) -> RoundRecord:

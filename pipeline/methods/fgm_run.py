@@ -10,10 +10,12 @@ import numpy as np
 
 from ..loops.prepared import Prepared
 from ..passes.blocks import column_tasks, task_bytes
+from ..passes.master_rows import design_bytes
 from ..records.config import FGMConfig
 from ..records.context import RunContext
 from ..records.fgm import FGMModel
 from .fgm import FGMLoop, FGMState
+from .fgm_designs import solve_at
 from .fgm_scoring import Fit, stratified_split
 from .fgm_setup import FGMInputs, build_atoms, build_loop, build_model, refit
 
@@ -73,19 +75,22 @@ def prepare(config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Pre
         model=lambda state, ctx: build_model(config, inputs, loop, state, refit(loop, state, ctx) if config.debias else None),
         summary=lambda state, model: summary(state, model),
         tables=lambda state, model: tables(state, model),
-        plan=plan_of(config, inputs),
+        plan=plan_of(config, inputs, ctx.driver_memory),
     )
 
 
-def plan_of(config: FGMConfig, inputs: FGMInputs) -> dict[str, Any]:
+def plan_of(config: FGMConfig, inputs: FGMInputs, driver_memory: int) -> dict[str, Any]:
     """Return what the run will do: tasks and bytes per round, memory of a task and of the driver."""
     atoms, available = build_atoms(config, inputs)
     tasks = column_tasks(inputs.data)
     n_machines = 1 if len(inputs.classes) == 2 else len(inputs.classes)
     read = int(sum(ref.nbytes for task in tasks for ref in task))
     vectors = 8 * int(inputs.data.n_rows) * n_machines
+    columns = n_machines * config.B * config.max_rounds * atoms.width
     return {
         "atoms": atoms.kind,
+        "solve_at": solve_at(inputs.data, columns, driver_memory),
+        "design_bytes_at_most": design_bytes(inputs.data, columns),
         "n_atoms": available,
         "machines": n_machines,
         "rounds_at_most": config.max_rounds,

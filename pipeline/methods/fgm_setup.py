@@ -208,7 +208,7 @@ def _refit_one(atoms: CutAtoms, spec: Machine, selected: np.ndarray, ctx: RunCon
     features = atoms.features(selected)
     coordinates, factors = atoms.coordinates(selected)
     design = Design(ctx.data.n_rows, len(factors))
-    design.append(atoms.build(ctx, scaled_columns(ctx, features), features, selected))
+    design.append(atoms.build(ctx.data, scaled_columns(ctx, features), features, selected))
     config = replace_cost(spec)
     problem = GroupProblem(
         design.rows(config.y, config.cost, config.config.loss),

@@ -66,6 +66,15 @@ class LinearAtoms:
 
     kind: str = "linear"
 
+    @property
+    def width(self) -> int:
+        """Columns of the widest atom."""
+        return 1
+
+    def maker(self) -> LinearAtoms:
+        """Return what a worker needs to build columns."""
+        return self
+
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
         """Return the best features of one stripe for every dual vector."""
         if isinstance(block.X, np.ndarray):
@@ -94,7 +103,7 @@ class LinearAtoms:
         """Return the coordinate of each column of the atoms' cut and its factor."""
         return ids, np.ones(ids.size)
 
-    def build(self, ctx: RunContext, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+    def build(self, data: Any, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the cut's columns from the (scaled) columns of ``features``."""
         return take(raw, features, ids)
 
@@ -114,6 +123,11 @@ class GroupAtoms(LinearAtoms):
         """The group index."""
         assert self.index is not None
         return self.index
+
+    @property
+    def width(self) -> int:
+        """Columns of the largest group."""
+        return int(self.groups.sizes.max())
 
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
         """Return the best groups inside one stripe, and the partial sums of groups that its borders cut."""
@@ -145,7 +159,7 @@ class GroupAtoms(LinearAtoms):
         """Return the groups' features and their factors ``sqrt(sum eta)``."""
         return groups.cut_columns(self.groups, ids)
 
-    def build(self, ctx: RunContext, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+    def build(self, data: Any, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the members' columns times their factors."""
         wanted, factor = self.coordinates(ids)
         return times(take(raw, features, wanted), factor)
@@ -163,6 +177,11 @@ class ExpansionAtoms(LinearAtoms):
         """The additive map."""
         assert self.expansion is not None
         return self.expansion
+
+    @property
+    def width(self) -> int:
+        """Columns per feature."""
+        return self.map.width
 
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
         """Return the best features of one stripe under the map."""
@@ -183,7 +202,7 @@ class ExpansionAtoms(LinearAtoms):
         width = self.map.width
         return (ids[:, None] * width + np.arange(width)).ravel(), np.ones(ids.size * width)
 
-    def build(self, ctx: RunContext, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+    def build(self, data: Any, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the expanded columns of the chosen features."""
-        low, high = feature_ranges(ctx.data, ids)
+        low, high = feature_ranges(data, ids)
         return expansions.expand(take(raw, features, ids), self.map, low, high)

@@ -148,7 +148,27 @@ def _nbytes(part: Any) -> int:
     return int(part.nbytes)
 
 
-class PairAtoms:
+class PairColumns:
+    """Builds product columns; all a worker needs."""
+
+    def __init__(self, pair_map: kp.PairMap) -> None:
+        self.map = pair_map
+
+    def features(self, ids: np.ndarray) -> np.ndarray:
+        """Return the sorted distinct features behind coordinates."""
+        found = np.unique(ids)
+        return found[found >= 0]
+
+    def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the coordinates themselves; their factors are part of the columns."""
+        return ids, np.ones(len(ids))
+
+    def build(self, data: Any, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+        """Return the product columns."""
+        return kp.pair_columns(raw, features, ids, self.map)
+
+
+class PairAtoms(PairColumns):
     """The coordinates ``sqrt(2 gamma r) x_j``, ``gamma x_j^2``, ``sqrt(2) gamma x_i x_j`` of the kernel ``(gamma x'z + r)^2``.
 
     Parameters
@@ -165,9 +185,10 @@ class PairAtoms:
     """
 
     kind = "poly2"
+    width = 1
 
     def __init__(self, gamma: float, coef0: float, limits: PairLimits | None = None) -> None:
-        self.map = kp.PairMap(gamma, coef0)
+        super().__init__(kp.PairMap(gamma, coef0))
         self.limits = limits or PairLimits()
         self._counts: np.ndarray | None = None
         self._row_max: np.ndarray | None = None
@@ -185,18 +206,9 @@ class PairAtoms:
         """Return the scores of found coordinates."""
         return top.values**2
 
-    def features(self, ids: np.ndarray) -> np.ndarray:
-        """Return the sorted distinct features behind coordinates."""
-        found = np.unique(ids)
-        return found[found >= 0]
-
-    def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the coordinates themselves; their factors are part of the columns."""
-        return ids, np.ones(len(ids))
-
-    def build(self, ctx: RunContext, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
-        """Return the product columns."""
-        return kp.pair_columns(raw, features, ids, self.map)
+    def maker(self) -> PairColumns:
+        """Return what a worker needs to build columns."""
+        return PairColumns(self.map)
 
     # -- dense data: tiles ---------------------------------------------------------------------------------------------------
 

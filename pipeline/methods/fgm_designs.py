@@ -1,0 +1,83 @@
+"""The columns of every machine's cuts: on the driver, or left with the rows on the workers when they exceed its budget (RULINGS 19)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...kernels.solvers import ROW_BLOCK
+from ..passes.design import Design
+from ..passes.master_rows import RemoteDesign, design_bytes
+from ..passes.scaling import scaled_columns
+from ..records.context import RunContext
+from ..records.fgm import MachineState
+
+DRIVER_SHARE = 0.5
+"""Share of the driver's memory that the cuts' columns may take; solvers turn sparse ones into rows once more."""
+
+
+def solve_at(data: Any, columns: int, driver_memory: int) -> str:
+    """Return ``"driver"`` or ``"workers"``: where sub-problems with ``columns`` columns in all are solved.
+
+    Decided once per run, from sizes alone. A single block of rows cannot be split, so it always stays on the driver.
+    """
+    if data.n_rows <= ROW_BLOCK or design_bytes(data, columns) <= DRIVER_SHARE * driver_memory:
+        return "driver"
+    return "workers"
+
+
+class Designs:
+    """Columns per machine: a function of state and data, rebuilt after a resume, so no part of the state.
+
+    Parameters
+    ----------
+    atoms
+        Candidates.
+    capacities
+        Columns each machine may have at most.
+    """
+
+    def __init__(self, atoms: Any, capacities: list[int]) -> None:
+        self._atoms = atoms
+        self._capacities = capacities
+        self._held: dict[int, Design | RemoteDesign] = {}
+        self._place: str | None = None
+
+    def __contains__(self, k: int) -> bool:
+        return k in self._held
+
+    def __getitem__(self, k: int) -> Design | RemoteDesign:
+        return self._held[k]
+
+    def keep(self, running: set[int]) -> None:
+        """Forget the machines that are not among ``running``."""
+        self._held = {k: design for k, design in self._held.items() if k in running}
+
+    def extend(self, ctx: RunContext, machines: Mapping[int, MachineState], cuts: Mapping[int, np.ndarray | None]) -> None:
+        """Append each machine's new cut (``None``: only rebuild what is missing); one column pass serves all machines."""
+        if self._place is None:
+            self._place = solve_at(ctx.data, sum(self._capacities), ctx.driver_memory)
+        missing = {k: self._missing(k, machines[k], cut) for k, cut in cuts.items()}
+        append = self._append_local if self._place == "driver" else self._append_remote
+        append(ctx, missing)
+
+    def _missing(self, k: int, machine: MachineState, cut: np.ndarray | None) -> list[np.ndarray]:
+        new = [] if cut is None else [cut]
+        return new if k in self._held else [*machine.cuts, *new]
+
+    def _append_local(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
+        wanted = [self._atoms.features(ids) for cuts in missing.values() for ids in cuts]
+        features = np.unique(np.concatenate(wanted)) if wanted else np.zeros(0, np.int64)
+        raw = scaled_columns(ctx, features) if len(features) else None
+        for k, cuts in missing.items():
+            design = self._held.setdefault(k, Design(ctx.data.n_rows, self._capacities[k]))
+            for ids in cuts:
+                design.append(self._atoms.build(ctx.data, raw, features, ids))  # pyright: ignore[reportCallIssue]
+
+    def _append_remote(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
+        for k, cuts in missing.items():
+            design = self._held.setdefault(k, RemoteDesign(ctx, self._atoms.maker()))
+            for ids in cuts:
+                design.append(ids, len(self._atoms.coordinates(ids)[1]))  # pyright: ignore[reportCallIssue]

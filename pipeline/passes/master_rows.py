@@ -1,0 +1,166 @@
+"""The sub-problem with its rows left on the workers (specification section 9): the driver never holds ``Z``.
+
+A task owns one fixed block of rows, builds the cuts' columns of these rows from the store (kept in the worker's cache) and runs one
+operation of :data:`gramplane.kernels.solvers.ROW_OPERATIONS`; partial sums are added in the tree the driver would use, so both ways give
+the same bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...cluster import BlockProgram, plan
+from ...kernels.solvers import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowQuery, add_sums
+from ...kernels.solvers.rows_blocked import FAN_IN
+from ...storage import block_cache
+from ..records.context import RunContext, received
+from .blocks import Columns, Ref, source_of
+from .columns import stack
+from .scaling import scale_of, scaled
+
+Sums = tuple[np.ndarray, ...]
+
+
+class ColumnMaker(Protocol):
+    """Atoms as far as a worker needs them."""
+
+    def features(self, ids: np.ndarray) -> np.ndarray:
+        """Return the features behind atoms."""
+        ...
+
+    def build(self, data: Any, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+        """Return the columns of atoms."""
+        ...
+
+
+@dataclass(frozen=True)
+class DesignPart:
+    """Rows ``lo:hi`` of the columns of some cuts, by name.
+
+    Attributes
+    ----------
+    ref
+        Any block of the store.
+    token
+        Digest of the cuts.
+    rows
+        Half-open range.
+    nbytes
+        Upper bound of the loaded part.
+    atoms, cuts
+        How to build it.
+    """
+
+    ref: Ref
+    token: str
+    rows: tuple[int, int]
+    nbytes: int
+    atoms: Any = field(compare=False, repr=False)
+    cuts: tuple[np.ndarray, ...] = field(compare=False, repr=False)
+
+    def load(self) -> Columns:
+        """Build the columns from the store."""
+        data = source_of(self.ref)
+        features = np.unique(np.concatenate([self.atoms.features(ids) for ids in self.cuts]))
+        scale = data.scale
+        row_factor = None if scale.row_factor is None else scale.row_factor[slice(*self.rows)]
+        raw = scaled(data.columns(features, self.rows), scale_of(scale, features), row_factor)
+        return stack([self.atoms.build(data, raw, features, ids) for ids in self.cuts])
+
+
+def _decision(matrix: Any, y: np.ndarray, cost: np.ndarray, query: RowQuery) -> Sums:
+    return (matrix @ query.omega - query.bias,)
+
+
+_OPERATIONS = {**ROW_OPERATIONS, "decision": _decision}
+
+
+def rows_chunk(part: DesignPart, y: Any, cost: Any, name: str, query: RowQuery) -> Sums:
+    """Run one operation on a block of rows (on a worker)."""
+    cut = slice(*part.rows)
+    matrix = block_cache().load(part)
+    return _OPERATIONS[name](matrix, received(y)[cut], received(cost)[cut], query)
+
+
+def _joined(parts: Sequence[Sums]) -> Sums:
+    return (np.concatenate([part[0] for part in parts]),)
+
+
+def _part_bytes(part: DesignPart) -> int:
+    # Columns as read and as built, and the row form a sparse part is turned into.
+    return 3 * part.nbytes
+
+
+class RemoteDesign:
+    """Columns of the cuts, left where the rows are; the counterpart of :class:`.design.Design`.
+
+    Parameters
+    ----------
+    ctx
+        Executor and store.
+    atoms
+        Candidates.
+    """
+
+    def __init__(self, ctx: RunContext, atoms: ColumnMaker) -> None:
+        self._ctx = ctx
+        self._atoms = atoms
+        self._cuts: list[np.ndarray] = []
+        self.widths: list[int] = []
+
+    def append(self, ids: np.ndarray, width: int) -> None:
+        """Append the atoms of one more cut."""
+        self._cuts.append(ids)
+        self.widths.append(width)
+
+    def rows(self, y: np.ndarray, cost: np.ndarray, loss: str) -> BlockedRows:
+        """Return row access for the solver; every operation is one pass over the blocks of rows."""
+        labels, costs = self._ctx.share("labels", y), self._ctx.share("costs", cost)
+
+        def run(name: str, query: RowQuery, combine: Any, result: int) -> Sums:
+            return self._run(name, query, combine, result, labels, costs)
+
+        p = sum(self.widths)
+        return BlockedRows(
+            len(y),
+            p,
+            loss,
+            lambda name, query: run(name, query, add_sums, 8 * (p * p + 2 * p + 3)),
+            lambda name, query: list(run(name, query, _joined, 8 * len(y))),
+        )
+
+    def decide(self, omega: np.ndarray, bias: float) -> np.ndarray:
+        """Return the decision values ``Z omega - bias``, ``(n_samples,)``."""
+        n = self._ctx.data.n_rows
+        if not self.widths:
+            return np.full(n, -bias)
+        none = np.zeros(n)
+        return self._run("decision", RowQuery("squared_hinge", omega, bias), _joined, 8 * n, none, none)[0]
+
+    def _run(self, name: str, query: RowQuery, combine: Any, result: int, y: Any, cost: Any) -> Sums:
+        program = BlockProgram(f"rows-{name}", rows_chunk, combine, _part_bytes, result)
+        return self._ctx.executor.run(plan(program, self._parts(), y, cost, name, query, split_every=FAN_IN))
+
+    def _parts(self) -> list[DesignPart]:
+        n, cuts = self._ctx.data.n_rows, tuple(self._cuts)
+        digest = hashlib.sha256(repr([type(self._atoms).__name__, *(ids.shape for ids in cuts)]).encode())
+        for ids in cuts:
+            digest.update(np.ascontiguousarray(ids).tobytes())
+        token, ref = digest.hexdigest(), self._ctx.data.column_blocks()[0]
+        nbytes = 8 * min(ROW_BLOCK, n) * sum(self.widths)
+        edges = range(0, n, ROW_BLOCK)
+        return [DesignPart(ref, token, (lo, min(lo + ROW_BLOCK, n)), nbytes, self._atoms, cuts) for lo in edges]
+
+
+def design_bytes(data: Any, columns: int) -> int:
+    """Bound the bytes of ``columns`` columns of the data on the driver: dense, or the heaviest sparse ones by their counts."""
+    if data.meta.kind == "dense":
+        return 8 * data.n_rows * columns
+    counts = data.column_table("counts")
+    heaviest = counts if columns >= len(counts) else np.partition(counts, len(counts) - columns)[-columns:]
+    return 12 * int(heaviest.sum(dtype=np.int64)) * max(1, columns // max(len(counts), 1))
