@@ -34,10 +34,10 @@ def sized(text: str | int | None, what: str) -> int | None:
     ConfigError
         If it is no size; ``what`` opens the message.
     """
-    from ..pipeline import parse_bytes
+    from ..cluster import parse_bytes
 
     try:
-        return parse_bytes(text)
+        return None if text is None else parse_bytes(text)
     except ValueError as error:
         raise ConfigError(f"{what}: {error}") from None
 
@@ -117,7 +117,7 @@ def read_groups(file: str) -> Any:
     """
     import json
 
-    from ..storage.ingest import read_groups as read_labels
+    from ..storage.ingest.options import read_groups as read_labels
 
     existing(file, "groups: file")
     if not file.endswith(".json"):

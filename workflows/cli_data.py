@@ -44,7 +44,8 @@ def _ingest(group: click.Group) -> None:
     @click.option("--names", metavar="FILE", help="One name per feature, one a line.")
     @click.option("--layout", default="columns", show_default=True, metavar="columns|both", help="Write row blocks as well.")
     @click.option("--budget", default="256MiB", show_default=True, metavar="SIZE", help="Memory the ingest may take.")
-    @click.option("--jobs", type=int, default=1, show_default=True, metavar="N", help="Parser threads.")
+    @click.option("--jobs", type=int, metavar="N", help="Parser threads; default: two for a large file, else one.")
+    @click.option("--overwrite", is_flag=True, help="Replace a store made from another source or with other options.")
     def ingest(frame: Frame, store: str, labels: str | None, **options: Any) -> Result:
         """Write the block store STORE from the file SOURCE ("-": standard input)."""
         from .schema import IngestArgs

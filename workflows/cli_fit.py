@@ -93,6 +93,7 @@ def _tune(group: click.Group) -> None:
     @click.option("--run", required=True, metavar="RUN", help="Run directory; one that is there is continued.")
     @click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,...", help="Values of a parameter; may be repeated.")
     @set_option
+    @click.option("--groups", metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids.")
     @click.option("--folds", type=click.IntRange(min=2), default=5, show_default=True, help="Folds of the cross-validation.")
     @seed_option
     @cluster_options
@@ -104,23 +105,25 @@ def _tune(group: click.Group) -> None:
         grids: tuple[str, ...],
         settings: tuple[str, ...],
         folds: int,
-        seed: int,
         where: Where,
+        **inputs: Any,
     ) -> Result:
-        """Compare the parameters of a grid by cross-validation, and fit METHOD with the best."""
+        """Compare the parameters of a grid by cross-validation, and fit METHOD with the best on all rows."""
         from ..pipeline import tune as tune_method
 
-        fixed = split_settings(settings)
         grid = {key: value if isinstance(value, list) else [value] for key, value in split_settings(_lists(grids), "--grid").items()}
-        check_grid(method, grid, fixed)
+        params = check_grid(method, grid, split_settings(settings))
+        args = _fit_args(method, inputs)
         with frame.progress() as sink:
             outcome = tune_method(
                 method,
-                {**{key: [value] for key, value in fixed.items()}, **grid},
+                grid,
+                params=params,
                 data=existing(data, "store"),
                 run=run,
                 folds=folds,
-                seed=seed,
+                seed=args.seed,
+                extra=extras_of(args),
                 on_event=sink,
                 **where.arguments(),
             )
@@ -135,8 +138,8 @@ def _lists(grids: tuple[str, ...]) -> list[str]:
     ]
 
 
-def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any]) -> None:
-    """Check every value of a grid before the first fit.
+def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any]) -> dict[str, Any]:
+    """Check every value of a grid before the first fit; return the fixed parameters, coerced to their types.
 
     Raises
     ------
@@ -148,6 +151,7 @@ def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any]) -
             raise ConfigError(f"--grid {key}: {key} is also set by --set")
         for value in values:
             method_config(method, {**fixed, key: value}, lambda loc: f"--grid {loc[0]}" if loc else "--grid")
+    return explicit(method_config(method, fixed))
 
 
 def _resume(group: click.Group) -> None:
@@ -157,11 +161,14 @@ def _resume(group: click.Group) -> None:
     def resume(frame: Frame, run: str, where: Where) -> Result:
         """Continue RUN at its last checkpoint, on the same cluster or another one."""
         from ..pipeline import resume_run
+        from .report.collect import is_tuned
 
+        if is_tuned(existing(run, "run")):
+            raise ConfigError(f"{run} is a run of tune; give the tune command again, it continues where it stopped")
         arguments = where.arguments()
         arguments.pop("driver_memory")  # decided when the run was made
         with frame.progress() as sink:
-            outcome = resume_run(existing(run, "run"), on_event=sink, **{**arguments, "cluster": where.cluster})
+            outcome = resume_run(run, on_event=sink, **{**arguments, "cluster": where.cluster})
         return outcome_result(outcome, run)
 
 
@@ -174,9 +181,10 @@ def _predict(group: click.Group) -> None:
     def predict(frame: Frame, run: str, store: str, out: str, where: Where) -> Result:
         """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr)."""
         from ..pipeline import predict_store
+        from .report.collect import fitted
 
         with frame.progress() as sink:
-            found = predict_store(existing(run, "run"), existing(store, "store"), out, on_event=sink, **where.arguments())
+            found = predict_store(fitted(existing(run, "run")), existing(store, "store"), out, on_event=sink, **where.arguments())
         return Result(fields=found, text=table(list(found.items())))
 
 
@@ -188,11 +196,11 @@ def _score(group: click.Group) -> None:
     def score(frame: Frame, run: str, store: str, where: Where) -> Result:
         """Show the metrics of RUN on STORE, and keep them for its report."""
         from ..pipeline import score_store
-        from .report.collect import save_score
+        from .report.collect import fitted, save_score
 
         with frame.progress() as sink:
-            found = score_store(existing(run, "run"), existing(store, "store"), on_event=sink, **where.arguments())
-        save_score(run, store, found)
+            found = score_store(fitted(existing(run, "run")), existing(store, "store"), on_event=sink, **where.arguments())
+        save_score(fitted(run), store, found)
         return Result(fields=found, text=score_text(found))
 
 

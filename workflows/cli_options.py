@@ -91,7 +91,9 @@ class Where:
             missing = [f"--tls-{name}" for name in ("ca", "cert", "key") if name not in self.tls]
             if missing:
                 raise ConfigError(f"TLS needs the three of --tls-ca, --tls-cert and --tls-key; missing: {', '.join(missing)}")
-            given["tls"] = dict(self.tls)
+            from ..cluster import TLSFiles
+
+            given["tls"] = TLSFiles(**self.tls)
         return given
 
 

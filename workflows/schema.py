@@ -49,7 +49,8 @@ class IngestArgs(Closed):
     names: str | None = Field(None, description="file with one name per feature")
     layout: Literal["columns", "both"] = Field("columns", description="column stripes, or row blocks as well")
     budget: str | int = Field("256MiB", description="memory the ingest may take")
-    jobs: int = Field(1, ge=1, description="parser threads")
+    jobs: int | None = Field(None, ge=1, description="parser threads; default: two for a large file on several processors, else one")
+    overwrite: bool = Field(False, description="replace a store made from another source or with other options")
 
 
 class FitArgs(Closed):

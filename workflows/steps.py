@@ -44,7 +44,9 @@ class Place:
 
     def models(self, step: Any) -> list[Path]:
         """Return the run directories whose models a step uses."""
-        return [self.own(name) for name in model_steps(self.read.spec, step)]
+        from .report.collect import fitted
+
+        return [Path(fitted(self.own(name))) for name in model_steps(self.read.spec, step)]
 
 
 class Done(NamedTuple):
@@ -102,7 +104,9 @@ def _fit_inputs(place: Place, step: Any) -> dict[str, str]:
 
 
 def _fitted(place: Place, step: Any, outcome: Any) -> Done:
-    return Done(outcome.summary, _digests(place.own(step.id) / "model"))
+    from .report.collect import fitted
+
+    return Done(outcome.summary, _digests(Path(fitted(place.own(step.id))) / "model"))
 
 
 def _fit(place: Place, step: Any) -> Done:
@@ -131,14 +135,15 @@ def fit_params(step: Any) -> dict[str, Any]:
 def _tune(place: Place, step: Any) -> Done:
     from ..pipeline import tune
 
-    grid = {**{key: [value] for key, value in fit_params(step).items()}, **step.args.grid}
     outcome = tune(
         step.args.method,
-        grid,
+        step.args.grid,
+        params=fit_params(step),
         data=place.store(step),
         run=str(place.own(step.id)),
         folds=step.args.folds,
         seed=step.args.seed,
+        extra=extras_of(step.args, place.read.path),
         on_event=place.sink,
         **place.where.arguments(),
     )
@@ -178,7 +183,7 @@ def _report(place: Place, step: Any) -> Done:
     from .report import write_report
 
     out = place.read.path(step.args.out) if step.args.out else place.own(step.id)
-    written = write_report(place.models(step), out, names=[run.name for run in place.models(step)])
+    written = write_report(place.models(step), out, names=model_steps(place.read.spec, step))
     return Done({"report": str(written.page)}, _digests(written.page, *written.tables))
 
 

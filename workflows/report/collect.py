@@ -20,6 +20,16 @@ def is_run(path: str | Path) -> bool:
     return (Path(path) / "config.json").is_file()
 
 
+def is_tuned(path: str | Path) -> bool:
+    """Return whether a folder is a run of ``tune``, which holds the fit of the best parameters in ``best``."""
+    return is_run(path) and "tune" in _open(path).config
+
+
+def fitted(path: str | Path) -> str:
+    """Return the run directory of the model of a run: itself, or the best fit of a tune."""
+    return str(Path(path) / "best") if is_tuned(path) else str(path)
+
+
 def _open(path: str | Path) -> Any:
     from ...storage import RunStore
 
@@ -50,12 +60,19 @@ def run_figures(path: str | Path) -> dict[str, Any]:
     ConfigError
         If ``path`` is no run directory.
     """
-    run = _open(path)
+    tuned, run = is_tuned(path), _open(path)
     summary, history = run.read_json("summary"), run.history()
     state = "done" if summary is not None else "running" if _held(run.path) else "stopped" if history else "not started"
     place = run.read_json("where") or {}
-    figures = {"run": str(path), "state": state, "method": run.config["method"], "data": place.get("data"), "rounds": len(history)}
-    hint = {"next": f"gramplane resume {path}"} if state in ("stopped", "not started") else {}
+    figures = {
+        "run": str(path),
+        "state": state,
+        "method": run.config["tune" if tuned else "method"],
+        "data": place.get("data"),
+        "rounds": len(history),
+    }
+    again = "the tune command again" if tuned else f"gramplane resume {path}"
+    hint = {"next": again} if state in ("stopped", "not started") else {}
     return {**figures, **_last(history), **({"summary": summary} if summary else {}), **hint}
 
 
@@ -76,11 +93,12 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
     """
     from ...pipeline import METHODS
 
-    run = _open(path)
+    trials, shown = (_open(path).read_json("tune") or [] if is_tuned(path) else []), name or Path(path).resolve().name
+    run = _open(fitted(path))
     config, place, tables = run.config, run.read_json("where") or {}, run.read_json("tables") or {}
     history = run.history()
     return RunView(
-        name=name or Path(path).resolve().name,
+        name=shown,
         path=str(path),
         method=config["method"],
         title=METHODS[config["method"]].title,
@@ -89,7 +107,8 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
         summary=run.read_json("summary") or {**_last(history), "rounds": len(history)},
         history=history,
         selected=tables.get("selected", []),
-        scores=saved_scores(path),
+        scores=saved_scores(run.path),
+        trials=trials,
     )
 
 

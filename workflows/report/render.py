@@ -127,6 +127,8 @@ def _run_part(run: RunView) -> Named:
     tables = []
     if run.selected:
         tables.append(make_table("Selected features", run.selected, "All of them are in selected.csv.", opened=True))
+    if run.trials:
+        tables.append(make_table("Cross-validation", run.trials))
     if run.history:
         tables.append(make_table("Rounds", run.history))
     settings = [{"name": key, "value": cell(value)} for key, value in {**run.params, **run.settings}.items()]

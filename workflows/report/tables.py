@@ -33,6 +33,7 @@ def csv_files(runs: Sequence[RunView]) -> dict[str, str]:
         "rounds.csv": [{"run": run.name, **row} for run in runs for row in run.history],
         "selected.csv": [{"run": run.name, **row} for run in runs for row in run.selected],
         "scores.csv": [{"run": run.name, **row} for run in runs for row in run.scores],
+        "trials.csv": [{"run": run.name, **row} for run in runs for row in run.trials],
         "summary.csv": [{"run": run.name, "method": run.method, **run.summary} for run in runs],
     }
     return {name: csv_text(rows) for name, rows in parts.items() if rows}

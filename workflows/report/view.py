@@ -34,6 +34,8 @@ class RunView:
         Rows ``{"feature": name, "weight": w}`` (or one ``weight[label]`` per class), largest weight first.
     scores
         One row per store the run was scored on.
+    trials
+        One row per setting compared by cross-validation.
     """
 
     name: str
@@ -46,6 +48,7 @@ class RunView:
     history: Sequence[Row] = ()
     selected: Sequence[Row] = ()
     scores: Sequence[Row] = ()
+    trials: Sequence[Row] = ()
 
     def column(self, key: str) -> list[float]:
         """Return one figure over the rounds; NaN where a row lacks it."""

@@ -1,0 +1,72 @@
+"""The demonstration: handwritten digits that come with scikit-learn, through the same workflow file a user would write."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .cli_options import Where
+from .progress import Sink
+
+WORKFLOW = "fgm_poly2.yaml"
+TEST_SHARE = 0.3
+
+
+def write_digits(folder: Path) -> None:
+    """Write ``train.npz``, ``test.npz`` (pixels in 0 ... 1, labels 3 and 8) and ``pixels.txt`` (their names), unless they are there."""
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    digits: Any = load_digits()
+    wanted = np.isin(digits.target, (3, 8))
+    pixels, labels = digits.data[wanted] / 16.0, digits.target[wanted]
+    parts = train_test_split(pixels, labels, test_size=TEST_SHARE, random_state=0, stratify=labels)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, x, y in zip(("train", "test"), parts[:2], parts[2:], strict=True):
+        if not (folder / f"{name}.npz").exists():
+            np.savez(folder / f"{name}.npz", X=x, y=y)
+    if not (folder / "pixels.txt").exists():
+        (folder / "pixels.txt").write_text("\n".join(digits.feature_names) + "\n", encoding="utf-8")
+
+
+def run_demo(out: Path, where: Where, sink: Sink) -> dict[str, Any]:
+    """Write data and workflow file to ``out``, run the workflow, and return its main figures.
+
+    Parameters
+    ----------
+    out
+        Folder; what an earlier demonstration finished in it is not done again.
+    where
+        Cluster and memory.
+    sink
+        Takes progress events.
+    """
+    from .runner import run_workflow
+    from .schema import read_workflow
+
+    began = time.perf_counter()
+    write_digits(out / "data")
+    packed = resources.files(__package__ or "") / WORKFLOW
+    with resources.as_file(packed) as file:
+        shutil.copyfile(file, out / WORKFLOW)
+    outcome = run_workflow(read_workflow(out / WORKFLOW), where=where, sink=sink)
+    results = outcome.last["results"]
+    return {
+        "accuracy": results["score"]["accuracy"],
+        "n_selected": results["pairs"]["n_selected"],
+        "candidates": candidates(results["train"]["columns"]),
+        "seconds": round(time.perf_counter() - began, 2),
+        "report": results["report"]["report"],
+        "workflow": str(out / WORKFLOW),
+        "steps": dict(outcome.steps),
+    }
+
+
+def candidates(width: int) -> int:
+    """Return how many linear and degree-2 features ``width`` columns have: themselves, their squares, and products of two."""
+    return 2 * width + width * (width - 1) // 2
