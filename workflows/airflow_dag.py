@@ -1,0 +1,130 @@
+"""One Airflow DAG per workflow file: a shell task per step, so Airflow needs no scientific package and holds no data.
+
+A file in Airflow's ``dags`` folder needs two lines::
+
+    from gramplane.workflows.airflow_dag import build_dag
+    dag = build_dag("/srv/jobs/fgm_select.yaml", schedule="@daily", start_date=datetime(2026, 11, 1), catchup=False)
+
+Importing this module and building a DAG load PyYAML and Airflow, nothing of Dask, NumPy or pydantic: the file itself is checked by the
+task that runs it, or by ``gramplane run FILE --check`` before it is handed in.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from .checking import ConfigError
+from .exits import Exit
+from .yaml_source import Document, read_yaml
+
+
+class _AnyVariable(dict[str, str]):
+    """An environment in which every variable is set: the scheduler that draws the graph need not know those of the workers."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def get(self, name: str, default: Any = "") -> Any:
+        return default
+
+
+def _operators() -> tuple[Any, Any]:
+    """Return ``DAG`` and ``BashOperator`` from where this Airflow has them."""
+    try:
+        from airflow.providers.standard.operators.bash import BashOperator  # pyright: ignore[reportMissingImports]
+        from airflow.sdk import DAG  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        from airflow import DAG  # pyright: ignore[reportMissingImports]
+        from airflow.operators.bash import BashOperator  # pyright: ignore[reportMissingImports]
+    return DAG, BashOperator
+
+
+def _steps(document: Document) -> dict[str, list[str]]:
+    """Return ``{step: needs}`` in the order of the file."""
+    data = document.data if isinstance(document.data, dict) else {}
+    steps = data.get("steps")
+    if not isinstance(steps, list) or not all(isinstance(step, dict) and isinstance(step.get("id"), str) for step in steps):
+        raise ConfigError(f"{document.place(('steps',))}: a workflow has a list of steps, each with an id")
+    found = {step["id"]: list(step.get("needs", [])) for step in steps}
+    for index, step in enumerate(steps):
+        missing = [need for need in found[step["id"]] if need not in found]
+        if missing:
+            raise ConfigError(f"{document.place(('steps', index, 'needs'))}: no step {missing[0]!r}")
+    return found
+
+
+def step_command(workflow: Path, step: str, run_id: str | None = None, program: str = "gramplane") -> str:
+    """Return the shell command of one step.
+
+    Parameters
+    ----------
+    workflow
+        The file.
+    step
+        Id of the step.
+    run_id
+        Passed as ``--run-id``; an Airflow template such as ``{{ ds }}`` makes one run per day.
+    program
+        The command, such as ``/opt/gramplane/bin/gramplane``.
+    """
+    words = [shlex.quote(part) for part in (program, "run", str(workflow), "--step", step, "--json")]
+    # Not quoted like the others: Airflow fills the template in before the shell sees it, within the double quotes.
+    return " ".join([*words, *([f'--run-id "{run_id}"'] if run_id else [])])
+
+
+def build_dag(
+    workflow_yaml: str | Path,
+    *,
+    run_id: str | None = None,
+    program: str = "gramplane",
+    task_args: dict[str, Any] | None = None,
+    **dag_kwargs: Any,
+) -> Any:
+    """Return the DAG of a workflow file.
+
+    Parameters
+    ----------
+    workflow_yaml
+        The file, visible to the machine that runs the tasks.
+    run_id
+        Template of the run's name, such as ``"{{ ds }}"``. Default: from configuration and sources, so that a DAG run with nothing new has
+        nothing to do.
+    program
+        The ``gramplane`` command.
+    task_args
+        Further arguments of every BashOperator, such as ``env`` or ``retries``.
+    dag_kwargs
+        Arguments of the DAG; ``dag_id`` is the workflow's name by default.
+
+    Notes
+    -----
+    Exit 99 (another process holds the step) marks the task as skipped. The last line of a task's output, one JSON object of at most 4 KiB,
+    becomes its XCom.
+
+    Raises
+    ------
+    ConfigError
+        If the file is no workflow, with ``file:line:column``.
+    """
+    dag_class, operator = _operators()
+    path = Path(workflow_yaml).resolve()
+    document = read_yaml(path, _AnyVariable())
+    steps = _steps(document)
+    settings = {"append_env": True, **(task_args or {})}
+    with dag_class(**{"dag_id": str(document.data.get("name", path.stem)), **dag_kwargs}) as dag:
+        tasks = {
+            step: operator(
+                task_id=step,
+                bash_command=step_command(path, step, run_id, program),
+                skip_on_exit_code=int(Exit.HELD),
+                do_xcom_push=True,
+                **settings,
+            )
+            for step in steps
+        }
+        for step, needs in steps.items():
+            for need in needs:
+                tasks[need] >> tasks[step]
+    return dag
