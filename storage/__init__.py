@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .blocks import BlockMeta, BlockRef, BlockStore, ColumnScale, VerifyReport
+    from .blocks import BlockMeta, BlockRef, BlockStore, ColumnScale, VerifyReport, open_shared
     from .cache import BlockCache, block_cache, set_cache_limit
     from .errors import DataError, DigestMismatch, MissingBlock, OutOfSpace, RunLocked, SchemaError, StorageError, UnalignedWrite
     from .layout import DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes
@@ -49,9 +49,9 @@ __all__ = [
     "VerifyReport",
     "block_cache",
     "column_tables",
-    "open_shared",
     "digest_of",
     "from_arrays",
+    "open_shared",
     "plan_dense",
     "plan_dense_rows",
     "plan_stripes",

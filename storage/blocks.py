@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .arrays import ArraySpec, ChunkedArray, check_crc, parse_json, ranges
+from .arrays import ArraySpec, ChunkedArray, check_crc, parse_json
 from .errors import DigestMismatch, MissingBlock, SchemaError, StorageError
-from .layout import DenseLayout, StripeLayout
+from .layout import DenseLayout, StripeLayout, place_blocks
 from .meta import BlockMeta, ColumnScale
 from .objects import Objects
 from .seal import read_seal
+from .selection import Entries, assemble, check_ids, check_rows, trusted
 from .urls import check_name, open_objects
 
 __all__ = ["BlockMeta", "BlockRef", "BlockStore", "ColumnScale", "Damage", "VerifyReport"]
@@ -242,8 +243,8 @@ class BlockStore:
         indices = self._array(f"{ref.layout}/{INDEX_NAME[ref.layout]}").read(start, start + nnz)
         values = self._array(f"{ref.layout}/values").read(start, start + nnz)
         if ref.layout == "columns":
-            return _canonical(sp.csc_array((values, indices, indptr), shape=(self.meta.n_rows, hi - lo)))
-        return _canonical(sp.csr_array((values, indices, indptr), shape=(hi - lo, self.meta.n_cols)))
+            return trusted(sp.csc_array((values, indices, indptr), shape=(self.meta.n_rows, hi - lo)))
+        return trusted(sp.csr_array((values, indices, indptr), shape=(hi - lo, self.meta.n_cols)))
 
     def _indptr(self, name: str, lo: int, hi: int, nnz: int) -> npt.NDArray[np.int64]:
         indptr = np.zeros(hi - lo + 1, dtype=np.int64)
@@ -285,10 +286,10 @@ class BlockStore:
         Raises
         ------
         SchemaError
-            If an id is outside 0 … n_cols - 1.
+            If an id is outside 0 … n_cols - 1, or the rows are outside the data.
         """
         wanted = check_ids(ids, self.meta.n_cols)
-        layout, span = self._layouts["columns"], rows or (0, self.meta.n_rows)
+        layout, span = self._layouts["columns"], check_rows(rows, self.meta.n_rows)
         if isinstance(layout, DenseLayout):
             return self._dense_columns(layout, wanted, *span)
         return self._sparse_columns(layout, wanted, *span)
@@ -327,7 +328,7 @@ class BlockStore:
                 for part, target in (("rows", indices), ("values", values)):
                     target.append(self._array(f"columns/{part}").gather(base, starts[filled], lengths[a:b][filled]))
         parts = np.concatenate(indices) - np.int32(first), np.concatenate(values)
-        return _assemble(parts, lengths, inverse, (last - first, ids.size))
+        return assemble(parts, lengths, inverse, (last - first, ids.size))
 
     def _within(
         self, base: int, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], first: int, last: int
@@ -335,7 +336,7 @@ class BlockStore:
         """Narrow columns' ranges of entries to rows ``first:last``: a binary search that reads a few numbers of each column."""
         if (first, last) == (0, self.meta.n_rows):
             return starts, ends - starts
-        row_at = _Entries(self._array("columns/rows"), base)
+        row_at = Entries(self._array("columns/rows"), base)
         lows = [bisect_left(row_at, first, int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
         highs = [bisect_left(row_at, last, a, int(b)) for a, b in zip(lows, ends, strict=True)]
         return np.array(lows, np.int64), np.array(highs, np.int64) - np.array(lows, np.int64)
@@ -414,75 +415,6 @@ class BlockStore:
         except StorageError as error:
             return str(error)
         return None
-
-
-Place = tuple[tuple[int, int], tuple[int, int], int, int]
-
-
-def place_blocks(name: str, layout: StripeLayout | DenseLayout, shape: tuple[int, int], itemsize: int) -> list[Place]:
-    """(rows, cols, nnz, bytes when loaded) of every block of a layout, in order."""
-    across = name == "columns"
-    if isinstance(layout, DenseLayout):
-        edges = layout.edges(1 if across else 0)
-        nnz = np.diff(edges) * shape[0 if across else 1]
-        nbytes = nnz * itemsize
-    else:
-        edges, nnz = layout.edges, layout.nnz
-        nbytes = nnz * (4 + itemsize) + (np.diff(edges) + 1) * 4
-    spans = pairwise(edges.tolist())
-    places = [((0, shape[0]), span) if across else (span, (0, shape[1])) for span in spans]
-    return [(rows, cols, count, size) for (rows, cols), count, size in zip(places, nnz.tolist(), nbytes.tolist(), strict=True)]
-
-
-class _Entries:
-    """A stored array as a sequence of single numbers."""
-
-    def __init__(self, array: ChunkedArray, base: int) -> None:
-        self._array, self._base = array, base
-
-    def __len__(self) -> int:
-        return self._array.spec.shape[0] - self._base
-
-    def __getitem__(self, place: int) -> int:
-        return int(self._array.read(self._base + place, self._base + place + 1)[0])
-
-
-def check_ids(ids: npt.ArrayLike, n_cols: int) -> npt.NDArray[np.int64]:
-    """Return feature ids as int64 (k,).
-
-    Raises
-    ------
-    SchemaError
-        If they are not integers inside 0 … n_cols - 1.
-    """
-    wanted = np.atleast_1d(np.asarray(ids))
-    if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
-        raise SchemaError(f"ids has the type {wanted.dtype} and shape {wanted.shape}; it must be a vector of integers")
-    wanted = wanted.astype(np.int64)
-    bad = np.flatnonzero((wanted < 0) | (wanted >= n_cols))
-    if bad.size:
-        raise SchemaError(f"ids[{bad[0]}] is {wanted[bad[0]]}; column ids run from 0 to {n_cols - 1}")
-    return wanted
-
-
-def _canonical(block: Any) -> Any:
-    block.has_canonical_format = True  # sorted and free of duplicates by construction: spares SciPy a pass over the indices
-    return block
-
-
-def _assemble(
-    parts: tuple[npt.NDArray[Any], npt.NDArray[Any]], lengths: npt.NDArray[np.int64], order: npt.NDArray[np.intp], shape: tuple[int, int]
-) -> sp.csc_array:
-    """Columns stored end to end, ``lengths`` entries each, put in the given order (with repetition)."""
-    indices, values = parts
-    if not np.array_equal(order, np.arange(lengths.size)):
-        starts = np.cumsum(lengths) - lengths
-        take = ranges(starts[order], lengths[order])
-        indices, values, lengths = indices[take], values[take], lengths[order]
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    if indptr[-1] >= 2**31:
-        raise SchemaError(f"the columns asked for hold {indptr[-1]} entries together; fetch fewer than 2^31 at once")
-    return _canonical(sp.csc_array((values, indices, indptr.astype(np.int32)), shape=shape))
 
 
 _SHARED_STORES = 16

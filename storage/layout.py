@@ -5,6 +5,7 @@ Nothing here touches a disk, and nothing depends on the number of workers: the s
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -184,3 +185,21 @@ def table_chunk(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Chunk shape of a table: all of it while short, else 2^20 elements (whole rows of a 2-D table)."""
     width = int(np.prod(shape[1:], dtype=np.int64))
     return (max(1, min(shape[0], TABLE_CHUNK // max(1, width))), *(max(1, s) for s in shape[1:]))
+
+
+Place = tuple[tuple[int, int], tuple[int, int], int, int]
+
+
+def place_blocks(name: str, layout: StripeLayout | DenseLayout, shape: tuple[int, int], itemsize: int) -> list[Place]:
+    """(rows, cols, nnz, bytes when loaded) of every block of the layout ``name`` ("columns" or "rows"), in order."""
+    across = name == "columns"
+    if isinstance(layout, DenseLayout):
+        edges = layout.edges(1 if across else 0)
+        nnz = np.diff(edges) * shape[0 if across else 1]
+        nbytes = nnz * itemsize
+    else:
+        edges, nnz = layout.edges, layout.nnz
+        nbytes = nnz * (4 + itemsize) + (np.diff(edges) + 1) * 4
+    spans = pairwise(edges.tolist())
+    places = [((0, shape[0]), span) if across else (span, (0, shape[1])) for span in spans]
+    return [(rows, cols, count, size) for (rows, cols), count, size in zip(places, nnz.tolist(), nbytes.tolist(), strict=True)]

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .blocks import Block, BlockMeta, ColumnScale, VerifyReport, check_ids, place_blocks
+from .blocks import Block, BlockMeta, ColumnScale, VerifyReport
 from .errors import SchemaError
-from .layout import STRIPE_BYTES, DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes
+from .layout import STRIPE_BYTES, DenseLayout, StripeLayout, place_blocks, plan_dense, plan_dense_rows, plan_stripes
 from .meta import Label
+from .selection import check_ids, check_rows, trusted
 from .tables import COLUMN_TABLES, column_tables
 
 
@@ -135,7 +136,7 @@ class MemoryBlocks:
             return self._given
         given_rows = self._given.format == "csr" and self._given.has_canonical_format
         csr = self._given if given_rows else sp.csr_array(self._by_columns)
-        return _trusted(sp.csr_array((csr.data, _narrow(csr.indices), _narrow(csr.indptr)), shape=self.shape))
+        return trusted(sp.csr_array((csr.data, _narrow(csr.indices), _narrow(csr.indptr)), shape=self.shape))
 
     @cached_property
     def _column_layout(self) -> StripeLayout | DenseLayout:
@@ -173,7 +174,7 @@ class MemoryBlocks:
         a, b = int(data.indptr[lo]), int(data.indptr[hi])
         parts = (data.data[a:b], data.indices[a:b], data.indptr[lo : hi + 1] - data.indptr[lo])
         form = sp.csc_array if by_columns else sp.csr_array
-        return _trusted(form(parts, shape=(ref.rows[1] - ref.rows[0], ref.cols[1] - ref.cols[0])))
+        return trusted(form(parts, shape=(ref.rows[1] - ref.rows[0], ref.cols[1] - ref.cols[0])))
 
     def columns(self, ids: npt.ArrayLike, rows: tuple[int, int] | None = None) -> npt.NDArray[Any] | sp.csc_array:
         """Raw values of chosen columns, (n_rows, len(ids)) in the order of ``ids``; dense ones in C order; of a range of rows if given.
@@ -181,14 +182,14 @@ class MemoryBlocks:
         Raises
         ------
         SchemaError
-            If an id is outside 0 … n_cols - 1.
+            If an id is outside 0 … n_cols - 1, or the rows are outside the data.
         """
-        wanted = check_ids(ids, self.n_cols)
+        wanted, span = check_ids(ids, self.n_cols), slice(*check_rows(rows, self.n_rows))
         data = self._by_columns
         if isinstance(data, np.ndarray):
-            return np.take(data if rows is None else data[slice(*rows)], wanted, axis=1)
-        chosen = _trusted(sp.csc_array(data[:, wanted]))
-        return chosen if rows is None else _trusted(sp.csc_array(chosen[slice(*rows)]))
+            return np.take(data[span], wanted, axis=1)
+        chosen = trusted(sp.csc_array(data[:, wanted]))
+        return chosen if rows is None else trusted(sp.csc_array(chosen[span]))
 
     def target(self) -> npt.NDArray[np.float64]:
         """Target of every row, float64 (n_rows,)."""
@@ -258,9 +259,4 @@ def _canonical_csc(given: Any) -> sp.csc_array:
     if not canonical:
         csc = csc.copy() if csc is given else csc
         csc.sum_duplicates()
-    return _trusted(sp.csc_array((csc.data, _narrow(csc.indices), _narrow(csc.indptr)), shape=given.shape))
-
-
-def _trusted(block: Any) -> Any:
-    block.has_canonical_format = True  # known by construction: spares SciPy a pass over the indices
-    return block
+    return trusted(sp.csc_array((csc.data, _narrow(csc.indices), _narrow(csc.indptr)), shape=given.shape))

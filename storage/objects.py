@@ -75,7 +75,7 @@ class Objects(Protocol):
         """Remove an object if present."""
         ...
 
-    def keys(self) -> Iterator[str]:
+    def listing(self) -> Iterator[str]:
         """All keys, in no particular order."""
         ...
 
@@ -160,7 +160,7 @@ class LocalObjects:
         """Remove an object if present."""
         Path(self._path(key)).unlink(missing_ok=True)
 
-    def keys(self) -> Iterator[str]:
+    def listing(self) -> Iterator[str]:
         """All keys, in no particular order; temporary files are not objects."""
         for folder, _, files in os.walk(self.url):
             prefix = os.path.relpath(folder, self.url).replace(os.sep, "/")
@@ -340,7 +340,7 @@ class ZarrObjects:
 
         sync(self.store.delete(check_key(key)))
 
-    def keys(self) -> Iterator[str]:
+    def listing(self) -> Iterator[str]:
         """All keys, in no particular order."""
         from zarr.core.sync import sync
 

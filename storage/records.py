@@ -152,7 +152,7 @@ def _decode(kind: Any, node: Any, arrays: Mapping[str, Any], path: str) -> Any:
         return _decode_record(target, node, arrays, path)
     for known, decode in _DECODERS:
         if isinstance(target, type) and target in known:
-            return decode(target, args, node, arrays, path)
+            return decode(target, args if origin else None, node, arrays, path)
     raise SchemaError(f"field {path} is declared as {kind}, which a record cannot restore")
 
 
@@ -239,10 +239,9 @@ def _decode_sparse(kind: type, args: Any, node: Any, arrays: Mapping[str, Any], 
 
 def _decode_tuple(kind: type, args: Any, node: Any, arrays: Any, path: str) -> Any:
     _expect(isinstance(node, list), node, kind, path)
-    if not args or (len(args) == 2 and args[1] is Ellipsis):
+    if args is None or (len(args) == 2 and args[1] is Ellipsis):
         item = args[0] if args else Any
         return tuple(_decode(item, part, arrays, f"{path}[{i}]") for i, part in enumerate(node))
-    args = () if args == ((),) else args
     _expect(len(node) == len(args), node, kind, path)
     return tuple(_decode(arg, part, arrays, f"{path}[{i}]") for i, (arg, part) in enumerate(zip(args, node, strict=True)))
 
@@ -256,7 +255,7 @@ def _decode_list(kind: type, args: Any, node: Any, arrays: Any, path: str) -> An
 
 def _decode_dict(kind: type, args: Any, node: Any, arrays: Any, path: str) -> dict[str, Any]:
     _expect(isinstance(node, Mapping) and not any(key.startswith("$") for key in node), node, kind, path)
-    item = args[1] if len(args) == 2 else Any
+    item = args[1] if args and len(args) == 2 else Any
     return {key: _decode(item, part, arrays, f"{path}[{key!r}]") for key, part in node.items()}
 
 

@@ -166,9 +166,18 @@ class RunStore:
         self._write(f"{check_name(name, 'file name')}.json", json.dumps(value, indent=1).encode())
 
     def read_json(self, name: str) -> Any | None:
-        """Return what `write_json` wrote, or None."""
+        """Return what `write_json` wrote, or None.
+
+        Raises
+        ------
+        DigestMismatch
+            If the file is not valid JSON.
+        """
         where = self.path / f"{check_name(name, 'file name')}.json"
-        return json.loads(where.read_bytes()) if where.exists() else None
+        try:
+            return json.loads(where.read_bytes()) if where.exists() else None
+        except ValueError as error:
+            raise DigestMismatch(f"{where} is not valid JSON: {error}") from error
 
     def _write(self, name: str, data: bytes) -> None:
         write_atomic(str(self.path / name), (data,), fsync=True)
@@ -191,8 +200,9 @@ class RunStore:
         for name in ("checkpoints", "arrays", "model"):
             if (self.path / name).exists():
                 shutil.rmtree(self.path / name)
-        for name in ("history.jsonl", "events.log"):
-            (self.path / name).unlink(missing_ok=True)
+        for file in self.path.iterdir():
+            if file.suffix in (".json", ".jsonl", ".log") and file.name != "config.json":
+                file.unlink()
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,75 @@
+"""Step manifests: a finished step is recognised by inputs, parameters and unchanged outputs, and by nothing else."""
+
+import json
+
+import numpy as np
+import pytest
+
+from gramplane.storage import MissingBlock, OutOfSpace, SchemaError, StepManifest, digest_of
+from tests.support.stores import random_sparse, sparse_store
+from tests.test_storage_writer import FullDisk
+
+
+@pytest.fixture
+def finished(tmp_path):
+    (tmp_path / "model.json").write_text("{}")
+    store = sparse_store(tmp_path / "store", random_sparse(5, 5))
+    begun = StepManifest.begin("select", {"train.svm": "abc"}, {"C": 10.0, "B": 5, "tags": ("a",)})
+    done = begun.done({str(tmp_path / "model.json"): digest_of(tmp_path / "model.json"), store.url: store.digest})
+    done.write(tmp_path / "step.json")
+    return tmp_path, done
+
+
+def test_round_trip_and_skipping(finished):
+    place, done = finished
+    read = StepManifest.read(place / "step.json")
+    assert read == done and read.status == "done" and read.started <= read.finished
+    assert read.covers(StepManifest.begin("select", {"train.svm": "abc"}, {"B": 5, "C": 10.0, "tags": ["a"]}))
+    for other in (
+        StepManifest.begin("select", {"train.svm": "abd"}, done.params),
+        StepManifest.begin("select", {"train.svm": "abc"}, {**done.params, "C": 1.0}),
+        StepManifest.begin("choose", {"train.svm": "abc"}, done.params),
+    ):
+        assert not read.covers(other)
+    wanted = StepManifest.begin("select", done.inputs, done.params)
+    assert not wanted.covers(wanted) and not read.failed("cluster lost").covers(wanted)
+    (place / "model.json").write_text("{ }")
+    assert not read.covers(wanted)
+    (place / "model.json").unlink()
+    assert not read.covers(wanted)
+
+
+def test_digests_of_files_folders_and_stores(finished):
+    place, done = finished
+    assert digest_of(place / "store") == done.outputs[str(place / "store")]
+    (place / "folder/sub").mkdir(parents=True)
+    (place / "folder/sub/a").write_bytes(b"1")
+    first = digest_of(place / "folder")
+    (place / "folder/sub/a").rename(place / "folder/sub/b")
+    assert digest_of(place / "folder") != first
+    np.save(place / "x.npy", np.arange(3))
+    assert digest_of(place / "x.npy") == digest_of(f"file://{place}/x.npy")
+    with pytest.raises(MissingBlock, match="does not exist"):
+        digest_of(place / "absent")
+
+
+def test_foreign_files_are_refused_and_absence_is_none(tmp_path, finished):
+    assert StepManifest.read(tmp_path / "absent.json") is None
+    for text in ("", "[]", "{}", json.dumps({"format": "gramplane.step/1"}), '{"format": "gramplane.step/2"}'):
+        (tmp_path / "bad.json").write_text(text)
+        with pytest.raises(SchemaError):
+            StepManifest.read(tmp_path / "bad.json")
+    fields = json.loads((tmp_path / "step.json").read_text())
+    for name, value in (("status", "finished"), ("step", "../x")):
+        (tmp_path / "bad.json").write_text(json.dumps({**fields, name: value}))
+        with pytest.raises(SchemaError, match=name.split("_")[0]):
+            StepManifest.read(tmp_path / "bad.json")
+
+
+def test_full_disk_keeps_the_manifest_before(finished, monkeypatch):
+    place, done = finished
+    with monkeypatch.context() as patch:
+        patch.setattr("os.write", FullDisk(10))
+        with pytest.raises(OutOfSpace, match=r"step.json"):
+            done.failed("x").write(place / "step.json")
+    assert StepManifest.read(place / "step.json") == done
