@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT = 10.0
 """Seconds to wait for a scheduler to answer."""
+
+
+@functools.cache
+def _machine_memory() -> int:
+    return psutil.virtual_memory().total
 
 
 class Executor:
@@ -59,7 +65,7 @@ class Executor:
     @property
     def worker_memory(self) -> int:
         """Memory of the smallest worker, bytes."""
-        return self._worker_memory or psutil.virtual_memory().total
+        return self._worker_memory or _machine_memory()
 
     @property
     def task_memory(self) -> int:

@@ -6,6 +6,7 @@ Several machines (classes one-vs-rest, folds, resamples, parameter settings) sha
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -67,8 +68,8 @@ def next_cut(machine: Machine, state: MachineState) -> np.ndarray:
     wanted = machine.config.n_features_to_select
     if wanted is None:
         return ids
-    have = {tuple(np.atleast_1d(atom)) for atom in state.selected()}
-    new = np.cumsum([tuple(np.atleast_1d(atom)) not in have for atom in ids])
+    have = _atom_set(state.selected())
+    new = np.cumsum([atom not in have for atom in _atoms(ids)])
     return ids[: int(np.searchsorted(new, wanted - len(have), side="right"))] if len(have) + new[-1] > wanted else ids
 
 
@@ -97,8 +98,8 @@ def close_round(machine: Machine, state: MachineState, top: Top, squares: np.nda
 
 def _candidates(machine: Machine, state: MachineState, ids: np.ndarray) -> np.ndarray:
     if not machine.config.allow_repeat:
-        used = {tuple(np.atleast_1d(atom)) for atom in state.selected()}
-        ids = ids[[tuple(np.atleast_1d(atom)) not in used for atom in ids]] if len(ids) else ids
+        used = _atom_set(state.selected())
+        ids = ids[np.array([atom not in used for atom in _atoms(ids)], dtype=bool)]
     return ids[: machine.config.B]
 
 
@@ -124,7 +125,14 @@ def _outer_test(machine: Machine, state: MachineState) -> float:
 
 def _no_new_cut(state: MachineState) -> bool:
     # A cut that is already active has no violation left: the cutting-plane problem is solved (Theorem 2).
-    if len(state.pending_ids) == 0:
-        return True
-    pending = np.unique(state.pending_ids, axis=0)
-    return any(len(cut) == len(pending) and np.array_equal(np.unique(cut, axis=0), pending) for cut in state.cuts)
+    pending = _atom_set(state.pending_ids)
+    return not pending or any(len(cut) == len(pending) and _atom_set(cut) == pending for cut in state.cuts)
+
+
+def _atoms(ids: np.ndarray) -> list[Any]:
+    """Return atoms as hashable values: ids, or tuples of two."""
+    return ids.tolist() if ids.ndim == 1 else [tuple(pair) for pair in ids.tolist()]
+
+
+def _atom_set(ids: np.ndarray) -> set[Any]:
+    return set(_atoms(ids))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,9 +101,18 @@ def byte_groups(refs: Iterable[Ref], limit: int = TASK_BYTES) -> list[Task]:
     return [tuple(group) for group in groups]
 
 
+_TASKS: weakref.WeakKeyDictionary[BlockStore, list[Task]] = weakref.WeakKeyDictionary()
+
+
 def column_tasks(data: BlockStore | MemoryBlocks) -> list[Task]:
     """Return the tasks of a pass over all columns."""
-    return byte_groups(data.column_blocks())
+    if isinstance(data, MemoryBlocks):
+        # Not kept: these references hold the arrays.
+        return byte_groups(data.column_blocks())
+    if data not in _TASKS:
+        # Kept: a store may have 100,000 stripes.
+        _TASKS[data] = byte_groups(data.column_blocks())
+    return _TASKS[data]
 
 
 def task_bytes(task: Task) -> int:
