@@ -126,5 +126,5 @@ def build_dag(
         }
         for step, needs in steps.items():
             for need in needs:
-                tasks[need] >> tasks[step]
+                tasks[step].set_upstream(tasks[need])
     return dag
