@@ -71,7 +71,8 @@ def _dense_stats(
 def _rounded_up(sums: Array, n: int) -> Array:
     """Return float32 numbers not below the exact sums of n non-negative terms, given their float64 sums."""
     upper = sums * (1.0 + (n + 2) * 2.0**-53)
-    out = upper.astype(np.float32)
+    with np.errstate(over="ignore"):
+        out = upper.astype(np.float32)
     return np.where(out < upper, np.nextafter(out, np.float32(np.inf)), out)
 
 

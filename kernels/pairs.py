@@ -212,7 +212,8 @@ def _bounds_sparse(values: Array, rows: Array, starts: Array, u: Array, weight: 
 
 def row_weight(u: Array, row_max: Array) -> Array:
     """Return ``|u_i| max_k |x_ik|``, what :func:`pair_bounds` needs of each row (once per dual vector)."""
-    return np.abs(np.asarray(u, np.float64)) * row_max
+    with np.errstate(over="ignore"):
+        return np.abs(np.asarray(u, np.float64)) * row_max
 
 
 def pair_bounds(X: sp.csc_array, u: Array, weight: Array) -> PairBounds:
@@ -271,13 +272,18 @@ def coordinate_top(bounds: PairBounds, features: Array | int, pair_map: PairMap,
         If B < 1 or a score is not finite.
     """
     ids = np.arange(bounds.linear.size) + features if isinstance(features, int) else np.asarray(features, np.int64)
-    tops = []
-    for values, second in ((pair_map.linear * bounds.linear, np.full(1, -1)), (pair_map.square * bounds.square, None)):
-        keys = np.abs(values)
-        kept = np.flatnonzero(~(keys < threshold) & (keys != 0.0))
-        names = np.stack((ids[kept], ids[kept] if second is None else np.broadcast_to(second, kept.shape)), axis=1)
-        tops.append(top_b(keys[kept], values[kept], B, encode(names), threshold=threshold))
+    with np.errstate(over="ignore", invalid="ignore"):
+        linear, square = pair_map.linear * bounds.linear, pair_map.square * bounds.square
+    tops = [_single_top(linear, ids, None, B, threshold), _single_top(square, ids, ids, B, threshold)]
     return as_pairs(merge_top(tops, B))
+
+
+def _single_top(values: Array, first: Array, second: Array | None, B: int, threshold: float) -> TopB:
+    keys = np.abs(values)
+    # Names are made for candidates only; what is not a number must stay one, to be refused.
+    kept = np.flatnonzero(~(keys < threshold) & (keys != 0.0))
+    names = np.stack((first[kept], np.full(kept.size, -1) if second is None else second[kept]), axis=1)
+    return top_b(keys[kept], values[kept], B, encode(names), threshold=threshold)
 
 
 def pair_columns(X: Columns, features: Array, ids: Array, pair_map: PairMap) -> Columns:

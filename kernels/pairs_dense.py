@@ -63,12 +63,14 @@ def dense_bounds(X: Array, u: Array) -> PairBounds:
 
 
 def _norms(X: Array, u: Array) -> Array:
-    """Return ``h_j`` with ``h_j^2 = sum_i |u_i| x_ij^2``."""
+    """Return ``h_j`` with ``h_j^2 = sum_i |u_i| x_ij^2``, and 1e-150 at least where the column is not zero."""
     every = np.arange(shape(X)[1])
     squares = fixed_sums(X, np.abs(u), every, every)
     if not np.isfinite(squares).all():
         raise ValueError(f"the square of column {int(np.argmin(np.isfinite(squares)))} overflows float64")
-    return np.sqrt(squares)
+    # Squares of tiny values underflow: the floor keeps their norm below 1 after division, which is all the error bound needs.
+    floor = np.where(np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0)) > 0, 1e-150, 0.0)
+    return np.maximum(np.sqrt(squares), floor)
 
 
 def _signed_rows(u: Array) -> Iterator[tuple[float, Array]]:
@@ -198,6 +200,7 @@ def dense_pairs(
     swap = rank[proposed[:, 0]] < rank[proposed[:, 1]]
     rarer = np.where(swap, proposed[:, 1], proposed[:, 0])
     other = np.where(swap, proposed[:, 0], proposed[:, 1])
-    values = pair_map.product * fixed_sums(X, u, rarer, other)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = pair_map.product * fixed_sums(X, u, rarer, other)
     names = np.asarray(ids, np.int64)[np.sort(proposed, axis=1)]
     return as_pairs(top_b(np.abs(values), values, B, encode(names), threshold=threshold))

@@ -410,8 +410,10 @@ def _scaled_bounds(norm1: np.ndarray, k: int, factor: np.ndarray, centre: np.nda
         raise ValueError(f"norm1 has {bounds.size} entries; it must have one per column, {k}")
     if not factor.size and not centre.size:
         return bounds
-    exact = (bounds + centre if centre.size else bounds) * (np.abs(factor) if factor.size else 1.0)
-    return np.asarray(exact, np.float32) * np.float32(1.000001) + np.finfo(np.float32).tiny
+    # A bound that overflows, or becomes NaN, excludes nothing.
+    with np.errstate(over="ignore", invalid="ignore"):
+        exact = (bounds + centre if centre.size else bounds) * (np.abs(factor) if factor.size else 1.0)
+        return np.asarray(exact, np.float32) * np.float32(1.000001) + np.finfo(np.float32).tiny
 
 
 def apply_scaling(c: np.ndarray, u: np.ndarray, scale: np.ndarray | None, shift: np.ndarray | None) -> np.ndarray:
@@ -426,10 +428,12 @@ def apply_scaling(c: np.ndarray, u: np.ndarray, scale: np.ndarray | None, shift:
     scale, shift
         ``(k,)`` factors ``s`` and centres ``mu``, or ``None``.
     """
-    if shift is not None:
-        c -= np.multiply.outer(np.ascontiguousarray(u, dtype=np.float64).sum(axis=-1), _vector(shift, c.shape[-1], "shift"))
-    if scale is not None:
-        c *= _vector(scale, c.shape[-1], "scale")
+    # Selection refuses what overflows here, and names it.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if shift is not None:
+            c -= np.multiply.outer(np.ascontiguousarray(u, dtype=np.float64).sum(axis=-1), _vector(shift, c.shape[-1], "shift"))
+        if scale is not None:
+            c *= _vector(scale, c.shape[-1], "scale")
     return c
 
 
