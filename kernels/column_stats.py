@@ -70,10 +70,10 @@ def _dense_stats(
 
 def _rounded_up(sums: Array, n: int) -> Array:
     """Return float32 numbers not below the exact sums of n non-negative terms, given their float64 sums."""
-    upper = sums * (1.0 + (n + 2) * 2.0**-53)
+    # One part in 2^23 covers the rounding to float32, the added number the loss of precision below its normal range.
+    upper = sums * ((1.0 + (n + 2) * 2.0**-53) * (1.0 + 2.0**-23))
     with np.errstate(over="ignore"):
-        out = upper.astype(np.float32)
-    return np.where(out < upper, np.nextafter(out, np.float32(np.inf)), out)
+        return upper.astype(np.float32) + np.float32(2.0**-126) * (sums > 0.0)
 
 
 def column_stats(X: Columns) -> ColumnStats:

@@ -18,7 +18,7 @@ from ...kernels import expansions, groups
 from ...kernels.scores import TopB, apply_scaling, correlations_many, select_sparse, top_b
 from ..records.context import RunContext
 from ..records.fgm import FeatureScale
-from .blocks import Block, load_block
+from .blocks import Block, load_block, table_of
 from .columns import Columns
 from .feature_scores import Partial, Query, scaled_duals, select_atoms
 from .scaling import scale_of, scaled, scaled_values
@@ -45,7 +45,7 @@ def times(columns: Columns, factor: np.ndarray) -> Columns:
 def feature_ranges(data: Any, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and largest (scaled) value of some features."""
     scale = scale_of(data.scale, features)
-    low, high = (scaled_values(data.column_table(name)[features], scale) for name in ("minimum", "maximum"))
+    low, high = (scaled_values(table_of(data, name)[features], scale) for name in ("minimum", "maximum"))
     return low, high
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ...kernels.column_stats import ColumnStats, column_stats
 from ...kernels.columns import shape
 from ...storage import BlockRef, BlockStore, ColumnScale, MemoryBlocks, MemoryRef, block_cache, open_shared
 from ..records.fgm import FeatureScale
@@ -59,9 +60,22 @@ def source_of(ref: Ref) -> BlockStore | MemoryBlocks:
     return ref.source if isinstance(ref, MemoryRef) else open_shared(ref.url, ref.digest)
 
 
+_STATS: weakref.WeakKeyDictionary[MemoryBlocks, dict[str, np.ndarray]] = weakref.WeakKeyDictionary()
+
+
+def table_of(data: BlockStore | MemoryBlocks, name: str, lo: int = 0, hi: int | None = None) -> np.ndarray:
+    """Return columns ``lo:hi`` of a column table: stored, or for arrays in memory computed by one compiled pass when first asked for."""
+    if not isinstance(data, MemoryBlocks):
+        return data.column_table(name, lo, hi)
+    if data not in _STATS:
+        parts = [column_stats(ref.load()) for ref in data.column_blocks()]
+        _STATS[data] = {field: np.concatenate([getattr(part, field) for part in parts]) for field in ColumnStats._fields}
+    return _STATS[data][name][lo:hi]
+
+
 def column_table(ref: Ref, name: str) -> np.ndarray:
     """Return a column table cut to the stripe of ``ref``."""
-    return source_of(ref).column_table(name, *ref.cols)
+    return table_of(source_of(ref), name, *ref.cols)
 
 
 def scale_of_block(ref: Ref) -> FeatureScale:

@@ -19,7 +19,7 @@ from ...kernels.solvers import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowQuery,
 from ...kernels.solvers.rows_blocked import FAN_IN
 from ...storage import block_cache
 from ..records.context import RunContext, received
-from .blocks import Columns, Ref, source_of
+from .blocks import Columns, Ref, source_of, table_of
 from .columns import stack
 from .scaling import scale_of, scaled
 
@@ -161,6 +161,6 @@ def design_bytes(data: Any, columns: int) -> int:
     """Bound the bytes of ``columns`` columns of the data on the driver: dense, or the heaviest sparse ones by their counts."""
     if data.meta.kind == "dense":
         return 8 * data.n_rows * columns
-    counts = data.column_table("counts")
+    counts = table_of(data, "counts")
     heaviest = counts if columns >= len(counts) else np.partition(counts, len(counts) - columns)[-columns:]
     return 12 * int(heaviest.sum(dtype=np.int64)) * max(1, columns // max(len(counts), 1))

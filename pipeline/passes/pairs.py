@@ -22,7 +22,7 @@ from ...kernels.pairs_dense import dense_bounds, dense_pairs, dense_tiles
 from ...kernels.pairs_sparse import expected_products, fallback_pairs, head_pairs
 from ..records.context import RunContext, received
 from ..records.fgm import FeatureScale
-from .blocks import Ref, Task, column_tasks, load_blocks, source_of, task_bytes
+from .blocks import Ref, Task, column_tasks, load_blocks, source_of, table_of, task_bytes
 from .columns import Columns
 from .feature_scores import Query
 from .scaling import scaled, scaled_columns
@@ -299,7 +299,7 @@ class PairAtoms(PairColumns):
 
     def _non_zeros(self, ctx: RunContext) -> np.ndarray:
         if self._counts is None:
-            self._counts = ctx.data.column_table("counts")
+            self._counts = table_of(ctx.data, "counts")
         return self._counts
 
     def _maxima(self, ctx: RunContext) -> np.ndarray:
