@@ -1,0 +1,109 @@
+"""Compiled passes over entries: counting, partition into buckets, counting sort.
+
+A value travels as one (float32) or two (float64) int32 words, so that one compiled form serves both types.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from ._jit import compiled
+
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@compiled
+def count_columns(cols: Ints, table: npt.NDArray[np.uint32]) -> None:
+    """Add the entries of every column to ``table``."""
+    for col in cols:
+        table[col] += np.uint32(1)
+
+
+@compiled
+def _bucket(col: int, cells: Ints, bits: int, edges: Longs) -> int:
+    """Bucket of a column: by table for the cell of 2^bits columns it is in, by bisection where edges fall inside the cell."""
+    cell = col >> bits
+    lo, hi = cells[cell], cells[cell + 1]
+    while lo < hi:
+        mid = (lo + hi + 1) >> 1
+        if edges[mid] <= col:
+            lo = mid
+        else:
+            hi = mid - 1
+    return lo
+
+
+@compiled
+def partition(
+    lengths: Ints, cols: Ints, words: Ints, first_row: int, shift: int, cells: Ints, bits: int, edges: Longs, ends: Longs, records: Ints
+) -> None:
+    """Sort entries stably by bucket.
+
+    Parameters
+    ----------
+    lengths : int32 array (n_rows,)
+        Entries of every row.
+    cols, words : int32 arrays (nnz,) and (nnz, w)
+        Column, plus ``shift``, and value of every entry.
+    first_row : int
+        Number of the first row.
+    cells, bits, edges : arrays
+        Buckets by column (see `_bucket`).
+    ends : int64 array (n_buckets,)
+        Out: where each bucket ends in ``records``.
+    records : int32 array (nnz, 2 + w)
+        Out: (column, row, value words), bucket after bucket.
+    """
+    width = words.shape[1]
+    ends[:] = 0
+    for col in cols:
+        ends[_bucket(col - shift, cells, bits, edges)] += 1
+    total = 0
+    for b in range(ends.size):
+        total, ends[b] = total + ends[b], total
+    k = 0
+    for i in range(lengths.size):
+        for _ in range(lengths[i]):
+            col = cols[k] - shift
+            b = _bucket(col, cells, bits, edges)
+            place = ends[b]
+            records[place, 0] = col
+            records[place, 1] = first_row + i
+            records[place, 2] = words[k, 0]
+            if width == 2:
+                records[place, 3] = words[k, 1]
+            ends[b] = place + 1
+            k += 1
+
+
+@compiled
+def scatter(records: Ints, base: int, cursor: Longs, rows: Ints, words: Ints) -> bool:
+    """Put records at their column's cursor and move it on; False if a column is out of range or runs over the arrays.
+
+    Records of a column come in row order, so rows come out ascending.
+    """
+    width = words.shape[1]
+    for k in range(records.shape[0]):
+        col = records[k, 0] - base
+        if col < 0 or col >= cursor.size or cursor[col] >= rows.size:
+            return False
+        place = cursor[col]
+        rows[place] = records[k, 1]
+        words[place, 0] = records[k, 2]
+        if width == 2:
+            words[place, 1] = records[k, 3]
+        cursor[col] = place + 1
+    return True
+
+
+@compiled
+def row_squares(lengths: Ints, values: Floats, out: Floats) -> None:
+    """Sum of squares of every sparse row."""
+    k = 0
+    for i in range(lengths.size):
+        total = 0.0
+        for _ in range(lengths[i]):
+            total += values[k] * values[k]
+            k += 1
+        out[i] = total

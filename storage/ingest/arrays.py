@@ -1,0 +1,327 @@
+"""Arrays as input: NumPy and SciPy sparse, in memory or in files (.npz, .npy, .mat).
+
+Contents of .npz and .mat files are loaded whole; .npy files are mapped and read by rows.
+"""
+
+import hashlib
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from ..errors import DataError, SchemaError
+from .labels import Target
+from .options import Options, Progress
+from .reading import Reading, check_width, read_rows
+from .scratch import Scratch
+from .spool import Block
+from .streams import FileDigest
+
+_SPARSE_PARTS = ("data", "indices", "indptr", "shape")
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    EOFError,
+    NotImplementedError,
+    OverflowError,
+    MemoryError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def array_digest(arrays: Mapping[str, Any]) -> str:
+    """sha256 over name, type, shape and bytes of arrays."""
+    digest = hashlib.sha256()
+    for name, array in arrays.items():
+        found = np.ascontiguousarray(array)
+        digest.update(f"{name} {found.dtype.str}{found.shape}".encode())
+        digest.update(repr(found.tolist()).encode() if found.dtype.hasobject else found.reshape(-1).view(np.uint8).data)
+    return f"array:{digest.hexdigest()[:32]}"
+
+
+class ArraySource:
+    """Features and row tables in memory (or mapped).
+
+    Parameters
+    ----------
+    x : ndarray or SciPy sparse
+        Features (n_rows, n_cols).
+    tables : mapping
+        "y", "task", "weight" -> vectors (n_rows,).
+    name, format : str
+        For messages and the store.
+    options : Options
+        Options; the width must fit.
+    identity : callable, optional
+        Identity by content, if a cheaper one than hashing the arrays exists.
+    names : list of str, optional
+        Feature names.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        tables: Mapping[str, npt.NDArray[Any]],
+        name: str,
+        format: str,
+        options: Options,
+        identity: Callable[[], str] | None = None,
+        names: list[str] | None = None,
+    ) -> None:
+        self.name, self.format, self.names = name, format, names
+        self.sparse = sp.issparse(x)
+        self._x: Any = _csr(x, name) if self.sparse else _matrix(x, name)
+        self._tables, self._identity = dict(tables), identity
+        self.n_cols = int(self._x.shape[1])
+        self.nbytes = 12 * int(self._x.nnz) if self.sparse else int(self._x.nbytes)
+        if not self.sparse or (options.n_features or self.n_cols) < self.n_cols:
+            check_width(self.n_cols, options, name)
+        for table, values in self._tables.items():
+            if np.shape(values) != (self._x.shape[0],):
+                raise SchemaError(f"{name}: {table} has the shape {np.shape(values)}; it must be ({self._x.shape[0]},), one entry per row")
+
+    def hint(self) -> str | None:
+        """Identity for resuming."""
+        return self.identity()
+
+    def identity(self) -> str | None:
+        """Identity by content."""
+        if self._identity is None:
+            parts = _csr_parts(self._x) if self.sparse else {"x": self._x}
+            digest = array_digest({**parts, **self._tables})
+            self._identity = lambda: digest
+        return self._identity()
+
+    def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
+        """Read everything."""
+        return read_rows(self, scratch, options, target, progress)
+
+    def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
+        """Yield row slices of about a sixteenth of the budget."""
+        n = self._x.shape[0]
+        step = max(1, options.budget // 16 // max(1, self.nbytes // max(1, n)))
+        for lo in range(0, n, step):
+            hi = min(n, lo + step)
+            part = {name: values[lo:hi] for name, values in self._tables.items()}
+            first = lo
+            yield self._x[lo:hi], row_tables(part, target, lambda reason, row, first=first: self.fault(reason, first + row))
+
+    def fault(self, reason: str, row: int, column: int | None = None) -> DataError:
+        """Build the error for a row and column, counted from zero."""
+        return at_row(self.name, reason, row, None if column is None else self.names[column] if self.names else column + 1)
+
+
+def at_row(name: str, reason: str, row: int, column: int | str | None) -> DataError:
+    """Build the error for data without lines: rows count from one, columns go by name or count from one."""
+    where = f"row {row + 1}" + ("" if column is None else f", column {column!r}")
+    return DataError(f"{where}: {reason}", name)
+
+
+def row_tables(parts: Mapping[str, Any], target: Target, fault: Callable[[str, int], DataError]) -> Block:
+    """Check some rows of the row tables: "y" float64 (or codes of texts), "task" int64, "weight" float64.
+
+    Raises
+    ------
+    DataError
+        If a target, weight or task number is not a finite number (or, a task, no integer).
+    """
+    block: Block = {}
+    for name, values in parts.items():
+        found = np.asarray(values)
+        if name == "y":
+            block["y"] = _target(found, target, fault)
+        else:
+            block[name] = _numbers(found, name, fault)
+    if "task" in block:
+        whole = np.rint(block["task"])
+        _refuse(np.flatnonzero(whole != block["task"]), lambda row: f"task {block['task'][row]} is not an integer", fault)
+        block["task"] = whole.astype(np.int64)
+    if "weight" in block:
+        _refuse(np.flatnonzero(block["weight"] < 0), lambda row: f"weight {block['weight'][row]} is negative", fault)
+    return block
+
+
+def _target(values: npt.NDArray[Any], target: Target, fault: Callable[[str, int], DataError]) -> npt.NDArray[np.float64]:
+    if values.dtype.kind in "OUST" and target.task == "classification":
+        missing = [row for row, label in enumerate(values.tolist()) if label is None or label != label]
+        _refuse(np.array(missing), lambda row: "the label is missing", fault)
+        return target.add_texts([label.decode() if isinstance(label, bytes) else str(label) for label in values.tolist()], fault)
+    numbers = _numbers(values, "label" if target.task == "classification" else "target", fault)
+    target.add_numbers(numbers, fault)
+    return numbers
+
+
+def _numbers(values: npt.NDArray[Any], what: str, fault: Callable[[str, int], DataError]) -> npt.NDArray[np.float64]:
+    if values.dtype.kind not in "biuf":
+        raise fault(f"{what} has the type {values.dtype}; numbers are expected", 0)
+    numbers = values.astype(np.float64)
+    _refuse(np.flatnonzero(~np.isfinite(numbers)), lambda row: f"{what} {numbers[row]} is not finite", fault)
+    return numbers
+
+
+def _refuse(rows: npt.NDArray[Any], why: Callable[[int], str], fault: Callable[[str, int], DataError]) -> None:
+    if rows.size:
+        raise fault(why(int(rows[0])), int(rows[0]))
+
+
+def _matrix(x: Any, name: str) -> npt.NDArray[Any]:
+    found = np.asanyarray(x)
+    if found.ndim != 2:
+        raise SchemaError(f"{name} has the shape {found.shape}; features must be a matrix (n_rows, n_cols)")
+    if found.dtype.kind not in "biuf":
+        raise SchemaError(f"{name} has the type {found.dtype}; features must be real numbers")
+    return found
+
+
+def _csr(x: Any, name: str) -> Any:
+    if x.dtype.kind not in "biuf":
+        raise SchemaError(f"{name} has the type {x.dtype}; features must be real numbers")
+    found: Any = sp.csr_array(x)
+    try:
+        # SciPy trusts index arrays, and a wrong one would make compiled code write outside its arrays.
+        found.check_format(full_check=True)
+    except ValueError as error:
+        raise SchemaError(f"{name} is no valid sparse matrix: {error}") from error
+    if found.shape[1] > 2**31 - 2:
+        raise SchemaError(f"{name} has {found.shape[1]} columns; the limit is 2^31 - 2")
+    return found
+
+
+def _csr_parts(x: Any) -> Block:
+    return {"data": x.data, "indices": x.indices, "indptr": x.indptr, "shape": np.array(x.shape)}
+
+
+# -- objects ---------------------------------------------------------------------------------------------------------
+
+
+def object_source(source: Any, options: Options) -> Any:
+    """Open an array, a frame, or a pair (features, target).
+
+    Raises
+    ------
+    SchemaError
+        If it is none of these, or the target is given twice.
+    """
+    columns = options.row_columns()
+    if isinstance(source, tuple):
+        if len(source) != 2 or "y" in columns:
+            raise SchemaError("a tuple as source must be (X, y), with no target given beside it")
+        source, columns["y"] = source
+    if hasattr(source, "columns") and hasattr(source, "iloc"):
+        from .tabular import FrameSource
+
+        return FrameSource(source, columns, options)
+    named = [name for name, values in columns.items() if isinstance(values, str)]
+    if named:
+        raise SchemaError(f"{named[0]} column is {columns[named[0]]!r}, but an array has no column names; pass the values")
+    if hasattr(source, "dask") and hasattr(source, "blocks"):
+        from .dask_rows import DaskSource
+
+        return DaskSource(source, columns, options)
+    tables = {name: np.asarray(values) for name, values in columns.items()}
+    return ArraySource(source, tables, f"<{type(source).__name__}>", "array", options)
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def file_arrays(path: Path, kind: str, options: Options) -> ArraySource:
+    """Open a .npz, .npy or .mat file. Features are "X", or a CSR or CSC triple (with or without the prefix "X_").
+
+    Raises
+    ------
+    DataError
+        If the file is damaged, pickled, or has no features.
+    """
+    try:
+        found = _LOADERS[kind](path)
+        x, rest = _features(found, str(path))
+    except DataError:
+        raise
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        EOFError,
+        NotImplementedError,
+        zipfile.BadZipFile,
+        OverflowError,
+        MemoryError,
+    ) as error:
+        raise DataError(f"cannot be read as .{kind}: {error}", str(path)) from error
+    return ArraySource(x, _file_tables(rest, options, str(path)), str(path), kind, options, FileDigest(path).value)
+
+
+def _load_npz(path: Path) -> dict[str, Any]:
+    with np.load(path, allow_pickle=False) as archive:
+        if isinstance(archive, np.ndarray):
+            raise DataError("holds a single array; name it .npy", str(path))
+        return {name: archive[name] for name in archive.files}
+
+
+def _load_npy(path: Path) -> dict[str, Any]:
+    return {"X": np.load(path, mmap_mode="r", allow_pickle=False)}
+
+
+def _load_mat(path: Path) -> dict[str, Any]:
+    from scipy.io import loadmat
+
+    try:
+        return {name: value for name, value in loadmat(path).items() if not name.startswith("__")}
+    except NotImplementedError as error:
+        raise DataError("is a MATLAB 7.3 file (HDF5), which is not read; save it with -v7", str(path)) from error
+    except Exception as error:  # damaged files make scipy.io raise almost anything
+        raise DataError(f"cannot be read as .mat: {type(error).__name__}: {error}", str(path)) from error
+
+
+_LOADERS: dict[str, Callable[[Path], dict[str, Any]]] = {"npz": _load_npz, "npy": _load_npy, "mat": _load_mat}
+
+
+def _features(found: dict[str, Any], name: str) -> tuple[Any, dict[str, Any]]:
+    """Features, and what is left."""
+    for prefix in ("X_", ""):
+        parts = [found.get(prefix + part) for part in _SPARSE_PARTS]
+        if all(part is not None for part in parts):
+            rest = {key: value for key, value in found.items() if key not in {prefix + part for part in _SPARSE_PARTS}}
+            return _assemble(parts, rest.get(f"{prefix}format", rest.get("format", b"csr"))), rest
+    key = next((key for key in ("X", "x", "data") if key in found), None)
+    if key is None:
+        raise DataError(
+            f"has no features: expected X, or {', '.join(_SPARSE_PARTS)} (also with X_ before them); found {sorted(found)}", name
+        )
+    return found[key], {other: value for other, value in found.items() if other != key}
+
+
+def _assemble(parts: Sequence[Any], form: Any) -> Any:
+    data, indices, indptr, shape = (np.asarray(part) for part in parts)
+    kind = np.asarray(form).item()
+    kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+    make = {"csr": sp.csr_array, "csc": sp.csc_array}.get(kind)
+    if make is None:
+        raise ValueError(f"format is {kind!r}; csr or csc is expected")
+    n, d = (int(length) for length in shape.tolist())
+    found = make((data, indices, indptr), shape=(n, d))
+    # Before the conversion to rows, which writes where the indices say.
+    found.check_format(full_check=True)
+    return sp.csr_array(found)
+
+
+def _file_tables(rest: dict[str, Any], options: Options, name: str) -> dict[str, npt.NDArray[Any]]:
+    tables: dict[str, npt.NDArray[Any]] = {}
+    for table, where in ({"y": next((key for key in ("y", "Y") if key in rest), None)} | options.row_columns()).items():
+        if where is None:
+            continue
+        if isinstance(where, str) and where not in rest:
+            raise DataError(f"has no variable {where!r}; found {sorted(rest)}", name)
+        values = np.asarray(rest[where] if isinstance(where, str) else where)
+        tables[table] = values.reshape(-1) if values.ndim == 2 and 1 in values.shape else values
+    return tables

@@ -1,0 +1,337 @@
+"""From blocks of rows to a finished store: the layout, the column stripes, the row blocks, the tables, the manifest."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from ..blocks import BlockStore
+from ..errors import DataError, SchemaError
+from ..layout import STRIPE_BYTES, DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes
+from ..meta import BlockMeta, ColumnScale
+from ..writer import BlockWriter
+from ._columns import row_squares
+from .buckets import BucketPlan, Records, as_words, fill_buckets, plan_buckets, sort_bucket
+from .options import Options, Progress
+from .reading import Reading
+from .scratch import Scratch
+from .spool import Spool, Stored
+from .statistics import Column, ColumnSummary, inverse_root
+
+_PIECE_SHARE = 96
+_MAX_ROWS = 2**31 - 1
+
+
+@dataclass
+class Extras:
+    """What goes into the store beside the data.
+
+    Attributes
+    ----------
+    names : list of str or None
+        Feature names.
+    groups : int64 array or None
+        Group label per feature.
+    scale : ColumnScale or None
+        Column factors taken over from another store; None: made from these data.
+    info : dict
+        For ``BlockMeta.info``.
+    """
+
+    names: list[str] | None
+    groups: npt.NDArray[np.int64] | None
+    scale: ColumnScale | None
+    info: dict[str, Any]
+
+
+@dataclass
+class Job:
+    """Everything the second half of an ingest needs."""
+
+    url: str
+    reading: Reading
+    spool: Spool
+    options: Options
+    extras: Extras
+    scratch: Scratch
+    progress: Progress
+    overwrite: bool
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the blocks are in the scratch folder; then everything else large goes there too."""
+        return any(isinstance(handle, Stored) for handle in self.spool.handles)
+
+    @property
+    def stripe_bytes(self) -> int:
+        """Bytes of the values of one stripe, from the budget alone."""
+        return min(STRIPE_BYTES, self.options.budget // 64)
+
+    def dtype(self, name: str) -> str:
+        """Type of the stored values: float32 if all of them survive it."""
+        if self.options.dtype != "auto":
+            return self.options.dtype
+        return "float32" if self.spool.single(name) else "float64"
+
+    def meta(self, kind: Any, n_cols: int, dtype: str, info: dict[str, Any]) -> BlockMeta:
+        """Description of the store."""
+        labels = self.reading.target.labels() if self.spool.has("y") else None
+        # The kind of scaling is noted here, before the plan is sealed in the journal, and its factors follow.
+        return BlockMeta(self.spool.n_rows, n_cols, kind, dtype, labels, self.scale_kind, info={**self.extras.info, **info})
+
+    @property
+    def scale_kind(self) -> Any:
+        """Kind of the scaling."""
+        return self.options.scale if self.extras.scale is None else self.extras.scale.kind
+
+    def writer(self, meta: BlockMeta, columns: Any, rows: Any) -> BlockWriter:
+        """Begin the store, or continue it."""
+        both = rows if self.options.layout == "both" else None
+        return BlockWriter.create(self.url, meta, columns, both, resume=self.scratch.resumed, overwrite=self.overwrite)
+
+    def tables(self, meta: BlockMeta) -> ColumnSummary:
+        """Empty column tables."""
+        own = meta.scale if self.extras.scale is None else "none"
+        return ColumnSummary(meta, own, self.scratch.folder, resumable=self.on_disk)
+
+
+def build(job: Job) -> BlockStore:
+    """Write the store.
+
+    Raises
+    ------
+    DataError
+        If there are no rows or no columns, or names, groups or widths disagree.
+    OutOfSpace
+        If the disk is full; what was done is kept for the next attempt.
+    """
+    if not 0 < job.spool.n_rows <= _MAX_ROWS:
+        raise DataError(f"the source has {job.spool.n_rows} rows; a store has 1 … 2^31 - 1", str(job.extras.info["source"]["name"]))
+    return _build_sparse(job) if job.reading.counts is not None else _build_dense(job)
+
+
+# -- sparse ----------------------------------------------------------------------------------------------------------
+
+
+def _build_sparse(job: Job) -> BlockStore:
+    shift = _first_index(job)
+    counts = _counts(job, shift)
+    dtype = job.dtype("vals")
+    meta = job.meta("sparse", counts.size, dtype, {"first_index": shift})
+    size = meta.itemsize
+    stripes = plan_stripes(counts, size, stripe_bytes=job.stripe_bytes, groups=job.extras.groups)
+    row_counts = _row_counts(job) if job.options.layout == "both" else None
+    rows = None if row_counts is None else plan_stripes(row_counts, size, stripe_bytes=job.stripe_bytes)
+    writer = job.writer(meta, stripes, rows)
+    writer.write_table("counts", counts, of="columns")
+    tables = job.tables(meta)
+    _write_columns(job, writer, stripes, counts, tables, shift)
+    if rows is not None:
+        assert row_counts is not None
+        writer.write_table("counts", row_counts, of="row-layout")
+        _write_rows(job, writer, rows, row_counts, shift)
+    return _finish(job, writer, tables)
+
+
+def _first_index(job: Job) -> int:
+    """Index of the first column in the source."""
+    if job.extras.info["source"]["format"] != "svmlight":
+        return 0
+    rule = job.options.zero_based
+    first = {"no": 1, "yes": 0}.get(rule, 1 if job.reading.lowest > 0 else 0)
+    width = job.options.n_features
+    if width is not None and job.reading.highest - first >= width:
+        name = str(job.extras.info["source"]["name"])
+        raise DataError(f"index {job.reading.highest} of a file that counts from {first} exceeds the {width} features (--n-features)", name)
+    return first
+
+
+def _counts(job: Job, shift: int) -> npt.NDArray[np.uint32]:
+    assert job.reading.counts is not None
+    width = max(job.options.n_features or 0, job.reading.highest + 1 - shift)
+    if job.options.n_features is None:
+        width = max(width, len(job.extras.names or ()), 0 if job.extras.groups is None else len(job.extras.groups))
+    _check_extras(job, width)
+    return job.reading.counts.width(shift, shift + width)
+
+
+def _check_extras(job: Job, width: int) -> None:
+    name = str(job.extras.info["source"]["name"])
+    if width <= 0:
+        raise DataError("no row has an entry, so the width is unknown; set n_features (--n-features)", name)
+    for what, found in (("names", job.extras.names), ("groups", job.extras.groups)):
+        if found is not None and len(found) != width:
+            raise SchemaError(f"{what} has {len(found)} entries; {name} has {width} columns")
+
+
+def _write_columns(
+    job: Job, writer: BlockWriter, stripes: StripeLayout, counts: npt.NDArray[np.uint32], tables: ColumnSummary, shift: int
+) -> None:
+    plan, dtype = plan_buckets(counts, stripes), np.dtype(writer.meta.dtype)
+    width = dtype.itemsize // 4
+    records = Records(plan, width, job.scratch.path("buckets.bin") if job.on_disk else None)
+    nbytes = int(plan.starts[-1]) * (8 + dtype.itemsize)
+    if not job.scratch.notes("partition"):
+        max_nnz = max(1, job.options.budget // _PIECE_SHARE)
+        fill_buckets(job.spool, plan, records, dtype, shift, max_nnz, lambda n: job.progress(n * (8 + dtype.itemsize), nbytes, "partition"))
+        if job.on_disk:
+            job.scratch.note("partition")
+    for s in range(stripes.n_stripes):
+        if not writer.stripe_done(s):
+            _write_stripe(writer, plan, records, s, counts, tables)
+        job.progress(int(plan.starts[plan.stripe[s + 1]]) * (8 + dtype.itemsize), nbytes, "sort")
+    records.close()
+
+
+def _write_stripe(
+    writer: BlockWriter, plan: BucketPlan, records: Records, s: int, counts: npt.NDArray[np.uint32], tables: ColumnSummary
+) -> None:
+    first, last = int(plan.stripe[s]), int(plan.stripe[s + 1])
+    origin, nnz = int(plan.starts[first]), int(plan.starts[last] - plan.starts[first])
+    rows, values = np.empty(nnz, np.int32), np.empty(nnz, writer.meta.dtype)
+    for b in range(first, last):
+        part = slice(int(plan.starts[b]) - origin, int(plan.starts[b + 1]) - origin)
+        cols = slice(int(plan.edges[b]), int(plan.edges[b + 1]))
+        sort_bucket(plan, records, b, counts[cols], rows[part], as_words(values[part]))
+        ends = np.concatenate([[0], np.cumsum(counts[cols], dtype=np.int64)]).astype(np.int32)
+        tables.put(cols.start, sp.csc_array((values[part], rows[part], ends), shape=(writer.meta.n_rows, len(ends) - 1)))
+    # Last, because a stripe in the store's journal vouches for its statistics too.
+    writer.write_stripe(s, counts[int(plan.edges[first]) : int(plan.edges[last])], rows, values)
+
+
+def _row_counts(job: Job) -> npt.NDArray[np.uint32]:
+    return job.spool.table("lengths", np.empty(job.spool.n_rows, np.uint32))
+
+
+def _write_rows(job: Job, writer: BlockWriter, rows: StripeLayout, row_counts: npt.NDArray[np.uint32], shift: int) -> None:
+    total, done = int(rows.nnz.sum()), 0
+    for s in range(rows.n_stripes):
+        lo, hi = int(rows.edges[s]), int(rows.edges[s + 1])
+        if not writer.stripe_done(s, layout="rows"):
+            cols, values = _gather_rows(job.spool, lo, hi, int(rows.nnz[s]), writer.meta.dtype, shift)
+            writer.write_stripe(s, row_counts[lo:hi], cols, values, layout="rows")
+        done += int(rows.nnz[s])
+        job.progress(done * (4 + writer.meta.itemsize), total * (4 + writer.meta.itemsize), "rows")
+
+
+def _gather_rows(spool: Spool, lo: int, hi: int, nnz: int, dtype: str, shift: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
+    cols, values, at = np.empty(nnz, np.int32), np.empty(nnz, dtype), 0
+    for handle, first, last, _ in spool.between(lo, hi):
+        ends = np.cumsum(handle.get("lengths", 0, last), dtype=np.int64)
+        begin, end = int(ends[first - 1]) if first else 0, int(ends[-1])
+        cols[at : at + end - begin] = handle.get("cols", begin, end)
+        values[at : at + end - begin] = handle.get("vals", begin, end)
+        at += end - begin
+    cols -= np.int32(shift)
+    return cols, values
+
+
+# -- dense -----------------------------------------------------------------------------------------------------------
+
+
+def _build_dense(job: Job) -> BlockStore:
+    width = int(job.reading.n_cols or 0)
+    _check_extras(job, width)
+    dtype = job.dtype("dense")
+    meta = job.meta("dense", width, dtype, {})
+    shape = (meta.n_rows, meta.n_cols, meta.itemsize)
+    columns = plan_dense(*shape, stripe_bytes=job.stripe_bytes)
+    rows = plan_dense_rows(*shape, stripe_bytes=job.stripe_bytes) if job.options.layout == "both" else None
+    writer = job.writer(meta, columns, rows)
+    tables = job.tables(meta)
+    _write_cells(job, writer, columns, "columns")
+    if rows is not None:
+        _write_cells(job, writer, rows, "rows")
+    _summarise(job, meta, tables)
+    return _finish(job, writer, tables)
+
+
+def _write_cells(job: Job, writer: BlockWriter, layout: DenseLayout, name: str) -> None:
+    total, done = layout.shape[0] * layout.shape[1] * writer.meta.itemsize, 0
+    for j, i in np.ndindex(layout.grid[1], layout.grid[0]):
+        rows, cols = layout.cell(i, j)
+        cell = dense_cell(job.spool, rows, cols, writer.meta.dtype)
+        writer.write_dense(i, j, np.ascontiguousarray(cell.T), layout=name)
+        done += cell.nbytes
+        job.progress(done, total, name)
+
+
+def _summarise(job: Job, meta: BlockMeta, tables: ColumnSummary) -> None:
+    """Column tables of dense data, as many whole columns at a time as the budget allows, but at least one."""
+    step = max(1, job.options.budget // (64 * meta.n_rows))
+    for lo in range(0, meta.n_cols, step):
+        hi = min(meta.n_cols, lo + step)
+        tables.put(lo, dense_cell(job.spool, slice(0, meta.n_rows), slice(lo, hi), meta.dtype).T)
+        job.progress(hi * meta.n_rows * meta.itemsize, meta.n_cols * meta.n_rows * meta.itemsize, "tables")
+
+
+def dense_cell(spool: Spool, rows: slice, cols: slice, dtype: str) -> npt.NDArray[Any]:
+    """Rows and columns of dense data as an array (n_cols, n_rows)."""
+    out = np.empty((cols.stop - cols.start, rows.stop - rows.start), dtype)
+    for handle, first, last, row in spool.between(rows.start, rows.stop):
+        out[:, row - rows.start : row - rows.start + last - first] = handle.get("dense", cols.start, cols.stop)[:, first:last]
+    return out
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _finish(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockStore:
+    tables.write(writer)
+    for name, dtype in (("y", np.float64), ("task", np.int64), ("weight", np.float64)):
+        if job.spool.has(name):
+            writer.write_table(name, _row_table(job, name, dtype))
+    if job.extras.names is not None:
+        writer.write_names(job.extras.names)
+    if job.extras.groups is not None:
+        writer.write_groups(job.extras.groups)
+    if writer.meta.scale != "none":
+        writer.write_scale(_scaling(job, writer, tables))
+    return writer.commit()
+
+
+def _row_table(job: Job, name: str, dtype: Any) -> npt.NDArray[Any]:
+    column = _row_vector(job, name, dtype)
+    encode: Callable[..., Any] = job.reading.target.encoder() if name == "y" else (lambda values: values)
+    for handle, start in zip(job.spool.handles, job.spool.starts[:-1].tolist(), strict=True):
+        column.put(start, encode(handle.get(name)))
+    return column.array()
+
+
+def _row_vector(job: Job, name: str, dtype: Any) -> Column:
+    return Column(job.spool.n_rows, dtype, job.scratch.path(f"rows-{name}.bin") if job.on_disk else None)
+
+
+def _scaling(job: Job, writer: BlockWriter, tables: ColumnSummary) -> ColumnScale:
+    factors = _row_factors(job) if writer.meta.scale == "unit-row" else None
+    taken = job.extras.scale
+    if taken is None:
+        return tables.scaling(factors)
+    return ColumnScale(taken.kind, taken.factor, taken.shift, factors)
+
+
+def _row_factors(job: Job) -> npt.NDArray[np.float64]:
+    column = _row_vector(job, "factor", np.float64)
+    for start, squares in _row_squares(job.spool):
+        beyond = np.flatnonzero(~np.isfinite(squares))
+        if beyond.size:
+            raise DataError(f"row {start + int(beyond[0]) + 1}: the sum of its squares overflows, so scale='unit-row' has no factor for it")
+        column.put(start, inverse_root(squares))
+    return column.array()
+
+
+def _row_squares(spool: Spool) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:
+    for handle, start in zip(spool.handles, spool.starts[:-1].tolist(), strict=True):
+        if "dense" in handle:
+            wide = handle.get("dense").astype(np.float64)
+            squares = np.zeros(wide.shape[1])
+            with np.errstate(over="ignore"):
+                for column in wide:
+                    squares += column * column
+        else:
+            squares = np.empty(handle.shape("lengths")[0])
+            row_squares(handle.get("lengths"), handle.get("vals").astype(np.float64), squares)
+        yield start, squares

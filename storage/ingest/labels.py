@@ -1,0 +1,193 @@
+"""Labels: class codes for classification, plain numbers for regression."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError, SchemaError
+from ..meta import Label
+
+MAX_CLASSES = 1 << 16
+"""More distinct labels than this are taken for a real-valued target."""
+
+Vector = npt.NDArray[np.float64]
+
+Fault = Callable[[str, int], DataError]
+"""Builds the error for a reason and a row, counted inside the rows at hand."""
+
+_TOO_MANY = f"more than {MAX_CLASSES} distinct labels: for a real-valued target set task='regression'"
+
+
+def as_number(text: str) -> float | None:
+    """Value of a label written as a finite decimal number; None for any other text."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    plain = "_" not in text and text.isascii()
+    return value if plain and np.isfinite(value) else None
+
+
+def tidy(label: Any) -> Label:
+    """Label as text or a Python number: an int where it is one."""
+    if isinstance(label, str):
+        return label
+    value = float(label)
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def check_declared(labels: Iterable[Any] | None) -> tuple[Label, ...] | None:
+    """Sort declared labels.
+
+    Raises
+    ------
+    SchemaError
+        If one is not a finite number or text, they mix both, or there are none.
+    """
+    if labels is None:
+        return None
+    found = [tidy(label) for label in labels]
+    texts = sum(isinstance(label, str) for label in found)
+    finite = all(isinstance(label, str) or np.isfinite(label) for label in found)
+    if not found or texts not in (0, len(found)) or not finite:
+        raise SchemaError(f"labels is {list(found)!r}; it must be a list of finite numbers or a list of texts")
+    return tuple(sorted(set(found)))  # pyright: ignore[reportArgumentType, reportReturnType]
+
+
+@dataclass
+class Target:
+    """Collects the labels of a source while it is read, then turns them into codes.
+
+    Attributes
+    ----------
+    task : str
+        "classification" or "regression".
+    declared : tuple or None
+        The only labels allowed.
+    numbers : set of float
+        Distinct numeric labels met.
+    texts : dict
+        Distinct texts met, with their provisional code (order of appearance), which stands in the blocks until the end.
+    """
+
+    task: str = "classification"
+    declared: tuple[Label, ...] | None = None
+    numbers: set[float] = field(default_factory=set)
+    texts: dict[str, int] = field(default_factory=dict)
+
+    def allowed_numbers(self) -> Vector:
+        """Declared labels as numbers; empty when any number is allowed.
+
+        Raises
+        ------
+        SchemaError
+            If the declared labels are texts.
+        """
+        if self.declared is None or self.task == "regression":
+            return np.zeros(0)
+        if isinstance(self.declared[0], str):
+            raise SchemaError(f"labels {list(self.declared)!r} are texts; this source has numbers as labels")
+        return np.array(self.declared, dtype=np.float64)
+
+    def add_numbers(self, values: Vector, fault: Fault) -> None:
+        """Note the labels of some rows.
+
+        Raises
+        ------
+        DataError
+            From ``fault(reason, row)``, if a label is not declared or there are too many for classes.
+        """
+        if self.task == "regression":
+            return
+        allowed = self.allowed_numbers()
+        unknown = np.flatnonzero(~np.isin(values, allowed)) if allowed.size else np.zeros(0, np.int64)
+        if unknown.size:
+            raise fault(self._unknown(tidy(values[unknown[0]])), int(unknown[0]))
+        self.merge(np.unique(values).tolist(), fault)
+
+    def merge(self, numbers: Iterable[float], fault: Fault) -> None:
+        """Note distinct labels that were checked before.
+
+        Raises
+        ------
+        DataError
+            If there are too many for classes.
+        """
+        self.numbers.update(numbers)
+        if len(self.numbers) > MAX_CLASSES:
+            raise fault(_TOO_MANY, 0)
+
+    def add_texts(self, texts: Sequence[str], fault: Fault) -> Vector:
+        """Note labels given as text; return their provisional codes.
+
+        Raises
+        ------
+        DataError
+            As `add_numbers`.
+        """
+        codes = np.empty(len(texts))
+        for row, text in enumerate(texts):
+            code = self.texts.get(text)
+            if code is None:
+                if self.declared is not None and _meaning(text, self._numeric()) not in self.declared:
+                    raise fault(self._unknown(text), row)
+                code = self.texts[text] = len(self.texts)
+            codes[row] = code
+        if len(self.texts) > MAX_CLASSES:
+            raise fault(_TOO_MANY, 0)
+        return codes
+
+    def _unknown(self, label: Label) -> str:
+        return f"label {label!r} is not one of the declared labels {describe(self.declared)}"
+
+    def _numeric(self) -> bool:
+        """Whether labels given as text mean numbers: the declared labels decide, else all texts together."""
+        if self.declared is not None:
+            return not isinstance(self.declared[0], str)
+        return all(as_number(text) is not None for text in self.texts)
+
+    def labels(self) -> tuple[Label, ...] | None:
+        """Label of code 0, 1, …: the declared ones, else those met, sorted; None for regression."""
+        if self.task == "regression":
+            return None
+        if self.declared is not None:
+            return self.declared
+        numeric = self._numeric()
+        met = {_meaning(text, numeric) for text in self.texts} if self.texts else {tidy(number) for number in self.numbers}
+        return tuple(sorted(met))  # pyright: ignore[reportArgumentType, reportReturnType]
+
+    def encoder(self) -> Callable[[Vector], Vector]:
+        """Function from raw targets (numbers, or provisional codes of texts) to class codes; the identity for regression."""
+        labels = self.labels()
+        if labels is None:
+            return lambda values: values
+        if self.texts:
+            place, numeric = {label: code for code, label in enumerate(labels)}, self._numeric()
+            table = np.array([place[_meaning(text, numeric)] for text in self.texts], dtype=np.float64)
+            return lambda values: table[values.astype(np.int64)]
+        known = np.array(labels if self.numbers else [], dtype=np.float64)
+        return lambda values: np.searchsorted(known, values).astype(np.float64)
+
+    def to_json(self) -> dict[str, Any]:
+        """What was met, for the journal."""
+        return {"numbers": sorted(self.numbers), "texts": list(self.texts)}
+
+    def restore(self, fields: dict[str, Any]) -> None:
+        """Take over what the journal holds."""
+        self.numbers.update(fields["numbers"])
+        for text in fields["texts"]:
+            self.texts.setdefault(text, len(self.texts))
+
+
+def _meaning(text: str, numeric: bool) -> Label:
+    value = as_number(text) if numeric else None
+    return text if value is None else tidy(value)
+
+
+def describe(labels: Sequence[Label] | None) -> str:
+    """Labels as a short list."""
+    shown = [repr(label) for label in (labels or ())]
+    return ", ".join(shown[:10]) + (", …" if len(shown) > 10 else "")

@@ -1,0 +1,141 @@
+"""What an ingest was asked to do, checked before any work."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import SchemaError
+from ..meta import Label
+from .labels import check_declared
+
+Progress = Callable[[int, int, str], None]
+
+FORMATS = ("auto", "svmlight", "csv", "parquet", "npz", "npy", "mat", "array")
+SCALES = ("none", "unit-column", "standard", "unit-row")
+MIN_BUDGET = 8 << 20
+_MAX_COLUMNS = 2**31 - 2
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "format": FORMATS,
+    "zero_based": ("no", "yes", "auto"),
+    "dtype": ("auto", "float32", "float64"),
+    "task": ("classification", "regression"),
+    "qid": ("refuse", "ignore"),
+    "scale": SCALES,
+    "layout": ("columns", "both"),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Checked options; everything here can change the stored bytes (the number of jobs cannot).
+
+    See `gramplane.storage.ingest.ingest` for their meaning.
+    """
+
+    format: str = "auto"
+    n_features: int | None = None
+    zero_based: str = "no"
+    dtype: str = "auto"
+    task: str = "classification"
+    labels: tuple[Label, ...] | None = None
+    qid: str = "refuse"
+    scale: str = "none"
+    target: Any = None
+    task_column: Any = None
+    weight_column: Any = None
+    layout: str = "columns"
+    budget: int = 256 << 20
+
+    def __post_init__(self) -> None:
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise SchemaError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
+        if self.n_features is not None:
+            object.__setattr__(self, "n_features", whole("n_features", self.n_features, 1, _MAX_COLUMNS))
+        object.__setattr__(self, "budget", whole("budget", self.budget, MIN_BUDGET, 1 << 50))
+        object.__setattr__(self, "labels", check_declared(self.labels))
+
+    def row_columns(self) -> dict[str, Any]:
+        """Where the row tables come from: "y", "task", "weight" -> column name or array, as far as they are given."""
+        found = {"y": self.target, "task": self.task_column, "weight": self.weight_column}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def describe(self) -> dict[str, Any]:
+        """JSON form. Tables given as arrays belong to the source, whose digest covers them, so only their presence is noted."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in ("target", "task_column", "weight_column"):
+            if values[name] is not None and not isinstance(values[name], str):
+                values[name] = "array"
+        return {**values, "labels": None if self.labels is None else list(self.labels)}
+
+
+def whole(name: str, value: Any, low: int, high: int) -> int:
+    """Return an integer argument inside ``low … high``.
+
+    Raises
+    ------
+    SchemaError
+        Otherwise, naming the argument.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= int(value) <= high:
+        raise SchemaError(f"{name} is {value!r}; it must be an integer in {low} … {high}")
+    return int(value)
+
+
+def read_names(names: Sequence[str] | str | Path | None) -> list[str] | None:
+    """Feature names: a list, or a UTF-8 file with one name a line.
+
+    Raises
+    ------
+    SchemaError
+        If a name is no text, or the file cannot be read.
+    """
+    if names is None:
+        return None
+    found = _lines_of(names, "names") if isinstance(names, str | Path) else list(names)
+    for place, name in enumerate(found):
+        if not isinstance(name, str):
+            raise SchemaError(f"names[{place}] is {name!r}; it must be text")
+    return found
+
+
+def read_groups(groups: Any) -> np.ndarray | None:
+    """Group label of every feature as int64: integers as they are, texts numbered in order of appearance.
+
+    Parameters
+    ----------
+    groups : array-like or path, optional
+        One label per feature; a file has one a line.
+
+    Raises
+    ------
+    SchemaError
+        If the labels are neither integers nor texts, or the file cannot be read.
+    """
+    if groups is None:
+        return None
+    found = _lines_of(groups, "groups") if isinstance(groups, str | Path) else list(np.asarray(groups).tolist())
+    if isinstance(groups, str | Path) and all(_is_integer(text) for text in found):
+        found = [int(text) for text in found]
+    if all(type(label) is int for label in found):
+        return np.array(found, dtype=np.int64)
+    if all(isinstance(label, str) for label in found):
+        codes: dict[str, int] = {}
+        return np.array([codes.setdefault(str(label), len(codes)) for label in found], dtype=np.int64)
+    raise SchemaError("groups must hold integers or texts, one per feature")
+
+
+def _is_integer(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) <= 18
+
+
+def _lines_of(path: str | Path, what: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SchemaError(f"{what} file {path} cannot be read: {error}") from error

@@ -1,0 +1,137 @@
+"""The scratch folder of one ingest: its lock, its journal of finished steps, its end.
+
+A killed process loses nothing that it wrote, since the system keeps the pages; a restarted machine may. So the journal carries the boot
+it was written under, and a scratch folder of another boot is started afresh: no data has to be forced to the disk meanwhile.
+"""
+
+import json
+import shutil
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+from ..errors import OutOfSpace, SchemaError, space_for
+from ..locks import file_lock
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_LOCK, _JOURNAL = "lock", "journal.jsonl"
+
+
+def boot_id() -> str:
+    """Name of the machine and of its present boot."""
+    boot = _BOOT.read_text().strip() if _BOOT.exists() else str(int(psutil.boot_time()))
+    return f"{socket.gethostname()} {boot}"
+
+
+class Scratch:
+    """A locked folder with a journal; use it as a context manager.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if absent. It must be empty or one of ours.
+    identity : mapping
+        Source and options. A journal of another identity (or of another boot) is discarded with everything beside it.
+    resume : bool
+        Keep what a killed ingest left.
+
+    Attributes
+    ----------
+    resumed : bool
+        Whether there was something to keep.
+
+    Raises
+    ------
+    RunLocked
+        If another process is writing here.
+    SchemaError
+        If the folder holds foreign files.
+    """
+
+    def __init__(self, folder: Path, identity: Mapping[str, Any], *, resume: bool) -> None:
+        self.folder = folder
+        self._held = ExitStack()
+        _lock(folder, self._held)
+        self._head = {"identity": dict(identity), "boot": boot_id()}
+        self._notes = self._read() if resume else None
+        self.resumed = self._notes is not None
+        if self._notes is None:
+            self.restart()
+
+    def restart(self) -> None:
+        """Forget everything that was done."""
+        self.resumed = False
+        for path in self.folder.iterdir():
+            if path.name != _LOCK:
+                path.unlink()
+        self._notes = []
+        self._append(self._head)
+
+    def _read(self) -> list[dict[str, Any]] | None:
+        """Notes of the journal; None unless it was begun for the same data and options in this boot."""
+        try:
+            lines = (self.folder / _JOURNAL).read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return None
+        notes = []
+        for line in lines:
+            try:
+                notes.append(json.loads(line))
+            except ValueError:
+                continue
+        return notes[1:] if notes and notes[0] == json.loads(json.dumps(self._head)) else None
+
+    def _append(self, note: Mapping[str, Any]) -> None:
+        # the leading line end closes a line torn by a kill
+        line = b"\n" + json.dumps(note).encode()
+        path = self.folder / _JOURNAL
+        with space_for(path, len(line)), path.open("ab") as file:
+            file.write(line)
+
+    def note(self, step: str, **values: Any) -> None:
+        """Add a finished step to the journal."""
+        assert self._notes is not None
+        entry = {"step": step, **values}
+        self._append(entry)
+        self._notes.append(entry)
+
+    def notes(self, step: str) -> list[dict[str, Any]]:
+        """All entries of a step, oldest first."""
+        return [note for note in self._notes or [] if note.get("step") == step]
+
+    def path(self, name: str) -> Path:
+        """Path of a file in the folder."""
+        return self.folder / name
+
+    def remove(self) -> None:
+        """Delete the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> "Scratch":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        # Invalid input stays invalid, so nothing is worth keeping; a full disk, an interrupt or a bug leaves work to continue.
+        if kind is None or (issubclass(kind, ValueError) and not issubclass(kind, OutOfSpace)):
+            self.remove()
+        self._held.close()
+
+
+def _lock(folder: Path, held: ExitStack) -> None:
+    """Make the folder if need be and hold its lock."""
+    while True:
+        with space_for(folder, 0):
+            folder.mkdir(parents=True, exist_ok=True)
+        names = {path.name for path in folder.iterdir()}
+        if names and _LOCK not in names:
+            raise SchemaError(f"scratch {folder} holds foreign files ({min(names)}, …); name another place")
+        held.enter_context(file_lock(folder / _LOCK))
+        # The last holder may have removed the folder, and our lock file with it, between our open and our lock.
+        if (folder / _LOCK).exists():
+            return
+        held.close()

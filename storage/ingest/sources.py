@@ -1,0 +1,86 @@
+"""Which reader an input gets."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..errors import SchemaError
+from .options import Options
+from .reading import Source
+from .text import SvmlightSource
+
+_SUFFIXES = {
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".npz": "npz",
+    ".npy": "npy",
+    ".mat": "mat",
+}
+_PACKED = (".gz", ".bz2", ".xz")
+
+
+def open_input(source: Any, options: Options) -> Source:
+    """Choose and open the reader for a path, "-" or an object in memory.
+
+    Raises
+    ------
+    SchemaError
+        If the format does not fit the source, or options do not fit the format.
+    DataError
+        If a file cannot be read.
+    """
+    if not isinstance(source, str | Path):
+        if options.format not in ("auto", "array"):
+            raise SchemaError(f"format is {options.format!r}, but source is a {type(source).__name__}, not a file")
+        return _array(source, options)
+    if options.format == "array":
+        raise SchemaError("format is 'array', but source is a path")
+    kind = _guess(str(source)) if options.format == "auto" else options.format
+    if source == "-" and kind not in ("svmlight", "csv"):
+        raise SchemaError(f"format {kind!r} cannot be read from standard input; write it to a file first")
+    return _READERS[kind](source, options)
+
+
+def _guess(name: str) -> str:
+    path = Path(name)
+    if path.suffix in _PACKED:
+        path = path.with_suffix("")
+    return _SUFFIXES.get(path.suffix.lower(), "svmlight")
+
+
+def _svmlight(source: str | Path, options: Options) -> Source:
+    given = [name for name in ("target", "task_column", "weight_column") if getattr(options, name) is not None]
+    if given:
+        raise SchemaError(f"{given[0]} names a column of a table; SVMlight text has its target in front and no other row columns")
+    return SvmlightSource(source)
+
+
+def _table(source: str | Path, options: Options) -> Source:
+    from .tabular import CsvSource, ParquetSource
+
+    made = CsvSource if options.format == "csv" or _guess(str(source)) == "csv" else ParquetSource
+    return made(source, options)
+
+
+def _arrays_of_file(kind: str) -> Callable[[str | Path, Options], Source]:
+    def open_file(source: str | Path, options: Options) -> Source:
+        from .arrays import file_arrays
+
+        return file_arrays(Path(source), kind, options)
+
+    return open_file
+
+
+def _array(source: Any, options: Options) -> Source:
+    from .arrays import object_source
+
+    return object_source(source, options)
+
+
+_READERS: dict[str, Callable[[str | Path, Options], Source]] = {
+    "svmlight": _svmlight,
+    "csv": _table,
+    "parquet": _table,
+    **{kind: _arrays_of_file(kind) for kind in ("npz", "npy", "mat")},
+}

@@ -1,0 +1,145 @@
+"""Column tables and scale factors, collected bucket by bucket outside memory."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError, space_for
+from ..meta import BlockMeta, ColumnScale
+from ..tables import column_tables
+from ..writer import BlockWriter
+
+Floats = npt.NDArray[np.float64]
+_IN_MEMORY = 1 << 24
+
+
+class Column:
+    """A vector with one entry per column (or row), written piece by piece: in memory, or a file when a path is given.
+
+    Parameters
+    ----------
+    length : int
+        Entries.
+    dtype : dtype
+        Type.
+    path : Path or None
+        The file; an existing one of the right size is kept, so that a resumed ingest finds what it wrote.
+    """
+
+    def __init__(self, length: int, dtype: Any, path: Path | None) -> None:
+        self.dtype, self.length, self.path = np.dtype(dtype), length, path
+        self._held = np.zeros(length if path is None else 0, dtype=self.dtype)
+        if path is not None:
+            nbytes = length * self.dtype.itemsize
+            with space_for(path, nbytes), path.open("ab") as file:
+                if file.tell() != nbytes:
+                    os.ftruncate(file.fileno(), nbytes)
+
+    def put(self, lo: int, values: npt.NDArray[Any]) -> None:
+        """Write entries from ``lo`` on."""
+        if self.path is None:
+            self._held[lo : lo + len(values)] = values
+            return
+        data = values.astype(self.dtype).tobytes()
+        with space_for(self.path, len(data)), self.path.open("r+b") as file:
+            file.seek(lo * self.dtype.itemsize)
+            file.write(data)
+
+    def array(self) -> npt.NDArray[Any]:
+        """The vector; a read-only memory map of the file."""
+        if self.path is None or self.length == 0:
+            return self._held if self.path is None else np.zeros(0, self.dtype)
+        return np.memmap(self.path, self.dtype, mode="r", shape=(self.length,))
+
+
+def inverse_root(squares: Floats) -> Floats:
+    """1 / sqrt, and 0 where the argument is 0: an empty or constant column gets the factor 0, so its scores are 0."""
+    out = np.zeros_like(squares)
+    np.divide(1.0, np.sqrt(squares), out=out, where=squares > 0)
+    return out
+
+
+def mean_and_variance(block: Any) -> tuple[Floats, Floats]:
+    """Mean and variance of the columns of a block that holds all its rows, zeros included.
+
+    Parameters
+    ----------
+    block : ndarray or csc_array (n_rows, k)
+        Columns.
+    """
+    n, k = block.shape
+    if isinstance(block, np.ndarray):
+        wide = np.ascontiguousarray(block.T, dtype=np.float64)
+        mean = wide.mean(axis=1)
+        return mean, np.square(wide - mean[:, None]).mean(axis=1)
+    counts = np.diff(block.indptr)
+    filled = np.flatnonzero(counts)
+    mean, spread = np.zeros(k), np.zeros(k)
+    if filled.size:
+        values, starts = block.data.astype(np.float64), block.indptr[filled]
+        mean[filled] = np.add.reduceat(values, starts) / n
+        spread[filled] = np.add.reduceat(np.square(values - np.repeat(mean, counts)), starts)
+    return mean, (spread + (n - counts) * np.square(mean)) / n
+
+
+class ColumnSummary:
+    """The column tables and the column factors of the scaling, collected for some columns at a time.
+
+    Parameters
+    ----------
+    meta : BlockMeta
+        The store.
+    scale : str
+        Kind of the scaling to make factors for.
+    folder : Path
+        Where long tables wait; short ones stay in memory unless ``resumable``.
+    resumable : bool
+        Keep all tables in files.
+    """
+
+    def __init__(self, meta: BlockMeta, scale: str, folder: Path, *, resumable: bool) -> None:
+        self.scale = scale
+        kinds: dict[str, Any] = {"norm1": np.float32, "sumsq": np.float64, "minimum": meta.dtype, "maximum": meta.dtype}
+        if meta.kind == "dense":
+            kinds["counts"] = np.uint32
+        if scale in ("unit-column", "standard"):
+            kinds["factor"] = np.float64
+        if scale == "standard" and meta.kind == "dense":
+            kinds["shift"] = np.float64
+        on_disk = resumable or meta.n_cols * 32 > _IN_MEMORY
+        self._columns = {name: Column(meta.n_cols, kind, folder / f"table-{name}.bin" if on_disk else None) for name, kind in kinds.items()}
+
+    def put(self, lo: int, block: Any) -> None:
+        """Summarise the columns from ``lo`` on, given with all their rows (ndarray or csc_array)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = column_tables(block)
+            if self.scale == "unit-column":
+                found["factor"] = inverse_root(self._finite(lo, found["sumsq"]))
+            if self.scale == "standard":
+                mean, variance = mean_and_variance(block)
+                constant = found["minimum"] == found["maximum"]
+                # Rounding can leave a constant column a tiny variance, and the factor would blow the rounding up.
+                found["factor"] = inverse_root(np.where(constant, 0.0, self._finite(lo, variance)))
+                found["shift"] = np.where(constant, found["minimum"], mean)
+        for name, column in self._columns.items():
+            column.put(lo, found[name])
+
+    def _finite(self, lo: int, squares: Floats) -> Floats:
+        beyond = np.flatnonzero(~np.isfinite(squares))
+        if beyond.size:
+            raise DataError(f"column {lo + int(beyond[0])}: the sum of its squares overflows, so scale={self.scale!r} has no factor for it")
+        return squares
+
+    def write(self, writer: BlockWriter) -> None:
+        """Write the tables."""
+        for name, column in self._columns.items():
+            if name not in ("factor", "shift"):
+                writer.write_table(name, column.array(), of="columns")
+
+    def scaling(self, row_factor: Floats | None) -> ColumnScale:
+        """The scaling with the given row factors."""
+        factor, shift = (self._columns[name].array() if name in self._columns else None for name in ("factor", "shift"))
+        return ColumnScale(self.scale, factor, shift, row_factor)  # pyright: ignore[reportArgumentType]

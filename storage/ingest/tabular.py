@@ -1,0 +1,312 @@
+"""Tables as input: CSV and Parquet through pyarrow's streaming readers, and data frames. All go to the dense layout."""
+
+import csv
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError, SchemaError
+from .arrays import array_digest, at_row, row_tables
+from .labels import Target, as_number
+from .options import Options, Progress
+from .reading import EXACT_INTEGERS, Reading, check_width, read_rows
+from .scratch import Scratch
+from .spool import Block
+from .streams import FileDigest, open_file, open_source
+
+_MAX_HEADER = 64 << 20
+_DELIMITERS = (",", ";", "\t")
+
+
+def _pyarrow(part: str) -> Any:
+    """Import a part of pyarrow.
+
+    Raises
+    ------
+    SchemaError
+        If it is not installed, naming the extra to install.
+    """
+    from importlib import import_module
+
+    try:
+        return import_module(part)
+    except ImportError as error:
+        raise SchemaError("CSV and Parquet are read with pyarrow, which is not installed: pip install 'gramplane[io]'") from error
+
+
+class Roles(NamedTuple):
+    """Positions of the feature columns, and of the row tables among the columns; tables given as arrays."""
+
+    features: list[int]
+    columns: dict[str, int]
+    arrays: dict[str, npt.NDArray[Any]]
+
+
+def roles(names: Sequence[str], given: Mapping[str, Any], source: str) -> Roles:
+    """Divide the columns of a table into features and row tables.
+
+    Raises
+    ------
+    SchemaError
+        If a named column does not exist, names repeat, or no feature is left.
+    """
+    place = {name: k for k, name in enumerate(names)}
+    if len(place) != len(names):
+        twice = next(name for k, name in enumerate(names) if place[name] != k)
+        raise SchemaError(f"{source}: the column name {twice!r} occurs twice")
+    missing = [column for column in given.values() if isinstance(column, str) and column not in place]
+    if missing:
+        raise SchemaError(f"{source} has no column {missing[0]!r}; it has {', '.join(names[:20])}{', …' if len(names) > 20 else ''}")
+    columns = {table: place[column] for table, column in given.items() if isinstance(column, str)}
+    features = [k for k in range(len(names)) if k not in set(columns.values())]
+    if not features:
+        raise SchemaError(f"{source} has no column left for features")
+    arrays = {table: np.asarray(values) for table, values in given.items() if not isinstance(values, str)}
+    return Roles(features, columns, arrays)
+
+
+class _Table:
+    """What the readers of tables share: columns to rows, and the checks."""
+
+    format = ""
+    sparse = False
+    nbytes: int | None = None
+
+    def __init__(self, name: str, columns: Sequence[str], given: Mapping[str, Any], options: Options) -> None:
+        self.name, self.columns = name, list(columns)
+        self._roles = roles(self.columns, given, name)
+        self.names: list[str] | None = [self.columns[k] for k in self._roles.features]
+        self.n_cols: int | None = len(self._roles.features)
+        check_width(self.n_cols, options, name)
+
+    def hint(self) -> str | None:
+        """Identity for resuming."""
+        return self.identity()
+
+    def identity(self) -> str | None:
+        """Identity by content."""
+        raise NotImplementedError
+
+    def batches(self, step: int, options: Options) -> Iterator[list[npt.NDArray[Any]]]:
+        """Yield about ``step`` rows as one array per column."""
+        raise NotImplementedError
+
+    def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
+        """Read everything."""
+        return read_rows(self, scratch, options, target, progress)
+
+    def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
+        """Yield rows of about a sixteenth of the budget."""
+        row = 0
+        for columns in self.batches(max(1, options.budget // 16 // (8 * len(self.columns))), options):
+            first, count = row, len(columns[0])
+
+            def fault(reason: str, k: int, table: str | None = None, first: int = first) -> DataError:
+                return self._fault(reason, first + k, None if table is None else self._roles.columns.get(table))
+
+            parts = {table: columns[k] for table, k in self._roles.columns.items()}
+            parts |= {table: values[row : row + count] for table, values in self._roles.arrays.items()}
+            block: Block = {}
+            for table, values in parts.items():
+                self._check_length(table, values, count)
+                block |= row_tables({table: values}, target, lambda reason, k, table=table, fault=fault: fault(reason, k, table))
+            yield self._stack([columns[k] for k in self._roles.features], first), block
+            row += count
+        for table, values in self._roles.arrays.items():
+            self._check_length(table, values, row)
+
+    def _check_length(self, table: str, values: Any, count: int) -> None:
+        if len(values) != count:
+            raise SchemaError(f"{self.name}: the array given for {table} does not have one entry per row")
+
+    def _stack(self, columns: list[npt.NDArray[Any]], first: int) -> npt.NDArray[Any]:
+        """Feature columns as one matrix; 64-bit integers are checked here, before their type is lost."""
+        for k, values in enumerate(columns):
+            if values.dtype.kind not in "biuf":
+                raise self.fault(f"the values have the type {values.dtype}; numbers are expected", first, k)
+            if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
+                beyond = np.flatnonzero(np.abs(values.astype(np.float64)) > EXACT_INTEGERS)
+                if beyond.size:
+                    raise self.fault(f"value {values[beyond[0]]} is beyond 2^53 and cannot be stored exactly", first + int(beyond[0]), k)
+        return np.column_stack([values.astype(np.float64, copy=False) for values in columns])
+
+    def fault(self, reason: str, row: int, column: int | None = None) -> DataError:
+        """Build the error for a row and feature, counted from zero."""
+        return self._fault(reason, row, None if column is None else self._roles.features[column])
+
+    def _fault(self, reason: str, row: int, column: int | None) -> DataError:
+        return at_row(self.name, reason, row, None if column is None else self.columns[column])
+
+
+# -- CSV -------------------------------------------------------------------------------------------------------------
+
+
+class CsvSource(_Table):
+    """Comma, semicolon or tab separated text with a header line; plain, compressed or from standard input.
+
+    Parameters
+    ----------
+    source : str or Path
+        Where.
+    options : Options
+        Roles of the columns.
+    """
+
+    format = "csv"
+
+    def __init__(self, source: str | Path, options: Options) -> None:
+        self._pa, self._csv = _pyarrow("pyarrow"), _pyarrow("pyarrow.csv")
+        self._source = source
+        self._digest = FileDigest(Path(source)) if source != "-" and Path(source).is_file() else None
+        name = "<stdin>" if source == "-" else str(source)
+        self._opened = open_source(source, name)
+        self._text = io.BufferedReader(self._opened.stream, 1 << 20)
+        self._delimiter, columns = _header(self._text.readline(_MAX_HEADER), name)
+        super().__init__(name, columns, options.row_columns(), options)
+
+    def identity(self) -> str | None:
+        """Identity by content; None for standard input."""
+        return None if self._digest is None else self._digest.value()
+
+    def batches(self, step: int, options: Options) -> Iterator[list[npt.NDArray[Any]]]:
+        """Yield blocks of rows."""
+        texts = {self.columns[self._roles.columns["y"]]} if "y" in self._roles.columns and options.task == "classification" else set()
+        types = {name: self._pa.string() if name in texts else self._pa.float64() for name in self.columns}
+        read = self._csv.ReadOptions(column_names=self.columns, block_size=max(1 << 20, options.budget // 64), use_threads=False)
+        convert = self._csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
+        parse = self._csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True)
+        try:
+            with self._text, self._csv.open_csv(self._text, read, parse, convert) as reader:
+                for batch in reader:
+                    yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+        except self._pa.ArrowInvalid as error:
+            if "Empty CSV file" not in str(error):
+                raise self._locate(str(error)) from error
+
+    def _lines(self) -> Iterator[tuple[int, list[str]]]:
+        """Rows with the number of their last line, read again by the standard library: slow, but it knows where it is."""
+        with open_source(self._source, self.name).stream as stream:
+            text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8", errors="backslashreplace", newline="")
+            reader = csv.reader(text, delimiter=self._delimiter)
+            next(reader)
+            yield from ((reader.line_num, row) for row in reader if row)
+
+    def _locate(self, why: str) -> DataError:
+        """Build the error for the first row that does not fit, after pyarrow refused the text."""
+        if self._digest is None:
+            return DataError(why, self.name)
+        numeric = [k for k in range(len(self.columns)) if k not in self._roles.columns.values() or k != self._roles.columns.get("y")]
+        for line, row in self._lines():
+            if len(row) != len(self.columns):
+                return DataError(f"the row has {len(row)} fields; the header has {len(self.columns)}", self.name, line)
+            for k in numeric:
+                if as_number(row[k].strip()) is None:
+                    reason = f"column {self.columns[k]!r}: value {row[k][:40]!r} is not a finite number"
+                    return DataError(reason, self.name, line, k + 1)
+        return DataError(why, self.name)
+
+    def _fault(self, reason: str, row: int, column: int | None) -> DataError:
+        found = next(islice(self._lines(), row, None), None) if self._digest is not None else None
+        if found is None:
+            return super()._fault(reason, row, column)
+        name = "" if column is None else f"column {self.columns[column]!r}: "
+        return DataError(name + reason, self.name, found[0], None if column is None else column + 1)
+
+
+def _header(line: bytes, name: str) -> tuple[str, list[str]]:
+    """Delimiter and column names.
+
+    Raises
+    ------
+    DataError
+        If the line is no header.
+    """
+    try:
+        text = line.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"the header is not UTF-8: {error}", name, 1) from error
+    delimiter = max(_DELIMITERS, key=text.count)
+    columns = next(csv.reader([text], delimiter=delimiter), [])
+    if not text.strip() or all(as_number(column) is not None for column in columns):
+        raise DataError("the first line must name the columns", name, 1)
+    return delimiter, columns
+
+
+# -- Parquet ---------------------------------------------------------------------------------------------------------
+
+
+class ParquetSource(_Table):
+    """A Parquet file, read in batches of rows.
+
+    Parameters
+    ----------
+    source : str or Path
+        Where.
+    options : Options
+        Roles of the columns.
+    """
+
+    format = "parquet"
+
+    def __init__(self, source: str | Path, options: Options) -> None:
+        self._pa, parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
+        open_file(Path(source)).close()
+        self._digest = FileDigest(Path(source))
+        try:
+            self._file = parquet.ParquetFile(os.fspath(source))
+        except (self._pa.ArrowException, OSError) as error:
+            raise DataError(f"cannot be read as Parquet: {error}", str(source)) from error
+        super().__init__(str(source), self._file.schema_arrow.names, options.row_columns(), options)
+
+    def identity(self) -> str | None:
+        """Identity by content."""
+        return self._digest.value()
+
+    def batches(self, step: int, options: Options) -> Iterator[list[npt.NDArray[Any]]]:
+        """Yield batches of rows."""
+        try:
+            for batch in self._file.iter_batches(batch_size=step, use_threads=False):
+                yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+        except (self._pa.ArrowException, OSError) as error:
+            raise DataError(f"cannot be read as Parquet: {error}", self.name) from error
+
+
+# -- frames ----------------------------------------------------------------------------------------------------------
+
+
+class FrameSource(_Table):
+    """A data frame with ``columns`` and ``iloc``.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The table.
+    given : mapping
+        "y", "task", "weight" -> column name or array.
+    options : Options
+        Options.
+    """
+
+    format = "array"
+
+    def __init__(self, frame: Any, given: Mapping[str, Any], options: Options) -> None:
+        self._frame = frame
+        self.nbytes = 8 * len(frame) * len(frame.columns)
+        super().__init__(f"<{type(frame).__name__}>", [str(column) for column in frame.columns], given, options)
+
+    def identity(self) -> str | None:
+        """Identity by content."""
+        columns = {name: self._frame.iloc[:, k].to_numpy() for k, name in enumerate(self.columns)}
+        return array_digest({**columns, **self._roles.arrays})
+
+    def batches(self, step: int, options: Options) -> Iterator[list[npt.NDArray[Any]]]:
+        """Yield slices of rows."""
+        for lo in range(0, len(self._frame), step):
+            part = self._frame.iloc[lo : lo + step]
+            yield [part.iloc[:, k].to_numpy() for k in range(len(self.columns))]
