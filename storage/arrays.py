@@ -3,6 +3,8 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 from typing import Any
 
 import google_crc32c
@@ -53,15 +55,15 @@ class ArraySpec:
     chunk: tuple[int, ...]
     dtype: str
 
-    @property
+    @cached_property
     def numpy_dtype(self) -> np.dtype:
         """Little-endian NumPy type of the elements on disk."""
         return _DTYPES[self.dtype]
 
-    @property
+    @cached_property
     def chunk_bytes(self) -> int:
         """Bytes of one chunk object."""
-        return int(np.prod([int(c) for c in self.chunk], dtype=object)) * self.numpy_dtype.itemsize
+        return prod(self.chunk) * self.numpy_dtype.itemsize
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -273,6 +275,8 @@ class ChunkedArray:
 
     def gather(self, base: int, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], gap: int = 1 << 14) -> npt.NDArray:
         """Concatenate the ranges ``base + starts[k] : … + lengths[k]`` of a 1-D array; ranges ascend, near ones are read at once."""
+        if len(starts) == 1:
+            return self.read(base + int(starts[0]), base + int(starts[0] + lengths[0]))
         ends = starts + lengths
         new = np.append(True, starts[1:] > ends[:-1] + gap)
         first, last = starts[new], ends[np.append(np.flatnonzero(new)[1:] - 1, len(ends) - 1)]

@@ -9,6 +9,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from itertools import pairwise
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -163,7 +164,7 @@ class BlockStore:
             if parse_json(data, where).get("node_type") == "group":
                 continue
             spec = ArraySpec.from_json(data, where)
-            if int(np.prod(spec.grid, dtype=object)) != chunks[prefix]:
+            if prod(spec.grid) != chunks[prefix]:
                 raise MissingBlock(f"{where}: the manifest lists {chunks[prefix]} chunks of a grid of {spec.grid}")
             arrays[prefix] = ChunkedArray(self._objects, prefix, spec, self._listed, self._verified)
         return arrays

@@ -117,10 +117,15 @@ class BlockMeta:
                 "run `gramplane ingest` again on the source, or install the version that wrote it"
             )
         values = {f.name: found[f.name] for f in fields(cls) if f.name in found}
-        missing = {"n_rows", "n_cols", "kind", "dtype"} - set(values)
-        if missing or not all(type(values[name]) is int for name in ("n_rows", "n_cols")):
-            raise SchemaError(f"{where}: the attributes lack {sorted(missing) or 'integer n_rows and n_cols'}")
-        labels = values.get("labels")
-        values["labels"] = None if labels is None else tuple(labels)
-        values["layouts"] = tuple(values.get("layouts", ("columns",)))
+        rules = {
+            **dict.fromkeys(("n_rows", "n_cols"), lambda v: type(v) is int),
+            "labels": lambda v: v is None or (isinstance(v, list) and all(isinstance(label, str | int | float) for label in v)),
+            "layouts": lambda v: isinstance(v, list),
+            "info": lambda v: isinstance(v, dict),
+        }
+        for name in ("n_rows", "n_cols", "kind", "dtype", *rules):
+            if name not in values or not rules.get(name, bool)(values[name]):
+                raise SchemaError(f"{where}: the attribute {name} is {values.get(name)!r}, which a block store cannot have")
+        values["labels"] = None if values["labels"] is None else tuple(values["labels"])
+        values["layouts"] = tuple(values["layouts"])
         return cls(**{**values, "digest": digest})
