@@ -78,6 +78,6 @@ class Designs:
 
     def _append_remote(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
         for k, cuts in missing.items():
-            design = self._held.setdefault(k, RemoteDesign(ctx, self._atoms.maker()))
+            design = self._held.setdefault(k, RemoteDesign(ctx, self._atoms.shipped(ctx)))
             for ids in cuts:
                 design.append(ids, len(self._atoms.coordinates(ids)[1]))  # pyright: ignore[reportCallIssue]

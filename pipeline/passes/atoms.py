@@ -7,8 +7,8 @@ cut. Degree-2 pairs need several passes and live in :mod:`.pairs`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, fields
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ import scipy.sparse as sp
 
 from ...kernels import expansions, groups
 from ...kernels.scores import TopB, apply_scaling, correlations_many, select_sparse, top_b
-from ..records.context import RunContext
+from ...storage import RunStore
+from ..records.context import INLINE_BYTES, RunContext
 from ..records.fgm import FeatureScale
 from .blocks import Block, load_block, table_of
 from .columns import Columns
@@ -71,8 +72,8 @@ class LinearAtoms:
         """Columns of the widest atom."""
         return 1
 
-    def maker(self) -> LinearAtoms:
-        """Return what a worker needs to build columns."""
+    def shipped(self, ctx: RunContext) -> LinearAtoms:
+        """Return the form of these atoms that travels with tasks."""
         return self
 
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
@@ -108,6 +109,17 @@ class LinearAtoms:
         return take(raw, features, ids)
 
 
+def _stored(run: RunStore, name: str, value: Any) -> Any:
+    return run.put_array(f"groups-{name}", value) if isinstance(value, np.ndarray) else value
+
+
+@lru_cache(maxsize=1)
+def _assembled(parts: tuple[Any, ...]) -> groups.GroupIndex:
+    """Return the index behind shipped parts (kept: every task of a pass needs it)."""
+    arrays: dict[str, Any] = {name: value.load() if hasattr(value, "load") else value for name, value in parts}
+    return groups.GroupIndex(**arrays)
+
+
 @dataclass(frozen=True)
 class GroupAtoms(LinearAtoms):
     """Groups of features, disjoint, nested or overlapping: score ``eta_G ||c_G||^2``.
@@ -116,13 +128,20 @@ class GroupAtoms(LinearAtoms):
     """
 
     index: groups.GroupIndex | None = None
+    parts: tuple[Any, ...] = ()
     kind: str = "groups"
 
     @property
     def groups(self) -> groups.GroupIndex:
         """The group index."""
-        assert self.index is not None
-        return self.index
+        return _assembled(self.parts) if self.index is None else self.index
+
+    def shipped(self, ctx: RunContext) -> GroupAtoms:
+        """Return atoms whose index lies in the run store: it grows with the number of features."""
+        if self.index is None or self.index.members.nbytes < INLINE_BYTES or ctx.run is None or ctx.executor.kind == "sync":
+            return self
+        named = {field.name: getattr(self.index, field.name) for field in fields(self.index)}
+        return GroupAtoms(parts=tuple((name, _stored(ctx.run, name, value)) for name, value in named.items()))
 
     @property
     def width(self) -> int:

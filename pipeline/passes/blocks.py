@@ -68,7 +68,7 @@ def table_of(data: BlockStore | MemoryBlocks, name: str, lo: int = 0, hi: int | 
     if not isinstance(data, MemoryBlocks):
         return data.column_table(name, lo, hi)
     if data not in _STATS:
-        parts = [column_stats(ref.load()) for ref in data.column_blocks()]
+        parts = [column_stats(load_block(ref).X) for ref in data.column_blocks()]
         _STATS[data] = {field: np.concatenate([getattr(part, field) for part in parts]) for field in ColumnStats._fields}
     return _STATS[data][name][lo:hi]
 

@@ -53,6 +53,10 @@ class Atoms(Protocol):
         """Score the atoms of one stripe for every dual vector."""
         ...
 
+    def shipped(self, ctx: RunContext) -> Atoms:
+        """Return the form that travels with tasks."""
+        ...
+
     def complete(self, partial: Partial, query: Query) -> TopB:
         """Settle the atoms that stripe borders cut."""
         ...
@@ -124,6 +128,6 @@ def select_atoms(ctx: RunContext, atoms: Atoms, duals: np.ndarray, queries: Sequ
     """
     asked = tuple(queries)
     program = score_program(asked, ctx.data.n_rows)
-    work = plan(program, column_tasks(ctx.data), atoms, ctx.share("dual", scaled_duals(ctx, duals)), asked)
+    work = plan(program, column_tasks(ctx.data), atoms.shipped(ctx), ctx.share("dual", scaled_duals(ctx, duals)), asked)
     partials = ctx.executor.run(work)
     return [atoms.complete(partial, query) for partial, query in zip(partials, asked, strict=True)]

@@ -109,7 +109,7 @@ class Tile:
     nbytes: int
 
 
-def tile_chunk(tile: Tile, dual: Any, counts: Any, pair_map: kp.PairMap, B: int, threshold: float) -> kp.TopPairs:
+def tile_chunk(tile: Tile, dual: Any, pair_map: kp.PairMap, B: int, threshold: float) -> kp.TopPairs:
     """Return the best products of one tile."""
     i0, i1, j0, j1 = tile.spans
     ids = np.arange(i0, i1) if i0 == j0 else np.concatenate((np.arange(j0, j1), np.arange(i0, i1)))
@@ -118,7 +118,7 @@ def tile_chunk(tile: Tile, dual: Any, counts: Any, pair_map: kp.PairMap, B: int,
     cut = FeatureScale(None if scale.factor is None else scale.factor[ids], None if scale.shift is None else scale.shift[ids])
     X = np.asarray(scaled(data.columns(ids), cut, scale.row_factor))
     local = (0, i1 - i0, 0, i1 - i0) if i0 == j0 else (j1 - j0, j1 - j0 + i1 - i0, 0, j1 - j0)
-    return dense_pairs(X, received(dual), ids, received(counts)[ids], pair_map, B, tiles=[local], threshold=threshold)
+    return dense_pairs(X, received(dual), ids, pair_map, B, tiles=[local], threshold=threshold)
 
 
 @dataclass(frozen=True)
@@ -206,17 +206,17 @@ class PairAtoms(PairColumns):
         """Return the scores of found coordinates."""
         return top.values**2
 
-    def maker(self) -> PairColumns:
-        """Return what a worker needs to build columns."""
+    def shipped(self, ctx: RunContext) -> PairColumns:
+        """Return the form that travels with tasks: without what is kept between rounds."""
         return PairColumns(self.map)
 
     # -- dense data: tiles ---------------------------------------------------------------------------------------------------
 
     def _dense(self, ctx: RunContext, u: np.ndarray, B: int) -> kp.TopPairs:
-        dual, counts = ctx.share("dual", u), ctx.share("counts", self._non_zeros(ctx))
+        dual = ctx.share("dual", u)
         best = self._screen(ctx, dual, np.zeros(0), B, 0.0).best
         program = BlockProgram("dense-pairs", tile_chunk, _MergePairs(B), _nbytes, 40 * B)
-        found = ctx.executor.run(plan(program, self._tiles(ctx), dual, counts, self.map, B, _bar(best, B)))
+        found = ctx.executor.run(plan(program, self._tiles(ctx), dual, self.map, B, _bar(best, B)))
         return kp.merge_top_pairs([best, found], B)
 
     def _tiles(self, ctx: RunContext) -> list[Tile]:
