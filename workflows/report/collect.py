@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-import os
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,13 +42,15 @@ def _last(history: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _held(path: Path) -> bool:
-    """Return whether the process named in the lock file lives. The lock itself is not tried: that could turn a starting run away."""
+    """Return whether a process holds the run. A shared lock is tried, for microseconds: the lock file's pid may be another's by now."""
     try:
-        holder = json.loads((path / "lock").read_bytes())
-        os.kill(int(holder["pid"]), 0)
-    except (OSError, ValueError, KeyError, TypeError):
+        with (path / "lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
         return False
-    return holder.get("host") == socket.gethostname()
+    except BlockingIOError:
+        return True
+    return False
 
 
 def run_figures(path: str | Path) -> dict[str, Any]:
