@@ -29,6 +29,8 @@ from ..records.fgm import FGMModel, MachineState
 from ..records.validation import configured
 from .inputs import fan_out, fit_context, in_memory, is_dask, is_store, opened
 
+NAN = float("nan")
+
 WIDE = 50_000
 """From this many features ``coef_`` is a sparse row: a dense one would be mostly zeros."""
 
@@ -226,7 +228,7 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
         inputs = self._inputs(X, y, sample_weight)
         with self._context(inputs.data) as ctx:
             loop = build_loop(config, inputs, warn=_warn)
-            outcome = run_loop(loop, ctx, resume=False)
+            outcome = run_loop(loop, ctx, keep=False)
             self._take(config, inputs, loop, outcome.state, ctx)
         self._history(outcome.history)
         self._report_convergence(config, outcome.state)
@@ -299,7 +301,8 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
 
     def _history(self, rows: Sequence[Mapping[str, Any]]) -> None:
         names = rows[0].keys() if rows else ()
-        self.history_ = {name: np.array([row[name] for row in rows]) for name in names}
+        # JSON has no NaN and no infinity: they were written as null.
+        self.history_ = {name: np.array([NAN if row[name] is None else row[name] for row in rows]) for name in names}
 
     def _report_convergence(self, config: FGMConfig, state: FGMState) -> None:
         self.converged_ = all(_reached(config, machine) for machine in state.machines)

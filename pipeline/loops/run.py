@@ -12,29 +12,28 @@ if TYPE_CHECKING:
     from ..records.context import RunContext
 
 
-def _start(loop: Loop[S], ctx: RunContext, resume: bool) -> tuple[S, list[Mapping[str, Any]], int | None]:
-    found = ctx.run.load_checkpoint(loop.state_type) if ctx.run is not None and resume else None
+def _start(loop: Loop[S], ctx: RunContext, keep: bool) -> tuple[S, list[Mapping[str, Any]], int | None]:
+    if ctx.run is None or not keep:
+        return loop.init(ctx), [], None
+    found = ctx.run.load_checkpoint(loop.state_type)
+    ctx.run.truncate_history(found[0] if found else 0)
     if found is None:
-        if ctx.run is not None:
-            ctx.run.truncate_history(0)
         return loop.init(ctx), [], None
     iteration, state = found
-    assert ctx.run is not None
-    ctx.run.truncate_history(iteration)
     ctx.emit({"event": "resume", "iteration": iteration})
     return state, list(ctx.run.history()), iteration
 
 
-def _record(ctx: RunContext, state: S, row: Mapping[str, Any]) -> None:
+def _record(ctx: RunContext, state: S, row: Mapping[str, Any], keep: bool) -> None:
     # The history row is written first: a kill in between leaves a row too many, which the resume cuts back, never one too few.
-    if ctx.run is not None:
+    if ctx.run is not None and keep:
         ctx.run.append_history(dict(row))
         ctx.run.save_checkpoint(state.iteration, state)
     ctx.emit({"event": "iteration", **row})
 
 
-def run_loop(loop: Loop[S], ctx: RunContext, *, resume: bool = True) -> Outcome[S]:
-    """Run ``loop`` to its stop, with a checkpoint after every step when ``ctx`` has a run directory.
+def run_loop(loop: Loop[S], ctx: RunContext, *, keep: bool = True) -> Outcome[S]:
+    """Run ``loop`` to its stop; with a run directory from its newest valid checkpoint, and with a checkpoint after every step.
 
     Parameters
     ----------
@@ -42,20 +41,20 @@ def run_loop(loop: Loop[S], ctx: RunContext, *, resume: bool = True) -> Outcome[
         The method: ``init`` and ``step`` on an explicit state.
     ctx
         Executor, data, run directory, budget and event sink.
-    resume
-        Continue from the newest valid checkpoint of ``ctx.run``.
+    keep
+        ``False`` neither reads nor writes checkpoints and history: the run directory then only carries large vectors to tasks.
 
     Returns
     -------
     Outcome
         Last state and history rows; each row holds ``iteration``, ``seconds`` and the metrics of its step.
     """
-    state, history, resumed_at = _start(loop, ctx, resume)
+    state, history, resumed_at = _start(loop, ctx, keep)
     while state.stop is None:
         began = time.perf_counter()
         step = loop.step(state, ctx)
         state = step.state
         row = {"iteration": state.iteration, **step.metrics, "seconds": time.perf_counter() - began}
         history.append(row)
-        _record(ctx, state, row)
+        _record(ctx, state, row, keep)
     return Outcome(state, tuple(history), resumed_at)

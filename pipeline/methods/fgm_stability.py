@@ -39,7 +39,7 @@ def bootstrap_frequencies(config: FGMConfig, inputs: FGMInputs, ctx: RunContext,
     machines = build_machines(config, inputs)
     seeds = np.random.SeedSequence(ctx.seed).spawn(n_resamples)
     resamples = [machine for seed in seeds for machine in _resampled(machines, seed) if _has_both(machine)]
-    state = run_loop(FGMLoop(atoms, resamples), replace(ctx, run=None), resume=False).state
+    state = run_loop(FGMLoop(atoms, resamples), ctx, keep=False).state
     counts = np.zeros(len(reference) if config.feature_map == "poly2" else available)
     for found in state.machines:
         _count(counts, found.selected(), reference, config.feature_map == "poly2")
