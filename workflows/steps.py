@@ -46,7 +46,11 @@ class Place:
         """Return the run directories whose models a step uses."""
         from .report.collect import fitted
 
-        return [Path(fitted(self.own(name))) for name in model_steps(self.read.spec, step)]
+        return [Path(fitted(run)) for run in self.runs(step)]
+
+    def runs(self, step: Any) -> list[Path]:
+        """Return the folders of the fit and tune steps whose models a step uses."""
+        return [self.own(name) for name in model_steps(self.read.spec, step)]
 
 
 class Done(NamedTuple):
@@ -183,7 +187,8 @@ def _report(place: Place, step: Any) -> Done:
     from .report import write_report
 
     out = place.read.path(step.args.out) if step.args.out else place.own(step.id)
-    written = write_report(place.models(step), out, names=model_steps(place.read.spec, step))
+    names = model_steps(place.read.spec, step)
+    written = write_report(place.runs(step), out, names=names if len(names) > 1 else [f"{place.read.spec.name}: {names[0]}"])
     return Done({"report": str(written.page)}, _digests(written.page, *written.tables))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -105,18 +106,17 @@ def _label(run: RunView, runs: Sequence[RunView], what: str = "") -> str:
     return " ".join(part for part in (safe(run.name) if len(runs) > 1 else "", what) if part)
 
 
-def _lines(axes: Axes, runs: Sequence[RunView], keys: Sequence[tuple[str, str, str]], x: str = "iteration") -> int:
-    """Draw ``(key, label, line style)`` of every run; return how many lines there were."""
+def _lines(axes: Axes, runs: Sequence[RunView], keys: Sequence[tuple[str, str, str]], x: str = "iteration", positive: bool = False) -> None:
+    """Draw ``(key, label, line style)`` of every run; on a logarithmic scale only values above zero."""
     drawn = 0
     for colour, run in zip(_colours(len(runs)), runs, strict=True):
         for key, label, style in keys:
-            values = run.column(key)
+            values = [value if value > 0 or not positive else math.nan for value in run.column(key)]
             if known(values):
                 axes.plot(run.column(x), values, style, color=colour, marker="o", label=_label(run, runs, label))
                 drawn += 1
     if drawn > 1:
         axes.legend()
-    return drawn
 
 
 def _colours(count: int) -> list[str]:
@@ -141,7 +141,7 @@ def gaps(runs: Sequence[RunView]) -> list[Picture]:
         return []
 
     def paint(axes: Axes) -> None:
-        _lines(axes, runs, [("outer_gap", "to the exact optimum", "-"), ("gap", "of the sub-problem", ":")])
+        _lines(axes, runs, [("outer_gap", "to the exact optimum", "-"), ("gap", "of the sub-problem", ":")], positive=True)
         _rounds(axes)
         _log(axes)
 
@@ -151,7 +151,7 @@ def gaps(runs: Sequence[RunView]) -> list[Picture]:
 
 def accuracy(runs: Sequence[RunView]) -> list[Picture]:
     """Return accuracy against the number of selected features, on training and held-out rows."""
-    if not any(known(run.column("train_accuracy")) for run in runs):
+    if not any(known(run.column("train_accuracy")) or run.scores for run in runs):
         return []
 
     def paint(axes: Axes) -> None:
@@ -166,11 +166,13 @@ def accuracy(runs: Sequence[RunView]) -> list[Picture]:
 
 
 def _scored(axes: Axes, run: RunView, colour: str, label: str) -> None:
+    """Draw the accuracy on each scored store: along the path where the score followed it, else of the final model."""
     for score in run.scores:
-        value, where = number(score.get("accuracy")), number(run.summary.get("n_selected"))
-        if known([value]) and known([where]):
-            name = f"{label} {safe(str(score.get('store', 'scored')), 24)}".strip()
-            axes.plot([where], [value], linestyle="none", marker="D", markersize=8, color=colour, markeredgecolor="white", label=name)
+        points = score.get("path") or [{"n_selected": run.summary.get("n_selected"), "accuracy": score.get("accuracy")}]
+        x, y = ([number(point.get(key)) for point in points] for key in ("n_selected", "accuracy"))
+        name = f"{label} {safe(str(score.get('store', 'scored')), 24)}".strip()
+        if known(x) and known(y):
+            axes.plot(x, y, "-", marker="D", markersize=7, color=colour, markeredgecolor="white", label=name)
 
 
 def weights(run: RunView, prefix: str) -> list[Picture]:

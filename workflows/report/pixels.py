@@ -37,14 +37,24 @@ class PixelUsage:
     def paint(self, axes: Axes) -> None:
         """Draw the heat map with the pairs as lines between pixel centres and squares as rings."""
         image = axes.imshow(self.usage, cmap="Greys", vmin=0.0, vmax=1.15 * float(self.usage.max()))
-        axes.grid(visible=False)
-        axes.set_xticks(())
-        axes.set_yticks(())
+        _cells(axes, len(self.usage))
         largest = max((abs(weight) for _, _, weight in self.pairs), default=1.0)
         for first, second, weight in reversed(self.pairs[:TOP_PAIRS]):
             _pair(axes, first, second, weight, largest)
         bar = axes.figure.colorbar(image, ax=axes, fraction=0.045, pad=0.03)
         bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+
+
+def _cells(axes: Axes, side: int) -> None:
+    """Rule the picture into pixels: an unused one is white like the page, and must show all the same."""
+    axes.grid(visible=False)
+    axes.set_xticks(np.arange(side), [])
+    axes.set_yticks(np.arange(side), [])
+    axes.set_xticks(np.arange(side + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(side + 1) - 0.5, minor=True)
+    axes.grid(which="minor", color="#e3e7ec", linewidth=0.6)
+    axes.tick_params(which="minor", length=0)
+    axes.spines[:].set_visible(False)
 
 
 def _pair(axes: Axes, first: Place, second: Place, weight: float, largest: float) -> None:

@@ -15,7 +15,7 @@ TABLE_ROWS = 200
 
 _SUMMARY = {
     "n_selected": "selected",
-    "n_features": "of features",
+    "n_features": "columns in the data",
     "rounds": "rounds",
     "stop": "stopped by",
     "objective": "objective",
@@ -64,6 +64,11 @@ def _clip(text: str, width: int = 300) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
+def share(value: float) -> str:
+    """Return an accuracy with four digits, whole ones too."""
+    return "" if math.isnan(value) else f"{value:.4f}"
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -92,8 +97,8 @@ def test_accuracy(run: RunView) -> float:
 
 def cards(run: RunView) -> list[dict[str, str]]:
     """Return the key figures on top of the page of one run."""
-    found: list[tuple[str, Any]] = [("accuracy on unseen rows", test_accuracy(run))]
-    found += [("selected features", run.summary.get("n_selected")), ("features in the data", run.summary.get("n_features"))]
+    found: list[tuple[str, Any]] = [("accuracy on unseen rows", share(test_accuracy(run)))]
+    found += [("selected features", run.summary.get("n_selected")), ("columns in the data", run.summary.get("n_features"))]
     found += [("rounds", run.summary.get("rounds")), ("seconds", round(seconds(run), 2) if known([seconds(run)]) else None)]
     return [{"name": name, "value": cell(value)} for name, value in found if cell(value)]
 
@@ -101,7 +106,7 @@ def cards(run: RunView) -> list[dict[str, str]]:
 def summary_rows(runs: Sequence[RunView]) -> list[dict[str, Any]]:
     """Return ``{"name", "values"}`` rows comparing the runs: figures first, then the parameters that were given or differ."""
     rows: list[tuple[str, list[Any]]] = [("method", [run.title for run in runs])]
-    rows.append(("accuracy on unseen rows", [test_accuracy(run) for run in runs]))
+    rows.append(("accuracy on unseen rows", [share(test_accuracy(run)) for run in runs]))
     rows += [(label, [run.summary.get(key) for run in runs]) for key, label in _SUMMARY.items()]
     rows.append(("seconds in rounds", [seconds(run) for run in runs]))
     rows += _differing(runs)
@@ -127,6 +132,9 @@ def _run_part(run: RunView) -> Named:
     tables = []
     if run.selected:
         tables.append(make_table("Selected features", run.selected, "All of them are in selected.csv.", opened=True))
+    by_class = [{"store": score.get("store"), **row} for score in run.scores for row in score.get("classes", [])]
+    if by_class:
+        tables.append(make_table("Scores by class", by_class, opened=True))
     if run.trials:
         tables.append(make_table("Cross-validation", run.trials))
     if run.history:
