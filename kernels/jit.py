@@ -52,8 +52,8 @@ def compiled(function: Any = None, *, reassociate: bool = False, inline: bool = 
 class one_thread:
     """Hold BLAS to one thread inside a ``with`` block, whatever the caller had set; re-entrant.
 
-    Entering while already held costs well under a microsecond, entering from outside some tens. BLAS libraries keep the limit for the
-    whole process, so threads that enter together count as one holder: the last to leave restores the caller's setting.
+    Entering again in the same thread costs about a microsecond, entering from outside some tens. Most BLAS libraries keep one limit for the
+    whole process, so the threads that are inside count as one holder: the last to leave restores what the first one found.
 
     Notes
     -----
@@ -70,25 +70,36 @@ class one_thread:
 
 
 class _Hold:
-    """Counts the holders of the one process-wide limit."""
+    """The one limit of this process and the threads inside it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._here = threading.local()
         self._holders = 0
         self._controller: Any = None
-        self._limiter: Any = None
+        self._found: Any = None
 
     def enter(self) -> None:
-        with self._lock:
-            if self._holders == 0:
-                self._limiter = self._libraries().limit(limits=1, user_api="blas")
-            self._holders += 1
+        depth = getattr(self._here, "depth", 0)
+        self._here.depth = depth + 1
+        if depth == 0:
+            with self._lock:
+                # Every thread sets the limit: where BLAS sits on OpenMP it is kept per thread.
+                _take_control()
+                limiter = self._libraries().limit(limits=1, user_api="blas")
+                if self._holders == 0:
+                    self._found = limiter
+                self._holders += 1
 
     def leave(self) -> None:
-        with self._lock:
-            self._holders -= 1
-            if self._holders == 0:
-                self._limiter.restore_original_limits()
+        self._here.depth -= 1
+        if self._here.depth == 0:
+            with self._lock:
+                self._holders -= 1
+                if self._holders == 0:
+                    _take_control()
+                    self._found.restore_original_limits()
+                    _take_control()
 
     def _libraries(self) -> threadpoolctl.ThreadpoolController:
         # Listing the libraries takes a millisecond, so it is done once; SciPy's own BLAS must be loaded before that.
@@ -96,6 +107,13 @@ class _Hold:
             importlib.import_module("scipy.linalg.blas")
             self._controller = threadpoolctl.ThreadpoolController()
         return self._controller
+
+
+def _take_control() -> None:
+    # Recent threadpoolctl silently ignores every thread but the first one that ever set a limit, until that one gives it back.
+    give_back = getattr(threadpoolctl.OpenBLASController, "clear_controlling_thread", None)
+    if give_back is not None:
+        give_back(force=True)
 
 
 _HOLD = _Hold()

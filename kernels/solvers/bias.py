@@ -31,7 +31,8 @@ def solve_bias(sums: Callable[[float], tuple[float, float, float]], start: float
     low, high, bias = -math.inf, math.inf, start
     for _ in range(200):
         balance, slope, mass = sums(bias)
-        if abs(balance) <= BALANCED * mass:
+        # Without a limit on the step (squared hinge) no slope means no active row: what balance is left then is round-off.
+        if abs(balance) <= BALANCED * mass or (slope <= 0 and math.isinf(reach)):
             return bias
         low, high = (low, bias) if balance > 0 else (bias, high)
         trial = bias - _newton_step(balance, slope, reach)

@@ -133,17 +133,30 @@ def _refine(path: Line, low: Trial, high: Trial, origin: Trial) -> Trial:
             break
         trials = path.at(steps)
         best = min([best, *trials], key=lambda trial: trial.value)
-        if best is not origin and abs(best.slope) <= FLAT * abs(origin.slope):
-            break
         low = max([low, *(trial for trial in trials if trial.slope < 0)], key=lambda trial: trial.step)
-        high = min([high, *(trial for trial in trials if trial.slope >= 0 and trial.step > low.step)], key=lambda trial: trial.step)
+        high = min([high, *(trial for trial in trials if trial.slope >= 0)], key=lambda trial: trial.step)
+        if best is not origin and _settled(best, low, high, origin):
+            break
     return best
+
+
+def _settled(best: Trial, low: Trial, high: Trial, origin: Trial) -> bool:
+    if abs(best.slope) <= FLAT * abs(origin.slope):
+        return True
+    # At a kink, where a group passes zero, the slope never vanishes; the tangents at the ends bound what is left to gain.
+    floor = low.value + low.slope * (_crossing(low, high) - low.step)
+    return best.value - floor <= FLAT * (origin.value - best.value)
+
+
+def _crossing(low: Trial, high: Trial) -> float:
+    """Return where the tangents at both ends meet: exact for a kink, the middle for a parabola."""
+    return (high.value - low.value + low.slope * low.step - high.slope * high.step) / (low.slope - high.slope)
 
 
 def _candidates(low: Trial, high: Trial) -> list[float]:
     width = high.step - low.step
-    steps = {low.step + 0.1 * width, low.step + 0.5 * width}
+    steps = {low.step + 0.5 * width}
     if high.slope > low.slope:
-        steps.add(low.step - low.slope * width / (high.slope - low.slope))
+        steps.update((low.step - low.slope * width / (high.slope - low.slope), _crossing(low, high)))
     steps.update(end.step - end.slope / end.curvature for end in (low, high) if 0 < end.curvature < math.inf)
     return sorted(step for step in steps if low.step < step < high.step)

@@ -26,11 +26,17 @@ FloatArray = NDArray[np.float64]
 MAX_STEPS = 2_000
 """Safety net when no cap is given."""
 
-INNER = 1e-3
-"""Gap of the problem at fixed weights, as a share of the gap that is asked for."""
-
 PRECISION = 1e-14
-"""Least relative gap asked of the problem at fixed weights: about its round-off."""
+"""Relative gap asked of the problem at fixed weights, about its round-off: the error of J's derivative is its square root."""
+
+FLAT = 1e-3
+"""The search of a line ends when J's derivative has fallen to this share of the first one."""
+
+ROUND_OFF = 1e-14
+"""Relative changes of J below this are round-off."""
+
+PATIENCE = 10
+"""Steps in a row without progress after which the solver gives up."""
 
 VANISHED = 1e-12
 """Weights below this become zero."""
@@ -78,22 +84,20 @@ def solve_mkl(problem: GroupProblem, *, warm: Warm | None = None, tol: float = 1
 class _ReducedGradient:
     def __init__(self, problem: GroupProblem, warm: Warm | None, tol: float) -> None:
         self._problem, self._tol = problem, tol
-        self._inner = max(INNER * tol, PRECISION)
         omega, self._bias = problem.start(warm)
         self._at = self._solve(Simplex().start(len(problem.starts) - 1), omega)
 
     def run(self, limit: int) -> GroupSolution:
-        steps = 0
+        steps = idle = 0
         while True:
             point = certify(self._problem, self._at.omega, self._problem.rows.evaluate(self._at.omega, self._bias))
             if point.gap <= self._tol * point.objective:
                 return solution(self._problem, point, steps, "gap")
-            if steps == limit:
-                return solution(self._problem, point, steps, "max_iter")
+            if steps == limit or idle == PATIENCE:
+                return solution(self._problem, point, steps, "max_iter" if steps == limit else "no_progress")
             before = self._at
             self._descend(reduced_gradient(before.weights, before.slopes))
-            if self._at.value >= before.value * (1.0 - 1e-15):
-                return solution(self._problem, point, steps, "no_progress")
+            idle = 0 if self._at.value < before.value * (1.0 - ROUND_OFF) else idle + 1
             steps += 1
 
     def _descend(self, direction: FloatArray) -> None:
@@ -114,23 +118,23 @@ class _ReducedGradient:
     def _between(self, direction: FloatArray, border: _Master, reach: float) -> None:
         """Find the root of J's derivative on the line between the current weights and the border, by bisection and secants."""
         start, low, high = self._at, 0.0, reach
-        slope_low, slope_high = float(direction @ start.slopes), float(direction @ border.slopes)
+        first = slope_low = float(direction @ start.slopes)
+        slope_high = float(direction @ border.slopes)
         for trial in range(60):
-            middle = (
-                low - slope_low * (high - low) / (slope_high - slope_low) if trial % 3 and slope_high > slope_low else 0.5 * (low + high)
-            )
-            probe = self._solve(start.weights + middle * direction, self._at.omega)
-            if probe.value < self._at.value:
-                self._at = probe
-            slope = float(direction @ probe.slopes)
-            if abs(slope) <= 1e-3 * abs(float(direction @ start.slopes)) and probe.value < start.value:
-                return
+            secant = trial % 3 and slope_high > slope_low
+            middle = low - slope_low * (high - low) / (slope_high - slope_low) if secant else 0.5 * (low + high)
+            self._at = self._solve(start.weights + middle * direction, self._at.omega)
+            slope = float(direction @ self._at.slopes)
+            if abs(slope) <= FLAT * abs(first):
+                break
             low, slope_low, high, slope_high = (middle, slope, high, slope_high) if slope < 0 else (low, slope_low, middle, slope)
+        if self._at.value > start.value * (1.0 + ROUND_OFF):
+            self._at = start
 
     def _solve(self, weights: FloatArray, omega: FloatArray) -> _Master:
         weights = np.where(weights > VANISHED, weights, 0.0)
         weights /= weights.sum()
-        ridge = _Ridge(self._problem, weights, self._inner)
+        ridge = _Ridge(self._problem, weights)
         omega, evaluation = ridge.solve(omega, self._bias)
         if self._problem.fit_bias:
             self._bias = evaluation.bias
@@ -162,8 +166,8 @@ def _reach(weights: FloatArray, direction: FloatArray) -> float:
 class _Ridge:
     """min 1/2 sum_h ||omega_h||^2 / mu_h + P by Newton steps on the groups with mu_h > 0."""
 
-    def __init__(self, problem: GroupProblem, weights: FloatArray, tol: float) -> None:
-        self._problem, self._rows, self._tol = problem, problem.rows, tol
+    def __init__(self, problem: GroupProblem, weights: FloatArray) -> None:
+        self._problem, self._rows = problem, problem.rows
         owner = np.repeat(np.arange(len(weights)), np.diff(problem.starts))
         columns = np.flatnonzero(weights[owner])
         stiffness = 1.0 / weights[owner[columns]]
@@ -179,13 +183,13 @@ class _Ridge:
         """Return the minimiser, or the last point before round-off ends the descent, starting from `omega` on the live groups."""
         omega = np.where(self._pull > 0, omega, 0.0)
         evaluation = self._rows.evaluate(omega, bias)
+        previous = np.inf
         for _ in range(200):
             value = self.value(omega, evaluation)
-            if value - self._dual(evaluation) <= self._tol * value:
+            if value - self._dual(evaluation) <= PRECISION * value or value >= previous:
                 break
+            previous = value
             step, direction = self._newton(omega, evaluation, value)
-            if step == 0:
-                break
             omega, evaluation = omega + step * direction, self._rows.advance(step)
         return omega, evaluation
 

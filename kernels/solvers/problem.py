@@ -109,14 +109,15 @@ def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) ->
     Raises
     ------
     ValueError
-        If F is not a number or infinite.
+        If F or the gap is infinite or not a number.
     """
     norms = group_norms(omega, problem.starts)
     gamma = float(norms.sum())
     objective = evaluation.loss + 0.5 * gamma * gamma
-    if not np.isfinite(objective):
-        raise ValueError(f"the objective is {objective}: Z holds NaN or infinity, or numbers whose products overflow")
-    return Point(omega, evaluation, norms, gamma, objective, objective - dual_value(problem, evaluation))
+    gap = objective - dual_value(problem, evaluation)
+    if not np.isfinite(gap):
+        raise ValueError(f"the objective is {objective}, the gap {gap}: Z holds NaN or infinity, or numbers whose products overflow")
+    return Point(omega, evaluation, norms, gamma, objective, gap)
 
 
 def dual_value(problem: GroupProblem, evaluation: Evaluation) -> float:
