@@ -173,13 +173,13 @@ def _sparse_search(
     return best, PairReport(threshold, screen.ids.size, max(leading.size, head.size), left, products)
 
 
-def _dense_search(X: Array, u: Array, pair_map: PairMap, B: int, stats: PairStats, limits: PairLimits) -> tuple[TopPairs, PairReport]:
+def _dense_search(X: Array, u: Array, pair_map: PairMap, B: int, limits: PairLimits) -> tuple[TopPairs, PairReport]:
     n, m = shape(X)
     products, budget = n * m * (m - 1) // 2, DENSE_GAIN * limits.budget
     if products > budget:
         raise TooManyProducts(f"{m} dense features form {products:.3g} products; the budget is {budget:.3g}")
     best = coordinate_top(dense_bounds(X, u), 0, pair_map, B)
-    found = dense_pairs(X, u, np.arange(m), stats.counts, pair_map, B, threshold=_bar(best, B))
+    found = dense_pairs(X, u, np.arange(m), pair_map, B, threshold=_bar(best, B))
     return merge_top_pairs([best, found], B), PairReport(_bar(best, B), m, m, 0, products)
 
 
@@ -199,7 +199,7 @@ def select_pairs(
     B
         How many; fewer are returned if fewer have a non-zero score.
     stats
-        Of this X; computed if not given.
+        Of this X, if sparse; computed if not given.
     limits
         Sizes and budget. ``head_start`` may be set to the head of the last report: no effect on the result.
 
@@ -218,8 +218,7 @@ def select_pairs(
         If shapes disagree, ``u`` is not finite or a score overflows.
     """
     u = checked_dual(u, shape(X)[0])
-    stats = pair_stats(X) if stats is None else stats
     limits = limits or PairLimits()
     if isinstance(X, np.ndarray):
-        return _dense_search(X, u, pair_map, B, stats, limits)
-    return _sparse_search(X, u, pair_map, B, stats, limits)
+        return _dense_search(X, u, pair_map, B, limits)
+    return _sparse_search(X, u, pair_map, B, pair_stats(X) if stats is None else stats, limits)

@@ -8,8 +8,9 @@ JMLR 15, 2014). The constant coordinate is never selected.
 Coordinates are named by pairs of int64: ``(j, -1)`` linear, ``(j, j)`` square, ``(i, j)`` with ``i < j`` product. The total order is
 ``(-key, first, second)``, so kinds need no rank of their own.
 
-Bits. ``G_jk = sum_i (u_i x_ij) x_ik`` over ascending rows in float64, j the feature of *larger frequency rank* (the rarer). Every method
-here (compact head, fallback by column, dense) returns these numbers, whatever the stripes, tasks and bounds.
+Bits. ``G_jk = sum_i u_i (x_ij x_ik)`` over ascending rows in float64, each operation rounded. Every method here (compact head, fallback by
+column, dense) returns these numbers, whatever the stripes, tasks and bounds. The prototype's ``(u_i x_ij) x_ik`` is not symmetric in its
+columns: products with two copies of a column would differ in their last bits, and rounding, not the lower id, would choose.
 """
 
 from __future__ import annotations
@@ -205,7 +206,7 @@ def _bounds_sparse(values: Array, rows: Array, starts: Array, u: Array, weight: 
             i = rows[q]
             x = np.float64(values[q])
             linear += x * u[i]
-            square += (u[i] * x) * x
+            square += u[i] * (x * x)
             bound += abs(x) * weight[i]
         p[j], c[j], g[j] = bound, linear, square
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from .columns import DenseView, checked_dual, shape, view
 from .jit import compiled, one_thread
-from .pairs import PairBounds, PairMap, TopPairs, as_pairs, by_frequency, encode
+from .pairs import PairBounds, PairMap, TopPairs, as_pairs, encode
 from .scores import correlations, offer, top_b
 
 Array = np.ndarray
@@ -37,17 +37,17 @@ def dense_tiles(n_features: int, width: int = TILE) -> list[Tile]:
 
 @compiled
 def _sums(x: Array, row_step: int, column_step: int, u: Array, first: Array, second: Array, out: Array) -> None:
-    """out[p] = sum of (u_i x[i, first]) x[i, second] over ascending rows: the fixed order."""
+    """out[p] = sum of u_i (x[i, first] x[i, second]) over ascending rows: the fixed order."""
     for i in range(u.size):
         ui = u[i]
         if ui != 0.0:
             at = i * row_step
             for p in range(first.size):
-                out[p] += (ui * np.float64(x[at + first[p] * column_step])) * np.float64(x[at + second[p] * column_step])
+                out[p] += ui * (np.float64(x[at + first[p] * column_step]) * np.float64(x[at + second[p] * column_step]))
 
 
 def fixed_sums(X: Array, u: Array, first: Array, second: Array) -> Array:
-    """Return ``sum_i (u_i x_i,first) x_i,second`` for pairs of columns in the fixed order of :mod:`.pairs`."""
+    """Return ``sum_i u_i (x_i,first x_i,second)`` for pairs of columns in the fixed order of :mod:`.pairs`."""
     block, out = view(X), np.zeros(len(first))
     assert isinstance(block, DenseView)
     for begin in range(0, len(first), 4096):
@@ -154,7 +154,6 @@ def dense_pairs(
     X: Array,
     u: Array,
     ids: Array,
-    counts: Array,
     pair_map: PairMap,
     B: int,
     *,
@@ -172,8 +171,6 @@ def dense_pairs(
         ``(n,)`` dual vector.
     ids
         int64 ``(m,)`` feature ids, ascending.
-    counts
-        ``(m,)`` non-zeros per column: the frequency rank fixes the order of the factors.
     pair_map
         Kernel parameters.
     B
@@ -191,16 +188,11 @@ def dense_pairs(
         If shapes disagree, ``u`` is not finite, or a score overflows.
     """
     n, m = shape(X)
-    u, every = checked_dual(u, n), np.arange(m)
+    u = checked_dual(u, n)
     tiles = dense_tiles(m) if tiles is None else tiles
     with one_thread():
         proposed = _proposed(X, u, B, threshold / pair_map.product * (1.0 - 2.0**-50), tiles, dtype)
-    rank = np.empty(m, np.int64)
-    rank[by_frequency(every, counts)] = every
-    swap = rank[proposed[:, 0]] < rank[proposed[:, 1]]
-    rarer = np.where(swap, proposed[:, 1], proposed[:, 0])
-    other = np.where(swap, proposed[:, 0], proposed[:, 1])
     with np.errstate(over="ignore", invalid="ignore"):
-        values = pair_map.product * fixed_sums(X, u, rarer, other)
+        values = pair_map.product * fixed_sums(X, u, proposed[:, 0], proposed[:, 1])
     names = np.asarray(ids, np.int64)[np.sort(proposed, axis=1)]
     return as_pairs(top_b(np.abs(values), values, B, encode(names), threshold=threshold))

@@ -74,18 +74,18 @@ def _count(rows: Array, ends: Array, u: Array, lo: int, hi: int, at: Array, begi
 
 @compiled
 def _outer_products(begin: Array, column: Array, value: Array, u: Array, lo: int, done: int, triangle: Array) -> None:
-    """Add (u_i x_ij) x_ik for all j >= done, k < j of each row; j's row of the triangle starts at j (j - 1) / 2."""
+    """Add u_i (x_ij x_ik) for all j >= done, k < j of each row; j's row of the triangle starts at j (j - 1) / 2."""
     origin = np.uint64(done * (done - 1) // 2)
     for row in range(begin.size - 1):
-        first, last = np.uint64(begin[row]), np.uint64(begin[row + 1])
+        first, last, ui = np.uint64(begin[row]), np.uint64(begin[row + 1]), u[lo + row]
         for t in range(first, last):
             j = np.uint64(column[t])
             if j < np.uint64(done):
                 continue
-            scaled = u[lo + row] * value[t]
+            x = value[t]
             base = (j * (j - np.uint64(1))) // np.uint64(2) - origin
             for s in range(first, t):
-                triangle[base + column[s]] += scaled * value[s]
+                triangle[base + column[s]] += ui * (x * value[s])
 
 
 @compiled
@@ -158,17 +158,17 @@ def _by_column(
     size = 0
     bar = max(threshold, 5e-324)
     for j in range(lo, hi):
-        if bound.size and bound[j] * factor * 1.000000001 < bar:
+        if bound.size and bound[j] * factor * (1.0 + 2.0**-50) < bar:
             continue
         work = 0
         for p in range(np.uint64(begins[j]), np.uint64(ends[j])):
             i = rows[p]
             if u[i] == 0.0:
                 continue
-            scaled = u[i] * values[p]
+            x = np.float64(values[p])
             q = np.uint64(row_begin[i])
             while column[q] < np.uint32(j):
-                sums[column[q]] += scaled * value[q]
+                sums[column[q]] += u[i] * (x * value[q])
                 q += np.uint64(1)
             work += np.int64(q) - row_begin[i]
         if 4 * work >= j:
@@ -248,7 +248,7 @@ def head_pairs(
     u
         ``(n,)`` dual vector.
     ids
-        int64 ``(K,)`` feature ids, in frequency rank; K <= 65,536.
+        int64 ``(K,)`` feature ids, K <= 65,536; the most frequent first is fastest, any order gives the same.
     pair_map
         Kernel parameters.
     B
@@ -290,12 +290,12 @@ def fallback_pairs(
     bound: Array | None = None,
     threshold: float = 0.0,
 ) -> TopPairs:
-    """Return the B best products of the columns in ``column_range`` with all columns of smaller rank, column by column.
+    """Return the B best products of the columns in ``column_range`` with all columns before them, column by column.
 
     Parameters
     ----------
     X, u, ids, pair_map, B, columns, threshold
-        As for :func:`head_pairs`; any number of columns, in frequency rank.
+        As for :func:`head_pairs`, for any number of columns.
     column_range
         Positions ``[lo, hi)`` among them; disjoint ranges may run anywhere and be merged in any order.
     bound

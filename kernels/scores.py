@@ -390,7 +390,7 @@ def _scan_sparse(
             size = offer(hk, hi, hv, size, key, offset + j, c)
             if size == hk.size and hk[0] > bar:
                 bar = hk[0]
-                weakest = bar / reach if gap >= 0 else 0.0
+                weakest = bar / reach
     return size, -1
 
 

@@ -123,17 +123,16 @@ def test_dense_search_equals_full_enumeration_to_the_bit(seed: int, whole: bool,
 @pytest.mark.parametrize("width", [4, 5, 64])
 def test_dense_tiles_in_any_share_and_precision_propose_the_same(dtype: type, width: int) -> None:
     X, u = problem(7, whole=True, n=40, d=17)
-    u[:3] = [1e-3, -2.5, 1e3]
-    counts, expected = (X != 0).sum(axis=0), products_only(best(everything(X, u), 10**6))
     tiles = dense_tiles(17, width)
-    for B in (1, 10, 200):
-        shares = [
-            dense_pairs(X, u, np.arange(17), counts, MAP, B, tiles=share, dtype=dtype) for share in (tiles[::2], tiles[1::2], []) if share
-        ]
-        assert as_list(merge_top_pairs(shares, B)) == expected[:B]
-    bar = abs(expected[9][1])
-    reached = [candidate for candidate in expected if abs(candidate[1]) >= bar]
-    assert as_list(dense_pairs(X, u, np.arange(17), counts, MAP, 200, threshold=bar, dtype=dtype)) == reached
+    # Whole numbers tie at every rank; very uneven weights leave the small products to rounding.
+    for dual in (u, np.concatenate(([1e-3, -2.5, 1e3], u[3:]))):
+        expected = products_only(best(everything(X, dual), 10**6))
+        for B in (*range(1, 30), 200):
+            shares = [dense_pairs(X, dual, np.arange(17), MAP, B, tiles=share, dtype=dtype) for share in (tiles[::2], tiles[1::2]) if share]
+            assert as_list(merge_top_pairs(shares, B)) == expected[:B]
+        bar = abs(expected[9][1])
+        reached = [candidate for candidate in expected if abs(candidate[1]) >= bar]
+        assert as_list(dense_pairs(X, dual, np.arange(17), MAP, 200, threshold=bar, dtype=dtype)) == reached
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -172,15 +171,21 @@ def test_row_blocks_of_the_head_do_not_change_a_bit(height: int) -> None:
 
 
 def test_fallback_leaves_its_sums_at_zero() -> None:
-    X, u = problem(5, whole=False, n=80, d=30)
-    block, ids = sp.csc_array(X), ranked_ids(X)
-    part = pairs_sparse._slices(block, ids)
-    rows = sp.csr_array(X[:, ids])
+    # Three frequent columns and many with two entries: both ways of emitting a column's sums are used.
+    rng = np.random.default_rng(5)
+    X = np.zeros((200, 90))
+    X[:, :3] = rng.normal(size=(200, 3))
+    X[rng.integers(0, 200, 174), np.repeat(np.arange(3, 90), 2)] = rng.normal(size=174)
+    u, ids = rng.normal(size=200), ranked_ids(X)
+    part, rows = pairs_sparse._slices(sp.csc_array(X), ids), sp.csr_array(X[:, ids])
     by_row = rows.indptr.astype(np.int64), rows.indices.astype(np.uint32), rows.data
-    sums, heap = np.zeros(len(ids)), pairs_sparse.Heap.empty(3)
+    sums = np.zeros(len(ids))
+    expected = products_only(best(everything(X, u, PairMap(2.0**-0.5, 0.0)), 10**6))
     for _ in range(2):
-        pairs_sparse._by_column(*part, u, *by_row, 0, len(ids), np.zeros(0), ids, 1.0, 0.0, sums, *heap)
+        heap = pairs_sparse.Heap.empty(1000)
+        size = pairs_sparse._by_column(*part, u, *by_row, 0, len(ids), np.zeros(0), ids, 1.0, 0.0, sums, *heap)
         assert not sums.any()
+        assert [tuple(pair) for pair in decode(heap.top(size).ids).tolist()] == [pair for pair, _ in expected]
 
 
 @FEW
@@ -215,6 +220,17 @@ def test_bounds_hold_and_survivors_keep_ties(seed: int, whole: bool) -> None:
     assert np.all(bounds.bound * MAP.product * (1 + 1e-12) >= largest)
     for bar in np.unique(largest[largest > 0]):
         assert set(np.flatnonzero(largest >= bar)) <= set(survivors(bounds.bound, MAP, float(bar)))
+
+
+def test_bounds_allow_for_their_own_rounding() -> None:
+    # The first column is the largest of every row and all signs agree: without rounding each bound would be reached.
+    rng = np.random.default_rng(0)
+    X = np.outer(rng.random(500), np.concatenate(([1.0], rng.random(30))))
+    u = rng.random(500)
+    bounds = pair_bounds(sp.csc_array(X), u, row_weight(u, row_max_abs(X)))
+    exact = [abs(value) for (i, j), value in everything(X, u, PairMap(1.0, 0.0)) if i == 0 and j > 0]
+    assert np.all(bounds.bound[1:] * PairMap(1.0, 0.0).product >= exact)
+    assert np.allclose(bounds.bound[1:] * PairMap(1.0, 0.0).product, exact, rtol=1e-12)
 
 
 def test_a_bound_that_is_reached_exactly_survives() -> None:
@@ -272,17 +288,17 @@ def test_fewer_coordinates_than_asked_for(coef0: float) -> None:
 
 
 def test_duplicate_columns_tie_and_the_lower_pair_wins() -> None:
-    X, u = problem(8, whole=False)
-    X = np.hstack([X, X[:, [0, 1]]])
+    # All columns full and equally frequent: nothing but the ids tells a column from its copy.
+    X = np.random.default_rng(8).normal(size=(30, 9))
+    u = np.random.default_rng(9).normal(size=30)
+    X = np.hstack([X, X[:, [0, 4]]])
     for block in (X, sp.csc_array(X)):
         top, _ = select_pairs(block, u, MAP, 500)
-        by_id = dict(zip(map(tuple, top.ids.tolist()), top.keys, strict=True))
-        order = list(by_id)
-        twins = [(j, (j, 13)) for j in range(1, 13) if (0, j) in by_id]
-        assert len(twins) > 5
-        for j, copy in twins:
-            # Rounding depends on which factor is the rarer: of equal frequency, so equal here.
-            assert by_id[0, j] == by_id[copy] and order.index((0, j)) < order.index(copy)
+        found = {(int(a), int(b)): (place, key) for place, ((a, b), key) in enumerate(zip(top.ids, top.keys, strict=True))}
+        for original, copy in ((0, 9), (4, 10)):
+            for j in set(range(9)) - {original}:
+                first, second = found[min(original, j), max(original, j)], found[j, copy]
+                assert first[1] == second[1] and first[0] < second[0]
 
 
 def test_tiny_values_are_found_by_the_dense_search_too() -> None:

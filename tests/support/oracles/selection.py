@@ -39,17 +39,13 @@ def is_laminar(groups: Sequence[Sequence[int]]) -> bool:
 
 
 def ordered_pairs(X: np.ndarray, u: np.ndarray, linear: float, square: float, product: float) -> Ranked:
-    """Every coordinate of the degree-2 map by the sums ``(u_i x_ij) x_ik`` over ascending rows, j the rarer feature."""
+    """Every coordinate of the degree-2 map by the sums ``u_i (x_ij x_ik)`` over ascending rows."""
     n, d = X.shape
-    counts = (X != 0).sum(axis=0)
-    rank = np.empty(d, int)
-    rank[np.lexsort((np.arange(d), -counts))] = np.arange(d)
     out: Ranked = [((j, -1), linear * float(c)) for j, c in enumerate(ordered_correlations(X, u))]
     for i in range(d):
         for j in range(i, d):
-            rarer, other = (i, j) if rank[i] >= rank[j] else (j, i)
             total = 0.0
             for row in range(n):
-                total += (float(u[row]) * float(X[row, rarer])) * float(X[row, other])
+                total += float(u[row]) * (float(X[row, i]) * float(X[row, j]))
             out.append(((i, j), (square if i == j else product) * total))
     return out
