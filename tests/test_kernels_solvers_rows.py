@@ -254,6 +254,11 @@ def test_bias_stays_where_only_round_off_is_out_of_balance():
     assert solve_bias(lambda b: (1e-17, 0.0, 1e-17), 0.4, np.inf) == 0.4
 
 
+@pytest.mark.parametrize("balance", [1e-11, -1e-11])
+def test_bias_stays_where_the_step_is_too_small_for_a_number(balance):
+    assert solve_bias(lambda b: (balance, 1e9, 1e-4), -0.4, np.inf) == -0.4
+
+
 def test_bias_search_takes_one_step_on_a_line():
     asked = []
 

@@ -8,6 +8,9 @@ from collections.abc import Callable
 BALANCED = 1e-14
 """Balance, relative to sum_i |u_i|, below which the equality of the dual is called satisfied; about the round-off of the sum."""
 
+RESOLVED = 1e-15
+"""Relative step of the bias below which it is what a float64 can hold."""
+
 
 def solve_bias(sums: Callable[[float], tuple[float, float, float]], start: float, reach: float) -> float:
     """Find b with sum_i u_i(b) = 0 by Newton steps kept inside a bracket.
@@ -36,10 +39,10 @@ def solve_bias(sums: Callable[[float], tuple[float, float, float]], start: float
             return bias
         low, high = (low, bias) if balance > 0 else (bias, high)
         trial = bias - _newton_step(balance, slope, reach)
+        if abs(trial - bias) <= RESOLVED * max(1.0, abs(bias)):
+            return bias
         if not low < trial < high:
             trial = 0.5 * (low + high)
-        if trial in (bias, low, high):
-            return trial
         bias, reach = trial, 2.0 * reach
     return bias
 
