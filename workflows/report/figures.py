@@ -22,6 +22,8 @@ INK, FAINT, RULE = "#1f2933", "#6b7280", "#e3e7ec"
 NEGATIVE = PALETTE[1]
 TOP = 30
 """Bars in the chart of weights."""
+FEW = 60
+"""Up to this many rounds every one has its mark or bar; more are drawn as plain lines and areas, which keeps the page small."""
 
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
@@ -113,10 +115,14 @@ def _lines(axes: Axes, runs: Sequence[RunView], keys: Sequence[tuple[str, str, s
         for key, label, style in keys:
             values = [value if value > 0 or not positive else math.nan for value in run.column(key)]
             if known(values):
-                axes.plot(run.column(x), values, style, color=colour, marker="o", label=_label(run, runs, label))
+                axes.plot(run.column(x), values, style, color=colour, marker=_mark(run), label=_label(run, runs, label))
                 drawn += 1
     if drawn > 1:
         axes.legend()
+
+
+def _mark(run: RunView) -> str:
+    return "o" if len(run.history) <= FEW else ""
 
 
 def _colours(count: int) -> list[str]:
@@ -195,6 +201,16 @@ def weights(run: RunView, prefix: str) -> list[Picture]:
     return [Picture(f"{prefix}Selected features", shown, draw(paint, (6.0, 0.7 + 0.19 * len(rows))))]
 
 
+def _stack(axes: Axes, rounds: list[float], parts: dict[str, list[float]]) -> None:
+    if len(rounds) > FEW:
+        axes.stackplot(rounds, *parts.values(), labels=list(parts), colors=_colours(len(parts)))
+        return
+    floor = [0.0] * len(rounds)
+    for colour, (name, heights) in zip(_colours(len(parts)), parts.items(), strict=True):
+        axes.bar(rounds, heights, bottom=floor, color=colour, label=name, width=0.72)
+        floor = [a + b for a, b in zip(floor, heights, strict=True)]
+
+
 def phases(run: RunView, prefix: str) -> list[Picture]:
     """Return seconds by phase, stacked per round."""
     parts = {name: values for name, values in run.phases().items() if any(value > 0 for value in values)}
@@ -202,17 +218,27 @@ def phases(run: RunView, prefix: str) -> list[Picture]:
         return []
 
     def paint(axes: Axes) -> None:
-        floor = [0.0] * len(run.history)
-        for colour, (name, values) in zip(_colours(len(parts)), parts.items(), strict=True):
-            heights = [value if value > 0 else 0.0 for value in values]
-            axes.bar(run.column("iteration"), heights, bottom=floor, color=colour, label=safe(name), width=0.72)
-            floor = [a + b for a, b in zip(floor, heights, strict=True)]
+        heights = [[value if value > 0 else 0.0 for value in values] for values in parts.values()]
+        _stack(axes, run.column("iteration"), dict(zip(map(safe, parts), heights, strict=True)))
         axes.grid(visible=False, axis="x")
         axes.set_ylabel("seconds")
         _rounds(axes)
         axes.legend(ncols=min(4, len(parts)), loc="lower left", bbox_to_anchor=(0, 1.0))
 
     return [Picture(f"{prefix}Seconds by phase", "Where the time of each round went.", draw(paint))]
+
+
+def _beside(axes: Axes, runs: Sequence[RunView], key: str, unit: float) -> None:
+    """Draw one figure of every run, as bars side by side or, of many rounds, as lines."""
+    width = 0.72 / len(runs)
+    for index, (colour, run) in enumerate(zip(_colours(len(runs)), runs, strict=True)):
+        values, rounds = [value / unit for value in run.column(key)], run.column("iteration")
+        if len(rounds) > FEW:
+            axes.plot(rounds, values, color=colour, label=_label(run, runs))
+            continue
+        shift = (index - (len(runs) - 1) / 2) * width
+        axes.bar([at + shift for at in rounds], values, width=width, color=colour, label=_label(run, runs))
+        axes.grid(visible=False, axis="x")
 
 
 def traffic(runs: Sequence[RunView]) -> list[Picture]:
@@ -224,11 +250,7 @@ def traffic(runs: Sequence[RunView]) -> list[Picture]:
             continue
 
         def paint(axes: Axes, key: str = key, unit: float = unit, label: str = label) -> None:
-            width = 0.72 / len(runs)
-            for index, (colour, run) in enumerate(zip(_colours(len(runs)), runs, strict=True)):
-                places = [at + (index - (len(runs) - 1) / 2) * width for at in run.column("iteration")]
-                axes.bar(places, [value / unit for value in run.column(key)], width=width, color=colour, label=_label(run, runs))
-            axes.grid(visible=False, axis="x")
+            _beside(axes, runs, key, unit)
             axes.set_ylabel(label)
             _rounds(axes)
             if len(runs) > 1:

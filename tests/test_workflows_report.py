@@ -1,0 +1,221 @@
+"""The report page: self-contained, inert whatever the names hold, small, and with the numbers that were measured."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import html
+import io
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from gramplane.workflows.checking import ConfigError
+from gramplane.workflows.report import RunView, write_report, write_views
+from gramplane.workflows.report.figures import pictures, safe
+from gramplane.workflows.report.pixels import pixel_usage
+from gramplane.workflows.report.render import TABLE_ROWS, cards, cell, page, summary_rows
+from gramplane.workflows.report.tables import csv_files
+
+SIZE_LIMIT = 2 << 20
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "$\\frac{a}{b}$",
+    "</style><script>x</script>",
+    "a & b",
+    "{{ 7*7 }}",
+    "名前",
+]
+
+
+def history(rounds: int = 5) -> list[dict]:
+    return [
+        {
+            "iteration": t, "objective": 100 * math.exp(-t) + 5, "gap": 0.0 if t == 1 else 10.0**-t, "outer_gap": 50 * math.exp(-t),
+            "n_selected": 10 * t, "train_accuracy": 1 - 0.2 / t, "test_accuracy": 0.95 - 0.2 / t, "seconds": 0.5, "seconds_score": 0.2,
+            "seconds_solve": 0.3, "tasks": 4, "bytes": 3 << 20,
+        }
+        for t in range(1, rounds + 1)
+    ]  # fmt: skip
+
+
+def view(**more: object) -> RunView:
+    found = RunView(
+        name="run a", path="/runs/a", method="fgm", title="Feature Generating Machine", params={"B": 10, "C": 1.0},
+        settings={"data": "/stores/x", "seed": 0}, summary={"n_selected": 50, "n_features": 64, "rounds": 5, "stop": "max_rounds"},
+        history=history(), selected=[{"feature": f"x{j}", "weight": (-1.0) ** j / (j + 1)} for j in range(50)],
+    )  # fmt: skip
+    return replace(found, **more)
+
+
+class _Tags(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def images(text: str) -> list[str]:
+    found = [attrs["src"] for tag, attrs in _Tags(text).tags if tag == "img"]
+    return [base64.b64decode(uri.removeprefix("data:image/svg+xml;base64,")).decode() for uri in found]
+
+
+def test_the_page_loads_nothing_from_outside():
+    text = page([view()])
+    for tag, attrs in _Tags(text).tags:
+        assert tag not in ("script", "link", "iframe", "object", "form")
+        for name in ("src", "href"):
+            assert str(attrs.get(name, "data:")).startswith("data:")
+    assert "default-src 'none'" in text
+    for image in images(text):
+        assert "<script" not in image and not re.search(r'href="(?!#)', image) and "url(http" not in image
+
+
+def test_names_are_text_whatever_they_hold():
+    hostile = view(
+        name=HOSTILE[0],
+        title=HOSTILE[3],
+        params=dict.fromkeys(HOSTILE, HOSTILE[1]),
+        summary={"stop": HOSTILE[1]},
+        settings={"data": HOSTILE[0]},
+        selected=[{"feature": name, "weight": 1.0} for name in HOSTILE],
+        scores=[{"store": name, "accuracy": 0.5, "classes": [{"label": name, "f1": 1.0}]} for name in HOSTILE],
+    )
+    text = page([hostile, view()])
+    assert {tag for tag, _ in _Tags(text).tags} <= {
+        "html", "head", "meta", "title", "style", "body", "header", "p", "span", "h1", "h2", "h3", "main", "div", "section", "table",
+        "thead", "tbody", "tr", "th", "td", "figure", "img", "figcaption", "details", "summary", "footer",
+    }  # fmt: skip
+    assert not [attrs for _, attrs in _Tags(text).tags if "onerror" in attrs]
+    for name in HOSTILE:
+        assert text.count(html.escape(name, quote=True).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")) >= 3
+    for image in images(text):
+        ElementTree.fromstring(image)  # well formed: no name broke out
+        assert "<script" not in image and "<img" not in image
+
+
+def test_the_page_stays_small_however_many_features():
+    many = [{"feature": "y" * 500 + str(j), "weight": 1.0 / (j + 1)} for j in range(20_000)]
+    text = page([view(selected=many, history=history(500))] * 3)
+    assert len(text.encode()) < SIZE_LIMIT
+    assert text.count("yyyyy…") >= TABLE_ROWS
+    assert f"The first {TABLE_ROWS} of 20,000 rows" in text
+
+
+def test_figures_show_what_there_is():
+    titles = [picture.title for picture in pictures([view()])]
+    assert titles == [
+        "Accuracy along the path", "Objective", "Gaps", "Selected features", "Seconds by phase", "Tasks per round", "Bytes read per round",
+    ]  # fmt: skip
+    assert [picture.title for picture in pictures([view(history=[], selected=[])])] == []
+
+
+def test_figures_are_the_same_every_time():
+    assert [picture.uri for picture in pictures([view()])] == [picture.uri for picture in pictures([view()])]
+
+
+def test_labels_and_values_stand_in_the_figures():
+    shown = "".join(images(page([view(scores=[{"store": "held", "accuracy": 0.9}])])))
+    for word in ("selected features", "accuracy", "held-out rows", "training rows", "held", "round", "x0", "MiB", "to the exact optimum"):
+        assert word in shown
+
+
+def test_scores_along_the_path_are_a_line():
+    from gramplane.workflows.report.figures import accuracy
+
+    alone = accuracy([view(scores=[{"store": "t", "accuracy": 0.9}])])[0].uri
+    path = accuracy([view(scores=[{"store": "t", "path": [{"n_selected": 10, "accuracy": 0.8}, {"n_selected": 50, "accuracy": 0.9}]}])])[
+        0
+    ].uri
+    assert len(path) > len(alone)
+
+
+def test_cards_and_summary_tell_the_figures():
+    shown = {card["name"]: card["value"] for card in cards(view(scores=[{"store": "t", "accuracy": 0.97531}]))}
+    assert shown == {
+        "accuracy on unseen rows": "0.9753", "selected features": "50", "columns in the data": "64", "rounds": "5", "seconds": "2.5",
+    }  # fmt: skip
+    rows = {row["name"]: row["values"] for row in summary_rows([view(), view(params={"B": 10, "C": 3.0})])}
+    assert rows["C"] == ["1", "3"] and "B" not in rows
+    assert rows["accuracy on unseen rows"] == ["0.9100", "0.9100"], "held-out rows of the last round"
+
+
+def test_several_runs_stand_side_by_side():
+    text = page([view(name="first"), view(name="second")])
+    assert "2 runs side by side" in text and "first: Selected features" in text and "second: Seconds by phase" in text
+
+
+def test_csv_holds_everything_in_full_precision():
+    weight = 1 / 3
+    files = csv_files([view(selected=[{"feature": 'a,"b"\nc', "weight": weight}], trials=[{"C": 1, "accuracy": 0.5}])])
+    assert set(files) == {"rounds.csv", "selected.csv", "trials.csv", "summary.csv"}
+    (row,) = csv.DictReader(io.StringIO(files["selected.csv"]))
+    assert (row["feature"], float(row["weight"])) == ('a,"b"\nc', weight)
+    assert len(list(csv.DictReader(io.StringIO(files["rounds.csv"])))) == 5
+
+
+def test_missing_and_odd_values_are_shown_as_nothing():
+    odd = [{"iteration": 1, "objective": None, "gap": [1.0, 2.0], "n_selected": True}, {"iteration": 2, "objective": float("inf")}]
+    text = page([view(history=odd, summary={}, selected=[{"feature": "a"}])])
+    assert ">None<" not in text and ">nan<" not in text
+    assert [cell(value) for value in (None, math.nan, True, 1234567, 0.1234567891, [1, 2])] == [
+        "",
+        "",
+        "yes",
+        "1,234,567",
+        "0.123457",
+        "1, 2",
+    ]
+
+
+def test_weights_of_several_classes_are_drawn_by_the_largest():
+    rows = [{"feature": "a", "weight[x]": 1.0, "weight[y]": -3.0}]
+    (picture,) = [picture for picture in pictures([view(selected=rows)]) if picture.title == "Selected features"]
+    assert picture.uri
+
+
+# -- pixels ----------------------------------------------------------------------------------------------------------
+
+
+def test_pixel_usage_counts_both_ends_of_a_pair():
+    found = pixel_usage([("pixel_0_1*pixel_2_3", -2.0), ("pixel_2_3", 0.5), ("pixel_3_3*pixel_3_3", 1.0)])
+    expected = np.zeros((4, 4))
+    expected[0, 1] = 2.0
+    expected[2, 3] = 2.5
+    expected[3, 3] = 1.0
+    np.testing.assert_array_equal(found.usage, expected)
+    assert found.pairs[0] == ((0, 1), (2, 3), -2.0)
+
+
+@pytest.mark.parametrize("names", [["x1"], ["pixel_0_0", "age"], ["pixel_0_0*pixel_1_1*pixel_2_2"], ["pixel_900_0"], ["pixel_0"], []])
+def test_other_names_are_no_pixels(names: list[str]):
+    assert pixel_usage([(name, 1.0) for name in names]) is None
+
+
+def test_dollars_are_dollars_and_long_names_are_cut():
+    assert safe("a$b$c") == r"a\$b\$c"
+    assert len(safe("z" * 100)) == 40
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_files_are_written_whole(tmp_path: Path):
+    written = write_views([view()], tmp_path / "deep" / "out")
+    assert {file.name for file in (tmp_path / "deep" / "out").iterdir()} == {"report.html", *(file.name for file in written.tables)}
+    assert written.page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path):
+    with pytest.raises(ConfigError, match="is not a run directory"):
+        write_report([tmp_path], tmp_path)

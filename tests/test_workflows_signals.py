@@ -1,0 +1,116 @@
+"""Being interrupted: one signal leaves in order and can be continued, a second one leaves at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gramplane.workflows.cli import main
+from gramplane.workflows.signals import Interrupted, interruptible
+
+SMOKE = Path(__file__).resolve().parent.parent / "workflows" / "smoke.svm"
+_SLEEPER = """
+import sys, time, gramplane.pipeline
+from gramplane.workflows import signals
+from gramplane.workflows.cli import main
+signals.interruptible.__wrapped__.__defaults__ = (1.0,)
+
+def run_method(*args, on_event, **more):
+    try:
+        on_event({"event": "iteration", "iteration": 1})
+        time.sleep(60)
+    finally:
+        if sys.argv[1] == "stubborn":
+            on_event({"event": "iteration", "iteration": 2})
+            time.sleep(60)
+
+gramplane.pipeline.run_method = run_method
+sys.exit(main(["fit", "fgm", "--data", ".", "--run", "r", "--json"]))
+"""
+
+
+def start(kind: str, folder: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", _SLEEPER, kind], cwd=folder, stdout=-1, stderr=-1, text=True)
+    assert process.stderr is not None
+    assert json.loads(process.stderr.readline())["iteration"] == 1
+    return process
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_with_its_code_and_one_message(number: signal.Signals, code: int, tmp_path: Path):
+    process = start("obedient", tmp_path)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert f"stopped by {number.name}" in err and "Traceback" not in err
+    assert json.loads(out.splitlines()[-1])["exit"] == code
+
+
+def test_a_second_signal_leaves_at_once(tmp_path: Path):
+    process = start("stubborn", tmp_path)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    process.stderr.readline()
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert (process.returncode, time.monotonic() - began < 1.0) == (130, True)
+
+
+def test_what_does_not_close_is_left_behind(tmp_path: Path):
+    process = start("stubborn", tmp_path)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=10)
+    assert process.returncode == 143
+
+
+def test_handlers_are_put_back():
+    before = signal.getsignal(signal.SIGTERM)
+    with interruptible():
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_an_interrupt_is_no_exception_to_recover_from():
+    assert not issubclass(Interrupted, Exception)
+
+
+@pytest.mark.cluster
+def test_a_terminated_fit_on_a_cluster_leaves_nothing_behind_and_continues(tmp_path: Path):
+    assert main(["ingest", str(SMOKE), str(tmp_path / "store"), "--quiet"]) == 0
+    words = ["fit", "fgm", "--data", str(tmp_path / "store"), "--set", "B=1", "--set", "max_rounds=400", "--set", "C=100"]
+    assert main([*words, "--run", str(tmp_path / "whole"), "--quiet"]) == 0
+    rounds = len((tmp_path / "whole" / "history.jsonl").read_text().splitlines())
+    assert rounds > 10
+
+    cut = [sys.executable, "-m", "gramplane.workflows.cli", *words, "--run", str(tmp_path / "cut"), "--cluster", "local:2"]
+    with subprocess.Popen(
+        cut, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("{") and json.loads(line).get("iteration", 0) >= 3:
+                break
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert children, "the workers"
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        assert (process.returncode, time.monotonic() - began < 10) == (143, True)
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == []
+    done = len((tmp_path / "cut" / "history.jsonl").read_text().splitlines())
+    assert 3 <= done < rounds
+    shutil.copytree(tmp_path / "cut", tmp_path / "again")
+    assert main(["resume", str(tmp_path / "again"), "--cluster", "sync", "--quiet"]) == 0
+    same = [(tmp_path / name / "model" / "manifest.json").read_bytes() for name in ("whole", "again")]
+    assert same[0] == same[1]
