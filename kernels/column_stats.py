@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -66,6 +66,37 @@ def _dense_stats(
                 squares[j] += v * v
                 low[j] = min(low[j], v)
                 high[j] = max(high[j], v)
+
+
+def constant_columns(X: Columns) -> Array:
+    """Return the columns whose entries are all equal and not zero, int64 ascending.
+
+    Costs little: a column leaves as soon as two entries differ, and a sparse one with a zero is none.
+
+    Parameters
+    ----------
+    X
+        ``(n, k)`` block, dense or CSC.
+    """
+    n, k = shape(X)
+    if not n or not k:
+        return np.zeros(0, np.int64)
+    return _constant_dense(X, n) if isinstance(X, np.ndarray) else _constant_sparse(X, n)
+
+
+def _constant_dense(X: Array, n: int) -> Array:
+    alive = np.flatnonzero((X[0] == X[-1]) & (X[0] != 0))
+    lo, rows = 1, 1
+    while lo < n and alive.size:
+        alive = alive[np.all(X[lo : lo + rows, alive] == X[0, alive], axis=0)]
+        lo, rows = lo + rows, min(2 * rows, 1024)
+    return alive.astype(np.int64)
+
+
+def _constant_sparse(X: Any, n: int) -> Array:
+    full = np.flatnonzero(np.diff(X.indptr) == n)
+    values = [X.data[X.indptr[j] : X.indptr[j + 1]] for j in full]
+    return np.array([j for j, x in zip(full, values, strict=True) if x[0] != 0 and np.all(x == x[0])], np.int64)
 
 
 def _rounded_up(sums: Array, n: int) -> Array:

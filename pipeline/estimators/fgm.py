@@ -290,13 +290,12 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
         self.selected_ = _union([machine.selected() for machine in machines], pairs=model.kind == "poly2")
         self.coef_ = _coef(model)
         self.intercept_ = model.intercepts.copy()
-        last = [machine.rounds[-1] for machine in machines if machine.rounds]
-        self.objective_ = float(sum(record.objective for record in last))
-        self.dual_gap_ = float(sum(record.gap for record in last))
-        self.outer_gap_ = float(sum(record.outer_gap for record in last))
+        self.objective_ = float(sum(machine.objective for machine in machines))
+        self.dual_gap_ = float(sum(machine.gap for machine in machines))
+        self.outer_gap_ = float(sum(machine.outer_gap for machine in machines))
         self.n_iter_ = max(len(machine.rounds) for machine in machines)
         self.cuts_ = _single([list(machine.cuts) for machine in machines])
-        self.cut_weights_ = _single([record.cut_weights for record in last])
+        self.cut_weights_ = _single([machine.rounds[-1].cut_weights if machine.rounds else np.zeros(0) for machine in machines])
         self.path_ = _single([_path(machine) for machine in machines])
 
     def _history(self, rows: Sequence[Mapping[str, Any]]) -> None:

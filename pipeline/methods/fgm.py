@@ -107,7 +107,8 @@ class FGMLoop:
         """Return the state before the first round: the candidates of the start dual."""
         queries = [Query(machine.config.B) for machine in self.machines]
         duals = np.stack([machine.start() for machine in self.machines])
-        return FGMState(0, tuple(fresh(top) for top in self.atoms.select(ctx, duals, queries)))
+        tops = self.atoms.select(ctx, duals, queries)
+        return FGMState(0, tuple(fresh(machine, top) for machine, top in zip(self.machines, tops, strict=True)))
 
     def step(self, state: FGMState, ctx: RunContext) -> Step[FGMState]:
         """Add one cut to every running machine, refit, and score the new dual vectors."""
@@ -139,7 +140,12 @@ class FGMLoop:
 
     def _decisions(self, state: FGMState, ctx: RunContext) -> dict[int, np.ndarray]:
         self._designs.extend(ctx, state_by_index(state), {k: None for k in range(len(self.machines)) if k not in self._designs})
-        return {k: self._designs[k].decide(machine.omega, machine.bias) for k, machine in enumerate(state.machines)}
+        biases = [
+            machine.bias if machine.rounds else spec.at_zero()[1] for spec, machine in zip(self.machines, state.machines, strict=True)
+        ]
+        return {
+            k: self._designs[k].decide(machine.omega, bias) for k, (machine, bias) in enumerate(zip(state.machines, biases, strict=True))
+        }
 
     def _solve(self, k: int, machine: MachineState, cut: np.ndarray) -> tuple[MachineState, GroupSolution]:
         spec, config = self.machines[k], self.machines[k].config
@@ -209,12 +215,11 @@ def _record(state: MachineState, solution: GroupSolution) -> RoundRecord:
 
 
 def _metrics(state: FGMState, running: Sequence[int]) -> dict[str, Any]:
-    newest = [machine.rounds[-1] for machine in state.machines if machine.rounds]
     return {
-        "objective": float(sum(record.objective for record in newest)),
-        "gap": float(sum(record.gap for record in newest)),
-        "outer_gap": float(sum(record.outer_gap for record in newest)),
-        "n_selected": int(max((record.n_selected for record in newest), default=0)),
+        "objective": float(sum(machine.objective for machine in state.machines)),
+        "gap": float(sum(machine.gap for machine in state.machines)),
+        "outer_gap": float(sum(machine.outer_gap for machine in state.machines)),
+        "n_selected": int(max((machine.rounds[-1].n_selected for machine in state.machines if machine.rounds), default=0)),
         "inner_steps": int(sum(state.machines[k].rounds[-1].inner_steps for k in running)),
         "machines": len(running),
     }

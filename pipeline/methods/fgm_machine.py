@@ -57,9 +57,11 @@ class Machine:
         return 0.5 * plus * (1.0 - f) ** 2 + 0.5 * minus * (1.0 + f) ** 2, -f
 
 
-def fresh(top: Top) -> MachineState:
-    """Return the state before the first round, from the pass with the start dual."""
-    return MachineState((), (), (), (), np.asarray(top.ids), 0.0, None if len(top.ids) else "no_signal")
+def fresh(machine: Machine, top: Top) -> MachineState:
+    """Return the state before the first round, from the pass with the start dual; if no atom scores, the best constant is optimal."""
+    if len(top.ids):
+        return MachineState((), (), (), (), np.asarray(top.ids), 0.0, None)
+    return MachineState((), (), (), (), np.asarray(top.ids), machine.at_zero()[0], "no_signal")
 
 
 def next_cut(machine: Machine, state: MachineState) -> np.ndarray:

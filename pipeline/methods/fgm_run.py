@@ -103,11 +103,10 @@ def plan_of(config: FGMConfig, inputs: FGMInputs, driver_memory: int) -> dict[st
 
 def summary(state: FGMState, model: FGMModel) -> dict[str, Any]:
     """Return the figures of a finished run as a small JSON object."""
-    last = [machine.rounds[-1] for machine in state.machines if machine.rounds]
     return {
-        "objective": float(sum(record.objective for record in last)),
-        "gap": float(sum(record.gap for record in last)),
-        "outer_gap": float(sum(record.outer_gap for record in last)),
+        "objective": float(sum(machine.objective for machine in state.machines)),
+        "gap": float(sum(machine.gap for machine in state.machines)),
+        "outer_gap": float(sum(machine.outer_gap for machine in state.machines)),
         "rounds": max((len(machine.rounds) for machine in state.machines), default=0),
         "n_selected": len(_union(state)),
         "n_features": model.n_features,

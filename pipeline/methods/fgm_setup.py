@@ -13,9 +13,10 @@ from ...kernels import expansions
 from ...kernels.groups import GroupIndex, build_groups
 from ...kernels.solvers import SOLVERS, GroupProblem
 from ..passes.atoms import ExpansionAtoms, GroupAtoms, LinearAtoms, feature_ranges
+from ..passes.blocks import scale_of
 from ..passes.design import Design
 from ..passes.pairs import PairAtoms
-from ..passes.scaling import scale_of, scaled_columns
+from ..passes.scaling import scaled_columns
 from ..records.config import FGMConfig
 from ..records.context import RunContext
 from ..records.fgm import FGMModel, union_of_weights
@@ -170,7 +171,7 @@ def build_model(config: FGMConfig, inputs: FGMInputs, loop: FGMLoop, state: FGMS
         classes_json=json.dumps(list(inputs.classes)),
         n_features=int(inputs.data.n_cols),
         features=features,
-        scale=scale_of(inputs.data.scale, features),
+        scale=scale_of(inputs.data, features),
         ranges=np.stack(feature_ranges(inputs.data, features)) if loop.atoms.kind == "expansion" else np.zeros((2, 0)),
         coordinates=coordinates,
         weights=weights,

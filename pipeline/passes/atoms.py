@@ -19,10 +19,10 @@ from ...kernels.scores import TopB, apply_scaling, correlations_many, select_spa
 from ...storage import RunStore
 from ..records.context import INLINE_BYTES, RunContext
 from ..records.fgm import FeatureScale
-from .blocks import Block, load_block, table_of
+from .blocks import Block, load_block, scale_of, table_of
 from .columns import Columns
 from .feature_scores import Partial, Query, scaled_duals, select_atoms
-from .scaling import scale_of, scaled, scaled_values
+from .scaling import scaled, scaled_values
 
 
 def take(raw: Columns, features: np.ndarray, wanted: np.ndarray) -> Columns:
@@ -45,7 +45,7 @@ def times(columns: Columns, factor: np.ndarray) -> Columns:
 
 def feature_ranges(data: Any, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and largest (scaled) value of some features."""
-    scale = scale_of(data.scale, features)
+    scale = scale_of(data, features)
     low, high = (scaled_values(table_of(data, name)[features], scale) for name in ("minimum", "maximum"))
     return low, high
 
@@ -210,6 +210,7 @@ class ExpansionAtoms(LinearAtoms):
         scale = FeatureScale(block.factor, block.shift)
         low, high = (scaled_values(block.table(name), scale) for name in ("minimum", "maximum"))
         keys = expansions.expanded_scores(scaled(block.X, scale), u, self.map, low, high)
+        keys[low == high] = 0.0
         return top_b(keys, keys, query.size, block.offset)
 
     def squares(self, top: TopB) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...kernels.column_stats import ColumnStats, column_stats
+from ...kernels.column_stats import ColumnStats, column_stats, constant_columns
 from ...kernels.columns import shape
 from ...storage import BlockRef, BlockStore, ColumnScale, MemoryBlocks, MemoryRef, block_cache, open_shared
 from ..records.fgm import FeatureScale
@@ -78,11 +78,42 @@ def column_table(ref: Ref, name: str) -> np.ndarray:
     return table_of(source_of(ref), name, *ref.cols)
 
 
-def scale_of_block(ref: Ref) -> FeatureScale:
-    """Return the scaling factors of a stripe's columns."""
-    scale: ColumnScale = source_of(ref).scale
-    cut = slice(*ref.cols)
-    return FeatureScale(None if scale.factor is None else scale.factor[cut], None if scale.shift is None else scale.shift[cut])
+_CONSTANT: weakref.WeakKeyDictionary[BlockStore | MemoryBlocks, np.ndarray] = weakref.WeakKeyDictionary()
+
+TABLE_PIECE = 1 << 20
+"""Entries of a column table read at once where all of it is looked at."""
+
+
+def constant_features(data: BlockStore | MemoryBlocks) -> np.ndarray:
+    """Return the features whose values are all equal and not zero, int64 ascending (found once per data set and process)."""
+    if data not in _CONSTANT:
+        if isinstance(data, MemoryBlocks):
+            parts = [constant_columns(block_cache().load(ref)) + ref.cols[0] for ref in data.column_blocks()]
+        else:
+            parts = [_constant_in_tables(data, lo) for lo in range(0, data.n_cols, TABLE_PIECE)]
+        _CONSTANT[data] = np.concatenate([np.zeros(0, np.int64), *parts])
+    return _CONSTANT[data]
+
+
+def _constant_in_tables(data: BlockStore, lo: int) -> np.ndarray:
+    low, high = (data.column_table(name, lo, min(lo + TABLE_PIECE, data.n_cols)) for name in ("minimum", "maximum"))
+    return np.flatnonzero((low == high) & (low != 0)) + lo
+
+
+def scale_of(data: BlockStore | MemoryBlocks, features: np.ndarray | slice) -> FeatureScale:
+    """Return the factors of some features; that of a constant one is 0: it tells nothing and must not be selected (RULINGS 10)."""
+    scale: ColumnScale = data.scale
+    factor, shift = (None if values is None else values[features] for values in (scale.factor, scale.shift))
+    constant = constant_features(data)
+    if isinstance(features, slice):
+        width = features.stop - features.start
+        held = constant[slice(*np.searchsorted(constant, (features.start, features.stop)))] - features.start
+    else:
+        width, held = len(features), np.flatnonzero(np.isin(features, constant))
+    if len(held):
+        factor = np.ones(width) if factor is None else factor.copy()
+        factor[held] = 0.0
+    return FeatureScale(factor, shift)
 
 
 def columns_of(ref: Ref, features: np.ndarray) -> np.ndarray | sp.csc_array:
@@ -93,7 +124,7 @@ def columns_of(ref: Ref, features: np.ndarray) -> np.ndarray | sp.csc_array:
 
 def load_block(ref: Ref) -> Block:
     """Load one stripe with its scaling factors."""
-    scale = scale_of_block(ref)
+    scale = scale_of(source_of(ref), slice(*ref.cols))
     return Block(block_cache().load(ref), ref.cols[0], scale.factor, scale.shift, ref)
 
 

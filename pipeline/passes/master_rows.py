@@ -19,9 +19,9 @@ from ...kernels.solvers import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowQuery,
 from ...kernels.solvers.rows_blocked import FAN_IN
 from ...storage import block_cache
 from ..records.context import RunContext, received
-from .blocks import Columns, Ref, source_of, table_of
+from .blocks import Columns, Ref, scale_of, source_of, table_of
 from .columns import stack
-from .scaling import scale_of, scaled
+from .scaling import scaled
 
 Sums = tuple[np.ndarray, ...]
 
@@ -69,7 +69,7 @@ class DesignPart:
         features = np.unique(np.concatenate([self.atoms.features(ids) for ids in self.cuts]))
         scale = data.scale
         row_factor = None if scale.row_factor is None else scale.row_factor[slice(*self.rows)]
-        raw = scaled(data.columns(features, self.rows), scale_of(scale, features), row_factor)
+        raw = scaled(data.columns(features, self.rows), scale_of(data, features), row_factor)
         return stack([self.atoms.build(data, raw, features, ids) for ids in self.cuts])
 
 

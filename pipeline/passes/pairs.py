@@ -22,7 +22,7 @@ from ...kernels.pairs_dense import dense_bounds, dense_pairs, dense_tiles
 from ...kernels.pairs_sparse import expected_products, fallback_pairs, head_pairs
 from ..records.context import RunContext, received
 from ..records.fgm import FeatureScale
-from .blocks import Ref, Task, column_tasks, load_blocks, source_of, table_of, task_bytes
+from .blocks import Ref, Task, column_tasks, load_blocks, scale_of, source_of, table_of, task_bytes
 from .columns import Columns
 from .feature_scores import Query
 from .scaling import scaled, scaled_columns
@@ -114,9 +114,7 @@ def tile_chunk(tile: Tile, dual: Any, pair_map: kp.PairMap, B: int, threshold: f
     i0, i1, j0, j1 = tile.spans
     ids = np.arange(i0, i1) if i0 == j0 else np.concatenate((np.arange(j0, j1), np.arange(i0, i1)))
     data = source_of(tile.ref)
-    scale = data.scale
-    cut = FeatureScale(None if scale.factor is None else scale.factor[ids], None if scale.shift is None else scale.shift[ids])
-    X = np.asarray(scaled(data.columns(ids), cut, scale.row_factor))
+    X = np.asarray(scaled(data.columns(ids), scale_of(data, ids), data.scale.row_factor))
     local = (0, i1 - i0, 0, i1 - i0) if i0 == j0 else (j1 - j0, j1 - j0 + i1 - i0, 0, j1 - j0)
     return dense_pairs(X, received(dual), ids, pair_map, B, tiles=[local], threshold=threshold)
 
@@ -292,6 +290,8 @@ class PairAtoms(PairColumns):
             parts = [fetched] if self._columns is None else [self._columns, fetched]
             self._columns = parts[0] if len(parts) == 1 else sp.csc_array(sp.hstack(parts, format="csc"))
             self._kept = np.concatenate((self._kept, missing))
+        if self._columns is None:
+            self._columns = sp.csc_array((ctx.data.n_rows, 0))
         order = np.argsort(self._kept)
         return sp.csc_array(self._columns), order[np.searchsorted(self._kept, ids, sorter=order)]
 

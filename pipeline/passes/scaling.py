@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..records.context import RunContext
 from ..records.fgm import FeatureScale
+from .blocks import scale_of
 from .columns import Columns, fetch_columns
-
-if TYPE_CHECKING:
-    from ...storage import ColumnScale
-
-
-def scale_of(scale: ColumnScale, features: np.ndarray) -> FeatureScale:
-    """Return the factors of some features."""
-    factor = None if scale.factor is None else scale.factor[features]
-    shift = None if scale.shift is None else scale.shift[features]
-    return FeatureScale(factor, shift)
 
 
 def scaled_values(values: np.ndarray, scale: FeatureScale) -> np.ndarray:
@@ -49,8 +40,7 @@ def scaled(raw: Columns, scale: FeatureScale, row_factor: np.ndarray | None = No
 
 def scaled_columns(ctx: RunContext, features: np.ndarray) -> Columns:
     """Fetch the columns of sorted distinct ``features`` (one column pass) and scale them."""
-    scale = ctx.data.scale
-    return scaled(fetch_columns(ctx, features), scale_of(scale, features), scale.row_factor)
+    return scaled(fetch_columns(ctx, features), scale_of(ctx.data, features), ctx.data.scale.row_factor)
 
 
 def _scaled_sparse(raw: Any, scale: FeatureScale, row_factor: np.ndarray | None) -> sp.csc_array:

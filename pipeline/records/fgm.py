@@ -80,6 +80,21 @@ class MachineState:
         return self.rounds[-1].bias if self.rounds else 0.0
 
     @property
+    def objective(self) -> float:
+        """F of the newest model; without any cut that of the best constant, which is exact."""
+        return self.rounds[-1].objective if self.rounds else self.lower_bound
+
+    @property
+    def gap(self) -> float:
+        """Duality gap of the newest sub-problem."""
+        return self.rounds[-1].gap if self.rounds else 0.0
+
+    @property
+    def outer_gap(self) -> float:
+        """Distance of the newest model to the exact optimum at most."""
+        return self.rounds[-1].outer_gap if self.rounds else 0.0
+
+    @property
     def widths(self) -> tuple[int, ...]:
         """Columns of each cut."""
         return tuple(len(factor) for factor in self.factors)
