@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import json
@@ -10,11 +11,13 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
 import dask
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Security
+from distributed.comm import connect
 from distributed.system import MEMORY_LIMIT
 
 from .config import ClusterConfig, Limits
@@ -27,7 +30,9 @@ THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "
 """Read by BLAS libraries when they load, hence set before a worker process starts."""
 
 _LOCAL_SHARE = 0.9
-_CLOSE_TIMEOUT = 5.0
+_CLOSE_TIMEOUT = 2.0
+_LAST_WORDS = 1.0
+"""Seconds a local worker has to end by itself: its tasks are pure, so nothing is lost by killing it."""
 
 
 def dask_settings(limits: Limits) -> dict[str, Any]:
@@ -63,11 +68,11 @@ def open_client(config: ClusterConfig, connect_timeout: float, emit: Sink) -> It
         yield openers[config.kind](config, connect_timeout, emit, stack)
 
 
-def _closing(stack: contextlib.ExitStack, thing: Client | Any) -> None:
+def _closing(stack: contextlib.ExitStack, thing: Client | Any, timeout: float = _CLOSE_TIMEOUT) -> None:
     # A lost scheduler cannot say goodbye; waiting for it must not hold up the end of the run.
     def close() -> None:
         with contextlib.suppress(OSError, TimeoutError, RuntimeError):
-            thing.close(timeout=_CLOSE_TIMEOUT)
+            thing.close(timeout=timeout)
 
     stack.callback(close)
 
@@ -92,7 +97,8 @@ def _pre_spawn() -> dict[str, Any]:
 def _local(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
     folder = stack.enter_context(_private_folder())
     cluster = _start_workers(config, folder)
-    _closing(stack, cluster)
+    _closing(stack, cluster, timeout=10.0)
+    stack.callback(_end_workers, cluster)
     client = Client(cluster, set_as_default=False)
     _closing(stack, client)
     return client
@@ -100,7 +106,8 @@ def _local(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: con
 
 def _start_workers(config: ClusterConfig, folder: str) -> LocalCluster:
     try:
-        with _single_threaded_children():
+        # The scheduler, too, makes files there; by default under a fixed name in the common temporary directory.
+        with _single_threaded_children(), dask.config.set({"temporary-directory": folder}):
             return LocalCluster(
                 n_workers=config.workers,
                 threads_per_worker=config.threads,
@@ -120,6 +127,16 @@ def _start_workers(config: ClusterConfig, folder: str) -> LocalCluster:
         ) from error
 
 
+def _end_workers(cluster: LocalCluster) -> None:
+    # A cluster asks nicely and waits for running tasks; after an interrupt nobody wants those any more.
+    async def end() -> None:
+        nannies = list(cluster.workers.values())
+        await asyncio.gather(*(nanny.kill(timeout=_LAST_WORDS, reason="gramplane-close") for nanny in nannies), return_exceptions=True)
+
+    with contextlib.suppress(OSError, TimeoutError, RuntimeError):
+        cluster.sync(end, callback_timeout=10.0)
+
+
 @contextlib.contextmanager
 def _private_folder() -> Iterator[str]:
     parent = dask.config.get("temporary-directory", None)
@@ -136,13 +153,30 @@ def _connect(address: str, config: ClusterConfig, connect_timeout: float, emit: 
         emit({"event": "warning", "message": warning})
     security = security_of(address, config.tls)
     try:
+        _greet(address, security, connect_timeout)
         client = Client(address, security=security, timeout=connect_timeout, set_as_default=False)
-    except (OSError, TimeoutError) as error:
-        raise ClusterUnreachable(_why_unreachable(address, connect_timeout, error)) from error
     except TypeError as error:
         raise ClusterConfigError(f"cluster {address!r}: TLS settings are incomplete: {error}") from error
+    except Exception as error:
+        # Anything may listen there: a web server's answer, read as lengths of Dask frames, is a MemoryError.
+        raise ClusterUnreachable(_why_unreachable(address, connect_timeout, error)) from error
     _closing(stack, client)
     return client
+
+
+def _greet(address: str, security: Security | None, connect_timeout: float) -> None:
+    # A client waits for ever for the greeting of a server that accepts connections and says nothing, such as a stopped scheduler.
+    async def greet() -> None:
+        arguments = (security or Security()).get_connection_args("client")
+        comm = await connect(address, timeout=connect_timeout, **arguments)
+        await comm.close()
+
+    async def greet_in_time() -> None:
+        await asyncio.wait_for(greet(), connect_timeout + 1.0)
+
+    # In a thread, because the caller's may be running an event loop (notebooks do).
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, greet_in_time()).result()
 
 
 def _why_unreachable(address: str, connect_timeout: float, error: Exception) -> str:
@@ -151,7 +185,7 @@ def _why_unreachable(address: str, connect_timeout: float, error: Exception) -> 
     while cause is not None:
         reasons.append(str(cause) or type(cause).__name__)
         cause = cause.__cause__
-    hint = "is it running, and is this its address?"
+    hint = "is it running, and is this the address of a Dask scheduler?"
     if any("ssl" in reason.lower() or "certificate" in reason.lower() for reason in reasons):
         hint = "the scheduler and this client do not accept each other's certificates"
     elif address.startswith("tcp://") and any("closed" in reason for reason in reasons):

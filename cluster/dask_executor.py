@@ -6,28 +6,29 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import Any, cast
 
 import dask
 from distributed import Client, Future, Worker, WorkerPlugin
+from distributed.client import ClosedClientError
 
 from .affinity import Affinity
 from .config import ClusterConfig
-from .errors import ClusterLost, bytes_text
+from .errors import ClusterLost, WorkersKilled, bytes_text
 from .events import Sink
 from .execute import Done
 from .executor import Executor
-from .faults import cause_of, translate
-from .graph import build_graph
+from .faults import cause_of, memory_plan, translate
+from .graph import Graph, build_graph
 from .link import Link
 from .preflight import Capacity, capacity, check_agreement, check_versions, worker_facts
 from .process import peak_bytes, reset_peak
 from .program import Plan
-from .watch import Watchdog
+from .watch import Stranded, Watchdog
 
-_POLL = 2.0
+_POLL = 1.0
 _PREFLIGHT_TIMEOUT = 120.0
 _TERMINATE_SHARE = 0.95
 """Of its memory limit: above that Dask kills a worker."""
@@ -118,7 +119,7 @@ class DaskExecutor(Executor):
     def close(self) -> None:
         """Take back what was registered on the workers."""
         for name in self._plugins:
-            with contextlib.suppress(OSError, TimeoutError, ValueError, RuntimeError):
+            with contextlib.suppress(OSError, TimeoutError, ValueError, RuntimeError, ClosedClientError):
                 self._link.client.unregister_worker_plugin(name)
         self._plugins.clear()
 
@@ -136,7 +137,8 @@ class DaskExecutor(Executor):
         for message in warnings:
             self._emit({"event": "warning", "message": message})
         if probe is not None:
-            check_agreement(probe, self._link.ask(probe, timeout=_PREFLIGHT_TIMEOUT))
+            expected = probe()
+            check_agreement(expected, self._link.ask(probe, timeout=_PREFLIGHT_TIMEOUT))
         return capacity(facts)
 
     def _memory_text(self) -> str:
@@ -147,21 +149,40 @@ class DaskExecutor(Executor):
         )
 
     def _compute(self, plan: Plan[Any]) -> Done:
-        graph = build_graph(plan, self._limits)
-        workers = self._workers_now()
-        homes = self._affinity.assign(plan.refs, plan.task_weights, workers) if workers else [""] * plan.n_tasks
-        with dask.annotate(workers=graph.homes(homes), allow_other_workers=True):
-            futures = cast(list[Future], self._link.client.get(graph.tasks, [*graph.leaves, graph.root], sync=False))
-        run = _Run(futures, Watchdog(self._link, self._limits))
-        with self._cancelled_unless_done(futures):
+        for _ in range(self._limits.allowed_failures + 1):
             try:
-                done = run.result()
-            except _Reported as report:
-                error = report.error
-                raise translate(error, plan, graph, self.worker_memory) from cause_of(error)
-        for report in done.reports:
-            self._affinity.learn(plan.refs[report.ordinal], report.worker, plan.task_weights[report.ordinal])
-        return done
+                done = self._submit(plan)
+            except Stranded:
+                self._emit({"event": "warning", "message": f"'{plan.program.name}' lost all its workers and starts again on new ones"})
+                continue
+            for report in done.reports:
+                self._affinity.learn(plan.refs[report.ordinal], report.worker, plan.task_weights[report.ordinal])
+            return done
+        raise WorkersKilled(
+            f"'{plan.program.name}' lost all its workers {self._limits.allowed_failures + 1} times; "
+            + memory_plan(plan, self.worker_memory)
+        )
+
+    def _submit(self, plan: Plan[Any]) -> Done:
+        graph = build_graph(plan, self._limits)
+        with self._placed(plan, graph):
+            futures = cast(list[Future], self._link.client.get(graph.tasks, [*graph.leaves, graph.root], sync=False))
+        try:
+            return _Run(futures, Watchdog(self._link, self._limits, graph.leaves)).result()
+        except _Reported as report:
+            raise translate(report.error, plan, graph, self.worker_memory) from cause_of(report.error)
+        finally:
+            # The scheduler drops what nobody wants. Client.cancel is no way to do it: its handler fails on the combine tasks, which no
+            # client ever asked for, and takes the connection down (distributed 2026.8, Scheduler.stimulus_cancel).
+            for future in futures:
+                future.release()
+
+    def _placed(self, plan: Plan[Any], graph: Graph) -> contextlib.AbstractContextManager[Any]:
+        workers = self._workers_now()
+        if len(workers) < 2:
+            return contextlib.nullcontext()
+        homes = self._affinity.assign(plan.refs, plan.task_weights, workers)
+        return dask.annotate(workers=graph.homes(homes), allow_other_workers=True)
 
     def _workers_now(self) -> dict[str, int]:
         workers = self._link.threads()
@@ -169,18 +190,6 @@ class DaskExecutor(Executor):
             self._emit({"event": "warning", "message": f"worker {lost} was lost; its blocks move to the others"})
         self._known = set(workers)
         return workers
-
-    @contextlib.contextmanager
-    def _cancelled_unless_done(self, futures: list[Future]) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            with contextlib.suppress(OSError, TimeoutError, RuntimeError):
-                self._link.client.cancel(futures, force=True)
-            raise
-        finally:
-            for future in futures:
-                future.release()
 
 
 class _Reported(Exception):

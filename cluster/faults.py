@@ -35,9 +35,17 @@ def cause_of(error: BaseException) -> BaseException:
 
 def _killed_message(error: KilledWorker, plan: Plan[Any], graph: Graph, worker_memory: int) -> str:
     blocks = dict(zip(graph.leaves, plan.refs, strict=True))
-    block = blocks.get(cast(Key, error.task), "(partial results)")
+    key = cast(Key, error.task)
+    block = repr(blocks[key]) if key in blocks else "partial results"
     return (
-        f"task of '{plan.program.name}' on {shortened(block)} lost its worker {error.allowed_failures + 1} times (last: "
-        f"{error.last_worker.address}); the usual cause is memory: planned at most {bytes_text(plan.memory_bound)} a step, "
-        f"worker memory {bytes_text(worker_memory)}; the workers' logs say more"
+        f"task of '{plan.program.name}' on {shortened(block)} lost its worker {error.allowed_failures + 1} times "
+        f"(last: {error.last_worker.address}); {memory_plan(plan, worker_memory)}"
+    )
+
+
+def memory_plan(plan: Plan[Any], worker_memory: int) -> str:
+    """Return what a message about dead workers should say of memory."""
+    return (
+        f"the usual cause is memory: planned at most {bytes_text(plan.memory_bound)} a step, worker memory {bytes_text(worker_memory)}; "
+        "the workers' logs say more"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,20 @@ class Link:
 
         return self._wait(identity, ANSWER)["workers"]
 
+    def has_stranded(self, keys: Sequence[Any]) -> bool:
+        """Tell whether one of the tasks has no worker to run on.
+
+        Raises
+        ------
+        OSError, TimeoutError
+            No answer.
+        """
+
+        async def states() -> Any:
+            return await self._scheduler().get_task_status(keys=list(keys))
+
+        return "no-worker" in self._wait(states, ANSWER).values()
+
     def ask(self, function: Callable[..., Any], *args: Any, timeout: float = ANSWER) -> dict[str, Any]:
         """Run ``function`` on every worker; where it fails its exception stands in place of the answer.
 
@@ -76,7 +90,8 @@ class Link:
             raise ClusterLost(f"scheduler {self.address} does not answer") from error
 
     def _scheduler(self) -> Any:
-        if self.client.scheduler is None or self.client.status not in ("running", "connecting"):
+        # A client that is connecting again has forgotten its futures already: for a run the scheduler is gone.
+        if self.client.scheduler is None or self.client.status != "running":
             raise ConnectionError(f"the connection to the scheduler is {self.client.status}")
         return self.client.scheduler
 

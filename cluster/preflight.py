@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -97,15 +97,14 @@ def check_versions(found: Mapping[str, WorkerFacts | BaseException]) -> tuple[di
     return facts, warnings
 
 
-def check_agreement(probe: Callable[[], Any], found: Mapping[str, Any]) -> None:
-    """Compare what ``probe`` returned on every worker with what it returns here.
+def check_agreement(expected: Any, found: Mapping[str, Any]) -> None:
+    """Compare what every worker found with what the driver found.
 
     Raises
     ------
     PreflightFailed
         Naming the worker, what it found and what the driver found.
     """
-    expected = probe()
     for worker, value in found.items():
         if isinstance(value, BaseException):
             raise PreflightFailed(f"worker {worker} failed the check before the run: {value!r}") from value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .config import Limits
 from .errors import ClusterLost, Stalled, WorkerDiskFull, bytes_text
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from .link import Link
 
+T = TypeVar("T")
+
 SILENCE = 30.0
 """Seconds without an answer after which a scheduler counts as lost: Dask's own limit for a silent connection."""
 
@@ -22,6 +24,10 @@ SILENCE = 30.0
 def free_disk(dask_worker: Worker) -> int:
     """Return the bytes free where the worker keeps its files."""
     return shutil.disk_usage(dask_worker.local_directory).free
+
+
+class Stranded(Exception):
+    """Tasks wait for workers that will not come back, while others have nothing to do."""
 
 
 class Watchdog:
@@ -33,11 +39,15 @@ class Watchdog:
         Connection to the scheduler.
     limits
         When to give up.
+    keys
+        Tasks with a preferred worker.
     """
 
-    def __init__(self, link: Link, limits: Limits) -> None:
+    def __init__(self, link: Link, limits: Limits, keys: Sequence[Any]) -> None:
         self._link = link
         self._limits = limits
+        self._keys = keys
+        self._stranded = 0
         self._progress = self._answer = self._staffed = time.monotonic()
 
     def progressed(self) -> None:
@@ -55,10 +65,13 @@ class Watchdog:
             Workers wait for room on a full disk.
         Stalled
             Anything else that lets no task finish.
+        Stranded
+            The plan must be submitted again.
         """
-        workers = self._workers()
+        workers = self._answered(self._link.workers)
         if workers is None:
             return
+        self._check_stranded(workers)
         self._check_staffed(workers)
         idle = time.monotonic() - self._progress
         if idle >= self._limits.full_disk_timeout and any(worker["status"] == "paused" for worker in workers.values()):
@@ -67,16 +80,26 @@ class Watchdog:
             self._check_disks(idle)
             raise Stalled(f"no task finished for {idle:.0f} s (stall_timeout={self._limits.stall_timeout:g} s); {_state(workers)}")
 
-    def _workers(self) -> Mapping[str, Any] | None:
+    def _answered(self, question: Callable[[], T]) -> T | None:
         try:
-            workers = self._link.workers()
+            answer = question()
         except (OSError, TimeoutError) as error:
             silent = time.monotonic() - self._answer
             if silent > SILENCE:
                 raise ClusterLost(f"scheduler {self._link.address} gave no answer for {silent:.0f} s") from error
             return None
         self._answer = time.monotonic()
-        return workers
+        return answer
+
+    def _check_stranded(self, workers: Mapping[str, Any]) -> None:
+        # When all workers are gone at once, the scheduler keeps tasks with a preferred worker waiting for its return, although they may
+        # run anywhere (distributed 2026.8, bulk_schedule_unrunnable_after_adding_worker). Twice, because new workers may be just joining.
+        waiting = any(worker["status"] == "running" for worker in workers.values()) and self._answered(
+            lambda: self._link.has_stranded(self._keys)
+        )
+        self._stranded = self._stranded + 1 if waiting else 0
+        if self._stranded > 1:
+            raise Stranded
 
     def _check_staffed(self, workers: Mapping[str, Any]) -> None:
         now = time.monotonic()

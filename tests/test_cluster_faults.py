@@ -1,0 +1,288 @@
+"""Clusters elsewhere that lose workers, all workers, the scheduler, the network; and who may connect."""
+
+import os
+import random
+import signal
+import socket
+import stat
+import threading
+import time
+
+import pytest
+
+from gramplane.cluster import (
+    ClusterConfigError,
+    ClusterLost,
+    ClusterUnreachable,
+    Limits,
+    MemorySink,
+    PlaintextRefused,
+    TaskFailed,
+    WorkerDiskFull,
+    WorkersKilled,
+    make_certificates,
+    open_executor,
+    parse_cluster,
+    plan,
+)
+from tests.support import toys
+from tests.support.clusters import CommandCluster, wait_until
+
+pytestmark = pytest.mark.cluster
+
+QUICK = {"scheduler.allowed-failures": 1}
+
+
+def rough(n, longest):
+    return plan(toys.program(toys.rough_sum), list(range(n)), 3, longest, split_every=4)
+
+
+def expected(n):
+    with open_executor() as executor:
+        return executor.run(rough(n, 0.0)).tobytes()
+
+
+def after(seconds, function, *args):
+    timer = threading.Timer(seconds, function, args)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def test_worker_killed_all_workers_killed_scheduler_killed(tmp_path):
+    sink = MemorySink()
+    with CommandCluster(tmp_path, workers=3) as cluster:
+        config = parse_cluster(cluster.config, limits=Limits(no_workers_timeout=60.0))
+        with open_executor(config, events=sink) as executor:
+            assert (executor.kind, executor.n_workers) == ("scheduler-file", 3)
+
+            after(0.4, cluster.kill_worker, 0)
+            assert executor.run(rough(60, 0.05)).tobytes() == expected(60)
+            wait_until(lambda: executor.n_workers == 2, 10, "scheduler notices")
+
+            def replace_all():
+                cluster.kill_worker(1)
+                cluster.kill_worker(2)
+                cluster.start_worker()
+                cluster.start_worker()
+
+            after(0.4, replace_all)
+            assert executor.run(rough(60, 0.05)).tobytes() == expected(60)
+            assert executor.n_workers == 2
+            assert executor.run(rough(9, 0.0)).tobytes() == expected(9)
+            assert len([event for event in sink.named("warning") if "was lost" in event["message"]]) == 3
+
+            after(0.5, cluster.kill_scheduler)
+            began = time.monotonic()
+            with pytest.raises(ClusterLost, match="lost while 'toy' ran"):
+                executor.run(rough(200, 0.2))
+            assert time.monotonic() - began < 10
+            with pytest.raises(ClusterLost):
+                executor.run(rough(2, 0.0))
+            began = time.monotonic()
+        assert time.monotonic() - began < 10
+        began = time.monotonic()
+        with (
+            pytest.raises(ClusterUnreachable, match=r"scheduler file .*written \d+ s ago, may be stale"),
+            open_executor(config, connect_timeout=1.0),
+        ):
+            pass
+        assert time.monotonic() - began < 5
+
+
+def test_one_worker_plain_connections_failing_tasks_and_its_end(tmp_path, monkeypatch):
+    from gramplane.cluster import security
+
+    sink = MemorySink()
+    with CommandCluster(tmp_path, workers=1) as cluster:
+        config = parse_cluster(cluster.config, allow_plaintext=True, limits=Limits(no_workers_timeout=1.5))
+        with monkeypatch.context() as patch:
+            patch.setattr(security, "is_loopback", lambda host: False)
+            with pytest.raises(PlaintextRefused), open_executor(cluster.config):
+                pass
+            with open_executor(config, events=sink) as executor:
+                with pytest.raises(TaskFailed):
+                    executor.run(plan(toys.program(toys.custom_error), range(3), False))
+                assert executor.run(rough(9, 0.0)).tobytes() == expected(9)
+        assert "not encrypted" in sink.named("warning")[0]["message"]
+        with open_executor(config) as executor:
+            after(0.3, cluster.kill_worker, 0)
+            began = time.monotonic()
+            with pytest.raises(ClusterLost, match="no workers"):
+                executor.run(rough(100, 0.2))
+            assert time.monotonic() - began < 1.5 + 5
+        with pytest.raises(ClusterLost, match=r"has no workers after 1\.5 s"), open_executor(config):
+            pass
+
+
+def test_a_block_that_kills_its_workers_ends_the_run_with_its_memory_plan(tmp_path):
+    folder = tmp_path / "attempts"
+    folder.mkdir()
+    with (
+        CommandCluster(tmp_path, workers=1, nanny=True, settings=QUICK, memory_limit="700MiB") as cluster,
+        open_executor(cluster.config) as executor,
+        pytest.raises(WorkersKilled, match=r"'toy' on 'bad' lost its worker 2 times.*at most 1000 B a step, worker memory 700 MiB"),
+    ):
+        executor.run(plan(toys.program(toys.deadly), ["bad"], folder, {"bad": 99}))
+    assert toys.attempts(folder) == {"bad": 2}
+
+
+def test_only_holders_of_the_certificate_get_in(tmp_path, monkeypatch):
+    own, foreign = (make_certificates(tmp_path / name) for name in ("own", "foreign"))
+    with CommandCluster(tmp_path, workers=1, tls=own) as cluster:
+        assert cluster.address.startswith("tls://127.0.0.1:")
+        assert stat.S_IMODE(os.stat(cluster.scheduler_file).st_mode) == 0o600
+        for config in (cluster.config, cluster.address):
+            with open_executor(parse_cluster(config, tls=own)) as executor:
+                assert executor.run(rough(9, 0.0)).tobytes() == expected(9)
+        with pytest.raises(ClusterUnreachable, match="certificates"), open_executor(parse_cluster(cluster.address, tls=foreign)):
+            pass
+        with pytest.raises(ClusterConfigError, match=r"no certificates are set.*--tls-ca.*GRAMPLANE_TLS_CA"), open_executor(cluster.config):
+            pass
+        with pytest.raises(ClusterUnreachable, match=r"does it speak TLS"), open_executor(cluster.address.replace("tls://", "tcp://")):
+            pass
+        for name in ("ca", "cert", "key"):
+            monkeypatch.setenv(f"GRAMPLANE_TLS_{name.upper()}", getattr(own, name))
+        with open_executor(cluster.config) as executor:
+            assert executor.n_workers == 1
+
+
+def test_an_expired_certificate_is_refused(tmp_path):
+    expired = make_certificates(tmp_path / "tls", days=-1)
+    with CommandCluster(tmp_path, workers=0, tls=expired) as cluster:
+        config = parse_cluster(cluster.config, tls=expired)
+        with pytest.raises(ClusterUnreachable, match="expired"), open_executor(config, connect_timeout=3.0):
+            pass
+
+
+def web_server(server):
+    while True:
+        connection, _ = server.accept()
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 3)
+
+
+@pytest.mark.parametrize("listener", ["nobody", "silent", "web server"])
+def test_an_address_without_a_scheduler(listener):
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        if listener != "nobody":
+            server.listen()
+        if listener == "web server":
+            threading.Thread(target=web_server, args=(server,), daemon=True).start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        began = time.monotonic()
+        with pytest.raises(ClusterUnreachable, match=f"no scheduler at {address} within 1 s"), open_executor(address, connect_timeout=1.0):
+            pass
+        assert time.monotonic() - began < 4
+
+
+def test_scheduler_files(tmp_path):
+    path = tmp_path / "scheduler.json"
+    with (
+        pytest.raises(ClusterUnreachable, match=r"not usable within 0\.3 s.*FileNotFound"),
+        open_executor(f"scheduler-file:{path}", connect_timeout=0.3),
+    ):
+        pass
+    path.write_text("{")
+    with pytest.raises(ClusterUnreachable, match=r"not usable within 0\.3 s"), open_executor(f"scheduler-file:{path}", connect_timeout=0.3):
+        pass
+    path.write_text('{"address": "tcp://10.255.255.1:8786"}')
+    with pytest.raises(PlaintextRefused, match=r"10\.255\.255\.1.*--allow-plaintext"), open_executor(f"scheduler-file:{path}"):
+        pass
+
+
+@pytest.mark.slow
+def test_workers_killed_at_random_moments(tmp_path):
+    """B1: 20 kills, one a run, bit-equal, at most 15 s more each."""
+    rng = random.Random(5)
+    with CommandCluster(tmp_path, workers=2, nanny=True) as cluster, open_executor(cluster.config) as executor:
+        began = time.monotonic()
+        reference = executor.run(rough(60, 0.05)).tobytes()
+        undisturbed = time.monotonic() - began
+        for i in range(20):
+            after(rng.uniform(0.0, undisturbed), lambda i=i: cluster.kill_worker(i % 2, with_nanny=False))
+            began = time.monotonic()
+            assert executor.run(rough(60, 0.05)).tobytes() == reference
+            assert time.monotonic() - began < undisturbed + 15
+
+
+@pytest.mark.slow
+def test_all_workers_killed_and_replaced(tmp_path):
+    """B2: 5 of 5, bit-equal, at most 30 s after workers are back."""
+    with CommandCluster(tmp_path, workers=2) as cluster, open_executor(cluster.config) as executor:
+        for round_ in range(5):
+            back = []
+
+            def replace_all(first=2 * round_, back=back):
+                for number in (first, first + 1):
+                    cluster.kill_worker(number)
+                for _ in range(2):
+                    cluster.start_worker()
+                back.append(time.monotonic())
+
+            after(0.5, replace_all)
+            assert executor.run(rough(60, 0.05)).tobytes() == expected(60)
+            assert time.monotonic() - back[0] < 30
+
+
+@pytest.mark.slow
+def test_churn(tmp_path):
+    """B3: a worker dies every 3 seconds on average for a minute; every run finishes with the same bits, none hangs."""
+    rng = random.Random(6)
+    over = threading.Event()
+    settings = {"scheduler.allowed-failures": 10}
+    with CommandCluster(tmp_path, workers=3, nanny=True, settings=settings) as cluster, open_executor(cluster.config) as executor:
+
+        def churn():
+            while not over.wait(rng.expovariate(1 / 3.0)):
+                cluster.kill_worker(rng.randrange(3), with_nanny=False)
+
+        thread = threading.Thread(target=churn, daemon=True)
+        thread.start()
+        began, runs = time.monotonic(), 0
+        while time.monotonic() - began < 60:
+            started = time.monotonic()
+            assert executor.run(rough(60, 0.1)).tobytes() == expected(60)
+            assert time.monotonic() - started < 120
+            runs += 1
+        over.set()
+        thread.join()
+        assert runs >= 3
+
+
+@pytest.mark.slow
+def test_a_stopped_scheduler_is_noticed(tmp_path):
+    """B5: a scheduler that is silent rather than dead."""
+    with CommandCluster(tmp_path, workers=1) as cluster, open_executor(cluster.config) as executor:
+        after(0.5, cluster.kill_scheduler, signal.SIGSTOP)
+        began = time.monotonic()
+        with pytest.raises(ClusterLost, match="gave no answer"):
+            executor.run(rough(100, 0.2))
+        assert time.monotonic() - began < 60
+        cluster.kill_scheduler(signal.SIGCONT)
+
+
+def big(ref, nbytes):
+    time.sleep(0.05)
+    return [bytes([ref % 256]) * nbytes]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
+def test_a_full_spill_directory_ends_the_run(tmp_path):
+    """B8: results go to a disk of 4 MiB; Dask alone would hang."""
+    import subprocess
+
+    spill = tmp_path / "worker-0"
+    spill.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(spill)], check=True)
+    try:
+        with CommandCluster(tmp_path, workers=1, memory_limit="400MiB") as cluster:
+            config = parse_cluster(cluster.config, limits=Limits(full_disk_timeout=10.0))
+            with open_executor(config) as executor:
+                began = time.monotonic()
+                with pytest.raises(WorkerDiskFull, match="disk of local directories is full"):
+                    executor.run(plan(toys.program(big, toys.join), range(64), 8 << 20, split_every=64))
+                assert time.monotonic() - began < 60
+    finally:
+        subprocess.run(["umount", "-l", str(spill)], check=True)
