@@ -94,7 +94,7 @@ def _tune(group: click.Group) -> None:
     @click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,...", help="Values of a parameter; may be repeated.")
     @set_option
     @click.option("--groups", metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids.")
-    @click.option("--folds", type=click.IntRange(min=2), default=5, show_default=True, help="Folds of the cross-validation.")
+    @click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
     @seed_option
     @cluster_options
     def tune(

@@ -130,7 +130,9 @@ def cluster_options(function: Callable[..., Result]) -> Callable[..., Result]:
 
 set_option = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A parameter of the method; may be repeated.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show tasks, bytes and memory of the plan; run nothing.")
-seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Root of every random number.")
+seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Root of every random number."
+)
 
 
 def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any]:

@@ -24,7 +24,7 @@ class Exit(IntEnum):
 MEANING: dict[Exit, str] = {
     Exit.DONE: "done, or was done already",
     Exit.BUG: "a bug of gramplane; run again with --debug and report it",
-    Exit.USAGE: "usage or configuration: nothing was started",
+    Exit.USAGE: "usage or configuration; the message says what to change",
     Exit.DATA: "input data is invalid",
     Exit.CLUSTER_LOST: "cluster lost or not reached; a valid checkpoint is left, run the same command again",
     Exit.OUT_OF_SPACE: "out of disk or memory; free some and run the same command again",

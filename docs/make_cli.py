@@ -1,0 +1,79 @@
+"""Write ``docs/cli.md`` from the command line itself: ``python docs/make_cli.py``. A test compares the page with what this would write."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from gramplane.workflows.cli import cli
+from gramplane.workflows.exits import MEANING
+
+PAGE = Path(__file__).with_name("cli.md")
+COMMON = ("as_json", "quiet", "debug")
+CLUSTER = ("cluster", "worker_memory", "driver_memory", "allow_plaintext", "tls_ca", "tls_cert", "tls_key")
+HEAD = """# Command line
+
+Written by `python docs/make_cli.py` from the commands themselves.
+
+Results go to stdout, progress and messages to stderr. With `--json` the last line on stdout is one JSON object of at most 4 KiB
+(schema: `gramplane config schema result`). Parameters of methods and of workflow files: `gramplane config schema fgm`,
+`gramplane config schema workflow`.
+"""
+
+
+def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield every command with its words, in the order of ``gramplane --help``."""
+    for name in group.list_commands(click.Context(group)):
+        command = group.commands[name]
+        if isinstance(command, click.Group):
+            yield from leaves(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+def _option_rows(options: list[click.Option]) -> list[str]:
+    rows, escaped = ["| option | meaning |", "|---|---|"], "\\|"
+    for option in options:
+        words = "`, `".join(option.opts)
+        value = "" if option.is_flag else f" {option.metavar or option.type.name.upper()}"
+        default = f" Default: {option.default}." if option.show_default and not option.is_flag else ""
+        variable = f" Environment: `{option.envvar}`." if option.envvar else ""
+        needed = " Required." if option.required else ""
+        cells = (f"`{words}{value}`", f"{option.help}{default}{variable}{needed}")
+        rows.append(f"| {' | '.join(cell.replace('|', escaped) for cell in cells)} |")
+    return rows
+
+
+def _section(path: tuple[str, ...], command: click.Command) -> list[str]:
+    words = [param.make_metavar(click.Context(command)) for param in command.params if isinstance(param, click.Argument)]
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    own = [option for option in options if option.name not in (*COMMON, *CLUSTER)]
+    shared = [name for name, group in (("cluster options", CLUSTER), ("common options", COMMON)) if any(o.name in group for o in options)]
+    text = " ".join((command.help or "").split("\n\n")[0].split())
+    more = [" ".join(part.split()) for part in (command.help or "").split("\n\n")[1:]]
+    lines = [f"## gramplane {' '.join(path)}", "", f"`gramplane {' '.join((*path, *words))}`", "", text, ""]
+    lines += [line for part in more for line in (part, "")]
+    lines += [*_option_rows(own), ""] if own else []
+    links = " and ".join(f"[{name}](#{name.replace(' ', '-')})" for name in shared)
+    return [*lines, f"And the {links}.", ""]
+
+
+def page() -> str:
+    """Return the page."""
+    found = list(leaves(cli))
+    lines = [HEAD, "| exit code | meaning |", "|---|---|", *(f"| {int(code)} | {text} |" for code, text in MEANING.items()), ""]
+    for path, command in found:
+        lines += _section(path, command)
+    fit = next(command for path, command in found if path == ("fit",))
+    for name, group in (("Cluster options", CLUSTER), ("Common options", COMMON)):
+        options = [param for param in fit.params if isinstance(param, click.Option) and param.name in group]
+        lines += [f"## {name}", "", *_option_rows(options), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stdout.write(f"{PAGE}\n")
