@@ -18,7 +18,7 @@ from gramplane.kernels.solvers import (
     tree_sum,
 )
 from gramplane.kernels.solvers.bias import solve_bias
-from gramplane.kernels.solvers.row_block import row_block
+from gramplane.kernels.solvers.row_block import RememberingBlock, row_block
 from tests.support.oracles import fgm_subproblem as oracle
 from tests.support.subproblems import KINDS, instance
 
@@ -164,6 +164,17 @@ def test_dense_columns_are_not_copied():
     block = row_block(Z[10:20])
     Z[10:20] = 1.0
     np.testing.assert_array_equal(block.product(np.ones(4)), 4.0)
+
+
+def test_remembered_products_are_the_blocks_own():
+    Z = np.random.default_rng(6).normal(size=(30, 4))
+    plain, remembering, asked = row_block(Z), row_block(RememberingBlock(Z)), []
+    own = remembering._block.product
+    remembering._block.product = lambda omega: (asked.append(1), own(omega))[1]
+    points = np.random.default_rng(7).normal(size=(3, 4))
+    for k in (0, 0, 1, 0, 1, 2, 1, 0):
+        assert remembering.product(points[k]).tobytes() == plain.product(points[k]).tobytes()
+    assert len(asked) == 4
 
 
 def test_float32_sums_are_float64():

@@ -54,11 +54,44 @@ def row_block(matrix: Any) -> RowBlock:
     TypeError
         If the values are neither float32 nor float64.
     """
-    if isinstance(matrix, DenseBlock | SparseBlock):
+    if isinstance(matrix, DenseBlock | SparseBlock | RememberingBlock):
         return matrix
     if matrix.dtype not in (np.float32, np.float64):
         raise TypeError(f"Z has dtype {matrix.dtype}: must be float32 or float64")
     return SparseBlock(matrix) if sp.issparse(matrix) else DenseBlock(matrix)
+
+
+class RememberingBlock:
+    """A block that remembers its last two products: those of the current point and of the direction, asked for again by every pass.
+
+    Results are those of the block itself, bit for bit.
+
+    Parameters
+    ----------
+    matrix : ndarray, csc_array, csr_array or RowBlock
+    """
+
+    def __init__(self, matrix: Any) -> None:
+        self._block = row_block(matrix)
+        self.n, self.p = self._block.n, self._block.p
+        self._products: tuple[tuple[bytes, FloatArray], ...] = ()
+
+    def product(self, omega: FloatArray) -> FloatArray:
+        """Return Z omega, shape (n,); not to be written."""
+        key = omega.tobytes()
+        found = next((product for known, product in self._products if known == key), None)
+        if found is None:
+            found = self._block.product(omega)
+            self._products = (*self._products[-1:], (key, found))
+        return found
+
+    def transposed(self, u: FloatArray) -> FloatArray:
+        """Return Z'u, shape (p,)."""
+        return self._block.transposed(u)
+
+    def add_gram(self, rows: NDArray[np.intp], weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
+        """Add sum_i w_i z_i z_i' to the lower triangle of `gram` and sum_i w_i z_i to `sums`."""
+        self._block.add_gram(rows, weights, gram, sums)
 
 
 class _Memory:

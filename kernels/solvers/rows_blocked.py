@@ -1,7 +1,8 @@
 """The rows of a sub-problem in fixed blocks that may lie elsewhere.
 
 Every operation is a pure function of one block and a small query; only sums over the blocks come back, added in a fixed tree, so the bits
-do not depend on where or in which order the blocks were worked on. Nothing is kept at the blocks: z is recomputed by every operation.
+do not depend on where or in which order the blocks were worked on. Nothing needs to be kept at the blocks: every operation starts from
+omega. Where a block stays in one process, :class:`.row_block.RememberingBlock` spares the repeated products without changing a bit.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .bias import solve_bias
-from .row_block import RowBlock, row_block
+from .row_block import RememberingBlock, RowBlock, row_block
 from .row_passes import bias_pass, curvature_pass, line_pass, point_pass
 from .rows import Curvature, Evaluation, Rows, bias_reach, checked_rows
 from .rows_local import LocalRows
@@ -227,7 +228,7 @@ def blocks_in_process(matrix: Any, y: FloatArray, cost: FloatArray, loss: str) -
     labels, costs = checked_rows(y, cost, loss)
     whole = sp.csr_array(matrix) if sp.issparse(matrix) else matrix
     cuts = [slice(low, low + ROW_BLOCK) for low in range(0, len(labels), ROW_BLOCK)]
-    blocks = [(row_block(whole[cut]), labels[cut], costs[cut]) for cut in cuts]
+    blocks = [(RememberingBlock(whole[cut]), labels[cut], costs[cut]) for cut in cuts]
 
     def each(name: str, query: RowQuery) -> Iterable[Sums]:
         return (ROW_OPERATIONS[name](*block, query) for block in blocks)
