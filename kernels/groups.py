@@ -16,7 +16,7 @@ import numpy as np
 
 from .columns import flat
 from .jit import compiled
-from .scores import Heap, TopB, merge_top, offer, top_b
+from .top import Heap, TopB, merge_top, offer, top_b
 
 Array = np.ndarray
 Kind = Literal["disjoint", "tree", "overlap"]

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 
 from .columns import Columns, SparseView, checked_dual, flat, shape, view
 from .jit import compiled
-from .scores import TopB, merge_top, top_b
+from .top import TopB, merge_top, top_b
 
 Array = np.ndarray
 

@@ -8,15 +8,17 @@ result has the bits of the sparse search, whatever the tiles, the BLAS, or float
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
 
-from .columns import DenseView, checked_dual, shape, view
+from .columns import checked_dual, dense_view, shape
 from .jit import compiled, one_thread
 from .pairs import PairBounds, PairMap, TopPairs, as_pairs, encode
-from .scores import correlations, offer, top_b
+from .scores import correlations
+from .top import offer, top_b
 
 Array = np.ndarray
 Tile = tuple[int, int, int, int]
@@ -48,8 +50,7 @@ def _sums(x: Array, row_step: int, column_step: int, u: Array, first: Array, sec
 
 def fixed_sums(X: Array, u: Array, first: Array, second: Array) -> Array:
     """Return ``sum_i u_i (x_i,first x_i,second)`` for pairs of columns in the fixed order of :mod:`.pairs`."""
-    block, out = view(X), np.zeros(len(first))
-    assert isinstance(block, DenseView)
+    block, out = dense_view(X), np.zeros(len(first))
     for begin in range(0, len(first), 4096):
         part = slice(begin, begin + 4096)
         _sums(*block, checked_dual(u, shape(X)[0]), first[part], second[part], out[part])
@@ -80,17 +81,29 @@ def _signed_rows(u: Array) -> Iterator[tuple[float, Array]]:
             yield sign, rows[begin : begin + ROWS]
 
 
+@compiled
+def _weighted(x: Array, row_step: int, column_step: int, rows: Array, first: int, u: Array, inverse: Array, out: Array) -> None:
+    """out[t, j] = sqrt|u_i| x[i, first + j] inverse[first + j] for the t-th of the rows i: no temporary, one rounding to out's type."""
+    for t in range(rows.size):
+        root = math.sqrt(abs(u[rows[t]]))
+        at = rows[t] * row_step + first * column_step
+        for j in range(out.shape[1]):
+            out[t, j] = root * np.float64(x[at + j * column_step]) * inverse[first + j]
+
+
 def _approximate(X: Array, u: Array, h: Array, tile: Tile, dtype: type) -> Array:
     """Return ``G_ij / (h_i h_j)`` on a tile, float64, up to the error of :func:`_error`."""
     i0, i1, j0, j1 = tile
-    out = np.zeros((i1 - i0, j1 - j0))
+    block, out = dense_view(X), np.zeros((i1 - i0, j1 - j0))
     inverse = np.divide(1.0, h, out=np.zeros_like(h), where=h > 0)
+    width = out.shape if i0 != j0 else out.shape[:1]
+    buffers = [np.empty((ROWS, w), dtype) for w in width]
     for sign, rows in _signed_rows(u):
-        root = np.sqrt(np.abs(u[rows]))[:, None]
-        left = (X[rows, i0:i1] * root * inverse[i0:i1]).astype(dtype, copy=False)
-        right = left if i0 == j0 else (X[rows, j0:j1] * root * inverse[j0:j1]).astype(dtype, copy=False)
-        # left.T @ left on one object is a symmetric product: half the work.
-        out += sign * (left.T @ right)
+        parts = [buffer[: rows.size] for buffer in buffers]
+        for first, part in zip((i0, j0), parts, strict=False):
+            _weighted(*block, rows, first, u, inverse, part)
+        # The product of one object with itself is symmetric, and BLAS does half the work.
+        out += sign * (parts[0].T @ parts[-1])
     return out
 
 
@@ -159,7 +172,7 @@ def dense_pairs(
     *,
     tiles: Iterable[Tile] | None = None,
     threshold: float = 0.0,
-    dtype: type = np.float64,
+    dtype: type = np.float32,
 ) -> TopPairs:
     """Return the B best products of dense columns; same ids, keys, values and bits as the sparse search.
 
@@ -180,7 +193,8 @@ def dense_pairs(
     threshold
         A valid lower bound of the B-th key; smaller keys are left out.
     dtype
-        float32 halves the time of the matrix products and leaves more candidates to the second look; the result is the same.
+        Of the matrix products. float32 halves their time and leaves a few more candidates to the second look (107 for 100 where it was
+        measured); the result is the same.
 
     Raises
     ------

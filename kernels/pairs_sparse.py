@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from .columns import checked_dual, flat, shape, sparse_view
 from .jit import compiled
 from .pairs import PairMap, TopPairs, as_pairs
-from .scores import Heap, offer
+from .top import Heap, offer
 
 Array = np.ndarray
 
