@@ -1,0 +1,368 @@
+"""What every benchmark shares: one thread, alternating runs, medians, a table with targets, one JSON line.
+
+Import it before NumPy: it fixes the thread counts of BLAS and numba for this process and its children.
+"""
+
+from __future__ import annotations
+
+import _one_thread  # noqa: F401  # isort: skip
+import argparse
+import datetime
+import gc
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+PACKAGES = ("gramplane", "numpy", "scipy", "scikit-learn", "numba", "dask", "distributed", "zarr")
+MIB = 1 << 20
+
+
+def arguments(doc: str, **options: Any) -> argparse.ArgumentParser:
+    """Return a parser with the options every benchmark has; each keyword adds ``--name DEFAULT`` of the default's type."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--reps", type=int, default=5, help="alternating repetitions; medians are reported")
+    parser.add_argument("--tiny", action="store_true", help="sizes that run in seconds: a check of the program, not of the targets")
+    for name, default in options.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default) if default is not None else str, default=default)
+    return parser
+
+
+# -- time ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Timing:
+    """Seconds of the repetitions of one call, and what the last one returned."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    result: Any = None
+
+    @property
+    def median(self) -> float:
+        """Median wall time, seconds."""
+        return statistics.median(self.wall)
+
+    @property
+    def cpu_median(self) -> float:
+        """Median processor time of this process, seconds; on a busy machine the steadier of the two."""
+        return statistics.median(self.cpu)
+
+    def __str__(self) -> str:
+        middle, low, high, cpu = map(seconds_text, (self.median, min(self.wall), max(self.wall), self.cpu_median))
+        return f"{middle} ({low} … {high}; cpu {cpu})"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return seconds with three digits."""
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def alternate(calls: Mapping[str, Callable[[], Any]], reps: int, warm: int = 1) -> dict[str, Timing]:
+    """Run every call ``reps`` times in turn, so that outside load meets all of them alike; ``warm`` rounds before are not counted."""
+    timings = {name: Timing() for name in calls}
+    for rep in range(-warm, reps):
+        for name, call in calls.items():
+            clock, result = clocked(call)
+            if rep >= 0:
+                timings[name].wall.append(clock["seconds"])
+                timings[name].cpu.append(clock["cpu"])
+                timings[name].result = result
+    return timings
+
+
+def clocked(call: Callable[[], Any]) -> tuple[dict[str, float], Any]:
+    """Return ``{"seconds": wall, "cpu": processor}`` of one call, and its result: for calls inside a :class:`Child`."""
+    gc.collect()
+    cpu, wall = time.process_time(), time.perf_counter()
+    result = call()
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return {"seconds": wall, "cpu": cpu}, result
+
+
+def timing_of(rows: Sequence[Mapping[str, Any]]) -> Timing:
+    """Return the answers of a child's calls as one timing."""
+    return Timing([row["seconds"] for row in rows], [row.get("cpu", row["seconds"]) for row in rows], rows[-1])
+
+
+def stopwatch() -> Callable[[], float]:
+    """Return a function that tells the seconds since now."""
+    start = time.perf_counter()
+    return lambda: time.perf_counter() - start
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------------
+
+
+def _status(pid: int | str, key: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(key + ":"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def peak_memory() -> int:
+    """Return the greatest resident size of this process so far, bytes (its own, not that of what it was forked from)."""
+    return _status("self", "VmHWM")
+
+
+def extra_memory(call: Callable[[], Any]) -> tuple[int, Any]:
+    """Return by how many bytes the resident size rises at most during a call, and the call's result."""
+    gc.collect()
+    before = _status("self", "VmRSS")
+    # Lets the kernel's high-water mark start anew.
+    Path("/proc/self/clear_refs").write_text("5")
+    result = call()
+    return peak_memory() - before, result
+
+
+class PeakWatch(threading.Thread):
+    """Peak resident size of every process below this one, by sampling the kernel's high-water marks."""
+
+    def __init__(self, interval: float = 0.05) -> None:
+        super().__init__(daemon=True)
+        self.peaks: dict[int, tuple[str, int]] = {}
+        self._interval, self._over = interval, threading.Event()
+
+    def run(self) -> None:
+        """Sample until closed."""
+        while not self._over.wait(self._interval):
+            self._sample()
+
+    def _sample(self) -> None:
+        for process in psutil.Process().children(recursive=True):
+            try:
+                name = " ".join(process.cmdline()[1:4])
+                self.peaks[process.pid] = (name, _status(process.pid, "VmHWM"))
+            except (psutil.Error, OSError):
+                continue
+
+    def __enter__(self) -> PeakWatch:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+    def worst(self) -> int:
+        """Return the greatest peak of any child process, bytes."""
+        return max((peak for _, peak in self.peaks.values()), default=0)
+
+
+def read_bandwidth(nbytes: int = 256 * MIB, reps: int = 5) -> float:
+    """Return how many bytes per second one thread reads from memory (best of some plain sums)."""
+    return nbytes / best_read(np.ones(nbytes // 8), reps)
+
+
+def best_read(array: np.ndarray, reps: int = 5) -> float:
+    """Return the seconds of the fastest plain read of a contiguous array where it lies."""
+    words = array.reshape(-1).view(np.int64) if array.nbytes % 8 == 0 else array.reshape(-1)
+    seconds = []
+    for _ in range(reps):
+        start = time.perf_counter()
+        np.add.reduce(words)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+# -- processes of their own ------------------------------------------------------------------------------------------------
+
+
+class Child:
+    """A process of its own that keeps its data between calls: ``python SCRIPT --serve``, one JSON object per line each way."""
+
+    def __init__(self, script: str, python: str = sys.executable) -> None:
+        self._process = subprocess.Popen([python, script, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __call__(self, function: str, **given: Any) -> dict[str, Any]:
+        """Call a served function; its dictionary, with ``seconds`` (of the call, if it gave none) and ``peak`` (bytes, so far)."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps([function, given]) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the process that ran {function} ended with code {self._process.wait()}")
+        return json.loads(answer)
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def serve(*functions: Callable[..., dict[str, Any] | None]) -> None:
+    """Answer the calls of :class:`Child` until its input ends, if this process was started to do so."""
+    if "--serve" not in sys.argv:
+        return
+    known = {function.__name__: function for function in functions}
+    # Whatever a library prints must not mix with the answers.
+    answers, sys.stdout = sys.stdout, sys.stderr
+    for line in sys.stdin:
+        name, given = json.loads(line)
+        start = time.perf_counter()
+        found = known[name](**given) or {}
+        answers.write(json.dumps(plain({"seconds": time.perf_counter() - start, **found, "peak": peak_memory()})) + "\n")
+        answers.flush()
+    raise SystemExit(0)
+
+
+@contextmanager
+def scratch(folder: str | None = None) -> Iterator[Path]:
+    """Yield a folder that is removed at the end."""
+    path = tempfile.mkdtemp(prefix="gramplane-bench-", dir=folder)
+    try:
+        yield Path(path)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def kept_or_scratch(folder: str | None) -> Iterator[Path]:
+    """Yield a folder given by name, which is kept, or one that is removed at the end."""
+    if folder is None:
+        with scratch() as made:
+            yield made
+        return
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    yield Path(folder)
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes of ``"1GiB"`` or ``"512MiB"``."""
+    units = {"GiB": 1 << 30, "MiB": 1 << 20}
+    return int(float(text[:-3]) * units[text[-3:]])
+
+
+# -- report ----------------------------------------------------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, Timing):
+        return {"median": value.median, "cpu_median": value.cpu_median, "wall": value.wall}
+    return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else value
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures were made on."""
+    model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "?")
+    memory = psutil.virtual_memory().total
+    return {"cpu": model, "processors": os.cpu_count(), "memory_gib": round(memory / 2**30, 1), "load": os.getloadavg()[0]}
+
+
+def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
+    """Return the versions of installed packages."""
+    found = {"python": platform.python_version()}
+    for name in packages:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@dataclass
+class Report:
+    """Figures with their targets, printed as one table and one JSON line.
+
+    Attributes
+    ----------
+    title
+        The workload.
+    options
+        Parsed command line, printed with the figures.
+    """
+
+    title: str
+    options: argparse.Namespace
+    lines: list[tuple[str, str, str, str]] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    started_at: float = field(default_factory=lambda: os.getloadavg()[0])
+
+    def time(self, name: str, timing: Timing) -> None:
+        """Add a time without target."""
+        self.figures[name] = timing
+        self.lines.append((name, str(timing), "", ""))
+
+    def value(self, name: str, value: float, target: str = "", *, unit: str = "", form: str = ".4g") -> None:
+        """Add a figure; ``target`` is ``"<= X"`` or ``">= X"``."""
+        self.figures[name] = value
+        self.lines.append((name, f"{value:{form}}{unit}", f"{target}{unit}" if target else "", self._verdict(value, target)))
+
+    def ratio(self, name: str, ours: Timing, peer: Timing, target: float, *, cpu: bool = True) -> None:
+        """Add the ratio of two median times, which should not exceed ``target``; that of processor times stands beside it unless
+        other processes do a part of the work.
+        """
+        value = ours.median / peer.median
+        self.figures[name] = value
+        shown = f"{value:.3f} = 1/{1 / value:.2f}"
+        if cpu:
+            beside = self.figures[f"{name} (cpu)"] = ours.cpu_median / max(peer.cpu_median, 1e-9)
+            shown += f" (cpu {beside:.3f} = 1/{1 / max(beside, 1e-9):.2f})"
+        self.lines.append((name, shown, f"<= {target:.3f} = 1/{1 / target:.3g}", self._verdict(value, f"<= {target}")))
+
+    def note(self, text: str) -> None:
+        """Add a line below the table."""
+        self.notes.append(text)
+
+    def _verdict(self, value: float, target: str) -> str:
+        if not target:
+            return ""
+        if self.options.tiny:
+            return "not judged (tiny)"
+        sense, bound = target.split()
+        return "met" if (value <= float(bound) if sense == "<=" else value >= float(bound)) else "MISSED"
+
+    def show(self, packages: Mapping[str, str] | None = None) -> None:
+        """Print everything; ``packages`` adds versions of a peer's environment."""
+        print(f"\n### {self.title}\n\n| figure | value | target | verdict |\n|---|---|---|---|")
+        for line in self.lines:
+            print("| " + " | ".join(line) + " |")
+        print()
+        for text in self.notes:
+            print(f"* {text}")
+        where, found = machine(), {**versions(), **(packages or {})}
+        where["load_at_start"] = self.started_at
+        today = datetime.date.today().isoformat()
+        command = " ".join(["python", *sys.argv])
+        print(f"* `{command}`, {today}; {where['cpu']}, {where['processors']} processors, load {self.started_at:.1f} … {where['load']:.1f}")
+        print("* " + ", ".join(f"{name} {version}" for name, version in found.items()) + "\n")
+        record = {
+            "benchmark": self.title,
+            "command": command,
+            "date": today,
+            "options": vars(self.options),
+            "figures": self.figures,
+            "machine": where,
+            "versions": found,
+        }
+        print(json.dumps(plain(record)))

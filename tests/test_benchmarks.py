@@ -1,0 +1,94 @@
+"""Every benchmark runs at its smallest size and prints its table: a program nobody can run proves nothing."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
+HELPERS = {"_harness.py", "_one_thread.py", "_peers.py"}
+OTHERS = {
+    "fgm_pairs.py": (["small", "--reps", "1"], "M products/s"),
+    "fgm_subproblem.py": (["--tiny"], ""),
+    "ingest_svmlight.py": (["--nnz", "3e4", "--peer-bytes", "1000000"], "parser against load_svmlight_file"),
+    "storage_io.py": (["--megabytes", "1", "--repeat", "1"], "write, ours : zarr"),
+}
+"""Programs about one layer, with tables of their own: arguments of a short run, and what it prints."""
+STARTS_WORKERS = {"fgm_out_of_core.py", "fgm_scaling.py"}
+PROGRAMS = sorted({path.name for path in FOLDER.glob("*.py")} - HELPERS - set(OTHERS))
+
+
+def run(name: str, *arguments: str) -> str:
+    done = subprocess.run([sys.executable, str(FOLDER / name), *arguments], capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.cluster) if name in STARTS_WORKERS else name for name in PROGRAMS])
+def test_prints_its_table_and_one_json_line(name: str) -> None:
+    text = run(name, "--tiny")
+    assert "| figure | value | target | verdict |" in text
+    record = json.loads(text.splitlines()[-1])
+    assert record["figures"]
+    assert "not judged (tiny)" in text
+    assert {"cpu", "processors", "memory_gib"} <= record["machine"].keys()
+    assert "gramplane" in record["versions"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in sorted(OTHERS) if (FOLDER / name).exists()])
+def test_programs_of_one_layer_run(name: str) -> None:
+    arguments, printed = OTHERS[name]
+    assert printed in run(name, *arguments)
+
+
+def test_smallest_program_runs_in_the_normal_suite() -> None:
+    text = run("fgm_small.py", "--tiny")
+    assert "| FGM : l1-SVM, defaults |" in text
+    assert "MISSED" not in text
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The shared module; it fixes thread counts in the environment, which other tests must not inherit."""
+    before = dict(os.environ)
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield importlib.import_module("_harness")
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def test_verdicts_follow_the_targets(bench: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    report = bench.Report("a workload", bench.arguments("doc").parse_args([]))
+    report.value("small enough", 1.0, "<= 1")
+    report.value("too large", 1.1, "<= 1")
+    report.value("large enough", 2.0, ">= 1.5")
+    report.ratio("too slow", bench.Timing([3.0, 1.0, 2.0], [1.0]), bench.Timing([4.0], [1.0]), 1 / 4)
+    report.show()
+    verdicts = {
+        line.split("|")[1].strip(): line.split("|")[4].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("| ")
+    }
+    assert verdicts | {"figure": ""} == {
+        "figure": "",
+        "small enough": "met",
+        "too large": "MISSED",
+        "large enough": "met",
+        "too slow": "MISSED",
+    }
+    assert report.figures["too slow"] == 0.5
+
+
+def test_calls_alternate_and_warm_rounds_are_not_counted(bench: Any) -> None:
+    order: list[str] = []
+    timings = bench.alternate({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, reps=2, warm=1)
+    assert order == ["a", "b"] * 3
+    assert [len(timing.wall) for timing in timings.values()] == [2, 2]
