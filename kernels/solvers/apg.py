@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..jit import one_thread
 from ..prox import prox_squared_mixed_norm
-from .problem import GroupProblem, GroupSolution, Point, Warm, certify, checked_limits, dual_value, solution
+from .problem import GroupProblem, GroupSolution, Point, Warm, certify, checked_limits, solution
 from .rows import Evaluation
 
 FloatArray = NDArray[np.float64]
@@ -32,6 +32,8 @@ ROUND_OFF = 1e-14
 
 PATIENCE = 100
 """Steps in a row without progress after which the solver gives up; the gap still closes for a while when F no longer shows it."""
+
+_UNKNOWN = np.zeros(0)
 
 
 def solve_apg(
@@ -86,7 +88,7 @@ class _Accelerated:
         omega, self._bias = problem.start(warm)
         self._ahead, self._slope = omega, self._evaluate(omega)
         self._at = certify(problem, omega, self._slope)
-        self._bound = dual_value(problem, self._slope)
+        self._bound = self._at.objective - self._at.gap
         self._momentum, self._idle = 1.0, 0
         self._tau = self._first_tau()
 
@@ -111,7 +113,7 @@ class _Accelerated:
         before, previous = self._at.objective, self._at.omega
         self._idle = 0 if objective < before * (1.0 - ROUND_OFF) else self._idle + 1
         # The loss is taken at the extrapolated point's bias: an upper bound on F until the point is evaluated.
-        self._at = Point(omega, self._slope, np.zeros(0), gamma, objective, objective - self._bound)
+        self._at = Point(omega, self._slope, _UNKNOWN, gamma, objective, objective - self._bound, _UNKNOWN)
         if self._until == "gap" and self._closed(objective) and self._confirm():
             return "gap"
         if self._until == "decrease" and before - objective <= self._tol * before:
@@ -144,7 +146,8 @@ class _Accelerated:
 
     def _look(self, ahead: FloatArray) -> None:
         self._ahead, self._slope = ahead, self._evaluate(ahead)
-        self._bound = max(self._bound, dual_value(self._problem, self._slope))
+        there = certify(self._problem, ahead, self._slope)
+        self._bound = max(self._bound, there.objective - there.gap)
 
     def _evaluate(self, omega: FloatArray) -> Evaluation:
         evaluation = self._rows.evaluate(omega, self._bias)

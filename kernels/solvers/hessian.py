@@ -48,13 +48,13 @@ class Live:
     stiffness: FloatArray
 
 
-def live_groups(omega: FloatArray, norms: FloatArray, gamma: float, starts: NDArray[np.int64]) -> Live:
-    """Return the layout of the groups with a positive norm."""
-    owner = np.repeat(np.arange(len(norms)), np.diff(starts))
+def live_groups(omega: FloatArray, norms: FloatArray, gamma: float, owner: NDArray[np.int64]) -> Live:
+    """Return the layout of the groups with a positive norm; `owner` is the group of every column."""
     length = norms[owner]
     columns = np.flatnonzero(length)
-    owner, length = owner[columns], length[columns]
-    return Live(columns, owner, omega[columns] / length, gamma / length)
+    if len(columns) < len(owner):
+        owner, length, omega = owner[columns], length[columns], omega[columns]
+    return Live(columns, owner, omega / length, gamma / length)
 
 
 def newton_direction(curvature: Curvature, live: Live, gradient: FloatArray, fit_bias: bool, blend: float) -> FloatArray:
@@ -80,7 +80,7 @@ def newton_direction(curvature: Curvature, live: Live, gradient: FloatArray, fit
     hessian = np.empty((size, size), order="F")
     pull = 1.0 / curvature.total if fit_bias and curvature.total > 0 else 0.0
     largest = 1.0
-    for share in sorted({blend, max(blend, 1e-3), 1.0}):
+    for share in (blend, max(blend, 1e-3), 1.0):
         largest = fill_hessian(
             hessian.T, curvature.gram.T, live.columns, live.owner, live.unit, live.stiffness, curvature.sums, pull, share
         )

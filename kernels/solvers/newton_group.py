@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..jit import one_thread
-from ..prox import group_norms
 from .hessian import live_groups, newton_direction
 from .line_search import Path, Trial, descend, minimise
 from .problem import GroupProblem, GroupSolution, Point, Warm, certify, checked_limits, solution
@@ -86,7 +85,7 @@ class _Move:
 class _Newton:
     def __init__(self, problem: GroupProblem, warm: Warm | None) -> None:
         self._problem, self._rows, self._starts = problem, problem.rows, problem.starts
-        self._sizes = np.diff(self._starts)
+        self._owner = np.repeat(np.arange(len(self._starts) - 1), np.diff(self._starts))
         self._blend = FIRST_BLEND
         omega, bias = problem.start(warm)
         self._at: Point = certify(problem, omega, self._rows.evaluate(omega, bias))
@@ -111,11 +110,11 @@ class _Newton:
     def _wake(self) -> None:
         """Leave zero jointly along c_h (1 - gamma / ||c_h||), the steepest descent among the zero groups."""
         at = self._at
-        pull = group_norms(at.evaluation.correlations, self._starts)
-        asleep = (at.norms == 0) & (pull > AWAKE * at.gamma)
+        asleep = (at.norms == 0) & (at.pulls > AWAKE * at.gamma)
         if asleep.any():
-            factor = np.where(asleep, 1.0 - at.gamma / np.maximum(pull, at.gamma + (pull == 0)), 0.0)
-            path = self._aim(_Move(at.evaluation.correlations * np.repeat(factor, self._sizes), 0.0))
+            factor = np.zeros_like(at.pulls)
+            factor[asleep] = 1.0 - at.gamma / at.pulls[asleep]
+            path = self._aim(_Move(at.evaluation.correlations * factor[self._owner], 0.0))
             self._go(path, minimise(path))
 
     def _step(self) -> None:
@@ -123,7 +122,7 @@ class _Newton:
         if not at.gamma > 0:
             return
         curvature = self._rows.curvature()
-        live = live_groups(at.omega, at.norms, at.gamma, self._starts)
+        live = live_groups(at.omega, at.norms, at.gamma, self._owner)
         gradient = at.gamma * live.unit - at.evaluation.correlations[live.columns]
         direction = np.zeros_like(at.omega)
         direction[live.columns] = newton_direction(curvature, live, gradient, self._problem.fit_bias, self._blend)
@@ -138,7 +137,7 @@ class _Newton:
         turned = (at.norms > 0) & (along <= TURNED * at.norms**2)
         if not turned.any():
             return False
-        cut = np.where(np.repeat(turned, self._sizes), -at.omega, direction)
+        cut = np.where(turned[self._owner], -at.omega, direction)
         path = self._aim(_Move(cut, self._shift(cut, curvature)))
         trial = path.at([1.0])[0]
         if trial.value < at.objective:
@@ -168,7 +167,8 @@ class _Newton:
         if trial.step == 0:
             return
         omega = self._at.omega + trial.step * path.direction
-        evaluation = self._rows.advance(trial.step)
-        norms = group_norms(omega, self._starts)
-        omega[np.repeat(norms < NEGLIGIBLE * norms.sum(), self._sizes)] = 0.0
-        self._at = certify(self._problem, omega, evaluation)
+        self._at = certify(self._problem, omega, self._rows.advance(trial.step))
+        negligible = (self._at.norms > 0) & (self._at.norms < NEGLIGIBLE * self._at.gamma)
+        if negligible.any():
+            omega[negligible[self._owner]] = 0.0
+            self._at = certify(self._problem, omega, self._at.evaluation)

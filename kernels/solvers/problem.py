@@ -8,6 +8,7 @@ sum_i u_i = 0 (when a bias is fitted) is U(alpha) - 1/2 max_h ||c_h||^2, c = Z'u
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,6 +94,8 @@ class Point:
         F.
     gap : float
         F minus the dual value of this point's own alpha: an upper bound on F - F*.
+    pulls : ndarray of shape (t,)
+        ||c_h||.
     """
 
     omega: FloatArray
@@ -101,6 +104,7 @@ class Point:
     gamma: float
     objective: float
     gap: float
+    pulls: FloatArray
 
 
 def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) -> Point:
@@ -111,18 +115,13 @@ def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) ->
     ValueError
         If F or the gap is infinite or not a number.
     """
-    norms = group_norms(omega, problem.starts)
+    norms, pulls = group_norms(omega, problem.starts), group_norms(evaluation.correlations, problem.starts)
     gamma = float(norms.sum())
     objective = evaluation.loss + 0.5 * gamma * gamma
-    gap = objective - dual_value(problem, evaluation)
-    if not np.isfinite(gap):
+    gap = objective - (evaluation.utility - 0.5 * float(pulls.max()) ** 2)
+    if not math.isfinite(gap):
         raise ValueError(f"the objective is {objective}, the gap {gap}: Z holds NaN or infinity, or numbers whose products overflow")
-    return Point(omega, evaluation, norms, gamma, objective, gap)
-
-
-def dual_value(problem: GroupProblem, evaluation: Evaluation) -> float:
-    """Return U(alpha) - 1/2 max_h ||c_h||^2, a lower bound on F*."""
-    return evaluation.utility - 0.5 * float(group_norms(evaluation.correlations, problem.starts).max()) ** 2
+    return Point(omega, evaluation, norms, gamma, objective, gap, pulls)
 
 
 @dataclass(frozen=True)
