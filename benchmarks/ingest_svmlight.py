@@ -1,30 +1,30 @@
-"""SVMlight text to a block store: speed of the parser against scikit-learn's loader, of the whole ingest, and its memory.
+"""SVMlight text to a block store: the parser against scikit-learn's loader, the whole ingest, its memory.
 
-    python benchmarks/ingest_svmlight.py                            a small run
-    python benchmarks/ingest_svmlight.py --nnz 1e8 --cols 1e7       the row of the performance table
-
-Every timed step runs in a process of its own, so that its peak of resident memory is its own; the peak of a process that only imports the
-library is printed beside it. Kernels are compiled before (``--cold`` shows what that costs).
+Run with ``python benchmarks/ingest_svmlight.py --nnz 1e8 --cols 1e7 --folder FOLDER`` (5 GB of disk). The text is drawn once. Parser and
+loader alternate, each in a process of its own; the loader may be given the head of the file only. Every ingest runs in a fresh process,
+so that its peak of resident memory is its own; kernels are loaded by a tiny ingest before. "From binary" is the ingest without its first
+phase, the parsing of the text into rows on scratch.
 """
 
-import argparse
-import json
+from __future__ import annotations
+
+import _harness as bench  # isort: skip
 import os
-import shutil
-import subprocess
-import sys
-import tempfile
-import time
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
 
-_STEPS = ("import", "parse", "peer", "ingest", "ingest-binary")
+JUDGED_FROM = 10_000_000
+"""Entries below which fixed costs hide the rates."""
 
 
-@numba.njit(cache=True)
-def _put_int(out, at, value):
+# -- the text ----------------------------------------------------------------------------------------------------------
+
+
+@numba.njit
+def _put_int(out: np.ndarray, at: int, value: int) -> int:
     digits, rest = 1, value // 10
     while rest:
         digits, rest = digits + 1, rest // 10
@@ -34,14 +34,12 @@ def _put_int(out, at, value):
     return at + digits
 
 
-@numba.njit(cache=True)
-def write_rows(rng, n_rows, per_row, n_cols, decimals, out):
-    """Rows of text with columns of falling popularity and values 0.ddd; bytes written and entries."""
+@numba.njit
+def _write_rows(rng: np.random.Generator, n_rows: int, per_row: int, n_cols: int, decimals: int, out: np.ndarray) -> tuple[int, int]:
+    """Rows with columns of falling popularity and values 0.dddd; bytes and entries written."""
     at, nnz = 0, 0
-    scale = 10**decimals
     for _ in range(n_rows):
-        out[at] = 43 if rng.random() < 0.5 else 45
-        out[at + 1] = 49
+        out[at], out[at + 1] = 43 if rng.random() < 0.5 else 45, 49
         at += 2
         draws = np.empty(per_row, np.int64)
         for k in range(per_row):
@@ -56,7 +54,7 @@ def write_rows(rng, n_rows, per_row, n_cols, decimals, out):
             out[at] = 32
             at = _put_int(out, at + 1, col + 1)
             out[at], out[at + 1], out[at + 2] = 58, 48, 46
-            value = 1 + np.int64(rng.random() * (scale - 1))
+            value = 1 + np.int64(rng.random() * (10**decimals - 1))
             for k in range(decimals - 1, -1, -1):
                 out[at + 3 + k] = 48 + value % 10
                 value //= 10
@@ -67,159 +65,134 @@ def write_rows(rng, n_rows, per_row, n_cols, decimals, out):
     return at, nnz
 
 
-def generate(path, nnz, n_cols, *, per_row=100, decimals=4, seed=0):
-    """Write about ``nnz`` entries of SVMlight text; the entries written."""
+def generate(path: Path, nnz: int, n_cols: int, per_row: int = 100, decimals: int = 4, seed: int = 0) -> int:
+    """Write about ``nnz`` entries of text; how many they became."""
     rng, step = np.random.default_rng(seed), 10_000
     buffer = np.empty(step * (3 + per_row * (len(str(n_cols)) + 4 + decimals)), np.uint8)
     total, rows = 0, max(1, nnz // per_row)
     with open(path, "wb") as file:
         for lo in range(0, rows, step):
-            used, written = write_rows(rng, min(step, rows - lo), per_row, n_cols, decimals, buffer)
+            used, written = _write_rows(rng, min(step, rows - lo), per_row, n_cols, decimals, buffer)
             file.write(buffer[:used].data)
             total += written
     return total
 
 
-def parse_only(path, budget):
-    """Parse and throw away; entries and seconds."""
+def head_of(path: Path, nbytes: int) -> Path:
+    """Write whole lines of the first ``nbytes`` bytes to a file of their own."""
+    head = path.with_suffix(".head")
+    with open(path, "rb") as file:
+        text = file.read(nbytes)
+    head.write_bytes(text[: text.rfind(b"\n") + 1])
+    return head
+
+
+# -- served ------------------------------------------------------------------------------------------------------------
+
+
+def parse(path: str, budget: int) -> dict[str, Any]:
+    """Parse and throw away."""
     from gramplane.storage.ingest.labels import Target
     from gramplane.storage.ingest.options import Options
     from gramplane.storage.ingest.text import SvmlightSource
 
     parser = SvmlightSource(path).parser(Options(budget=budget), Target())
-    start, nnz = time.perf_counter(), 0
-    with open(path, "rb", buffering=0) as file:
-        for block, _, _ in parser.blocks(file, int):
-            nnz += len(block["cols"])
-    return {"seconds": time.perf_counter() - start, "nnz": nnz, "bytes": os.path.getsize(path)}
+
+    def read() -> int:
+        with open(path, "rb", buffering=0) as file:
+            return sum(len(block["cols"]) for block, _, _ in parser.blocks(file, int))
+
+    clock, nnz = bench.clocked(read)
+    return {**clock, "nnz": nnz, "bytes": os.path.getsize(path)}
 
 
-def peer(path, limit):
-    """scikit-learn's loader on the first ``limit`` bytes."""
+def load(path: str) -> dict[str, Any]:
+    """scikit-learn's loader."""
     from sklearn.datasets import load_svmlight_file
 
-    with open(path, "rb") as file:
-        text = file.read(limit)
-    part = Path(path).with_suffix(".head")
-    part.write_bytes(text[: text.rfind(b"\n") + 1])
-    start = time.perf_counter()
-    found, _ = load_svmlight_file(str(part), zero_based=False)
-    seconds = time.perf_counter() - start
-    nbytes = part.stat().st_size
-    part.unlink()
-    return {"seconds": seconds, "nnz": int(found.nnz), "bytes": nbytes}
+    clock, (X, _) = bench.clocked(lambda: load_svmlight_file(path, zero_based=False))
+    return {**clock, "nnz": int(X.nnz), "bytes": os.path.getsize(path)}
 
 
-def whole(path, store, budget, jobs):
-    """Text to finished stripes, by phase."""
-    from gramplane.storage.ingest import ingest
+def ingest(path: str, store: str, budget: int, jobs: int) -> dict[str, Any]:
+    """Text to finished stripes; ``read`` is when the first phase ended, seconds."""
+    from gramplane.storage.ingest import ingest as make
 
-    start, phases = time.perf_counter(), {}
+    ends: dict[str, float] = {}
+    watch = bench.stopwatch()
 
-    def progress(done, total, phase):
-        phases[phase] = time.perf_counter() - start
+    def progress(done: int, total: int, phase: str) -> None:
+        ends[phase] = watch()
 
-    made = ingest(path, store, budget=budget, jobs=jobs, overwrite=True, progress=progress)
-    seconds = time.perf_counter() - start
+    clock, made = bench.clocked(lambda: make(path, store, budget=budget, jobs=jobs, overwrite=True, progress=progress))
     nnz = int(made.column_table("counts").sum(dtype=np.int64))
-    ends = dict(sorted(phases.items(), key=lambda item: item[1]))
-    return {"seconds": seconds, "nnz": nnz, "bytes": os.path.getsize(path), "phase_ends": ends, "cols": made.meta.n_cols}
+    seconds = watch()
+    return {"cpu": clock["cpu"], "seconds": seconds, "nnz": nnz, "bytes": os.path.getsize(path), "ends": ends, "columns": made.meta.n_cols}
 
 
-def from_binary(path, store, budget):
-    """Binary rows to finished stripes: the whole ingest without its reading phase."""
-    found = whole(path, store, budget, 1)
-    found["seconds"] -= found["phase_ends"]["read"]
-    return found
+# -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def warm(step, args):
-    """Load the compiled kernels and the peer before anything is timed."""
-    small = f"{args.file}.warm"
-    generate(small, 1000, 100)
-    parse_only(small, args.budget)
-    if step == "peer":
-        peer(small, 1 << 20)
-    whole(small, f"{args.store}.warm", args.budget, 1)
+def race(report: bench.Report, path: Path, options: Any) -> None:
+    """Parser and loader in turn."""
+    head = head_of(path, int(options.peer_bytes))
+    with bench.Child(__file__) as ours, bench.Child(__file__) as theirs:
+        ours("parse", path=str(head), budget=options.budget)
+        calls = {"parse": lambda: ours("parse", path=str(head), budget=options.budget), "load": lambda: theirs("load", path=str(head))}
+        found = {name: bench.timing_of(rows) for name, rows in _in_turn(calls, options.reps).items()}
+        whole = ours("parse", path=str(path), budget=options.budget)
+    head.unlink()
+    size = found["parse"].result["bytes"] / 1e6
+    report.value("parser", whole["bytes"] / 1e6 / whole["seconds"], ">= 150", unit=" MB/s", form=".0f")
+    report.value("parser, processor time", whole["bytes"] / 1e6 / whole["cpu"], unit=" MB/s", form=".0f")
+    report.value("load_svmlight_file", size / found["load"].median, unit=" MB/s", form=".0f")
+    ratios = (found["load"].median / found["parse"].median, found["load"].cpu_median / found["parse"].cpu_median)
+    report.value("parser against load_svmlight_file", ratios[0], ">= 5", unit="x", form=".1f")
+    report.value("the same in processor time", ratios[1], ">= 5", unit="x", form=".1f")
 
 
-def run_step(step, args):
-    """Run one step in this process; its figures with the peak of resident memory."""
-    import resource
-
-    import gramplane.storage.ingest
-
-    assert gramplane.storage.ingest.ingest
-    if step != "import" and not args.cold:
-        warm(step, args)
-    steps = {
-        "import": lambda: {},
-        "parse": lambda: parse_only(args.file, args.budget),
-        "peer": lambda: peer(args.file, args.peer_bytes),
-        "ingest": lambda: whole(args.file, args.store, args.budget, args.jobs),
-        "ingest-binary": lambda: from_binary(args.file, args.store, args.budget),
-    }
-    found = steps[step]()
-    found["peak_rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return found
+def _in_turn(calls: dict[str, Any], reps: int) -> dict[str, list[dict[str, Any]]]:
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in calls}
+    for _ in range(reps):
+        for name, call in calls.items():
+            rows[name].append(call())
+    return rows
 
 
-def measure(step, args):
-    """Run one step in a fresh process."""
-    options = [f"--{name}={getattr(args, name.replace('-', '_'))}" for name in ("file", "store", "budget", "jobs", "peer-bytes")]
-    options += ["--cold"] if args.cold else []
-    done = subprocess.run([sys.executable, __file__, "--step", step, *options], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+def whole_ingest(report: bench.Report, path: Path, small: Path, options: Any, jobs: int) -> None:
+    """One ingest in a fresh process."""
+    store = path.parent / "store"
+    with bench.Child(__file__) as child:
+        before = child("ingest", path=str(small), store=str(store), budget=options.budget, jobs=1)["peak"]
+        found = child("ingest", path=str(path), store=str(store), budget=options.budget, jobs=jobs)
+    millions, read = found["nnz"] / 1e6, found["ends"]["read"]
+    name = f"jobs={jobs}"
+    report.value(f"text to finished stripes, {name}", millions / found["seconds"], ">= 6", unit=" M nnz/s", form=".2f")
+    report.value(f"from binary, {name}", millions / (found["seconds"] - read), ">= 10", unit=" M nnz/s", form=".2f")
+    report.value(f"peak memory, {name}", found["peak"] / bench.MIB, "<= 512", unit=" MiB", form=".0f")
+    report.value(f"of that libraries, {name}", before / bench.MIB, unit=" MiB", form=".0f")
+    phases = ", ".join(f"{phase} {end:.1f} s" for phase, end in found["ends"].items())
+    report.note(f"{name}: phases ended at {phases}; all at {found['seconds']:.1f} s, processor {found['cpu']:.1f} s")
 
 
-def report(results):
+def main() -> None:
     """Print the table."""
-    for step, found in results.items():
-        rate = f"{found['bytes'] / found['seconds'] / 1e6:8.0f} MB/s {found['nnz'] / found['seconds'] / 1e6:7.2f} M nnz/s" if "nnz" in found else ""
-        print(f"{step:14s} {found.get('seconds', 0):8.2f} s {rate:34s} peak {found['peak_rss'] / 2**20:6.0f} MiB  {found.get('phase_ends', '')}")
-    if "peer" in results and "parse" in results:
-        ours, theirs = (results[name]["bytes"] / results[name]["seconds"] for name in ("parse", "peer"))
-        print(f"parser against load_svmlight_file: {ours / theirs:.1f}x")
-
-
-def main(argv=None):
-    """Command line; the results, for the tests."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nnz", type=float, default=3e5)
-    parser.add_argument("--cols", type=float, default=1e5)
-    parser.add_argument("--per-row", type=int, default=100)
-    parser.add_argument("--budget", type=int, default=256 << 20)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--peer-bytes", type=int, default=64 << 20)
-    parser.add_argument("--steps", default=",".join(_STEPS))
-    parser.add_argument("--folder", default=None, help="where the text, scratch and store go")
-    parser.add_argument("--cold", action="store_true", help="start from an empty cache of compiled kernels")
-    parser.add_argument("--step", help=argparse.SUPPRESS)
-    parser.add_argument("--file", help=argparse.SUPPRESS)
-    parser.add_argument("--store", help=argparse.SUPPRESS)
-    args = parser.parse_args(argv)
-    if args.step:
-        print(json.dumps(run_step(args.step, args)))
-        return {}
-    folder = tempfile.mkdtemp(prefix="gramplane-bench-", dir=args.folder)
-    try:
-        return _measure_all(args, Path(folder))
-    finally:
-        shutil.rmtree(folder)
-
-
-def _measure_all(args, folder):
-    args.file, args.store = str(folder / "data.svm"), str(folder / "store")
-    if args.cold:
-        os.environ["NUMBA_CACHE_DIR"] = str(folder / "numba")
-    start = time.perf_counter()
-    nnz = generate(args.file, int(args.nnz), int(args.cols), per_row=args.per_row)
-    size = os.path.getsize(args.file)
-    print(f"{nnz} entries, {size / 1e6:.0f} MB of text, generated in {time.perf_counter() - start:.1f} s; jobs={args.jobs}")
-    results = {step: measure(step, args) for step in args.steps.split(",")}
-    report(results)
-    return results
+    options = bench.arguments(
+        __doc__ or "", nnz=3e5, cols=1e5, per_row=100, budget=256 << 20, jobs="1,2", peer_bytes=6.4e7, folder=None
+    ).parse_args()
+    options.nnz = min(options.nnz, 3e4) if options.tiny else options.nnz
+    options.tiny |= options.nnz < JUDGED_FROM
+    report = bench.Report("SVMlight text to a block store", options)
+    with bench.scratch(options.folder) as folder:
+        nnz = generate(folder / "data.svm", int(options.nnz), int(options.cols), options.per_row)
+        generate(folder / "small.svm", 1000, 100)
+        report.note(f"{nnz} entries, {os.path.getsize(folder / 'data.svm') / 1e6:.0f} MB of text, {int(options.cols)} columns")
+        race(report, folder / "data.svm", options)
+        for jobs in map(int, options.jobs.split(",")):
+            whole_ingest(report, folder / "data.svm", folder / "small.svm", options, jobs)
+    report.show()
 
 
 if __name__ == "__main__":
+    bench.serve(parse, load, ingest)
     main()

@@ -7,6 +7,7 @@ writes cheap. Pieces come in row order, so rows ascend inside a column without c
 Memory: about 40 bytes per entry of a piece, 20 per entry of a bucket, 4 per column.
 """
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -54,6 +55,11 @@ class BucketPlan:
     def starts(self) -> Longs:
         """First record of every bucket, and the end."""
         return np.concatenate([[0], np.cumsum(self.nnz)]).astype(np.int64)
+
+    @cached_property
+    def digest(self) -> str:
+        """Name of the plan: records in a file belong to it alone."""
+        return hashlib.sha256(np.concatenate([self.edges, self.nnz]).tobytes()).hexdigest()[:16]
 
     @cached_property
     def lookup(self) -> tuple[Ints, int]:

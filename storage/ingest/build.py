@@ -174,11 +174,11 @@ def _write_columns(
     width = dtype.itemsize // 4
     records = Records(plan, width, job.scratch.path("buckets.bin") if job.on_disk else None)
     nbytes = int(plan.starts[-1]) * (8 + dtype.itemsize)
-    if not job.scratch.notes("partition"):
+    if plan.digest not in [note["plan"] for note in job.scratch.notes("partition")]:
         max_nnz = max(1, job.options.budget // _PIECE_SHARE)
         fill_buckets(job.spool, plan, records, dtype, shift, max_nnz, lambda n: job.progress(n * (8 + dtype.itemsize), nbytes, "partition"))
         if job.on_disk:
-            job.scratch.note("partition")
+            job.scratch.note("partition", plan=plan.digest)
     for s in range(stripes.n_stripes):
         if not writer.stripe_done(s):
             _write_stripe(writer, plan, records, s, counts, tables)
@@ -253,9 +253,10 @@ def _write_cells(job: Job, writer: BlockWriter, layout: DenseLayout, name: str) 
     total, done = layout.shape[0] * layout.shape[1] * writer.meta.itemsize, 0
     for j, i in np.ndindex(layout.grid[1], layout.grid[0]):
         rows, cols = layout.cell(i, j)
-        cell = dense_cell(job.spool, rows, cols, writer.meta.dtype)
-        writer.write_dense(i, j, np.ascontiguousarray(cell.T), layout=name)
-        done += cell.nbytes
+        if f"{name}/dense/c/{i}/{j}" not in writer.done:
+            cell = dense_cell(job.spool, rows, cols, writer.meta.dtype)
+            writer.write_dense(i, j, np.ascontiguousarray(cell.T), layout=name)
+        done += (rows.stop - rows.start) * (cols.stop - cols.start) * writer.meta.itemsize
         job.progress(done, total, name)
 
 

@@ -16,6 +16,9 @@ from .spool import Block, Handle, Part, Spool, Stored, hold
 
 EXACT_INTEGERS = 2**53
 
+HELD_SHARE = 4
+"""Blocks stay in memory if they take at most this part of the budget."""
+
 
 @dataclass
 class Reading:
@@ -128,7 +131,7 @@ def read_rows(source: RowSource, scratch: Scratch, options: Options, target: Tar
     if done:
         _take_up(reading, scratch, done[-1])
         return reading
-    small = source.nbytes is not None and 4 * source.nbytes <= options.budget
+    small = source.nbytes is not None and HELD_SHARE * source.nbytes <= options.budget
     if small:
         reading.handles.extend(map(hold, _checked(source, options, reading, progress)))
         return reading
@@ -207,12 +210,18 @@ def as_floats(values: npt.NDArray[Any], dtype: str, place: Callable[[int], tuple
         narrow = wide.astype(np.float32)
     checked = narrow if dtype == "float32" else wide
     bad = ~np.isfinite(checked)
-    if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
-        bad |= np.abs(wide) > EXACT_INTEGERS
+    bad |= inexact(values)
     if bad.any():
         first = int(np.flatnonzero(bad.reshape(-1))[0])
         raise fault(_why(values.reshape(-1)[first]), *place(first))
     return narrow if dtype == "float32" or np.array_equal(narrow, wide) else wide
+
+
+def inexact(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Where integers are beyond 2^53, so that float64 may not hold them."""
+    if values.dtype.kind not in "iu" or values.dtype.itemsize < 8:
+        return np.zeros(values.shape, dtype=bool)
+    return (values > EXACT_INTEGERS) | (values < -EXACT_INTEGERS)
 
 
 def _why(value: Any) -> str:

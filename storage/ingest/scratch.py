@@ -19,6 +19,7 @@ from ..errors import OutOfSpace, SchemaError, space_for
 from ..locks import file_lock
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+_FORMAT = "gramplane.scratch/1"
 _LOCK, _JOURNAL = "lock", "journal.jsonl"
 
 
@@ -57,7 +58,7 @@ class Scratch:
         self.folder = folder
         self._held = ExitStack()
         _lock(folder, self._held)
-        self._head = {"identity": dict(identity), "boot": boot_id()}
+        self._head = {"format": _FORMAT, "identity": dict(identity), "boot": boot_id()}
         self._notes = self._read() if resume else None
         self.resumed = self._notes is not None
         if self._notes is None:

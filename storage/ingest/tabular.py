@@ -15,7 +15,7 @@ from ..errors import DataError, SchemaError
 from .arrays import array_digest, at_row, row_tables
 from .labels import Target, as_number
 from .options import Options, Progress
-from .reading import EXACT_INTEGERS, Reading, check_width, read_rows
+from .reading import Reading, check_width, inexact, read_rows
 from .scratch import Scratch
 from .spool import Block
 from .streams import FileDigest, open_file, open_source
@@ -130,10 +130,9 @@ class _Table:
         for k, values in enumerate(columns):
             if values.dtype.kind not in "biuf":
                 raise self.fault(f"the values have the type {values.dtype}; numbers are expected", first, k)
-            if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
-                beyond = np.flatnonzero(np.abs(values.astype(np.float64)) > EXACT_INTEGERS)
-                if beyond.size:
-                    raise self.fault(f"value {values[beyond[0]]} is beyond 2^53 and cannot be stored exactly", first + int(beyond[0]), k)
+            beyond = np.flatnonzero(inexact(values))
+            if beyond.size:
+                raise self.fault(f"value {values[beyond[0]]} is beyond 2^53 and cannot be stored exactly", first + int(beyond[0]), k)
         return np.column_stack([values.astype(np.float64, copy=False) for values in columns])
 
     def fault(self, reason: str, row: int, column: int | None = None) -> DataError:
