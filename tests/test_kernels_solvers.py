@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import threadpoolctl
 
 from gramplane.kernels.solvers import SOLVERS, GroupProblem, LocalRows, solve_apg, solve_newton
 from tests.support.oracles import fgm_subproblem as oracle
@@ -205,6 +206,20 @@ def test_separable_rows_with_large_costs_are_solved(loss):
     s = solve_newton(GroupProblem(LocalRows(Z, y, np.full(30, 1e5), loss), np.arange(0, 41, 4), loss, True), tol=1e-8)
     assert s.stop == "gap"
     assert (y * (Z @ s.omega - s.bias) > 0.9).all()
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_blas_has_one_thread_inside_whatever_the_caller_set(name, monkeypatch):
+    seen, evaluate = [], LocalRows.evaluate
+
+    def watched(rows, omega, bias):
+        seen.extend(pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas")
+        return evaluate(rows, omega, bias)
+
+    monkeypatch.setattr(LocalRows, "evaluate", watched)
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        solved(instance("plain"), "logistic", True, SOLVERS[name], tol=1e-3)
+    assert set(seen) == {1}
 
 
 def test_cap_and_impossible_tolerance_are_named():

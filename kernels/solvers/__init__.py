@@ -8,11 +8,13 @@ from .apg import solve_apg
 from .mkl_dual import solve_mkl
 from .newton_group import solve_newton
 from .problem import GroupProblem, GroupSolution
+from .row_block import RememberingBlock
 from .rows import Curvature, Evaluation, Rows
-from .rows_blocked import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowQuery, add_sums, rows_for, tree_sum
+from .rows_blocked import FAN_IN, ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowQuery, add_sums, rows_for, tree_sum
 from .rows_local import LocalRows
 
 __all__ = [
+    "FAN_IN",
     "ROW_BLOCK",
     "ROW_OPERATIONS",
     "SOLVERS",
@@ -22,6 +24,7 @@ __all__ = [
     "GroupProblem",
     "GroupSolution",
     "LocalRows",
+    "RememberingBlock",
     "RowQuery",
     "Rows",
     "add_sums",
