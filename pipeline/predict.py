@@ -41,7 +41,17 @@ def _expanded(model: FGMModel, columns: Columns) -> Columns:
 def model_columns(model: FGMModel, X: Any) -> Columns:
     """Return the model's coordinates of an array ``X`` ``(n, n_features)``."""
     raw = X[:, model.features]
-    return mapped_columns(model, sp.csc_array(raw) if sp.issparse(raw) else raw)
+    row_factor = inverse_row_norms(X) if model.row_scaled else None
+    return mapped_columns(model, sp.csc_array(raw) if sp.issparse(raw) else raw, row_factor)
+
+
+def inverse_row_norms(X: Any) -> np.ndarray:
+    """Return ``1 / ||x_i||`` of every row, 0 for an empty one."""
+    squares = (
+        np.asarray(X.astype(np.float64).power(2).sum(axis=1)).ravel() if sp.issparse(X) else np.square(X, dtype=np.float64).sum(axis=1)
+    )
+    norms = np.sqrt(squares)
+    return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
 
 
 def decision_values(model: FGMModel, ctx: RunContext) -> np.ndarray:
@@ -50,13 +60,18 @@ def decision_values(model: FGMModel, ctx: RunContext) -> np.ndarray:
     Raises
     ------
     ValueError
-        The data has another width than the training data.
+        The data has another width than the training data, or no row factors where the model needs them.
     """
     data = ctx.data
     if data.n_cols != model.n_features:
         raise ValueError(
             f"{data.url} has {data.n_cols} features, the model was trained on {model.n_features}; ingest the file with --like "
             "TRAINING_STORE"
+        )
+    if model.row_scaled and data.scale.row_factor is None:
+        raise ValueError(
+            f"{data.url} has no row factors (scale {data.scale.kind!r}), the model was trained on rows of unit norm; ingest the file with "
+            "--like TRAINING_STORE"
         )
     if not len(model.features):
         return np.tile(model.intercepts, (data.n_rows, 1))

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -212,7 +212,7 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
         y
             ``(n_samples,)`` class labels.
         sample_weight
-            ``(n_samples,)`` factors of ``C``.
+            ``(n_samples,)`` factors of ``C``; a store's own weights and groups are used unless others are given.
 
         Returns
         -------
@@ -258,23 +258,30 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
         )
         check_classification_targets(y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return self._encoded(MemoryBlocks(X), y, weight)
+        return self._encoded(MemoryBlocks(X), y, weight, self.groups)
 
     def _stored_inputs(self, X: Any, y: Any, sample_weight: Any) -> FGMInputs:
         store = opened(X)
         labels = store.meta.labels
-        target = store.target() if y is None else np.asarray(y)
+        target = store.target() if y is None else column_or_1d(y)
         if y is None and labels is not None:
             target = np.asarray(labels)[target.astype(np.int64)]
+        if len(target) != store.n_rows:
+            raise ValueError(f"y has {len(target)} entries, {store.url} has {store.n_rows} rows")
+        check_classification_targets(target)
         self.n_features_in_ = store.n_cols
-        weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
-        return self._encoded(store, target, weight)
+        if sample_weight is None and store.has_table("weight"):
+            sample_weight = store.row_table("weight")
+        rows = np.empty((store.n_rows, 0))
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+        groups = store.groups() if self.groups is None and self.feature_map is None else self.groups
+        return self._encoded(store, target, weight, groups)
 
-    def _encoded(self, data: Any, y: np.ndarray, weight: np.ndarray | None) -> FGMInputs:
+    def _encoded(self, data: Any, y: np.ndarray, weight: np.ndarray | None, groups: Any) -> FGMInputs:
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y holds one class only ({self.classes_[0]!r}); a classifier needs samples of at least two classes")
-        return FGMInputs(data, codes, tuple(self.classes_.tolist()), weight, self.groups)
+        return FGMInputs(data, codes, tuple(self.classes_.tolist()), weight, groups)
 
     def _take(self, config: FGMConfig, inputs: FGMInputs, loop: FGMLoop, state: FGMState, ctx: RunContext) -> None:
         """Set the fitted attributes."""
@@ -289,14 +296,16 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
         machines = model.machines
         self.selected_ = _union([machine.selected() for machine in machines], pairs=model.kind == "poly2")
         self.coef_ = _coef(model)
-        self.intercept_ = model.intercepts.copy()
+        self.intercept_ = np.array(
+            [_raw_units(model, model.coordinates, w, b)[1] for w, b in zip(model.weights, model.intercepts, strict=True)]
+        )
         self.objective_ = float(sum(machine.objective for machine in machines))
         self.dual_gap_ = float(sum(machine.gap for machine in machines))
         self.outer_gap_ = float(sum(machine.outer_gap for machine in machines))
         self.n_iter_ = max(len(machine.rounds) for machine in machines)
         self.cuts_ = _single([list(machine.cuts) for machine in machines])
         self.cut_weights_ = _single([machine.rounds[-1].cut_weights if machine.rounds else np.zeros(0) for machine in machines])
-        self.path_ = _single([_path(machine) for machine in machines])
+        self.path_ = _single([_path(model, machine) for machine in machines])
 
     def _history(self, rows: Sequence[Mapping[str, Any]]) -> None:
         names = rows[0].keys() if rows else ()
@@ -431,19 +440,30 @@ def _single(per_machine: list[Any]) -> Any:
     return per_machine[0] if len(per_machine) == 1 else per_machine
 
 
-def _path(machine: MachineState) -> list[PathPoint]:
+def _path(model: FGMModel, machine: MachineState) -> list[PathPoint]:
     points = []
     for t, record in enumerate(machine.rounds, start=1):
         support, weights, bias = machine.weights(t)
-        points.append(PathPoint(support, weights, -bias, record.objective, record.gap, record.outer_gap, record.n_selected))
+        weights, intercept = _raw_units(model, support, weights, -bias)
+        points.append(PathPoint(support, weights, intercept, record.objective, record.gap, record.outer_gap, record.n_selected))
     return points
+
+
+def _raw_units(model: FGMModel, support: np.ndarray, weights: np.ndarray, intercept: float) -> tuple[np.ndarray, float]:
+    """Return weights and intercept that belong to the columns as they were given: ``w s`` and ``b - sum w s mu`` (maps keep theirs)."""
+    if model.kind not in ("linear", "groups"):
+        return weights, intercept
+    where = np.searchsorted(model.features, support)
+    if model.scale.factor is not None:
+        weights = weights * model.scale.factor[where]
+    shift = 0.0 if model.scale.shift is None else float(weights @ model.scale.shift[where])
+    return weights, float(intercept - shift)
 
 
 def _coef(model: FGMModel) -> np.ndarray | sp.csr_array:
     if model.kind not in ("linear", "groups"):
         return model.weights.copy()
-    scale = model.scale.factor
-    weights = model.weights if scale is None else model.weights * scale[np.searchsorted(model.features, model.coordinates)]
+    weights = np.array([_raw_units(model, model.coordinates, row, 0.0)[0] for row in model.weights])
     rows = np.repeat(np.arange(len(weights)), weights.shape[1])
     where = np.tile(model.coordinates, len(weights))
     sparse = sp.csr_array((weights.ravel(), (rows, where)), shape=(len(weights), model.n_features))
