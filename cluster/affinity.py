@@ -44,7 +44,7 @@ class Affinity:
         """
         self._drop_lost(workers)
         self._make_room(workers)
-        unknown = [(ref, weight) for ref, weight in zip(refs, weights, strict=True) if self._home(ref) is None]
+        unknown = [(ref, max(weight, 1)) for ref, weight in zip(refs, weights, strict=True) if self._home(ref) is None]
         self._settle(unknown, workers)
         return [str(self._home(ref)) for ref in refs]
 
@@ -53,7 +53,8 @@ class Affinity:
         blocks = members(ref)
         for block in blocks:
             self._homes[_name(block)] = worker
-            self._weights[_name(block)] = weight / len(blocks)
+            # A task of no bytes is still a task: without a weight all of them would pile up on one worker.
+            self._weights[_name(block)] = max(weight, 1) / len(blocks)
 
     def _home(self, ref: Any) -> str | None:
         known = Counter(home for block in members(ref) if (home := self._homes.get(_name(block))) is not None)

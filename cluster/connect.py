@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import dask
+import psutil
 from distributed import Client, LocalCluster, Security
 from distributed.comm import connect
 from distributed.system import MEMORY_LIMIT
@@ -31,8 +32,7 @@ THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "
 
 _LOCAL_SHARE = 0.9
 _CLOSE_TIMEOUT = 2.0
-_LAST_WORDS = 1.0
-"""Seconds a local worker has to end by itself: its tasks are pure, so nothing is lost by killing it."""
+_CLOSE_LOCAL_TIMEOUT = 8.0
 
 
 def dask_settings(limits: Limits) -> dict[str, Any]:
@@ -68,39 +68,44 @@ def open_client(config: ClusterConfig, connect_timeout: float, emit: Sink) -> It
         yield openers[config.kind](config, connect_timeout, emit, stack)
 
 
-def _closing(stack: contextlib.ExitStack, thing: Client | Any, timeout: float = _CLOSE_TIMEOUT) -> None:
+def _close(thing: Client | Any, timeout: float = _CLOSE_TIMEOUT) -> None:
     # A lost scheduler cannot say goodbye; waiting for it must not hold up the end of the run.
-    def close() -> None:
-        with contextlib.suppress(OSError, TimeoutError, RuntimeError):
-            thing.close(timeout=timeout)
+    with contextlib.suppress(OSError, TimeoutError, RuntimeError):
+        thing.close(timeout=timeout)
 
-    stack.callback(close)
+
+def _pre_spawn() -> dict[str, Any]:
+    return {**dask.config.get("distributed.nanny.pre-spawn-environ"), **dict.fromkeys(THREAD_LIMITS, "1")}
+
+
+@contextlib.contextmanager
+def _environment_kept() -> Iterator[None]:
+    # Starting a worker, at the beginning or after a death, leaves its variables behind in this process.
+    saved = {name: os.environ.get(name) for name in (*_pre_spawn(), "PYTHONHASHSEED")}
+    try:
+        yield
+    finally:
+        for name, value in saved.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 @contextlib.contextmanager
 def _single_threaded_children() -> Iterator[None]:
-    saved = dict(os.environ)
-    os.environ.update(dict.fromkeys(THREAD_LIMITS, "1"))
-    try:
-        with dask.config.set({"distributed.nanny.pre-spawn-environ": {**_pre_spawn(), **dict.fromkeys(THREAD_LIMITS, "1")}}):
-            yield
-    finally:
-        # Starting workers leaves their variables behind in this process.
-        os.environ.clear()
-        os.environ.update(saved)
-
-
-def _pre_spawn() -> dict[str, Any]:
-    return dict(dask.config.get("distributed.nanny.pre-spawn-environ"))
+    with _environment_kept(), dask.config.set({"distributed.nanny.pre-spawn-environ": _pre_spawn()}):
+        os.environ.update(dict.fromkeys(THREAD_LIMITS, "1"))
+        yield
 
 
 def _local(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
     folder = stack.enter_context(_private_folder())
+    stack.enter_context(_environment_kept())
     cluster = _start_workers(config, folder)
-    _closing(stack, cluster, timeout=10.0)
-    stack.callback(_end_workers, cluster)
+    stack.callback(_end_leftovers, cluster)
     client = Client(cluster, set_as_default=False)
-    _closing(stack, client)
+    stack.callback(_close, client)
     return client
 
 
@@ -113,6 +118,8 @@ def _start_workers(config: ClusterConfig, folder: str) -> LocalCluster:
                 threads_per_worker=config.threads,
                 processes=True,
                 host="127.0.0.1",
+                protocol="tcp://",
+                security=Security(require_encryption=False),
                 memory_limit=config.worker_memory or int(_LOCAL_SHARE * MEMORY_LIMIT / config.workers),
                 local_directory=folder,
                 dashboard_address=cast(str, None),
@@ -127,14 +134,13 @@ def _start_workers(config: ClusterConfig, folder: str) -> LocalCluster:
         ) from error
 
 
-def _end_workers(cluster: LocalCluster) -> None:
-    # A cluster asks nicely and waits for running tasks; after an interrupt nobody wants those any more.
-    async def end() -> None:
-        nannies = list(cluster.workers.values())
-        await asyncio.gather(*(nanny.kill(timeout=_LAST_WORDS, reason="gramplane-close") for nanny in nannies), return_exceptions=True)
-
-    with contextlib.suppress(OSError, TimeoutError, RuntimeError):
-        cluster.sync(end, callback_timeout=10.0)
+def _end_leftovers(cluster: LocalCluster) -> None:
+    # A worker in the middle of a long task may not hear that it should end. Tasks are pure, so nothing is lost by killing it.
+    pids = [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
+    _close(cluster, _CLOSE_LOCAL_TIMEOUT)
+    for pid in filter(psutil.pid_exists, pids):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            psutil.Process(pid).kill()
 
 
 @contextlib.contextmanager
@@ -160,7 +166,7 @@ def _connect(address: str, config: ClusterConfig, connect_timeout: float, emit: 
     except Exception as error:
         # Anything may listen there: a web server's answer, read as lengths of Dask frames, is a MemoryError.
         raise ClusterUnreachable(_why_unreachable(address, connect_timeout, error)) from error
-    _closing(stack, client)
+    stack.callback(_close, client)
     return client
 
 
@@ -224,13 +230,13 @@ def _factory(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: c
     if isinstance(made, Client):
         client = made
         if client.cluster is not None:
-            _closing(stack, client.cluster)
+            stack.callback(_close, client.cluster)
     elif hasattr(made, "scheduler_address"):
-        _closing(stack, made)
+        stack.callback(_close, made)
         client = Client(made, timeout=connect_timeout, set_as_default=False)
     else:
         raise ClusterConfigError(f"cluster='factory:{config.target}': it returned {type(made).__name__}, not a Dask cluster or client")
-    _closing(stack, client)
+    stack.callback(_close, client)
     if warning := check_plaintext(Link(client).address, config.allow_plaintext):
         emit({"event": "warning", "message": warning})
     return client

@@ -26,6 +26,7 @@ from .link import Link
 from .preflight import Capacity, capacity, check_agreement, check_versions, worker_facts
 from .process import peak_bytes, reset_peak
 from .program import Plan
+from .versions import versions
 from .watch import Stranded, Watchdog
 
 _POLL = 1.0
@@ -133,13 +134,17 @@ class DaskExecutor(Executor):
         self._known = set(workers)
 
     def _preflight(self, probe: Callable[[], Any] | None) -> Capacity:
-        facts, warnings = check_versions(self._link.ask(worker_facts, timeout=_PREFLIGHT_TIMEOUT))
-        for message in warnings:
+        facts = self._link.ask(worker_facts, timeout=_PREFLIGHT_TIMEOUT)
+        for message in check_versions(self._link.ask_scheduler(versions), facts):
             self._emit({"event": "warning", "message": message})
         if probe is not None:
             expected = probe()
             check_agreement(expected, self._link.ask(probe, timeout=_PREFLIGHT_TIMEOUT))
-        return capacity(facts)
+        found = capacity(facts)
+        if self._worker_memory and found.memory < self._worker_memory:
+            asked, limit = bytes_text(self._worker_memory), bytes_text(found.memory)
+            self._emit({"event": "warning", "message": f"worker memory of {asked} was asked for, the smallest worker has {limit}"})
+        return found
 
     def _memory_text(self) -> str:
         found = self._capacity

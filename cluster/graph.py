@@ -64,7 +64,7 @@ class Graph:
 
 def build_graph(plan: Plan[Any], limits: Limits) -> Graph:
     """Return the graph of ``plan`` under keys of its own: two runs never share a task."""
-    _warn_if_large(plan)
+    _check_broadcast(plan)
     step = Step.of(plan, limits)
     token = uuid.uuid4().hex
     leaves: list[Key] = [(f"{step.name}-{token}", i) for i in range(plan.n_tasks)]
@@ -82,8 +82,11 @@ def build_graph(plan: Plan[Any], limits: Limits) -> Graph:
     return Graph(tasks, leaves, keys[0])
 
 
-def _warn_if_large(plan: Plan[Any]) -> None:
-    _, frames = serialize(plan.broadcast, on_error="raise")
+def _check_broadcast(plan: Plan[Any]) -> None:
+    try:
+        _, frames = serialize(plan.broadcast, on_error="raise")
+    except TypeError as error:
+        raise TypeError(f"plan '{plan.program.name}': its shared arguments cannot be sent to workers: {error}") from error
     size = sum(memoryview(frame).nbytes for frame in frames)
     if size > INLINE_BYTES:
         logger.warning(

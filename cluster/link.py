@@ -72,6 +72,17 @@ class Link:
         except (OSError, TimeoutError) as error:
             raise ClusterLost(f"scheduler {self.address} did not pass on a question to its workers within {timeout:g} s") from error
 
+    def ask_scheduler(self, function: Callable[[], Any], *, timeout: float = ANSWER) -> Any:
+        """Run ``function`` on the scheduler and return its answer or its exception."""
+
+        async def run() -> Any:
+            return await self.client.run_on_scheduler(function)
+
+        try:
+            return self._wait(run, timeout)
+        except Exception as error:
+            return error
+
     def threads(self) -> dict[str, int]:
         """Return the number of threads of every running worker.
 

@@ -65,8 +65,9 @@ class Capacity:
     idle: int
 
 
-def capacity(facts: Mapping[str, WorkerFacts]) -> Capacity:
+def capacity(found: Mapping[str, WorkerFacts | BaseException]) -> Capacity:
     """Return what a task can count on at the weakest worker."""
+    facts = {worker: fact for worker, fact in found.items() if isinstance(fact, WorkerFacts)}
     return Capacity(
         memory=min(fact.memory_limit for fact in facts.values()),
         threads=max(fact.threads for fact in facts.values()),
@@ -75,26 +76,39 @@ def capacity(facts: Mapping[str, WorkerFacts]) -> Capacity:
     )
 
 
-def check_versions(found: Mapping[str, WorkerFacts | BaseException]) -> tuple[dict[str, WorkerFacts], list[str]]:
-    """Refuse workers with other software; return the facts and the differences worth a warning.
+def _check_version(who: str, ours: dict[str, str], theirs: dict[str, str] | BaseException) -> str | None:
+    if isinstance(theirs, BaseException):
+        raise VersionMismatch(f"{who} cannot run gramplane {ours['gramplane']} as the driver does: {theirs!r}") from theirs
+    if clash := conflict(ours, theirs):
+        raise VersionMismatch(f"{who} runs {clash}; install the same on both")
+    other = ", ".join(differences(ours, theirs))
+    return f"{who} has other versions (there/here): {other}; results may differ in the last bits" if other else None
+
+
+def check_versions(scheduler: Any, workers: Mapping[str, WorkerFacts | BaseException]) -> list[str]:
+    """Refuse machines with other software; return the differences worth a warning.
+
+    Parameters
+    ----------
+    scheduler
+        Its versions, or the exception that asking gave. It must know the functions that pass through it; whether it answers such
+        questions at all is its own affair.
+    workers
+        Facts of each, or the exception that asking gave.
 
     Raises
     ------
     VersionMismatch
-        Naming the worker and both versions.
+        Naming the machine and both versions.
     """
     ours = versions()
-    facts: dict[str, WorkerFacts] = {}
     warnings = []
-    for worker, fact in found.items():
-        if isinstance(fact, BaseException):
-            raise VersionMismatch(f"worker {worker} cannot run gramplane {ours['gramplane']} as the driver does: {fact!r}") from fact
-        if clash := conflict(ours, fact.versions):
-            raise VersionMismatch(f"worker {worker} runs {clash}; install the same on both")
-        facts[worker] = fact
-        if other := differences(ours, fact.versions):
-            warnings.append(f"worker {worker} has other versions (worker/driver): {', '.join(other)}; results may differ in the last bits")
-    return facts, warnings
+    if isinstance(scheduler, (dict, ImportError, AttributeError)):
+        warnings.append(_check_version("the scheduler", ours, scheduler))
+    for worker, fact in workers.items():
+        theirs = fact if isinstance(fact, BaseException) else fact.versions
+        warnings.append(_check_version(f"worker {worker}", ours, theirs))
+    return [warning for warning in warnings if warning]
 
 
 def check_agreement(expected: Any, found: Mapping[str, Any]) -> None:

@@ -72,6 +72,10 @@ def test_what_really_happened_is_learned():
     assert affinity.assign(blocks(4), [1] * 4, TWO) == ["b", "a", "b", "b"]
 
 
+def test_tasks_without_bytes_are_spread_too():
+    assert Affinity().assign(blocks(4), [0] * 4, TWO) == ["a", "a", "b", "b"]
+
+
 def test_references_need_not_be_hashable():
     assert Affinity().assign([[1], [2]], [1, 1], TWO) == ["a", "b"]
 

@@ -30,6 +30,7 @@ from gramplane.cluster import (
     parse_cluster,
     plan,
 )
+from gramplane.cluster.link import Link
 from tests.support import toys
 from tests.support.clusters import ROOT, children, wait_until
 
@@ -41,6 +42,15 @@ MEMORY = 1 << 30
 
 def local(n, **limits):
     return parse_cluster(f"local:{n}", worker_memory=MEMORY, limits=Limits(**{**vars(LIMITS), **limits}))
+
+
+def make_cluster():
+    from distributed import LocalCluster
+
+    return LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)
+
+
+IN_PROCESS = f"factory:{__name__}:make_cluster"
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +68,8 @@ def test_bits_do_not_depend_on_the_number_of_workers_or_on_the_order_of_completi
     with open_executor() as executor:
         expected = everything(executor)
     found = [everything(pair) for _ in range(3)]
-    for n in (1, 3):
-        with open_executor(local(n)) as executor:
+    for cluster in (local(3), IN_PROCESS):
+        with open_executor(cluster) as executor:
             found.append(everything(executor))
     assert set(found) == {expected}
 
@@ -185,6 +195,11 @@ def test_shared_arguments_arrive_writeable_and_in_their_order(pair):
     assert pair.run(plan(toys.program(toys.writeable, toys.join), range(2), array)) == [True, True, True, True]
 
 
+def test_shared_arguments_that_cannot_travel_are_refused(pair):
+    with pytest.raises(TypeError, match="plan 'toy': its shared arguments cannot be sent to workers"):
+        pair.run(plan(toys.program(toys.slow), range(2), threading.Lock()))
+
+
 def test_large_shared_arguments_are_logged(pair, caplog):
     pair.run(plan(toys.program(toys.writeable, toys.join), range(2), np.zeros(1 << 17)))
     assert not caplog.records
@@ -242,7 +257,7 @@ def test_a_local_cluster_from_start_to_end(tmp_path, monkeypatch):
 
     for name in THREADS:
         monkeypatch.setenv(name, "7")
-    environment = dict(os.environ)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("__DASK")}
     before = {process.pid for process in children()}
     attempts = tmp_path / "attempts"
     attempts.mkdir()
@@ -251,7 +266,7 @@ def test_a_local_cluster_from_start_to_end(tmp_path, monkeypatch):
         dask.config.set({"temporary-directory": str(tmp_path)}),
         open_executor(local(2, stall_timeout=0.5), events=sink) as executor,
     ):
-        assert dict(os.environ) == environment
+        assert {name: value for name, value in os.environ.items() if not name.startswith("__DASK")} == environment
         made = [path for path in tmp_path.iterdir() if path != attempts]
         assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o700]
         started = [process for process in children() if process.pid not in before]
@@ -321,13 +336,17 @@ def test_workers_must_agree_with_the_driver(pair):
     assert client.status == "running"
 
 
+@pytest.mark.parametrize("blocked", [False, True])
 @pytest.mark.parametrize("package", ["gramplane", "numpy"])
-def test_workers_with_other_software_are_refused(pair, monkeypatch, package):
+def test_workers_with_other_software_are_refused(pair, monkeypatch, package, blocked):
     from gramplane.cluster import preflight
 
     real = preflight.versions()
     monkeypatch.setattr(preflight, "versions", lambda: {**real, package: "99.1"})
-    with pytest.raises(VersionMismatch, match=f"worker tcp://.* runs {package} {real[package]}, the driver {package} 99.1"):
+    if blocked:
+        monkeypatch.setattr(Link, "ask_scheduler", lambda self, function: ValueError("not allowed"))
+    who = "worker tcp://.*" if blocked else "the scheduler"
+    with pytest.raises(VersionMismatch, match=f"{who} runs {package} {real[package]}, the driver {package} 99.1"):
         executor_for_client(pair._link.client)
 
 
@@ -337,8 +356,12 @@ def test_other_differences_are_a_warning(pair, monkeypatch):
     real = preflight.versions()
     monkeypatch.setattr(preflight, "versions", lambda: {**real, "scipy": "99.1"})
     sink = MemorySink()
-    executor_for_client(pair._link.client, events=sink)
-    assert f"scipy {real['scipy']}/99.1" in sink.named("warning")[0]["message"]
+    executor = executor_for_client(pair._link.client, events=sink, worker_memory="2GiB")
+    *versions, memory = [event["message"] for event in sink.named("warning")]
+    assert len(versions) == 3
+    assert all(f"scipy {real['scipy']}/99.1" in message for message in versions)
+    assert memory == "worker memory of 2 GiB was asked for, the smallest worker has 1 GiB"
+    assert executor.worker_memory == MEMORY
 
 
 def test_workers_that_joined_later_with_other_software_are_refused(pair, monkeypatch):
@@ -349,14 +372,8 @@ def test_workers_that_joined_later_with_other_software_are_refused(pair, monkeyp
         pair.run(plan(toys.program(toys.slow), range(3), 0.0))
 
 
-def make_cluster():
-    from distributed import LocalCluster
-
-    return LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)
-
-
 def test_a_factory_makes_the_cluster():
-    with open_executor(f"factory:{__name__}:make_cluster") as executor:
+    with open_executor(IN_PROCESS) as executor:
         assert (executor.kind, executor.n_workers) == ("factory", 1)
         assert executor.run(plan(toys.program(toys.slow), range(3), 0.0)) == 3
         cluster = executor._link.client.cluster
@@ -373,7 +390,7 @@ def test_bad_factories_are_named(target, reason):
 
 
 def test_a_closed_cluster_is_lost():
-    with open_executor(local(1)) as executor:
+    with open_executor(IN_PROCESS) as executor:
         threading.Timer(0.5, executor._link.client.cluster.close).start()
         with pytest.raises(ClusterLost):
             executor.run(plan(toys.program(toys.slow), range(200), 0.1))
@@ -384,7 +401,7 @@ import sys, time
 from gramplane.cluster import open_executor, plan
 from tests.support import toys
 if __name__ == "__main__":
-    with open_executor("local:2", worker_memory="1GiB") as executor:
+    with open_executor("local:1", worker_memory="1GiB") as executor:
         print("ready", flush=True)
         executor.run(plan(toys.program(toys.slow), range(100), 0.5))
 """
@@ -405,7 +422,7 @@ def test_a_driver_that_ends_takes_its_workers_along(tmp_path, sign):
     assert driver.stdout.readline() == b"ready\n"
     time.sleep(0.7)
     workers = children(driver.pid)
-    assert len(workers) == 2
+    assert len(workers) == 1
     if sign == "SIGINT":
         # As a terminal does: to the whole group.
         os.killpg(driver.pid, signal.SIGINT)
