@@ -150,7 +150,6 @@ def run_method(
     _same_as_before(run, record)
     folder = RunStore.create(run, record)
     with folder.lock():
-        folder.write_json("where", {"cluster": where.cluster, "data": store.url})
         return _run(info, config, store, folder, where, on_event or ignore)
 
 
@@ -169,6 +168,8 @@ def resume_run(
         record, place = folder.config, folder.read_json("where") or {}
         where = Where(cluster or place.get("cluster", "sync"), worker_memory, record["driver_memory"], allow_plaintext, tls)
         info = method_named(record["method"])
+        if "data" not in place:
+            raise StorageError(f"{run}: the run was prepared but never started; start it again with `gramplane fit`")
         store = BlockStore.open(place["data"])
         _same_as_before(run, {**record, "data_digest": store.digest})
         return _run(info, configured(info.config, record["params"]), store, folder, where, on_event or ignore)
@@ -231,6 +232,7 @@ def _run(info: MethodInfo, config: Any, store: BlockStore, folder: RunStore, whe
     done = folder.read_json("summary")
     if done is not None:
         return RunOutcome("already-done", done, run=str(folder.path))
+    folder.write_json("where", {"cluster": where.cluster, "data": store.url})
     began = time.perf_counter()
     record = folder.config
     with executing(where, store, emit) as executor:
@@ -252,7 +254,9 @@ def _run(info: MethodInfo, config: Any, store: BlockStore, folder: RunStore, whe
 
 def _last(history: Any) -> dict[str, Any]:
     row = history[-1] if history else {}
-    return {key: row[key] for key in ("train_accuracy", "test_accuracy") if key in row and row[key] == row[key]}
+    known = {key: row.get(key) for key in ("train_accuracy", "test_accuracy")}
+    # NaN while the run goes on, None once read back from the history file.
+    return {key: value for key, value in known.items() if value is not None and value == value}
 
 
 def load_model(run: str | Path) -> Any:

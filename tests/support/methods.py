@@ -1,0 +1,65 @@
+"""One small problem for every method of the registry: what the batteries run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gramplane.storage import BlockStore
+from gramplane.storage.ingest import ingest
+from tests.support.fgm_problems import classes, planted
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method on a small store.
+
+    Attributes
+    ----------
+    method, params, extra
+        As for ``run_method``.
+    data
+        Writes the store.
+    other
+        Parameters that differ in one value, and the name of that parameter.
+    """
+
+    method: str
+    params: dict[str, Any]
+    data: Callable[[Path], BlockStore]
+    other: tuple[dict[str, Any], str]
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def _sparse(path: Path) -> BlockStore:
+    X, y = planted(1, density=0.4)
+    return ingest((sp.csr_array(X), y), path)
+
+
+def _dense(path: Path) -> BlockStore:
+    return ingest(planted(2, d=30), path)
+
+
+def _three(path: Path) -> BlockStore:
+    X, codes = classes(density=0.5)
+    return ingest((X, np.array(["a", "b", "c"])[codes]), path, scale="standard", groups=np.arange(40) // 3)
+
+
+FGM = {"B": 4, "C": 1.0, "max_rounds": 4}
+OTHER = ({**FGM, "C": 2.0}, "C")
+
+CASES: dict[str, Case] = {
+    "fgm-sparse": Case("fgm", FGM, _sparse, OTHER),
+    "fgm-logistic-bias": Case("fgm", {**FGM, "loss": "logistic", "fit_intercept": True, "debias": True}, _dense, OTHER),
+    "fgm-groups-classes": Case("fgm", {**FGM, "outer_tol": 0.3}, _three, OTHER),
+    "fgm-pairs": Case("fgm", {**FGM, "feature_map": "poly2", "allow_repeat": False}, _sparse, OTHER),
+    "fgm-gaussian-held-out": Case("fgm", {**FGM, "feature_map": "additive_gaussian"}, _dense, OTHER, {"test_share": 0.25}),
+    "fgm-overlap": Case(
+        "fgm", {**FGM, "n_features_to_select": 5}, _dense, OTHER, {"groups": [list(range(j, min(j + 6, 30))) for j in range(0, 30, 4)]}
+    ),
+}
