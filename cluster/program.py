@@ -36,6 +36,8 @@ class BlockProgram(Generic[R]):
         Upper bound in bytes of one ``R``.
     finalize
         Applied to the last ``R`` on the driver.
+    combine_bytes
+        Upper bound in bytes of one combine step where it is less than that of fan-in + 1 results, as for programs that concatenate.
     """
 
     name: str
@@ -44,6 +46,7 @@ class BlockProgram(Generic[R]):
     task_bytes: Callable[[Any], int]
     result_bytes: int
     finalize: Callable[[R], Any] = identity
+    combine_bytes: int | None = None
 
 
 def combine_tree(n_tasks: int, split_every: int) -> list[list[tuple[int, int]]]:
@@ -108,7 +111,7 @@ class Plan(Generic[R]):
     def memory_bound(self) -> int:
         """Upper bound in bytes of the memory of any one step: the largest chunk step, or a combine with its inputs and its output."""
         fan_in = min(self.split_every, self.n_tasks)
-        merging = (fan_in + 1) * self.program.result_bytes if fan_in > 1 else 0
+        merging = self.program.combine_bytes or (fan_in + 1) * self.program.result_bytes if fan_in > 1 else 0
         return max(max(self.task_weights), merging)
 
     def describe(self) -> dict[str, Any]:

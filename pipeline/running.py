@@ -1,7 +1,7 @@
 """``run_method``: a method on a store in a run directory, from the first check to the saved model.
 
-A run directory is made once and obeyed ever after: its ``config.json`` holds method, parameters, data digest and what the run decided
-(RULINGS 32); a second start resumes it, a finished one is left alone.
+A run directory is made once and obeyed ever after: its ``config.json`` holds method, parameters, data digest and what the run decided.
+A second start resumes it, a finished one is left alone.
 """
 
 from __future__ import annotations

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..cluster import open_executor, parse_bytes
-from ..storage import BlockStore, RunStore, StorageError
+from ..storage import BlockStore, RunStore, StorageError, write_model
 from .methods.fgm_scoring import predicted_codes, stratified_split
 from .predict import decision_values
 from .records.context import Emit, RunContext, ignore
@@ -88,14 +89,18 @@ def _write_parquet(path: Path, labels: np.ndarray, values: np.ndarray) -> None:
     pyarrow.parquet.write_table(_arrow_table(labels, values), path)
 
 
-def _write_zarr(path: Path, labels: np.ndarray, values: np.ndarray) -> None:
-    import zarr
+@dataclass(frozen=True)
+class Predictions:
+    """Predicted labels (as codes into ``labels``) and decision values, saved as a Zarr group."""
 
-    group = zarr.open_group(path, mode="w")
-    group.create_array("decision", data=values)
+    labels: tuple[str, ...]
+    prediction: np.ndarray
+    decision: np.ndarray
+
+
+def _write_zarr(path: Path, labels: np.ndarray, values: np.ndarray) -> None:
     names, codes = np.unique(labels, return_inverse=True)
-    group.create_array("prediction", data=codes)
-    group.attrs["labels"] = names.tolist()
+    write_model(path, Predictions(tuple(str(name) for name in names), codes, values))
 
 
 _WRITERS: dict[str, Callable[[Path, np.ndarray, np.ndarray], None]] = {

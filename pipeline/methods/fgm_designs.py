@@ -1,4 +1,4 @@
-"""The columns of every machine's cuts: on the driver, or left with the rows on the workers when they exceed its budget (RULINGS 19)."""
+"""The columns of every machine's cuts: on the driver, or left with the rows on the workers when they exceed its budget."""
 
 from __future__ import annotations
 
@@ -80,4 +80,4 @@ class Designs:
         for k, cuts in missing.items():
             design = self._held.setdefault(k, RemoteDesign(ctx, self._atoms.shipped(ctx)))
             for ids in cuts:
-                design.append(ids, len(self._atoms.coordinates(ids)[1]))  # pyright: ignore[reportCallIssue]
+                design.append(ids)

@@ -72,6 +72,11 @@ class LinearAtoms:
         """Columns of the widest atom."""
         return 1
 
+    @property
+    def signature(self) -> str:
+        """What tells these columns from others of the same coordinates and factors."""
+        return ""
+
     def shipped(self, ctx: RunContext) -> LinearAtoms:
         """Return the form of these atoms that travels with tasks."""
         return self
@@ -196,6 +201,11 @@ class ExpansionAtoms(LinearAtoms):
         """The additive map."""
         assert self.expansion is not None
         return self.expansion
+
+    @property
+    def signature(self) -> str:
+        """The map with its parameters."""
+        return repr(self.map)
 
     @property
     def width(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ Task = tuple[Ref, ...]
 Columns = np.ndarray | sp.csc_array
 
 TASK_BYTES = 64 << 20
-"""A task takes a fixed byte group of stripes, from the plan and never from the number of workers (RULINGS 18)."""
+"""A task takes a fixed byte group of stripes, from the plan and never from the number of workers."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,15 @@ class Block:
 def source_of(ref: Ref) -> BlockStore | MemoryBlocks:
     """Return the store (opened once per process) or the arrays a reference points into."""
     return ref.source if isinstance(ref, MemoryRef) else open_shared(ref.url, ref.digest)
+
+
+_SERIALS: weakref.WeakKeyDictionary[MemoryBlocks, int] = weakref.WeakKeyDictionary()
+_NUMBERS = itertools.count(1)
+
+
+def serial(data: BlockStore | MemoryBlocks) -> int:
+    """Return a number of its own for arrays in memory, whose references look alike; 0 for a store, whose references name its digest."""
+    return _SERIALS.setdefault(data, next(_NUMBERS)) if isinstance(data, MemoryBlocks) else 0
 
 
 _STATS: weakref.WeakKeyDictionary[MemoryBlocks, dict[str, np.ndarray]] = weakref.WeakKeyDictionary()
@@ -101,7 +111,7 @@ def _constant_in_tables(data: BlockStore, lo: int) -> np.ndarray:
 
 
 def scale_of(data: BlockStore | MemoryBlocks, features: np.ndarray | slice) -> FeatureScale:
-    """Return the factors of some features; that of a constant one is 0: it tells nothing and must not be selected (RULINGS 10)."""
+    """Return the factors of some features; that of a constant one is 0: it tells nothing and must not be selected."""
     scale: ColumnScale = data.scale
     factor, shift = (None if values is None else values[features] for values in (scale.factor, scale.shift))
     constant = constant_features(data)

@@ -16,10 +16,11 @@ import numpy as np
 
 from ...cluster import BlockProgram, plan
 from ...kernels.solvers import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowQuery, add_sums
+from ...kernels.solvers.row_block import RememberingBlock
 from ...kernels.solvers.rows_blocked import FAN_IN
 from ...storage import block_cache
 from ..records.context import RunContext, received
-from .blocks import Columns, Ref, scale_of, source_of, table_of
+from .blocks import Columns, Ref, scale_of, serial, source_of, table_of
 from .columns import stack
 from .scaling import scaled
 
@@ -28,6 +29,15 @@ Sums = tuple[np.ndarray, ...]
 
 class ColumnMaker(Protocol):
     """Atoms as far as a worker needs them."""
+
+    @property
+    def signature(self) -> str:
+        """What tells these columns from others of the same coordinates and factors."""
+        ...
+
+    def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the coordinate of each column of the atoms and its factor."""
+        ...
 
     def features(self, ids: np.ndarray) -> np.ndarray:
         """Return the features behind atoms."""
@@ -47,7 +57,7 @@ class DesignPart:
     ref
         Any block of the store.
     token
-        Digest of the cuts.
+        Digest of all that decides the columns: the cuts, the atoms, and for arrays in memory which arrays.
     rows
         Half-open range.
     nbytes
@@ -63,18 +73,19 @@ class DesignPart:
     atoms: Any = field(compare=False, repr=False)
     cuts: tuple[np.ndarray, ...] = field(compare=False, repr=False)
 
-    def load(self) -> Columns:
-        """Build the columns from the store."""
+    def load(self) -> RememberingBlock:
+        """Build the columns from the store, in the memory order the driver would hold them in: bits follow it."""
         data = source_of(self.ref)
         features = np.unique(np.concatenate([self.atoms.features(ids) for ids in self.cuts]))
         scale = data.scale
         row_factor = None if scale.row_factor is None else scale.row_factor[slice(*self.rows)]
         raw = scaled(data.columns(features, self.rows), scale_of(data, features), row_factor)
-        return stack([self.atoms.build(data, raw, features, ids) for ids in self.cuts])
+        columns = stack([self.atoms.build(data, raw, features, ids) for ids in self.cuts])
+        return RememberingBlock(np.asfortranarray(columns) if isinstance(columns, np.ndarray) else columns)
 
 
-def _decision(matrix: Any, y: np.ndarray, cost: np.ndarray, query: RowQuery) -> Sums:
-    return (matrix @ query.omega - query.bias,)
+def _decision(block: RememberingBlock, y: np.ndarray, cost: np.ndarray, query: RowQuery) -> Sums:
+    return (block.product(query.omega) - query.bias,)
 
 
 _OPERATIONS = {**ROW_OPERATIONS, "decision": _decision}
@@ -83,8 +94,7 @@ _OPERATIONS = {**ROW_OPERATIONS, "decision": _decision}
 def rows_chunk(part: DesignPart, y: Any, cost: Any, name: str, query: RowQuery) -> Sums:
     """Run one operation on a block of rows (on a worker)."""
     cut = slice(*part.rows)
-    matrix = block_cache().load(part)
-    return _OPERATIONS[name](matrix, received(y)[cut], received(cost)[cut], query)
+    return _OPERATIONS[name](block_cache().load(part), received(y)[cut], received(cost)[cut], query)
 
 
 def _joined(parts: Sequence[Sums]) -> Sums:
@@ -111,12 +121,16 @@ class RemoteDesign:
         self._ctx = ctx
         self._atoms = atoms
         self._cuts: list[np.ndarray] = []
+        self._digest = hashlib.sha256(f"{serial(ctx.data)} {type(atoms).__name__} {atoms.signature}".encode())
         self.widths: list[int] = []
 
-    def append(self, ids: np.ndarray, width: int) -> None:
+    def append(self, ids: np.ndarray) -> None:
         """Append the atoms of one more cut."""
+        coordinates, factors = self._atoms.coordinates(ids)
+        for part in (np.array(coordinates.shape), coordinates, factors):
+            self._digest.update(np.ascontiguousarray(part).tobytes())
         self._cuts.append(ids)
-        self.widths.append(width)
+        self.widths.append(len(factors))
 
     def rows(self, y: np.ndarray, cost: np.ndarray, loss: str) -> BlockedRows:
         """Return row access for the solver; every operation is one pass over the blocks of rows."""
@@ -143,15 +157,13 @@ class RemoteDesign:
         return self._run("decision", RowQuery("squared_hinge", omega, bias), _joined, 8 * n, none, none)[0]
 
     def _run(self, name: str, query: RowQuery, combine: Any, result: int, y: Any, cost: Any) -> Sums:
-        program = BlockProgram(f"rows-{name}", rows_chunk, combine, _part_bytes, result)
+        joined = 2 * result if combine is _joined else None
+        program = BlockProgram(f"rows-{name}", rows_chunk, combine, _part_bytes, result, combine_bytes=joined)
         return self._ctx.executor.run(plan(program, self._parts(), y, cost, name, query, split_every=FAN_IN))
 
     def _parts(self) -> list[DesignPart]:
         n, cuts = self._ctx.data.n_rows, tuple(self._cuts)
-        digest = hashlib.sha256(repr([type(self._atoms).__name__, *(ids.shape for ids in cuts)]).encode())
-        for ids in cuts:
-            digest.update(np.ascontiguousarray(ids).tobytes())
-        token, ref = digest.hexdigest(), self._ctx.data.column_blocks()[0]
+        token, ref = self._digest.hexdigest(), self._ctx.data.column_blocks()[0]
         nbytes = 8 * min(ROW_BLOCK, n) * sum(self.widths)
         edges = range(0, n, ROW_BLOCK)
         return [DesignPart(ref, token, (lo, min(lo + ROW_BLOCK, n)), nbytes, self._atoms, cuts) for lo in edges]

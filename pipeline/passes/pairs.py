@@ -152,6 +152,11 @@ class PairColumns:
     def __init__(self, pair_map: kp.PairMap) -> None:
         self.map = pair_map
 
+    @property
+    def signature(self) -> str:
+        """The map with its parameters."""
+        return repr(self.map)
+
     def features(self, ids: np.ndarray) -> np.ndarray:
         """Return the sorted distinct features behind coordinates."""
         found = np.unique(ids)

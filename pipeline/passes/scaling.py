@@ -1,4 +1,4 @@
-"""Column scaling as factors: ``x~_ij = r_i (x_ij - mu_j) s_j``, applied when columns are read (RULINGS 11)."""
+"""Column scaling as factors: ``x~_ij = r_i (x_ij - mu_j) s_j``, applied when columns are read."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from ...cluster import Executor
     from ...storage import BlockStore, MemoryBlocks, RunStore
 
-INLINE_BYTES = 1 << 20
-"""Arrays up to this size travel with the task; larger ones become one object of the run store (RULINGS 18)."""
+INLINE_BYTES = 1 << 18
+"""Arrays up to this size travel with the task (several may, within a megabyte); larger ones become one object of the run store."""
 
 Emit = Callable[[Mapping[str, Any]], None]
 
