@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from .arrays import ArraySpec, ChunkedArray, Record, check_crc, group_json, parse_json, write_array, write_object
 from .errors import MissingBlock, SchemaError
 from .objects import LocalObjects, Objects
+from .packing import pack, unpack
 from .records import from_arrays, record_class, to_arrays
 from .seal import MANIFEST, read_seal, write_seal
 from .urls import open_objects
@@ -32,10 +33,12 @@ def write_model(url: str | os.PathLike[str], record: Any) -> str:
     OutOfSpace
         If the disk is full.
     """
-    arrays, value = to_arrays(record)
+    named, value = to_arrays(record)
+    arrays, index = pack(named)
     objects = open_objects(url)
     _make_room(objects)
-    listed = write_object(objects, "zarr.json", group_json({"gramplane": {"schema": SCHEMA, **value}}), fsync=True)
+    about = {"schema": SCHEMA, **value, **({"packed": index} if index else {})}
+    listed = write_object(objects, "zarr.json", group_json({"gramplane": about}), fsync=True)
     for name, array in arrays.items():
         listed |= write_array(objects, name, array, fsync=True)
     return write_seal(objects, listed)
@@ -76,7 +79,8 @@ def read_model(url: str | os.PathLike[str], cls: type[T] | Sequence[type[T]]) ->
     classes = [cls] if isinstance(cls, type) else list(cls)
     fitting = [c for c in classes if c.__name__ == record_class(value)] or classes[:1]
     prefixes = [key.removesuffix("/zarr.json") for key in listed if key.endswith("/zarr.json")]
-    return from_arrays(fitting[0], {prefix: _array(objects, listed, prefix) for prefix in prefixes}, value)
+    arrays = {prefix: _array(objects, listed, prefix) for prefix in prefixes}
+    return from_arrays(fitting[0], unpack(arrays, value.pop("packed", {})), value)
 
 
 def _checked(objects: Objects, listed: Record, key: str) -> bytes:

@@ -22,6 +22,7 @@ from .arrays import canonical, parse_json
 from .errors import DigestMismatch, MissingBlock, SchemaError, StorageError, space_for
 from .locks import file_lock
 from .objects import sweep_temporaries, write_all, write_atomic
+from .packing import pack, unpack
 from .records import dumps, from_arrays, to_arrays
 from .urls import check_name, local_path
 
@@ -227,7 +228,8 @@ class RunStore:
         OutOfSpace
             If the disk is full; earlier checkpoints stay valid.
         """
-        arrays, value = to_arrays(state)
+        named_arrays, value = to_arrays(state)
+        arrays, index = pack(named_arrays)
         packed = io.BytesIO()
         # names are keywords of savez: the prefix keeps a field called "file" from meaning its first parameter
         named: dict[str, Any] = {f"x.{name}": array for name, array in arrays.items()}
@@ -240,6 +242,7 @@ class RunStore:
             "sha256": hashlib.sha256(data).hexdigest(),
             "state": value,
             "about": dict(about or {}),
+            "packed": index,
         }
         fields["digest"] = hashlib.sha256(canonical(fields)).hexdigest()
         write_atomic(str(self.path / "checkpoints" / f"{name}.npz"), (np.frombuffer(data, np.uint8),), fsync=True)
@@ -295,7 +298,7 @@ class RunStore:
         if hashlib.sha256(data).hexdigest() != fields["sha256"]:
             raise DigestMismatch(f"{where}.npz, bytes 0:{len(data)}: the content does not have the digest {fields['sha256']}")
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-            return fields, {key.removeprefix("x."): stored[key] for key in stored.files}
+            return fields, unpack({key.removeprefix("x."): stored[key] for key in stored.files}, fields["packed"])
 
     # -- logs --------------------------------------------------------------------------------------------------------
 
