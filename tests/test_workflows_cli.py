@@ -295,3 +295,11 @@ def test_a_bare_call_shows_the_help(capsys: pytest.CaptureFixture[str]):
 
 def test_exits_imports_nothing():
     assert not [name for name in vars(exits) if name in ("storage", "cluster", "pipeline")]
+
+
+def test_public_names_are_there_and_others_are_not():
+    import gramplane.workflows as workflows
+
+    assert all(getattr(workflows, name) is not None for name in workflows.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nope'"):
+        workflows.nope
