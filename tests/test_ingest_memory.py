@@ -11,16 +11,20 @@ import pyarrow.parquet as pq
 import pytest
 
 
-def generate(path, nnz, n_cols, per_row=100):
-    """Write SVMlight text with columns of falling popularity."""
+def generate(path, nnz, n_cols, per_row=100, rows=1000):
+    """Write SVMlight text with columns of falling popularity; after ``rows`` rows it repeats itself."""
     rng = np.random.default_rng(0)
+    u = rng.random((rows, per_row))
+    cols = np.sort((n_cols * np.where(np.arange(per_row) % 2, u**3, u)).astype(np.int64) + 1, axis=1)
+    lines, total = [], 0
+    for row, values in zip(cols.tolist(), rng.integers(1, 9999, (rows, per_row)).tolist(), strict=True):
+        pairs = dict(zip(row, values, strict=True))
+        lines.append("1 " + " ".join([f"{j}:0.{v:04}" for j, v in pairs.items()]) + "\n")
+        total += len(pairs)
+    text = "".join(lines)
     with open(path, "w") as file:
-        for _ in range(0, nnz, per_row * 500):
-            u = rng.random((500, per_row))
-            cols = np.sort((n_cols * np.where(np.arange(per_row) % 2, u**3, u)).astype(np.int64) + 1, axis=1)
-            for row, values in zip(cols.tolist(), rng.integers(1, 9999, (500, per_row)).tolist(), strict=True):
-                pairs = dict(zip(row, values, strict=True))
-                file.write("1 " + " ".join([f"{j}:0.{v:04}" for j, v in pairs.items()]) + "\n")
+        for _ in range(0, nnz, total):
+            file.write(text)
 
 
 LIBRARIES = """
@@ -67,7 +71,7 @@ def test_memory_stays_within_the_budget(tmp_path, small, jobs):
 @pytest.mark.parametrize("form", ["npy", "parquet"])
 def test_memory_of_dense_input(tmp_path, small, form):
     budget = 32 << 20
-    A = np.random.default_rng(0).normal(size=(60_000, 200))
+    A = np.random.default_rng(0).normal(size=(45_000, 200))
     path = tmp_path / f"big.{form}"
     if form == "npy":
         np.save(path, A)
@@ -83,7 +87,7 @@ def test_memory_of_dense_input(tmp_path, small, form):
 @pytest.mark.slow
 def test_ten_million_columns_in_half_a_gigabyte(tmp_path, small):
     path = tmp_path / "wide.svm"
-    generate(path, 20_000_000, 10_000_000)
+    generate(path, 20_000_000, 10_000_000, rows=20_000)
     _, worst, n_cols = peaks(small, path, tmp_path, 256 << 20)
     assert n_cols > 9_900_000
     assert worst < 512 << 20, worst / 2**20

@@ -205,6 +205,19 @@ def test_a_torn_journal_line_is_ignored(tmp_path):
     check_store(ingest(source, tmp_path / "S"), X, y)
 
 
+def test_packed_text_without_a_last_line_end_killed_after_its_end(tmp_path, monkeypatch):
+    source, _, X, y = sources(tmp_path)["packed"]
+    source.write_bytes(gzip.compress(gzip.decompress(source.read_bytes())[:-1]))
+    note = scratch.Scratch.note
+    monkeypatch.setattr(
+        scratch.Scratch, "note", lambda self, step, **values: killer(1)(0, 0, step) if step == "read" else note(self, step, **values)
+    )
+    with pytest.raises(Killed):
+        ingest(source, tmp_path / "S")
+    monkeypatch.setattr(scratch.Scratch, "note", note)
+    check_store(ingest(source, tmp_path / "S"), X, y)
+
+
 def test_two_at_once(tmp_path):
     source, _, X, y = sources(tmp_path)["plain"]
     (tmp_path / "S.ingest").mkdir()

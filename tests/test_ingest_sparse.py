@@ -14,10 +14,12 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler, normalize
+from zarr.storage import MemoryStore
 
-from gramplane.storage import BlockStore, DataError, SchemaError
+from gramplane.storage import BlockStore, DataError, SchemaError, urls
 from gramplane.storage.ingest import buckets, ingest, streams, text
 from gramplane.storage.ingest.options import MIN_BUDGET
+from gramplane.storage.objects import ZarrObjects
 from tests.support.oracles import svmlight as oracle
 from tests.support.svmlight_files import check_store, check_tables, dense, labels_for, random_csr, to_text, write_file
 
@@ -127,6 +129,17 @@ def test_standard_input_and_pipes(source, tmp_path, monkeypatch):
     feeder.join()
 
 
+def test_a_store_on_an_object_store(source, tmp_path, monkeypatch, small_pieces):
+    path, X, y = source
+    remote = ZarrObjects("s3://bucket/data", MemoryStore())
+    monkeypatch.setitem(urls._remotes, "s3://bucket/data", remote)
+    store = ingest(path, "s3://bucket/data", scratch=tmp_path, scale="standard", layout="both")
+    check_store(store, X, y, rows=True)
+    assert store.digest == ingest(path, tmp_path / "S", scale="standard", layout="both").digest
+    assert ingest(path, "s3://bucket/data", scratch=tmp_path, scale="standard", layout="both").digest == store.digest
+    assert sorted(os.listdir(tmp_path)) == ["S", "data.svm"]
+
+
 # -- damaged files -----------------------------------------------------------------------------------------------------
 
 
@@ -149,7 +162,7 @@ def test_damaged_compressed_files_leave_nothing(tmp_path, name, compress, damage
 def test_explosive_compression_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "_RATIO_GRACE", 1 << 16)
     packed = tmp_path / "bomb.svm.bz2"
-    packed.write_bytes(bz2.compress(b"1 1:1\n" * 2_000_000))
+    packed.write_bytes(bz2.compress(b"1 1:1\n" * 400_000))
     with pytest.raises(DataError, match="more than 1000 to 1 is refused"):
         ingest(packed, tmp_path / "S")
     assert os.listdir(tmp_path) == ["bomb.svm.bz2"]
@@ -192,7 +205,7 @@ def test_mutated_files_through_the_whole_ingest(tmp_path):
     rng = np.random.default_rng(0)
     base = bytearray(to_text(random_csr(2, 8, 12), labels_for(2, 8)))
     path, accepted = tmp_path / "a.svm", 0
-    for k in range(150):
+    for k in range(80):
         content = bytearray(base)
         for at in rng.integers(0, len(content), rng.integers(1, 3)):
             content[at] = rng.choice(list(b"0123456789:.- \n#e+x"))
@@ -208,7 +221,7 @@ def test_mutated_files_through_the_whole_ingest(tmp_path):
         assert (store.columns(np.arange(5000)) != oracle.matrix(rows, 5000)).nnz == 0
         assert np.array_equal(store.target(), labels)
         accepted += 1
-    assert 20 < accepted < 130
+    assert 10 < accepted < 70
 
 
 # -- widths, types, zeros ----------------------------------------------------------------------------------------------
@@ -372,6 +385,7 @@ def test_factors_that_overflow_are_refused(tmp_path, kind, place):
     path = write(tmp_path / "a.svm", "1 2:1\n1 1:1e200\n")
     with pytest.raises(DataError, match=f"{place}: the sum of its squares overflows"):
         ingest(path, tmp_path / "S", scale=kind)
+    assert os.listdir(tmp_path) == ["a.svm"]
     assert ingest(path, tmp_path / "T").column_table("norm1")[0] == np.inf, "an upper bound all the same"
 
 

@@ -12,6 +12,7 @@ from ..blocks import BlockStore
 from ..errors import DataError, SchemaError
 from ..layout import STRIPE_BYTES, DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes
 from ..meta import BlockMeta, ColumnScale
+from ..urls import open_objects
 from ..writer import BlockWriter
 from ._columns import row_squares
 from .buckets import BucketPlan, Records, as_words, fill_buckets, plan_buckets, sort_bucket
@@ -59,6 +60,7 @@ class Job:
     scratch: Scratch
     progress: Progress
     overwrite: bool
+    begun: bool = False
 
     @property
     def on_disk(self) -> bool:
@@ -89,8 +91,9 @@ class Job:
 
     def writer(self, meta: BlockMeta, columns: Any, rows: Any) -> BlockWriter:
         """Begin the store, or continue it."""
-        both = rows if self.options.layout == "both" else None
-        return BlockWriter.create(self.url, meta, columns, both, resume=self.scratch.resumed, overwrite=self.overwrite)
+        writer = BlockWriter.create(self.url, meta, columns, rows, resume=self.scratch.resumed, overwrite=self.overwrite)
+        self.begun = True
+        return writer
 
     def tables(self, meta: BlockMeta) -> ColumnSummary:
         """Empty column tables."""
@@ -110,7 +113,12 @@ def build(job: Job) -> BlockStore:
     """
     if not 0 < job.spool.n_rows <= _MAX_ROWS:
         raise DataError(f"the source has {job.spool.n_rows} rows; a store has 1 … 2^31 - 1", str(job.extras.info["source"]["name"]))
-    return _build_sparse(job) if job.reading.counts is not None else _build_dense(job)
+    try:
+        return _build_sparse(job) if job.reading.counts is not None else _build_dense(job)
+    except ValueError:  # invalid input found late, such as a factor that overflows: it would be found again
+        if job.begun:
+            open_objects(job.url).clear()
+        raise
 
 
 # -- sparse ----------------------------------------------------------------------------------------------------------
