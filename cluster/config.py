@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from .errors import ClusterConfigError
@@ -48,6 +49,19 @@ class Limits:
     stall_timeout: float = 300.0
     full_disk_timeout: float = 30.0
     free_disk: int = 64 << 20
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Limits:
+        """Return the limits that ``GRAMPLANE_NO_WORKERS_TIMEOUT=20`` and the like set, one variable for each attribute.
+
+        Raises
+        ------
+        ClusterConfigError
+            A value that is no number, or negative; the variable is named.
+        """
+        given = os.environ if environment is None else environment
+        variables = {limit.name: f"GRAMPLANE_{limit.name.upper()}" for limit in fields(cls)}
+        return cls(**{name: _limit(name, variable, given[variable]) for name, variable in variables.items() if variable in given})
 
 
 @dataclass(frozen=True)
@@ -107,6 +121,18 @@ def parse_bytes(value: int | str) -> int:
     if found is None or not 1 <= number < math.inf:
         raise ClusterConfigError(f"{value!r} is not a number of bytes: expected a positive number with an optional unit, such as '2GiB'")
     return int(number)
+
+
+def _limit(name: str, variable: str, text: str) -> Any:
+    form = {"free_disk": parse_bytes, "retries": int, "allowed_failures": int}.get(name, float)
+    try:
+        value = form(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        what = {parse_bytes: "a number of bytes", int: "a whole number, at least 0"}.get(form, "a number of seconds, at least 0")
+        raise ClusterConfigError(f"{variable}={text!r}: must be {what}")
+    return value
 
 
 def _reject(text: str, rule: str) -> ClusterConfigError:
@@ -191,7 +217,7 @@ def parse_cluster(
     tls
         Certificate files.
     limits
-        How much trouble a run endures.
+        How much trouble a run endures; by default as the environment says.
 
     Raises
     ------
@@ -210,5 +236,5 @@ def parse_cluster(
         worker_memory=None if worker_memory is None else parse_bytes(worker_memory),
         tls=tls.check() if tls else None,
         allow_plaintext=allow_plaintext,
-        limits=limits or Limits(),
+        limits=limits or Limits.from_environment(),
     )

@@ -114,6 +114,21 @@ def test_settings_are_carried(tmp_path):
     assert config == ClusterConfig(kind="local", workers=2, worker_memory=1 << 30, tls=tls, limits=limits)
 
 
+def test_the_environment_sets_limits(monkeypatch):
+    for name, text in {"NO_WORKERS_TIMEOUT": "2.5", "ALLOWED_FAILURES": "3", "FREE_DISK": "1MiB"}.items():
+        monkeypatch.setenv(f"GRAMPLANE_{name}", text)
+    assert parse_cluster("sync").limits == Limits(no_workers_timeout=2.5, allowed_failures=3, free_disk=1 << 20)
+    assert parse_cluster("sync", limits=Limits()).limits == Limits()
+
+
+@pytest.mark.parametrize("name", ["RETRIES", "STALL_TIMEOUT", "FREE_DISK"])
+@pytest.mark.parametrize("text", ["soon", "-1", "inf", "nan", ""])
+def test_limits_in_the_environment_are_numbers(monkeypatch, name, text):
+    monkeypatch.setenv(f"GRAMPLANE_{name}", text)
+    with pytest.raises(ClusterConfigError, match=f"GRAMPLANE_{name}='{text}': must be a"):
+        parse_cluster("sync")
+
+
 def test_certificates_are_private(tmp_path):
     old = os.umask(0)
     try:
