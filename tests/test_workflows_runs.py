@@ -212,6 +212,8 @@ def test_tune_keeps_the_best_and_others_use_it(copy: Path, capsys: pytest.Captur
         "--set",
         "max_rounds=2",
     ]
+    plan = result([*words, "--dry-run"], capsys)["plan"]
+    assert (plan["points"], plan["folds"], plan["first_fit"]["rounds_at_most"]) == (2, 5, 2) and not (copy / "tuned").exists()
     found = result([*words, "--folds", "3"], capsys)
     assert found["summary"]["best"]["C"] in (0.1, 10)
     assert result([*words, "--folds", "3"], capsys)["status"] == "already-done"

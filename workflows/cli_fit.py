@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import click
@@ -97,6 +98,7 @@ def _tune(group: click.Group) -> None:
     @click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
     @seed_option
     @cluster_options
+    @dry_run_option
     def tune(
         frame: Frame,
         method: str,
@@ -106,28 +108,29 @@ def _tune(group: click.Group) -> None:
         settings: tuple[str, ...],
         folds: int,
         where: Where,
+        dry_run: bool,
         **inputs: Any,
     ) -> Result:
         """Compare the parameters of a grid by cross-validation, and fit METHOD with the best on all rows."""
+        from ..pipeline import run_method
         from ..pipeline import tune as tune_method
 
         grid = {key: value if isinstance(value, list) else [value] for key, value in split_settings(_lists(grids), "--grid").items()}
-        params = check_grid(method, grid, split_settings(settings))
-        args = _fit_args(method, inputs)
+        params, args = check_grid(method, grid, split_settings(settings)), _fit_args(method, inputs)
+        shared = {"data": existing(data, "store"), "run": run, "seed": args.seed, "extra": extras_of(args), **where.arguments()}
         with frame.progress() as sink:
-            outcome = tune_method(
-                method,
-                grid,
-                params=params,
-                data=existing(data, "store"),
-                run=run,
-                folds=folds,
-                seed=args.seed,
-                extra=extras_of(args),
-                on_event=sink,
-                **where.arguments(),
-            )
+            if dry_run:
+                first = {**params, **{key: values[0] for key, values in grid.items()}}
+                return _tune_plan(run_method(method, first, dry_run=True, on_event=sink, **shared).plan, grid, folds, run)
+            outcome = tune_method(method, grid, params=params, folds=folds, on_event=sink, **shared)
         return outcome_result(outcome, run)
+
+
+def _tune_plan(plan: dict[str, Any] | None, grid: dict[str, list[Any]], folds: int, run: str) -> Result:
+    """Return the size of the grid with the plan of its first fit."""
+    points = math.prod(len(values) for values in grid.values())
+    found = {"points": points, "folds": folds, "fits_sharing_passes": points * folds, "first_fit": plan}
+    return Result("planned", {"run": run, "plan": found}, f"plan; nothing was run\n{table(list(found.items()))}")
 
 
 def _lists(grids: tuple[str, ...]) -> list[str]:
