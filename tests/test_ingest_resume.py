@@ -47,6 +47,12 @@ def killer(calls):
     return progress
 
 
+def in_phase(name, calls):
+    """A progress callback that ends the ingest at the ``calls``-th call of a phase."""
+    end = killer(calls)
+    return lambda done, total, phase: end(done, total, phase) if phase == name else None
+
+
 def sources(folder):
     X, y = write_file(folder / "a.svm", n_rows=200)
     (folder / "a.svm.gz").write_bytes(gzip.compress((folder / "a.svm").read_bytes()))
@@ -103,15 +109,8 @@ def test_work_that_was_done_is_not_repeated(tmp_path, monkeypatch):
     with pytest.raises(pytest.fail.Exception, match="partitioned again"):
         ingest(source, tmp_path / "S", progress=lambda done, total, phase: phases.append(phase), **options)
     monkeypatch.setattr("gramplane.storage.ingest.build.fill_buckets", buckets.fill_buckets)
-    stop = {"sort": 4}
-
-    def in_sort(done, total, phase):
-        stop[phase] = stop.get(phase, 99) - 1
-        if stop[phase] == 0:
-            raise Killed(phase)
-
     with pytest.raises(Killed, match="sort"):
-        ingest(source, tmp_path / "S", progress=in_sort, **options)
+        ingest(source, tmp_path / "S", progress=in_phase("sort", 4), **options)
     done = set(sorted_buckets)
     monkeypatch.setattr("gramplane.storage.ingest.build.fill_buckets", lambda *args: pytest.fail("partitioned again"))
     sorted_buckets.clear()
@@ -203,6 +202,16 @@ def test_a_torn_journal_line_is_ignored(tmp_path):
     journal.write_bytes(journal.read_bytes()[:-20])
     interrupted(source, tmp_path / "S", calls=4)
     check_store(ingest(source, tmp_path / "S"), X, y)
+
+
+def test_work_in_memory_is_done_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "_TEXT_TO_MEMORY", 1)
+    source, options, X, y = sources(tmp_path)["plain"]
+    with pytest.raises(Killed):
+        ingest(source, tmp_path / "S", progress=in_phase("sort", 3), **options)
+    store = ingest(source, tmp_path / "S", **options)
+    check_store(store, X, y)
+    assert store.digest == ingest(source, tmp_path / "straight", **options).digest
 
 
 def test_packed_text_without_a_last_line_end_killed_after_its_end(tmp_path, monkeypatch):

@@ -55,20 +55,22 @@ def partition(
     records : int32 array (nnz, 2 + w)
         Out: (column, row, value words), bucket after bucket.
     """
-    width = words.shape[1]
+    width, buckets = words.shape[1], np.empty(cols.size, np.int32)
     ends[:] = 0
-    for col in cols:
-        ends[_bucket(col - shift, cells, bits, edges)] += 1
+    for k in range(cols.size):
+        b = _bucket(cols[k] - shift, cells, bits, edges)
+        # Kept, because looking it up again costs more than reading it back.
+        buckets[k] = b
+        ends[b] += 1
     total = 0
     for b in range(ends.size):
         total, ends[b] = total + ends[b], total
     k = 0
     for i in range(lengths.size):
         for _ in range(lengths[i]):
-            col = cols[k] - shift
-            b = _bucket(col, cells, bits, edges)
+            b = buckets[k]
             place = ends[b]
-            records[place, 0] = col
+            records[place, 0] = cols[k] - shift
             records[place, 1] = first_row + i
             records[place, 2] = words[k, 0]
             if width == 2:

@@ -91,7 +91,9 @@ class Job:
 
     def writer(self, meta: BlockMeta, columns: Any, rows: Any) -> BlockWriter:
         """Begin the store, or continue it."""
-        writer = BlockWriter.create(self.url, meta, columns, rows, resume=self.scratch.resumed, overwrite=self.overwrite)
+        # Tables kept in memory die with the process, and stripes without their share of them are worth nothing.
+        resume = self.scratch.resumed and self.on_disk
+        writer = BlockWriter.create(self.url, meta, columns, rows, resume=resume, overwrite=self.overwrite)
         self.begun = True
         return writer
 
