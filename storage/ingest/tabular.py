@@ -193,8 +193,11 @@ class CsvSource(_Table):
         with open_source(self._source, self.name).stream as stream:
             text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8", errors="backslashreplace", newline="")
             reader = csv.reader(text, delimiter=self._delimiter)
-            next(reader)
-            yield from ((reader.line_num, row) for row in reader if row)
+            try:
+                next(reader)
+                yield from ((reader.line_num, row) for row in reader if row)
+            except csv.Error as error:
+                raise DataError(str(error), self.name, reader.line_num) from error
 
     def _locate(self, why: str) -> DataError:
         """Build the error for the first row that does not fit, after pyarrow refused the text."""
@@ -228,10 +231,10 @@ def _header(line: bytes, name: str) -> tuple[str, list[str]]:
     """
     try:
         text = line.decode("utf-8-sig").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise DataError(f"the header is not UTF-8: {error}", name, 1) from error
-    delimiter = max(_DELIMITERS, key=text.count)
-    columns = next(csv.reader([text], delimiter=delimiter), [])
+        delimiter = max(_DELIMITERS, key=text.count)
+        columns = next(csv.reader([text], delimiter=delimiter), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"the header cannot be read: {error}", name, 1) from error
     if not text.strip() or all(as_number(column) is not None for column in columns):
         raise DataError("the first line must name the columns", name, 1)
     return delimiter, columns
@@ -254,12 +257,12 @@ class ParquetSource(_Table):
     format = "parquet"
 
     def __init__(self, source: str | Path, options: Options) -> None:
-        self._pa, parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
+        parquet = _pyarrow("pyarrow.parquet")
         open_file(Path(source)).close()
         self._digest = FileDigest(Path(source))
         try:
             self._file = parquet.ParquetFile(os.fspath(source))
-        except (self._pa.ArrowException, OSError) as error:
+        except Exception as error:  # damaged files make pyarrow raise almost anything
             raise DataError(f"cannot be read as Parquet: {error}", str(source)) from error
         super().__init__(str(source), self._file.schema_arrow.names, options.row_columns(), options)
 
@@ -272,7 +275,7 @@ class ParquetSource(_Table):
         try:
             for batch in self._file.iter_batches(batch_size=step, use_threads=False):
                 yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
-        except (self._pa.ArrowException, OSError) as error:
+        except Exception as error:  # damaged files make pyarrow raise almost anything
             raise DataError(f"cannot be read as Parquet: {error}", self.name) from error
 
 
