@@ -146,11 +146,14 @@ def run_method(
     record = _record(info, config.model_dump(mode="json"), store, seed, extra or {}, where)
     where.config()
     if dry_run:
-        return _dry_run(info, config, store, seed, extra or {}, where, on_event or ignore)
+        plan = _prepared(info, config, store, record).plan
+        return RunOutcome("planned", {}, {"method": info.name, "data": store.url, "cluster": where.cluster, **plan})
     _same_as_before(run, record)
+    # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
+    prepared = None if (Path(run) / "config.json").exists() else _prepared(info, config, store, record)
     folder = RunStore.create(run, record)
     with folder.lock():
-        return _run(info, config, store, folder, where, on_event or ignore)
+        return _run(info, config, store, folder, where, on_event or ignore, prepared)
 
 
 def resume_run(
@@ -219,16 +222,15 @@ def _context(executor: Executor, store: BlockStore, folder: RunStore | None, rec
     return RunContext(executor, store, folder, int(record["driver_memory"]), emit, int(record["seed"]))
 
 
-def _dry_run(info: MethodInfo, config: Any, store: BlockStore, seed: int, extra: Mapping[str, Any], where: Where, emit: Emit) -> RunOutcome:
-    where.config()
+def _prepared(info: MethodInfo, config: Any, store: BlockStore, record: Mapping[str, Any]) -> Prepared:
+    """Return the method with its plan, found in this process without writing anything."""
     with open_executor(None) as executor:
-        record = {"driver_memory": parse_bytes(where.driver_memory), "seed": seed}
-        prepared = info.prepare(config, _context(executor, store, None, record, emit), extra)
-    plan = {"method": info.name, "data": store.url, "cluster": where.cluster, **prepared.plan}
-    return RunOutcome("planned", {}, plan)
+        return info.prepare(config, _context(executor, store, None, record, ignore), record["extra"])
 
 
-def _run(info: MethodInfo, config: Any, store: BlockStore, folder: RunStore, where: Where, emit: Emit) -> RunOutcome:
+def _run(
+    info: MethodInfo, config: Any, store: BlockStore, folder: RunStore, where: Where, emit: Emit, prepared: Prepared | None = None
+) -> RunOutcome:
     done = folder.read_json("summary")
     if done is not None:
         return RunOutcome("already-done", done, run=str(folder.path))
@@ -237,14 +239,14 @@ def _run(info: MethodInfo, config: Any, store: BlockStore, folder: RunStore, whe
     record = folder.config
     with executing(where, store, emit) as executor:
         ctx = _context(executor, store, folder, record, emit)
-        prepared: Prepared = info.prepare(config, ctx, record["extra"])
+        ready: Prepared = prepared or info.prepare(config, ctx, record["extra"])
         if folder.read_json("decisions") is None:
-            folder.write_json("decisions", jsonable(prepared.plan))
-        outcome = run_loop(prepared.loop, ctx)
-        model = prepared.model(outcome.state, ctx)
+            folder.write_json("decisions", jsonable(ready.plan))
+        outcome = run_loop(ready.loop, ctx)
+        model = ready.model(outcome.state, ctx)
     folder.write_model(model)
-    folder.write_json("tables", prepared.tables(outcome.state, model))
-    summary = {"method": info.name, **prepared.summary(outcome.state, model), **_last(outcome.history)}
+    folder.write_json("tables", ready.tables(outcome.state, model))
+    summary = {"method": info.name, **ready.summary(outcome.state, model), **_last(outcome.history)}
     summary["seconds"] = time.perf_counter() - began
     # Written last: a run is finished when its summary stands.
     folder.write_json("summary", summary)

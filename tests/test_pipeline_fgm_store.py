@@ -236,7 +236,8 @@ def test_predictions_in_every_form(three):
     assert table["prediction"].to_pylist() == labels.tolist()
     np.testing.assert_array_equal(table["decision_0"].to_numpy(), found["decision"][:, 0])
     group = zarr.open_group(folder / "out.zarr", mode="r")
-    assert [group.attrs["labels"][code] for code in group["prediction"][:]] == labels.tolist()
+    names = group.attrs["gramplane"]["record"]["labels"]
+    assert [names[code] for code in group["prediction"][:]] == labels.tolist()
     np.testing.assert_array_equal(group["decision"][:], found["decision"])
 
 

@@ -280,7 +280,7 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
     def _encoded(self, data: Any, y: np.ndarray, weight: np.ndarray | None, groups: Any) -> FGMInputs:
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y holds one class only ({self.classes_[0]!r}); a classifier needs samples of at least two classes")
+            raise ValueError(f"y holds one class only ({self.classes_.tolist()[0]!r}); a classifier needs samples of at least two classes")
         return FGMInputs(data, codes, tuple(self.classes_.tolist()), weight, groups)
 
     def _take(self, config: FGMConfig, inputs: FGMInputs, loop: FGMLoop, state: FGMState, ctx: RunContext) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...cluster import Executor, LogSink, executor_for_client, open_executor
+from ...cluster import Executor, LogSink, TaskFailed, executor_for_client, open_executor
 from ...storage import BlockStore, MemoryBlocks, RunStore
 from ..records.context import RunContext
 
@@ -67,7 +67,7 @@ def fit_context(
     data: BlockStore | MemoryBlocks, cluster: str | None, emit: Callable[[Mapping[str, Any]], None], seed: int
 ) -> Iterator[RunContext]:
     """Yield the context of a fit: in-process for arrays; on a cluster through a temporary store and run, removed at exit."""
-    with default_executor(cluster) as executor:
+    with default_executor(cluster) as executor, _plain_errors():
         if executor.kind == "sync":
             yield RunContext(executor, data, emit=emit, seed=seed)
             return
@@ -75,6 +75,17 @@ def fit_context(
             stored = data if isinstance(data, BlockStore) else _written(data, Path(folder) / "data.zarr")
             run = RunStore.create(Path(folder) / "run", {})
             yield RunContext(executor, stored, run=run, emit=emit, seed=seed)
+
+
+@contextlib.contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Let what a task says of the data be the ``ValueError`` that users of arrays expect."""
+    try:
+        yield
+    except TaskFailed as error:
+        if isinstance(error.__cause__, ValueError):
+            raise ValueError(str(error.__cause__)) from error
+        raise
 
 
 def _written(data: MemoryBlocks, path: Path) -> BlockStore:

@@ -160,7 +160,9 @@ class FGMLoop:
         problem = GroupProblem(self._designs[k].rows(spec.y, spec.cost, config.loss), starts, config.loss, config.fit_intercept)
         warm = (np.concatenate((machine.omega, np.zeros(len(factors)))), machine.bias)
         solver = SOLVERS["newton" if config.solver == "auto" else config.solver]
-        solution = solver(problem, warm=warm, tol=config.inner_tol, max_iter=config.max_inner)
+        # Overflow ends in a clear error of the solver, which looks at every objective.
+        with np.errstate(over="ignore", invalid="ignore"):
+            solution = solver(problem, warm=warm, tol=config.inner_tol, max_iter=config.max_inner)
         return replace(state, rounds=(*machine.rounds, _record(state, solution))), solution
 
     def _score(self, state: FGMState, solved: Mapping[int, tuple[MachineState, GroupSolution]], ctx: RunContext) -> list[MachineState]:

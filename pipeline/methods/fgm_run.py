@@ -44,6 +44,12 @@ def store_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> FGMInputs:
     return FGMInputs(data, codes, tuple(labels), weight, data.groups() if groups is None else groups)
 
 
+def _checked_share(share: Any) -> float:
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
+        raise ValueError(f"test_share={share!r}: must be a number between 0 and 1, without 1")
+    return float(share)
+
+
 def with_held_out(inputs: FGMInputs, held_out: np.ndarray | None) -> FGMInputs:
     """Return the inputs with the held-out rows' weights set to zero: a split is a mask, never a copy."""
     if held_out is None:
@@ -65,8 +71,8 @@ def prepare(config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Pre
         ``groups`` (labels or index arrays), ``test_share`` and ``seed`` of a held-out part.
     """
     inputs = store_inputs(ctx, extra)
-    share = float(extra.get("test_share", 0.0))
-    held_out = stratified_split(inputs.codes, share, ctx.seed) if share > 0 else None
+    share = _checked_share(extra.get("test_share", 0.0))
+    held_out = stratified_split(inputs.codes, share, ctx.seed, inputs.classes) if share > 0 else None
     inputs = with_held_out(inputs, held_out)
     loop = build_loop(config, inputs, warn=_refuse)
     loop.fits = (Fit(0, len(loop.machines), inputs.codes, held_out),)

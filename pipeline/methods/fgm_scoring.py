@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +64,7 @@ def accuracy_metrics(fits: Sequence[Fit], decisions: Mapping[int, np.ndarray]) -
     return {"train_accuracy": list(train), "test_accuracy": list(test)}
 
 
-def stratified_split(codes: np.ndarray, share: float, seed: int) -> np.ndarray:
+def stratified_split(codes: np.ndarray, share: float, seed: int, classes: Sequence[Any] = ()) -> np.ndarray:
     """Return a mask with ``share`` of the rows of every class, drawn from ``seed``.
 
     Raises
@@ -71,18 +72,19 @@ def stratified_split(codes: np.ndarray, share: float, seed: int) -> np.ndarray:
     ValueError
         A class with too few rows to appear in both parts.
     """
-    return stratified_folds(codes, seed, [share])[0]
+    return stratified_folds(codes, seed, [share], classes)[0]
 
 
-def stratified_folds(codes: np.ndarray, seed: int, shares: Sequence[float]) -> list[np.ndarray]:
-    """Return disjoint masks with the given shares of the rows of every class."""
+def stratified_folds(codes: np.ndarray, seed: int, shares: Sequence[float], classes: Sequence[Any] = ()) -> list[np.ndarray]:
+    """Return disjoint masks with the given shares of the rows of every class (``classes``: their names, for the error)."""
     rng = np.random.default_rng(np.random.SeedSequence((seed, 0xF01D)))
     masks = [np.zeros(len(codes), dtype=bool) for _ in shares]
     for code in np.unique(codes):
         rows = rng.permutation(np.flatnonzero(codes == code))
         edges = np.round(np.concatenate(([0.0], np.cumsum(shares))) * len(rows)).astype(int)
         if np.any(np.diff(edges) == 0) or (edges[-1] - edges[0] == len(rows) and len(shares) == 1):
-            raise ValueError(f"class {code} has {len(rows)} rows, too few to appear in every part of a split into {list(shares)}")
+            name = repr(classes[code]) if len(classes) else str(code)
+            raise ValueError(f"class {name} has {len(rows)} rows, too few to appear in every part of a split into {list(shares)}")
         for mask, lo, hi in zip(masks, edges[:-1], edges[1:], strict=True):
             mask[rows[lo:hi]] = True
     return masks

@@ -77,6 +77,8 @@ def build_atoms(config: FGMConfig, inputs: FGMInputs) -> tuple[CutAtoms, int]:
         weight = config.group_weight
         index = build_groups(inputs.groups, d, np.asarray(weight) if isinstance(weight, list) else weight)
         return GroupAtoms(index=index), index.n_groups
+    if config.group_weight is not None:
+        raise ValueError(f"group_weight={config.group_weight!r} needs groups, and there are none")
     if config.feature_map == "poly2":
         return PairAtoms(config.gamma, config.coef0), (d + 1) * (d + 2) // 2 - 1
     if config.feature_map is not None:
@@ -116,7 +118,8 @@ def build_machines(config: FGMConfig, inputs: FGMInputs) -> list[Machine]:
 
 def _machine(config: FGMConfig, inputs: FGMInputs, cost: np.ndarray, positive: int) -> Machine:
     y = np.where(inputs.codes == positive, 1.0, -1.0)
-    for sign, name in ((1.0, inputs.classes[positive]), (-1.0, f"not {inputs.classes[positive]}")):
+    rest = inputs.classes[1 - positive] if len(inputs.classes) == 2 else f"not {inputs.classes[positive]}"
+    for sign, name in ((1.0, inputs.classes[positive]), (-1.0, rest)):
         if not np.any(cost[y == sign] > 0):
             raise ValueError(f"class {name!r} has no sample with positive weight; every class needs one")
     return Machine(y, cost, config)

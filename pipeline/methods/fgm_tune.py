@@ -36,7 +36,9 @@ class Shared:
 
 def shared_loops(grid: Sequence[FGMConfig], inputs: FGMInputs, folds: int, seed: int) -> list[Shared]:
     """Return the loops that evaluate a grid by cross-validation on row masks."""
-    masks = stratified_folds(inputs.codes, seed, [1.0 / folds] * folds)
+    if folds < 2:
+        raise ValueError(f"folds={folds}: must be at least 2")
+    masks = stratified_folds(inputs.codes, seed, [1.0 / folds] * folds, inputs.classes)
     keys = [tuple(str(getattr(config, name)) for name in ATOM_PARAMETERS) for config in grid]
     return [_shared([k for k, other in enumerate(keys) if other == key], grid, inputs, masks) for key in dict.fromkeys(keys)]
 

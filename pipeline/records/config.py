@@ -46,7 +46,7 @@ class FGMConfig(MethodConfig):
     outer_stop: Literal["gap", "decrease"] = Field("gap", description="outer test: certified relative gap, or the paper's (38)")
     allow_repeat: bool = Field(True, description="let a cut take a feature again (exact); False gives distinct features")
     debias: bool = Field(False, description="refit a ridge-penalised model on the selected features, C=20")
-    class_weight: Literal["balanced"] | dict[str, float] | None = Field(None, description="factor of C per class")
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
 
     @model_validator(mode="after")
     def _maps_and_groups(self) -> FGMConfig:

@@ -1,0 +1,299 @@
+"""Estimators as scikit-learn expects them, and what users do with them there."""
+
+import importlib
+import inspect
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectorMixin
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
+
+from gramplane.kernels.jit import one_thread
+from gramplane.pipeline import METHODS, FGMClassifier
+from tests.support.fgm_problems import bits, classes, dense, forms, planted
+
+LEAST_CHECKS = 58
+
+pytestmark = pytest.mark.filterwarnings("ignore:B=10 exceeds")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with one_thread():
+        yield
+
+
+# --- scikit-learn's own checks ----------------------------------------------------------------------------------------------------
+
+
+def without_intercept(estimator):
+    """Checks that cannot hold, each with its reason; with an intercept there is none."""
+    if estimator.fit_intercept:
+        return {}
+    reason = "without an intercept the decision at the origin is 0: no weight of a class makes a constant prediction possible"
+    return {"check_class_weight_classifiers": reason}
+
+
+ESTIMATORS = [FGMClassifier(), FGMClassifier(fit_intercept=True), FGMClassifier(loss="logistic", fit_intercept=True, max_rounds=3)]
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=without_intercept)
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+def test_number_of_checks_that_really_ran(estimator):
+    expected = without_intercept(estimator)
+    assert len(expected) <= 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = check_estimator(estimator, expected_failed_checks=expected, on_fail=None, on_skip=None)
+    by_status = {
+        status: [row["check_name"] for row in found if row["status"] == status] for status in ("passed", "failed", "xfail", "skipped")
+    }
+    assert len(by_status["passed"]) >= LEAST_CHECKS
+    assert by_status["failed"] == []
+    assert sorted(by_status["xfail"]) == sorted(expected)
+    assert len(by_status["skipped"]) <= 2
+
+
+# --- parameters -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("info", METHODS.values(), ids=lambda info: info.name)
+def test_signature_agrees_with_the_parameter_model(info):
+    """Every parameter of a method is one of its estimator with the same default; the rest tells where and how to run."""
+    module, _, name = info.estimator.partition(":")
+    estimator = getattr(importlib.import_module(f"gramplane.pipeline.{module}"), name)
+    found = {key: value.default for key, value in inspect.signature(estimator).parameters.items()}
+    fields = {key: field.default for key, field in info.config.model_fields.items()}
+    assert {key: value for key, value in found.items() if key in fields} == fields
+    assert set(found) - set(fields) <= {"groups", "cluster", "random_state", "verbose", "callbacks"}
+    assert estimator.__module__ == f"gramplane.pipeline.{module}"
+    for key in found:
+        assert f"\n    {key}" in estimator.__doc__ or f", {key}" in estimator.__doc__, f"{key} is not documented"
+
+
+def test_parameters_are_stored_untouched():
+    groups, weight = [np.array([0, 1])], np.array([2.0])
+    machine = FGMClassifier(B=np.int64(3), groups=groups, group_weight=weight, class_weight={1: 2.0})
+    assert machine.groups is groups
+    assert machine.group_weight is weight
+    assert machine.B == 3
+    twin = clone(machine)
+    assert twin.get_params()["class_weight"] == {1: 2.0}
+    assert clone(machine).set_params(C=7).C == 7
+
+
+def test_numbers_of_numpy_and_arrays_are_parameters_too():
+    X, y = planted(0, d=12)
+    a = FGMClassifier(B=np.int64(2), C=np.float32(1.0), max_rounds=np.int32(2), fit_intercept=np.bool_(True)).fit(X, y)
+    b = FGMClassifier(B=2, C=1.0, max_rounds=2, fit_intercept=True).fit(X, y)
+    assert bits(a) == bits(b)
+    labels = np.arange(12) // 4
+    weighted = [
+        FGMClassifier(B=1, max_rounds=2, groups=labels, group_weight=w).fit(X, y) for w in (np.array([1.0, 2.0, 3.0]), [1.0, 2.0, 3.0])
+    ]
+    assert bits(weighted[0]) == bits(weighted[1])
+
+
+@pytest.mark.parametrize("weights", [{0: 1.0, 1: 3.0}, {0.0: 1.0, 1.0: 3.0}, {"0": 1.0, "1": 3.0}])
+def test_class_weights_by_any_spelling_of_a_label(weights):
+    X, y = planted(1)
+    y = (y > 0).astype(int)
+    a = FGMClassifier(B=3, max_rounds=2, class_weight=weights).fit(X, y)
+    b = FGMClassifier(B=3, max_rounds=2).fit(X, y, np.where(y == 1, 3.0, 1.0))
+    assert bits(a) == bits(b)
+
+
+# --- in scikit-learn's tools ------------------------------------------------------------------------------------------------------
+
+
+def test_in_a_pipeline_as_selector_and_as_classifier():
+    X, y = planted(2)
+    selector = make_pipeline(StandardScaler(), FGMClassifier(B=3, max_rounds=2), FGMClassifier(B=2, max_rounds=2)).fit(X, y)
+    chosen = selector[1].get_support(indices=True)
+    assert selector[2].n_features_in_ == len(chosen)
+    np.testing.assert_array_equal(selector[1].get_feature_names_out(), [f"x{j}" for j in chosen])
+    assert 0.5 < selector.score(X, y) <= 1.0
+
+
+def test_grid_search_in_two_processes():
+    X, y = planted(3)
+    grid = {"C": [0.1, 1.0], "B": [2, 4]}
+    found = GridSearchCV(FGMClassifier(max_rounds=2), grid, cv=3, n_jobs=2).fit(X, y)
+    alone = GridSearchCV(FGMClassifier(max_rounds=2), grid, cv=3).fit(X, y)
+    np.testing.assert_array_equal(found.cv_results_["mean_test_score"], alone.cv_results_["mean_test_score"])
+    assert bits(found.best_estimator_) == bits(FGMClassifier(max_rounds=2, **found.best_params_).fit(X, y))
+    assert cross_val_score(found.best_estimator_, sp.csr_array(X), y, cv=3).mean() > 0.5
+
+
+def test_data_frames_give_names_and_take_them():
+    X, y = planted(4, d=9)
+    frame = pd.DataFrame(X, columns=[f"gene {j}" for j in range(9)])
+    machine = FGMClassifier(B=2, max_rounds=2).set_output(transform="pandas").fit(frame, y)
+    chosen = machine.transform(frame)
+    assert isinstance(chosen, pd.DataFrame)
+    assert chosen.columns.tolist() == [f"gene {j}" for j in machine.selected_]
+    np.testing.assert_array_equal(chosen.to_numpy(), X[:, machine.selected_])
+    with pytest.raises(ValueError, match="feature names"):
+        machine.predict(frame[frame.columns[::-1]])
+
+
+@pytest.mark.parametrize("form", ["dense", "csr_matrix"])
+def test_support_is_what_transform_returns(form):
+    X, y = planted(5)
+    machine = FGMClassifier(B=3, max_rounds=3).fit(forms(X)[form], y)
+    assert isinstance(machine, SelectorMixin)
+    assert machine.get_support().sum() == len(machine.selected_)
+    np.testing.assert_array_equal(machine.get_support(indices=True), machine.selected_)
+    found = machine.transform(forms(X)[form])
+    np.testing.assert_array_equal(found.toarray() if sp.issparse(found) else found, X[:, machine.selected_])
+    back = machine.inverse_transform(X[:, machine.selected_])
+    np.testing.assert_array_equal(back[:, machine.selected_], X[:, machine.selected_])
+
+
+def test_support_of_groups_is_every_member():
+    X, y = planted(6, d=12)
+    labels = np.arange(12) // 3
+    machine = FGMClassifier(B=1, max_rounds=2, groups=labels).fit(X, y)
+    np.testing.assert_array_equal(machine.get_support(), np.isin(labels, machine.selected_))
+
+
+def test_names_of_products():
+    X, y = planted(7, d=6, relevant=3)
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    machine = FGMClassifier(B=3, max_rounds=2, feature_map="poly2").fit(frame, y)
+    names = machine.get_feature_names_out()
+    expected = ["abcdef"[i] if j < 0 else f"{'abcdef'[i]}*{'abcdef'[j]}" for i, j in machine.selected_]
+    assert names.tolist() == expected
+    given = machine.get_feature_names_out(list("abcdef"))
+    assert given.tolist() == expected
+    chosen = machine.set_output(transform="pandas").transform(frame)
+    assert chosen.columns.tolist() == expected
+
+
+def test_wide_weights_are_a_sparse_row():
+    rng = np.random.default_rng(0)
+    X = sp.random_array((30, 50_000), density=1e-3, rng=rng, format="csr")
+    y = np.arange(30) % 2
+    machine = FGMClassifier(B=5, max_rounds=2).fit(X, y)
+    assert sp.issparse(machine.coef_)
+    assert machine.coef_.shape == (1, 50_000)
+    assert machine.coef_.nnz <= 10
+    np.testing.assert_allclose((X @ machine.coef_.T).toarray().ravel() + machine.intercept_, machine.decision_function(X), atol=1e-12)
+    narrow = FGMClassifier(B=5, max_rounds=2).fit(X[:, :49_999], y)
+    assert isinstance(narrow.coef_, np.ndarray)
+
+
+# --- stability, events, copies ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("map_", [None, "poly2", "groups"])
+def test_stability_is_the_frequency_over_bootstrap_resamples(map_):
+    X, y = planted(8, d=12)
+    more = {"groups": np.arange(12) // 2} if map_ == "groups" else {"feature_map": map_}
+    machine = FGMClassifier(B=3, max_rounds=2, random_state=5, **more).fit(X, y)
+    found = machine.selection_stability(6)
+    seed = np.random.RandomState(5).randint(2**31 - 1)
+    counts = np.zeros(len(found))
+    for child in np.random.SeedSequence(seed).spawn(6):
+        weight = np.random.default_rng(child).multinomial(80, np.full(80, 1 / 80)).astype(float)
+        chosen = clone(machine).fit(X, y, weight).selected_
+        if map_ == "poly2":
+            chosen = [k for k, pair in enumerate(machine.selected_.tolist()) if pair in chosen.tolist()]
+        counts[chosen] += 1
+    np.testing.assert_allclose(found, counts / 6)
+    assert len(found) == {None: 12, "groups": 6, "poly2": len(machine.selected_)}[map_]
+    np.testing.assert_array_equal(found, machine.selection_stability(6))
+
+
+def test_copies_carry_no_data():
+    X, y = planted(9, n=2000, d=50)
+    machine = FGMClassifier(B=2, max_rounds=2).fit(X, y)
+    text = pickle.dumps(machine)
+    assert len(text) < X.nbytes / 10
+    copy = pickle.loads(text)
+    assert bits(copy) == bits(machine)
+    np.testing.assert_array_equal(copy.predict(X), machine.predict(X))
+    with pytest.raises(ValueError, match="needs X and y"):
+        copy.selection_stability(2)
+    np.testing.assert_array_equal(copy.selection_stability(3, X, y), machine.selection_stability(3))
+
+
+def test_events_reach_every_callback():
+    X, y = planted(10)
+    first, second = [], []
+    machine = FGMClassifier(B=2, max_rounds=3, callbacks=[first.append, second.append]).fit(X, y)
+    rounds = [event for event in first if event["event"] == "iteration"]
+    assert [event["iteration"] for event in rounds] == [1, 2, 3]
+    assert [event["objective"] for event in rounds] == machine.history_["objective"].tolist()
+    assert first == second
+    assert {len(values) for values in machine.history_.values()} == {3}
+
+
+def test_verbose_logs_and_quiet_does_not(caplog):
+    X, y = planted(11)
+    with caplog.at_level("DEBUG", logger="gramplane"):
+        FGMClassifier(B=2, max_rounds=2).fit(X, y)
+        assert caplog.records == []
+        FGMClassifier(B=2, max_rounds=2, verbose=1).fit(X, y)
+    assert sum("iteration" in record.getMessage() for record in caplog.records) == 2
+
+
+def test_fits_do_not_depend_on_what_was_fitted_before():
+    X, y = planted(12)
+    machine = FGMClassifier(B=3, max_rounds=3)
+    expected = bits(machine.fit(X, y))
+    machine.fit(*classes())
+    assert len(machine.classes_) == 3
+    assert bits(machine.fit(X, y)) == expected
+
+
+def test_input_is_never_written():
+    X, y = planted(13, density=0.5)
+    for form in forms(X).values():
+        copy = form.copy()
+        for array in (copy,) if isinstance(copy, np.ndarray) else (copy.data, copy.indices, copy.indptr):
+            array.flags.writeable = False
+        machine = FGMClassifier(B=2, max_rounds=2, feature_map="poly2").fit(copy, y)
+        machine.transform(copy)
+        machine.decision_function(copy)
+        FGMClassifier(B=2, max_rounds=2).fit(copy, y)
+        np.testing.assert_array_equal(dense(copy), dense(form))
+
+
+def test_repeated_and_unsorted_entries_are_summed():
+    X, y = planted(14, density=0.4)
+    parts = sp.coo_array(X)
+    rng = np.random.default_rng(0)
+    order = rng.permutation(2 * parts.nnz)
+    row, col, data = (np.concatenate([values, values])[order] for values in (*parts.coords, 0.5 * parts.data))
+    messy = sp.csr_matrix((80, 60))
+    messy.data, messy.indices = data[np.argsort(row, kind="stable")], col[np.argsort(row, kind="stable")].astype(np.int32)
+    messy.indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=80))]).astype(np.int32)
+    assert not messy.has_canonical_format
+    np.testing.assert_allclose(messy.toarray(), X)
+    for map_ in (None, "poly2"):
+        machines = [FGMClassifier(B=3, max_rounds=3, feature_map=map_).fit(A, y) for A in (messy, sp.csr_matrix(X))]
+        assert bits(machines[0]) == bits(machines[1])
+
+
+def test_before_fitting_nothing_is_told():
+    for ask in ("predict", "transform", "decision_function"):
+        with pytest.raises(NotFittedError):
+            getattr(FGMClassifier(), ask)(np.zeros((2, 3)))
+    with pytest.raises(NotFittedError):
+        FGMClassifier().selection_stability()
+    with pytest.raises(NotFittedError):
+        FGMClassifier().get_support()
