@@ -32,6 +32,8 @@ class Limits:
         Seconds before the first further attempt; doubled each time.
     allowed_failures
         Worker deaths a task survives (clusters started here; elsewhere the scheduler's own setting holds).
+    connect_timeout
+        Seconds a scheduler elsewhere may take to answer at first.
     no_workers_timeout
         Seconds without any worker before the cluster counts as lost.
     stall_timeout
@@ -45,6 +47,7 @@ class Limits:
     retries: int = 3
     retry_wait: float = 0.1
     allowed_failures: int = 10
+    connect_timeout: float = 10.0
     no_workers_timeout: float = 300.0
     stall_timeout: float = 300.0
     full_disk_timeout: float = 30.0

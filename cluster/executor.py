@@ -23,9 +23,6 @@ from .program import Plan
 if TYPE_CHECKING:
     from distributed import Client
 
-CONNECT_TIMEOUT = 10.0
-"""Seconds to wait for a scheduler to answer."""
-
 
 @functools.cache
 def _machine_memory() -> int:
@@ -175,7 +172,7 @@ def open_executor(
     events: Sink | None = None,
     preflight: Callable[[], Any] | None = None,
     worker_memory: int | str | None = None,
-    connect_timeout: float = CONNECT_TIMEOUT,
+    connect_timeout: float | None = None,
 ) -> Iterator[Executor]:
     """Open the executor that ``config`` names and close it at the end, with everything it started.
 
@@ -192,7 +189,7 @@ def open_executor(
     worker_memory
         Bytes per worker; overrides the one of ``config``.
     connect_timeout
-        Seconds to wait for a scheduler elsewhere.
+        Seconds to wait for a scheduler elsewhere; overrides the one of ``config``'s limits.
 
     Raises
     ------
@@ -213,8 +210,9 @@ def open_executor(
     from .dask_executor import DaskExecutor
 
     began = time.perf_counter()
+    patience = settings.limits.connect_timeout if connect_timeout is None else connect_timeout
     with (
-        open_client(settings, connect_timeout, events or ignore) as client,
+        open_client(settings, patience, events or ignore) as client,
         DaskExecutor(client, settings, kind=settings.kind, events=events, preflight=preflight) as executor,
     ):
         executor.announce(time.perf_counter() - began)
