@@ -23,7 +23,7 @@ def expanded(X: sp.csr_array) -> sp.csr_array:
 
 
 def main() -> None:
-    parser = bench.arguments(__doc__, n=100_000, d=1000, per_row=45, shift=50.0, B=10, rounds=10, cost=10.0, pairs=40)
+    parser = bench.arguments(__doc__, n=100_000, d=1000, per_row=31, shift=50.0, B=10, rounds=10, cost=10.0, pairs=40)
     options = parser.parse_args()
     if options.tiny:
         options.n, options.d, options.per_row, options.reps, options.B, options.pairs = 2000, 60, 8, 2, 2, 8
