@@ -64,8 +64,21 @@ def open_client(config: ClusterConfig, connect_timeout: float, emit: Sink) -> It
     """
     openers = {"local": _local, "address": _address, "scheduler-file": _scheduler_file, "factory": _factory}
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_quiet_client())
         stack.enter_context(dask.config.set(dask_settings(config.limits)))
         yield openers[config.kind](config, connect_timeout, emit, stack)
+
+
+@contextlib.contextmanager
+def _quiet_client() -> Iterator[None]:
+    # What a client logs of a lost scheduler, tracebacks and all, the run's own error tells in one sentence.
+    log = logging.getLogger("distributed.client")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def _close(thing: Client | Any, timeout: float = _CLOSE_TIMEOUT) -> None:

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import dask
 from distributed import Client, Future, Worker, WorkerPlugin
-from distributed.client import ClosedClientError
 
 from .affinity import Affinity
 from .config import ClusterConfig
@@ -120,8 +119,8 @@ class DaskExecutor(Executor):
     def close(self) -> None:
         """Take back what was registered on the workers."""
         for name in self._plugins:
-            with contextlib.suppress(OSError, TimeoutError, ValueError, RuntimeError, ClosedClientError):
-                self._link.client.unregister_worker_plugin(name)
+            with contextlib.suppress(OSError, TimeoutError, ValueError):
+                self._link.forget(name)
         self._plugins.clear()
 
     def _wait_for_workers(self) -> None:

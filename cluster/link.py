@@ -83,6 +83,21 @@ class Link:
         except Exception as error:
             return error
 
+    def forget(self, plugin: str, *, timeout: float = 2.0) -> None:
+        """Take back what was registered on the workers under a name.
+
+        Raises
+        ------
+        OSError, TimeoutError
+            No answer: with the scheduler it is gone anyway.
+        """
+
+        async def unregister() -> None:
+            self._scheduler()
+            await self.client.unregister_worker_plugin(plugin)
+
+        self._wait(unregister, timeout)
+
     def threads(self) -> dict[str, int]:
         """Return the number of threads of every running worker.
 
