@@ -75,6 +75,35 @@ def decision_values(model: FGMModel, ctx: RunContext) -> np.ndarray:
         )
     if not len(model.features):
         return np.tile(model.intercepts, (data.n_rows, 1))
-    row_factor = data.scale.row_factor if model.row_scaled else None
-    columns = mapped_columns(model, fetch_columns(ctx, model.features), row_factor)
+    return decided(model, store_columns(model, ctx))
+
+
+def store_columns(model: FGMModel, ctx: RunContext) -> Columns:
+    """Return the model's coordinates of every row of a store (one column pass)."""
+    row_factor = ctx.data.scale.row_factor if model.row_scaled else None
+    return mapped_columns(model, fetch_columns(ctx, model.features), row_factor)
+
+
+def decided(model: FGMModel, columns: Columns) -> np.ndarray:
+    """Return ``(n_samples, n_machines)`` decision values from the model's coordinates."""
     return np.asarray(columns @ model.weights.T) + model.intercepts
+
+
+def decided_along(model: FGMModel, columns: Columns) -> list[tuple[int, np.ndarray]]:
+    """Return ``(n_selected, decision values)`` of the model after every round."""
+    rounds = max((len(machine.rounds) for machine in model.machines), default=0)
+    return [_decided_after(model, columns, t) for t in range(1, rounds + 1)]
+
+
+def _decided_after(model: FGMModel, columns: Columns, t: int) -> tuple[int, np.ndarray]:
+    weights = np.zeros((len(model.coordinates), len(model.machines)))
+    intercepts = model.intercepts.copy()
+    selected = []
+    for k, machine in enumerate(model.machines):
+        if machine.rounds:
+            ids, values, bias = machine.weights(min(t, len(machine.rounds)))
+            weights[positions(model.coordinates, ids), k] = values
+            intercepts[k] = -bias
+            selected.append(machine.selected(t))
+    count = len(np.unique(np.concatenate(selected), axis=0)) if selected else 0
+    return count, np.asarray(columns @ weights) + intercepts

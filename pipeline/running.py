@@ -11,16 +11,16 @@ import importlib
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..cluster import ClusterConfig, Executor, TLSFiles, open_executor, parse_bytes, parse_cluster
+from ..cluster import ClusterConfig, Executor, TLSFiles, open_executor, parse_bytes, parse_cluster, tee
 from ..storage import BlockStore, RunStore, StorageError, set_cache_limit
 from .loops.prepared import Prepared
 from .loops.run import run_loop
-from .records.context import Emit, RunContext, ignore
+from .records.context import Emit, RunContext, Tally, ignore
 from .records.validation import configured, nearest
 from .registry import METHODS, MethodInfo
 
@@ -237,8 +237,9 @@ def _run(
     folder.write_json("where", {"cluster": where.cluster, "data": store.url})
     began = time.perf_counter()
     record = folder.config
-    with executing(where, store, emit) as executor:
-        ctx = _context(executor, store, folder, record, emit)
+    tally = Tally()
+    with executing(where, store, tee((emit, tally.listen))) as executor:
+        ctx = replace(_context(executor, store, folder, record, emit), tally=tally)
         ready: Prepared = prepared or info.prepare(config, ctx, record["extra"])
         if folder.read_json("decisions") is None:
             folder.write_json("decisions", jsonable(ready.plan))

@@ -13,7 +13,7 @@ import numpy as np
 from ..cluster import open_executor, parse_bytes
 from ..storage import BlockStore, RunStore, StorageError, write_model
 from .methods.fgm_scoring import predicted_codes, stratified_split
-from .predict import decision_values
+from .predict import decided_along, decision_values, store_columns
 from .records.context import Emit, RunContext, ignore
 from .running import Where, load_model
 
@@ -129,7 +129,16 @@ def score_store(
     estimator, data, values = _decide(run, store, place, on_event or ignore)
     _, record = _finished(run)
     truth, rows = _truth(estimator, data), _scored_rows(record, data)
-    return {"rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
+    table = {"rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
+    return {**table, "path": _path(estimator.model_, data, truth, rows, place)}
+
+
+def _path(model: Any, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: Where) -> list[dict[str, Any]]:
+    """Return the accuracy of the model after every round."""
+    with open_executor(where.config()) as executor:
+        columns = store_columns(model, RunContext(executor, data)) if len(model.features) else np.zeros((data.n_rows, 0))
+    along = decided_along(model, columns)
+    return [{"n_selected": count, "accuracy": float(np.mean(predicted_codes(values[rows].T) == truth[rows]))} for count, values in along]
 
 
 def _truth(estimator: Any, data: BlockStore) -> np.ndarray:

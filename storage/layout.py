@@ -129,8 +129,11 @@ def plan_stripes(
     if stripe_bytes < itemsize:
         raise SchemaError(f"stripe_bytes={stripe_bytes} is smaller than one value of {itemsize} bytes")
     n = per_column.size
-    ends = _unit_ends(n, groups) if n else np.zeros(0, np.int64)
-    filled = np.cumsum(per_column, dtype=np.int64)[ends - 1]
+    # Without groups every column is a unit: no index vectors, there may be 10^7 columns.
+    ends = None if groups is None or not n else _unit_ends(n, groups)
+    filled = np.cumsum(per_column, dtype=np.int64)
+    if ends is not None:
+        filled = filled[ends - 1]
     total = int(filled[-1]) if n else 0
     chunk = max(1, min(1 << 20, stripe_bytes // itemsize, total))
     cuts = _balanced_cuts(filled, chunk)
@@ -138,7 +141,8 @@ def plan_stripes(
     nnz = np.diff(reached)
     if nnz.size and int(nnz.max()) > _INDEX_LIMIT:
         raise SchemaError(f"one stripe would hold {int(nnz.max())} entries; the limit is 2^31 - 1: divide the largest column or group")
-    return StripeLayout(np.concatenate([[0], ends[cuts]]).astype(np.int64), nnz, chunk)
+    edges = np.concatenate([[0], cuts + 1 if ends is None else ends[cuts]])
+    return StripeLayout(edges.astype(np.int64), nnz, chunk)
 
 
 def _balanced_cuts(filled: npt.NDArray[np.int64], chunk: int) -> npt.NDArray[np.int64]:

@@ -55,8 +55,8 @@ def rounds(folder):
 
 
 def untimed(value):
-    """A record without what the clock wrote."""
-    return {name: item for name, item in value.items() if not name.startswith("seconds")}
+    """A record without what it took: seconds, and the tasks of a resume, which fetches the columns of all cuts again."""
+    return {name: item for name, item in value.items() if not name.startswith("seconds") and name not in ("tasks", "bytes", "retries")}
 
 
 def model_bytes(run):

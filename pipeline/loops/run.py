@@ -47,14 +47,15 @@ def run_loop(loop: Loop[S], ctx: RunContext, *, keep: bool = True) -> Outcome[S]
     Returns
     -------
     Outcome
-        Last state and history rows; each row holds ``iteration``, ``seconds`` and the metrics of its step.
+        Last state and history rows; each row holds ``iteration``, ``tasks``, ``bytes``, ``retries``, ``seconds`` and its step's metrics.
     """
     state, history, resumed_at = _start(loop, ctx, keep)
     while state.stop is None:
-        began = time.perf_counter()
+        began, before = time.perf_counter(), ctx.tally.figures()
         step = loop.step(state, ctx)
         state = step.state
-        row = {"iteration": state.iteration, **step.metrics, "seconds": time.perf_counter() - began}
+        taken = {name: value - before[name] for name, value in ctx.tally.figures().items()}
+        row = {"iteration": state.iteration, **step.metrics, **taken, "seconds": time.perf_counter() - began}
         history.append(row)
         _record(ctx, state, row, keep)
     return Outcome(state, tuple(history), resumed_at)

@@ -39,4 +39,4 @@ def fetch_columns(ctx: RunContext, features: np.ndarray) -> Columns:
     tasks = tasks_holding(column_tasks(ctx.data), features)
     result = ctx.data.n_rows * 12 * len(features)
     program = BlockProgram("columns", fetch_chunk, stack, task_bytes, result, combine_bytes=2 * result)
-    return ctx.executor.run(plan(program, tasks, features))
+    return ctx.run_pass(plan(program, tasks, features))

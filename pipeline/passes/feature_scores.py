@@ -129,5 +129,5 @@ def select_atoms(ctx: RunContext, atoms: Atoms, duals: np.ndarray, queries: Sequ
     asked = tuple(queries)
     program = score_program(asked, ctx.data.n_rows)
     work = plan(program, column_tasks(ctx.data), atoms.shipped(ctx), ctx.share("dual", scaled_duals(ctx, duals)), asked)
-    partials = ctx.executor.run(work)
+    partials = ctx.run_pass(work)
     return [atoms.complete(partial, query) for partial, query in zip(partials, asked, strict=True)]

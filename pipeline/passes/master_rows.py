@@ -159,7 +159,7 @@ class RemoteDesign:
     def _run(self, name: str, query: RowQuery, combine: Any, result: int, y: Any, cost: Any) -> Sums:
         joined = 2 * result if combine is _joined else None
         program = BlockProgram(f"rows-{name}", rows_chunk, combine, _part_bytes, result, combine_bytes=joined)
-        return self._ctx.executor.run(plan(program, self._parts(), y, cost, name, query, split_every=FAN_IN))
+        return self._ctx.run_pass(plan(program, self._parts(), y, cost, name, query, split_every=FAN_IN))
 
     def _parts(self) -> list[DesignPart]:
         n, cuts = self._ctx.data.n_rows, tuple(self._cuts)

@@ -219,7 +219,7 @@ class PairAtoms(PairColumns):
         dual = ctx.share("dual", u)
         best = self._screen(ctx, dual, np.zeros(0), B, 0.0).best
         program = BlockProgram("dense-pairs", tile_chunk, _MergePairs(B), _nbytes, 40 * B)
-        found = ctx.executor.run(plan(program, self._tiles(ctx), dual, self.map, B, _bar(best, B)))
+        found = ctx.run_pass(plan(program, self._tiles(ctx), dual, self.map, B, _bar(best, B)))
         return kp.merge_top_pairs([best, found], B)
 
     def _tiles(self, ctx: RunContext) -> list[Tile]:
@@ -260,7 +260,7 @@ class PairAtoms(PairColumns):
 
     def _screen(self, ctx: RunContext, dual: Any, weight: Any, B: int, threshold: float) -> Screened:
         program = BlockProgram("pair-bounds", screen_chunk, _MergeScreens(B), _Double(), 16 * min(ctx.data.n_cols, 1 << 20) + 40 * B)
-        return ctx.executor.run(plan(program, column_tasks(ctx.data), dual, weight, self.map, B, threshold))
+        return ctx.run_pass(plan(program, column_tasks(ctx.data), dual, weight, self.map, B, threshold))
 
     def _head(self, ctx: RunContext, u: np.ndarray, ids: np.ndarray, B: int, done: int, threshold: float) -> kp.TopPairs:
         X, where = self._hold(ctx, ids)
@@ -283,7 +283,7 @@ class PairAtoms(PairColumns):
         parts = _ranges(done, len(screen.ids), products, 24 * X.nnz)
         program = BlockProgram("pair-fallback", range_chunk, _MergePairs(B), _nbytes, 40 * B)
         extra = (shared, dual, ctx.share("survivors", screen.ids), ctx.share("bounds", screen.bound), self.map, B, bar)
-        return kp.merge_top_pairs([screen.best, ctx.executor.run(plan(program, parts, *extra))], B)
+        return kp.merge_top_pairs([screen.best, ctx.run_pass(plan(program, parts, *extra))], B)
 
     def _hold(self, ctx: RunContext, ids: np.ndarray) -> tuple[sp.csc_array, np.ndarray]:
         """Return kept columns that include ``ids``, and where each of these stands."""
@@ -310,7 +310,7 @@ class PairAtoms(PairColumns):
     def _maxima(self, ctx: RunContext) -> np.ndarray:
         if self._row_max is None:
             program = BlockProgram("row-maxima", row_max_chunk, _maximum, _Double(), 8 * ctx.data.n_rows)
-            self._row_max = np.asarray(ctx.executor.run(plan(program, column_tasks(ctx.data))))
+            self._row_max = np.asarray(ctx.run_pass(plan(program, column_tasks(ctx.data))))
         return self._row_max
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from ...cluster import Executor
+    from ...cluster import Executor, Plan
     from ...storage import BlockStore, MemoryBlocks, RunStore
 
 INLINE_BYTES = 1 << 18
@@ -20,6 +20,38 @@ Emit = Callable[[Mapping[str, Any]], None]
 
 def ignore(event: Mapping[str, Any]) -> None:
     """Drop an event."""
+
+
+@dataclass
+class Tally:
+    """What the passes of a run took so far.
+
+    Attributes
+    ----------
+    tasks, bytes, retries
+        Chunk steps planned, bytes of the blocks they name, and repeated attempts.
+    """
+
+    tasks: int = 0
+    bytes: int = 0
+    retries: int = 0
+
+    def add(self, work: Plan[Any]) -> None:
+        """Count one plan."""
+        self.tasks += work.n_tasks
+        self.bytes += sum(_nbytes(ref) for ref in work.refs)
+
+    def listen(self, event: Mapping[str, Any]) -> None:
+        """Count the retries of a finished plan."""
+        self.retries += event.get("retries", 0) if event.get("event") == "finish" else 0
+
+    def figures(self) -> dict[str, int]:
+        """Return the counts by name."""
+        return {"tasks": self.tasks, "bytes": self.bytes, "retries": self.retries}
+
+
+def _nbytes(ref: Any) -> int:
+    return sum(part.nbytes for part in ref) if isinstance(ref, tuple) else int(ref.nbytes)
 
 
 @dataclass(frozen=True)
@@ -40,6 +72,8 @@ class RunContext:
         Sink of event records.
     seed
         Root of every random number of the run.
+    tally
+        Tasks and bytes of the passes so far.
     """
 
     executor: Executor
@@ -48,7 +82,12 @@ class RunContext:
     driver_memory: int = 2 << 30
     emit: Emit = ignore
     seed: int = 0
-    decisions: Mapping[str, Any] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+
+    def run_pass(self, work: Plan[Any]) -> Any:
+        """Run a planned pass and count it."""
+        self.tally.add(work)
+        return self.executor.run(work)
 
     def share(self, name: str, array: np.ndarray) -> Any:
         """Return ``array`` itself, or a reference to it in the run store when tasks on other machines would carry too much.
