@@ -130,6 +130,11 @@ class CommandCluster:
             self.wait_for_workers(before + 1)
         return process
 
+    @property
+    def living(self) -> list[int]:
+        """Numbers of the workers that still run."""
+        return [number for number, process in enumerate(self.workers) if process.poll() is None]
+
     def wait_for_workers(self, count: int, timeout: float = 30.0) -> None:
         """Wait until the logs tell of ``count`` registered workers (dead ones included)."""
         wait_until(lambda: self._joined() >= count, timeout, f"{count} workers")
