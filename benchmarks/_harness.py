@@ -318,9 +318,10 @@ class Report:
         self.figures[name] = value
         self.lines.append((name, f"{value:{form}}{unit}", f"{target}{unit}" if target else "", self._verdict(value, target)))
 
-    def ratio(self, name: str, ours: Timing, peer: Timing, target: float, *, cpu: bool = True) -> None:
-        """Add the ratio of two median times, which should not exceed ``target``; that of processor times stands beside it unless
-        other processes do a part of the work.
+    def ratio(self, name: str, ours: Timing, peer: Timing, target: float | None, *, cpu: bool = True) -> None:
+        """Add the ratio of two median times, which should not exceed ``target`` if there is one.
+
+        The ratio of processor times stands beside it, unless other processes do a part of the work.
         """
         value = ours.median / peer.median
         self.figures[name] = value
@@ -328,7 +329,8 @@ class Report:
         if cpu:
             beside = self.figures[f"{name} (cpu)"] = ours.cpu_median / max(peer.cpu_median, 1e-9)
             shown += f" (cpu {beside:.3f} = 1/{1 / max(beside, 1e-9):.2f})"
-        self.lines.append((name, shown, f"<= {target:.3f} = 1/{1 / target:.3g}", self._verdict(value, f"<= {target}")))
+        wanted, verdict = ("", "") if target is None else (f"<= {target:.3f} = 1/{1 / target:.3g}", self._verdict(value, f"<= {target}"))
+        self.lines.append((name, shown, wanted, verdict))
 
     def note(self, text: str) -> None:
         """Add a line below the table."""
