@@ -146,7 +146,7 @@ def test_too_few_rounds_for_the_number_asked_for_are_reported():
 
 def test_a_budget_beyond_the_features_is_cut_with_a_warning():
     X, y = planted(10, d=5, relevant=3)
-    with pytest.warns(UserWarning, match=r"B=9 exceeds the 5 .*B=5 is used"):
+    with pytest.warns(UserWarning, match=r"B=9 exceeds the 5 .*at most B=5 can be used"):
         machine = fitted(X, y, B=9)
     assert bits(machine) == bits(fitted(X, y, B=5))
     with pytest.warns(UserWarning, match=r"B=9 exceeds the 2 "):
