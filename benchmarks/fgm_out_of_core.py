@@ -43,8 +43,8 @@ def draw(folder: Path, n: int, d: int, per_row: int, offset: float, relevant: in
     with open(folder / "data.bin", "wb") as data, open(folder / "indices.bin", "wb") as indices:
         for lo in range(0, n, step):
             block = draw_rows(rng, min(step, n - lo), names, edges, per_row)
-            data.write(block.data)
-            indices.write(block.indices)
+            data.write(block.data.astype(PARTS["data"], copy=False))
+            indices.write(block.indices.astype(PARTS["indices"], copy=False))
             ends.append(ends[-1][-1] + block.indptr[1:])
             z.append(block @ w)
     margin = np.concatenate(z)
