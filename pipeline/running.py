@@ -150,10 +150,22 @@ def run_method(
         return RunOutcome("planned", {}, {"method": info.name, "data": store.url, "cluster": where.cluster, **plan})
     _same_as_before(run, record)
     # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
-    prepared = None if (Path(run) / "config.json").exists() else _prepared(info, config, store, record)
+    fresh = not (Path(run) / "config.json").exists()
+    prepared = _prepared(info, config, store, record) if fresh else None
     folder = RunStore.create(run, record)
-    with folder.lock():
+    with folder.lock(), _withdrawn_unless_begun(folder, fresh):
         return _run(info, config, store, folder, where, on_event or ignore, prepared)
+
+
+@contextlib.contextmanager
+def _withdrawn_unless_begun(folder: RunStore, fresh: bool) -> Iterator[None]:
+    # A cluster that does not answer must not tie the folder to this configuration, either.
+    try:
+        yield
+    except BaseException:
+        if fresh and folder.history() == []:
+            folder.withdraw()
+        raise
 
 
 def resume_run(

@@ -205,6 +205,11 @@ class RunStore:
             if file.suffix in (".json", ".jsonl", ".log") and file.name != "config.json":
                 file.unlink()
 
+    def withdraw(self) -> None:
+        """Forget the configuration, too: the folder can be used for another run."""
+        self.reset()
+        (self.path / "config.json").unlink(missing_ok=True)
+
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     def _checkpoint_names(self) -> list[str]:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,15 +70,15 @@ class Command:
         return json.loads(self.out.read_text().rstrip("\n").rpartition("\n")[2])
 
 
-def start(words: list[Any], folder: Path, **environment: str) -> Command:
-    """Start ``gramplane WORDS --json`` in ``folder``, whose subfolder ``.logs`` takes its output."""
+def start(words: list[Any], folder: Path, prefix: Sequence[Any] = (), **environment: str) -> Command:
+    """Start ``PREFIX gramplane WORDS --json`` in ``folder``, whose subfolder ``.logs`` takes its output."""
     logs = folder / ".logs"
     logs.mkdir(parents=True, exist_ok=True)
     number = len(list(logs.iterdir()))
     out, err = logs / f"{number}.out", logs / f"{number}.err"
     env = {name: value for name, value in os.environ.items() if not name.startswith("GRAMPLANE_")}
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(_import_root())]))
-    command = [sys.executable, "-m", "gramplane.workflows.cli", *map(str, words), "--json"]
+    command = [*map(str, prefix), sys.executable, "-m", "gramplane.workflows.cli", *map(str, words), "--json"]
     with out.open("wb") as stdout, err.open("wb") as stderr:
         return Command(subprocess.Popen(command, cwd=folder, stdout=stdout, stderr=stderr, env={**env, **environment}), out, err)
 
@@ -87,10 +88,10 @@ def _import_root() -> Path:
     return ROOT / "tests" / "support" / "_bare"
 
 
-def gramplane(words: list[Any], folder: Path, timeout: float = 120.0, **environment: str) -> tuple[int, dict[str, Any]]:
-    """Run ``gramplane WORDS --json`` to its end; return exit code and result."""
-    command = start(words, folder, **environment)
-    code = command.wait(timeout)
+def gramplane(words: list[Any], folder: Path, prefix: Sequence[Any] = (), **environment: str) -> tuple[int, dict[str, Any]]:
+    """Run ``PREFIX gramplane WORDS --json`` to its end; return exit code and result."""
+    command = start(words, folder, prefix, **environment)
+    code = command.wait()
     assert "Traceback" not in command.messages, command.messages
     return code, command.result
 

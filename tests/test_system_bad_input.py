@@ -1,0 +1,316 @@
+"""What can be wrong with input, disks and machines, through the command line: one message with the place, and nothing half-written."""
+
+import contextlib
+import gzip
+import json
+import os
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from gramplane.storage import BlockStore, MissingBlock, RunStore
+from gramplane.workflows.cli import main
+from tests.support.clusters import CommandCluster
+from tests.support.commands import equal_runs, fit_words, gramplane, is_resumable, rounds, tree_bytes
+from tests.support.disks import NotPermitted, SmallDisk
+from tests.support.methods import CASES
+
+GOOD = "1 1:1 2:2\n-1 1:0.5 3:1\n1 2:1\n-1 3:2\n"
+
+
+@pytest.fixture
+def told(capsys):
+    """Run a command that must fail: its exit code and message. It may not create or change anything."""
+
+    def run(folder, *words):
+        before = tree_bytes(folder)
+        capsys.readouterr()
+        code = main([*map(str, words), "--json"])
+        out, err = capsys.readouterr()
+        found = json.loads(out.rstrip("\n").rpartition("\n")[2])
+        assert found["exit"] == code
+        assert found["error"] in err and "Traceback" not in err
+        assert tree_bytes(folder) == before
+        return code, found["error"]
+
+    return run
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A small good store: four rows, three columns."""
+    (tmp_path / "good.svm").write_text(GOOD)
+    assert main(["ingest", str(tmp_path / "good.svm"), str(tmp_path / "store"), "--quiet"]) == 0
+    return tmp_path / "store"
+
+
+# -- text ----------------------------------------------------------------------------------------------------------------------
+
+LINES = [
+    ("1 2:nan", "5:5: value 'nan' is not finite"),
+    ("1 1:1 2:-inf", "5:9: value '-inf' is not finite"),
+    ("1 2:1e999", "5:5: '1e999' is beyond the range"),
+    ("nan 2:1", "5:1: label 'nan' is not finite"),
+    ("5 2:1", "5:1: label 5 is not one of the declared labels -1, 1"),
+    ("1 0:1 2:3", "5:3: index 0: indices count from one; .*--zero-based"),
+    ("1 3:1 2:3", "5:7: index 2 comes after 3; indices must ascend"),
+    ("1 2:1 2:3", "5:7: index 2 occurs twice"),
+    ("1 2", "5:"),
+]
+
+
+@pytest.mark.parametrize(("line", "place"), LINES)
+@pytest.mark.parametrize("suffix", ["svm", "svm.gz"])
+def test_lines_of_svmlight(tmp_path, told, line, place, suffix):
+    source = tmp_path / f"bad.{suffix}"
+    text = f"{GOOD}{line}\n".encode()
+    source.write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)
+    code, message = told(tmp_path, "ingest", source, tmp_path / "store", "--labels", "-1,1")
+    assert code == 3
+    assert_matches(message, rf"^{source}:{place}")
+
+
+def assert_matches(message, pattern):
+    assert re.search(pattern, message, re.DOTALL), message
+
+
+@pytest.mark.parametrize("keep", [0.5, 0.999])
+def test_a_gzip_file_cut_short(tmp_path, told, keep):
+    rng = np.random.default_rng(0)
+    text = "".join(f"{(-1) ** i} {j}:{rng.random():.6f}\n" for i, j in enumerate(rng.integers(1, 99, 20_000)))
+    packed = gzip.compress(text.encode())
+    (tmp_path / "cut.svm.gz").write_bytes(packed[: int(keep * len(packed))])
+    code, message = told(tmp_path, "ingest", tmp_path / "cut.svm.gz", tmp_path / "store")
+    assert code == 3
+    assert_matches(message, r"cut\.svm\.gz: gzip data damaged or cut short after [\d,]+ bytes")
+
+
+@pytest.mark.parametrize("bad", ["nan", "inf"])
+def test_tables_and_arrays(tmp_path, told, bad):
+    (tmp_path / "t.csv").write_text(f"y,a,b\n1,2,3\n-1,{bad},4\n")
+    code, message = told(tmp_path, "ingest", tmp_path / "t.csv", tmp_path / "store", "--target", "y")
+    assert code == 3
+    assert_matches(message, rf"t\.csv:3:2: column 'a': value {bad} is not finite")
+    np.savez(tmp_path / "t.npz", X=np.array([[1, 2], [3, float(bad)]]), y=np.array([1, -1]))
+    code, message = told(tmp_path, "ingest", tmp_path / "t.npz", tmp_path / "store")
+    assert code == 3
+    assert_matches(message, rf"t\.npz: row 2, column 2: value {bad} is not finite")
+
+
+# -- parameters ------------------------------------------------------------------------------------------------------------------
+
+
+def test_one_class_only(tmp_path, told):
+    (tmp_path / "one.svm").write_text("1 1:1\n1 2:1\n")
+    assert main(["ingest", str(tmp_path / "one.svm"), str(tmp_path / "store"), "--quiet"]) == 0
+    code, message = told(tmp_path, "fit", "fgm", "--data", tmp_path / "store", "--run", tmp_path / "run", "--set", "B=1")
+    assert code == 2
+    assert_matches(message, r"store: the target holds one class only \(1\)")
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        (["B=4"], "B=4 exceeds the 3 atoms there are to choose from"),
+        (["B=0"], "--set B: .*found 0"),
+        (["C=nan"], "--set C: .*found 'nan'"),
+        (["C=-1"], "--set C: .*found -1"),
+        (["max_round=3"], "--set max_round: unknown key 'max_round'; did you mean 'max_rounds'"),
+        (["B=1", "B=2"], "--set B=2: B is given twice"),
+    ],
+)
+def test_parameters(tmp_path, store, told, settings, place):
+    options = [word for text in settings for word in ("--set", text)]
+    code, message = told(tmp_path, "fit", "fgm", "--data", store, "--run", tmp_path / "run", *options)
+    assert code == 2
+    assert_matches(message, place)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "place"),
+    [
+        ("g.txt", "1\n2\n", "groups has 2 labels; it needs one for each of the 3 features"),
+        ("g.json", "[[0, 1]]", "groups leaves 1 features in no group, the first is feature 2"),
+        ("g.json", "[[0, 1], [2, 3]]", r"groups\[1\] names feature 3; features are 0 to 2"),
+        ("g.json", "[[0, 1, 2], []]", r"groups\[1\] is empty"),
+        ("g.json", "[[0, 1", r"groups: .*g\.json: "),
+        ("g.json", '{"a": 1}', r"groups: .*g\.json must hold"),
+        (None, "", r"groups: file .*nowhere\.txt does not exist"),
+    ],
+)
+def test_groups_that_do_not_cover_or_do_not_exist(tmp_path, store, told, name, content, place):
+    file = tmp_path / (name or "nowhere.txt")
+    if name:
+        file.write_text(content)
+    code, message = told(tmp_path, "fit", "fgm", "--data", store, "--run", tmp_path / "run", "--set", "B=1", "--groups", file)
+    assert code == 2
+    assert_matches(message, place)
+
+
+WORKFLOW = """schema: gramplane.workflow/1
+name: it
+store: store
+runs: runs
+steps:
+  - {id: data, do: ingest, with: {source: good.svm, format: svmlight}}
+  - id: select
+    do: fit
+    needs: [data]
+    with:
+      method: fgm
+      B: 2
+      max_rounds: 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ("store: store", "stroe: store", "3:1: .*unknown key 'stroe'; did you mean 'store'"),
+        ("format: svmlight", "formt: svmlight", "6:53: .*unknown key 'formt'; did you mean 'format'"),
+        ("max_rounds: 3", "max_runds: 3", "13:7: .*unknown key 'max_runds'; did you mean 'max_rounds'"),
+        ("method: fgm", "method: fmg", "11:7: .*unknown method 'fmg'; did you mean 'fgm'"),
+        ("needs: [data]", "needs: [dat]", "9:"),
+        ("B: 2", "B: two", "12:7: "),
+        ("B: 2", "B: 2\n      B: 3", "13:7: .*twice"),
+    ],
+)
+def test_workflow_files(tmp_path, told, old, new, place):
+    file = tmp_path / "it.yaml"
+    file.write_text(WORKFLOW.replace(old, new))
+    (tmp_path / "good.svm").write_text(GOOD)
+    code, message = told(tmp_path, "run", file)
+    assert code == 2
+    assert_matches(message, rf"^{file}:{place}")
+
+
+# -- stores ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory):
+    """A store, and the run nothing disturbed on it, for faults that need some rounds."""
+    folder = tmp_path_factory.mktemp("problem")
+    CASES["fgm-sparse"].data(folder / "store")
+    assert main([*map(str, fit_words(folder / "store", folder / "straight", PARAMS)), "--quiet"]) == 0
+    return folder
+
+
+PARAMS = {"B": 1, "C": 100.0, "max_rounds": 60, "max_inner": 1}
+
+
+@pytest.mark.parametrize("cluster", ["sync", pytest.param("cluster", marks=pytest.mark.cluster)])
+def test_a_damaged_chunk(tmp_path, problem, told, cluster):
+    shutil.copytree(problem / "store", tmp_path / "store")
+    chunk = tmp_path / "store" / "columns" / "values" / "c" / "0"
+    content = bytearray(chunk.read_bytes())
+    content[100] ^= 1
+    chunk.write_bytes(content)
+    words = fit_words(tmp_path / "store", tmp_path / "run", PARAMS)
+    with contextlib.ExitStack() as stack:
+        if cluster != "sync":
+            words += ["--cluster", stack.enter_context(CommandCluster(tmp_path, workers=1)).config]
+        code, message = told(tmp_path / "store", *words)
+    assert code == 6
+    assert_matches(message, "array columns/values, chunk 0, ")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["lock"]
+    assert main(["verify", str(tmp_path / "store"), "--quiet"]) == 6
+
+
+def test_a_run_another_process_holds(tmp_path, problem):
+    run = shutil.copytree(problem / "straight", tmp_path / "run")
+    with RunStore.open(run).lock():
+        for again in (fit_words(problem / "store", run, PARAMS), ["resume", run]):
+            code, found = gramplane(again, tmp_path)
+            assert code == 99
+            assert_matches(found["error"], rf"run is held by process {os.getpid()} on .* since ")
+    assert tree_bytes(run / "model") == tree_bytes(problem / "straight" / "model")
+
+
+# -- full disks --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A disk of 16 MiB."""
+    (tmp_path / "disk").mkdir()
+    try:
+        with SmallDisk(tmp_path / "disk", 16 << 20) as small:
+            yield small
+    except NotPermitted:
+        pytest.skip("mounting a small file system is not permitted here")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """An SVMlight file of 300,000 entries, and its store."""
+    folder = tmp_path_factory.mktemp("text")
+    rng = np.random.default_rng(0)
+    entries = " ".join(f"{j}:{v:.2f}" for j, v in zip(range(1, 3001, 3), rng.random(1000), strict=True))
+    (folder / "data.svm").write_text("".join(f"{(-1) ** i} {entries}\n" for i in range(300)))
+    assert main(["ingest", str(folder / "data.svm"), str(folder / "store"), "--budget", "8MiB", "--quiet"]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("leave", [200_000, 3_000_000, 9_000_000])
+def test_ingest_onto_a_full_disk(tmp_path, text, disk, leave):
+    words = ["ingest", text / "data.svm", disk.folder / "store", "--budget", "8MiB"]
+    disk.fill(leave)
+    code, found = gramplane(words, tmp_path, disk.prefix)
+    assert code == 5
+    assert_matches(found["error"], rf"no space left to write \d+ bytes to {disk.folder}/store")
+    with pytest.raises(MissingBlock):
+        BlockStore.open(disk.seen / "store")
+    disk.relieve()
+    assert main(["ingest", str(text / "data.svm"), str(disk.seen / "store"), "--budget", "8MiB", "--quiet"]) == 0
+    assert tree_bytes(disk.seen / "store") == tree_bytes(text / "store")
+    assert [path.name for path in disk.seen.iterdir()] == ["store"]
+
+
+@pytest.mark.parametrize("leave", [40_000, 90_000])
+def test_checkpoints_onto_a_full_disk(tmp_path, problem, disk, leave):
+    run = disk.seen / "run"
+    words = fit_words(problem / "store", disk.folder / "run", PARAMS)
+    disk.fill(leave)
+    code, found = gramplane(words, tmp_path, disk.prefix)
+    assert code == 5
+    assert_matches(found["error"], rf"no space left to write \d+ bytes to {disk.folder}/run/")
+    assert is_resumable(run) in (rounds(run) - 1, rounds(run))
+    disk.relieve()
+    assert main(["resume", str(run), "--quiet"]) == 0
+    equal_runs(run, problem / "straight")
+
+
+def test_a_limit_of_file_sizes_is_a_full_disk_too(tmp_path, text, problem):
+    """For systems that do not let anyone mount: no file may grow beyond a limit."""
+    words = ["ingest", text / "data.svm", tmp_path / "store", "--budget", "8MiB"]
+    code, found = gramplane(words, tmp_path, ["prlimit", "--fsize=1000000"])
+    assert code == 5
+    assert_matches(found["error"], rf"no space left to write \d+ bytes to {tmp_path}/store")
+    assert main([*map(str, words), "--quiet"]) == 0
+    assert tree_bytes(tmp_path / "store") == tree_bytes(text / "store")
+    run = tmp_path / "run"
+    code, found = gramplane(fit_words(problem / "store", run, PARAMS), tmp_path, ["prlimit", "--fsize=8000"])
+    assert code == 5
+    assert is_resumable(run) in (rounds(run) - 1, rounds(run))
+    assert main(["resume", str(run), "--quiet"]) == 0
+    equal_runs(run, problem / "straight")
+
+
+# -- clusters ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_that_does_not_answer(tmp_path, store, told, monkeypatch):
+    monkeypatch.setenv("GRAMPLANE_CONNECT_TIMEOUT", "1")
+    run = tmp_path / "run"
+    words = ["fit", "fgm", "--data", store, "--run", run]
+    code, message = told(store, *words, "--set", "B=1", "--cluster", "tcp://127.0.0.1:9")
+    assert code == 4
+    assert "no scheduler at tcp://127.0.0.1:9 within 1 s" in message
+    assert [path.name for path in run.iterdir()] == ["lock"]
+    code, message = told(tmp_path, *words, "--set", "B=1", "--cluster", "lokal:2")
+    assert code == 2
+    assert_matches(message, "cluster='lokal:2': unknown form; allowed forms: sync, local:N")
+    assert main([*map(str, words), "--set", "B=2", "--quiet"]) == 0, "the folder is free for another configuration"
