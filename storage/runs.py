@@ -185,7 +185,7 @@ class RunStore:
 
     @contextmanager
     def lock(self) -> Iterator["RunStore"]:
-        """Hold the run for the duration of the block; what a killed writer left half-written is removed first.
+        """Hold the run for the duration of the block; what a killed writer left half-written or half-removed is removed first.
 
         Raises
         ------
@@ -194,6 +194,7 @@ class RunStore:
         """
         with file_lock(self.path / "lock"):
             sweep_temporaries(self.path)
+            self._drop_checkpoints()
             yield self
 
     def reset(self) -> None:
@@ -256,7 +257,7 @@ class RunStore:
 
     def _drop_checkpoints(self) -> None:
         kept = set(self._checkpoint_names()[:KEPT_CHECKPOINTS])
-        files = [file for file in (self.path / "checkpoints").iterdir() if file.stem not in kept and file.suffix in (".json", ".npz")]
+        files = [file for file in (self.path / "checkpoints").glob("*") if file.stem not in kept and file.suffix in (".json", ".npz")]
         for file in sorted(files, key=lambda f: f.suffix):  # the mark goes first, so that a half-removed checkpoint is none
             file.unlink(missing_ok=True)
 

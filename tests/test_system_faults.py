@@ -13,6 +13,7 @@ import pytest
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import resume_run, run_method
 from gramplane.storage import RunLocked, RunStore
+from gramplane.storage.ingest import ingest
 from tests.support.clusters import CommandCluster, children, wait_until
 from tests.support.commands import (
     PARAMS,
@@ -27,7 +28,7 @@ from tests.support.commands import (
     wait_for_rounds,
     wide_store,
 )
-from tests.support.methods import CASES
+from tests.support.fgm_problems import planted
 
 pytestmark = pytest.mark.cluster
 
@@ -193,20 +194,21 @@ def test_the_driver_killed_at_random_moments(place, cluster, tmp_path, times):
 @repeated(3, 50)
 def test_the_driver_killed_while_it_writes(tmp_path, times):
     """Rounds of milliseconds on few data: most of the time goes into history and checkpoints, so most kills hit the writing of one."""
-    CASES["fgm-sparse"].data(tmp_path / "store")
-    params = {"B": 1, "C": 100.0, "max_rounds": 60, "max_inner": 1}
+    ingest(planted(1, d=300), tmp_path / "store")
+    params = {"B": 1, "C": 100.0, "max_rounds": 60, "max_inner": 1, "outer_tol": 1e-9}
 
     def finish(run):
         with one_thread():
             assert run_method("fgm", params, data=str(tmp_path / "store"), run=str(run)).status in ("done", "already-done")
 
     finish(tmp_path / "straight")
+    last = rounds(tmp_path / "straight")
     rng, hits = random.Random(times), 0
     for i in range(times):
         run = tmp_path / f"run-{i}"
         command = start(fit_words(tmp_path / "store", run, params), tmp_path)
-        wait_for_rounds(command, run, rng.randint(1, 50))
-        time.sleep(rng.uniform(0.0, 0.01))
+        wait_for_rounds(command, run, rng.randint(1, last - 10), pause=0.002)
+        time.sleep(rng.uniform(0.0, 0.02))
         command.kill()
         hits += any(run.rglob("*.tmp")) or _ahead(run)
         finish(run)

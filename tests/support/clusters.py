@@ -24,13 +24,13 @@ from gramplane.cluster import TLSFiles
 ROOT = Path(__file__).parents[2]
 
 
-def wait_until(condition: Callable[[], object], timeout: float = 30.0, what: str = "condition") -> None:
-    """Poll until ``condition()`` is true; fail loudly after ``timeout`` seconds."""
+def wait_until(condition: Callable[[], object], timeout: float = 30.0, what: str = "condition", pause: float = 0.05) -> None:
+    """Poll every ``pause`` seconds until ``condition()`` is true; fail loudly after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what} not met within {timeout:g} s")
-        time.sleep(0.05)
+        time.sleep(pause)
 
 
 def children(of: int | None = None) -> list[psutil.Process]:

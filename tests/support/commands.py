@@ -128,9 +128,9 @@ def rounds(run: Path) -> int:
         return 0
 
 
-def wait_for_rounds(command: Command, run: Path, count: int) -> None:
-    """Wait until a running command has finished ``count`` rounds, or has ended."""
-    wait_until(lambda: rounds(run) >= count or command.ended(), START, f"{count} rounds of {run}:\n{command.messages}")
+def wait_for_rounds(command: Command, run: Path, count: int, pause: float = 0.05) -> None:
+    """Wait until a running command has finished ``count`` rounds, or has ended; look every ``pause`` seconds."""
+    wait_until(lambda: rounds(run) >= count or command.ended(), START, f"{count} rounds of {run}:\n{command.messages}", pause)
 
 
 def at_random(rng: random.Random, command: Command, run: Path, last: int) -> int:
