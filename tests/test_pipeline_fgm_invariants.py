@@ -100,6 +100,21 @@ def test_outer_gap_is_the_distance_to_the_best_bound_seen(loss, bias):
     assert machine.outer_gap_ <= plain * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("loss", "bias"), CASES)
+def test_every_cut_is_the_best_for_the_dual_before_it(loss, bias, weighted):
+    """The first for the dual at w = 0 with the best intercept, the next for those of the path's models."""
+    X, y = planted(4)
+    X = X + np.linspace(0.0, 2.0, X.shape[1])
+    cost = np.random.default_rng(0).uniform(0.2, 3.0, len(y)) if weighted else np.ones(len(y))
+    machine = fitted(X, y, loss, bias, cost)
+    start = exact.ridge_optimum(np.zeros((len(y), 1)), y, cost, loss, bias)[2]
+    decisions = [np.full(len(y), start), *(X[:, point.support] @ point.weights + point.intercept for point in machine.path_)]
+    for cut, f in zip(machine.cuts_, decisions, strict=False):
+        scores = np.abs(X.T @ exact.loss_slope(loss, y, f, cost))
+        np.testing.assert_array_equal(cut, np.argsort(-scores, kind="stable")[:4])
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("loss", "bias"), CASES)
 def test_weights_at_the_limit_are_d_times_c(loss, bias, seed):

@@ -102,6 +102,22 @@ def test_without_repeats_every_round_brings_B_new_ones(more):
     assert len(np.unique(np.concatenate(machine.cuts_), axis=0)) == 20
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("form", ["dense", "csc_array"])
+def test_without_repeats_a_cut_is_the_best_of_what_is_left(form, seed):
+    X, y = planted(seed, n=30, d=14, relevant=3)
+    machine = fitted(forms(X)[form], y, B=3, max_rounds=4, allow_repeat=False)
+    repeats = 0
+    for t in range(1, 4):
+        point = machine.path_[t - 1]
+        f = X[:, point.support] @ point.weights + point.intercept
+        scores = np.abs(X.T @ -exact.loss_slope("squared_hinge", y, f, np.ones(30)))
+        repeats += bool(set(np.argsort(-scores)[:3]) & set(np.concatenate(machine.cuts_[:t])))
+        scores[np.concatenate(machine.cuts_[:t])] = -1.0
+        assert machine.cuts_[t].tolist() == np.argsort(-scores, kind="stable")[:3].tolist()
+    assert repeats, "used features score well here, so barring them matters"
+
+
 def test_without_repeats_the_certificate_still_counts_used_features():
     X, y = planted(6, n=20, d=6, relevant=3)
     params = {"B": 2, "inner_tol": 1e-10, "max_rounds": 3}
