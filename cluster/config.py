@@ -67,6 +67,10 @@ class Limits:
         return cls(**{name: _limit(name, variable, given[variable]) for name, variable in variables.items() if variable in given})
 
 
+_LOCAL_SHARE = 0.9
+"""Share of this machine's memory that its local workers get, the driver keeps the rest."""
+
+
 @dataclass(frozen=True)
 class ClusterConfig:
     """Where to run, as parsed from the grammar.
@@ -104,6 +108,15 @@ class ClusterConfig:
         if self.kind == "local":
             return f"local:{self.workers}" + (f"x{self.threads}" if self.threads > 1 else "")
         return self.target if self.kind == "address" else f"{self.kind}:{self.target}"
+
+    @property
+    def memory_per_worker(self) -> int | None:
+        """Bytes a worker process may take; ``None`` where only the workers know."""
+        if self.worker_memory is not None or self.kind != "local":
+            return self.worker_memory
+        from distributed.system import MEMORY_LIMIT
+
+        return int(_LOCAL_SHARE * MEMORY_LIMIT / self.workers)
 
 
 def parse_bytes(value: int | str) -> int:

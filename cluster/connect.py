@@ -19,7 +19,6 @@ import dask
 import psutil
 from distributed import Client, LocalCluster, Security
 from distributed.comm import connect
-from distributed.system import MEMORY_LIMIT
 
 from .config import ClusterConfig, Limits
 from .errors import ClusterConfigError, ClusterLost, ClusterUnreachable
@@ -30,7 +29,6 @@ from .security import check_plaintext, security_of
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 """Read by BLAS libraries when they load, hence set before a worker process starts."""
 
-_LOCAL_SHARE = 0.9
 _CLOSE_TIMEOUT = 2.0
 _CLOSE_LOCAL_TIMEOUT = 8.0
 
@@ -133,7 +131,7 @@ def _start_workers(config: ClusterConfig, folder: str) -> LocalCluster:
                 host="127.0.0.1",
                 protocol="tcp://",
                 security=Security(require_encryption=False),
-                memory_limit=config.worker_memory or int(_LOCAL_SHARE * MEMORY_LIMIT / config.workers),
+                memory_limit=cast(int, config.memory_per_worker),
                 local_directory=folder,
                 dashboard_address=cast(str, None),
                 worker_dashboard_address=None,

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
+from dataclasses import replace
 from typing import Any, cast
 
 import dask
@@ -23,7 +24,7 @@ from .faults import cause_of, memory_plan, translate
 from .graph import Graph, build_graph
 from .link import Link
 from .preflight import Capacity, capacity, check_agreement, check_versions, worker_facts
-from .process import peak_bytes, reset_peak
+from .process import own_bytes, peak_bytes, reset_peak
 from .program import Plan
 from .versions import versions
 from .watch import Stranded, Watchdog
@@ -85,6 +86,22 @@ class DaskExecutor(Executor):
         return min(self._capacity.memory, self._worker_memory or self._capacity.memory)
 
     @property
+    def threads(self) -> int:
+        """Tasks at a time in one worker process."""
+        return self._capacity.threads
+
+    @property
+    def base_memory(self) -> int:
+        """Bytes a worker process takes by itself: the largest of all workers."""
+        return self._capacity.idle
+
+    def measure(self, held: Callable[[], int]) -> None:
+        """Measure what worker processes take by themselves."""
+        found = [size for size in self._link.ask(own_bytes, held).values() if isinstance(size, int)]
+        if found:
+            self._capacity = replace(self._capacity, idle=max(found))
+
+    @property
     def task_memory(self) -> int:
         """Bytes one step may take: the limit above which Dask kills a worker, less the process itself, shared by its threads."""
         room = int(_TERMINATE_SHARE * self.worker_memory) - self._capacity.idle - self.reserved
@@ -107,7 +124,7 @@ class DaskExecutor(Executor):
         """Call ``function(*args)`` in every worker process, now and in each that joins later."""
         name = f"gramplane-{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(function))}"
         self._plugins.add(name)
-        self._link.client.register_plugin(_Setup(name, function, args), name=name)
+        self._link.register(_Setup(name, function, args), name)
 
     def peak_memory(self, *, reset: bool = False) -> dict[str, int]:
         """Return the peak resident memory of every worker process in bytes, since its start or the last ``reset``."""
@@ -133,16 +150,25 @@ class DaskExecutor(Executor):
         self._known = set(workers)
 
     def _preflight(self, probe: Callable[[], Any] | None) -> Capacity:
-        facts = self._link.ask(worker_facts, timeout=_PREFLIGHT_TIMEOUT)
+        facts = self._answers(worker_facts)
         for message in check_versions(self._link.ask_scheduler(versions), facts):
             self._emit({"event": "warning", "message": message})
         if probe is not None:
             expected = probe()
-            check_agreement(expected, self._link.ask(probe, timeout=_PREFLIGHT_TIMEOUT))
+            check_agreement(expected, self._answers(probe))
         found = capacity(facts)
         if self._worker_memory and found.memory < self._worker_memory:
             asked, limit = bytes_text(self._worker_memory), bytes_text(found.memory)
             self._emit({"event": "warning", "message": f"worker memory of {asked} was asked for, the smallest worker has {limit}"})
+        return found
+
+    def _answers(self, question: Callable[..., Any]) -> dict[str, Any]:
+        answers = self._link.ask(question, timeout=_PREFLIGHT_TIMEOUT)
+        living = self._link.threads()
+        # One that died over the question has nothing to say about versions or data.
+        found = {worker: answer for worker, answer in answers.items() if worker in living or not isinstance(answer, OSError)}
+        if not found:
+            raise ClusterLost(f"scheduler {self._link.address} lost all its workers before the run")
         return found
 
     def _memory_text(self) -> str:

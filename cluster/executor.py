@@ -17,7 +17,7 @@ from .config import ClusterConfig, Limits, parse_bytes, parse_cluster
 from .errors import BlockFailure, MemoryBoundExceeded, bytes_text
 from .events import Sink, ignore
 from .execute import Done, fold
-from .process import peak_bytes, reset_peak
+from .process import own_bytes, peak_bytes, reset_peak
 from .program import Plan
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Executor:
 
     def __init__(self, *, worker_memory: int | None = None, limits: Limits | None = None, events: Sink | None = None) -> None:
         self.reserved = 0
+        self._base = 0
         self._worker_memory = worker_memory
         self._limits = limits or Limits()
         self._emit: Sink = events or ignore
@@ -68,6 +69,30 @@ class Executor:
     def task_memory(self) -> int:
         """Bytes one step may take on the smallest worker."""
         return max(0, self.worker_memory - self.reserved)
+
+    @property
+    def threads(self) -> int:
+        """Tasks at a time in one worker process."""
+        return 1
+
+    @property
+    def base_memory(self) -> int:
+        """Bytes a worker process takes by itself, as :meth:`measure` found it."""
+        return self._base
+
+    def measure(self, held: Callable[[], int]) -> None:
+        """Measure what worker processes take by themselves.
+
+        Parameters
+        ----------
+        held
+            Bytes that a process keeps only to save work, such as a cache; called in each, and not counted.
+        """
+        self._base = own_bytes(held)
+
+    def planned_peak(self, step: int) -> int:
+        """Bytes a worker process takes at most while steps of up to ``step`` bytes run: itself, what is reserved, one step per thread."""
+        return self.base_memory + self.reserved + self.threads * step
 
     def check(self, plan: Plan[Any]) -> None:
         """Compare a plan's memory bound with what a worker has.
@@ -100,7 +125,7 @@ class Executor:
             Scheduler or workers are gone (not in-process).
         """
         self.check(plan)
-        self._emit({"event": "plan", **plan.describe()})
+        self._emit({"event": "plan", **plan.describe(), "planned_peak": self.planned_peak(plan.memory_bound)})
         self._emit({"event": "start", "program": plan.program.name, "n_tasks": plan.n_tasks})
         began = time.perf_counter()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from .errors import ClusterLost
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, WorkerPlugin
 
 ANSWER = 10.0
 """Seconds a question may take."""
+
+_REGISTRATIONS = 4
 
 
 class Link:
@@ -82,6 +85,24 @@ class Link:
             return self._wait(run, timeout)
         except Exception as error:
             return error
+
+    def register(self, plugin: WorkerPlugin, name: str) -> None:
+        """Set up a plugin on every worker, now and on each that joins later.
+
+        Raises
+        ------
+        ClusterLost
+            Workers kept dying over it, or the scheduler is gone.
+        """
+        for attempt in range(_REGISTRATIONS):
+            try:
+                self.client.register_plugin(plugin, name=name)
+                return
+            except (OSError, TimeoutError) as error:
+                # A worker that died in the middle of it is no longer asked the next time.
+                if attempt + 1 == _REGISTRATIONS:
+                    raise ClusterLost(f"scheduler {self.address} could not set up its workers: {error}") from error
+                time.sleep(1.0)
 
     def forget(self, plugin: str, *, timeout: float = 2.0) -> None:
         """Take back what was registered on the workers under a name.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,11 @@ _CLEAR = Path("/proc/self/clear_refs")
 def resident_bytes() -> int:
     """Return the resident memory of this process."""
     return psutil.Process().memory_info().rss
+
+
+def own_bytes(held: Callable[[], int]) -> int:
+    """Return the resident memory of this process without the ``held()`` bytes that are kept only to save work."""
+    return max(0, resident_bytes() - held())
 
 
 def peak_bytes() -> int:

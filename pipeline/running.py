@@ -16,15 +16,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..cluster import ClusterConfig, Executor, TLSFiles, open_executor, parse_bytes, parse_cluster, tee
-from ..storage import BlockStore, RunStore, StorageError, set_cache_limit
+from ..cluster import ClusterConfig, Executor, TLSFiles, open_executor, own_bytes, parse_bytes, parse_cluster, tee
+from ..storage import BlockStore, RunStore, StorageError, cached_bytes, set_cache_limit
 from .loops.prepared import Prepared
 from .loops.run import run_loop
 from .records.context import Emit, RunContext, Tally, ignore
 from .records.validation import configured, nearest
 from .registry import METHODS, MethodInfo
 
-CACHE_SHARE = 0.4
+CACHE_SHARE = 0.5
 """Share of a worker's memory that may hold blocks between rounds; the rest is for the program itself and for one task."""
 
 
@@ -94,7 +94,20 @@ def executing(where: Where, data: BlockStore, emit: Emit) -> Iterator[Executor]:
         if executor.kind != "sync":
             executor.reserved = int(CACHE_SHARE * executor.worker_memory)
             executor.run_on_workers(set_cache_limit, executor.reserved)
+            executor.measure(kept_bytes)
         yield executor
+
+
+def kept_bytes() -> int:
+    """Return the bytes of the blocks this process keeps; asked on a worker, it has the programs of the passes loaded first."""
+    importlib.import_module(".passes.feature_scores", __package__)
+    return cached_bytes()
+
+
+def process_bytes(config: ClusterConfig, step: int) -> int | None:
+    """Return the bytes a worker process takes at most, as far as this process can tell; ``None`` if the cluster says its limit later."""
+    memory = config.memory_per_worker
+    return None if memory is None else own_bytes(kept_bytes) + int(CACHE_SHARE * memory) + config.threads * step
 
 
 def run_method(
@@ -147,7 +160,8 @@ def run_method(
     where.config()
     if dry_run:
         plan = _prepared(info, config, store, record).plan
-        return RunOutcome("planned", {}, {"method": info.name, "data": store.url, "cluster": where.cluster, **plan})
+        place = {"cluster": where.cluster, "process_bytes_at_most": process_bytes(where.config(), plan["task_bytes"])}
+        return RunOutcome("planned", {}, {"method": info.name, "data": store.url, **place, **plan})
     _same_as_before(run, record)
     # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
     fresh = not (Path(run) / "config.json").exists()

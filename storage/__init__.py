@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .blocks import BlockMeta, BlockRef, BlockStore, ColumnScale, VerifyReport, open_shared
-    from .cache import BlockCache, block_cache, set_cache_limit
+    from .cache import BlockCache, block_cache, cached_bytes, set_cache_limit
     from .errors import DataError, DigestMismatch, MissingBlock, OutOfSpace, RunLocked, SchemaError, StorageError, UnalignedWrite
-    from .layout import DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes
+    from .layout import MEMORY_STRIPE_BYTES, DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes
     from .locks import Lease
     from .manifest import StepManifest, digest_of
     from .memory import MemoryBlocks, MemoryRef
@@ -24,6 +24,7 @@ _MODULES = ("errors", "blocks", "cache", "layout", "locks", "manifest", "memory"
 
 __all__ = [
     "COLUMN_TABLES",
+    "MEMORY_STRIPE_BYTES",
     "ArrayRef",
     "BlockCache",
     "BlockMeta",
@@ -48,6 +49,7 @@ __all__ = [
     "UnalignedWrite",
     "VerifyReport",
     "block_cache",
+    "cached_bytes",
     "column_tables",
     "digest_of",
     "from_arrays",

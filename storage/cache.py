@@ -1,10 +1,13 @@
-"""Loaded blocks kept in memory, least recently used first out, within a number of bytes per process."""
+"""Loaded blocks kept in memory within a number of bytes per process: those that are used again soonest."""
 
 import threading
 from collections import OrderedDict
 from typing import Any, Protocol
 
 DEFAULT_LIMIT = 256 << 20
+
+REMEMBERED = 100_000
+"""Blocks not held whose last use is remembered."""
 
 
 class Loadable(Protocol):
@@ -21,7 +24,11 @@ class Loadable(Protocol):
 
 
 class BlockCache:
-    """Least-recently-used cache of blocks, bounded in bytes. Blocks are shared: nobody may change them.
+    """Cache of blocks, bounded in bytes. Blocks are shared: nobody may change them.
+
+    Passes read all blocks in turn. Were the least recently used block always the one to go, a cache a little smaller than the data would
+    never hit. So a block takes the place of older ones only if it comes back sooner than they have been lying unused: of a cycle that
+    does not fit, what fits stays; blocks nobody reads any more go.
 
     Parameters
     ----------
@@ -40,6 +47,9 @@ class BlockCache:
         self.limit = limit
         self.hits = self.misses = self.nbytes = 0
         self._blocks: OrderedDict[Any, Any] = OrderedDict()
+        # When a block was last asked for, counted in loads: of those held and of as many others as are remembered.
+        self._asked: OrderedDict[Any, int] = OrderedDict()
+        self._clock = 0
         self._lock = threading.Lock()
 
     def load(self, ref: Loadable) -> Any:
@@ -47,6 +57,7 @@ class BlockCache:
         if hasattr(ref, "source"):
             return ref.load()
         with self._lock:
+            interval = self._ask(ref)
             if ref in self._blocks:
                 self.hits += 1
                 self._blocks.move_to_end(ref)
@@ -54,7 +65,7 @@ class BlockCache:
             self.misses += 1
         block = ref.load()
         with self._lock:
-            self._keep(ref, block)
+            self._keep(ref, block, interval)
         return block
 
     def held(self, ref: Loadable) -> Any:
@@ -62,12 +73,31 @@ class BlockCache:
         with self._lock:
             return self._blocks.get(ref)
 
-    def _keep(self, ref: Loadable, block: Any) -> None:
-        if ref.nbytes > self.limit or ref in self._blocks:
+    def _ask(self, ref: Loadable) -> float:
+        """Note that a block is asked for; return the loads since the last time."""
+        self._clock += 1
+        before = self._asked.pop(ref, None)
+        self._asked[ref] = self._clock
+        if len(self._asked) > REMEMBERED + len(self._blocks):
+            self._asked.popitem(last=False)
+        return float("inf") if before is None else self._clock - before
+
+    def _keep(self, ref: Loadable, block: Any, interval: float) -> None:
+        if ref.nbytes > self.limit or ref in self._blocks or not self._room(ref.nbytes, interval):
             return
         self._blocks[ref] = block
         self.nbytes += ref.nbytes
         self._shrink()
+
+    def _room(self, nbytes: int, interval: float) -> bool:
+        needed = self.nbytes + nbytes - self.limit
+        for old in self._blocks:
+            if needed <= 0:
+                return True
+            if self._clock - self._asked.get(old, 0) <= interval:
+                return False
+            needed -= old.nbytes
+        return needed <= 0
 
     def _shrink(self) -> None:
         while self.nbytes > self.limit:
@@ -84,7 +114,8 @@ class BlockCache:
         """Forget every block and the counters."""
         with self._lock:
             self._blocks.clear()
-            self.hits = self.misses = self.nbytes = 0
+            self._asked.clear()
+            self.hits = self.misses = self.nbytes = self._clock = 0
 
 
 _cache = BlockCache()
@@ -93,6 +124,11 @@ _cache = BlockCache()
 def block_cache() -> BlockCache:
     """Return the cache of this process."""
     return _cache
+
+
+def cached_bytes() -> int:
+    """Return the bytes this process keeps in loaded blocks."""
+    return _cache.nbytes
 
 
 def set_cache_limit(nbytes: int) -> None:

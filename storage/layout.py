@@ -15,6 +15,12 @@ from .errors import SchemaError
 STRIPE_BYTES = 4 << 20
 """Default bytes of the values of one stripe."""
 
+STRIPE_ENTRIES = 1 << 20
+"""Default of the most entries of one stripe."""
+
+MEMORY_STRIPE_BYTES = 64 << 20
+"""Stripes of a fit in one process: blocks are views there, so fewer of them only save work."""
+
 TABLE_CHUNK = 1 << 20
 """Elements of one chunk of a table (a row or column vector beside the data)."""
 
@@ -98,7 +104,12 @@ def _unit_ends(n: int, groups: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
 
 
 def plan_stripes(
-    counts: npt.ArrayLike, itemsize: int, *, stripe_bytes: int = STRIPE_BYTES, groups: npt.ArrayLike | None = None
+    counts: npt.ArrayLike,
+    itemsize: int,
+    *,
+    stripe_bytes: int = STRIPE_BYTES,
+    groups: npt.ArrayLike | None = None,
+    entries: int = STRIPE_ENTRIES,
 ) -> StripeLayout:
     """Cut columns into stripes of about equal non-zeros.
 
@@ -109,9 +120,11 @@ def plan_stripes(
     itemsize : int
         Bytes of one value, 4 or 8.
     stripe_bytes : int
-        Bytes of the values of one stripe; the chunk length is L = min(2^20, stripe_bytes / itemsize, what the data need).
+        Bytes of the values of one stripe; the chunk length is L = min(entries, stripe_bytes / itemsize, what the data need).
     groups : array (n_cols,), optional
         Labels of contiguous runs that no cut may divide.
+    entries : int
+        Most entries of a chunk.
 
     Returns
     -------
@@ -135,7 +148,7 @@ def plan_stripes(
     if ends is not None:
         filled = filled[ends - 1]
     total = int(filled[-1]) if n else 0
-    chunk = max(1, min(1 << 20, stripe_bytes // itemsize, total))
+    chunk = max(1, min(entries, stripe_bytes // itemsize, total))
     cuts = _balanced_cuts(filled, chunk)
     reached = np.concatenate([[0], filled[cuts]]).astype(np.int64)
     nnz = np.diff(reached)

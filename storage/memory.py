@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from .blocks import Block, BlockMeta, ColumnScale, VerifyReport
 from .errors import SchemaError
-from .layout import STRIPE_BYTES, DenseLayout, StripeLayout, place_blocks, plan_dense, plan_dense_rows, plan_stripes
+from .layout import STRIPE_BYTES, STRIPE_ENTRIES, DenseLayout, StripeLayout, place_blocks, plan_dense, plan_dense_rows, plan_stripes
 from .meta import Label
 from .selection import check_ids, check_rows, trusted
 from .tables import COLUMN_TABLES, column_tables
@@ -65,7 +65,7 @@ class MemoryBlocks:
     tables : mapping of str to array (n_rows,), optional
         Further row tables ("task", "group", "weight").
     stripe_bytes : int
-        As in `plan_stripes`; the default gives the blocks a store of the same data has.
+        As in `plan_stripes`; the default gives the blocks a store of the same data has, `MEMORY_STRIPE_BYTES` fewer and larger ones.
 
     Raises
     ------
@@ -97,6 +97,7 @@ class MemoryBlocks:
         self._names = None if names is None else [str(name) for name in _of_length("names", list(names), d)]
         self._groups = None if groups is None else np.asarray(_of_length("groups", groups, d), dtype=np.int64)
         self._stripe_bytes = stripe_bytes
+        self._entries = max(STRIPE_ENTRIES, stripe_bytes // self.meta.itemsize) if stripe_bytes > STRIPE_BYTES else STRIPE_ENTRIES
 
     @property
     def X(self) -> Any:
@@ -143,14 +144,14 @@ class MemoryBlocks:
         if self.meta.kind == "dense":
             return plan_dense(*self.shape, self.meta.itemsize, stripe_bytes=self._stripe_bytes)
         counts = np.diff(self._by_columns.indptr)  # pyright: ignore[reportAttributeAccessIssue] (sparse)
-        return plan_stripes(counts, self.meta.itemsize, stripe_bytes=self._stripe_bytes, groups=self._groups)
+        return plan_stripes(counts, self.meta.itemsize, stripe_bytes=self._stripe_bytes, groups=self._groups, entries=self._entries)
 
     @cached_property
     def _row_layout(self) -> StripeLayout | DenseLayout:
         if self.meta.kind == "dense":
             return plan_dense_rows(*self.shape, self.meta.itemsize, stripe_bytes=self._stripe_bytes)
         counts = np.diff(self._by_rows.indptr)  # pyright: ignore[reportAttributeAccessIssue] (sparse)
-        return plan_stripes(counts, self.meta.itemsize, stripe_bytes=self._stripe_bytes)
+        return plan_stripes(counts, self.meta.itemsize, stripe_bytes=self._stripe_bytes, entries=self._entries)
 
     def column_blocks(self) -> list[MemoryRef]:
         """References to the column stripes, in feature order."""
@@ -172,7 +173,8 @@ class MemoryBlocks:
         if isinstance(data, np.ndarray):
             return data[:, lo:hi] if by_columns else data[lo:hi]
         a, b = int(data.indptr[lo]), int(data.indptr[hi])
-        parts = (data.data[a:b], data.indices[a:b], data.indptr[lo : hi + 1] - data.indptr[lo])
+        starts = data.indptr[lo : hi + 1]
+        parts = (data.data[a:b], data.indices[a:b], starts - starts[0] if a else starts)
         form = sp.csc_array if by_columns else sp.csr_array
         return trusted(form(parts, shape=(ref.rows[1] - ref.rows[0], ref.cols[1] - ref.cols[0])))
 
@@ -187,7 +189,9 @@ class MemoryBlocks:
         wanted, span = check_ids(ids, self.n_cols), slice(*check_rows(rows, self.n_rows))
         data = self._by_columns
         if isinstance(data, np.ndarray):
-            return np.take(data[span], wanted, axis=1)
+            part = data[span]
+            # `take` would first copy a column-major array as a whole.
+            return np.take(part, wanted, axis=1) if part.flags.c_contiguous else np.ascontiguousarray(part[:, wanted])
         chosen = trusted(sp.csc_array(data[:, wanted]))
         return chosen if rows is None else trusted(sp.csc_array(chosen[span]))
 

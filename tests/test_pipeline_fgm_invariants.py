@@ -34,11 +34,12 @@ def duals(machine, X, y, cost):
 # --- certificates -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("solver", ["newton", "apg"])
+@pytest.mark.parametrize(("solver", "max_inner"), [("newton", None), ("newton", 1), ("apg", None), ("apg", 2)])
 @pytest.mark.parametrize(("loss", "bias"), CASES)
-def test_objective_never_rises_and_bounds_never_fall(loss, bias, solver):
+def test_objective_never_rises_and_bounds_never_fall(loss, bias, solver, max_inner):
+    """Each sub-problem starts from the model before it, so this holds however few steps it gets."""
     X, y = planted(1)
-    machine = fitted(X, y, loss, bias, max_rounds=12, solver=solver)
+    machine = fitted(X, y, loss, bias, max_rounds=12, solver=solver, max_inner=max_inner)
     objectives = np.array([point.objective for point in machine.path_])
     bounds = objectives - [point.outer_gap for point in machine.path_]
     assert np.all(np.diff(objectives) <= 1e-12 * objectives[0])

@@ -188,6 +188,15 @@ def test_debias_is_ridge_on_the_selected_features(loss, bias, weighted):
     assert machine.objective_ == plain.objective_
 
 
+def test_debias_on_overlapping_groups_is_ridge_on_their_weighted_columns():
+    X, y = planted(20, d=10)
+    groups, eta = [np.arange(5), np.arange(3, 8), np.arange(6, 10)], np.array([1.0, 2.0, 0.5])
+    machine = fitted(X, y, B=2, max_rounds=2, groups=groups, group_weight=eta, inner_tol=1e-10, debias=True)
+    shared = np.sqrt([sum(eta[g] for g in machine.selected_ if j in groups[g]) for j in range(10)])
+    _, w, _ = exact.ridge_optimum(X * shared, y, np.full(80, 20.0), "squared_hinge", False)
+    np.testing.assert_allclose(machine.coef_[0], shared * w, atol=2e-4 * np.abs(w).max())
+
+
 def test_debias_on_products_is_ridge_on_their_columns():
     X, y = planted(12, d=10)
     machine = fitted(X, y, "logistic", True, feature_map="poly2", inner_tol=1e-10, debias=True)
@@ -275,7 +284,7 @@ def test_constant_columns_weigh_nothing_in_groups_and_maps(form, more):
     X = np.abs(X)
     X[:, 1], X[:, 4] = 3.0, 0.0
     test = np.abs(planted(23, d=6, relevant=3)[0])
-    machine = fitted(forms(X)[form], y, B=2, **more)
+    machine = fitted(forms(X)[form], y, B=2 if "groups" in more else 6, **more)
     other = test.copy()
     other[:, [1, 4]] += 1.0
     assert machine.decision_function(forms(test)[form]).std() > 0.01

@@ -8,7 +8,7 @@ import pytest
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import FGMClassifier
 from tests.support.oracles import fgm_exact as exact
-from tests.support.oracles.fgm_subproblem import dual_optimum, every_cut, relaxed_optimum
+from tests.support.oracles.fgm_subproblem import dual_optimum, every_cut, loss_value, relaxed_optimum
 
 CASES = [(loss, bias) for loss in ("squared_hinge", "logistic") for bias in (False, True)]
 LIMIT = {"max_rounds": 80, "inner_tol": 1e-12, "outer_tol": 1e-10}
@@ -149,7 +149,7 @@ def test_a_budget_of_one_is_half_the_squared_l1_norm(loss, bias, seed):
     assert machine.objective_ == pytest.approx(wanted, rel=CLOSE)
     w, intercept = weights_of(machine)
     f = X @ w + intercept
-    assert machine.objective_ == pytest.approx(0.5 * np.abs(w).sum() ** 2 + exact.loss_value(loss, y, f, np.ones(len(y))), rel=1e-9)
+    assert machine.objective_ == pytest.approx(0.5 * np.abs(w).sum() ** 2 + loss_value(loss, y, f, np.ones(len(y))), rel=1e-9)
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------------------
@@ -173,6 +173,9 @@ def test_groups_equal_all_sets_of_groups_with_copied_columns(family, loss, bias,
     assert machine.objective_ == pytest.approx(wanted, rel=CLOSE)
     f = X @ machine.coef_[0] + machine.intercept_[0]
     np.testing.assert_allclose(machine.decision_function(X), f, atol=1e-12)
+    state = machine.model_.machines[0]
+    gamma = sum(np.linalg.norm(part) for part in np.split(state.omega, np.cumsum(state.widths)[:-1]))
+    assert machine.objective_ == pytest.approx(0.5 * gamma**2 + loss_value(loss, y, f, np.ones(len(y))), rel=1e-9)
 
 
 @pytest.mark.parametrize("weight", ["1/size", "none", [0.2, 3.0, 1.0, 0.7, 1.5]])

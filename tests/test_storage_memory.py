@@ -197,13 +197,13 @@ class Fake:
         return np.full(3, self.name)
 
 
-def test_cache_keeps_the_most_recent_within_its_bytes():
+def test_cache_keeps_within_its_bytes_what_is_used_again():
     loads = []
     a, b, c, big = (Fake(i, size, loads) for i, size in enumerate((40, 40, 40, 101)))
     cache = BlockCache(100)
     for ref in (a, b, a, c, a, b, big, a):
         assert cache.load(ref)[0] == ref.name
-    assert loads == [0, 1, 2, 1, 3] and cache.nbytes == 80 and (cache.hits, cache.misses) == (3, 5)
+    assert loads == [0, 1, 2, 3] and cache.nbytes == 80 and (cache.hits, cache.misses) == (4, 4)
     cache.set_limit(40)
     assert cache.nbytes == 40 and cache.held(a) is not None and cache.held(b) is None
     cache.set_limit(0)
@@ -211,6 +211,24 @@ def test_cache_keeps_the_most_recent_within_its_bytes():
     assert cache.nbytes == 0
     cache.clear()
     assert (cache.hits, cache.misses) == (0, 0)
+
+
+def test_of_a_cycle_that_does_not_fit_what_fits_stays():
+    loads = []
+    cycle = [Fake(i, 10, loads) for i in range(10)]
+    cache = BlockCache(70)
+    for ref in cycle * 5:
+        cache.load(ref)
+    assert loads == [*range(10), *[7, 8, 9] * 4] and cache.nbytes == 70
+
+
+def test_blocks_nobody_reads_any_more_make_room():
+    loads = []
+    old, new = ([Fake(i, 10, loads) for i in range(lo, lo + 5)] for lo in (0, 5))
+    cache = BlockCache(50)
+    for ref in old * 2 + new * 4:
+        cache.load(ref)
+    assert loads == [*range(5), *range(5, 10), *range(5, 10)] and all(cache.held(ref) is not None for ref in new)
 
 
 def test_cache_of_the_process_and_threads(tmp_path):

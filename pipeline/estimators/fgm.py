@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ...storage import MemoryBlocks
+from ...storage import MEMORY_STRIPE_BYTES, MemoryBlocks
 from ..loops.run import run_loop
 from ..methods.fgm import FGMLoop, FGMState
 from ..methods.fgm_setup import FGMInputs, build_loop, build_model, refit
@@ -258,7 +258,7 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
         )
         check_classification_targets(y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return self._encoded(MemoryBlocks(X), y, weight, self.groups)
+        return self._encoded(MemoryBlocks(X, stripe_bytes=MEMORY_STRIPE_BYTES), y, weight, self.groups)
 
     def _stored_inputs(self, X: Any, y: Any, sample_weight: Any) -> FGMInputs:
         store = opened(X)

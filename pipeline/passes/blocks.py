@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...kernels.column_stats import ColumnStats, column_stats, constant_columns
+from ...kernels.column_stats import column_stats, constant_columns
 from ...kernels.columns import shape
 from ...storage import BlockRef, BlockStore, ColumnScale, MemoryBlocks, MemoryRef, block_cache, open_shared
 from ..records.fgm import FeatureScale
@@ -78,9 +78,21 @@ def table_of(data: BlockStore | MemoryBlocks, name: str, lo: int = 0, hi: int | 
     if not isinstance(data, MemoryBlocks):
         return data.column_table(name, lo, hi)
     if data not in _STATS:
-        parts = [column_stats(load_block(ref).X) for ref in data.column_blocks()]
-        _STATS[data] = {field: np.concatenate([getattr(part, field) for part in parts]) for field in ColumnStats._fields}
+        _STATS[data] = _statistics(data)
     return _STATS[data][name][lo:hi]
+
+
+def _statistics(data: MemoryBlocks) -> dict[str, np.ndarray]:
+    tables: dict[str, np.ndarray] = {}
+    for ref in data.column_blocks():
+        part = column_stats(load_block(ref).X)._asdict()
+        if ref.cols == (0, data.n_cols):
+            return part
+        # Filled in place: with millions of columns, the parts and their concatenation would be held at once.
+        tables = tables or {field: np.empty(data.n_cols, found.dtype) for field, found in part.items()}
+        for field, found in part.items():
+            tables[field][slice(*ref.cols)] = found
+    return tables
 
 
 def column_table(ref: Ref, name: str) -> np.ndarray:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
 from ...cluster import BlockProgram, plan
+from ...storage import BlockStore, MemoryBlocks
 from ..records.context import RunContext
-from .blocks import Columns, Ref, Task, column_tasks, columns_of, task_bytes, tasks_holding
+from .blocks import Columns, Ref, Task, column_tasks, columns_of, table_of, task_bytes, tasks_holding
+
+FETCH_BYTES = 64 << 20
+"""Columns of one pass: whoever puts them side by side holds them twice."""
 
 
 def _held(ref: Ref, features: np.ndarray) -> np.ndarray:
@@ -31,12 +36,51 @@ def fetch_chunk(task: Task, features: np.ndarray) -> Columns:
     return stack([columns_of(ref, _held(ref, features)) for ref in task])
 
 
+def column_sizes(data: BlockStore | MemoryBlocks, features: np.ndarray) -> np.ndarray:
+    """Return the bytes of each raw column, row indices included, int64 ``(len(features),)``."""
+    size = data.meta.itemsize
+    if data.meta.kind == "dense":
+        return np.full(len(features), size * data.n_rows)
+    # Entry by entry: the whole table of a wide store would cost more than the columns.
+    counts = [int(table_of(data, "counts", int(j), int(j) + 1)[0]) for j in features]
+    return (size + 4) * np.array(counts, np.int64) + 8
+
+
+def fetched_bytes(nbytes: int, largest: int) -> int:
+    """Bound the bytes one column pass brings, of columns that have ``nbytes`` in all and ``largest`` alone."""
+    return min(nbytes, FETCH_BYTES + largest)
+
+
+def _batches(data: BlockStore | MemoryBlocks, features: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
+    if isinstance(data, MemoryBlocks):
+        yield features, 12 * data.n_rows * len(features)
+        return
+    sizes = column_sizes(data, features)
+    batch = np.cumsum(sizes) // FETCH_BYTES
+    for k in np.unique(batch):
+        chosen = batch == k
+        yield features[chosen], int(sizes[chosen].sum())
+
+
+@dataclass(frozen=True)
+class _Fetch:
+    """Task memory: the stripe a column is cut from, and the task's columns twice while they are put side by side."""
+
+    result: int
+
+    def __call__(self, task: Task) -> int:
+        return task_bytes(task) + 2 * self.result
+
+
 def fetch_columns(ctx: RunContext, features: np.ndarray) -> Columns:
     """Return the raw columns of sorted distinct ``features``: ``(n_samples, len(features))``, sparse if the data is.
 
-    Scaling is not applied here: see :func:`scaled`.
+    Scaling is not applied here: see :func:`scaled`. Many columns come in several passes, so that no worker holds them all.
     """
+    return stack([_fetch_batch(ctx, batch, nbytes) for batch, nbytes in _batches(ctx.data, features)])
+
+
+def _fetch_batch(ctx: RunContext, features: np.ndarray, nbytes: int) -> Columns:
     tasks = tasks_holding(column_tasks(ctx.data), features)
-    result = ctx.data.n_rows * 12 * len(features)
-    program = BlockProgram("columns", fetch_chunk, stack, task_bytes, result, combine_bytes=2 * result)
+    program = BlockProgram("columns", fetch_chunk, stack, _Fetch(nbytes), nbytes, combine_bytes=2 * nbytes)
     return ctx.run_pass(plan(program, tasks, features))

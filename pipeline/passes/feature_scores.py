@@ -7,7 +7,7 @@ keeps the best of all. Nothing of size d travels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -76,7 +76,18 @@ def _merge_machines(found: Sequence[Sequence[Partial]], queries: Sequence[Query]
 def score_chunk(task: Task, atoms: Atoms, duals: Any, queries: tuple[Query, ...]) -> list[Partial]:
     """Score the stripes of one task (on a worker)."""
     vectors = received(duals)
-    return _merge_machines([atoms.score_block(block, vectors, queries) for block in load_blocks(task)], queries)
+    found: list[Partial] | None = None
+    for block in load_blocks(task):
+        here = atoms.score_block(block, vectors, queries)
+        found = here if found is None else _merge_machines([found, here], queries)
+        queries = tuple(_raised(query, partial) for query, partial in zip(queries, found, strict=True))
+    return found or []
+
+
+def _raised(query: Query, partial: Partial) -> Query:
+    # B complete atoms of earlier stripes bound the B-th key of the whole from below, so later stripes may skip more.
+    keys = partial.top.keys
+    return replace(query, threshold=max(query.threshold, float(keys[-1]))) if len(keys) == query.size else query
 
 
 @dataclass(frozen=True)
