@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from .blocks import BlockMeta, BlockRef, BlockStore, ColumnScale, VerifyReport, open_shared
     from .cache import BlockCache, block_cache, cached_bytes, set_cache_limit
     from .errors import DataError, DigestMismatch, MissingBlock, OutOfSpace, RunLocked, SchemaError, StorageError, UnalignedWrite
+    from .gram import GramRef, GramStore, GramSums, GramTask, open_gram
+    from .gram_layout import plan_block
     from .layout import MEMORY_STRIPE_BYTES, DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes
     from .locks import Lease
     from .manifest import StepManifest, digest_of
@@ -20,7 +22,22 @@ if TYPE_CHECKING:
     from .tables import COLUMN_TABLES, column_tables
     from .writer import BlockWriter
 
-_MODULES = ("errors", "blocks", "cache", "layout", "locks", "manifest", "memory", "models", "records", "runs", "tables", "writer")
+_MODULES = (
+    "errors",
+    "blocks",
+    "cache",
+    "gram",
+    "gram_layout",
+    "layout",
+    "locks",
+    "manifest",
+    "memory",
+    "models",
+    "records",
+    "runs",
+    "tables",
+    "writer",
+)
 
 __all__ = [
     "COLUMN_TABLES",
@@ -35,6 +52,10 @@ __all__ = [
     "DataError",
     "DenseLayout",
     "DigestMismatch",
+    "GramRef",
+    "GramStore",
+    "GramSums",
+    "GramTask",
     "Lease",
     "MemoryBlocks",
     "MemoryRef",
@@ -53,7 +74,9 @@ __all__ = [
     "column_tables",
     "digest_of",
     "from_arrays",
+    "open_gram",
     "open_shared",
+    "plan_block",
     "plan_dense",
     "plan_dense_rows",
     "plan_stripes",
