@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gramplane.kernels import scores
-from gramplane.kernels.column_stats import column_stats
+from gramplane.kernels.column_stats import column_norm1, column_stats
 from gramplane.kernels.columns import dense_view, flat
 from gramplane.kernels.scores import TopB, accumulate, correlations, correlations_many, merge_top, select_dense, select_sparse, top_b
 from tests.support.oracles.selection import best, ordered_correlations
@@ -294,3 +294,13 @@ def test_bad_values_are_named(call, message: str) -> None:
 def test_other_containers_are_refused(block: object) -> None:
     with pytest.raises(TypeError, match="X "):
         correlations(block, np.zeros(3))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("scale", [1.0, 1e-40, 1e30])
+def test_the_column_bounds_alone_are_those_of_the_statistics(dtype, scale):
+    X = sp.random_array((60, 40), density=0.3, rng=np.random.default_rng(0), format="csc", dtype=np.float64)
+    X = sp.csc_array((X * scale).astype(dtype))
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    assert column_norm1(X).tobytes() == column_stats(X).norm1.tobytes()
+    assert column_norm1(X.toarray()).tobytes() == column_stats(X.toarray()).norm1.tobytes()

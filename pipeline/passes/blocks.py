@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ...kernels.column_stats import column_stats, constant_columns
+from ...kernels.column_stats import column_norm1, column_stats, constant_columns
 from ...kernels.columns import shape
 from ...storage import BlockRef, BlockStore, ColumnScale, MemoryBlocks, MemoryRef, block_cache, open_shared
 from ..records.fgm import FeatureScale
@@ -74,18 +74,27 @@ _STATS: weakref.WeakKeyDictionary[MemoryBlocks, dict[str, np.ndarray]] = weakref
 
 
 def table_of(data: BlockStore | MemoryBlocks, name: str, lo: int = 0, hi: int | None = None) -> np.ndarray:
-    """Return columns ``lo:hi`` of a column table: stored, or for arrays in memory computed by one compiled pass when first asked for."""
+    """Return columns ``lo:hi`` of a column table: stored, or for arrays in memory computed when first asked for."""
     if not isinstance(data, MemoryBlocks):
         return data.column_table(name, lo, hi)
-    if data not in _STATS:
-        _STATS[data] = _statistics(data)
-    return _STATS[data][name][lo:hi]
+    tables = _STATS.setdefault(data, {})
+    if name not in tables:
+        tables.update(_statistics(data, _norm1 if name == "norm1" else _every))
+    return tables[name][lo:hi]
 
 
-def _statistics(data: MemoryBlocks) -> dict[str, np.ndarray]:
+def _norm1(X: Columns) -> dict[str, np.ndarray]:
+    return {"norm1": column_norm1(X)}
+
+
+def _every(X: Columns) -> dict[str, np.ndarray]:
+    return column_stats(X)._asdict()
+
+
+def _statistics(data: MemoryBlocks, measure: Callable[[Columns], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     tables: dict[str, np.ndarray] = {}
     for ref in data.column_blocks():
-        part = column_stats(load_block(ref).X)._asdict()
+        part = measure(load_block(ref).X)
         if ref.cols == (0, data.n_cols):
             return part
         # Filled in place: with millions of columns, the parts and their concatenation would be held at once.
