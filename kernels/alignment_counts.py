@@ -1,0 +1,176 @@
+"""Centred alignments of one feature from its points: distinct values with their counts, the linear kernel, and every pair.
+
+A *point* is a non-zero entry x with its weight s, the centred label of its row, in the order of rows; all zero entries together are one
+more point, with the sum of their weights, which is minus the others' because centred labels sum to zero. Dense and sparse columns so give
+the same bits. A point stands for c entries: c = 1 but for the zeros.
+
+Because the weights sum to zero, ``sum s s' K = -sum s s' (1 - K)``, and ``trace(H K H) = sum c c' (1 - K) / m`` when K(x, x) = 1: with
+``expm1`` neither loses digits, however wide the kernel.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .jit import compiled
+from .median_width import FEW, median_distance
+
+Array = np.ndarray
+
+ROOT_TWO = math.sqrt(2.0)
+
+SLOT_BITS = 7
+"""Four times as many slots as values: a look-up seldom takes a second step."""
+
+
+@compiled
+def load_points(values: Array, rows: Array, lo: int, hi: int, labels: Array, x: Array, s: Array) -> tuple[int, int, float]:
+    """Fill x, s with the points of a column; return how many, which one is the zeros (-1: none), and by how much its c exceeds one."""
+    n, total = 0, 0.0
+    for p in range(lo, hi):
+        if values[p] != 0.0:
+            x[n] = values[p]
+            s[n] = labels[rows[p]]
+            total += s[n]
+            n += 1
+    if n == labels.size:
+        return n, -1, 0.0
+    x[n] = 0.0
+    s[n] = -total
+    return n + 1, n, labels.size - n - 1.0
+
+
+@compiled
+def sort_table(v: Array, s: Array, c: Array, n: int) -> None:
+    """Sort the first n entries of all three by v (insertion: n is small)."""
+    for i in range(1, n):
+        vi, si, ci, j = v[i], s[i], c[i], i
+        while j > 0 and v[j - 1] > vi:
+            v[j], s[j], c[j] = v[j - 1], s[j - 1], c[j - 1]
+            j -= 1
+        v[j], s[j], c[j] = vi, si, ci
+
+
+@compiled(inline=True)
+def _slot(bits: int) -> int:
+    """Return where to look first for a value with these bits (multiplicative hashing; the top bits are the best mixed)."""
+    return np.int64((np.uint64(bits) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - SLOT_BITS))
+
+
+@compiled
+def value_table(
+    values: Array, bits: Array, rows: Array, lo: int, hi: int, labels: Array, v: Array, s: Array, c: Array, slots: Array
+) -> int:
+    """Fill v, s, c with the distinct values, ascending, their sums of labels and counts; -1 if there are more than v.size.
+
+    ``bits`` are the values as int64; ``slots`` (2 ** SLOT_BITS,) is work space.
+    """
+    n, total, filled = 0, 0.0, 0
+    slots[:] = -1
+    for p in range(lo, hi):
+        x = values[p]
+        if x == 0.0:
+            continue
+        slot = _slot(bits[p])
+        while slots[slot] >= 0 and v[slots[slot]] != x:
+            slot = (slot + 1) & (slots.size - 1)
+        if slots[slot] < 0:
+            if n == v.size:
+                return -1
+            slots[slot], v[n], s[n], c[n] = n, x, 0.0, 0.0
+            n += 1
+        at, label = slots[slot], labels[rows[p]]
+        s[at] += label
+        c[at] += 1.0
+        total += label
+        filled += 1
+    if filled < labels.size:
+        if n == v.size:
+            return -1
+        v[n], s[n], c[n] = 0.0, -total, labels.size - filled
+        n += 1
+    sort_table(v, s, c, n)
+    return n
+
+
+@compiled
+def table_width(v: Array, c: Array, n: int) -> float:
+    """Return the median non-zero distance of a table of counts, n >= 2."""
+    before = np.empty(n + 1)
+    before[0] = 0.0
+    for i in range(n):
+        before[i + 1] = before[i] + c[i]
+    return median_distance(v, before, n)
+
+
+@compiled
+def pair_forms(x: Array, s: Array, c: Array, n: int, m: int, width: float) -> tuple[float, float]:
+    """Return ``y~' K y~`` and ``trace(H K H)`` of the Gaussian kernel from every pair of the table."""
+    form, mass = 0.0, 0.0
+    for i in range(n):
+        f, g = 0.0, 0.0
+        for j in range(i):
+            z = (x[i] - x[j]) / (ROOT_TWO * width)
+            away = -math.expm1(-z * z)
+            f += s[j] * away
+            g += c[j] * away
+        form -= 2.0 * s[i] * f
+        mass += 2.0 * c[i] * g
+    return max(form, 0.0), mass / m
+
+
+@compiled
+def few_valued(values: Array, rows: Array, starts: Array, labels: Array, given: Array, limit: int, out: Array, many: Array) -> None:
+    """Write alignment, trace, width of columns of at most ``limit`` distinct values into out (4, k); mark the others.
+
+    ``given`` (k,) widths, 0 for the median. A constant column keeps its zeros.
+    """
+    v, s, c, slots = np.empty(limit), np.empty(limit), np.empty(limit), np.empty(1 << SLOT_BITS, np.int64)
+    bits, m = values.view(np.int64), labels.size
+    for j in range(many.size):
+        n = value_table(values, bits, rows, starts[j], starts[j + 1], labels, v, s, c, slots)
+        many[j] = n < 0
+        if n < 2:
+            continue
+        width = given[j] if given[j] > 0.0 else table_width(v, c, n)
+        if n == 2:
+            # One distance, one kernel value: it cancels from the alignment.
+            z = (v[1] - v[0]) / (ROOT_TWO * width)
+            out[0, j] = m * (s[1] / c[0]) * (s[1] / c[1])
+            out[1, j] = 2.0 * c[0] * c[1] * -math.expm1(-z * z) / m
+        else:
+            form, trace = pair_forms(v, s, c, n, m, width)
+            out[0, j] = form / trace if trace > 0.0 else 0.0
+            out[1, j] = trace
+        out[2, j] = width
+
+
+@compiled
+def linear_columns(values: Array, rows: Array, starts: Array, labels: Array, out: Array) -> None:
+    """Write alignment and trace of the linear kernel of every column into out (4, k)."""
+    m = labels.size
+    x, s = np.empty(m), np.empty(m)
+    for j in range(starts.size - 1):
+        n, at, extra = load_points(values, rows, starts[j], starts[j + 1], labels, x, s)
+        total, low, high = 0.0, x[0], x[0]
+        for i in range(n):
+            total += x[i]
+            low = min(low, x[i])
+            high = max(high, x[i])
+        if low == high:
+            continue
+        mean = total / m
+        product, square = 0.0, 0.0
+        for i in range(n):
+            centred = x[i] - mean
+            product += s[i] * centred
+            square += centred * centred
+        if at >= 0:
+            square += extra * mean * mean
+        out[0, j] = product * product / square
+        out[1, j] = square
+
+
+__all__ = ["FEW", "few_valued", "linear_columns", "load_points", "pair_forms"]

@@ -1,0 +1,342 @@
+"""Kernel weights of generalised l_p-norm kernel target alignment at one p.
+
+For alignments a_i >= 0 (Jawanpuria, PhD thesis 2014, equation 7.1)
+
+    min over eta >= 0 of   lam1 sum_i B_F(eta_i, eta0_i) + lam2 sum_i eta_i^p - sum_i eta_i a_i,
+
+B_F the Bregman divergence of F. The kernels do not interact, and with the *load* ``b_i = a_i + lam1 F'(eta0_i)`` a positive weight solves
+
+    G(eta) = lam1 F'(eta) + lam2 p eta^(p-1) - b = 0,   D = G' = lam1 F''(eta) + lam2 p (p-1) eta^(p-2) > 0.
+
+So a weight depends on the load alone, and rises with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import quad
+from scipy.special import wrightomega
+
+FloatArray = NDArray[np.float64]
+Function = Callable[[FloatArray], FloatArray]
+
+ACCURACY = 1e-12
+"""Newton stops at |G| <= ACCURACY (1 + |b|)."""
+
+MAX_NEWTON = 40
+"""Newton steps before a bracket takes over."""
+
+LARGEST = 1e300
+"""Weights beyond it, or below its inverse, are not looked for."""
+
+EPSILON = float(np.finfo(float).eps)
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Generator F of a Bregman divergence by its derivatives; F strictly convex on (0, inf).
+
+    Attributes
+    ----------
+    name
+        For messages and records.
+    first, second, third
+        F', F'', F''': arrays of positive numbers to arrays. F'(0) may be -inf.
+    """
+
+    name: str
+    first: Function
+    second: Function
+    third: Function
+
+    def removal(self, eta: float) -> float:
+        """Return ``F(0) - F(eta) + eta F'(eta)``, the integral of t F''(t) from 0 to eta."""
+        known = {"euclidean": eta * eta, "kl": eta}
+        if DIVERGENCES.get(self.name) is self:
+            return known[self.name]
+        return quad(lambda t: t * float(self.second(np.array([t]))[0]), 0.0, eta)[0]
+
+
+EUCLIDEAN = Divergence("euclidean", lambda x: 2.0 * x, lambda x: np.full_like(x, 2.0), lambda x: np.zeros_like(x))
+"""F = x^2: squared distance to the centre."""
+
+KL = Divergence("kl", np.log, lambda x: 1.0 / x, lambda x: -1.0 / (x * x))
+"""F = x log x - x: generalised Kullback-Leibler divergence; its centre is positive."""
+
+DIVERGENCES: dict[str, Divergence] = {"euclidean": EUCLIDEAN, "kl": KL}
+
+
+@dataclass(frozen=True, eq=False)
+class AlignmentProblem:
+    """The regularisation of the weights.
+
+    Attributes
+    ----------
+    lam1, lam2
+        Weights of the divergence and of ``sum eta^p``; >= 0, not both 0.
+    divergence
+        One of DIVERGENCES or any other.
+    centre
+        eta0, a number or one per kernel, >= 0; positive for KL.
+
+    Raises
+    ------
+    ValueError
+        For negative or non-finite numbers, both weights zero, or a centre where F' is infinite.
+    """
+
+    lam1: float
+    lam2: float
+    divergence: Divergence = EUCLIDEAN
+    centre: float | FloatArray = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("lam1", self.lam1), ("lam2", self.lam2)):
+            if not (np.isfinite(value) and value >= 0.0):
+                raise ValueError(f"{name} is {value}; it is finite and >= 0")
+        if self.lam1 == 0.0 and self.lam2 == 0.0:
+            raise ValueError("lam1 and lam2 are both 0; nothing bounds the weights")
+        centre = np.asarray(self.centre, dtype=np.float64)
+        if not (np.isfinite(centre) & (centre >= 0.0)).all():
+            raise ValueError(f"centre is {self.centre}; it is finite and >= 0")
+        if self.lam1 > 0.0 and not np.isfinite(self._pull()).all():
+            raise ValueError(f"centre is {self.centre}; the {self.divergence.name} divergence needs a positive one")
+
+    def _pull(self) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            return self.lam1 * self.divergence.first(np.asarray(self.centre, dtype=np.float64))
+
+    def loads(self, a: FloatArray) -> FloatArray:
+        """Return ``b = a + lam1 F'(eta0)`` of alignments (n,).
+
+        Raises
+        ------
+        ValueError
+            If an alignment is negative or not finite, or the centre has another length.
+        """
+        a = np.asarray(a, dtype=np.float64)
+        wrong = ~(np.isfinite(a) & (a >= 0.0))
+        if a.ndim != 1 or wrong.any():
+            found = f"a[{int(np.argmax(wrong))}] = {a[np.argmax(wrong)]}" if a.ndim == 1 else f"shape {a.shape}"
+            raise ValueError(f"alignments have {found}; they are a vector of finite numbers >= 0")
+        if np.ndim(self.centre) and np.shape(self.centre) != a.shape:
+            raise ValueError(f"centre has shape {np.shape(self.centre)}; it is a number or one for each of the {a.size} kernels")
+        return a + self._pull() if self.lam1 > 0.0 else a.copy()
+
+    def check_p(self, p: float) -> None:
+        """Refuse a p at which the problem has no single solution.
+
+        Raises
+        ------
+        ValueError
+            If p < 1, or p = 1 without a divergence.
+        """
+        if not (np.isfinite(p) and p >= 1.0):
+            raise ValueError(f"p is {p}; it is finite and >= 1")
+        if p == 1.0 and self.lam1 == 0.0:
+            raise ValueError("p = 1 with lam1 = 0 has no unique solution; take lam1 > 0 or stop at p > 1")
+
+
+def stationarity(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, p: float) -> FloatArray:
+    """Return G at positive weights, shape (n,)."""
+    out = problem.lam2 * p * eta ** (p - 1.0) - loads
+    return out + problem.lam1 * problem.divergence.first(eta) if problem.lam1 > 0.0 else out
+
+
+def _newton_terms(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, p: float) -> tuple[FloatArray, FloatArray]:
+    """Return G and D with one power for both."""
+    slope = problem.lam2 * p * eta ** (p - 1.0)
+    G, D = slope - loads, (p - 1.0) * slope / eta
+    if problem.lam1 > 0.0:
+        G += problem.lam1 * problem.divergence.first(eta)
+        D += problem.lam1 * problem.divergence.second(eta)
+    return G, D
+
+
+def derivatives(problem: AlignmentProblem, eta: FloatArray, p: float, order: int = 2) -> tuple[FloatArray, FloatArray]:
+    """Return d eta / dp and d^2 eta / dp^2 at the solution for p, shapes (n,); with order 1 the second is zero.
+
+    Differentiating G = 0 once and twice (Jawanpuria 2014, appendix A.3.4, with the bracket around F''' + p (p-1) (p-2) eta^(p-3) that its
+    print lacks).
+
+    Parameters
+    ----------
+    problem : AlignmentProblem
+    eta : ndarray of shape (n,)
+        Positive weights with G = 0.
+    p : float
+    order : {1, 2}
+    """
+    lam1, lam2, F = problem.lam1, problem.lam2, problem.divergence
+    log, power = np.log(eta), lam2 * eta ** (p - 1.0)
+    D = p * (p - 1.0) * power / eta
+    if lam1 > 0.0:
+        D += lam1 * F.second(eta)
+    first = -power * (1.0 + p * log) / D
+    if order < 2:
+        return first, np.zeros_like(first)
+    bend = p * (p - 1.0) * (p - 2.0) * power / (eta * eta)
+    if lam1 > 0.0:
+        bend += lam1 * F.third(eta)
+    mixed = 2.0 * power / eta * (2.0 * p - 1.0 + p * (p - 1.0) * log)
+    return first, -(bend * first * first + mixed * first + power * log * (2.0 + p * log)) / D
+
+
+def closed_form(problem: AlignmentProblem, loads: FloatArray, p: float) -> FloatArray | None:
+    """Return the weights where a formula gives them, else None.
+
+    Known: lam1 = 0; lam2 = 0 or p = 1 (both divergences); squared distance at p = 2 and p = 1.5; KL at every p through the Lambert
+    function: with c = lam2 p (p-1) / lam1, ``w = c eta^(p-1)`` solves ``w + log w = log c + (p-1) b / lam1``.
+
+    Parameters
+    ----------
+    problem : AlignmentProblem
+    loads : ndarray of shape (n,)
+        From :meth:`AlignmentProblem.loads`.
+    p : float
+        >= 1.
+
+    Raises
+    ------
+    ValueError
+        If a weight is too large for float64.
+    """
+    lam1, lam2 = problem.lam1, problem.lam2
+    with np.errstate(over="ignore", divide="ignore"):
+        if lam1 == 0.0:
+            eta = (loads / (lam2 * p)) ** (1.0 / (p - 1.0))
+        elif problem.divergence is EUCLIDEAN:
+            eta = _euclidean_form(lam1, lam2, loads, p)
+        elif problem.divergence is KL:
+            eta = _kl_form(lam1, lam2, loads, p)
+        else:
+            eta = None
+    if eta is not None:
+        _refuse_large(eta <= LARGEST, p)
+    return eta
+
+
+def _refuse_large(fine: NDArray[np.bool_], p: float) -> None:
+    if not fine.all():
+        raise ValueError(f"{int((~fine).sum())} weights at p = {p} are too large for float64; take a larger lam1 or lam2")
+
+
+def _euclidean_form(lam1: float, lam2: float, loads: FloatArray, p: float) -> FloatArray | None:
+    if lam2 == 0.0 or p == 1.0:
+        return np.maximum(loads - lam2, 0.0) / (2.0 * lam1)
+    if p == 2.0:
+        return loads / (2.0 * (lam1 + lam2))
+    if p == 1.5:
+        # The usual root multiplied out: no cancellation when lam1 is small.
+        return (2.0 * loads / (1.5 * lam2 + np.sqrt(2.25 * lam2 * lam2 + 8.0 * lam1 * loads))) ** 2
+    return None
+
+
+def _kl_form(lam1: float, lam2: float, loads: FloatArray, p: float) -> FloatArray:
+    if lam2 == 0.0 or p == 1.0:
+        return np.exp((loads - lam2) / lam1)
+    q = p - 1.0
+    log_c = np.log(lam2) + np.log(p) + np.log(q) - np.log(lam1)
+    exponent = log_c + q * loads / lam1
+    w = wrightomega(exponent)
+    # log eta = (log w - log c) / q; where w is small, log w = exponent - w without loss of digits, as p -> 1 needs.
+    large = np.log(np.maximum(w, 1.0)) - log_c
+    return np.exp(np.where(w > 1.0, large / q, loads / lam1 - w / q))
+
+
+def corrected(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, p: float) -> tuple[FloatArray, int]:
+    """Return the solution at p from a guess by Newton's method, and how many steps all weights took together.
+
+    Parameters
+    ----------
+    problem : AlignmentProblem
+    eta : ndarray of shape (n,)
+        Positive guess.
+    loads : ndarray of shape (n,)
+        Loads whose solution is positive.
+    p : float
+    """
+    eta, steps = eta.copy(), 0
+    todo: NDArray[np.intp] = np.arange(eta.size)
+    x, b = eta, loads
+    for _ in range(MAX_NEWTON):
+        G, D = _newton_terms(problem, x, b, p)
+        step, open_ = G / D, np.abs(G) > ACCURACY * (1.0 + np.abs(b))
+        if not open_.all():
+            todo, x, b, step = todo[open_], x[open_], b[open_], step[open_]
+        if not todo.size:
+            return eta, steps
+        steps += int(todo.size)
+        moved = np.maximum(x - step, 0.5 * x)
+        open_ = np.abs(moved - x) > 4.0 * EPSILON * x
+        x = eta[todo] = moved
+        if not open_.all():
+            # As near as rounding lets them.
+            todo, x, b = todo[open_], x[open_], b[open_]
+    if todo.size:
+        eta[todo] = bracketed(problem, b, p)
+    return eta, steps
+
+
+def bracketed(problem: AlignmentProblem, loads: FloatArray, p: float) -> FloatArray:
+    """Return the solution at p by Newton's method kept inside a bracket of log eta; for loads whose solution is positive."""
+    low, high = np.ones_like(loads), np.ones_like(loads)
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        for _ in range(12):
+            low = np.where(stationarity(problem, low, loads, p) > 0.0, low * low * 0.25, low)
+            high = np.where(stationarity(problem, high, loads, p) < 0.0, high * high * 4.0, high)
+        low, high = np.maximum(low, 1.0 / LARGEST), np.minimum(high, LARGEST)
+        _refuse_large(stationarity(problem, high, loads, p) >= 0.0, p)
+        eta = np.sqrt(low) * np.sqrt(high)
+        for _ in range(200):
+            G, D = _newton_terms(problem, eta, loads, p)
+            low, high = np.where(G <= 0.0, eta, low), np.where(G >= 0.0, eta, high)
+            near = (np.abs(G) <= ACCURACY * (1.0 + np.abs(loads))) | (high <= low * (1.0 + 4.0 * EPSILON))
+            if near.all():
+                break
+            moved = eta - G / D
+            moved = np.where((moved > low) & (moved < high), moved, np.sqrt(low) * np.sqrt(high))
+            eta = np.where(near, eta, moved)
+    return eta
+
+
+def weights_at(problem: AlignmentProblem, a: FloatArray, p: float) -> FloatArray:
+    """Return the weights that solve the problem at one p, shape (n,).
+
+    Parameters
+    ----------
+    problem : AlignmentProblem
+    a : ndarray of shape (n,)
+        Alignments >= 0.
+    p : float
+        >= 1; p = 1 needs lam1 > 0.
+
+    Raises
+    ------
+    ValueError
+        For bad alignments or a p without a unique solution.
+    """
+    problem.check_p(p)
+    loads = problem.loads(a)
+    eta = closed_form(problem, loads, p)
+    if eta is not None:
+        return eta
+    with np.errstate(divide="ignore"):
+        floor = problem.lam1 * float(problem.divergence.first(np.zeros(1))[0]) + (problem.lam2 if p == 1.0 else 0.0)
+    eta, positive = np.zeros_like(loads), loads > floor
+    eta[positive] = bracketed(problem, loads[positive], p)
+    return eta
+
+
+def removal_cost(problem: AlignmentProblem, eta: float, p: float) -> float:
+    """Return by how much the objective rises when a weight eta that solves the problem at p is set to zero.
+
+    ``lam1 (F(0) - F(eta) + eta F'(eta)) + lam2 (p - 1) eta^p``, whatever the centre; times n with eta = eps it bounds the excess of a path
+    that drops weights below eps (Jawanpuria 2014, lemma 7.4.1).
+    """
+    removal = problem.lam1 * problem.divergence.removal(eta) if problem.lam1 > 0.0 else 0.0
+    return removal + problem.lam2 * (p - 1.0) * eta**p
