@@ -16,10 +16,14 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from gramplane.cluster import Executor, MemorySink
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.pair_search import PairLimits, PairStats, pair_stats, select_pairs
-from gramplane.kernels.pairs import PairMap, most_frequent, pair_bounds, row_weight
+from gramplane.kernels.pairs import PairLimits, PairMap, TopPairs, most_frequent, pair_bounds, row_max_abs, row_weight
 from gramplane.kernels.pairs_sparse import expected_products, head_pairs
+from gramplane.pipeline.passes.feature_scores import Query
+from gramplane.pipeline.passes.pairs import PairAtoms
+from gramplane.pipeline.records.context import RunContext
+from gramplane.storage import MEMORY_STRIPE_BYTES, MemoryBlocks
 
 SETS = {"small": (20_000, 5_000, 40, 8.0), "i": (100_000, 20_000, 58, 10.0), "ii": (1_000_000, 4_600_000, 35, 5.0)}
 
@@ -83,22 +87,42 @@ def extra_memory(call) -> float:
     return (max(sizes) - sizes[0]) / 2**20
 
 
+class Search:
+    """The product's search over data in memory; like a fit it keeps statistics and frequent columns between rounds."""
+
+    def __init__(self, X, limits: PairLimits | None = None) -> None:
+        self.events = MemorySink()
+        self.ctx = RunContext(Executor(), MemoryBlocks(X, stripe_bytes=MEMORY_STRIPE_BYTES), emit=self.events)
+        self.atoms = PairAtoms(1.0, 1.0, limits)
+
+    def __call__(self, u: np.ndarray) -> TopPairs:
+        """Return the best 100 coordinates for a dual vector."""
+        return self.atoms.select(self.ctx, u[None, :], [Query(100)])[0]
+
+    def survivors(self) -> int:
+        """Return how many features the last screening left."""
+        return self.events.named("pairs")[-1]["survivors"]
+
+
 def report_sparse(name: str, reps: int) -> None:
     """Time a whole round and its parts on one of the sparse sets."""
     X, m = zipf(*SETS[name]), PairMap()
-    seconds, stats = timed(lambda: pair_stats(X), 1)
-    assert isinstance(stats, PairStats)
-    share = stats.counts.max() / X.shape[0]
-    print(f"{name}: n={X.shape[0]} d={X.shape[1]} nnz={X.nnz}, top column in {share:.0%} of rows; stats {seconds:.2f} s")
+    counts = np.diff(X.indptr)
+    print(f"{name}: n={X.shape[0]} d={X.shape[1]} nnz={X.nnz}, top column in {counts.max() / X.shape[0]:.0%} of rows")
+    row_max = row_max_abs(X)
     for label, u in duals(X).items():
-        extra = extra_memory(lambda u=u: select_pairs(X, u, m, 100, stats))
-        seconds, (top, found) = timed(lambda u=u: select_pairs(X, u, m, 100, stats), reps)
-        print(f"  {label}: round {seconds:.3f} s, extra memory {extra:.0f} MB, {found}")
-        hint = PairLimits(head_start=found.head)
-        hinted, (again, _) = timed(lambda u=u, hint=hint: select_pairs(X, u, m, 100, stats, limits=hint), reps)
+        search = Search(X)
+        extra = extra_memory(lambda u=u, search=search: search(u))
+        first, _ = timed(lambda u=u: Search(X)(u), 1)
+        seconds, top = timed(lambda u=u, search=search: search(u), reps)
+        survivors = search.survivors()
+        print(f"  {label}: first round {first:.3f} s, later {seconds:.3f} s, extra memory {extra:.0f} MB, {survivors} survivors")
+        known = Search(X, PairLimits(head_start=min(survivors, PairLimits().max_head)))
+        known(u)
+        hinted, again = timed(lambda u=u, known=known: known(u), reps)
         assert all(np.array_equal(a, b) for a, b in zip(top, again, strict=True))
-        bounds, _ = timed(lambda u=u: pair_bounds(X, u, row_weight(u, stats.row_max)), reps)
-        head = most_frequent(stats.counts, 512)
+        bounds, _ = timed(lambda u=u: pair_bounds(X, u, row_weight(u, row_max)), reps)
+        head = most_frequent(counts, 512)
         alone, _ = timed(lambda u=u, head=head: head_pairs(X, u, head, m, 100, columns=head), reps)
         rate = expected_products(X, u, columns=head) / alone / 1e6
         print(f"    with K known {hinted:.3f} s; bounds {bounds:.3f} s; head of 512 {alone:.3f} s ({rate:.0f} M products/s)")
@@ -111,11 +135,11 @@ def report_dense(reps: int) -> None:
     u = np.where(rng.random(12_000) < 0.6, rng.normal(size=12_000), 0.0)
     for dtype in (np.float64, np.float32):
         Z = X.astype(dtype)
-        stats = pair_stats(Z)
+        search = Search(Z)
         with one_thread():
             naive, _ = timed(lambda Z=Z: (Z * u.astype(Z.dtype)[:, None]).T @ Z, reps)
-        seconds, (_, found) = timed(lambda Z=Z, stats=stats: select_pairs(Z, u, PairMap(), 100, stats), reps)
-        print(f"dense {np.dtype(dtype).name}: round {seconds:.3f} s, naive product alone {naive:.3f} s; {found}")
+            seconds, _ = timed(lambda search=search: search(u), reps)
+        print(f"dense {np.dtype(dtype).name}: round {seconds:.3f} s, naive product alone {naive:.3f} s")
 
 
 if __name__ == "__main__":

@@ -97,6 +97,30 @@ class PairMap:
         return math.sqrt(2.0) * self.gamma
 
 
+DENSE_GAIN = 100
+"""A dense matrix product forms about so many more products in a second than a sparse search."""
+
+
+@dataclass(frozen=True)
+class PairLimits:
+    """What a search may take.
+
+    Attributes
+    ----------
+    head_start
+        Most frequent features whose products give the first threshold.
+    max_head
+        Features of the widest triangle (67 MB at 4,096; beyond about 2,000 it leaves the cache).
+    budget
+        Products that the survivors beyond the widest triangle may form; 1e8 to 4e8 are formed in a second. Dense data may form
+        ``DENSE_GAIN`` times as many.
+    """
+
+    head_start: int = 256
+    max_head: int = 4096
+    budget: int = 200_000_000_000
+
+
 def encode(ids: Array) -> Array:
     """Return one int64 per pair, in the order of ``(first, second)``.
 

@@ -11,11 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gramplane.kernels import pairs_sparse
-from gramplane.kernels.pair_search import PairLimits, pair_stats, select_pairs
 from gramplane.kernels.pairs import (
     PairMap,
-    TooManyProducts,
-    TopPairs,
     by_frequency,
     coordinate_top,
     decode,
@@ -31,29 +28,10 @@ from gramplane.kernels.pairs import (
 from gramplane.kernels.pairs_dense import dense_bounds, dense_pairs, dense_tiles
 from gramplane.kernels.pairs_sparse import expected_products, fallback_pairs, head_pairs
 from gramplane.kernels.scores import correlations
-from tests.support.oracles.selection import Ranked, best, ordered_pairs
+from tests.support.oracles.selection import Ranked, best
+from tests.support.pairs import MAP, as_list, everything, problem
 
 FEW = settings(max_examples=25, deadline=None)
-MAP = PairMap(gamma=0.5, coef0=2.0)
-LIMITS = [PairLimits(), PairLimits(4, 8), PairLimits(2, 5), PairLimits(1, 2), PairLimits(9, 3)]
-
-
-def problem(seed: int, whole: bool, n: int = 24, d: int = 13) -> tuple[np.ndarray, np.ndarray]:
-    """Columns of very uneven frequency; whole numbers tie often."""
-    rng = np.random.default_rng(seed)
-    X = rng.integers(-2, 3, (n, d)) * (rng.random((n, d)) < 0.9 / (1 + np.arange(d) / 3))
-    X = X[:, rng.permutation(d)].astype(np.float64)
-    u = rng.integers(-2, 3, n).astype(np.float64)
-    return (X, u) if whole else (X * rng.normal(size=(n, d)), u * rng.normal(size=n))
-
-
-def everything(X: np.ndarray, u: np.ndarray, pair_map: PairMap = MAP) -> Ranked:
-    return ordered_pairs(X, u, pair_map.linear, pair_map.square, pair_map.product)
-
-
-def as_list(top: TopPairs) -> Ranked:
-    assert np.array_equal(top.keys, np.abs(top.values))
-    return [((int(a), int(b)), float(v)) for (a, b), v in zip(top.ids, top.values, strict=True)]
 
 
 def products_only(candidates: Ranked) -> Ranked:
@@ -78,13 +56,8 @@ def test_all_coordinates_together_give_the_kernel(sparse: bool) -> None:
     assert np.allclose(dense @ dense.T + MAP.coef0**2, (MAP.gamma * X @ X.T + MAP.coef0) ** 2)
 
 
-def test_columns_of_chosen_coordinates_have_their_scores_as_correlations() -> None:
-    X, u = problem(1, whole=False)
-    top, _ = select_pairs(sp.csc_array(X), u, MAP, 40)
-    features = np.unique(top.ids[top.ids >= 0])
-    for block in (X[:, features], sp.csc_array(X[:, features]), sp.csc_array(X[:, features].astype(np.float32))):
-        Z = pair_columns(block, features, top.ids, MAP)
-        assert np.allclose(correlations(Z, u), top.values, rtol=1e-12 if block.dtype == np.float64 else 1e-5)
+def test_columns_need_their_features() -> None:
+    X, _ = problem(1, whole=False)
     with pytest.raises(ValueError, match="coordinate 0 needs feature 99"):
         pair_columns(X, np.arange(13), np.array([[3, 99]]), MAP)
     assert pair_columns(sp.csc_array(X), np.arange(13), np.zeros((0, 2), int), MAP).shape == (24, 0)
@@ -99,24 +72,6 @@ def test_codes_keep_pairs_and_their_order(ids: list[tuple[int, int]]) -> None:
 
 
 # --- every route to the best ------------------------------------------------------------------------------------------------------
-
-
-@FEW
-@given(st.integers(0, 10**6), st.booleans(), st.integers(1, 60), st.sampled_from(LIMITS))
-def test_sparse_search_equals_full_enumeration_to_the_bit(seed: int, whole: bool, B: int, limits: PairLimits) -> None:
-    X, u = problem(seed, whole)
-    top, report = select_pairs(sp.csc_array(X), u, MAP, B, limits=limits)
-    assert as_list(top) == best(everything(X, u), B)
-    assert report.n_survivors <= 13 and report.n_fallback <= report.n_survivors
-
-
-@FEW
-@given(st.integers(0, 10**6), st.booleans(), st.integers(1, 60))
-def test_dense_search_equals_full_enumeration_to_the_bit(seed: int, whole: bool, B: int) -> None:
-    X, u = problem(seed, whole)
-    expected = best(everything(X, u), B)
-    assert as_list(select_pairs(X, u, MAP, B)[0]) == expected
-    assert as_list(select_pairs(np.asfortranarray(X), u, MAP, B)[0]) == expected
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -237,27 +192,12 @@ def test_a_bound_that_is_reached_exactly_survives() -> None:
     X = np.ones((5, 4))
     block, u = sp.csc_array(X), np.full(5, 0.1)
     bounds = pair_bounds(block, u, row_weight(u, row_max_abs(block)))
-    top, _ = select_pairs(block, u, PairMap(1.0, 0.0), 3, limits=PairLimits(2, 2))
+    top = fallback_pairs(block, u, np.arange(4), PairMap(1.0, 0.0), 3, (0, 4), bound=bounds.bound)
     assert survivors(bounds.bound, PairMap(), float(top.keys[0])).size == 4
     assert top.ids.tolist() == [[0, 1], [0, 2], [0, 3]] and np.unique(top.keys).size == 1
 
 
-def test_screening_leaves_rare_features_out() -> None:
-    rng = np.random.default_rng(0)
-    popularity = 1.0 / (np.arange(3000) + 5.0)
-    columns = np.searchsorted(np.cumsum(popularity) / popularity.sum(), rng.random(60_000))
-    X = sp.csc_array((np.ones(60_000), (rng.integers(0, 2000, 60_000), columns)), shape=(2000, 3001))
-    X.sum_duplicates()
-    u = np.where(rng.random(2000) < 0.5, 1.0, -1.0)
-    top, report = select_pairs(X, u, MAP, 20, limits=PairLimits(head_start=64))
-    assert report.n_survivors < 1500 and report.n_fallback == 0 and report.threshold > 0
-    hinted, _ = select_pairs(X, u, MAP, 20, limits=PairLimits(head_start=report.head))
-    forced, other = select_pairs(X, u, MAP, 20, limits=PairLimits(head_start=16, max_head=64))
-    assert other.n_fallback > 0
-    assert as_list(top) == as_list(hinted) == as_list(forced)
-
-
-def test_products_are_counted_and_the_budget_refuses_by_name() -> None:
+def test_products_are_counted() -> None:
     X, u = problem(2, whole=True, n=50, d=12)
     ids = ranked_ids(X)
     filled = (X[u != 0][:, ids] != 0).astype(int)
@@ -265,60 +205,9 @@ def test_products_are_counted_and_the_budget_refuses_by_name() -> None:
     assert expected_products(sp.csc_array(X), u, columns=ids) == sum(expected)
     first = [int((row[: k + 1].sum() - 1) * row[k]) for row in filled for k in range(5) if row[k]]
     assert expected_products(sp.csc_array(X), u, columns=ids, done=5) == sum(expected) - sum(first)
-    with pytest.raises(TooManyProducts, match=r"features survive the screening and form .* products; the budget is 3"):
-        select_pairs(sp.csc_array(X), u, MAP, 50, limits=PairLimits(2, 4, budget=3))
-    with pytest.raises(TooManyProducts, match=r"12 dense features form 3\.3e"):
-        select_pairs(X, u, MAP, 50, limits=PairLimits(budget=3))
 
 
 # --- edges ------------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("coef0", [0.0, 1.0])
-def test_fewer_coordinates_than_asked_for(coef0: float) -> None:
-    for d in (1, 2, 3):
-        X = np.zeros((4, d))
-        X[:, 0] = [1.0, 2.0, 0.0, -1.0]
-        u = np.array([1.0, 1.0, 1.0, 0.5])
-        expected = best(everything(X, u, PairMap(1.0, coef0)), 10)
-        for block in (X, sp.csc_array(X)):
-            assert as_list(select_pairs(block, u, PairMap(1.0, coef0), 10)[0]) == expected
-            assert select_pairs(block, np.zeros(4), PairMap(), 3)[0].ids.shape == (0, 2)
-    assert len(select_pairs(sp.csc_array((4, 3)), np.ones(4), MAP, 2)[0].keys) == 0
-
-
-def test_duplicate_columns_tie_and_the_lower_pair_wins() -> None:
-    # All columns full and equally frequent: nothing but the ids tells a column from its copy.
-    X = np.random.default_rng(8).normal(size=(30, 9))
-    u = np.random.default_rng(9).normal(size=30)
-    X = np.hstack([X, X[:, [0, 4]]])
-    for block in (X, sp.csc_array(X)):
-        top, _ = select_pairs(block, u, MAP, 500)
-        found = {(int(a), int(b)): (place, key) for place, ((a, b), key) in enumerate(zip(top.ids, top.keys, strict=True))}
-        for original, copy in ((0, 9), (4, 10)):
-            for j in set(range(9)) - {original}:
-                first, second = found[min(original, j), max(original, j)], found[j, copy]
-                assert first[1] == second[1] and first[0] < second[0]
-
-
-def test_tiny_values_are_found_by_the_dense_search_too() -> None:
-    X = np.array([[1e-170, 1.0, 3e-170], [0.0, 2.0, 1e-170]])
-    expected = best(everything(X, np.ones(2)), 9)
-    for block in (X, sp.csc_array(X)):
-        assert as_list(select_pairs(block, np.ones(2), MAP, 9)[0]) == expected
-    assert ((0, 1), MAP.product * 1e-170) in expected
-
-
-def test_stored_zeros_and_stats_given_change_nothing() -> None:
-    X, u = problem(4, whole=True)
-    block = sp.csc_array(X)
-    padded = sp.csc_array(X + 100.0 * (X == 0))
-    padded.data[padded.data == 100.0] = 0.0
-    stats = pair_stats(block)
-    expected = as_list(select_pairs(block, u, MAP, 30)[0])
-    assert as_list(select_pairs(padded, u, MAP, 30)[0]) == expected
-    assert as_list(select_pairs(block, u, MAP, 30, stats)[0]) == expected
-    assert np.array_equal(row_max_abs(X), row_max_abs(padded)) and np.array_equal(stats.counts, pair_stats(padded).counts)
 
 
 def test_frequency_rank_breaks_ties_by_id() -> None:
@@ -336,11 +225,9 @@ def test_frequency_rank_breaks_ties_by_id() -> None:
         (lambda X, u: PairMap(gamma=0.0), "gamma is 0.0"),
         (lambda X, u: PairMap(coef0=-1.0), "coef0 is -1.0"),
         (lambda X, u: encode(np.array([[0, 2**31 - 1]])), "feature 2147483647 is out of range"),
-        (lambda X, u: select_pairs(X, u, MAP, 0), "B = 0"),
-        (lambda X, u: select_pairs(X, u[:-1], MAP, 1), "the 24 rows of X"),
-        (lambda X, u: select_pairs(X, np.full(24, np.nan), MAP, 1), "not finite"),
-        (lambda X, u: select_pairs(X, np.full(24, 1e308), MAP, 1), "not finite"),
-        (lambda X, u: select_pairs(X.toarray() * 1e200, u, MAP, 1), "overflow|not finite"),
+        (lambda X, u: head_pairs(X, u, np.arange(13), MAP, 0), "B = 0"),
+        (lambda X, u: head_pairs(X, u[:-1], np.arange(13), MAP, 1), "the 24 rows of X"),
+        (lambda X, u: dense_pairs(X.toarray(), np.full(24, np.nan), np.arange(13), MAP, 1), "not finite"),
         (lambda X, u: head_pairs(X, u, np.arange(4), MAP, 1), "ids has 4 entries; it must name each of the 13 columns"),
         (lambda X, u: pair_bounds(X, u, np.full(24, np.inf)), r"weight\[0\] is not finite"),
         (lambda X, u: pair_bounds(X.toarray(), u, u), "dense"),

@@ -1,9 +1,12 @@
 """Bad input is refused before work starts, by a message that names argument, value and rule."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from gramplane.kernels.pairs import PairLimits
 from gramplane.pipeline import FGMClassifier, cross_validate, load_model, predict_store, resume_run, run_method, score_store, tune
 from gramplane.storage import MissingBlock, RunStore, SchemaError, StorageError
 from gramplane.storage.ingest import ingest
@@ -362,15 +365,8 @@ def test_places(tmp_path, options, message):
     assert not (tmp_path / "run").exists()
 
 
-def test_dense_pairs_beyond_the_budget_are_refused():
+def test_dense_pairs_beyond_the_budget_are_refused(monkeypatch):
     wide = sp.csr_array(np.eye(4, 3))
     assert FGMClassifier(B=2, feature_map="poly2").fit(wide, [0, 1, 0, 1]).n_features_in_ == 3
-    from gramplane.kernels.pair_search import PairLimits
-    from gramplane.pipeline.passes import pairs
-
-    real = pairs.PairLimits
-    try:
-        pairs.PairLimits = lambda: PairLimits(budget=1)
-        refused(r"products over 80 rows; the budget is", feature_map="poly2")
-    finally:
-        pairs.PairLimits = real
+    monkeypatch.setattr("gramplane.kernels.pairs.PairLimits", partial(PairLimits, budget=1))
+    refused(r"products over 80 rows; the budget is", feature_map="poly2")

@@ -17,7 +17,6 @@ import scipy.sparse as sp
 
 from ...cluster import BlockProgram, plan
 from ...kernels import pairs as kp
-from ...kernels.pair_search import PairLimits
 from ...kernels.pairs_dense import dense_bounds, dense_pairs, dense_tiles
 from ...kernels.pairs_sparse import expected_products, fallback_pairs, head_pairs
 from ..records.context import RunContext, received
@@ -190,9 +189,9 @@ class PairAtoms(PairColumns):
     kind = "poly2"
     width = 1
 
-    def __init__(self, gamma: float, coef0: float, limits: PairLimits | None = None) -> None:
+    def __init__(self, gamma: float, coef0: float, limits: kp.PairLimits | None = None) -> None:
         super().__init__(kp.PairMap(gamma, coef0))
-        self.limits = limits or PairLimits()
+        self.limits = limits or kp.PairLimits()
         self._counts: np.ndarray | None = None
         self._row_max: np.ndarray | None = None
         self._kept = np.zeros(0, np.int64)
@@ -225,7 +224,7 @@ class PairAtoms(PairColumns):
     def _tiles(self, ctx: RunContext) -> list[Tile]:
         n, d = ctx.data.n_rows, ctx.data.n_cols
         width = int(np.clip(TILE_BYTES // (16 * max(n, 1)), 1, 1024))
-        products, budget = n * d * (d - 1) // 2, 100 * self.limits.budget
+        products, budget = n * d * (d - 1) // 2, kp.DENSE_GAIN * self.limits.budget
         if products > budget:
             raise kp.TooManyProducts(f"{d} dense features form {products:.3g} products over {n} rows; the budget is {budget:.3g}")
         ref = ctx.data.column_blocks()[0]
@@ -242,7 +241,7 @@ class PairAtoms(PairColumns):
         screen = self._again(screen._replace(best=best), B, by_frequency=True)
         ctx.emit({"event": "pairs", "survivors": len(screen.ids), "threshold": _bar(best, B)})
         done = int(np.isin(screen.ids, leading).sum())
-        head = screen.ids[: self.limits.max_head]
+        head = screen.ids[: max(self.limits.max_head, done)]
         best = kp.merge_top_pairs([best, self._head(ctx, u, head, B, done, _bar(best, B))], B)
         if len(screen.ids) > len(head):
             best = self._fallback(ctx, u, dual, self._again(screen._replace(best=best), B), head, B)
