@@ -10,6 +10,9 @@ from .errors import SchemaError
 OBJECT_BYTES = 32 << 20
 """Default bytes of one object: the blocks of all kernels of a bundle at one block pair."""
 
+MAX_BLOCKS = 4096
+"""Most row blocks: the pairs are listed one by one."""
+
 _STEP = 16
 _LEAST = 256
 """Blocks are not cut smaller than this: kernels are divided into several bundles instead."""
@@ -30,7 +33,8 @@ def plan_block(n: int, n_kernels: int, itemsize: int, budget: int = OBJECT_BYTES
         Bytes of one object, about.
     """
     fits = isqrt(max(0, budget) // (itemsize * max(1, n_kernels)))
-    most = max(_LEAST, fits) // _STEP * _STEP
+    fewest = -(-n // (MAX_BLOCKS * _STEP)) * _STEP
+    most = max(_LEAST, fewest, fits // _STEP * _STEP)
     if n <= most:
         return n
     pieces = -(-n // most)
@@ -55,6 +59,8 @@ class GramLayout:
     def __post_init__(self) -> None:
         if not (type(self.n) is type(self.block) is int and 1 <= self.block <= self.n < 2**31):
             raise SchemaError(f"n is {self.n!r} and block {self.block!r}; both must be integers with 1 <= block <= n < 2^31")
+        if self.n_blocks > MAX_BLOCKS:
+            raise SchemaError(f"n is {self.n} and block {self.block}: {self.n_blocks} row blocks; the limit is {MAX_BLOCKS}")
 
     @property
     def n_blocks(self) -> int:

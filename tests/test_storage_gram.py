@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[1]
 # -- layout ----------------------------------------------------------------------------------------------------------------
 
 
-@given(st.integers(1, 10**6), st.integers(1, 2000), st.sampled_from([4, 8]), st.integers(1, 1 << 28))
+@given(st.integers(1, 2**20), st.integers(1, 2000), st.sampled_from([4, 8]), st.integers(1, 1 << 28))
 @settings(max_examples=200, deadline=None)
 def test_planned_blocks_cover_the_matrix_within_the_budget(n, k, itemsize, budget):
     block = plan_block(n, k, itemsize, budget)
@@ -47,16 +47,16 @@ def test_planned_blocks_cover_the_matrix_within_the_budget(n, k, itemsize, budge
     sizes = layout.bundle_sizes(k, itemsize, budget)
     assert 1 <= block <= n and sum(sizes) == k and max(sizes) - min(sizes) <= 1
     assert max(sizes) == 1 or max(sizes) * block * block * itemsize <= budget
-    assert block <= 256 or k * block * block * itemsize <= budget or block * block * itemsize * k <= budget
+    assert block <= 256 or k * block * block * itemsize <= budget
     assert layout.edges[0] == 0 and layout.edges[-1] == n and (np.diff(layout.edges) >= 1).all()
     assert len(layout.edges) - 1 == layout.n_blocks
     # evened out: a block more, of nearly the same size, would not have been needed
     assert layout.n_blocks * block - n < block and (layout.n_blocks == 1 or block * layout.n_blocks <= n + 16 * layout.n_blocks)
 
 
-@pytest.mark.parametrize(("n", "block"), [(0, 1), (5, 6), (5, 0), (2**31, 5), (5.0, 5)])
+@pytest.mark.parametrize(("n", "block"), [(0, 1), (5, 6), (5, 0), (2**31, 5), (5.0, 5), (2**31 - 1, 16)])
 def test_impossible_layouts_are_refused(n, block):
-    with pytest.raises(SchemaError, match="1 <= block <= n"):
+    with pytest.raises(SchemaError, match=r"1 <= block <= n|the limit is 4096"):
         GramLayout(n, block)
 
 
