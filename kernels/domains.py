@@ -8,6 +8,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .domains_norms import ElasticNetSet, LpBall, NonNegative
+
+__all__ = ["DOMAINS", "Domain", "ElasticNetSet", "LpBall", "NonNegative", "NormDomain", "Simplex"]
+
 FloatArray = NDArray[np.float64]
 
 
@@ -28,6 +32,18 @@ class Domain(Protocol):
 
     def support(self, direction: FloatArray) -> tuple[float, FloatArray]:
         """Return the maximum over the set of <direction, v> and a maximiser."""
+        ...
+
+    def violation(self, w: FloatArray) -> float:
+        """Return by how much w breaks the worst constraint of the set; 0 inside."""
+        ...
+
+
+class NormDomain(Domain, Protocol):
+    """A bounded set of kernel weights, for which the alternation between machine and weights has a closed step."""
+
+    def weights_from_norms(self, norms: FloatArray) -> FloatArray:
+        """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q, with 0/0 = 0."""
         ...
 
 
@@ -74,5 +90,21 @@ class Simplex:
         vertex[best] = 1.0
         return float(direction[best]), vertex
 
+    def violation(self, w: FloatArray) -> float:
+        """Return by how much w breaks the worst of the constraints; 0 inside."""
+        return max(0.0, -float(w.min()), abs(float(w.sum()) - 1.0))
 
-DOMAINS: dict[str, Domain] = {"simplex": Simplex()}
+    def weights_from_norms(self, norms: FloatArray) -> FloatArray:
+        """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q: norms / sum(norms); zero norms alone give the start."""
+        return LpBall(1.0).weights_from_norms(norms)
+
+
+DOMAINS: dict[str, Domain] = {
+    "simplex": Simplex(),
+    "at_most_one": ElasticNetSet(1.0),
+    "elastic_net": ElasticNetSet(0.5),
+    "ball": LpBall(2.0),
+    "lp_ball": LpBall(1.5),
+    "nonnegative": NonNegative(),
+}
+"""One of each kind; sets with a parameter are made with their class."""

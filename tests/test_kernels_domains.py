@@ -29,7 +29,9 @@ def test_results_lie_in_the_set(domain):
             domain.support(rng.normal(size=n))[1],
         ):
             assert (point >= 0).all()
-            assert point.sum() == pytest.approx(1.0)
+            assert domain.violation(point) <= 1e-12
+            if domain == Simplex():
+                assert point.sum() == pytest.approx(1.0)
 
 
 @settings(max_examples=60, deadline=None)
