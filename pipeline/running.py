@@ -21,7 +21,8 @@ from ..storage import BlockStore, RunStore, StorageError, cached_bytes, set_cach
 from .loops.prepared import Prepared
 from .loops.run import run_loop
 from .records.context import Emit, RunContext, Tally, ignore
-from .records.validation import configured, nearest
+from .records.names import nearest
+from .records.validation import configured
 from .registry import METHODS, MethodInfo
 
 CACHE_SHARE = 0.5
@@ -78,7 +79,7 @@ def method_named(name: str) -> MethodInfo:
         Unknown name; the nearest is proposed.
     """
     if name not in METHODS:
-        raise ValueError(f"method {name!r} does not exist; {nearest(name, METHODS)}")
+        raise ValueError(f"method {name!r} does not exist{nearest(name, METHODS)}")
     return METHODS[name]
 
 

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from gramplane.kernels.pairs import PairLimits
 from gramplane.pipeline import FGMClassifier, cross_validate, load_model, predict_store, resume_run, run_method, score_store, tune
+from gramplane.pipeline.records.names import nearest
 from gramplane.storage import MissingBlock, RunStore, SchemaError, StorageError
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import forms, planted
@@ -148,7 +149,9 @@ def test_parameters_by_name_value_and_rule(name, value, rule, tmp_path):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"lambda": 1.0}, r"parameter 'lambda' does not exist"),
+        ({"lambda": 1.0}, r"parameter 'lambda' does not exist; known: B, C, max_rounds, "),
+        ({"MAX_ROUNDS": 3}, r"parameter 'MAX_ROUNDS' does not exist; did you mean 'max_rounds'\?"),
+        ({"b": 3}, r"parameter 'b' does not exist; did you mean 'B'\?"),
         ({"max_round": 3}, r"parameter 'max_round' does not exist; did you mean 'max_rounds'\?"),
         ({"feature_mapp": "poly2"}, r"'feature_mapp' does not exist; did you mean 'feature_map'\?"),
     ],
@@ -163,6 +166,13 @@ def test_unknown_parameters_are_refused_with_the_nearest_name(params, message, t
         with pytest.raises(ValueError, match=message):
             call()
     assert not (tmp_path / "run").exists()
+
+
+def test_nearest_names_or_lists():
+    assert nearest("max_round", ["B", "max_rounds"]) == "; did you mean 'max_rounds'?"
+    assert nearest("b", ["B", "C"]) == "; did you mean 'B'?"
+    assert nearest("zzz", ["B", "C"]) == "; known: B, C"
+    assert nearest("zzz", []) == ""
 
 
 def test_unknown_methods_are_refused_with_the_nearest_name(tmp_path):

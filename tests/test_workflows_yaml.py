@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gramplane.workflows.checking import ConfigError, expand, nearest
+from gramplane.workflows.checking import ConfigError, expand
 from gramplane.workflows.yaml_source import MAX_BYTES, parse_yaml, read_yaml, scalar
 
 SMOKE = Path(__file__).resolve().parent.parent / "workflows" / "smoke.yaml"
@@ -141,9 +141,3 @@ def test_mutated_files_give_data_or_a_config_error(noise: bytes, at: int, random
         assert "f:" in str(error)
         return
     yaml.safe_dump(found.data)
-
-
-def test_nearest_names_or_lists():
-    assert nearest("max_round", ["B", "max_rounds"]) == "; did you mean 'max_rounds'?"
-    assert nearest("b", ["B", "C"]) == "; did you mean 'B'?"
-    assert nearest("zzz", ["B", "C"]) == "; known: B, C"

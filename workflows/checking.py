@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..pipeline.records.names import nearest
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -20,18 +21,6 @@ _SHOWN = 10
 
 class ConfigError(ValueError):
     """A workflow file, a parameter or an option is not valid; every line of the message names its place."""
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the closest known name, else the list of names."""
-    names = [str(name) for name in known]
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    if not close:
-        lowered = {name.lower(): name for name in names}
-        close = [lowered[word.lower()]] if word.lower() in lowered else []
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; known: {', '.join(names)}" if names else ""
 
 
 def choose(word: str, known: Iterable[str], what: str) -> str:

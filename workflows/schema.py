@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .checking import ConfigError, Loc, described, keys_of, nearest
+from ..pipeline.records.names import nearest
+from .checking import ConfigError, Loc, described, keys_of
 from .yaml_source import Document, read_yaml
 
 SCHEMA = "gramplane.workflow/1"

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from .config import MethodConfig
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``did you mean ...`` or the list of what there is."""
-    names = list(known)
-    close = difflib.get_close_matches(name, names, 1, 0.5)
-    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names)}"
+from .names import nearest
 
 
 def configured(kind: type[MethodConfig], params: Mapping[str, Any]) -> Any:
     """Return the checked parameter model; a bad value raises ``ValueError`` that names argument, value and rule."""
     for name in params:
         if name not in kind.model_fields:
-            raise ValueError(f"parameter {name!r} does not exist; {nearest(str(name), kind.model_fields)}")
+            raise ValueError(f"parameter {name!r} does not exist{nearest(str(name), kind.model_fields)}")
     try:
         return kind(**params)
     except ValidationError as error:
