@@ -378,6 +378,17 @@ class BlockStore:
         text = self._all("names/bytes").tobytes()
         return [text[a:b].decode("utf-8", errors="replace") for a, b in pairwise(ends)]
 
+    def sequences(self, lo: int = 0, hi: int | None = None) -> npt.NDArray[np.object_] | None:
+        """Texts of rows ``lo:hi`` as an object array of str, if this is a store of sequences; only their bytes are read."""
+        if "sequences/offsets" not in self._arrays:
+            return None
+        first, last = check_rows((lo, self.meta.n_rows if hi is None else hi), self.meta.n_rows)
+        ends = self._table_array("sequences/offsets", self.meta.n_rows + 1).read(first, last + 1).tolist()
+        text = self._array("sequences/letters").read(ends[0], ends[-1]).tobytes()
+        found = np.empty(last - first, dtype=object)
+        found[:] = [text[a - ends[0] : b - ends[0]].decode("utf-8", errors="replace") for a, b in pairwise(ends)]
+        return found
+
     def groups(self) -> npt.NDArray[np.int64] | None:
         """Group label of every column, int64 (n_cols,), if they were stored."""
         return self._table("groups", self.meta.n_cols) if "groups" in self._arrays else None

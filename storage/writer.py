@@ -22,7 +22,7 @@ from .urls import check_name, open_objects
 
 Layout = StripeLayout | DenseLayout
 JOURNAL = "journal.jsonl"
-_RESERVED = {"columns", "rows", "names", "groups", "row_scale", "zarr.json", MANIFEST, JOURNAL}
+_RESERVED = {"columns", "rows", "names", "sequences", "groups", "row_scale", "zarr.json", MANIFEST, JOURNAL}
 
 
 class BlockWriter:
@@ -294,6 +294,16 @@ class BlockWriter:
         ends = np.concatenate([[0], np.cumsum([len(c) for c in coded], dtype=np.int64)]).astype(np.int64)
         group = self._object("names/zarr.json", group_json())
         return group | self._write_array("names/bytes", np.frombuffer(b"".join(coded), np.uint8)) | self._write_array("names/offsets", ends)
+
+    def write_sequences(self, letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> Record:
+        """Write one text per row, UTF-8 end to end, with the bytes of each."""
+        if lengths.shape != (self.meta.n_rows,) or int(lengths.sum()) != len(letters):
+            raise SchemaError(
+                f"lengths of {lengths.shape} sequences sum to {lengths.sum()}; there are {self.meta.n_rows} rows, {len(letters)} bytes"
+            )
+        ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        group = self._object("sequences/zarr.json", group_json())
+        return group | self._write_array("sequences/letters", letters) | self._write_array("sequences/offsets", ends)
 
     def write_groups(self, labels: npt.ArrayLike) -> Record:
         """Write the group label of every column, int64."""

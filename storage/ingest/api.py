@@ -55,12 +55,14 @@ def ingest(
     Parameters
     ----------
     source : path, "-", array, frame, or (X, y)
-        SVMlight text (plain, .gz, .bz2, .xz, or standard input), CSV, Parquet, .npz, .npy or .mat files; an ndarray, SciPy sparse matrix,
+        SVMlight text (plain, .gz, .bz2, .xz, or standard input), CSV, Parquet, .npz, .npy or .mat files; sequences for string kernels in
+        FASTA (label: the word ``label=VALUE`` of the header) or one a line (``LABEL<tab>STRING``, or the string alone); an ndarray, SciPy
+        sparse matrix, list of texts,
         ``dask.array`` (one row block at a time) or data frame; or a pair of features and target.
     store_url : path or URL
         The store; see `BlockStore`.
     format : str
-        "svmlight", "csv", "parquet", "npz", "npy" or "mat"; "auto" goes by the name, with SVMlight for unknown ones.
+        "svmlight", "csv", "parquet", "npz", "npy", "mat", "fasta" or "strings"; "auto" goes by the name, with SVMlight for unknown ones.
     n_features : int, optional
         Width; SVMlight indices beyond it are refused. Default: the greatest index.
     like : path or URL, optional

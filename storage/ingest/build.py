@@ -116,6 +116,10 @@ def build(job: Job) -> BlockStore:
     if not 0 < job.spool.n_rows <= _MAX_ROWS:
         raise DataError(f"the source has {job.spool.n_rows} rows; a store has 1 … 2^31 - 1", str(job.extras.info["source"]["name"]))
     try:
+        if job.spool.has("letters"):
+            from .sequences import build_sequences
+
+            return build_sequences(job)
         return _build_sparse(job) if job.reading.counts is not None else _build_dense(job)
     except ValueError:  # invalid input found late, such as a factor that overflows: it would be found again
         if job.begun:
@@ -143,7 +147,7 @@ def _build_sparse(job: Job) -> BlockStore:
         assert row_counts is not None
         writer.write_table("counts", row_counts, of="row-layout")
         _write_rows(job, writer, rows, row_counts, shift)
-    return _finish(job, writer, tables)
+    return finish(job, writer, tables)
 
 
 def _first_index(job: Job) -> int:
@@ -256,7 +260,7 @@ def _build_dense(job: Job) -> BlockStore:
     if rows is not None:
         _write_cells(job, writer, rows, "rows")
     _summarise(job, meta, tables)
-    return _finish(job, writer, tables)
+    return finish(job, writer, tables)
 
 
 def _write_cells(job: Job, writer: BlockWriter, layout: DenseLayout, name: str) -> None:
@@ -290,7 +294,8 @@ def dense_cell(spool: Spool, rows: slice, cols: slice, dtype: str) -> npt.NDArra
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
-def _finish(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockStore:
+def finish(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockStore:
+    """Write the tables and everything else beside the data, and commit."""
     tables.write(writer)
     for name, dtype in (("y", np.float64), ("task", np.int64), ("weight", np.float64)):
         if job.spool.has(name):

@@ -13,7 +13,7 @@ from .labels import check_declared
 
 Progress = Callable[[int, int, str], None]
 
-FORMATS = ("auto", "svmlight", "csv", "parquet", "npz", "npy", "mat", "array")
+FORMATS = ("auto", "svmlight", "csv", "parquet", "npz", "npy", "mat", "fasta", "strings", "array")
 SCALES = ("none", "unit-column", "standard", "unit-row")
 MIN_BUDGET = 8 << 20
 _MAX_COLUMNS = 2**31 - 2

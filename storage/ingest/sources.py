@@ -16,6 +16,10 @@ _SUFFIXES = {
     ".npz": "npz",
     ".npy": "npy",
     ".mat": "mat",
+    ".fasta": "fasta",
+    ".fa": "fasta",
+    ".fna": "fasta",
+    ".faa": "fasta",
 }
 _PACKED = (".gz", ".bz2", ".xz")
 
@@ -37,7 +41,7 @@ def open_input(source: Any, options: Options) -> Source:
     if options.format == "array":
         raise SchemaError("format is 'array', but source is a path")
     kind = _guess(str(source)) if options.format == "auto" else options.format
-    if source == "-" and kind not in ("svmlight", "csv"):
+    if source == "-" and kind not in ("svmlight", "csv", "fasta", "strings"):
         raise SchemaError(f"format {kind!r} cannot be read from standard input; write it to a file first")
     return _READERS[kind](source, options)
 
@@ -72,10 +76,20 @@ def _arrays_of_file(kind: str) -> Callable[[str | Path, Options], Source]:
     return open_file
 
 
+def _sequences_of_file(kind: str) -> Callable[[str | Path, Options], Source]:
+    def open_file(source: str | Path, options: Options) -> Source:
+        from .sequences import SequenceSource
+
+        return SequenceSource(source, kind, options)
+
+    return open_file
+
+
 def _array(source: Any, options: Options) -> Source:
     from .arrays import object_source
+    from .sequences import text_source
 
-    return object_source(source, options)
+    return text_source(source, options) or object_source(source, options)
 
 
 _READERS: dict[str, Callable[[str | Path, Options], Source]] = {
@@ -83,4 +97,5 @@ _READERS: dict[str, Callable[[str | Path, Options], Source]] = {
     "csv": _table,
     "parquet": _table,
     **{kind: _arrays_of_file(kind) for kind in ("npz", "npy", "mat")},
+    **{kind: _sequences_of_file(kind) for kind in ("fasta", "strings")},
 }
