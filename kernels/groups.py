@@ -1,6 +1,6 @@
 """Groups of features: disjoint, nested (a tree) or overlapping; scores, selection, and the columns of a cut.
 
-Source: specification of the Feature Generating Machine, section 4; Definition 1 and Algorithm of Tan, Tsang and Wang (JMLR 15, 2014).
+Source: Definition 1 and Algorithm 2 of Tan, Tsang and Wang (JMLR 15, 2014); docs/methods.md, "Groups".
 
 The score of a group is ``eta_G ||c_G||^2``. The sum is carried in two words (104 bits), so that cutting a group at any stripe borders and
 adding the parts in any order rounds to the same float64: equal groups tie, wherever they lie.
@@ -449,7 +449,7 @@ def cut_columns(index: GroupIndex, chosen: Array) -> tuple[Array, Array]:
     """Return the columns of a cut made of the chosen groups.
 
     A feature shared by several chosen groups is one column, scaled by ``sqrt(sum of their eta)``: the same kernel as a copy of the
-    column for each group (specification section 4).
+    column for each group (docs/methods.md, "Groups").
 
     Parameters
     ----------

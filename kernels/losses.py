@@ -1,6 +1,6 @@
 """Losses of a margin, weighted by row: value, gradient, dual utility and dual bounds.
 
-With labels y_i = +-1, decision values f_i, margins m_i = y_i f_i and costs C_i >= 0 (source: FGM specification sections 1 and 5.1):
+With labels y_i = +-1, decision values f_i, margins m_i = y_i f_i and costs C_i >= 0 (docs/methods.md, "Losses and duals"):
 
 ================  ===========================================  ============================  ==================================
 name              loss P                                       dual variable alpha_i         dual utility U(alpha)
@@ -69,7 +69,7 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class SquaredHinge:
-    """Squared hinge loss, P = 1/2 sum_i C_i max(0, 1 - y_i f_i)^2 (FGM specification section 1; the 1/2 is the paper's)."""
+    """Squared hinge loss, P = 1/2 sum_i C_i max(0, 1 - y_i f_i)^2 (the 1/2 is that of Tan, Tsang and Wang, JMLR 15, 2014)."""
 
     name: str = "squared_hinge"
     curvature: float = 1.0
@@ -101,7 +101,7 @@ class SquaredHinge:
 class Logistic:
     """Logistic loss, P = sum_i C_i log(1 + exp(-y_i f_i)).
 
-    The utility contains the constant n C log C that the paper drops (FGM specification section 17).
+    The utility contains the constant n C log C that Tan, Tsang and Wang drop (docs/methods.md, "Losses and duals").
     """
 
     name: str = "logistic"

@@ -2,14 +2,14 @@
 
 The kernel ``(gamma x'z + r)^2`` is the inner product of the coordinates ``r``, ``sqrt(2 gamma r) x_j``, ``gamma x_j^2`` and
 ``sqrt(2) gamma x_i x_j``. With ``G = X' diag(u) X`` their correlations with a dual vector are ``r sum(u)``, ``sqrt(2 gamma r) c_j``,
-``gamma G_jj`` and ``sqrt(2) gamma G_ij`` (specification of the Feature Generating Machine, section 4; Algorithm 5 of Tan, Tsang and Wang,
-JMLR 15, 2014). The constant coordinate is never selected.
+``gamma G_jj`` and ``sqrt(2) gamma G_ij`` (Algorithm 5 of Tan, Tsang and Wang, JMLR 15, 2014; docs/methods.md, "Degree-2
+coordinates"). The constant coordinate is never selected.
 
 Coordinates are named by pairs of int64: ``(j, -1)`` linear, ``(j, j)`` square, ``(i, j)`` with ``i < j`` product. The total order is
 ``(-key, first, second)``, so kinds need no rank of their own.
 
 Bits. ``G_jk = sum_i u_i (x_ij x_ik)`` over ascending rows in float64, each operation rounded. Every method here (compact head, fallback by
-column, dense) returns these numbers, whatever the stripes, tasks and bounds. The prototype's ``(u_i x_ij) x_ik`` is not symmetric in its
+column, dense) returns these numbers, whatever the stripes, tasks and bounds. The order ``(u_i x_ij) x_ik`` would not be symmetric in its
 columns: products with two copies of a column would differ in their last bits, and rounding, not the lower id, would choose.
 """
 
@@ -244,7 +244,7 @@ def row_weight(u: Array, row_max: Array) -> Array:
 def pair_bounds(X: sp.csc_array, u: Array, weight: Array) -> PairBounds:
     """Return bounds of all products, linear terms and squares of a sparse stripe in one pass.
 
-    ``|G_jk| <= p_j = sum_i |u_i| |x_ij| max_k |x_ik|`` (implementation notes of the ingest prototype, section 1).
+    ``|G_jk| <= p_j = sum_i |u_i| |x_ij| max_k |x_ik|`` (docs/methods.md, "Degree-2 coordinates").
 
     Parameters
     ----------

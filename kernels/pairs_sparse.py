@@ -1,6 +1,6 @@
 """Products of sparse features with the largest scores: a compact head, screening by bounds, and a fallback by column.
 
-Source: implementation notes of the ingest prototype, section 1 (algorithm and safeguards). Features come in frequency order, where the
+Method: docs/methods.md, "Degree-2 coordinates". Features come in frequency order, where the
 survivors of the screening are almost a prefix: the products among the K most frequent features fit a triangle of ``4 K^2`` bytes that the
 row-wise outer product fills at cache speed. Definitions, total order and bits are those of :mod:`.pairs`.
 """

@@ -98,7 +98,7 @@ def sparse_linear(
 
 
 def degree2(n: int = 1500, d: int = 60, n_pairs: int = 8, *, n_test: int = 1500, seed: int = 0) -> Planted:
-    """Return normal features whose label is the sign of a sum of ``n_pairs`` disjoint products (specification section 15)."""
+    """Return normal features whose label is the sign of a sum of ``n_pairs`` disjoint products."""
     rng = np.random.default_rng(seed)
     pairs = np.sort(rng.permutation(d)[: 2 * n_pairs].reshape(-1, 2), axis=1)
     X, X_test = (rng.standard_normal((rows, d)) for rows in (n, n_test))

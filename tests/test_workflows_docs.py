@@ -77,3 +77,14 @@ def test_python_examples_of_the_readme_run(example: str, tmp_path: Path, monkeyp
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_pages_name_no_folder_of_ours(path: Path):
     assert not re.search(r"/work/|\.library|\.\./shared", path.read_text(encoding="utf-8"))
+
+
+def test_sources_cite_what_users_have():
+    """The paper, or a section of docs/methods.md that exists."""
+    headings = set(re.findall(r"^#+ (.*)$", (ROOT / "docs" / "methods.md").read_text(encoding="utf-8"), re.MULTILINE))
+    for path in [path for folder in ("cluster", "kernels", "pipeline", "storage", "workflows") for path in (ROOT / folder).rglob("*.py")]:
+        text = " ".join(path.read_text(encoding="utf-8").split())
+        assert not re.search(r"specification section|implementation notes|spec section|ingest prototype", text, re.IGNORECASE), path
+        cited = re.findall(r'docs/methods\.md, ((?:"[^"]+"(?: and )?)+)', text)
+        names = [name for found in cited for name in re.findall(r'"([^"]+)"', found)]
+        assert set(names) <= headings, (path, set(names) - headings)

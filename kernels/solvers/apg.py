@@ -1,7 +1,8 @@
 """Accelerated proximal gradient on the sub-problem with the bias eliminated; needs no p x p matrix.
 
-The smooth part is P(omega) = min_b P(Z omega, b), whose gradient is -Z'u at the best b (FGM specification section 5.3, which corrects
-Algorithm 4 of the paper: no cap on the line search, a restart when F rises, the bias never stepped on its own).
+The smooth part is P(omega) = min_b P(Z omega, b), whose gradient is -Z'u at the best b (Algorithm 4 of Tan, Tsang
+and Wang, JMLR 15, 2014, corrected: no cap on the line search, a restart when F rises, the bias never stepped on its own; docs/methods.md,
+"Bias" and "Sub-problem").
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ On a live group (r_h = ||omega_h|| > 0) F has the gradient gamma v - c and the s
 
 H = Z'DZ - g g' / sum(D) + v v' + blockdiag((gamma / r_h) (I - v_h v_h')),   v_h = omega_h / r_h,  g = Z'D1
 
-where the second term is there when a bias is eliminated (FGM implementation notes, section 7 step 9).
+where the second term is there when a bias is eliminated (docs/methods.md, "Bias").
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 J(mu) = max_{alpha in A} U(alpha) - 1/2 sum_h mu_h ||c_h||^2 = min_{omega, b} 1/2 sum_h ||omega_h||^2 / mu_h + P(Z omega, b)
 
-is minimised over the simplex (FGM specification section 5.4, equation (29) with its missing linear term). Its derivative is
+is minimised over the simplex (equation (29) of Tan, Tsang and Wang, JMLR 15, 2014, with its missing
+linear term). Its derivative is
 -1/2 ||c_h||^2 at the solution for mu, where omega_h = mu_h c_h; J equals F at the best mu and lies above F elsewhere.
 """
 
@@ -20,6 +21,7 @@ from .hessian import Live, newton_direction
 from .line_search import Trial, descend
 from .problem import GroupProblem, GroupSolution, Warm, certify, checked_limits, solution
 from .rows import Curvature, Evaluation, Rows
+from .simplemkl import ROUND_OFF, reduced_step
 
 FloatArray = NDArray[np.float64]
 
@@ -31,9 +33,6 @@ PRECISION = 1e-14
 
 FLAT = 1e-3
 """The search of a line ends when J's derivative has fallen to this share of the first one."""
-
-ROUND_OFF = 1e-14
-"""Relative changes of J below this are round-off."""
 
 PATIENCE = 10
 """Steps in a row without progress after which the solver gives up."""
@@ -96,40 +95,9 @@ class _ReducedGradient:
             if steps == limit or idle == PATIENCE:
                 return solution(self._problem, point, steps, "max_iter" if steps == limit else "no_progress")
             before = self._at
-            self._descend(reduced_gradient(before.weights, before.slopes))
+            self._at = reduced_step(before, lambda weights, near: self._solve(weights, near.omega), flat=FLAT)
             idle = 0 if self._at.value < before.value * (1.0 - ROUND_OFF) else idle + 1
             steps += 1
-
-    def _descend(self, direction: FloatArray) -> None:
-        """Go to the border of the simplex as long as J falls, then search the line for its minimum."""
-        while direction.any():
-            reach = _reach(self._at.weights, direction)
-            border = self._solve(self._at.weights + reach * direction, self._at.omega)
-            if border.value >= self._at.value:
-                self._between(direction, border, reach)
-                return
-            self._at = border
-            # The group that reached zero leaves the direction; its share goes to the heaviest one.
-            direction = np.where(border.weights > 0, direction, np.maximum(direction, 0.0))
-            direction[np.argmax(border.weights)] -= direction.sum()
-            if direction @ border.slopes >= 0:
-                return
-
-    def _between(self, direction: FloatArray, border: _Master, reach: float) -> None:
-        """Find the root of J's derivative on the line between the current weights and the border, by bisection and secants."""
-        start, low, high = self._at, 0.0, reach
-        first = slope_low = float(direction @ start.slopes)
-        slope_high = float(direction @ border.slopes)
-        for trial in range(60):
-            secant = trial % 3 and slope_high > slope_low
-            middle = low - slope_low * (high - low) / (slope_high - slope_low) if secant else 0.5 * (low + high)
-            self._at = self._solve(start.weights + middle * direction, self._at.omega)
-            slope = float(direction @ self._at.slopes)
-            if abs(slope) <= FLAT * abs(first):
-                break
-            low, slope_low, high, slope_high = (middle, slope, high, slope_high) if slope < 0 else (low, slope_low, middle, slope)
-        if self._at.value > start.value * (1.0 + ROUND_OFF):
-            self._at = start
 
     def _solve(self, weights: FloatArray, omega: FloatArray) -> _Master:
         weights = np.where(weights > VANISHED, weights, 0.0)
@@ -140,27 +108,6 @@ class _ReducedGradient:
             self._bias = evaluation.bias
         slopes = -0.5 * group_norms(evaluation.correlations, self._problem.starts) ** 2
         return _Master(weights, omega, evaluation, ridge.value(omega, evaluation), slopes)
-
-
-def reduced_gradient(weights: FloatArray, slopes: FloatArray) -> FloatArray:
-    """Return the reduced gradient's descent direction: differences to the heaviest weight, zero where it would leave the simplex.
-
-    Parameters
-    ----------
-    weights, slopes : ndarray of shape (t,)
-        A point of the simplex and the gradient there.
-    """
-    pivot = int(np.argmax(weights))
-    direction = slopes[pivot] - slopes
-    direction[(weights == 0) & (direction < 0)] = 0.0
-    direction[pivot] = 0.0
-    direction[pivot] = -direction.sum()
-    return direction
-
-
-def _reach(weights: FloatArray, direction: FloatArray) -> float:
-    falling = direction < 0
-    return float(np.min(weights[falling] / -direction[falling]))
 
 
 class _Ridge:

@@ -5,8 +5,8 @@ moves step over such points: *wake* leaves zero along c_h for groups with ||c_h|
 exactly zero. And H is singular where groups can trade weight at no cost (cuts that share features), so it is blended with the penalty's
 majorant diag(gamma / r_h), less after full steps, more after short ones. F falls at every move.
 
-Source: FGM implementation notes, sections 7 and 8, except the blend, which replaces their proximal steps: on 300 small random problems it
-needs a quarter of the steps to a relative gap of 1e-3 and a seventh to 1e-9.
+Formulas: docs/methods.md, "Sub-problem". On 300 small random problems the blend needs a quarter of the steps that proximal steps as
+the only safeguard need to a relative gap of 1e-3, and a seventh to 1e-9.
 """
 
 from __future__ import annotations

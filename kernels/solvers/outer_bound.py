@@ -1,4 +1,4 @@
-"""Lower bounds of the Feature Generating Machine's exact optimum from any dual vector (specification section 7)."""
+"""Lower bounds of the Feature Generating Machine's exact optimum from any dual vector (docs/methods.md, "Outer bounds")."""
 
 from __future__ import annotations
 

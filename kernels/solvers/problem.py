@@ -2,8 +2,8 @@
 
 min over (omega, b) of   F = 1/2 (sum_h ||omega_h||)^2 + P(sum_h Z_h omega_h, b)
 
-with one group h per cut (source: FGM specification, equation (31); recovery in section 5.1). The dual value of any u = alpha y with
-sum_i u_i = 0 (when a bias is fitted) is U(alpha) - 1/2 max_h ||c_h||^2, c = Z'u.
+with one group h per cut (equation (31) of Tan, Tsang and Wang, JMLR 15, 2014; docs/methods.md, "Sub-problem"). The dual value of any
+u = alpha y with sum_i u_i = 0 (when a bias is fitted) is U(alpha) - 1/2 max_h ||c_h||^2, c = Z'u.
 """
 
 from __future__ import annotations

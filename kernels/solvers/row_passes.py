@@ -1,6 +1,6 @@
 """One compiled pass over the rows each: loss, bias, line and curvature from decision values z.
 
-All passes use f_i = z_i - b (the FGM specification's sign) and margins m_i = y_i f_i. `logistic` chooses between the two losses of
+All passes use f_i = z_i - b (the paper's sign) and margins m_i = y_i f_i. `logistic` chooses between the two losses of
 :mod:`..losses`; the two loops are written out so that the squared hinge has no exponentials and vectorises.
 """
 

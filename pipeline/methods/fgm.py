@@ -1,6 +1,6 @@
 """Feature Generating Machine (Tan, Tsang, Wang, JMLR 15, 2014): the outer cutting-plane loop.
 
-Problem (specification section 2): ``min_{w,b} 1/2 ||w||_B^2 + P(Xw, b)`` with ``||w||_B^2 = min_d sum w_j^2 / d_j`` over
+Problem (docs/methods.md): ``min_{w,b} 1/2 ||w||_B^2 + P(Xw, b)`` with ``||w||_B^2 = min_d sum w_j^2 / d_j`` over
 ``0 <= d <= 1, sum d <= B``; one round adds the set of B atoms that violates the dual most (15) and refits the mixed-norm problem (31).
 
 =============  ==================================================

@@ -38,7 +38,7 @@ class Machine:
     config: FGMConfig
 
     def start(self) -> np.ndarray:
-        """Return the start ``u = alpha * y``: the dual at w = 0, feasible with and without intercept (section 3, step 1)."""
+        """Return the start ``u = alpha * y``: the dual at w = 0, feasible with and without intercept."""
         alpha = self.cost / self.config.C
         if self.config.fit_intercept:
             share = float(alpha[self.y > 0].sum() / alpha.sum())

@@ -202,7 +202,7 @@ class _Constant:
 
 
 def refit(loop: FGMLoop, state: FGMState, ctx: RunContext) -> list[tuple[np.ndarray, np.ndarray, float]]:
-    """Refit every machine on its selected atoms with a plain ridge penalty and C = 20 (section 6, de-biasing)."""
+    """Refit every machine on its selected atoms with a plain ridge penalty and C = 20 (Tan, Tsang and Wang's de-biasing)."""
     return [_refit_one(loop.atoms, spec, machine.selected(), ctx) for spec, machine in zip(loop.machines, state.machines, strict=True)]
 
 

@@ -1,6 +1,6 @@
 """Candidate collections of the Feature Generating Machine: single features, groups of features, expanded features.
 
-An atom is what one coordinate of ``d`` switches on (specification section 4): its score is ``||X_atom' u||^2``, its columns form part of a
+An atom is what one coordinate of ``d`` switches on: its score is ``||X_atom' u||^2``, its columns form part of a
 cut. Degree-2 pairs need several passes and live in :mod:`.pairs`.
 """
 

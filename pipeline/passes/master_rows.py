@@ -1,4 +1,4 @@
-"""The sub-problem with its rows left on the workers (specification section 9): the driver never holds ``Z``.
+"""The sub-problem with its rows left on the workers (docs/methods.md, "Rows on the workers"): the driver never holds ``Z``.
 
 A task owns one fixed block of rows, builds the cuts' columns of these rows from the store (kept in the worker's cache) and runs one
 operation of :data:`gramplane.kernels.solvers.ROW_OPERATIONS`; partial sums are added in the tree the driver would use, so both ways give

@@ -105,7 +105,7 @@ class MachineState:
         return np.unique(np.concatenate(cuts), axis=0) if cuts else np.zeros(0, np.int64)
 
     def weights(self, n_rounds: int | None = None) -> tuple[np.ndarray, np.ndarray, float]:
-        """Return ``(coordinates, weights, bias)`` of the model after ``n_rounds``, duplicates summed (section 3)."""
+        """Return ``(coordinates, weights, bias)`` of the model after ``n_rounds``, duplicates summed."""
         t = len(self.rounds) if n_rounds is None else n_rounds
         if t == 0:
             return np.zeros(0, np.int64), np.zeros(0), self.bias
