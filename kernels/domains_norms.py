@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ from scipy.special import wrightomega
 from .jit import compiled
 
 FloatArray = NDArray[np.float64]
+
+_ROOT: dict[str, Any] = {"xtol": 1e-300, "rtol": 8.9e-16, "maxiter": 500}
+"""As exact as brentq goes."""
 
 
 @dataclass(frozen=True)
@@ -332,7 +336,7 @@ def _root(excess: Callable[[float], float], low: float, high: float) -> float:
     first, last = excess(low), excess(high)
     if first * last >= 0:
         return low if abs(first) <= abs(last) else high
-    return float(brentq(excess, low, high, xtol=1e-300, rtol=8.9e-16, maxiter=500))
+    return float(cast("float", brentq(excess, low, high, **_ROOT)))
 
 
 def _first_inside(at: Callable[[float], FloatArray], excess: Callable[[float], float], log_free: FloatArray) -> FloatArray:
