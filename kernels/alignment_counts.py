@@ -56,7 +56,7 @@ def sort_table(v: Array, s: Array, c: Array, n: int) -> None:
 @compiled(inline=True)
 def _slot(bits: int) -> int:
     """Return where to look first for a value with these bits (multiplicative hashing; the top bits are the best mixed)."""
-    return np.int64((np.uint64(bits) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - SLOT_BITS))
+    return int(np.int64((np.uint64(bits) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - SLOT_BITS)))
 
 
 @compiled

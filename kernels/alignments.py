@@ -18,7 +18,7 @@ import numpy as np
 
 from .alignment_counts import FEW, few_valued, linear_columns, load_points, pair_forms
 from .alignment_expansion import WORK, gaussian_forms
-from .columns import Columns, shape, sparse_view
+from .columns import Columns, SparseView, shape, view
 from .jit import compiled
 from .median_width import median_distance
 
@@ -77,7 +77,8 @@ def _tiles(X: Columns) -> Iterator[_Tile]:
             values = np.array(X[:, lo:hi].T, dtype=np.float64, order="C").reshape(-1)
             yield _Tile(lo, hi, values, rows[: values.size], np.arange(hi - lo + 1) * m)
         return
-    block = sparse_view(X)
+    block = view(X)
+    assert isinstance(block, SparseView)
     starts = block.starts.astype(np.int64)
     lo = 0
     while lo < k:
@@ -142,13 +143,14 @@ def _many_valued(
     usual = (labels * labels).sum() / m
     for q in range(which.size):
         j = which[q]
-        n, at, extra = load_points(values, rows, starts[j], starts[j + 1], labels, x, s)
-        distinct = _distinct(ordered, starts[j], starts[j + 1], m - n + 1 if at >= 0 else 0, v, before)
+        first, last = int(starts[j]), int(starts[j + 1])
+        n, at, extra = load_points(values, rows, first, last, labels, x, s)
+        distinct = _distinct(ordered, first, last, m - n + 1 if at >= 0 else 0, v, before)
         if distinct < 2:
             continue
         width = given[j] if given[j] > 0.0 else median_distance(v, before, distinct)
         # Finer than this nothing is left of the kernel but its diagonal; the quotient below stays finite.
-        width = max(width, 1e-100 * (v[distinct - 1] - v[0]))
+        width = float(max(width, 1e-100 * (v[distinct - 1] - v[0])))
         a, trace, error = 0.0, 0.0, 0.0
         if tol > 0.0:
             z = x[:n] / (math.sqrt(2.0) * width)

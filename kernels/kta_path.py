@@ -53,6 +53,9 @@ __all__ = [
 NEVER_ACTIVE = np.inf
 ALWAYS_ACTIVE = 0.0
 
+SMALLEST = 1e-150
+"""A weight below it counts as zero even with eps = 0: its powers leave float64."""
+
 
 @dataclass(frozen=True, eq=False)
 class KernelPath:
@@ -116,11 +119,9 @@ def p_grid(p_start: float = 2.0, p_end: float = 1.0, dp: float = 0.01) -> FloatA
 
 def threshold(problem: AlignmentProblem, p: float, eps: float) -> float:
     """Return tau(p): a kernel is active (weight above eps) exactly when its load exceeds it."""
+    eps = max(eps, SMALLEST)
     norm = problem.lam2 * p * eps ** (p - 1.0)
-    if problem.lam1 == 0.0:
-        return norm
-    with np.errstate(divide="ignore"):
-        return problem.lam1 * float(problem.divergence.first(np.array([eps]))[0]) + norm
+    return norm if problem.lam1 == 0.0 else problem.lam1 * float(problem.divergence.first(np.array([eps]))[0]) + norm
 
 
 def juncture_points(problem: AlignmentProblem, a: FloatArray, *, eps: float = 1e-4, p_start: float = 2.0, p_end: float = 1.0) -> FloatArray:
@@ -154,12 +155,8 @@ def _junctures(problem: AlignmentProblem, loads: FloatArray, eps: float, p_start
     leaves = (out == ALWAYS_ACTIVE) & (loads <= threshold(problem, p_end, eps))
     if not leaves.any():
         return out
-    if eps == 0.0:
-        # Only at p = 1 itself does a weight reach zero.
-        out[leaves] = 1.0
-        return out
     shift = threshold(problem, 1.0, eps) - problem.lam2
-    wanted, log_eps = np.log((loads[leaves] - shift) / problem.lam2), np.log(eps)
+    wanted, log_eps = np.log((loads[leaves] - shift) / problem.lam2), np.log(max(eps, SMALLEST))
     # log p + (p - 1) log eps is concave and falls: Newton from p_start, where it lies below what is wanted, descends to the root.
     p = np.full(wanted.shape, p_start)
     for _ in range(50):

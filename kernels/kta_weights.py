@@ -25,7 +25,7 @@ FloatArray = NDArray[np.float64]
 Function = Callable[[FloatArray], FloatArray]
 
 ACCURACY = 1e-12
-"""Newton stops at |G| <= ACCURACY (1 + |b|)."""
+"""Newton stops at |G| <= ACCURACY min(1 + |b|, |b| + lam2 p eta^(p-1)): small weights keep their digits, whatever the unit of a."""
 
 MAX_NEWTON = 40
 """Newton steps before a bracket takes over."""
@@ -147,14 +147,14 @@ def stationarity(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, 
     return out + problem.lam1 * problem.divergence.first(eta) if problem.lam1 > 0.0 else out
 
 
-def _newton_terms(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, p: float) -> tuple[FloatArray, FloatArray]:
-    """Return G and D with one power for both."""
+def _newton_terms(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, p: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return G, D and the |G| that is small enough."""
     slope = problem.lam2 * p * eta ** (p - 1.0)
-    G, D = slope - loads, (p - 1.0) * slope / eta
+    G, D, size = slope - loads, (p - 1.0) * slope / eta, np.abs(loads)
     if problem.lam1 > 0.0:
         G += problem.lam1 * problem.divergence.first(eta)
         D += problem.lam1 * problem.divergence.second(eta)
-    return G, D
+    return G, D, ACCURACY * np.minimum(1.0 + size, size + slope)
 
 
 def derivatives(problem: AlignmentProblem, eta: FloatArray, p: float, order: int = 2) -> tuple[FloatArray, FloatArray]:
@@ -264,21 +264,21 @@ def corrected(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, p: 
     todo: NDArray[np.intp] = np.arange(eta.size)
     x, b = eta, loads
     for _ in range(MAX_NEWTON):
-        G, D = _newton_terms(problem, x, b, p)
-        step, open_ = G / D, np.abs(G) > ACCURACY * (1.0 + np.abs(b))
-        if not open_.all():
-            todo, x, b, step = todo[open_], x[open_], b[open_], step[open_]
+        with np.errstate(over="ignore"):
+            G, D, small = _newton_terms(problem, x, b, p)
+            moved = np.clip(x - G / D, 0.5 * x, LARGEST)
+        far = np.abs(G) > small
+        steps += int(far.sum())
+        # A step that rounding swallows is the last one too.
+        far &= np.abs(moved - x) > 4.0 * EPSILON * x
+        if not far.all():
+            todo, b, moved = todo[far], b[far], moved[far]
         if not todo.size:
-            return eta, steps
-        steps += int(todo.size)
-        moved = np.maximum(x - step, 0.5 * x)
-        open_ = np.abs(moved - x) > 4.0 * EPSILON * x
+            break
         x = eta[todo] = moved
-        if not open_.all():
-            # As near as rounding lets them.
-            todo, x, b = todo[open_], x[open_], b[open_]
-    if todo.size:
+    else:
         eta[todo] = bracketed(problem, b, p)
+    _refuse_large(eta < LARGEST, p)
     return eta, steps
 
 
@@ -293,9 +293,9 @@ def bracketed(problem: AlignmentProblem, loads: FloatArray, p: float) -> FloatAr
         _refuse_large(stationarity(problem, high, loads, p) >= 0.0, p)
         eta = np.sqrt(low) * np.sqrt(high)
         for _ in range(200):
-            G, D = _newton_terms(problem, eta, loads, p)
+            G, D, small = _newton_terms(problem, eta, loads, p)
             low, high = np.where(G <= 0.0, eta, low), np.where(G >= 0.0, eta, high)
-            near = (np.abs(G) <= ACCURACY * (1.0 + np.abs(loads))) | (high <= low * (1.0 + 4.0 * EPSILON))
+            near = (np.abs(G) <= small) | (high <= low * (1.0 + 4.0 * EPSILON))
             if near.all():
                 break
             moved = eta - G / D
