@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.solvers.line_search import Trial, descend, minimise, penalty_along
-from gramplane.kernels.solvers.mkl_dual import reduced_gradient
+from gramplane.kernels.solvers.simplemkl import reduced_gradient
 
 
 @dataclass
