@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..cluster import open_executor, parse_bytes
-from ..storage import BlockStore, RunStore, StorageError, write_model
+from ..storage import BlockStore, DataError, RunStore, StorageError, write_model
 from .methods.fgm_scoring import predicted_codes, stratified_split
 from .predict import decided_along, decision_values, store_columns
 from .records.context import Emit, RunContext, ignore
@@ -142,8 +142,10 @@ def _path(model: Any, data: BlockStore, truth: np.ndarray, rows: np.ndarray, whe
 
 
 def _truth(estimator: Any, data: BlockStore) -> np.ndarray:
+    if not data.has_table("y"):
+        raise DataError("there is no target, so nothing to compare predictions with; predict works without one", data.url)
     if data.meta.labels is None:
-        raise ValueError(f"{data.url}: the target is real-valued; ingest the file with --like TRAINING_STORE")
+        raise DataError("the target is real-valued; ingest the file with --like TRAINING_STORE", data.url)
     known = {json.dumps(label): code for code, label in enumerate(estimator.classes_.tolist())}
     codes = np.array([known.get(json.dumps(label), -1) for label in data.meta.labels])
     return codes[data.target().astype(np.int64)]

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from gramplane.kernels.pairs import PairLimits
 from gramplane.pipeline import FGMClassifier, cross_validate, load_model, predict_store, resume_run, run_method, score_store, tune
 from gramplane.pipeline.records.names import nearest
-from gramplane.storage import MissingBlock, RunStore, SchemaError, StorageError
+from gramplane.storage import DataError, MissingBlock, RunStore, SchemaError, StorageError
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import forms, planted
 
@@ -227,7 +227,12 @@ def test_weights_of_groups_need_groups():
 def test_negative_values_under_the_intersection_kernel(form):
     A = np.abs(X)
     A[5, 7] = -0.25
-    refused(r"feature_map='hik' needs non-negative features; column 7 has the minimum .*-0\.25", forms(A)[form], feature_map="hik")
+    refused(
+        r"feature_map='hik' needs non-negative features; column 7 has the minimum .*-0\.25",
+        forms(A)[form],
+        kind=DataError,
+        feature_map="hik",
+    )
 
 
 # --- stores and runs --------------------------------------------------------------------------------------------------------------
@@ -248,7 +253,7 @@ def test_a_budget_beyond_the_features_is_refused_on_a_run(tmp_path):
 
 def test_a_real_valued_target_is_refused(tmp_path):
     ingest((X, X[:, 0]), tmp_path / "a.zarr", task="regression")
-    refused_run(tmp_path, r"a\.zarr: the target is real-valued; fgm needs class labels")
+    refused_run(tmp_path, r"a\.zarr: the target is real-valued; fgm needs class labels", kind=DataError)
     assert not (tmp_path / "run").exists()
     with pytest.raises(ValueError, match=r"Unknown label type: continuous|real-valued"):
         FGMClassifier(**PARAMS).fit(str(tmp_path / "a.zarr"))
@@ -256,12 +261,15 @@ def test_a_real_valued_target_is_refused(tmp_path):
 
 def test_a_store_of_one_class_is_refused(tmp_path):
     ingest((X, np.full(80, "spam")), tmp_path / "a.zarr")
-    refused_run(tmp_path, r"a\.zarr: the target holds one class only \('spam'\); fgm needs at least two")
+    refused_run(tmp_path, r"a\.zarr: the target holds one class only \('spam'\); fgm needs at least two", kind=DataError)
 
 
 def test_a_store_without_target_is_refused(tmp_path):
     ingest(X, tmp_path / "a.zarr", task="regression")
-    refused_run(tmp_path, r"a\.zarr.*(target|'y'|labels)")
+    refused_run(tmp_path, r"a\.zarr: there is no target; fgm needs class labels", kind=DataError)
+    with pytest.raises(DataError, match=r"a\.zarr: there is no target; give y"):
+        FGMClassifier(**PARAMS).fit(str(tmp_path / "a.zarr"))
+    assert FGMClassifier(**PARAMS).fit(str(tmp_path / "a.zarr"), Y).n_features_in_ == 12
 
 
 def test_labels_of_another_length_than_the_store(tmp_path):
@@ -282,9 +290,9 @@ def test_rows_of_unit_norm_have_no_additive_map(tmp_path):
 def test_a_class_missing_from_a_fold_is_refused_by_name(tmp_path):
     y = np.where(np.arange(80) < 2, "rare", "common")
     ingest((X, y), tmp_path / "a.zarr")
-    with pytest.raises(ValueError, match=r"class .*rare.* has 2 rows, too few"):
+    with pytest.raises(DataError, match=r"class .*rare.* has 2 rows, too few"):
         cross_validate("fgm", PARAMS, data=str(tmp_path / "a.zarr"), folds=3)
-    refused_run(tmp_path, r"class .*rare.* has 2 rows, too few", extra={"test_share": 0.1})
+    refused_run(tmp_path, r"class .*rare.* has 2 rows, too few", extra={"test_share": 0.1}, kind=DataError)
 
 
 @pytest.mark.parametrize("folds", [1, 0, -2, 81])
@@ -328,8 +336,12 @@ def test_predictions_need_the_width_a_known_ending_and_a_finished_run(tmp_path):
         predict_store(run, str(tmp_path / "b.zarr"), str(tmp_path / "out.npz"))
     with pytest.raises(ValueError, match=r"out=.*out\.txt.*\.npz, \.csv, \.parquet, \.zarr"):
         predict_store(run, str(tmp_path / "a.zarr"), str(tmp_path / "out.txt"))
-    with pytest.raises(ValueError, match=r"c\.zarr: the target is real-valued"):
+    with pytest.raises(DataError, match=r"c\.zarr: the target is real-valued"):
         score_store(run, str(tmp_path / "c.zarr"))
+    ingest(X, tmp_path / "d.zarr", task="regression")
+    with pytest.raises(DataError, match=r"d\.zarr: there is no target, so nothing to compare"):
+        score_store(run, str(tmp_path / "d.zarr"))
+    assert predict_store(run, str(tmp_path / "d.zarr"), str(tmp_path / "d.npz"))["rows"] == 80
     (tmp_path / "run" / "summary.json").unlink()
     for call in (
         lambda: score_store(run, str(tmp_path / "a.zarr")),

@@ -102,12 +102,21 @@ def test_tables_and_arrays(tmp_path, told, bad):
 # -- parameters ------------------------------------------------------------------------------------------------------------------
 
 
-def test_one_class_only(tmp_path, told):
-    (tmp_path / "one.svm").write_text("1 1:1\n1 2:1\n")
-    assert main(["ingest", str(tmp_path / "one.svm"), str(tmp_path / "store"), "--quiet"]) == 0
-    code, message = told(tmp_path, "fit", "fgm", "--data", tmp_path / "store", "--run", tmp_path / "run", "--set", "B=1")
-    assert code == 2
-    assert_matches(message, r"store: the target holds one class only \(1\)")
+@pytest.mark.parametrize(
+    ("text", "ingest", "fit", "place"),
+    [
+        ("1 1:1\n1 2:1\n", (), (), r"store: the target holds one class only \(1\)"),
+        ("1.5 1:1\n2.5 2:1\n", ("--task", "regression"), (), "store: the target is real-valued"),
+        ("1 1:1\n-1 2:-1\n1 2:1\n", (), ("--set", "feature_map=hik"), "needs non-negative features; column 1 has the minimum"),
+        ("1 1:1\n-1 2:1\n-1 2:2\n", (), ("--test-share", "0.5"), "class '?1'? has 1 rows, too few to appear in every part"),
+    ],
+)
+def test_data_a_method_cannot_use(tmp_path, told, text, ingest, fit, place):
+    (tmp_path / "one.svm").write_text(text)
+    assert main(["ingest", str(tmp_path / "one.svm"), str(tmp_path / "store"), "--quiet", *ingest]) == 0
+    code, message = told(tmp_path, "fit", "fgm", "--data", tmp_path / "store", "--run", tmp_path / "run", "--set", "B=1", *fit)
+    assert code == 3
+    assert_matches(message, place)
 
 
 @pytest.mark.parametrize(

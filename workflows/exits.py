@@ -25,7 +25,7 @@ MEANING: dict[Exit, str] = {
     Exit.DONE: "done, or was done already",
     Exit.BUG: "a bug of gramplane; run again with --debug and report it",
     Exit.USAGE: "usage or configuration; the message says what to change",
-    Exit.DATA: "input data is invalid",
+    Exit.DATA: "input data is invalid, or not what the method needs",
     Exit.CLUSTER_LOST: "cluster lost or not reached; a valid checkpoint is left, run the same command again",
     Exit.OUT_OF_SPACE: "out of disk or memory; free some and run the same command again",
     Exit.DAMAGED: "a store is damaged: bytes differ from its manifest, or are gone",

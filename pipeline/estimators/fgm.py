@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ...storage import MEMORY_STRIPE_BYTES, MemoryBlocks
+from ...storage import MEMORY_STRIPE_BYTES, DataError, MemoryBlocks
 from ..loops.run import run_loop
 from ..methods.fgm import FGMLoop, FGMState
 from ..methods.fgm_setup import FGMInputs, build_loop, build_model, refit
@@ -262,6 +262,8 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
 
     def _stored_inputs(self, X: Any, y: Any, sample_weight: Any) -> FGMInputs:
         store = opened(X)
+        if y is None and not store.has_table("y"):
+            raise DataError("there is no target; give y, or ingest a file that has labels", store.url)
         labels = store.meta.labels
         target = store.target() if y is None else column_or_1d(y)
         if y is None and labels is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...storage import DataError
 from ..loops.prepared import Prepared
 from ..passes.blocks import column_tasks, task_bytes
 from ..passes.master_rows import design_bytes
@@ -29,16 +30,18 @@ def store_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> FGMInputs:
 
     Raises
     ------
-    ValueError
-        A store with a real-valued target, or one class only.
+    DataError
+        A store without a target, with a real-valued one, or with one class only.
     """
     data = ctx.data
     labels = data.meta.labels
+    if not data.has_table("y"):
+        raise DataError("there is no target; fgm needs class labels (ingest a file that has them)", data.url)
     if labels is None:
-        raise ValueError(f"{data.url}: the target is real-valued; fgm needs class labels (ingest with task=classification)")
+        raise DataError("the target is real-valued; fgm needs class labels (ingest with task=classification)", data.url)
     codes = data.target().astype(np.int64)
     if len(np.unique(codes)) < 2:
-        raise ValueError(f"{data.url}: the target holds one class only ({labels[int(codes[0])]!r}); fgm needs at least two")
+        raise DataError(f"the target holds one class only ({labels[int(codes[0])]!r}); fgm needs at least two", data.url)
     weight = data.row_table("weight") if data.has_table("weight") else None
     groups = extra.get("groups")
     return FGMInputs(data, codes, tuple(labels), weight, data.groups() if groups is None else groups)

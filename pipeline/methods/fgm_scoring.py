@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ...storage import DataError
+
 NAN = float("nan")
 
 
@@ -69,7 +71,7 @@ def stratified_split(codes: np.ndarray, share: float, seed: int, classes: Sequen
 
     Raises
     ------
-    ValueError
+    DataError
         A class with too few rows to appear in both parts.
     """
     return stratified_folds(codes, seed, [share], classes)[0]
@@ -84,7 +86,7 @@ def stratified_folds(codes: np.ndarray, seed: int, shares: Sequence[float], clas
         edges = np.round(np.concatenate(([0.0], np.cumsum(shares))) * len(rows)).astype(int)
         if np.any(np.diff(edges) == 0) or (edges[-1] - edges[0] == len(rows) and len(shares) == 1):
             name = repr(classes[code]) if len(classes) else str(code)
-            raise ValueError(f"class {name} has {len(rows)} rows, too few to appear in every part of a split into {list(shares)}")
+            raise DataError(f"class {name} has {len(rows)} rows, too few to appear in every part of a split into {list(shares)}")
         for mask, lo, hi in zip(masks, edges[:-1], edges[1:], strict=True):
             mask[rows[lo:hi]] = True
     return masks

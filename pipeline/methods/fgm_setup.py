@@ -12,6 +12,7 @@ import numpy as np
 from ...kernels import expansions
 from ...kernels.groups import GroupIndex, build_groups
 from ...kernels.solvers import SOLVERS, GroupProblem
+from ...storage import DataError
 from ..passes.atoms import ExpansionAtoms, GroupAtoms, LinearAtoms, feature_ranges
 from ..passes.blocks import scale_of
 from ..passes.design import Design
@@ -91,8 +92,10 @@ def expansion_of(config: FGMConfig, data: Any) -> expansions.Expansion:
 
     Raises
     ------
+    DataError
+        A negative feature under the intersection kernel.
     ValueError
-        The data does not fit the map: a negative feature under the intersection kernel, or rows scaled to unit norm.
+        Rows scaled to unit norm.
     """
     if data.scale.kind == "unit-row":
         raise ValueError(f"feature_map={config.feature_map!r} cannot be used on rows scaled to unit norm; ingest with another scale")
@@ -106,7 +109,7 @@ def _refuse_negative(data: Any) -> None:
     low, _ = feature_ranges(data, np.arange(data.n_cols))
     if low.size and low.min() < 0:
         j = int(np.argmin(low))
-        raise ValueError(f"feature_map='hik' needs non-negative features; column {j} has the minimum {low[j]!r}")
+        raise DataError(f"feature_map='hik' needs non-negative features; column {j} has the minimum {low[j]!r}")
 
 
 def build_machines(config: FGMConfig, inputs: FGMInputs) -> list[Machine]:
@@ -121,7 +124,7 @@ def _machine(config: FGMConfig, inputs: FGMInputs, cost: np.ndarray, positive: i
     rest = inputs.classes[1 - positive] if len(inputs.classes) == 2 else f"not {inputs.classes[positive]}"
     for sign, name in ((1.0, inputs.classes[positive]), (-1.0, rest)):
         if not np.any(cost[y == sign] > 0):
-            raise ValueError(f"class {name!r} has no sample with positive weight; every class needs one")
+            raise DataError(f"class {name!r} has no sample with positive weight; every class needs one")
     return Machine(y, cost, config)
 
 
