@@ -1,0 +1,319 @@
+"""Gram matrices computed elsewhere: arrays, .npy and .npz files, dask and Zarr arrays to a Gram store, block by block."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arrays import canonical
+from ..errors import DataError, SchemaError, space_for
+from ..gram import GramStore
+from ..gram_bundle import GramTask
+from ..gram_layout import OBJECT_BYTES
+from ..objects import require_space
+from ..seal import MANIFEST
+from ..urls import local_path, open_objects
+from .options import Progress
+
+_TILE = 512
+_TOLERANCE = {True: 1e-5, False: 1e-9}
+"""Relative asymmetry allowed of single and of double precision: what products of matrices leave, not what errors leave."""
+
+
+def ingest_grams(
+    source: Any,
+    store_url: str | os.PathLike[str],
+    *,
+    names: Sequence[str] | None = None,
+    data_digest: str | None = None,
+    dtype: str = "auto",
+    block: int | None = None,
+    budget: int = OBJECT_BYTES,
+    scratch: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> GramStore:
+    """Put precomputed Gram matrices into a store, reading them block by block.
+
+    Every form of the same matrices gives the same bytes; a second call writes nothing. Values are stored as they are above the
+    diagonal; below it they may differ by rounding.
+
+    Parameters
+    ----------
+    source : array, path, dask array or Zarr array
+        (k, n, n), or (n, n) for one kernel. A .npy file is mapped. A .npz file holds one (k, n, n) array, or one (n, n) array per
+        kernel under its name. A folder or URL is a Zarr array. Compressed and chunked forms are first copied to scratch, piece by piece.
+    store_url : path or URL
+        The store; kernels are added to one that is there.
+    names : sequence of str, optional
+        Names of the kernels; default: those of the .npz file, else "0", "1", ….
+    data_digest : str, optional
+        Digest of the samples, such as that of their block store, so that kernels of other samples are refused.
+    dtype : str
+        "float32" or "float64"; "auto" is float32 when every value survives the round trip (a store that is there keeps its type).
+    block, budget
+        As for `GramStore.create`.
+    scratch : path, optional
+        Folder for the copy; default beside a local store, else the system's.
+    progress : callable, optional
+        Called with (kernels or blocks done, all, phase).
+
+    Returns
+    -------
+    GramStore
+        The committed store; `GramStore.describe` gives the name and the sha256 of every kernel's values.
+
+    Raises
+    ------
+    DataError
+        For values that are not finite and matrices that are not symmetric, by kernel, row and column: nothing is written.
+    SchemaError
+        If the source has another form, or a value would be rounded.
+    OutOfSpace
+        If the disk is full.
+    """
+    report = progress or _silent
+    with tempfile.TemporaryDirectory(prefix="gramplane-", dir=_scratch(store_url, scratch)) as folder:
+        grams = _open(source, Path(folder), names)
+        scans = []
+        for q in range(grams.k):
+            scans.append(_scan(grams, q))
+            report(q + 1, grams.k, "check")
+        kernels = [_kernel(name, scan) for name, scan in zip(grams.names, scans, strict=True)]
+        kind = _dtype(store_url, dtype, all(scan.single for scan in scans), grams.dtype)
+        digest = data_digest or f"precomputed:{grams.n}"
+        store = GramStore.create(store_url, data_digest=digest, n=grams.n, kernels=kernels, dtype=kind, block=block, budget=budget)
+        _copy(grams, store, [digest for digest, _ in kernels], report)
+    return store
+
+
+def _silent(done: int, total: int, phase: str) -> None:
+    pass
+
+
+def _copy(grams: "_Grams", store: GramStore, digests: list[str], report: Progress) -> None:
+    place = {digest: q for q, digest in enumerate(digests)}
+    if not store.missing(digests):
+        return
+    with store.lock():
+        tasks = store.missing(digests)
+        for number, task in enumerate(tasks, 1):
+            store.write(task, _block(grams, task, place, store.meta.dtype))
+            report(number, len(tasks), "write")
+
+
+def _block(grams: "_Grams", task: GramTask, place: dict[str, int], dtype: str) -> npt.NDArray[Any]:
+    out = np.empty(task.shape, dtype)
+    for k, digest in enumerate(task.digests):
+        if digest not in place:
+            raise SchemaError(
+                f"kernel {digest} was begun together with these, from another source; finish it with all kernels of that call"
+            )
+        plane = grams.read(place[digest], slice(*task.rows), slice(*task.cols))
+        out[k] = _mirrored(plane) if task.i == task.j else plane
+    return out
+
+
+def _mirrored(square: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The upper triangle on both sides."""
+    upper = np.triu(np.ones(square.shape, dtype=bool))
+    return np.where(upper, square, square.T)
+
+
+def _dtype(url: str | os.PathLike[str], wanted: str, single: bool, found: np.dtype) -> str:
+    there = GramStore.open(url).meta.dtype if open_objects(url).size(MANIFEST) is not None else None
+    kind = wanted if wanted != "auto" else there or ("float32" if single else "float64")
+    if kind == "float32" and not single:
+        what = "the store" if wanted == "auto" else "dtype"
+        raise SchemaError(f"{what} is 'float32', but not all values ({found}) survive it; use dtype='float64' and another place")
+    return kind
+
+
+# -- one pass before writing -------------------------------------------------------------------------------------------
+
+
+class _Scan(NamedTuple):
+    """What the first pass over a kernel found: sha256 of its values, and whether float32 holds them all."""
+
+    content: str
+    single: bool
+
+
+def _kernel(name: str, scan: _Scan) -> tuple[str, dict[str, Any]]:
+    description = {"name": "precomputed", "label": name, "content": scan.content}
+    return hashlib.sha256(canonical(description)).hexdigest(), description
+
+
+def _scan(grams: "_Grams", q: int) -> _Scan:
+    digest, single, scale = hashlib.sha256(f"{grams.n}".encode()), True, 0.0
+    spans = [slice(a, min(grams.n, a + _TILE)) for a in range(0, grams.n, _TILE)]
+    for rows in spans:
+        diagonal = np.diagonal(grams.read(q, rows, rows)).astype(np.float64)
+        scale = max(scale, float(np.abs(diagonal[np.isfinite(diagonal)]).max(initial=0.0)))
+    for k, rows in enumerate(spans):
+        for cols in spans[k:]:
+            given = grams.read(q, rows, cols)
+            upper, lower = given.astype(np.float64), grams.read(q, cols, rows).astype(np.float64).T
+            _check(grams, q, rows, cols, upper, lower, scale)
+            single = single and (given.dtype in (np.float32, np.float16) or _survives(upper))
+            digest.update(np.ascontiguousarray(_mirrored(upper) if rows == cols else upper, dtype="<f8").data)
+    return _Scan(digest.hexdigest(), single)
+
+
+def _survives(values: npt.NDArray[np.float64]) -> bool:
+    with np.errstate(over="ignore"):
+        return np.array_equal(values.astype(np.float32), values)
+
+
+def _check(grams: "_Grams", q: int, rows: slice, cols: slice, upper: npt.NDArray, lower: npt.NDArray, scale: float) -> None:
+    for values, at in ((upper, (rows.start, cols.start)), (lower, (rows.start, cols.start))):
+        bad = np.argwhere(~np.isfinite(values))
+        if len(bad):
+            i, j = (int(bad[0][axis]) + at[axis] for axis in (0, 1))
+            i, j = (i, j) if values is upper else (j, i)
+            raise DataError(f"kernel {grams.names[q]!r}, row {i + 1}, column {j + 1}: the value is not finite", grams.name)
+    allowed = _TOLERANCE[grams.dtype.itemsize <= 4] * max(scale, float(np.abs(upper).max(initial=0.0)))
+    with np.errstate(over="ignore"):
+        far = np.argwhere(np.abs(upper - lower) > allowed)
+    if len(far):
+        i, j = int(far[0][0]), int(far[0][1])
+        raise DataError(
+            f"kernel {grams.names[q]!r} is not symmetric: {upper[i, j]} in row {rows.start + i + 1}, column {cols.start + j + 1}, "
+            f"but {lower[i, j]} the other way round",
+            grams.name,
+        )
+
+
+# -- sources -----------------------------------------------------------------------------------------------------------
+
+
+class _Grams:
+    """Square matrices of equal order that can be read in pieces."""
+
+    def __init__(self, planes: Sequence[npt.NDArray[Any]] | npt.NDArray[Any], name: str, names: Sequence[str] | None) -> None:
+        self.name = name
+        self._planes = planes
+        self.k, self.n, self.dtype = _check_form([plane.shape for plane in planes], {plane.dtype for plane in planes}, name)
+        self.names = [str(q) for q in range(self.k)] if names is None else list(names)
+        if len(self.names) != self.k or len(set(self.names)) != self.k:
+            raise SchemaError(f"names are {list(self.names)!r}; they must be {self.k} different texts, one per kernel")
+
+    def read(self, q: int, rows: slice, cols: slice) -> npt.NDArray[Any]:
+        """A piece of a kernel."""
+        return np.asarray(self._planes[q][rows, cols])
+
+
+def _check_form(shapes: list[tuple[int, ...]], dtypes: set[np.dtype], name: str) -> tuple[int, int, np.dtype]:
+    n = shapes[0][0] if shapes and shapes[0] else 0
+    if n == 0 or any(shape != (n, n) for shape in shapes):
+        raise SchemaError(f"{name} has kernels of the shapes {sorted(set(shapes))}; (k, n, n) with k, n >= 1 is expected")
+    if any(dtype.kind not in "biuf" or dtype.itemsize > 8 for dtype in dtypes):
+        raise SchemaError(f"{name} has the type {', '.join(map(str, dtypes))}; real numbers of at most 64 bits are expected")
+    return len(shapes), n, np.result_type(*dtypes)
+
+
+def _open(source: Any, folder: Path, names: Sequence[str] | None) -> _Grams:
+    if isinstance(source, str | os.PathLike):
+        return _open_path(os.fspath(source), folder, names)
+    label = f"<{type(source).__name__}>"
+    if isinstance(source, list | tuple | np.ndarray):
+        return _Grams(_stack(np.asarray(source), label), label, names)
+    if hasattr(source, "dask") and hasattr(source, "blocks"):
+        return _Grams(_spooled(source.shape, source.dtype, _dask_pieces(source), folder, label), label, names)
+    if hasattr(source, "chunks") and hasattr(source, "shape"):
+        return _Grams(_spooled(source.shape, source.dtype, _zarr_pieces(source), folder, label), label, names)
+    raise SchemaError(f"source is a {type(source).__name__}; Gram matrices come as an array, a .npy or .npz file, a dask or a Zarr array")
+
+
+def _stack(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
+    if array.ndim not in (2, 3):
+        raise SchemaError(f"{name} has the shape {array.shape}; Gram matrices are (k, n, n), or (n, n) for one kernel")
+    return array if array.ndim == 3 else array[None]
+
+
+def _open_path(text: str, folder: Path, names: Sequence[str] | None) -> _Grams:
+    path = local_path(text)
+    if path is None or path.is_dir():
+        return _open_zarr(text, folder, names)
+    try:
+        if path.suffix == ".npz":
+            return _open_npz(path, folder, names)
+        return _Grams(_stack(np.load(path, mmap_mode="r", allow_pickle=False), text), text, names)
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        if isinstance(error, SchemaError | DataError) or getattr(error, "needed", None):
+            raise
+        raise DataError(f"cannot be read as {path.suffix or 'an array'}: {error}", text) from error
+
+
+def _open_zarr(text: str, folder: Path, names: Sequence[str] | None) -> _Grams:
+    import zarr
+
+    try:
+        array = zarr.open_array(text, mode="r")
+    except (FileNotFoundError, ValueError, TypeError, KeyError) as error:
+        raise DataError(f"is no Zarr array: {error}", text) from error
+    return _Grams(_spooled(array.shape, array.dtype, _zarr_pieces(array), folder, text), text, names)
+
+
+def _open_npz(path: Path, folder: Path, names: Sequence[str] | None) -> _Grams:
+    with zipfile.ZipFile(path) as archive:
+        members = [member for member in archive.namelist() if member.endswith(".npy")]
+        require_space(folder, sum(archive.getinfo(member).file_size for member in members))
+        for number, member in enumerate(members):
+            place = folder / f"{number}.npy"
+            with space_for(place, 0), archive.open(member) as packed, place.open("wb") as file:
+                shutil.copyfileobj(packed, file, 1 << 20)
+    arrays = [np.load(folder / f"{number}.npy", mmap_mode="r", allow_pickle=False) for number in range(len(members))]
+    if len(arrays) == 1 and arrays[0].ndim == 3:
+        return _Grams(arrays[0], str(path), names)
+    return _Grams(arrays, str(path), names if names is not None else [member.removesuffix(".npy") for member in members])
+
+
+Pieces = Iterator[tuple[tuple[slice, ...], Callable[[], npt.NDArray[Any]]]]
+
+
+def _spooled(shape: tuple[int, ...], dtype: np.dtype, pieces: Pieces, folder: Path, name: str) -> npt.NDArray[Any]:
+    """Copy an array to a file piece by piece, each read once, and map it."""
+    if any(not isinstance(length, int | np.integer) for length in shape):
+        raise SchemaError(f"{name} has the shape {shape}; compute its chunk sizes first")
+    if np.dtype(dtype).kind not in "biuf":
+        raise SchemaError(f"{name} has the type {dtype}; real numbers are expected")
+    path, nbytes = folder / "grams.npy", int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    require_space(folder, nbytes)
+    mapped = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
+    for place, read in pieces:
+        mapped[place] = read()
+    return _stack(mapped, name)
+
+
+def _dask_pieces(array: Any) -> Pieces:
+    edges = [[0, *np.cumsum(lengths).tolist()] for lengths in array.chunks]
+    for index in np.ndindex(*array.numblocks):
+        place = tuple(slice(ends[k], ends[k + 1]) for ends, k in zip(edges, index, strict=True))
+        yield place, lambda index=index: np.asarray(array.blocks[index].compute())
+
+
+def _zarr_pieces(array: Any) -> Pieces:
+    chunk = getattr(array, "shards", None) or array.chunks
+    edges = [[*range(0, length, step), length] for length, step in zip(array.shape, chunk, strict=True)]
+    for spans in product(*(list(pairwise(ends)) for ends in edges)):
+        place = tuple(slice(a, b) for a, b in spans)
+        yield place, lambda place=place: np.asarray(array[place])
+
+
+def _scratch(url: str | os.PathLike[str], parent: str | os.PathLike[str] | None) -> str | None:
+    if parent is not None:
+        return os.fspath(parent)
+    local = local_path(url)
+    if local is None:
+        return None
+    with space_for(local, 0):
+        local.parent.mkdir(parents=True, exist_ok=True)
+    return str(local.parent)
