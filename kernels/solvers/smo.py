@@ -1,0 +1,82 @@
+"""Sequential minimal optimisation for every dual of :mod:`.dual`: warm starts, shrinking, certificate.
+
+A matrix in memory is solved by the compiled steps of :mod:`.smo_shrink`, any other by :mod:`.decomposition`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .decomposition import solve_decomposition
+from .dual import DenseGram, DualProblem, DualSolution, Gram, Warm
+from .problem import checked_limits
+from .smo_shrink import ShrinkingSteps
+from .smo_state import curvature_floor, finish, first_gradient
+from .smo_steps import BROKEN, CAPPED, SOLVED
+
+FloatArray = NDArray[np.float64]
+
+MAX_STEPS = 10_000_000
+"""Safety net when no cap is given: minutes."""
+
+REFRESH = 100_000
+"""Steps after which the gradient is computed anew, so that its round-off does not grow with their number."""
+
+
+def solve_smo(
+    gram: Gram,
+    problem: DualProblem,
+    *,
+    warm: Warm = None,
+    tol: float = 1e-3,
+    max_iter: int | None = None,
+    gradient: FloatArray | None = None,
+) -> DualSolution:
+    """Maximise c'beta - kink ||beta||_1 - 1/2 beta'(K + diag(ridge)) beta over the box.
+
+    Parameters
+    ----------
+    gram : Gram
+        K, without the ridge.
+    problem : DualProblem
+    warm : DualSolution or ndarray of shape (n,), optional
+        First beta, projected when it is not feasible; zero by default.
+    tol : float
+        Stop when the optimality conditions hold within it, in units of the gradient: LIBSVM's ``tol``.
+    max_iter : int, optional
+        Greatest number of steps; the last point, which is the best, is returned then too.
+    gradient : ndarray of shape (n,), optional
+        K beta - c at the warm start, when known; it is trusted, and the certificate is as exact as it is.
+
+    Returns
+    -------
+    DualSolution
+
+    Raises
+    ------
+    ValueError
+        If sizes do not fit, the warm start is not valid, or the matrix is not finite.
+    """
+    if not isinstance(gram, DenseGram):
+        return solve_decomposition(gram, problem, warm=warm, tol=tol, max_iter=max_iter, gradient=gradient)
+    problem.check_gram(gram)
+    limit = checked_limits(tol, max_iter, MAX_STEPS)
+    beta = problem.start(warm)
+    return _solve_dense(gram, problem, beta, first_gradient(gram, problem, beta, warm, gradient), tol, limit)
+
+
+def _solve_dense(gram: DenseGram, problem: DualProblem, beta: FloatArray, g: FloatArray, tol: float, limit: int) -> DualSolution:
+    dtype, ridge = gram.array.dtype, problem.ridges()
+    diag = gram.diag() + ridge
+    buffer = gram.scratch.take(int(0.5625 * gram.n**2) + 1, dtype)
+    machine = ShrinkingSteps(problem, gram.array, buffer, diag, curvature_floor(diag, dtype))
+    steps = 0
+    while True:
+        done, state, ends = machine.run(beta, g, tol, min(REFRESH, limit - steps))
+        steps += done
+        if state == BROKEN:
+            raise ValueError("Gram matrix: the gradient is not finite: entries are NaN, infinite or overflow")
+        if state != CAPPED or steps >= limit:
+            return finish(problem, beta, g, ends, state == SOLVED, steps, machine.worst, dtype)
+        g = gram.matvec(beta) + ridge * beta - problem.c
