@@ -26,31 +26,36 @@ SLOT_BITS = 7
 
 
 @compiled
-def load_points(values: Array, rows: Array, lo: int, hi: int, labels: Array, x: Array, s: Array) -> tuple[int, int, float]:
-    """Fill x, s with the points of a column; return how many, which one is the zeros (-1: none), and by how much its c exceeds one."""
+def load_points(values: Array, rows: Array, lo: int, hi: int, labels: Array, x: Array, s: Array, c: Array) -> int:
+    """Fill x, s, c with the points of a column; return how many."""
     n, total = 0, 0.0
     for p in range(lo, hi):
         if values[p] != 0.0:
             x[n] = values[p]
             s[n] = labels[rows[p]]
+            c[n] = 1.0
             total += s[n]
             n += 1
     if n == labels.size:
-        return n, -1, 0.0
-    x[n] = 0.0
-    s[n] = -total
-    return n + 1, n, labels.size - n - 1.0
+        return n
+    x[n], s[n], c[n] = 0.0, -total, labels.size - n
+    return n + 1
 
 
 @compiled
-def sort_table(v: Array, s: Array, c: Array, n: int) -> None:
-    """Sort the first n entries of all three by v (insertion: n is small)."""
-    for i in range(1, n):
-        vi, si, ci, j = v[i], s[i], c[i], i
-        while j > 0 and v[j - 1] > vi:
-            v[j], s[j], c[j] = v[j - 1], s[j - 1], c[j - 1]
-            j -= 1
-        v[j], s[j], c[j] = vi, si, ci
+def sort_points(x: Array, s: Array, c: Array, n: int) -> None:
+    """Sort the first n entries of all three by x (Shell's method; equal points keep an order that depends on nothing else)."""
+    gap = 1
+    while gap < n:
+        gap = (9 * gap + 4) // 4
+    while gap > 1:
+        gap = max((4 * gap - 4) // 9, 1)
+        for i in range(gap, n):
+            xi, si, ci, j = x[i], s[i], c[i], i
+            while j >= gap and x[j - gap] > xi:
+                x[j], s[j], c[j] = x[j - gap], s[j - gap], c[j - gap]
+                j -= gap
+            x[j], s[j], c[j] = xi, si, ci
 
 
 @compiled(inline=True)
@@ -91,7 +96,7 @@ def value_table(
             return -1
         v[n], s[n], c[n] = 0.0, -total, labels.size - filled
         n += 1
-    sort_table(v, s, c, n)
+    sort_points(v, s, c, n)
     return n
 
 
@@ -151,12 +156,12 @@ def few_valued(values: Array, rows: Array, starts: Array, labels: Array, given: 
 def linear_columns(values: Array, rows: Array, starts: Array, labels: Array, out: Array) -> None:
     """Write alignment and trace of the linear kernel of every column into out (4, k)."""
     m = labels.size
-    x, s = np.empty(m), np.empty(m)
+    x, s, c = np.empty(m), np.empty(m), np.empty(m)
     for j in range(starts.size - 1):
-        n, at, extra = load_points(values, rows, starts[j], starts[j + 1], labels, x, s)
+        n = load_points(values, rows, starts[j], starts[j + 1], labels, x, s, c)
         total, low, high = 0.0, x[0], x[0]
         for i in range(n):
-            total += x[i]
+            total += c[i] * x[i]
             low = min(low, x[i])
             high = max(high, x[i])
         if low == high:
@@ -166,11 +171,9 @@ def linear_columns(values: Array, rows: Array, starts: Array, labels: Array, out
         for i in range(n):
             centred = x[i] - mean
             product += s[i] * centred
-            square += centred * centred
-        if at >= 0:
-            square += extra * mean * mean
+            square += c[i] * centred * centred
         out[0, j] = product * product / square
         out[1, j] = square
 
 
-__all__ = ["FEW", "few_valued", "linear_columns", "load_points", "pair_forms"]
+__all__ = ["FEW", "ROOT_TWO", "few_valued", "linear_columns", "load_points", "pair_forms", "sort_points"]

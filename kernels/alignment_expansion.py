@@ -66,65 +66,51 @@ def _start(z: Array, middle: float, rate: float, twice: Array, c_old: Array, s_o
 
 
 @compiled(reassociate=True)
-def _two_terms(twice: Array, old: Array, new: Array, weights: Array) -> tuple[float, float, float, float]:
-    """Advance f_(k+1) = 2 cos(t) f_k - f_(k-1) twice; return sum weights f and sum f of both."""
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+def _two_terms(twice: Array, old: Array, new: Array, s: Array, c: Array) -> tuple[float, float, float, float]:
+    """Advance f_(k+1) = 2 cos(t) f_k - f_(k-1) twice; return sum s f and sum c f of both."""
+    form, mass, form_2, mass_2 = 0.0, 0.0, 0.0, 0.0
     for i in range(twice.size):
         first = twice[i] * new[i] - old[i]
         second = twice[i] * first - new[i]
         old[i] = first
         new[i] = second
-        a += weights[i] * first
-        b += first
-        c += weights[i] * second
-        d += second
-    return a, b, c, d
+        form += s[i] * first
+        mass += c[i] * first
+        form_2 += s[i] * second
+        mass_2 += c[i] * second
+    return form, mass, form_2, mass_2
 
 
 @compiled
-def _segment(z: Array, s: Array, at: int, extra: float, length: float, work: Array) -> tuple[float, float]:
-    """Return sum s s' K and sum c c' K over all pairs of points; c = 1, at the point ``at`` 1 + extra (none if at < 0)."""
+def _segment(z: Array, s: Array, c: Array, length: float, work: Array) -> tuple[float, float]:
+    """Return sum s s' K and sum c c' K over all pairs of points."""
     n = z.size
-    total, count = 0.0, float(n)
+    total, count = 0.0, 0.0
     low, high = z[0], z[0]
     for i in range(n):
         total += s[i]
+        count += c[i]
         low = min(low, z[i])
         high = max(high, z[i])
-    if at >= 0:
-        count += extra
     if low == high:
         return total * total, count * count
     root = math.sqrt(length)
     rate = 2.0 * math.pi / (high - low + root)
     weight = math.sqrt(math.pi) / (high - low + root)
     form, mass = weight * total * total, weight * count * count
-    twice, c_old, s_old, c, sn = work[0, :n], work[1, :n], work[2, :n], work[3, :n], work[4, :n]
-    _start(z, 0.5 * (low + high), rate, twice, c_old, s_old, c, sn)
-    last = math.ceil(2.0 * root / rate)
-    for k in range(1, last + 1, 2):
-        yc, tc, yc2, tc2 = _two_terms(twice, c_old, c, s)
-        ys, ts, ys2, ts2 = _two_terms(twice, s_old, sn, s)
-        if at >= 0:
-            tc += extra * c_old[at]
-            ts += extra * s_old[at]
-            tc2 += extra * c[at]
-            ts2 += extra * sn[at]
+    twice, c_old, s_old, c_new, s_new = work[0, :n], work[1, :n], work[2, :n], work[3, :n], work[4, :n]
+    _start(z, 0.5 * (low + high), rate, twice, c_old, s_old, c_new, s_new)
+    for k in range(1, math.ceil(2.0 * root / rate) + 1, 2):
+        a, b, a_2, b_2 = _two_terms(twice, c_old, c_new, s, c)
+        e, f, e_2, f_2 = _two_terms(twice, s_old, s_new, s, c)
         first, second = 2.0 * weight * math.exp(-0.25 * (k * rate) ** 2), 2.0 * weight * math.exp(-0.25 * ((k + 1) * rate) ** 2)
-        form += first * (yc * yc + ys * ys) + second * (yc2 * yc2 + ys2 * ys2)
-        mass += first * (tc * tc + ts * ts) + second * (tc2 * tc2 + ts2 * ts2)
+        form += first * (a * a + e * e) + second * (a_2 * a_2 + e_2 * e_2)
+        mass += first * (b * b + f * f) + second * (b_2 * b_2 + f_2 * f_2)
     return form, mass
 
 
 @compiled
-def _part(z: Array, s: Array, lo: int, hi: int, at: int, extra: float, length: float, work: Array) -> tuple[float, float]:
-    """As _segment for the points lo to hi."""
-    inside = at - lo if lo <= at < hi else -1
-    return _segment(z[lo:hi], s[lo:hi], inside, extra, length, work)
-
-
-@compiled
-def _blocks(z: Array, s: Array, at: int, extra: float, length: float, work: Array) -> tuple[float, float]:
+def _blocks(z: Array, s: Array, c: Array, length: float, work: Array) -> tuple[float, float]:
     """As _segment for ascending points over a long range."""
     n, root = z.size, math.sqrt(length)
     form, mass = 0.0, 0.0
@@ -134,43 +120,38 @@ def _blocks(z: Array, s: Array, at: int, extra: float, length: float, work: Arra
         while hi < n and z[hi] < z[lo] + root:
             hi += 1
         near = 1.0 if lo > 0 and z[lo] - z[lo - 1] < root else 0.0
-        if near > 0.0:
-            f, g = _part(z, s, last, hi, at, extra, length, work)
-            form += f
-            mass += g
-        # Alone a block counts once, less the number of neighbours it was summed with.
         follows = 1.0 if hi < n and z[hi] - z[hi - 1] < root else 0.0
-        times = 1.0 - near - follows
-        if times != 0.0:
-            f, g = _part(z, s, lo, hi, at, extra, length, work)
-            form += times * f
-            mass += times * g
+        # With its neighbours a block counts once each; alone it counts once, less that.
+        begins = (last, lo)
+        times = (near, 1.0 - near - follows)
+        for part in range(2):
+            if times[part] != 0.0:
+                first = begins[part]
+                f, g = _segment(z[first:hi], s[first:hi], c[first:hi], length, work)
+                form += times[part] * f
+                mass += times[part] * g
         last, lo = lo, hi
     return form, mass
 
 
 @compiled
-def gaussian_forms(z: Array, s: Array, at: int, extra: float, eps: float, work: Array) -> tuple[float, float]:
+def gaussian_forms(z: Array, s: Array, c: Array, eps: float, work: Array) -> tuple[float, float]:
     """Return ``sum_ij s_i s_j K_ij`` and ``sum_ij c_i c_j K_ij`` of K_ij = exp(-(z_i - z_j)^2), each K_ij to within eps.
 
     Parameters
     ----------
     z : ndarray of shape (n,)
-        Points in any order.
-    s : ndarray of shape (n,)
-        Their weights.
-    at : int
-        The point that stands for 1 + extra equal ones (c = 1 + extra; else c = 1), or -1.
-    extra : float
+        Points: in any order if their range is at most LONG, else ascending.
+    s, c : ndarray of shape (n,)
+        Two sets of weights.
     eps : float
         Bound of the error per pair, besides rounding (about 1e-14).
     work : ndarray of shape (WORK, >= n)
     """
-    if z.max() - z.min() <= LONG:
-        return _segment(z, s, at, extra, math.log(4.0 / eps), work)
-    order = np.argsort(z)
-    there = -1
-    for i in range(order.size):
-        if order[i] == at:
-            there = i
-    return _blocks(z[order], s[order], there, extra, math.log(12.0 / eps), work)
+    low, high = z[0], z[0]
+    for i in range(z.size):
+        low = min(low, z[i])
+        high = max(high, z[i])
+    if high - low <= LONG:
+        return _segment(z, s, c, math.log(4.0 / eps), work)
+    return _blocks(z, s, c, math.log(12.0 / eps), work)

@@ -10,14 +10,13 @@ For feature i with kernel matrix K_i over the m samples, H = I - 11'/m and a tar
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from .alignment_counts import FEW, few_valued, linear_columns, load_points, pair_forms
-from .alignment_expansion import WORK, gaussian_forms
+from .alignment_counts import FEW, ROOT_TWO, few_valued, linear_columns, load_points, pair_forms, sort_points
+from .alignment_expansion import LONG, WORK, gaussian_forms
 from .columns import Columns, SparseView, shape, view
 from .jit import compiled
 from .median_width import median_distance
@@ -89,8 +88,11 @@ def _tiles(X: Columns) -> Iterator[_Tile]:
 
 
 @compiled
-def _distinct(ordered: Array, lo: int, hi: int, zeros: int, v: Array, before: Array) -> int:
-    """Fill v with the distinct values of sorted entries, ``zeros`` of them 0 in all, and before with the counts in front of each."""
+def _distinct(ordered: Array, lo: int, hi: int, m: int, v: Array, before: Array) -> int:
+    """Fill v with the distinct values of a column, entries sorted, and before with the counts in front of each; return how many."""
+    zeros = m - (hi - lo)
+    for p in range(lo, hi):
+        zeros += 1 if ordered[p] == 0.0 else 0
     n, waiting = 0, zeros > 0
     before[0] = 0.0
     for p in range(lo, hi):
@@ -112,12 +114,14 @@ def _distinct(ordered: Array, lo: int, hi: int, zeros: int, v: Array, before: Ar
 
 
 @compiled
-def _certified(z: Array, s: Array, at: int, extra: float, m: int, tol: float, usual: float, work: Array) -> tuple[float, float, float]:
+def _certified(z: Array, s: Array, c: Array, m: int, tol: float, usual: float, work: Array) -> tuple[float, float, float]:
     """Return a, trace and the error bound of a by the expansion, refined until the bound is tol max(a, usual); trace 0 if it never is."""
-    weight = np.abs(s).sum()
+    weight = 0.0
+    for i in range(s.size):
+        weight += abs(s[i])
     eps = tol / (10.0 * m)
     while True:
-        form, mass = gaussian_forms(z, s, at, extra, eps, work)
+        form, mass = gaussian_forms(z, s, c, eps, work)
         trace, per_pair = m - mass / m, eps + FINEST
         slack = per_pair * m
         finer = FINEST
@@ -139,26 +143,30 @@ def _many_valued(
 ) -> None:
     """Write alignment, trace, width and error bound of the columns ``which`` into out (4, k); tol = 0 sums over every pair."""
     m = labels.size
-    x, s, v, before, work = np.empty(m), np.empty(m), np.empty(m), np.empty(m + 1), np.empty((WORK, m))
-    usual = (labels * labels).sum() / m
+    x, s, c, z, work = np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty((WORK, m))
+    v, before = np.empty(m), np.empty(m + 1)
+    usual = 0.0
+    for i in range(m):
+        usual += labels[i] * labels[i] / m
     for q in range(which.size):
         j = which[q]
         first, last = int(starts[j]), int(starts[j + 1])
-        n, at, extra = load_points(values, rows, first, last, labels, x, s)
-        distinct = _distinct(ordered, first, last, m - n + 1 if at >= 0 else 0, v, before)
+        n = load_points(values, rows, first, last, labels, x, s, c)
+        distinct = _distinct(ordered, first, last, m, v, before)
         if distinct < 2:
             continue
+        span = v[distinct - 1] - v[0]
         width = given[j] if given[j] > 0.0 else median_distance(v, before, distinct)
-        # Finer than this nothing is left of the kernel but its diagonal; the quotient below stays finite.
-        width = float(max(width, 1e-100 * (v[distinct - 1] - v[0])))
+        # Finer than this nothing is left of the kernel but its diagonal; the quotients below stay finite.
+        width = float(max(width, 1e-100 * span))
         a, trace, error = 0.0, 0.0, 0.0
         if tol > 0.0:
-            z = x[:n] / (math.sqrt(2.0) * width)
-            a, trace, error = _certified(z, s[:n], at, extra, m, tol, usual, work)
+            if span / (ROOT_TWO * width) > 0.99 * LONG:
+                sort_points(x, s, c, n)
+            for i in range(n):
+                z[i] = x[i] / (ROOT_TWO * width)
+            a, trace, error = _certified(z[:n], s[:n], c[:n], m, tol, usual, work)
         if trace == 0.0:
-            c = np.ones(n)
-            if at >= 0:
-                c[at] += extra
             form, trace = pair_forms(x, s, c, n, m, width)
             a = form / trace if trace > 0.0 else 0.0
         out[0, j], out[1, j], out[2, j], out[3, j] = a, trace, width, error

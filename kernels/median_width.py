@@ -127,9 +127,9 @@ def median_distance(v: Array, before: Array, n: int) -> float:
         between += (edges[g + 1] - edges[g]) * (before[n] - edges[g + 1])
     # Pairs inside a group count as near.
     coarse = target - (total - between)
-    guess = _ranked(centres, edges, GROUPS, between, coarse, 0.5 * slack, 0.3 * span)
+    guess = _ranked(centres, edges, centres.size, between, coarse, 0.5 * slack, 0.3 * span)
     pairs, below, _ = pairs_within(v, before, n, guess)
     if abs(pairs - target) <= slack:
         return below
     shifted = min(max(coarse + target - pairs, 1.0), between)
-    return _ranked(v, before, n, total, target, slack, _ranked(centres, edges, GROUPS, between, shifted, 0.5 * slack, guess))
+    return _ranked(v, before, n, total, target, slack, _ranked(centres, edges, centres.size, between, shifted, 0.5 * slack, guess))
