@@ -13,7 +13,7 @@ from gramplane.workflows.exits import MEANING
 
 PAGE = Path(__file__).with_name("cli.md")
 COMMON = ("as_json", "quiet", "debug")
-CLUSTER = ("cluster", "worker_memory", "driver_memory", "allow_plaintext", "tls_ca", "tls_cert", "tls_key")
+CLUSTER = ("cluster", "worker_memory", "driver_memory", "allow_plaintext", "tls_ca", "tls_cert", "tls_key", "stall_timeout")
 HEAD = """# Command line
 
 Written by `python docs/make_cli.py` from the commands themselves.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +17,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..cluster import ClusterConfig, Executor, TLSFiles, open_executor, own_bytes, parse_bytes, parse_cluster, tee
+from ..cluster import (
+    ClusterConfig,
+    ClusterConfigError,
+    Executor,
+    Limits,
+    TLSFiles,
+    open_executor,
+    own_bytes,
+    parse_bytes,
+    parse_cluster,
+    tee,
+)
 from ..storage import BlockStore, RunStore, StorageError, cached_bytes, set_cache_limit
 from .loops.prepared import Prepared
 from .loops.run import run_loop
@@ -64,10 +76,21 @@ class Where:
     driver_memory: str | int = "2GiB"
     allow_plaintext: bool = False
     tls: TLSFiles | None = None
+    stall_timeout: float | None = None
 
     def config(self) -> ClusterConfig:
         """Return the checked cluster configuration."""
-        return parse_cluster(self.cluster, allow_plaintext=self.allow_plaintext, worker_memory=self.worker_memory, tls=self.tls)
+        return parse_cluster(
+            self.cluster, allow_plaintext=self.allow_plaintext, worker_memory=self.worker_memory, tls=self.tls, limits=self._limits()
+        )
+
+    def _limits(self) -> Limits:
+        limits = Limits.from_environment()
+        if self.stall_timeout is None:
+            return limits
+        if not 0 < self.stall_timeout < math.inf:
+            raise ClusterConfigError(f"stall_timeout={self.stall_timeout!r}: must be a positive number of seconds")
+        return replace(limits, stall_timeout=float(self.stall_timeout))
 
 
 def method_named(name: str) -> MethodInfo:
@@ -122,6 +145,7 @@ def run_method(
     driver_memory: str | int = "2GiB",
     allow_plaintext: bool = False,
     tls: TLSFiles | None = None,
+    stall_timeout: float | None = None,
     dry_run: bool = False,
     on_event: Emit | None = None,
     seed: int = 0,
@@ -137,6 +161,8 @@ def run_method(
         Block store and run directory.
     cluster, worker_memory, driver_memory, allow_plaintext, tls
         Where passes run (``sync``, ``local:4``, ``tls://…``) and within what.
+    stall_timeout
+        Seconds without a finished task before the run is given up; ``None``: as the environment says, else 300.
     dry_run
         Return the plan; nothing is written.
     on_event
@@ -153,7 +179,7 @@ def run_method(
     gramplane.storage.RunLocked
         Another process holds the run.
     """
-    where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls)
+    where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     info = method_named(method)
     config = configured(info.config, params)
     store = BlockStore.open(data)
@@ -190,13 +216,15 @@ def resume_run(
     worker_memory: str | int | None = None,
     allow_plaintext: bool = False,
     tls: TLSFiles | None = None,
+    stall_timeout: float | None = None,
     on_event: Emit | None = None,
 ) -> RunOutcome:
     """Continue a run directory where it stopped; nothing happens when it is finished. The cluster may be another one."""
     folder = RunStore.open(run)
     with folder.lock():
         record, place = folder.config, folder.read_json("where") or {}
-        where = Where(cluster or place.get("cluster", "sync"), worker_memory, record["driver_memory"], allow_plaintext, tls)
+        there = cluster or place.get("cluster", "sync")
+        where = Where(there, worker_memory, record["driver_memory"], allow_plaintext, tls, stall_timeout)
         info = method_named(record["method"])
         if "data" not in place:
             raise StorageError(f"{run}: the run was prepared but never started; start it again with `gramplane fit`")

@@ -111,6 +111,7 @@ def tune(
     driver_memory: str | int = "2GiB",
     allow_plaintext: bool = False,
     tls: TLSFiles | None = None,
+    stall_timeout: float | None = None,
     extra: Mapping[str, Any] | None = None,
     on_event: Emit | None = None,
 ) -> RunOutcome:
@@ -134,7 +135,7 @@ def tune(
     RunOutcome
         ``summary`` holds the best parameters and their accuracy.
     """
-    where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls)
+    where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     store, emit, more = BlockStore.open(data), on_event or ignore, extra or {}
     points = [{**(params or {}), **point} for point in grid_points(grid)]
     record = {
@@ -154,10 +155,7 @@ def tune(
         best = best_row(rows)
         folder.write_json("tune", rows)
         final = {**points[best["point"]], "max_rounds": best["rounds"]}
-        options = {"worker_memory": worker_memory, "driver_memory": driver_memory, "allow_plaintext": allow_plaintext, "tls": tls}
-        fit = run_method(
-            method, final, data=data, run=str(Path(run) / "best"), cluster=cluster, seed=seed, extra=more, on_event=on_event, **options
-        )
+        fit = run_method(method, final, data=data, run=str(Path(run) / "best"), seed=seed, extra=more, on_event=on_event, **vars(where))
         summary = {"best": jsonable(final), **{key: best[key] for key in ("accuracy", "deviation", "selected")}, "fit": fit.summary}
         folder.write_json("summary", summary)
     return RunOutcome("done", summary, run=run)

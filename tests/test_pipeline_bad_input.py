@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from gramplane.cluster import Limits
 from gramplane.kernels.pairs import PairLimits
 from gramplane.pipeline import FGMClassifier, cross_validate, load_model, predict_store, resume_run, run_method, score_store, tune
 from gramplane.pipeline.records.names import nearest
+from gramplane.pipeline.running import Where
 from gramplane.storage import DataError, MissingBlock, RunStore, SchemaError, StorageError
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import forms, planted
@@ -379,12 +381,20 @@ def test_a_folder_of_something_else_is_no_run(tmp_path):
         ({"cluster": "local:0"}, r"local:0"),
         ({"driver_memory": "lots"}, r"lots"),
         ({"worker_memory": "-1GiB"}, r"-1GiB"),
+        ({"stall_timeout": 0}, r"stall_timeout=0: must be a positive number of seconds"),
+        ({"stall_timeout": float("nan")}, r"stall_timeout=nan: must be a positive number of seconds"),
     ],
 )
 def test_places(tmp_path, options, message):
     ingest((X, Y), tmp_path / "a.zarr")
     refused_run(tmp_path, message, **options)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_stall_timeout_given_stands_above_the_environment(monkeypatch):
+    monkeypatch.setenv("GRAMPLANE_STALL_TIMEOUT", "30")
+    assert Where("local:2").config().limits == Limits(stall_timeout=30.0)
+    assert Where("local:2", stall_timeout=60).config().limits == Limits(stall_timeout=60.0)
 
 
 def test_dense_pairs_beyond_the_budget_are_refused(monkeypatch):

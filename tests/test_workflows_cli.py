@@ -224,7 +224,8 @@ def test_fit_hands_everything_on(called: list[tuple], tmp_path: Path, monkeypatc
     for name in ("ca", "cert", "key"):
         monkeypatch.setenv(f"GRAMPLANE_TLS_{name.upper()}", f"/{name}.pem")
     words = ["--set", "C=1e2", "--set", "loss=logistic", "--seed", "7", "--cluster", "tls://h:1", "--worker-memory", "3GiB"]
-    words += ["--driver-memory", "1GiB", "--allow-plaintext", "--groups", str(tmp_path / "groups.json"), "--test-share", "0.2", "--dry-run"]
+    words += ["--driver-memory", "1GiB", "--allow-plaintext", "--stall-timeout", "900", "--test-share", "0.2", "--dry-run"]
+    words += ["--groups", str(tmp_path / "groups.json")]
     assert main(["fit", "fgm", "--data", str(tmp_path), "--run", "r", *words]) == 0
     ((_, args, more),) = called
     assert args == ("fgm", {"C": 100.0, "loss": "logistic"})
@@ -233,16 +234,19 @@ def test_fit_hands_everything_on(called: list[tuple], tmp_path: Path, monkeypatc
     assert more == {
         "data": str(tmp_path), "run": "r", "dry_run": True, "seed": 7, "extra": {"groups": [[0, 1], [1, 2]], "test_share": 0.2},
         "cluster": "tls://h:1", "worker_memory": "3GiB", "driver_memory": "1GiB", "allow_plaintext": True,
+        "stall_timeout": 900.0,
     }  # fmt: skip
 
 
 def test_environment_stands_below_options(called: list[tuple], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("GRAMPLANE_CLUSTER", "local:3")
     monkeypatch.setenv("GRAMPLANE_WORKER_MEMORY", "1GiB")
+    monkeypatch.setenv("GRAMPLANE_STALL_TIMEOUT", "30")
     words = ["fit", "fgm", "--data", str(tmp_path), "--run", "r"]
     main(words)
-    main([*words, "--cluster", "local:2"])
-    assert [(more["cluster"], more["worker_memory"]) for _, _, more in called] == [("local:3", "1GiB"), ("local:2", "1GiB")]
+    main([*words, "--cluster", "local:2", "--stall-timeout", "60"])
+    found = [(more["cluster"], more["worker_memory"], more["stall_timeout"]) for _, _, more in called]
+    assert found == [("local:3", "1GiB", 30.0), ("local:2", "1GiB", 60.0)]
 
 
 def test_tune_splits_its_grid(called: list[tuple], tmp_path: Path):

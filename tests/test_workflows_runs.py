@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -331,7 +332,7 @@ def test_check_and_dry_run_change_nothing(smoke: Path, capsys: pytest.CaptureFix
 
 
 def test_the_run_id_follows_what_results_depend_on(smoke: Path, monkeypatch: pytest.MonkeyPatch):
-    def name(text: str | None = None, **where: str) -> str:
+    def name(text: str | None = None, **where: Any) -> str:
         if text is not None:
             smoke.write_text(text)
         read = read_workflow(smoke)
@@ -340,6 +341,7 @@ def test_the_run_id_follows_what_results_depend_on(smoke: Path, monkeypatch: pyt
     good = smoke.read_text()
     first = name()
     assert first.startswith("smoke-") and first == name(cluster="local:2") == name(f"# a comment\n{good}")
+    assert first == name(stall_timeout=9.0) == name(good.replace("steps:", "stall_timeout: 7\nsteps:", 1))
     assert first != name(good.replace("B: 2", "B: 3"))
     source = smoke.parent / "smoke.svm"
     source.write_text(source.read_text())
@@ -350,6 +352,10 @@ def test_environment_and_options_stand_above_the_file(smoke: Path):
     read = read_workflow(smoke)
     assert placed(read, Where()).cluster == "sync"
     assert placed(read, Where(cluster="local:2")).cluster == "local:2"
+    smoke.write_text(smoke.read_text().replace("steps:", "stall_timeout: 7\nsteps:", 1))
+    read = read_workflow(smoke)
+    assert placed(read, Where()).arguments()["stall_timeout"] == 7.0
+    assert placed(read, Where(stall_timeout=9.0)).arguments()["stall_timeout"] == 9.0
 
 
 def test_outcome_of_one_step_holds_its_figures(smoke: Path):

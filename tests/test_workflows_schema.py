@@ -68,6 +68,7 @@ def test_every_kind_of_step_has_an_example():
         ("{id: data, ", "{id: data, needs: [report], ", "wf.yaml:6:16: steps[0].needs: steps data, select, report need one another"),
         ("cluster: local:4", "cluster: factory:os:getcwd", "wf.yaml:4:1: cluster: 'factory:os:getcwd' runs code named in the file"),
         ("do: report,", "do: report, with: {models: [data]},", "uses the model of 'data', which its needs do not list"),
+        ("cluster:", "stall_timeout: 0\ncluster:", "wf.yaml:4:1: stall_timeout: Input should be greater than 0"),
         (GOOD, "just a word", "wf.yaml:1:1: a workflow file is a mapping"),
     ],
 )  # fmt: skip

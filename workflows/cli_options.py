@@ -64,6 +64,8 @@ class Where:
         Accept an unencrypted cluster off this machine.
     tls
         Paths of ``ca``, ``cert`` and ``key``, as far as given.
+    stall_timeout
+        Seconds without a finished task before a run is given up; ``None``: not said.
     """
 
     cluster: str | None = None
@@ -71,6 +73,7 @@ class Where:
     driver_memory: str | None = None
     allow_plaintext: bool = False
     tls: Mapping[str, str] | None = None
+    stall_timeout: float | None = None
 
     def over(self, **lower: Any) -> Where:
         """Return these settings with ``lower`` filling in what was not said (YAML < environment < flags)."""
@@ -86,7 +89,7 @@ class Where:
             If only some of the three TLS files are given.
         """
         given = {"cluster": self.cluster or "sync", "worker_memory": self.worker_memory, "allow_plaintext": self.allow_plaintext}
-        given["driver_memory"] = self.driver_memory or "2GiB"
+        given |= {"driver_memory": self.driver_memory or "2GiB", "stall_timeout": self.stall_timeout}
         if self.tls:
             missing = [f"--tls-{name}" for name in ("ca", "cert", "key") if name not in self.tls]
             if missing:
@@ -110,6 +113,13 @@ _CLUSTER = (
     click.option("--tls-ca", envvar="GRAMPLANE_TLS_CA", metavar="FILE", help="Certificate authority of the cluster (PEM)."),
     click.option("--tls-cert", envvar="GRAMPLANE_TLS_CERT", metavar="FILE", help="Certificate of this client (PEM)."),
     click.option("--tls-key", envvar="GRAMPLANE_TLS_KEY", metavar="FILE", help="Private key of this client (PEM)."),
+    click.option(
+        "--stall-timeout",
+        envvar="GRAMPLANE_STALL_TIMEOUT",
+        type=float,
+        metavar="SECONDS",
+        help="Give up when no task has finished for so long; default 300. It must exceed the longest task.",
+    ),
 )
 
 
@@ -119,7 +129,7 @@ def cluster_options(function: Callable[..., Result]) -> Callable[..., Result]:
     @functools.wraps(function)
     def gather(*args: Any, **options: Any) -> Result:
         tls = {name: options.pop(f"tls_{name}") for name in ("ca", "cert", "key")}
-        own = {name: options.pop(name) for name in ("cluster", "worker_memory", "driver_memory", "allow_plaintext")}
+        own = {name: options.pop(name) for name in ("cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout")}
         where = Where(**own, tls={name: path for name, path in tls.items() if path} or None)
         return function(*args, where=where, **options)
 

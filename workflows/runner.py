@@ -50,9 +50,8 @@ class WorkflowOutcome:
 def placed(read: Workflow, where: Where) -> Where:
     """Return cluster and memory: options and environment first, then the file."""
     spec = read.spec
-    return where.over(
-        cluster=read.cluster(), worker_memory=spec.worker_memory, driver_memory=spec.driver_memory, allow_plaintext=spec.allow_plaintext
-    )
+    names = ("worker_memory", "driver_memory", "allow_plaintext", "stall_timeout")
+    return where.over(cluster=read.cluster(), **{name: getattr(spec, name) for name in names})
 
 
 def _in_step(read: Workflow, index: int, *more: str | int) -> Any:
@@ -104,7 +103,8 @@ def default_run_id(read: Workflow, where: Where) -> str:
 
     A changed parameter or source gives another run; the cluster does not count, since results do not depend on it.
     """
-    spec = read.spec.model_dump(mode="json", exclude={"cluster", "worker_memory", "driver_memory", "allow_plaintext", "runs"})
+    place = {"cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout", "runs"}
+    spec = read.spec.model_dump(mode="json", exclude=place)
     sources = [fingerprint(source_of(read, step)) for step in read.spec.steps if isinstance(step, IngestStep)]
     text = json.dumps([spec, sources, where.driver_memory, version_text()], sort_keys=True)
     return f"{read.spec.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -184,6 +184,7 @@ class WorkflowSpec(Closed):
     worker_memory: str | int | None = Field(None, description="memory of a worker")
     driver_memory: str | int = Field("2GiB", description="memory the driver may hold")
     allow_plaintext: bool = Field(False, description="accept an unencrypted cluster off this machine")
+    stall_timeout: float | None = Field(None, gt=0, allow_inf_nan=False, description="seconds without a finished task before giving up")
     steps: list[Step] = Field(min_length=1, description="what to do")
 
 
