@@ -354,7 +354,7 @@ def test_a_killed_writer_loses_only_what_it_was_writing(tmp_path):
         assert todo <= left
         left = todo
         # Long enough to get on, short enough to be hit in the middle.
-        time.sleep(0.01 + 0.01 * kills)
+        time.sleep(0.01 + 0.02 * kills)
         process.send_signal(signal.SIGKILL)
         rest, code = process.communicate()[0], process.returncode
         store = GramStore.open(tmp_path / "g")
@@ -364,7 +364,7 @@ def test_a_killed_writer_loses_only_what_it_was_writing(tmp_path):
         kills += 1
         if code == 0:
             break
-        if kills > 5:
+        if kills > 3:
             rest = start(WRITER, tmp_path / "g").communicate()[0].split()[-1]
             break
     assert kills > 1, "the writer was never hit"
