@@ -1,0 +1,184 @@
+"""Kernel ridge regression: one linear system, by conjugate gradients preconditioned with a float32 Cholesky factor.
+
+With A = K + diag(ridge) the dual optimum solves  A beta + b 1 = c,  1'beta = 0  (without a bias: A beta = c). The equality is kept by
+projecting the preconditioner (Gould, Hribar and Nocedal, "On the solution of equality constrained quadratic programming problems",
+2001), so a step costs one product. The factor of one matrix serves the next ones of a loop until it needs more than a few steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import get_lapack_funcs
+
+from ..jit import one_thread
+from .dual import DenseGram, DualProblem, DualSolution, Gram, Warm, solution
+from .problem import checked_limits
+
+FloatArray = NDArray[np.float64]
+Apply = Callable[[FloatArray], FloatArray]
+
+STALE = 8
+"""Steps beyond which a new factor is cheaper than the old one."""
+
+JITTERS = (0.0, 1e-6, 1e-4, 1e-2)
+"""Shares of the mean diagonal added in turn until the float32 factor exists; the steps repair what that changes."""
+
+MAX_STEPS = 10_000
+
+
+class RidgeSolver:
+    """Solves ridge problems one after another and keeps the factor between them.
+
+    Attributes
+    ----------
+    factorisations : int
+        How many factors were made so far.
+    """
+
+    def __init__(self) -> None:
+        self._factor: NDArray[np.float32] | None = None
+        self.factorisations = 0
+
+    def solve(self, gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: float = 1e-6, max_iter: int | None = None) -> DualSolution:
+        """Solve one problem; see :func:`solve_ridge`."""
+        _check(gram, problem)
+        limit = checked_limits(tol, max_iter, MAX_STEPS)
+        with one_thread():
+            return self._solve(gram, problem, problem.start(warm), tol, limit)
+
+    def _solve(self, gram: Gram, problem: DualProblem, beta: FloatArray, tol: float, limit: int) -> DualSolution:
+        system = _System(gram, problem)
+        if not isinstance(gram, DenseGram):
+            diag = gram.diag() + problem.ridges()
+            found = system.run(beta, lambda r: r / diag, tol, limit)
+        else:
+            found = self._with_factor(gram, problem, system, beta, tol, limit)
+        beta, bias, violation, steps = found
+        return solution(
+            problem, beta, gram.matvec(beta), bias, iterations=steps, converged=violation < tol, violation=violation,
+            details={"factorisations": self.factorisations},
+        )  # fmt: skip
+
+    def _with_factor(
+        self, gram: DenseGram, problem: DualProblem, system: _System, beta: FloatArray, tol: float, limit: int
+    ) -> tuple[FloatArray, float, float, int]:
+        steps = 0
+        if self._factor is not None and len(self._factor) == gram.n:
+            found = system.run(beta, self._apply, tol, min(limit, STALE))
+            if found[2] < tol or limit <= STALE:
+                return found
+            beta, steps = found[0], found[3]
+        self._factor = _factor(gram, problem)
+        self.factorisations += 1
+        beta, bias, violation, more = system.run(beta, self._apply, tol, limit - steps)
+        return beta, bias, violation, steps + more
+
+    def _apply(self, r: FloatArray) -> FloatArray:
+        factor = self._factor
+        assert factor is not None
+        # Round-off of float32 is relative, so small residuals are scaled up lest they leave its range.
+        scale = float(np.abs(r).max()) or 1.0
+        (solve,) = get_lapack_funcs(("potrs",), (factor,))
+        found, _ = solve(factor, (r / scale).astype(np.float32), lower=1)
+        return scale * found.astype(np.float64)
+
+
+def solve_ridge(gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: float = 1e-6, max_iter: int | None = None) -> DualSolution:
+    """Solve a problem of :func:`.dual.ridge_problem`; in a loop use one :class:`RidgeSolver`.
+
+    Parameters
+    ----------
+    gram : Gram
+        In memory it is factorised in float32; any other is used through products, preconditioned by its diagonal.
+    problem : DualProblem
+        Boxes must be everything, or nothing for rows left out.
+    warm : DualSolution or ndarray of shape (n,), optional
+    tol : float
+        Greatest spread of c - A beta - b over the rows used.
+    max_iter : int, optional
+        Greatest number of conjugate-gradient steps.
+
+    Returns
+    -------
+    DualSolution
+
+    Raises
+    ------
+    ValueError
+        If the problem has another form, sizes do not fit, or the matrix is not finite.
+    """
+    return RidgeSolver().solve(gram, problem, warm=warm, tol=tol, max_iter=max_iter)
+
+
+def _check(gram: Gram, problem: DualProblem) -> None:
+    problem.check_gram(gram)
+    used = problem.hi > problem.lo
+    if problem.kink or not (np.isinf(problem.lo[used]) & np.isinf(problem.hi[used])).all():
+        raise ValueError("problem: a ridge problem has no kink and no finite bounds but [0, 0]")
+
+
+class _System:
+    """A beta + b 1 = c on the rows used, 1'beta = total."""
+
+    def __init__(self, gram: Gram, problem: DualProblem) -> None:
+        self._gram, self._c, self._ridge = gram, problem.c, problem.ridges()
+        self._used = (problem.hi > problem.lo).astype(np.float64)
+        self._paired = problem.total is not None
+
+    def product(self, v: FloatArray) -> FloatArray:
+        return self._used * (self._gram.matvec(v) + self._ridge * v)
+
+    def run(self, beta: FloatArray, precondition: Apply, tol: float, limit: int) -> tuple[FloatArray, float, float, int]:
+        """Return beta, b, the spread of the residual, and the steps."""
+        ones = self._used * precondition(self._used) if self._paired else None
+        residual = self._used * self._c - self.product(beta)
+        direction, before, steps, bias = np.zeros_like(beta), 1.0, 0, 0.0
+        best: tuple[float, FloatArray, float] = (np.inf, beta, 0.0)
+        while True:
+            step, shift = self._projected(residual, precondition, ones)
+            # Taken out of the residual: beside a large bias the float32 factor would not see what is left.
+            residual, bias = residual - shift * self._used, bias + shift
+            violation = 2.0 * float(np.abs(residual).max())
+            if not np.isfinite(violation):
+                raise ValueError("Gram matrix: the residual is not finite: entries are NaN, infinite or overflow")
+            if violation < best[0]:
+                best = violation, beta, bias
+            now = float(residual @ step)
+            if violation < tol or steps >= limit or not now > 0:
+                return best[1], best[2], best[0], steps
+            direction = step + (now / before if steps else 0.0) * direction
+            along = self.product(direction)
+            curvature = float(direction @ along)
+            if not curvature > 0:
+                return best[1], best[2], best[0], steps
+            beta, residual, before = beta + (now / curvature) * direction, residual - (now / curvature) * along, now
+            steps += 1
+
+    def _projected(self, residual: FloatArray, precondition: Apply, ones: FloatArray | None) -> tuple[FloatArray, float]:
+        """Return the preconditioned residual with sum zero, and the shift of the residual that goes with it."""
+        plain = self._used * precondition(residual)
+        if ones is None:
+            return plain, 0.0
+        shift = float(plain.sum() / ones.sum())
+        step = plain - shift * ones
+        return step - self._used * (step.sum() / self._used.sum()), shift
+
+
+def _factor(gram: DenseGram, problem: DualProblem) -> NDArray[np.float32]:
+    """Return the lower float32 Cholesky factor of A, with as much on the diagonal as it takes."""
+    diag = gram.diag() + problem.ridges()
+    factor: NDArray[Any] = np.empty((gram.n, gram.n), dtype=np.float32, order="F")
+    (potrf,) = get_lapack_funcs(("potrf",), (factor,))
+    for jitter in JITTERS:
+        # The transpose of a symmetric matrix in C order is itself in Fortran order, and copies row by row.
+        factor.T[...] = gram.array
+        np.fill_diagonal(factor, diag + jitter * diag.mean())
+        found, failed = potrf(factor, lower=1, clean=0, overwrite_a=1)
+        if not failed:
+            return found
+    root = np.sqrt(np.where(diag > 0, diag, 1.0)).astype(np.float32)
+    return np.asfortranarray(np.diag(root))
