@@ -66,31 +66,35 @@ def _slot(bits: int) -> int:
 
 @compiled
 def value_table(
-    values: Array, bits: Array, rows: Array, lo: int, hi: int, labels: Array, v: Array, s: Array, c: Array, slots: Array
+    values: Array, bits: Array, rows: Array, lo: int, hi: int, labels: Array, v: Array, s: Array, c: Array, slots: Array, filled_at: Array
 ) -> int:
     """Fill v, s, c with the distinct values, ascending, their sums of labels and counts; -1 if there are more than v.size.
 
-    ``bits`` are the values as int64; ``slots`` (2 ** SLOT_BITS,) is work space.
+    ``bits`` are the values as int64; ``slots`` (2 ** SLOT_BITS,) and ``filled_at`` (m,) are work space.
     """
-    n, total, filled = 0, 0.0, 0
+    n, at, total, filled = 0, 0, 0.0, 0
     slots[:] = -1
+    # Without a branch: where zeros are many and anywhere, guessing wrong costs more than the rest.
     for p in range(lo, hi):
+        filled_at[filled] = p
+        filled += 1 if values[p] != 0.0 else 0
+    for q in range(filled):
+        p = filled_at[q]
         x = values[p]
-        if x == 0.0:
-            continue
-        slot = _slot(bits[p])
-        while slots[slot] >= 0 and v[slots[slot]] != x:
-            slot = (slot + 1) & (slots.size - 1)
-        if slots[slot] < 0:
-            if n == v.size:
-                return -1
-            slots[slot], v[n], s[n], c[n] = n, x, 0.0, 0.0
-            n += 1
-        at, label = slots[slot], labels[rows[p]]
+        if n == 0 or v[at] != x:
+            slot = _slot(bits[p])
+            while slots[slot] >= 0 and v[slots[slot]] != x:
+                slot = (slot + 1) & (slots.size - 1)
+            if slots[slot] < 0:
+                if n == v.size:
+                    return -1
+                slots[slot], v[n], s[n], c[n] = n, x, 0.0, 0.0
+                n += 1
+            at = slots[slot]
+        label = labels[rows[p]]
         s[at] += label
         c[at] += 1.0
         total += label
-        filled += 1
     if filled < labels.size:
         if n == v.size:
             return -1
@@ -134,8 +138,9 @@ def few_valued(values: Array, rows: Array, starts: Array, labels: Array, given: 
     """
     v, s, c, slots = np.empty(limit), np.empty(limit), np.empty(limit), np.empty(1 << SLOT_BITS, np.int64)
     bits, m = values.view(np.int64), labels.size
+    filled_at = np.empty(m, np.int64)
     for j in range(many.size):
-        n = value_table(values, bits, rows, starts[j], starts[j + 1], labels, v, s, c, slots)
+        n = value_table(values, bits, rows, starts[j], starts[j + 1], labels, v, s, c, slots, filled_at)
         many[j] = n < 0
         if n < 2:
             continue
