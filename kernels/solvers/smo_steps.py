@@ -8,8 +8,8 @@ With m = min(g + u), M = max(g + l) a pair problem is solved when M - m < tol, L
 second-order rule (Fan, Chen and Lin, "Working set selection using second order information for training SVM", 2005).
 
 Minima and maxima run over LANES indices side by side, four at a time, because a loop with one running extreme is not vectorised. Adding
-0.0 to the running extreme changes nothing but keeps the compiler from turning the update into a masked store: both together 2 to 3 times
-the speed.
+0.0 to the running extreme changes nothing but keeps the compiler from turning the update into a masked store: alone 1.6 to 1.8 times the
+speed of both passes for n = 512 to 2,000.
 """
 
 from __future__ import annotations
