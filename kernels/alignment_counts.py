@@ -79,7 +79,7 @@ def value_table(
         filled_at[filled] = p
         filled += 1 if values[p] != 0.0 else 0
     for q in range(filled):
-        p = filled_at[q]
+        p = int(filled_at[q])
         x = values[p]
         if n == 0 or v[at] != x:
             slot = _slot(bits[p])
