@@ -1,0 +1,313 @@
+"""Many Gram matrices in memory, as packed upper triangles.
+
+Rows are cut into bands of 128. A band keeps the columns from its own first row on, row by row, so the square on the diagonal is whole
+and everything left of it is left out: about half the bytes of n x n, and every row of a band is one contiguous read. All kernels share
+the layout; entry (i, j) of every kernel stands in the same column of one (k, n_packed) array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from .bank_loops import BAND, add_products, combine_bands, count_packed, sum_forms
+from .jit import one_thread
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.int64]
+
+GEMM_BYTES = 8 << 20
+"""Size of the float64 strip of entries that one matrix product of :meth:`PackedBank.inner_products` takes."""
+
+
+class PackedBank:
+    """k symmetric n x n matrices K_q = scale_q R_q in memory, R_q packed in float32 or float64.
+
+    Sums are accumulated in float64. Every result of one kernel has the same bits whichever other kernels are asked for, with the one
+    exception of :meth:`inner_products`.
+
+    Parameters
+    ----------
+    values : ndarray of shape (k, n_packed), float32 or float64
+        Packed entries, used where they lie.
+    n : int
+        Order of the matrices.
+
+    Attributes
+    ----------
+    values : ndarray of shape (k, n_packed)
+    n, k : int
+    scale : ndarray of shape (k,), float64
+        Factors of the raw matrices, one by default; assign entries to normalise without touching the bank.
+
+    Raises
+    ------
+    ValueError
+        If shape, type or memory order do not fit.
+    """
+
+    def __init__(self, values: NDArray[Any], n: int) -> None:
+        if values.dtype not in (np.float32, np.float64) or values.ndim != 2 or not values.flags.c_contiguous:
+            raise ValueError(f"values: {values.ndim} dimensions of {values.dtype}, must be a C-ordered (k, n_packed) of float32 or float64")
+        if n < 1 or values.shape[1] != count_packed(n) or not len(values):
+            raise ValueError(f"values: shape {values.shape}, must be (k, {count_packed(max(n, 0))}) with k >= 1 for n={n}")
+        self.values = values
+        self.n, self.k = n, len(values)
+        self.scale: FloatArray = np.ones(self.k)
+        self._areas: dict[tuple[int, int], IndexArray] | None = None
+
+    @classmethod
+    def empty(cls, k: int, n: int, dtype: DTypeLike = np.float32) -> PackedBank:
+        """Return a bank to be filled by :meth:`put`; it refuses to compute before every entry is there."""
+        bank = cls(np.empty((k, count_packed(n)), dtype=dtype), n)
+        bank._areas = {}
+        return bank
+
+    @classmethod
+    def from_dense(cls, grams: ArrayLike, dtype: DTypeLike = np.float32) -> PackedBank:
+        """Return a bank of whole matrices, shape (k, n, n); what is below the diagonals is not looked at."""
+        found = np.asarray(grams)
+        if found.ndim != 3 or found.shape[1] != found.shape[2]:
+            raise ValueError(f"grams: shape {found.shape}, must be (k, n, n)")
+        bank = cls.empty(found.shape[0], found.shape[1], dtype)
+        for q in range(bank.k):
+            bank.put(q, 0, 0, found[q])
+        return bank
+
+    @staticmethod
+    def bytes_for(k: int, n: int, dtype: DTypeLike = np.float32) -> int:
+        """Return the bytes a bank of k matrices of order n takes."""
+        return k * count_packed(n) * np.dtype(dtype).itemsize
+
+    # -- filling -----------------------------------------------------------------------------------------------------------
+
+    def put(self, q: int, lo: int, hi: int, block: ArrayLike) -> None:
+        """Store raw entries K[lo : lo + r, hi : hi + c] of one kernel or of consecutive ones.
+
+        Parameters
+        ----------
+        q : int
+            First kernel.
+        lo, hi : int
+            First row and first column of the block: a square on the diagonal (lo = hi, r = c), of which only the upper triangle is
+            read, or a rectangle right of it (hi >= lo + r). Edges need not be those of the bands.
+        block : array_like of shape (r, c) or (m, r, c)
+
+        Raises
+        ------
+        ValueError
+            If the block leaves the matrix or crosses the diagonal, or holds numbers that are not finite in the bank's type.
+        """
+        given = np.asarray(block)
+        given = given[None] if given.ndim == 2 else given
+        self._check_place(q, lo, hi, given)
+        with np.errstate(over="ignore"):
+            stored = given.astype(self.values.dtype, copy=False)
+        read = np.triu(stored) if lo == hi else stored
+        if not np.isfinite(read).all():
+            bad = int(np.flatnonzero(~np.isfinite(read).all(axis=(1, 2)))[0]) + q
+            raise ValueError(f"kernel {bad}: rows {lo}.., columns {hi}.. hold NaN, infinity or numbers beyond {self.values.dtype}")
+        self._write(slice(q, q + len(stored)), lo, hi, stored)
+        if self._areas is not None:
+            rows = stored.shape[1]
+            area = rows * (rows + 1) // 2 if lo == hi else rows * stored.shape[2]
+            self._areas.setdefault((lo, hi), np.zeros(self.k, dtype=np.int64))[q : q + len(stored)] = area
+
+    def _check_place(self, q: int, lo: int, hi: int, block: NDArray[Any]) -> None:
+        if block.ndim != 3 or not block.size:
+            raise ValueError(f"block: shape {block.shape}, must be (r, c) or (m, r, c), not empty")
+        m, rows, cols = block.shape
+        if q < 0 or lo < 0 or q + m > self.k or lo + rows > self.n or hi + cols > self.n:
+            raise ValueError(
+                f"block of shape {block.shape} at kernel {q}, row {lo}, column {hi}: outside {self.k} matrices of order {self.n}"
+            )
+        if not (hi >= lo + rows or (hi == lo and rows == cols)):
+            raise ValueError(
+                f"block of shape {block.shape} at row {lo}, column {hi}: must be a square on the diagonal or lie right of the diagonal"
+            )
+
+    def _write(self, kernels: slice, lo: int, hi: int, block: NDArray[Any]) -> None:
+        rows, cols = block.shape[1:]
+        for first in range(lo // BAND * BAND, lo + rows, BAND):
+            band = self._band(first)[kernels]
+            top, bottom = max(lo, first), min(lo + rows, first + BAND)
+            left = max(hi, top) if lo == hi else hi
+            part = block[:, top - lo : bottom - lo, left - hi :]
+            at = slice(top - first, bottom - first)
+            band[:, at, left - first : hi + cols - first] = part
+            # What lies in the square on the band's diagonal has its mirror image in the same square.
+            inside = min(hi + cols, first + band.shape[1]) - left
+            if inside > 0:
+                image = part[:, :, :inside].transpose(0, 2, 1)
+                below = np.tri(inside, bottom - top, -1, dtype=bool) if lo == hi else np.ones((inside, bottom - top), dtype=bool)
+                square = band[:, left - first : left - first + inside, at]
+                np.copyto(square, image, where=below)
+
+    def _band(self, first: int) -> NDArray[Any]:
+        """Return the band that starts at row `first` of all kernels, shape (k, rows, n - first): a view."""
+        start, rows, width = count_packed(self.n) - count_packed(self.n - first), min(BAND, self.n - first), self.n - first
+        return self.values[:, start : start + rows * width].reshape(self.k, rows, width)
+
+    def _chosen(self, kernels: ArrayLike | None) -> IndexArray:
+        """Return the asked kernels, all by default, after a look whether they are there."""
+        chosen = np.arange(self.k) if kernels is None else np.asarray(kernels, dtype=np.int64)
+        if chosen.ndim != 1 or (chosen.size and not (chosen.min() >= 0 and chosen.max() < self.k)):
+            raise ValueError(f"kernels: must be a list of numbers from 0 to {self.k - 1}")
+        if self._areas is not None:
+            stored = sum(self._areas.values(), np.zeros(self.k, dtype=np.int64))
+            lacking = chosen[stored[chosen] != self.n * (self.n + 1) // 2]
+            if lacking.size:
+                raise ValueError(f"kernel {lacking[0]}: {stored[lacking[0]]} of {self.n * (self.n + 1) // 2} entries have been stored")
+        return chosen
+
+    # -- computing ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the packed entries."""
+        return self.values.nbytes
+
+    def combine(self, theta: ArrayLike, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return sum_q theta_q K_q; kernels with weight zero are not read.
+
+        Parameters
+        ----------
+        theta : array_like of shape (k,)
+        out : ndarray of shape (n, n), optional
+            Overwritten and returned; float32 or float64 in C order. By default new, of the bank's type.
+
+        Returns
+        -------
+        ndarray of shape (n, n)
+            Exactly symmetric; summed in float64, four used kernels at a time in ascending order, rounded once.
+        """
+        weights = _finite("theta", theta, (self.k,)) * self.scale
+        used = self._chosen(np.flatnonzero(weights))
+        out = np.empty((self.n, self.n), dtype=self.values.dtype) if out is None else out
+        if out.shape != (self.n, self.n) or out.dtype not in (np.float32, np.float64) or not out.flags.c_contiguous:
+            raise ValueError(f"out: shape {out.shape} of {out.dtype}, must be C-ordered ({self.n}, {self.n}) of float32 or float64")
+        combine_bands(self.values, self.n, used, weights[used], out)
+        return out
+
+    def forms(self, beta: ArrayLike, kernels: ArrayLike | None = None) -> FloatArray:
+        """Return the quadratic forms s_q = beta' K_q beta, one pass for all the vectors given.
+
+        Parameters
+        ----------
+        beta : array_like of shape (n,) or (n, m)
+            Rows where it is zero are not read.
+        kernels : array_like of int, optional
+            Which kernels, all by default.
+
+        Returns
+        -------
+        ndarray of shape (len(kernels),) or (len(kernels), m)
+            The bits of a column do not depend on the other ones.
+        """
+        chosen = self._chosen(kernels)
+        vectors = _finite("beta", beta, (self.n,), (self.n, None))
+        columns = np.ascontiguousarray(vectors.reshape(self.n, -1).T)
+        found = np.zeros((len(chosen), len(columns)))
+        sum_forms(self.values, self.n, chosen, columns, found)
+        found *= self.scale[chosen, None]
+        return found[:, 0] if vectors.ndim == 1 else found
+
+    def products(self, beta: ArrayLike, kernels: ArrayLike | None = None) -> FloatArray:
+        """Return U_q = K_q beta, shape (len(kernels), n).
+
+        With them beta' U_q are the forms and U' theta = K_theta beta for every theta.
+        """
+        chosen = self._chosen(kernels)
+        return self._add(np.zeros((len(chosen), self.n)), beta, chosen)
+
+    def update(self, products: FloatArray, change: ArrayLike, kernels: ArrayLike | None = None) -> FloatArray:
+        """Add K_q change to products (len(kernels), n) in place and return them; few non-zero entries need few reads.
+
+        Each update adds round-off of its own: compute the products anew before a certificate is made of them.
+        """
+        chosen = self._chosen(kernels)
+        if products.shape != (len(chosen), self.n) or products.dtype != np.float64 or not products.flags.c_contiguous:
+            raise ValueError(
+                f"products: shape {products.shape} of {products.dtype}, must be C-ordered ({len(chosen)}, {self.n}) of float64"
+            )
+        return self._add(products, change, chosen)
+
+    def _add(self, products: FloatArray, beta: ArrayLike, chosen: IndexArray) -> FloatArray:
+        add_products(self.values, self.n, chosen, self.scale[chosen], _finite("beta", beta, (self.n,)), products)
+        return products
+
+    def diagonals(self, kernels: ArrayLike | None = None) -> FloatArray:
+        """Return the diagonals of the K_q in float64, shape (len(kernels), n)."""
+        chosen = self._chosen(kernels)
+        found = [np.diagonal(self._band(first), axis1=1, axis2=2)[chosen] for first in range(0, self.n, BAND)]
+        return np.concatenate(found, axis=1).astype(np.float64) * self.scale[chosen, None]
+
+    def alignments(self, y: ArrayLike, kernels: ArrayLike | None = None, *, centred: bool = False) -> FloatArray:
+        """Return <K_q, y y'>_F = y' K_q y, for y of shape (n,) or (n, m).
+
+        With ``centred`` the matrices are H K_q H, H = I - 11'/n (source: Cortes, Mohri, Rostamizadeh, "Algorithms for Learning Kernels
+        Based on Centered Alignment", JMLR 13 (2012)).
+        """
+        target = _finite("y", y, (self.n,), (self.n, None))
+        return self.forms(target - target.mean(axis=0) if centred else target, kernels)
+
+    def inner_products(self, kernels: ArrayLike | None = None, *, centred: bool = False) -> FloatArray:
+        """Return <K_a, K_b>_F of all pairs, as one blocked matrix product over the packed entries.
+
+        Entries right of the squares on the diagonal count twice. With ``centred`` the matrices are H K_q H, H = I - 11'/n, by
+        <HAH, HBH> = <A, B> - 2/n (A1)'(B1) + (1'A1)(1'B1)/n^2.
+
+        Returns
+        -------
+        ndarray of shape (len(kernels), len(kernels))
+            Exactly symmetric. The same call gives the same bits, but BLAS may round an entry differently when it is asked for other
+            kernels beside it.
+        """
+        chosen = self._chosen(kernels)
+        found = np.zeros((len(chosen), len(chosen)))
+        with one_thread():
+            for first in range(0, self.n, BAND):
+                band = self._band(first)
+                rows = band.shape[1]
+                _add_inner(found, band[:, :, :rows], chosen, 1.0)
+                _add_inner(found, band[:, :, rows:], chosen, 2.0)
+            if centred:
+                found += self._centring(chosen)
+        return found * np.outer(self.scale[chosen], self.scale[chosen])
+
+    def _centring(self, chosen: IndexArray) -> FloatArray:
+        sums = np.zeros((len(chosen), self.n))
+        add_products(self.values, self.n, chosen, np.ones(len(chosen)), np.ones(self.n), sums)
+        totals = sums.sum(axis=1) / self.n
+        return np.outer(totals, totals) - (2.0 / self.n) * (sums @ sums.T)
+
+
+def _add_inner(found: FloatArray, part: NDArray[Any], chosen: IndexArray, weight: float) -> None:
+    """Add weight times the inner products of part (k, rows, columns), a strip of rows at a time."""
+    rows, cols = part.shape[1:]
+    step = max(1, GEMM_BYTES // (8 * max(1, len(chosen) * cols)))
+    for start in range(0, rows if cols else 0, step):
+        strip = part[:, start : start + step]
+        # Fancy indexing would copy once more when all kernels are asked for.
+        strip = strip if len(chosen) == len(part) and (np.diff(chosen) == 1).all() else strip[chosen]
+        entries = strip.astype(np.float64).reshape(len(chosen), -1)
+        found += weight * (entries @ entries.T)
+
+
+def _finite(name: str, given: ArrayLike, *shapes: tuple[int | None, ...]) -> FloatArray:
+    """Return the numbers in float64.
+
+    Raises
+    ------
+    ValueError
+        If they are not finite or have none of the shapes (None: any length).
+    """
+    found = np.ascontiguousarray(given, dtype=np.float64)
+    if not any(found.ndim == len(shape) and all(b in (None, a) for a, b in zip(found.shape, shape)) for shape in shapes):
+        wanted = " or ".join(str(shape).replace("None", "m") for shape in shapes)
+        raise ValueError(f"{name}: shape {found.shape}, must be {wanted}")
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name}: must be finite")
+    return found
