@@ -96,18 +96,57 @@ def sum_forms(values: NDArray[Any], n: int, chosen: IndexArray, betas: FloatArra
                     part = total[:width]
                     part[:] = 0.0
                     add_rows(part, band, support, beta)
-                    out[q, m] += _weighted(part, beta, rows)
+                    out[q, m] = _add_tiles(out[q, m], part, beta)
 
 
 @compiled
-def _weighted(part: FloatArray, beta: FloatArray, rows: int) -> float:
-    """Return part'beta, the entries from `rows` on twice: they stand for their mirror images too."""
-    square = twice = 0.0
-    for k in range(rows):
-        square += part[k] * beta[k]
-    for k in range(rows, beta.size):
-        twice += part[k] * beta[k]
-    return square + 2.0 * twice
+def _add_tiles(total: float, part: FloatArray, beta: FloatArray) -> float:
+    """Return total + part'beta, one tile after the other, those right of the first twice: they stand for their mirror images too."""
+    for lo in range(0, beta.size, BAND):
+        tile = _tile(part, beta, lo)
+        total += tile if lo == 0 else 2.0 * tile
+    return total
+
+
+@compiled(inline=True)
+def _tile(part: FloatArray, beta: FloatArray, lo: int) -> float:
+    found = 0.0
+    for k in range(lo, min(lo + BAND, beta.size)):
+        found += part[k] * beta[k]
+    return found
+
+
+@compiled
+def sum_tiles(block: NDArray[Any], on_diagonal: bool, left: FloatArray, right: FloatArray, out: FloatArray) -> None:
+    """Write what every tile of a block (k, rows, columns) adds to the forms of `sum_forms`, to the same bits.
+
+    left (m, rows) and right (m, columns) are the parts of the vectors, out is (k, m, row tiles, column tiles). Edges of the block are
+    multiples of BAND, but for the ends of the matrix.
+    """
+    total = np.empty(block.shape[2])
+    for q in range(block.shape[0]):
+        for band in range(out.shape[2]):
+            top = band * BAND
+            first = top if on_diagonal else 0
+            rows = block[q, top : top + BAND, first:]
+            for m in range(len(left)):
+                support = np.flatnonzero(left[m, top : top + BAND])
+                if support.size:
+                    part = total[: rows.shape[1]]
+                    part[:] = 0.0
+                    add_rows(part, rows, support, left[m, top : top + BAND])
+                    for lo in range(0, part.size, BAND):
+                        twice = lo > 0 or not on_diagonal
+                        out[q, m, band, (first + lo) // BAND] = _tile(part, right[m, first:], lo) * (2.0 if twice else 1.0)
+
+
+@compiled
+def combine_block(block: NDArray[Any], used: IndexArray, weights: FloatArray, out: FloatArray) -> None:
+    """Add sum over q of weights[q] times kernel used[q] to out (rows * columns), to the bits of `combine_bands`."""
+    step = 4096
+    flat = block.reshape((block.shape[0], block.shape[1] * block.shape[2]))
+    for at in range(0, out.size, step):
+        _add_kernels(out[at : at + step], flat, at, used, weights)
 
 
 @compiled
