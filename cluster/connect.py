@@ -29,6 +29,7 @@ from .security import check_plaintext, security_of
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 """Read by BLAS libraries when they load, hence set before a worker process starts."""
 
+_CONNECTION_LOGS = ("distributed.client", "distributed.utils_comm", "distributed.core", "distributed.comm", "distributed.batched")
 _CLOSE_TIMEOUT = 2.0
 _CLOSE_LOCAL_TIMEOUT = 8.0
 
@@ -62,21 +63,23 @@ def open_client(config: ClusterConfig, connect_timeout: float, emit: Sink) -> It
     """
     openers = {"local": _local, "address": _address, "scheduler-file": _scheduler_file, "factory": _factory}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_quiet_client())
+        stack.enter_context(_quiet_connections())
         stack.enter_context(dask.config.set(dask_settings(config.limits)))
         yield openers[config.kind](config, connect_timeout, emit, stack)
 
 
 @contextlib.contextmanager
-def _quiet_client() -> Iterator[None]:
-    # What a client logs of a lost scheduler, tracebacks and all, the run's own error tells in one sentence.
-    log = logging.getLogger("distributed.client")
-    level = log.level
-    log.setLevel(logging.CRITICAL)
+def _quiet_connections() -> Iterator[None]:
+    # What Dask logs of a lost scheduler or worker, tracebacks and all, the run's own error tells in one sentence.
+    logs = [logging.getLogger(name) for name in _CONNECTION_LOGS]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        log.setLevel(level)
+        for log, level in zip(logs, levels, strict=True):
+            log.setLevel(level)
 
 
 def _close(thing: Client | Any, timeout: float = _CLOSE_TIMEOUT) -> None:

@@ -200,7 +200,8 @@ class DaskExecutor(Executor):
         try:
             return _Run(futures, Watchdog(self._link, self._limits, graph.leaves)).result()
         except _Reported as report:
-            raise translate(report.error, plan, graph, self.worker_memory) from cause_of(report.error)
+            connected = self._link.connected
+            raise translate(report.error, plan, graph, self.worker_memory, connected=connected) from cause_of(report.error)
         finally:
             # The scheduler drops what nobody wants. Client.cancel is no way to do it: its handler fails on the combine tasks, which no
             # client ever asked for, and takes the connection down (distributed 2026.8, Scheduler.stimulus_cancel).

@@ -13,8 +13,8 @@ from .graph import Graph, Key
 from .program import Plan
 
 
-def translate(error: BaseException, plan: Plan[Any], graph: Graph, worker_memory: int) -> ClusterError:
-    """Return the error to raise for what a future of ``graph`` holds."""
+def translate(error: BaseException, plan: Plan[Any], graph: Graph, worker_memory: int, *, connected: bool = True) -> ClusterError:
+    """Return the error to raise for what a future of ``graph`` holds; without a connection it says nothing of the task."""
     if isinstance(error, BlockFailure):
         return error.as_task_failed(plan.program.name)
     if isinstance(error, ClusterError):
@@ -23,6 +23,8 @@ def translate(error: BaseException, plan: Plan[Any], graph: Graph, worker_memory
         return WorkersKilled(_killed_message(error, plan, graph, worker_memory))
     if isinstance(error, (NoWorkerError, NoValidWorkerError)):
         return ClusterLost(f"no workers were left for '{plan.program.name}' (no_workers_timeout): {error}")
+    if not connected:
+        return ClusterLost(f"the cluster was lost while '{plan.program.name}' ran: the connection to its scheduler broke")
     if isinstance(error, (CancelledError, OSError)):
         return ClusterLost(f"the cluster was lost while '{plan.program.name}' ran: {error}")
     return TaskFailed(f"a task of '{plan.program.name}' failed outside of its own code: {type(error).__name__}: {error}")

@@ -30,6 +30,11 @@ class Link:
         scheduler = self.client.scheduler
         return str(scheduler.address) if scheduler is not None else "(closed)"
 
+    @property
+    def connected(self) -> bool:
+        """Whether the connection stands; a client that is connecting again has forgotten its futures: for a run the scheduler is gone."""
+        return self.client.scheduler is not None and self.client.status == "running"
+
     def workers(self) -> Mapping[str, Any]:
         """Return what the scheduler knows of each worker: ``status``, ``last_seen``, ``nthreads``, ``memory_limit``, …
 
@@ -137,8 +142,7 @@ class Link:
             raise ClusterLost(f"scheduler {self.address} does not answer") from error
 
     def _scheduler(self) -> Any:
-        # A client that is connecting again has forgotten its futures already: for a run the scheduler is gone.
-        if self.client.scheduler is None or self.client.status != "running":
+        if not self.connected:
             raise ConnectionError(f"the connection to the scheduler is {self.client.status}")
         return self.client.scheduler
 

@@ -68,6 +68,9 @@ class Watchdog:
         Stranded
             The plan must be submitted again.
         """
+        # Fetching a result goes on trying for half a minute after that.
+        if not self._link.connected:
+            raise ClusterLost(f"the connection to scheduler {self._link.address} was lost")
         workers = self._answered(self._link.workers)
         if workers is None:
             return

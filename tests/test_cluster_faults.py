@@ -1,5 +1,6 @@
 """Clusters elsewhere that lose workers, all workers, the scheduler, the network; and who may connect."""
 
+import logging
 import os
 import random
 import signal
@@ -7,6 +8,8 @@ import socket
 import stat
 import threading
 import time
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -25,6 +28,10 @@ from gramplane.cluster import (
     parse_cluster,
     plan,
 )
+from gramplane.cluster.faults import translate
+from gramplane.cluster.graph import build_graph
+from gramplane.cluster.watch import Watchdog
+from gramplane.workflows.exits import Exit, exit_code
 from tests.support import toys
 from tests.support.clusters import CommandCluster, wait_until
 
@@ -74,7 +81,7 @@ def test_worker_killed_all_workers_killed_scheduler_killed(tmp_path):
 
             after(0.5, cluster.kill_scheduler)
             began = time.monotonic()
-            with pytest.raises(ClusterLost, match="lost while 'toy' ran"):
+            with pytest.raises(ClusterLost, match=r"lost while 'toy' ran|connection to scheduler \S+ was lost"):
                 executor.run(rough(200, 0.2))
             assert time.monotonic() - began < 10
             with pytest.raises(ClusterLost):
@@ -88,6 +95,26 @@ def test_worker_killed_all_workers_killed_scheduler_killed(tmp_path):
         ):
             pass
         assert time.monotonic() - began < 5
+
+
+def test_a_lost_connection_ends_a_run_at_once_whatever_the_client_says_of_its_tasks():
+    link = SimpleNamespace(connected=False, address="tcp://127.0.0.1:1")
+    with pytest.raises(ClusterLost, match=r"connection to scheduler tcp://127\.0\.0\.1:1 was lost"):
+        Watchdog(cast(Any, link), Limits(), []).check()
+    work = rough(3, 0.0)
+    graph, report = build_graph(work, Limits()), RuntimeError("ConnectionPool is closed")
+    assert type(translate(report, work, graph, 1)) is TaskFailed
+    lost = translate(report, work, graph, 1, connected=False)
+    assert type(lost) is ClusterLost and exit_code(lost) == Exit.CLUSTER_LOST
+
+
+def test_logs_of_connections_are_silent_only_while_a_cluster_is_open(tmp_path):
+    names = ("distributed.client", "distributed.utils_comm", "distributed.core", "distributed.comm.tcp", "distributed.batched")
+    before = [logging.getLogger(name).getEffectiveLevel() for name in names]
+    with CommandCluster(tmp_path, workers=1) as cluster, open_executor(cluster.config):
+        assert not any(logging.getLogger(name).isEnabledFor(logging.ERROR) for name in names)
+        assert logging.getLogger("gramplane.cluster").isEnabledFor(logging.WARNING)
+    assert [logging.getLogger(name).getEffectiveLevel() for name in names] == before
 
 
 def test_one_worker_plain_connections_failing_tasks_and_its_end(tmp_path, monkeypatch):
