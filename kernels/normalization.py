@@ -1,0 +1,242 @@
+r"""Centring and scaling of kernels from a few sums over the training rows, applied when a block is read; nothing is rewritten.
+
+With the raw kernel K over the n training rows, r its row means, m the mean of all entries,
+
+.. math::
+
+    G_{ij} = K_{ij} - r_i - r_j + m \ \text{ if centred, else } K_{ij}, \qquad \tilde K_{ij} = s\, \frac{G_{ij}}{q_i q_j},
+
+where ``q = 1`` and ``s`` is 1 for ``none``, ``n / trace G`` for ``trace``, ``1 / trace G`` for ``unit_trace`` (Yang, 2010, sec. 6.5.2),
+``1 / (mean diag K - mean K)`` for ``multiplicative`` (unit variance in feature space; Zien and Ong, 2007), and for ``cosine`` ``s = 1``,
+``q_i = sqrt(G_ii)``. Test rows are treated by the sums of the training rows: their own row mean is over the training rows, too.
+
+A kernel without variance where a division needs some (a constant one under ``multiplicative`` or centring, one of zeros) becomes zero;
+so does a row without length under ``cosine``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .spec import KernelSpec
+
+Array = np.ndarray
+
+NOTHING = 1e-12
+"""What is left of a trace or a diagonal entry after centring counts as rounding below this share."""
+
+
+@dataclass(frozen=True)
+class BlockSums:
+    """Sums of one block of several kernels, of rows ``rows`` and columns ``columns`` of the Gram matrix.
+
+    Attributes
+    ----------
+    rows, columns : tuple of int
+        Half-open ranges.
+    row_sums : ndarray of shape (k, n_rows)
+    column_sums : ndarray of shape (k, n_columns) or None
+        Sums for the mirrored block; None for one that stands by itself.
+    diagonal : ndarray of shape (k, n_rows) or None
+        Of a block on the diagonal.
+    """
+
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+    row_sums: Array
+    column_sums: Array | None
+    diagonal: Array | None
+
+
+def block_sums(blocks: Array, rows: tuple[int, int], columns: tuple[int, int]) -> BlockSums:
+    """Return the sums of the upper-triangle block ``blocks`` (k, n_rows, n_columns), in float64."""
+    on_diagonal = rows == columns
+    along = blocks.sum(axis=2, dtype=np.float64)
+    across = None if on_diagonal else blocks.sum(axis=1, dtype=np.float64)
+    diagonal = np.diagonal(blocks, axis1=1, axis2=2).astype(np.float64) if on_diagonal else None
+    return BlockSums(rows, columns, along, across, diagonal)
+
+
+@dataclass(frozen=True)
+class KernelSums:
+    """What normalisation needs of one raw kernel over the training rows.
+
+    Attributes
+    ----------
+    trace : float
+    diagonal : ndarray of shape (n,)
+    row_sums : ndarray of shape (n,)
+    total : float
+        Sum of all entries.
+    """
+
+    trace: float
+    diagonal: Array
+    row_sums: Array
+    total: float
+
+    @classmethod
+    def of(cls, gram: Array) -> KernelSums:
+        """Return the sums of a whole Gram matrix (n, n)."""
+        n = len(gram)
+        return kernel_sums(n, [block_sums(gram[None], (0, n), (0, n))])[0]
+
+
+def kernel_sums(n: int, parts: Iterable[BlockSums]) -> list[KernelSums]:
+    """Return the sums of every kernel from those of all blocks of the upper triangle, added in the order given.
+
+    Raises
+    ------
+    ValueError
+        If blocks leave a part of the diagonal out.
+    """
+    parts = list(parts)
+    k = len(parts[0].row_sums) if parts else 0
+    rows, diagonal = np.zeros((k, n)), np.full((k, n), np.nan)
+    for part in parts:
+        rows[:, slice(*part.rows)] += part.row_sums
+        if part.column_sums is not None:
+            rows[:, slice(*part.columns)] += part.column_sums
+        if part.diagonal is not None:
+            diagonal[:, slice(*part.rows)] = part.diagonal
+    if np.isnan(diagonal).any():
+        raise ValueError(f"the diagonal of row {int(np.isnan(diagonal).any(axis=0).argmax())} is in none of the {len(parts)} blocks")
+    return [KernelSums(float(own.sum()), own, row, float(row.sum())) for own, row in zip(diagonal, rows)]
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """How one kernel is centred and scaled.
+
+    Attributes
+    ----------
+    scale : float
+        s, the multiplier of the raw (or centred) kernel; all that a solver with a free bias needs unless the kind is ``cosine``.
+    row_mean : ndarray of shape (n,) or None
+        r, None if not centred.
+    mean : float
+        m, 0 if not centred.
+    diag_root : ndarray of shape (n,) or None
+        q, None but for ``cosine``.
+    """
+
+    scale: float
+    row_mean: Array | None
+    mean: float
+    diag_root: Array | None
+
+    @classmethod
+    def of(cls, spec: KernelSpec, sums: KernelSums) -> Normalization:
+        """Return the normalisation a kernel asks for.
+
+        Raises
+        ------
+        ValueError
+            If the trace or the variance is negative (the kernel is not positive semi-definite) or not finite.
+        """
+        n = len(sums.diagonal)
+        mean = sums.total / (n * n) if n else 0.0
+        row_mean = sums.row_sums / n if spec.centre else None
+        root = None
+        if spec.normalize == "cosine":
+            root = _roots(sums.diagonal, row_mean, mean)
+        return cls(_scale(spec, sums, mean), row_mean, mean if spec.centre else 0.0, root)
+
+    @property
+    def only_scales(self) -> bool:
+        """Whether the normalised kernel is the raw one times ``scale``."""
+        return self.row_mean is None and self.diag_root is None
+
+    def apply_block(self, block: Array, rows: slice | Array, columns: slice | Array) -> Array:
+        """Return the normalised block of training rows against training rows.
+
+        Parameters
+        ----------
+        block : ndarray of shape (h, w)
+            Raw entries.
+        rows, columns : slice or ndarray of int
+            Which training rows they belong to.
+
+        Returns
+        -------
+        ndarray of shape (h, w)
+            In the type of the block; computed in float64.
+        """
+        return self._applied(block, _part(self.row_mean, rows), _part(self.diag_root, rows), columns)
+
+    def apply_test(
+        self, block: Array, *, diagonal: Array | None = None, row_mean: Array | None = None, columns: slice | Array | None = None
+    ) -> Array:
+        """Return the normalised block of test rows against training rows.
+
+        Parameters
+        ----------
+        block : ndarray of shape (h, w)
+            Raw entries.
+        diagonal : ndarray of shape (h,), optional
+            k(x, x) of the test rows (:func:`gram.gram_diagonal`); needed for ``cosine``.
+        row_mean : ndarray of shape (h,), optional
+            Means of their raw entries over all training rows; needed for centring where ``columns`` is given, else taken from the block.
+        columns : slice or ndarray of int, optional
+            Which training rows the columns are; all of them by default.
+
+        Raises
+        ------
+        ValueError
+            If something needed is missing.
+        """
+        root = None
+        if self.row_mean is not None and row_mean is None:
+            if columns is not None or block.shape[1] != len(self.row_mean):
+                raise ValueError("row_mean is missing: a centred kernel needs the means of the test rows over all training rows")
+            row_mean = block.mean(axis=1, dtype=np.float64)
+        if self.diag_root is not None:
+            if diagonal is None:
+                raise ValueError("diagonal is missing: the cosine needs k(x, x) of the test rows")
+            root = _roots(diagonal, row_mean if self.row_mean is not None else None, self.mean)
+        return self._applied(block, row_mean if self.row_mean is not None else None, root, slice(None) if columns is None else columns)
+
+    def _applied(self, block: Array, row_mean: Array | None, root: Array | None, columns: slice | Array) -> Array:
+        values = block.astype(np.float64)
+        if row_mean is not None and self.row_mean is not None:
+            # Both means are added first, so that a symmetric block stays so to the bit.
+            values -= (row_mean[:, None] + self.row_mean[columns][None, :]) - self.mean
+        if root is not None and self.diag_root is not None:
+            values *= _inverse(root)[:, None] * _inverse(self.diag_root[columns])[None, :]
+        values *= self.scale
+        return values.astype(block.dtype, copy=False)
+
+
+def normalizations(specs: Sequence[KernelSpec], sums: Sequence[KernelSums]) -> list[Normalization]:
+    """Return the normalisation of every kernel."""
+    return [Normalization.of(spec, found) for spec, found in zip(specs, sums, strict=True)]
+
+
+def _part(vector: Array | None, rows: slice | Array) -> Array | None:
+    return None if vector is None else vector[rows]
+
+
+def _inverse(root: Array) -> Array:
+    return np.divide(1.0, root, out=np.zeros_like(root), where=root > 0.0)
+
+
+def _roots(diagonal: Array, row_mean: Array | None, mean: float) -> Array:
+    """Return the lengths of rows in feature space, after centring if there are row means."""
+    left = diagonal if row_mean is None else diagonal - 2.0 * row_mean + mean
+    return np.sqrt(np.where(left > NOTHING * np.abs(diagonal), left, 0.0))
+
+
+def _scale(spec: KernelSpec, sums: KernelSums, mean: float) -> float:
+    if spec.normalize in ("none", "cosine"):
+        return 1.0
+    n = len(sums.diagonal)
+    centred = spec.centre or spec.normalize == "multiplicative"
+    left = sums.trace - n * mean if centred else sums.trace
+    if not np.isfinite(left) or left < -1e-6 * abs(sums.trace) or sums.trace < 0.0:
+        raise ValueError(f"kernel {spec} has trace {sums.trace:g} and mean {mean:g} over {n} rows; it is not positive semi-definite")
+    if left <= NOTHING * sums.trace:
+        return 0.0
+    return 1.0 / left if spec.normalize == "unit_trace" else n / left

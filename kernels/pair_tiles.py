@@ -1,0 +1,106 @@
+"""Tiles of sums over pairs of rows, many kinds at once: dense rows through BLAS or term by term, sparse rows through their non-zeros."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from .distances import GAUSSIANS, PRODUCTS, SQUARES, dense_sums, sparse_sums, squares_from_products
+from .rows import Side
+from .tiles import SQUARE, Target
+
+Array = np.ndarray
+
+DIRECT = 16
+"""Up to so many features, inner products and distances are summed term by term: exact zeros, no cancellation, and as fast as BLAS."""
+
+Sums = dict[tuple[int, float], Array]
+"""Sums of the pairs of a tile of rows, by kind and gamma, each square; what lies beyond the block means nothing."""
+
+
+class DenseSums:
+    """Tiles of sums over dense rows. BLAS sees full squares only, so that no entry depends on where a block ends."""
+
+    def __init__(self, x: Side, z: Side, wanted: set[tuple[int, float]], size: int) -> None:
+        self._rows, self._turned, self._same = _padded(x), _turned(z), z is x
+        self._sums = {item: np.empty((size, size)) for item in wanted}
+        direct = x.shape[1] <= DIRECT
+        self._direct = [item for item in wanted if direct or item[0] not in (PRODUCTS, SQUARES)]
+        self._squares = (SQUARES, 0.0) in wanted and not direct
+        self._products = self._sums.get((PRODUCTS, 0.0), np.empty((size, size))) if len(self._direct) < len(wanted) else None
+        if self._squares:
+            self._z_norms = _norms(_padded(z), self._turned)
+            self._x_norms = self._z_norms if self._same else _norms(self._rows, _turned(x))
+
+    def __call__(self, to: Target) -> Sums:
+        """Return the sums of one tile; the arrays are used again for the next."""
+        for top in range(0, to.height, SQUARE):
+            # Of a tile on the diagonal the upper triangle will do.
+            for side in range(top if self._same and to.i == to.j else 0, to.width, SQUARE):
+                self._square(to, top, side)
+        if self._squares and self._products is not None:
+            norms = self._x_norms[to.i : to.i + to.height], self._z_norms[to.j : to.j + to.width]
+            squares_from_products(self._products, *norms, self._sums[SQUARES, 0.0])
+        return self._sums
+
+    def _square(self, to: Target, top: int, side: int) -> None:
+        rows, turned = self._rows[to.i + top : to.i + top + SQUARE], self._turned[(to.j + side) // SQUARE]
+        if self._products is not None:
+            np.matmul(rows, turned, out=self._products[top : top + SQUARE, side : side + SQUARE])
+        for kind, gamma in self._direct:
+            dense_sums(kind, gamma, rows, min(SQUARE, to.height - top), turned, self._sums[kind, gamma], top, side)
+
+
+def _padded(side: Side) -> Array:
+    n, c = side.shape
+    rows = np.zeros((-(-n // SQUARE) * SQUARE, c))
+    rows[:n] = side.entries
+    return rows
+
+
+def _cut(rows: Array) -> Array:
+    return rows.reshape(rows.shape[0] // SQUARE, SQUARE, rows.shape[1])
+
+
+def _turned(side: Side) -> Array:
+    """Return the transposed tiles of rows, each by itself."""
+    return np.ascontiguousarray(_cut(_padded(side)).transpose(0, 2, 1))
+
+
+def _norms(rows: Array, turned: Array) -> Array:
+    """Return squared norms by the products that distances subtract them from, so that equal rows are at distance zero exactly."""
+    tiles = _cut(rows)
+    return np.concatenate([np.zeros(0), *(np.matmul(tile, other).diagonal() for tile, other in zip(tiles, turned))])
+
+
+class SparseSums:
+    """Tiles of sums over sparse rows."""
+
+    def __init__(self, x: Side, z: Side, wanted: set[tuple[int, float]], size: int) -> None:
+        self._x, self._z = x, z
+        self._turned = sp.csr_array(z.values.T)
+        self._strip: tuple[int, Array] = (-1, np.empty((0, 0)))
+        self._products = np.zeros((size, size))
+        self._sums = {item: np.zeros((size, size)) for item in wanted}
+        self._norms = np.zeros((2, size))
+
+    def __call__(self, to: Target) -> Sums:
+        """Return the sums of one tile; the arrays are used again for the next."""
+        if any(kind in (PRODUCTS, SQUARES) for kind, _ in self._sums):
+            self._multiply(to)
+        for (kind, gamma), tile in self._sums.items():
+            if kind == PRODUCTS:
+                tile[:] = self._products
+            elif kind == SQUARES:
+                squares_from_products(self._products, self._norms[0], self._norms[1], tile)
+            else:
+                constant = float(self._x.shape[1]) if kind == GAUSSIANS else 0.0
+                sparse_sums(kind, gamma, self._x.csr, self._z.csr, (to.i, to.j, to.height, to.width), constant, tile)
+        return self._sums
+
+    def _multiply(self, to: Target) -> None:
+        if self._strip[0] != to.i:
+            self._strip = to.i, (self._x.values[to.i : to.i + to.height] @ self._turned).toarray()
+        self._products[: to.height, : to.width] = self._strip[1][:, to.j : to.j + to.width]
+        self._norms[0, : to.height] = self._x.norms[to.i : to.i + to.height]
+        self._norms[1, : to.width] = self._z.norms[to.j : to.j + to.width]

@@ -1,0 +1,331 @@
+"""A kernel as a value: name, parameters, feature subset, normalisation; short text, JSON, and a digest of what must be computed."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .functions import Value, family, read_parameters
+
+NORMALIZATIONS = ("none", "trace", "unit_trace", "multiplicative", "cosine")
+
+FORMAT = "gramplane.kernel/1"
+"""Part of every digest: a change of any formula must change it."""
+
+_TEXT = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*(?:\[([^\]]*)\])?([a-z_\s]*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """One kernel over the rows of a data set.
+
+    Attributes
+    ----------
+    name : str
+        A name of :data:`functions.KERNELS`.
+    params : tuple of (str, value)
+        Parameters, also accepted as a mapping; defaults are filled in and the order is fixed, so equal kernels are equal values.
+    columns : tuple of int or None
+        The features it looks at, ascending and distinct; None for all of them.
+    normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}
+        Scaling by sums over the training rows, see :class:`normalization.Normalization`.
+    centre : bool
+        Whether the kernel is centred in feature space over the training rows first.
+
+    Raises
+    ------
+    ValueError
+        If a field breaks its rule; the message names kernel, field and value.
+
+    Examples
+    --------
+    >>> KernelSpec.parse("rbf(gamma=0.5)[3,7:9] trace")
+    KernelSpec(name='rbf', params=(('gamma', 0.5),), columns=(3, 7, 8), normalize='trace', centre=False)
+    """
+
+    name: str
+    params: tuple[tuple[str, Value], ...] = ()
+    columns: tuple[int, ...] | None = None
+    normalize: str = "none"
+    centre: bool = False
+
+    def __post_init__(self) -> None:
+        given = dict(self.params)
+        if len(given) != len(tuple(self.params)):
+            raise ValueError(f"kernel {self.name!r} has a parameter twice")
+        object.__setattr__(self, "params", read_parameters(self.name, given))
+        object.__setattr__(self, "columns", self._read_columns())
+        if self.normalize not in NORMALIZATIONS:
+            raise ValueError(f"kernel {self.name!r}: normalize is {self.normalize!r}; it must be one of {', '.join(NORMALIZATIONS)}")
+        if not isinstance(self.centre, (bool, np.bool_)):
+            raise ValueError(f"kernel {self.name!r}: centre is {self.centre!r}; it must be True or False")
+        object.__setattr__(self, "centre", bool(self.centre))
+
+    def _read_columns(self) -> tuple[int, ...] | None:
+        if self.columns is None:
+            return None
+        if family(self.name).rows == "strings":
+            raise ValueError(f"kernel {self.name!r} reads strings; it takes no columns")
+        columns = np.asarray(self.columns)
+        if columns.ndim != 1 or not columns.size or columns.dtype.kind not in "iu":
+            raise ValueError(f"kernel {self.name!r}: columns is {self.columns!r}; it must be a non-empty sequence of integers")
+        columns = np.sort(columns.astype(np.int64))
+        if columns[0] < 0 or (columns[1:] == columns[:-1]).any():
+            raise ValueError(f"kernel {self.name!r}: columns is {self.columns!r}; they must be >= 0 and distinct")
+        return tuple(columns.tolist())
+
+    @property
+    def arguments(self) -> dict[str, Value]:
+        """The parameters as a dictionary."""
+        return dict(self.params)
+
+    # -- text ----------------------------------------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        shown = ",".join(f"{key}={_written(value)}" for key, value in self.params if value != self._default(key))
+        text = self.name + (f"({shown})" if shown else "") + ("" if self.columns is None else f"[{_ranges(self.columns)}]")
+        return text + (f" {self.normalize}" if self.normalize != "none" else "") + (" centre" if self.centre else "")
+
+    def _default(self, key: str) -> Value | None:
+        known = family(self.name).parameters
+        return known[key].default if key in known else None
+
+    @classmethod
+    def parse(cls, text: str) -> KernelSpec:
+        """Return the kernel of a short text.
+
+        Parameters
+        ----------
+        text : str
+            ``name(parameter=value, ...)[columns] normalisation centre``, all but the name optional. Values may also stand in their order
+            without names. Columns are numbers and half-open ranges: ``[3,7:9]`` is 3, 7, 8.
+
+        Raises
+        ------
+        ValueError
+            If it is not of this form, or a part breaks its rule.
+        """
+        found = _TEXT.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            raise ValueError(f"kernel {text!r} is not of the form name(parameter=value,...)[columns] normalisation centre")
+        name, inside, columns, words = found.groups()
+        try:
+            return cls(name, _arguments(name, inside or ""), _columns(columns), **_words(words.split()))
+        except ValueError as error:
+            raise ValueError(f"kernel {text!r}: {error}") from None
+
+    # -- JSON ----------------------------------------------------------------------------------------------------------------
+
+    def raw_json(self) -> dict[str, Any]:
+        """Return what determines the kernel before normalisation, as JSON holds it."""
+        columns = None if self.columns is None else list(self.columns)
+        return {"name": self.name, "params": self.arguments, "columns": columns}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the kernel as a dictionary of JSON values."""
+        return {**self.raw_json(), "normalize": self.normalize, "centre": self.centre}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> KernelSpec:
+        """Return the kernel of a dictionary made by :meth:`to_json`; all keys but ``name`` are optional.
+
+        Raises
+        ------
+        ValueError
+            If a key is unknown or missing, or a value breaks its rule.
+        """
+        known = ("name", "params", "columns", "normalize", "centre")
+        extra = sorted(set(record) - set(known))
+        if extra or "name" not in record:
+            raise ValueError(f"a kernel record has the keys {', '.join(known)}; found {', '.join(map(str, record)) or 'none'}")
+        params = tuple(dict(record.get("params") or {}).items())
+        return cls(record["name"], params, **{key: record[key] for key in known[2:] if key in record})
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the raw kernel: equal for kernels that differ in normalisation only, as they share their numbers."""
+        text = json.dumps({"format": FORMAT, **self.raw_json()}, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _written(value: Value) -> str:
+    return f"'{value}'" if isinstance(value, str) else repr(value)
+
+
+def _ranges(columns: Sequence[int]) -> str:
+    edges = np.flatnonzero(np.diff(columns) != 1) + 1
+    runs = np.split(np.asarray(columns), edges)
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}:{run[-1] + 1}" for run in runs)
+
+
+def _arguments(name: str, inside: str) -> tuple[tuple[str, Any], ...]:
+    try:
+        call = ast.parse(f"f({inside})", mode="eval").body
+    except SyntaxError:
+        raise ValueError(f"({inside}) cannot be read as parameter=value, ...") from None
+    if not isinstance(call, ast.Call) or any(word.arg is None for word in call.keywords):
+        raise ValueError(f"({inside}) cannot be read as parameter=value, ...")
+    known = list(family(name).parameters)
+    if len(call.args) > len(known):
+        raise ValueError(f"{len(call.args)} values are too many for the parameters: {', '.join(known) or 'none'}")
+    pairs = [*zip(known, call.args), *((str(word.arg), word.value) for word in call.keywords)]
+    return tuple((key, _literal(key, node)) for key, node in pairs)
+
+
+def _literal(key: str, node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise ValueError(f"{key} must be a number or a quoted string, not {ast.unparse(node)}") from None
+
+
+def _columns(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    columns: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*(\d+)\s*(?::\s*(\d+)\s*)?", part)
+        if found is None or (found[2] is not None and int(found[2]) <= int(found[1])):
+            raise ValueError(f"columns [{text}] must be numbers and ranges like 3,7:9")
+        columns += range(int(found[1]), int(found[2] or int(found[1]) + 1))
+    return tuple(columns)
+
+
+def _words(words: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for word in words:
+        if word != "centre" and word not in NORMALIZATIONS:
+            raise ValueError(f"unknown word {word!r}; known: {', '.join(NORMALIZATIONS)}, centre")
+        key, value = ("centre", True) if word == "centre" else ("normalize", word)
+        if key in found:
+            raise ValueError(f"{key} is given twice")
+        found[key] = value
+    return found
+
+
+# -- lists of kernels ------------------------------------------------------------------------------------------------------
+
+
+def kernel_grid(
+    d: int,
+    *,
+    widths: Iterable[float] = tuple(2.0**k for k in range(-3, 7)),
+    degrees: Iterable[int] = (1, 2, 3),
+    subsets: Iterable[Sequence[int] | None] | None = None,
+    normalize: str = "none",
+    centre: bool = False,
+) -> list[KernelSpec]:
+    r"""Return Gaussian and polynomial kernels on several subsets of the features.
+
+    By default the ``13 (d + 1)`` kernels of Yang's thesis (2010, sec. 6.5.2): widths :math:`2^{-3}, \dots, 2^6` and degrees 1, 2, 3, on
+    all features and on each single one,
+
+    .. math:: \exp\left(-\frac{\|x - z\|^2}{2 \sigma^2}\right), \qquad (\langle x, z \rangle + 1)^p.
+
+    Parameters
+    ----------
+    d : int
+        Number of features.
+    widths : iterable of float
+        Widths sigma of the Gaussians; gamma is ``1 / (2 sigma^2)``.
+    degrees : iterable of int
+        Degrees of the polynomials.
+    subsets : iterable of sequences of int, optional
+        Subsets of features, None for all of them; by default all features and every single one.
+    normalize, centre
+        As in :class:`KernelSpec`, for all of them.
+
+    Returns
+    -------
+    list of KernelSpec
+        Subset by subset, widths before degrees.
+
+    Raises
+    ------
+    ValueError
+        If d < 1, a width is not positive, a degree is below one, or a subset leaves the features.
+    """
+    if d < 1:
+        raise ValueError(f"d is {d}; a kernel grid needs at least one feature")
+    widths = list(widths)
+    bad = [width for width in widths if not 0 < width < float("inf")]
+    if bad:
+        raise ValueError(f"widths holds {bad[0]!r}; widths must be positive and finite")
+    kinds = [("rbf", (("gamma", 0.5 / width**2),)) for width in widths] + [("poly", (("degree", degree),)) for degree in degrees]
+    chosen = [None, *((j,) for j in range(d))] if subsets is None else list(subsets)
+    columns = [None if subset is None else tuple(subset) for subset in chosen]
+    return as_specs([KernelSpec(name, params, subset, normalize, centre) for subset in columns for name, params in kinds], d)
+
+
+KernelLike = KernelSpec | str | Mapping[str, Any] | Callable[..., Any]
+"""A kernel as users may give it."""
+
+
+def as_specs(kernels: KernelLike | Iterable[KernelLike] | None, d: int | None) -> list[KernelSpec]:
+    """Return kernels as a list of :class:`KernelSpec`.
+
+    Parameters
+    ----------
+    kernels : list of KernelSpec, str, mapping or callable; one of these; or None
+        Short texts are parsed, mappings read as JSON records; a callable must be importable by its name, because workers import it.
+        None stands for ``kernel_grid(d)``.
+    d : int or None
+        Number of features, None where rows are strings.
+
+    Raises
+    ------
+    ValueError
+        If the list is empty, a kernel cannot be read, or one looks at a column outside the data.
+    """
+    if kernels is None:
+        if d is None:
+            raise ValueError("kernels must be given where rows are strings")
+        return kernel_grid(d)
+    given = [kernels] if isinstance(kernels, (KernelSpec, str, Mapping)) or callable(kernels) else kernels
+    specs = [_as_spec(kernel) for kernel in given]
+    if not specs:
+        raise ValueError("kernels is empty; at least one kernel is needed")
+    for spec in specs:
+        check_columns(spec, d)
+    return specs
+
+
+def check_columns(spec: KernelSpec, d: int | None) -> None:
+    """Raise ValueError if a kernel looks at a column the data do not have."""
+    if spec.columns is None:
+        return
+    if d is None:
+        raise ValueError(f"kernel {spec} names columns, but the rows are strings")
+    if spec.columns[-1] >= d:
+        raise ValueError(f"kernel {spec}: column {spec.columns[-1]} is outside the data, which have columns 0 to {d - 1}")
+
+
+def _as_spec(kernel: Any) -> KernelSpec:
+    if isinstance(kernel, KernelSpec):
+        return kernel
+    if isinstance(kernel, str):
+        return KernelSpec.parse(kernel)
+    if isinstance(kernel, Mapping):
+        return KernelSpec.from_json(kernel)
+    if callable(kernel):
+        return KernelSpec("callable", (("function", _importable(kernel)),))
+    raise ValueError(
+        f"kernels holds {kernel!r}; a kernel is a KernelSpec, a text like 'rbf(gamma=0.5)', a record or an importable function"
+    )
+
+
+def _importable(function: Callable[..., Any]) -> str:
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    found: Any = inspect.getmodule(function)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is not function or module in (None, "__main__"):
+        raise ValueError(f"kernel {function!r} cannot be imported by name; define it at the top of a module other than the main program")
+    return f"{module}:{name}"
