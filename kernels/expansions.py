@@ -24,6 +24,9 @@ Array = np.ndarray
 HARMONICS = 5
 """Of the additive Gaussian map: one constant column and a cosine and a sine column for each, 11 in all."""
 
+GAUSSIAN_REACH = 15.4
+"""``gamma * range^2`` up to which :func:`gaussian_error_bound` stays below 1e-3."""
+
 REACHED = 1.0 + 2.0**-20
 """A value counts as having reached a bin edge from one part in a million below: float32 multiples of ``M / n_bins`` may lie there."""
 

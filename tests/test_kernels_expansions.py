@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gramplane.kernels.column_stats import column_stats
 from gramplane.kernels.columns import Columns
-from gramplane.kernels.expansions import Expansion, expand, expanded_scores, gaussian_error_bound, gaussian_period
+from gramplane.kernels.expansions import GAUSSIAN_REACH, Expansion, expand, expanded_scores, gaussian_error_bound, gaussian_period
 from gramplane.kernels.scores import correlations
 
 FEW = settings(max_examples=30, deadline=None)
@@ -91,6 +91,8 @@ def test_gaussian_map_is_within_its_error_bound(gamma: float, low: float, high: 
 
 def test_gaussian_bound_is_small_for_moderate_widths() -> None:
     assert gaussian_error_bound(1.0, np.array([1.0, 4.0])).tolist() == pytest.approx([8.5e-7, 1.1e-3], rel=0.05)
+    reach = np.sqrt(GAUSSIAN_REACH)
+    assert gaussian_error_bound(1.0, np.array(reach)) <= 1e-3 < gaussian_error_bound(1.0, np.array(1.005 * reach))
     assert gaussian_period(1.0, np.array([0.0]))[0] == pytest.approx(np.sqrt(6 * np.pi))
 
 

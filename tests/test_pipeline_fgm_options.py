@@ -8,7 +8,8 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from gramplane.kernels.jit import one_thread
-from gramplane.pipeline import FGMClassifier
+from gramplane.pipeline import FGMClassifier, run_method
+from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import CASES, bits, classes, dense, forms, planted, same_cuts
 from tests.support.oracles import fgm_exact as exact
 
@@ -81,6 +82,25 @@ def test_additive_gaussian_decides_by_its_kernel(form):
         for j in cut:
             wanted += weight * np.exp(-0.5 * np.subtract.outer(Z[:, j], X[:, j]) ** 2) @ u
     np.testing.assert_allclose(machine.decision_function(forms(Z)[form]), wanted, atol=2e-4 * np.abs(wanted).max())
+
+
+def test_ranges_too_wide_for_the_gaussian_map_are_told_once(tmp_path):
+    X, y = planted(3, n=50, d=8)
+    X = np.clip(X, -1.0, 1.0)
+    X[:, 5] *= 3
+    settings = {"B": 2, "C": 1.0, "max_rounds": 2, "feature_map": "additive_gaussian", "gamma": 0.5}
+    told = r"inaccurate on 1 of 8 features: .* at most 15\.4 .*feature 5 has range 6 and gamma \* range\^2 = 18 .*gamma <= 0\.43"
+    with pytest.warns(UserWarning, match=told) as caught:
+        FGMClassifier(**settings).fit(X, y)
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        FGMClassifier(**{**settings, "gamma": 0.42}).fit(X, y)
+    ingest((X, y), tmp_path / "store", names=list("abcdefgh"))
+    events = []
+    run_method("fgm", settings, data=str(tmp_path / "store"), run=str(tmp_path / "run"), on_event=events.append)
+    (message,) = [event["message"] for event in events if event["event"] == "warning"]
+    assert "feature f has range 6" in message
 
 
 def test_values_beyond_the_training_range_are_taken_at_its_ends():

@@ -228,6 +228,8 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
         inputs = self._inputs(X, y, sample_weight)
         with self._context(inputs.data) as ctx:
             loop = build_loop(config, inputs, warn=_warn)
+            for note in loop.notes:
+                _warn(note)
             outcome = run_loop(loop, ctx, keep=False)
             self._take(config, inputs, loop, outcome.state, ctx)
         self._history(outcome.history)

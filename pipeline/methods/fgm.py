@@ -93,18 +93,23 @@ class FGMLoop:
         Binary problems.
     fits
         Classifiers whose accuracy is followed along the rounds.
+    notes
+        What the user should know before the first round.
     """
 
     state_type = FGMState
 
-    def __init__(self, atoms: CutAtoms, machines: Sequence[Machine], fits: Sequence[Fit] = ()) -> None:
+    def __init__(self, atoms: CutAtoms, machines: Sequence[Machine], fits: Sequence[Fit] = (), notes: Sequence[str] = ()) -> None:
         self.atoms = atoms
         self.machines = tuple(machines)
         self.fits = tuple(fits)
+        self.notes = tuple(notes)
         self._designs = Designs(atoms, [_capacity(atoms, machine.config) for machine in self.machines])
 
     def init(self, ctx: RunContext) -> FGMState:
         """Return the state before the first round: the candidates of the start dual."""
+        for note in self.notes:
+            ctx.emit({"event": "warning", "message": note})
         queries = [Query(machine.config.B) for machine in self.machines]
         duals = np.stack([machine.start() for machine in self.machines])
         tops = self.atoms.select(ctx, duals, queries)

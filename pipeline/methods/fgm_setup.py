@@ -59,7 +59,7 @@ def build_loop(config: FGMConfig, inputs: FGMInputs, warn: Warn) -> FGMLoop:
     """Return the loop of a fit: one machine for two classes, else one per class."""
     atoms, available = build_atoms(config, inputs)
     config = _clipped(config, available, warn)
-    return FGMLoop(atoms, build_machines(config, inputs))
+    return FGMLoop(atoms, build_machines(config, inputs), notes=map_notes(config, inputs.data))
 
 
 def _clipped(config: FGMConfig, available: int, warn: Warn) -> FGMConfig:
@@ -110,6 +110,26 @@ def _refuse_negative(data: Any) -> None:
     if low.size and low.min() < 0:
         j = int(np.argmin(low))
         raise DataError(f"feature_map='hik' needs non-negative features; column {j} has the minimum {low[j]!r}")
+
+
+def map_notes(config: FGMConfig, data: Any) -> list[str]:
+    """Return what to say of ranges on which the additive Gaussian map is far from its kernel (docs/methods.md, "Additive maps")."""
+    if config.feature_map != "additive_gaussian":
+        return []
+    low, high = feature_ranges(data, np.arange(data.n_cols))
+    extent = high - low
+    wide = np.flatnonzero(config.gamma * extent**2 > expansions.GAUSSIAN_REACH)
+    if not len(wide):
+        return []
+    j = int(wide[np.argmax(extent[wide])])
+    names, worst = data.feature_names(), float(extent[j])
+    error = float(expansions.gaussian_error_bound(config.gamma, np.array(worst)))
+    return [
+        f"feature_map='additive_gaussian' is inaccurate on {len(wide)} of {data.n_cols} features: gamma * range^2 should be at most "
+        f"{expansions.GAUSSIAN_REACH:g} (kernel error 1e-3); feature {j if names is None else names[j]} has range {worst:.3g} and "
+        f"gamma * range^2 = {config.gamma * worst**2:.3g} (error up to {min(error, 1.0):.1g}). Use gamma <= "
+        f"{expansions.GAUSSIAN_REACH / worst**2:.2g}, or scale the features (ingest --scale unit-column or standard)"
+    ]
 
 
 def build_machines(config: FGMConfig, inputs: FGMInputs) -> list[Machine]:

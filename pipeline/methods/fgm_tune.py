@@ -12,7 +12,7 @@ from ..records.config import FGMConfig
 from .fgm import FGMLoop
 from .fgm_run import with_held_out
 from .fgm_scoring import Fit, stratified_folds
-from .fgm_setup import FGMInputs, build_atoms, build_machines
+from .fgm_setup import FGMInputs, build_atoms, build_machines, map_notes
 
 ATOM_PARAMETERS = ("feature_map", "gamma", "coef0", "n_bins", "group_weight")
 """Parameters that change the candidates: points that differ in them cannot share a pass."""
@@ -52,7 +52,7 @@ def _shared(points: Sequence[int], grid: Sequence[FGMConfig], inputs: FGMInputs,
             own = build_machines(config, with_held_out(inputs, mask))
             fits.append(Fit(len(machines), len(own), inputs.codes, mask))
             machines += own
-    return Shared(tuple(points), FGMLoop(atoms, machines, fits))
+    return Shared(tuple(points), FGMLoop(atoms, machines, fits, map_notes(grid[points[0]], inputs.data)))
 
 
 def table_rows(
