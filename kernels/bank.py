@@ -7,6 +7,7 @@ the layout; entry (i, j) of every kernel stands in the same column of one (k, n_
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,17 @@ class PackedBank:
             if lacking.size:
                 raise ValueError(f"kernel {lacking[0]}: {stored[lacking[0]]} of {self.n * (self.n + 1) // 2} entries have been stored")
         return chosen
+
+    def transform(self, functions: Sequence[Callable[[NDArray[Any], slice, slice], NDArray[Any]]]) -> None:
+        """Replace every kernel's entries K[rows, columns] by ``function(K[rows, columns], rows, columns)``, kernel by kernel.
+
+        The functions work entry by entry and keep symmetry; they get one band of rows at a time.
+        """
+        for first in range(0, self.n, BAND):
+            band = self._band(first)
+            rows, columns = slice(first, first + band.shape[1]), slice(first, self.n)
+            for q, function in enumerate(functions):
+                band[q] = function(band[q], rows, columns)
 
     # -- computing ---------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,178 @@
+"""Block pairs of Gram matrices, wherever their entries come from: computed from rows, or read from a Gram store.
+
+A reference of either kind loads to the raw kernels ``(k, rows, columns)`` in the same bits, so a pass need not know which it got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...kernels.gram import gram_block
+from ...kernels.normalization import Normalization
+from ...kernels.spec import KernelSpec
+from ...storage import BlockStore, GramRef, MemoryBlocks, block_cache, open_shared
+from .blocks import scale_of
+from .scaling import scaled
+
+BLOCK_BYTES = 16 << 20
+"""Entries of one block pair, all kernels together."""
+
+TILE = 128
+"""Block edges are multiples of this, which the bits of quadratic forms rest on."""
+
+LARGEST = 2048
+"""Rows of a block at most: a wider one computes no faster, and its task needs more memory."""
+
+
+def block_rows(n: int, n_kernels: int, itemsize: int = 4) -> int:
+    """Return the rows of a block: from the data alone, never from the number of workers."""
+    fits = int((BLOCK_BYTES / (itemsize * max(1, n_kernels))) ** 0.5) // TILE * TILE
+    # Blocks on the diagonal hold their entries twice: eight to a side keep that below an eighth.
+    even = -(-n // (8 * TILE)) * TILE
+    return max(TILE, min(fits, even, LARGEST))
+
+
+def pairs(n: int, block: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return the row and column ranges of the upper triangle of block pairs, row by row."""
+    spans = [(lo, min(lo + block, n)) for lo in range(0, n, block)]
+    return [(rows, cols) for i, rows in enumerate(spans) for cols in spans[i:]]
+
+
+def rows_of(data: BlockStore | MemoryBlocks, lo: int, hi: int) -> Any:
+    """Return rows ``lo:hi`` with the scaling applied: an array, a CSR array, or strings."""
+    if isinstance(data, BlockStore) and data.n_cols == 0:
+        return data.sequences(lo, hi)
+    features = np.arange(data.n_cols)
+    row_factor = None if data.scale.row_factor is None else data.scale.row_factor[lo:hi]
+    raw = scaled(data.columns(features, (lo, hi)), scale_of(data, features), row_factor)
+    return sp.csr_array(raw) if sp.issparse(raw) else raw
+
+
+@dataclass(frozen=True)
+class RowPair:
+    """A block pair that is computed when it is loaded.
+
+    Attributes
+    ----------
+    url, digest
+        The block store, or ``"memory"`` and empty.
+    rows, cols
+        Ranges; equal on the diagonal.
+    specs
+        Kernels, in order.
+    width
+        Columns of the data.
+    source
+        Arrays in memory; such a reference stays in its process.
+    """
+
+    url: str
+    digest: str
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    specs: tuple[KernelSpec, ...]
+    width: int
+    source: MemoryBlocks | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the loaded block."""
+        return 4 * len(self.specs) * (self.rows[1] - self.rows[0]) * (self.cols[1] - self.cols[0])
+
+    @property
+    def row_bytes(self) -> int:
+        """Bound of the rows read, in float64."""
+        return 8 * self.width * (self.rows[1] - self.rows[0] + self.cols[1] - self.cols[0])
+
+    def load(self) -> np.ndarray:
+        """Compute the raw kernels, float32 ``(k, rows, columns)``."""
+        data = self.source or open_shared(self.url, self.digest)
+        left = rows_of(data, *self.rows)
+        right = None if self.rows == self.cols else rows_of(data, *self.cols)
+        return gram_block(self.specs, left, right, dtype=np.float32)
+
+    def part(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        """Compute chosen rows and columns, by their place in the block."""
+        data = self.source or open_shared(self.url, self.digest)
+        left = rows_of(data, *self.rows)[rows]
+        right = rows_of(data, *self.cols)[cols]
+        return gram_block(self.specs, left, right, dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class StoredPair:
+    """A block pair that is read from a Gram store.
+
+    Attributes
+    ----------
+    ref
+        Its distinct raw kernels.
+    which
+        Position in ``ref`` of every kernel; two that differ in normalisation only share their entries.
+    """
+
+    ref: GramRef
+    which: tuple[int, ...]
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Range of rows."""
+        return self.ref.rows
+
+    @property
+    def cols(self) -> tuple[int, int]:
+        """Range of columns."""
+        return self.ref.cols
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the loaded block."""
+        return 4 * len(self.which) * (self.rows[1] - self.rows[0]) * (self.cols[1] - self.cols[0])
+
+    row_bytes = 0
+
+    def load(self) -> np.ndarray:
+        """Read the raw kernels, float32 ``(k, rows, columns)``."""
+        block = block_cache().load(self.ref)
+        return block if self.which == tuple(range(len(block))) else block[list(self.which)]
+
+    def part(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        """Return chosen rows and columns, by their place in the block."""
+        return np.ascontiguousarray(self.load()[:, rows][:, :, cols])
+
+
+PairRef = RowPair | StoredPair
+
+
+def row_pairs(data: BlockStore | MemoryBlocks, specs: Sequence[KernelSpec], block: int) -> list[RowPair]:
+    """Return references to all block pairs of the kernels, to be computed from the rows."""
+    near = isinstance(data, MemoryBlocks)
+    digest = "" if near else data.digest
+    source = data if near else None
+    return [RowPair(data.url, digest, rows, cols, tuple(specs), data.n_cols, source) for rows, cols in pairs(data.n_rows, block)]
+
+
+def normalised(ref: PairRef, norms: Sequence[Normalization] | None) -> np.ndarray:
+    """Load a block pair; with ``norms`` centred and scaled, kernel by kernel."""
+    return _apply(ref.load(), norms, slice(*ref.rows), slice(*ref.cols))
+
+
+def normalised_part(ref: PairRef, norms: Sequence[Normalization] | None, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+    """Load chosen rows and columns of a block pair, given by their ids in the data."""
+    return _apply(ref.part(rows - ref.rows[0], cols - ref.cols[0]), norms, rows, cols)
+
+
+def _apply(block: np.ndarray, norms: Sequence[Normalization] | None, rows: Any, cols: Any) -> np.ndarray:
+    if norms is None:
+        return block
+    return np.stack([norm.apply_block(part, rows, cols) for norm, part in zip(norms, block, strict=True)])
+
+
+def pair_bytes(ref: PairRef) -> int:
+    """Bound the memory of a task: the block, a copy while it is normalised in float64, and the rows it is computed from."""
+    return 4 * ref.nbytes + ref.row_bytes

@@ -1,0 +1,285 @@
+"""Gram matrices of many kernels over the rows of a data set: quadratic forms, weighted sums, alignments.
+
+Where the entries lie is decided once, from sizes (:class:`GramSettings`): in memory, in a Gram store, or nowhere, computed in every pass.
+All three give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ...cluster import BlockProgram, plan
+from ...kernels.bank import PackedBank
+from ...kernels.gram_blocks import TileSums, combined, tile_sums, total_forms
+from ...kernels.normalization import BlockSums, KernelSums, Normalization, block_sums, kernel_sums, normalizations
+from ...kernels.solvers.dual import DenseGram, Gram, Scratch
+from ...kernels.spec import KernelSpec
+from ...storage import GramStore, GramTask, open_gram
+from ..records.context import RunContext, received
+from .combined import CombinedGram
+from .gram_source import PairRef, RowPair, StoredPair, block_rows, normalised, pair_bytes, row_pairs
+
+Policy = Literal["memory", "store", "recompute"]
+Norms = tuple[Normalization, ...] | None
+
+BANK_SHARE = 0.5
+"""Share of the driver's memory that a bank of Gram matrices may take."""
+
+MATRIX_SHARE = 0.25
+"""Share of it that one weighted sum of them may take."""
+
+BATCH_BYTES = 64 << 20
+"""Blocks brought to the driver at a time while a bank is filled."""
+
+
+@dataclass(frozen=True)
+class GramSettings:
+    """What a run decides about its Gram matrices.
+
+    Attributes
+    ----------
+    policy
+        Where the entries lie.
+    block
+        Rows of a block.
+    store
+        Path of the Gram store, if there is one.
+    """
+
+    policy: Policy
+    block: int
+    store: str | None = None
+
+    @classmethod
+    def of(cls, ctx: RunContext, specs: Sequence[KernelSpec], policy: str = "auto", store: str | None = None) -> GramSettings:
+        """Decide from sizes, or obey ``policy``.
+
+        Raises
+        ------
+        ValueError
+            If a store is asked for without a path.
+        """
+        n, k = ctx.data.n_rows, len(specs)
+        if policy == "store" and store is None:
+            raise ValueError("grams='store' needs a path for the Gram store")
+        fits = PackedBank.bytes_for(k, n, np.float32) <= BANK_SHARE * ctx.driver_memory
+        auto: Policy = "memory" if fits else "recompute" if store is None else "store"
+        chosen: Any = auto if policy == "auto" else policy
+        known = chosen == "store" and (Path(str(store)) / "manifest.json").exists()
+        return cls(chosen, GramStore.open(str(store)).meta.block if known else block_rows(n, k), store)
+
+    def describe(self, n: int, k: int) -> dict[str, Any]:
+        """Return what a plan shows: policy and sizes."""
+        whole = PackedBank.bytes_for(k, n, np.float32)
+        return {"grams": self.policy, "gram_block_rows": self.block, "kernels": k, "gram_bytes": whole, "gram_store": self.store}
+
+
+# -- passes ------------------------------------------------------------------------------------------------------------------------
+
+
+class Filled(NamedTuple):
+    """A block pair on its way to the driver."""
+
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    block: np.ndarray
+
+
+class Build(NamedTuple):
+    """A block pair to be computed into its store."""
+
+    task: GramTask
+    pair: RowPair
+
+
+def _listed(parts: Sequence[list[Any]]) -> list[Any]:
+    return [item for part in parts for item in part]
+
+
+def block_chunk(ref: PairRef) -> list[Filled]:
+    """Return one raw block pair."""
+    return [Filled(ref.rows, ref.cols, ref.load())]
+
+
+def sums_chunk(ref: PairRef) -> list[BlockSums]:
+    """Return the sums of one raw block pair."""
+    return [block_sums(ref.load(), ref.rows, ref.cols)]
+
+
+def forms_chunk(ref: PairRef, vectors: Any, norms: Norms) -> list[TileSums]:
+    """Return the shares of one block pair in the quadratic forms."""
+    return [tile_sums(normalised(ref, norms), ref.rows, ref.cols, received(vectors))]
+
+
+def combine_chunk(ref: PairRef, theta: np.ndarray, norms: Norms) -> list[Filled]:
+    """Return one block pair of the weighted sum."""
+    return [Filled(ref.rows, ref.cols, combined(normalised(ref, norms), theta))]
+
+
+def build_chunk(build: Build) -> list[Any]:
+    """Compute one block pair into its Gram store; returns what lists the stored object."""
+    store = open_gram(build.task.url, [build.task.bundle])
+    return [store.write(build.task, build.pair.load())]
+
+
+def _build_bytes(build: Build) -> int:
+    return pair_bytes(build.pair)
+
+
+# -- access ------------------------------------------------------------------------------------------------------------------------
+
+
+class Grams:
+    """k Gram matrices over the n rows of a context's data, normalised as their specs say.
+
+    Parameters
+    ----------
+    ctx
+        Executor and data.
+    specs
+        Kernels.
+    settings
+        Where the entries lie; decided from sizes by default.
+    centre
+        Apply the centring that specs ask for to the entries. Machines with a free bias do not need it: it changes their decision values
+        by a constant that the bias takes up, so only the scale is taken from the centred matrix.
+    """
+
+    def __init__(self, ctx: RunContext, specs: Sequence[KernelSpec], settings: GramSettings | None = None, *, centre: bool = False) -> None:
+        self.ctx = ctx
+        self.specs = tuple(specs)
+        self.settings = settings or GramSettings.of(ctx, specs)
+        self._bank: PackedBank | None = None
+        self._scratch = Scratch()
+        self._matrix: np.ndarray | None = None
+        self._refs: list[PairRef] = list(row_pairs(ctx.data, self.specs, self.settings.block))
+        self.sums = self._load_sums()
+        self.normalizations = [norm if centre else replace(norm, row_mean=None, mean=0.0) for norm in normalizations(self.specs, self.sums)]
+        self._norms: Norms = None if all(norm.only_scales for norm in self.normalizations) else tuple(self.normalizations)
+        self.scale = np.array([norm.scale for norm in self.normalizations]) if self._norms is None else np.ones(len(self.specs))
+        if self._bank is not None and self._norms is not None:
+            self._bank.transform([norm.apply_block for norm in self._norms])
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.ctx.data.n_rows
+
+    @property
+    def k(self) -> int:
+        """Number of kernels."""
+        return len(self.specs)
+
+    def diagonals(self) -> np.ndarray:
+        """Return the diagonals of the normalised matrices, ``(k, n)``."""
+        if self._norms is None:
+            return np.array([found.diagonal for found in self.sums]) * self.scale[:, None]
+        return np.array([norm.apply_diagonal(found.diagonal) for norm, found in zip(self._norms, self.sums, strict=True)])
+
+    def forms(self, vectors: np.ndarray) -> np.ndarray:
+        """Return ``beta' K_q beta``: ``(k,)`` of one vector ``(n,)``, ``(k, m)`` of several ``(n, m)``; one pass over all entries."""
+        if self._bank is not None:
+            raw = self._bank.forms(vectors)
+        else:
+            columns = np.ascontiguousarray(np.asarray(vectors, np.float64).reshape(self.n, -1).T)
+            result = 8 * self.k * len(columns) * (self.settings.block // 128 + 1) ** 2
+            raw = total_forms(self._pass("quadratic-forms", forms_chunk, result, self.ctx.share("vectors", columns), self._norms))
+            raw = raw[:, 0] if np.ndim(vectors) == 1 else raw
+        return raw * (self.scale if raw.ndim == 1 else self.scale[:, None])
+
+    def alignments(self, y: np.ndarray, *, centred: bool = True) -> np.ndarray:
+        """Return ``y' H K_q H y`` of every kernel, without ``H`` if not ``centred``; ``y`` is ``(n,)`` or ``(n, m)``."""
+        return self.forms(y - y.mean(axis=0) if centred else y)
+
+    def combine(self, theta: np.ndarray) -> Gram:
+        """Return ``K(theta) = sum_q theta_q K_q`` for a dual solver: a matrix on the driver, or passes when that is beyond its budget.
+
+        The matrix is overwritten by the next call.
+        """
+        weights = np.asarray(theta, np.float64) * self.scale
+        if 4 * self.n**2 > MATRIX_SHARE * self.ctx.driver_memory:
+            return CombinedGram(self.ctx, self._refs, weights, self._norms, np.asarray(theta) @ self.diagonals(), self.settings.block)
+        self._matrix = np.empty((self.n, self.n), np.float32) if self._matrix is None else self._matrix
+        if self._bank is not None:
+            self._bank.combine(weights, self._matrix)
+        else:
+            for batch in self._batches():
+                for found in self._pass("weighted-sum", combine_chunk, _pair_result(batch[0]), weights, self._norms, refs=batch):
+                    _place(self._matrix, found)
+        return DenseGram(self._matrix, self._scratch)
+
+    # -- making --------------------------------------------------------------------------------------------------------------------
+
+    def _load_sums(self) -> list[KernelSums]:
+        if self.settings.policy == "store":
+            return self._open_store()
+        if self.settings.policy == "memory":
+            return self._fill_bank()
+        return kernel_sums(self.n, self._pass("kernel-sums", sums_chunk, 24 * self.k * self.settings.block))
+
+    def _fill_bank(self) -> list[KernelSums]:
+        bank = PackedBank.empty(self.k, self.n, np.float32)
+        parts: list[BlockSums] = []
+        for batch in self._batches():
+            for found in self._pass("gram-blocks", block_chunk, _pair_result(batch[0]), refs=batch):
+                bank.put(0, found.rows[0], found.cols[0], found.block)
+                parts.append(block_sums(found.block, found.rows, found.cols))
+        self._bank = bank
+        return kernel_sums(self.n, parts)
+
+    def _open_store(self) -> list[KernelSums]:
+        """Fill what the store lacks, then refer to its blocks."""
+        path = str(self.settings.store)
+        raw = {spec.digest(): spec for spec in self.specs}
+        kernels = [(digest, spec.raw_json()) for digest, spec in raw.items()]
+        store = GramStore.create(path, data_digest=self.ctx.data.digest, n=self.n, kernels=kernels, block=self.settings.block)
+        missing = store.missing(list(raw))
+        if missing:
+            with store.lock():
+                store.commit(self._build(missing, raw))
+        self.ctx.emit({"event": "grams", "store": path, "kernels": len(raw), "blocks_computed": len(missing)})
+        places = {digest: place for place, digest in enumerate(raw)}
+        which = tuple(places[spec.digest()] for spec in self.specs)
+        self._refs = [StoredPair(ref, which) for ref in store.refs(list(raw))]
+        found = {digest: KernelSums(*store.sums(digest)) for digest in raw}
+        return [found[spec.digest()] for spec in self.specs]
+
+    def _build(self, missing: Sequence[GramTask], raw: dict[str, KernelSpec]) -> list[Any]:
+        pairs = {(pair.rows, pair.cols): pair for pair in self._refs if isinstance(pair, RowPair)}
+        builds = [
+            Build(task, replace(pairs[task.rows, task.cols], specs=tuple(raw[digest] for digest in task.digests))) for task in missing
+        ]
+        program = BlockProgram("gram-build", build_chunk, _listed, _build_bytes, 256)
+        return self.ctx.run_pass(plan(program, builds))
+
+    # -- running -------------------------------------------------------------------------------------------------------------------
+
+    def _pass(self, name: str, chunk: Any, result: int, *broadcast: Any, refs: Sequence[PairRef] | None = None) -> list[Any]:
+        chosen = self._refs if refs is None else refs
+        program = BlockProgram(name, chunk, _listed, pair_bytes, result, combine_bytes=2 * result * len(chosen))
+        return self.ctx.run_pass(plan(program, chosen, *broadcast))
+
+    def _batches(self) -> Iterator[list[PairRef]]:
+        batch: list[PairRef] = []
+        for ref in self._refs:
+            if batch and sum(item.nbytes for item in batch) + ref.nbytes > BATCH_BYTES:
+                yield batch
+                batch = []
+            batch.append(ref)
+        yield batch
+
+
+def _pair_result(ref: PairRef) -> int:
+    return ref.nbytes + 256
+
+
+def _place(matrix: np.ndarray, found: Filled) -> None:
+    rows, cols = slice(*found.rows), slice(*found.cols)
+    matrix[rows, cols] = found.block
+    if found.rows != found.cols:
+        matrix[cols, rows] = found.block.T

@@ -1,0 +1,125 @@
+"""Gram matrices in memory, in a store and computed in passes: the same bits, and those of the whole matrices."""
+
+import numpy as np
+import pytest
+
+from gramplane.cluster import MemorySink, open_executor
+from gramplane.kernels.jit import one_thread
+from gramplane.kernels.spec import as_specs
+from gramplane.pipeline.passes import grams as module
+from gramplane.pipeline.passes.gram_source import block_rows, pairs
+from gramplane.pipeline.passes.grams import Grams, GramSettings
+from gramplane.pipeline.records.context import RunContext
+from gramplane.storage import MemoryBlocks, block_cache
+from gramplane.storage.ingest import ingest
+from tests.support.oracles import gram as oracle
+
+KERNELS = ["rbf(gamma=0.5) trace", "rbf(gamma=2)[0,2] trace", "poly(degree=2) multiplicative", "linear", "linear cosine"]
+CENTRED = ["rbf(gamma=0.5) trace centre", "linear unit_trace centre", "poly(degree=2) cosine centre"]
+N = 300
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with one_thread():
+        yield
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((N, 5)), np.where(rng.random(N) < 0.5, -1.0, 1.0)
+
+
+@pytest.fixture(scope="module")
+def store(data, tmp_path_factory):
+    return ingest(data, tmp_path_factory.mktemp("grams") / "data")
+
+
+def opened(policy, store, tmp_path, kernels, executor, **options):
+    ctx = RunContext(executor, store)
+    specs = as_specs(kernels, 5)
+    settings = GramSettings.of(ctx, specs, policy, str(tmp_path / "grams") if policy == "store" else None)
+    return Grams(ctx, specs, settings, **options)
+
+
+def whole(kernels, X):
+    return np.stack([oracle.normalized(spec, oracle.gram(spec, X)) for spec in as_specs(kernels, 5)])
+
+
+@pytest.mark.parametrize(("kernels", "centre"), [(KERNELS, False), (CENTRED, True)])
+def test_every_policy_gives_the_bits_of_the_others_and_the_numbers_of_the_whole(data, store, tmp_path, kernels, centre):
+    X, y = data
+    rng = np.random.default_rng(1)
+    vectors, theta = rng.standard_normal((N, 3)) * (rng.random((N, 1)) < 0.6), rng.random(len(kernels))
+    theta[1] = 0.0
+    found = {}
+    with open_executor(None) as executor:
+        for policy in ("memory", "store", "recompute"):
+            block_cache().clear()
+            grams = opened(policy, store, tmp_path, kernels, executor, centre=centre)
+            found[policy] = (grams.forms(vectors), grams.forms(vectors[:, 0]), grams.combine(theta).array.copy(), grams.diagonals())
+    for policy in ("store", "recompute"):
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(found["memory"], found[policy], strict=True)), policy
+    K = whole(kernels, X)
+    forms, one, matrix, diagonals = found["memory"]
+    np.testing.assert_allclose(forms, np.einsum("nm,knp,pm->km", vectors, K, vectors), rtol=2e-6, atol=1e-6 * np.abs(forms).max())
+    np.testing.assert_array_equal(one, forms[:, 0])
+    np.testing.assert_allclose(matrix, np.einsum("k,knp->np", theta, K), atol=3e-6 * np.abs(matrix).max())
+    np.testing.assert_allclose(diagonals, np.diagonal(K, axis1=1, axis2=2), atol=1e-6 * np.abs(diagonals).max())
+
+
+def test_a_sum_beyond_the_drivers_memory_answers_by_passes(data, store, tmp_path):
+    theta, wanted = np.array([1.0, 0.0, 0.3, 0.2, 0.5]), np.array([250, 3, 131, 17, 299])
+    v = np.random.default_rng(2).standard_normal(N)
+    with open_executor(None) as executor:
+        whole = opened("memory", store, tmp_path, KERNELS, executor).combine(theta).array.astype(float)
+        for policy in ("store", "recompute"):
+            grams = opened(policy, store, tmp_path, KERNELS, executor)
+            grams.ctx = RunContext(executor, store, driver_memory=1 << 18)
+            far = grams.combine(theta)
+            assert not hasattr(far, "array") and far.n == N
+            np.testing.assert_array_equal(far.square(wanted), whole.astype(np.float32)[np.ix_(wanted, wanted)])
+            np.testing.assert_allclose(far.matvec(v), whole @ v, atol=1e-9 * np.abs(whole @ v).max())
+            np.testing.assert_allclose(far.diag(), np.diagonal(whole), rtol=1e-6)
+            np.testing.assert_allclose(far.rows(wanted[:2]), whole[wanted[:2]], rtol=1e-12)
+
+
+def test_a_store_that_is_there_is_used_again(data, store, tmp_path):
+    sink = MemorySink()
+    with open_executor(None, events=sink) as executor:
+        opened("store", store, tmp_path, KERNELS, executor)
+        built = sum(event.get("program") == "gram-build" for event in sink.events if event["event"] == "start")
+        opened("store", store, tmp_path, KERNELS[:2], executor)
+        opened("store", store, tmp_path, KERNELS, executor)
+        again = sum(event.get("program") == "gram-build" for event in sink.events if event["event"] == "start")
+        more = opened("store", store, tmp_path, [*KERNELS, "rbf(gamma=8)"], executor)
+    assert (built, again) == (1, 1) and more.k == 6
+
+
+@pytest.mark.cluster
+def test_workers_give_the_same_bits(data, store, tmp_path):
+    vectors = np.random.default_rng(1).standard_normal((N, 2))
+    found = []
+    for where in (None, "local:2"):
+        with open_executor(where) as executor:
+            for policy in ("memory", "store", "recompute"):
+                grams = opened(policy, store, tmp_path / str(where), KERNELS, executor)
+                found.append((grams.forms(vectors), grams.combine(np.ones(5)).array.copy()))
+    assert all(a.tobytes() == b.tobytes() for other in found[1:] for a, b in zip(found[0], other, strict=True))
+
+
+def test_blocks_follow_from_the_data_alone():
+    assert block_rows(100, 5) == 128 and block_rows(30_000, 5) == 896 and block_rows(2000, 200) == 128
+    assert all(block_rows(n, k) % 128 == 0 for n in (1, 129, 5000, 10**6) for k in (1, 7, 1000))
+    covered = np.zeros((300, 300), int)
+    for rows, cols in pairs(300, 128):
+        covered[slice(*rows), slice(*cols)] += 1
+        covered[slice(*cols), slice(*rows)] += rows != cols
+    assert np.all(covered == 1)
+
+
+def test_a_store_policy_needs_a_path(data, store):
+    with open_executor(None) as executor, pytest.raises(ValueError, match="needs a path"):
+        GramSettings.of(RunContext(executor, store), as_specs(["linear"], 5), "store")
+    assert MemoryBlocks(data[0]).n_rows == N and module.BANK_SHARE < 1
