@@ -167,6 +167,11 @@ class Normalization:
         """
         return self._applied(block, _part(self.row_mean, rows), _part(self.diag_root, rows), columns)
 
+    def apply_diagonal(self, diagonal: Array) -> Array:
+        """Return the normalised diagonal (n,) of the training rows."""
+        values = diagonal if self.row_mean is None else diagonal - 2.0 * self.row_mean + self.mean
+        return values * self.scale if self.diag_root is None else values * _inverse(self.diag_root) ** 2 * self.scale
+
     def apply_test(
         self, block: Array, *, diagonal: Array | None = None, row_mean: Array | None = None, columns: slice | Array | None = None
     ) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,21 @@ def inverse_row_norms(X: Any) -> np.ndarray:
     return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
 
 
-def decision_values(model: FGMModel, ctx: RunContext) -> np.ndarray:
-    """Return ``(n_samples, n_machines)`` decision values of every row of ``ctx.data``.
+@singledispatch
+def decision_values(model: Any, ctx: RunContext) -> np.ndarray:
+    """Return ``(n_samples, n_machines)`` decision values of a saved model for every row of ``ctx.data``; each kind of model has its own."""
+    raise TypeError(f"{type(model).__name__} has no decision values")
+
+
+@singledispatch
+def decision_path(model: Any, ctx: RunContext) -> list[tuple[int, np.ndarray]]:
+    """Return ``(size, decision values)`` of the model after every step, where a model keeps its path; else nothing."""
+    return []
+
+
+@decision_values.register
+def _(model: FGMModel, ctx: RunContext) -> np.ndarray:
+    """Return the decision values of a Feature Generating Machine.
 
     Raises
     ------
@@ -87,6 +101,12 @@ def store_columns(model: FGMModel, ctx: RunContext) -> Columns:
 def decided(model: FGMModel, columns: Columns) -> np.ndarray:
     """Return ``(n_samples, n_machines)`` decision values from the model's coordinates."""
     return np.asarray(columns @ model.weights.T) + model.intercepts
+
+
+@decision_path.register
+def _(model: FGMModel, ctx: RunContext) -> list[tuple[int, np.ndarray]]:
+    columns = store_columns(model, ctx) if len(model.features) else np.zeros((ctx.data.n_rows, 0))
+    return decided_along(model, columns)
 
 
 def decided_along(model: FGMModel, columns: Columns) -> list[tuple[int, np.ndarray]]:

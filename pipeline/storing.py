@@ -13,7 +13,7 @@ import numpy as np
 from ..cluster import open_executor, parse_bytes
 from ..storage import BlockStore, DataError, RunStore, StorageError, write_model
 from .methods.fgm_scoring import predicted_codes, stratified_split
-from .predict import decided_along, decision_values, store_columns
+from .predict import decision_path, decision_values
 from .records.context import Emit, RunContext, ignore
 from .running import Where, load_model
 
@@ -136,8 +136,7 @@ def score_store(
 def _path(model: Any, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: Where) -> list[dict[str, Any]]:
     """Return the accuracy of the model after every round."""
     with open_executor(where.config()) as executor:
-        columns = store_columns(model, RunContext(executor, data)) if len(model.features) else np.zeros((data.n_rows, 0))
-    along = decided_along(model, columns)
+        along = decision_path(model, RunContext(executor, data))
     return [{"n_selected": count, "accuracy": float(np.mean(predicted_codes(values[rows].T) == truth[rows]))} for count, values in along]
 
 

@@ -49,7 +49,7 @@ def whole(kernels, X):
 
 @pytest.mark.parametrize(("kernels", "centre"), [(KERNELS, False), (CENTRED, True)])
 def test_every_policy_gives_the_bits_of_the_others_and_the_numbers_of_the_whole(data, store, tmp_path, kernels, centre):
-    X, y = data
+    X, _ = data
     rng = np.random.default_rng(1)
     vectors, theta = rng.standard_normal((N, 3)) * (rng.random((N, 1)) < 0.6), rng.random(len(kernels))
     theta[1] = 0.0
