@@ -33,6 +33,7 @@ def _ingest(group: click.Group) -> None:
     @click.option("--like", metavar="STORE", help="Take width, labels, names and scaling from this store: for test data.")
     @click.option("--zero-based", default="no", show_default=True, metavar="no|yes|auto", help="Whether SVMlight indices start at 0.")
     @click.option("--qid", default="refuse", show_default=True, metavar="refuse|ignore", help="What to do with qid: in SVMlight lines.")
+    @click.option("--no-labels", is_flag=True, help="SVMlight lines start with an entry, or with a label to be passed over; no target.")
     @click.option("--dtype", default="auto", show_default=True, metavar="TYPE", help="float32, float64; auto: float32 when lossless.")
     @click.option("--scale", default="none", show_default=True, metavar="KIND", help="none, unit-column, standard, unit-row.")
     @click.option("--task", default="classification", show_default=True, metavar="KIND", help="classification or regression.")

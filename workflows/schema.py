@@ -39,6 +39,7 @@ class IngestArgs(Closed):
     like: str | None = Field(None, description="store whose width, labels, names and scaling this one takes: test data")
     zero_based: Literal["no", "yes", "auto"] = Field("no", description="whether SVMlight indices start at 0")
     qid: Literal["refuse", "ignore"] = Field("refuse", description="what to do with qid: in SVMlight lines")
+    no_labels: bool = Field(False, description="SVMlight lines have no label, or one to be passed over; the store has no target")
     dtype: Literal["auto", "float32", "float64"] = Field("auto", description="auto: float32 when every value survives it")
     scale: Literal["none", "unit-column", "standard", "unit-row"] = Field("none", description="scaling, stored as factors")
     task: Literal["classification", "regression"] = Field("classification", description="whether the target is a class or a number")

@@ -24,14 +24,15 @@ Pair = tuple[Any, int]
 
 
 class Rules(NamedTuple):
-    """What a line may hold: least and greatest index, whether values are rounded to float32 first, whether ``qid:`` is passed over, and
-    the labels allowed (empty: any)."""
+    """What a line may hold: least and greatest index, whether values are rounded to float32 first, whether ``qid:`` is passed over, the
+    labels allowed (empty: any), and whether there are labels at all (else a first word without a colon is passed over)."""
 
     low: int
     high: int
     single: bool
     skip_qid: bool
     declared: npt.NDArray[np.float64]
+    labelled: bool = True
 
 
 class Lines(NamedTuple):
@@ -199,6 +200,17 @@ def _label(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state
 
 
 @compiled
+def _pass_label(buf: npt.NDArray[np.uint8], p: int) -> int:
+    """Position behind the word at p; p itself if the word is an entry, which its colon tells."""
+    q = p
+    while not _ends_token(buf[q]):
+        if buf[q] == _COLON:
+            return p
+        q += 1
+    return q
+
+
+@compiled
 def _entries(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
     """Read index:value pairs up to a line end or comment; status and the position there, or of the fault."""
     previous, nnz, exact32 = np.int64(-1), state[NNZ], True
@@ -244,7 +256,11 @@ def _entries(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, sta
 def _row(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
     """Read one row; nothing of it is counted unless all of it is good."""
     first, waiting = state[NNZ], state[DEFERRED]
-    status, q = _label(buf, p, rules, lines, state)
+    status, q = OK, p
+    if rules.labelled:
+        status, q = _label(buf, p, rules, lines, state)
+    else:
+        q = _pass_label(buf, p)
     if status == OK:
         status, q = _entries(buf, q, rules, lines, state)
     if status != OK:

@@ -33,6 +33,7 @@ def ingest(
     task: str = "classification",
     labels: Iterable[Label] | None = None,
     qid: str = "refuse",
+    no_labels: bool = False,
     scale: str = "none",
     target: Any = None,
     task_column: Any = None,
@@ -77,6 +78,9 @@ def ingest(
         The only labels allowed.
     qid : str
         "refuse" or "ignore" ``qid:`` in SVMlight text.
+    no_labels : bool
+        The SVMlight text has no labels: a line starts with its first entry, or with a word without a colon (such as 0 or ?) that is passed
+        over. The store has no target. Blank lines are no rows here either: a row without entries needs such a word.
     scale : str
         "unit-column" (s_j = 1/|x_j|), "standard" (s_j = 1/deviation; dense data are centred too, sparse data are not), "unit-row"
         (r_i = 1/|x_i|) or "none". Stored as factors beside the raw values; the factor of an empty or constant column is 0.
@@ -125,6 +129,8 @@ def ingest(
     Entries that are zero are dropped from sparse data. Time: text is parsed at 150 to 400 MB/s and sorted at 10 to 20 million entries
     per second on one core. Scratch: about 12 + 12 bytes per entry for float32 values, 16 + 16 for float64.
     """
+    if no_labels and labels is not None:
+        raise SchemaError("no_labels is set, so there is nothing that labels could name; leave out one of them")
     guide = None if like is None else BlockStore.open(like)
     options = Options(
         format=format,
@@ -134,6 +140,7 @@ def ingest(
         task=_task(guide, task),
         labels=_labels(guide, labels),  # pyright: ignore[reportArgumentType]
         qid=qid,
+        no_labels=bool(no_labels),
         scale=scale,
         target=target,
         task_column=task_column,

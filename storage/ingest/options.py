@@ -43,6 +43,7 @@ class Options:
     task: str = "classification"
     labels: tuple[Label, ...] | None = None
     qid: str = "refuse"
+    no_labels: bool = False
     scale: str = "none"
     target: Any = None
     task_column: Any = None

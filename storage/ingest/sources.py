@@ -34,13 +34,15 @@ def open_input(source: Any, options: Options) -> Source:
     DataError
         If a file cannot be read.
     """
+    kind = "array" if not isinstance(source, str | Path) else _guess(str(source)) if options.format == "auto" else options.format
+    if options.no_labels and kind != "svmlight":
+        raise SchemaError(f"no_labels is for SVMlight text, and the format is {kind!r}: leave its target out instead")
     if not isinstance(source, str | Path):
         if options.format not in ("auto", "array"):
             raise SchemaError(f"format is {options.format!r}, but source is a {type(source).__name__}, not a file")
         return _array(source, options)
     if options.format == "array":
         raise SchemaError("format is 'array', but source is a path")
-    kind = _guess(str(source)) if options.format == "auto" else options.format
     if source == "-" and kind not in ("svmlight", "csv", "fasta", "strings"):
         raise SchemaError(f"format {kind!r} cannot be read from standard input; write it to a file first")
     return _READERS[kind](source, options)

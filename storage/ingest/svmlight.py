@@ -1,9 +1,9 @@
 """SVMlight / LIBSVM text to blocks of rows: whole lines in a reused buffer, a compiled parser, faults by file, line and column.
 
-A line is ``label index:value index:value … # comment``; indices ascend and count from one (see ``zero_based``). Entries that are zero
-are dropped, blank lines and comments are skipped, ``qid:`` is refused or passed over on request. Numbers are plain decimals, read to the
-nearest float64 (as `float` does), with the rare undecided case left to `float` itself; "nan", "inf", "1_000" and anything too large are
-refused.
+A line is ``label index:value index:value … # comment``; indices ascend and count from one (see ``zero_based``). Entries that are zero are
+dropped, blank lines and comments are skipped, ``qid:`` is refused or passed over on request. Without labels (``no_labels``) a line starts
+with its first entry, or with a word without a colon that is passed over. Numbers are plain decimals, read to the nearest float64 (as
+`float` does), with the rare undecided case left to `float` itself; "nan", "inf", "1_000" and anything too large are refused.
 """
 
 import re
@@ -84,7 +84,7 @@ class LineParser:
         Yields
         ------
         block, bytes, lines
-            Rows (``lengths``, ``y``, ``cols``, ``vals``), and the bytes and lines of the stream parsed so far.
+            Rows (``lengths``, ``cols``, ``vals``, and ``y`` if there are labels), and the bytes and lines of the stream parsed so far.
 
         Raises
         ------
@@ -144,10 +144,11 @@ class LineParser:
             self._lines = self._lines._replace(deferred=self._deferred)
         block = {
             "lengths": self._lines.lengths[:rows],
-            "y": self._lines.labels[:rows],
             "cols": self._lines.cols[:nnz],
             "vals": self._lines.vals[:nnz],
         }
+        if self.rules.labelled:
+            block["y"] = self._lines.labels[:rows]
         if waiting:
             self._settle(block, waiting)
         if self._state[codes.EXACT32]:
@@ -207,6 +208,8 @@ class LineParser:
 def _bad_label(token: str) -> str:
     if "," in token:
         return f"label {token!r} is a list; one number per row is expected, data with several labels a row are not supported"
+    if ":" in token:
+        return f"label {token!r} is not a decimal number; for text without labels set --no-labels"
     return _bad_number("label", token)
 
 

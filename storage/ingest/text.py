@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..errors import DataError
 from ._lines import Rules
 from .counts import ColumnCounts
@@ -88,7 +90,8 @@ class SvmlightSource:
     def parser(self, options: Options, target: Target) -> LineParser:
         """Make a parser for these options."""
         low = 1 if options.zero_based == "no" else 0
-        rules = Rules(low, highest_index(options), options.dtype == "float32", options.qid == "ignore", target.allowed_numbers())
+        allowed = np.zeros(0) if options.no_labels else target.allowed_numbers()
+        rules = Rules(low, highest_index(options), options.dtype == "float32", options.qid == "ignore", allowed, not options.no_labels)
         text = max(1 << 20, options.budget // 16)
         return LineParser(self.name, rules, _high_rule(options), text, max(text, options.budget // 8))
 
@@ -172,7 +175,8 @@ class _RangeReader:
                 if self._stop.is_set():
                     break
                 table.add(block["cols"], parser.highest)
-                met.add_numbers(block["y"], fault)
+                if "y" in block:
+                    met.add_numbers(block["y"], fault)
                 handles.append(sink(block))
         return RangeRecord(index, hi, 0, 0, parser.lowest, parser.highest, sorted(met.numbers), []), handles
 
@@ -216,7 +220,8 @@ class _StreamReader:
         with Part(self.scratch.path(_part_name(self.index))) as part:
             for block, at, lines in blocks:
                 self.reading.counts.add(block["cols"], parser.highest)
-                met.add_numbers(block["y"], _plain_fault(self.source.name))
+                if "y" in block:
+                    met.add_numbers(block["y"], _plain_fault(self.source.name))
                 kept.append(part(block).to_json())
                 self.end, self.lines = origin + at, before + lines
                 total = self.source.digest.size if self.source.digest else done()
