@@ -16,7 +16,8 @@ from .errors import (
     WorkersKilled,
 )
 from .events import JsonLinesSink, LogSink, MemorySink, Sink, tee
-from .executor import Executor, executor_for_client, open_executor
+from .executor import Executor
+from .opening import executor_for_client, open_executor
 from .process import own_bytes
 from .program import BlockProgram, Plan, combine_tree, plan
 from .security import TLSFiles, make_certificates

@@ -60,7 +60,7 @@ class DaskExecutor(Executor):
     kind
         How the client came about.
     events, preflight
-        See :func:`~gramplane.cluster.executor.open_executor`.
+        See :func:`~gramplane.cluster.opening.open_executor`.
     """
 
     def __init__(

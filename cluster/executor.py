@@ -1,27 +1,22 @@
-"""Where plans run: in this process, or on a Dask cluster; the same tree, hence the same bits."""
+"""Where plans run: in this process here, on a Dask cluster in :mod:`.dask_executor`; the same tree, hence the same bits."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import psutil
 
-from .config import ClusterConfig, Limits, parse_bytes, parse_cluster
+from .config import Limits
 from .errors import BlockFailure, MemoryBoundExceeded, bytes_text
 from .events import Sink, ignore
 from .execute import Done, fold
 from .process import own_bytes, peak_bytes, reset_peak
 from .program import Plan
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 
 @functools.cache
@@ -182,81 +177,3 @@ def _summary(done: Done) -> dict[str, Any]:
         "workers_used": len({report.worker for report in done.reports}),
         "peak_memory": max(report.peak for report in done.reports) or None,
     }
-
-
-def _configured(config: ClusterConfig | str | None, worker_memory: int | str | None) -> ClusterConfig:
-    if not isinstance(config, ClusterConfig):
-        return parse_cluster(config, worker_memory=worker_memory)
-    return config if worker_memory is None else replace(config, worker_memory=parse_bytes(worker_memory))
-
-
-@contextlib.contextmanager
-def open_executor(
-    config: ClusterConfig | str | None = None,
-    *,
-    events: Sink | None = None,
-    preflight: Callable[[], Any] | None = None,
-    worker_memory: int | str | None = None,
-    connect_timeout: float | None = None,
-) -> Iterator[Executor]:
-    """Open the executor that ``config`` names and close it at the end, with everything it started.
-
-    Parameters
-    ----------
-    config
-        A parsed configuration or a text of the grammar, see :func:`~gramplane.cluster.config.parse_cluster`; ``None`` or ``"sync"``
-        runs in this process, without a graph and without Dask.
-    events
-        Sink of event records.
-    preflight
-        Called on every worker and here before anything runs; all must return the same, for instance the digest of the store's
-        manifest. Not called in-process.
-    worker_memory
-        Bytes per worker; overrides the one of ``config``.
-    connect_timeout
-        Seconds to wait for a scheduler elsewhere; overrides the one of ``config``'s limits.
-
-    Raises
-    ------
-    ClusterConfigError, PlaintextRefused
-        See :func:`~gramplane.cluster.config.parse_cluster`.
-    ClusterUnreachable
-        No scheduler within ``connect_timeout``.
-    ClusterLost
-        A scheduler without workers.
-    VersionMismatch, PreflightFailed
-        A worker that would compute something else.
-    """
-    settings = _configured(config, worker_memory)
-    if settings.kind == "sync":
-        yield Executor(worker_memory=settings.worker_memory, limits=settings.limits, events=events)
-        return
-    from .connect import open_client
-    from .dask_executor import DaskExecutor
-
-    began = time.perf_counter()
-    patience = settings.limits.connect_timeout if connect_timeout is None else connect_timeout
-    with (
-        open_client(settings, patience, events or ignore) as client,
-        DaskExecutor(client, settings, kind=settings.kind, events=events, preflight=preflight) as executor,
-    ):
-        executor.announce(time.perf_counter() - began)
-        yield executor
-
-
-def executor_for_client(
-    client: Client,
-    *,
-    events: Sink | None = None,
-    preflight: Callable[[], Any] | None = None,
-    worker_memory: int | str | None = None,
-    limits: Limits | None = None,
-) -> Executor:
-    """Return an executor on an existing client, which stays the caller's: closing the executor does not close it.
-
-    Parameters are those of :func:`open_executor`; the checks before the run are the same.
-    """
-    from .dask_executor import DaskExecutor
-
-    settings = ClusterConfig(worker_memory=parse_bytes(worker_memory) if worker_memory else None, limits=limits or Limits())
-    return DaskExecutor(client, settings, kind="client", events=events, preflight=preflight)

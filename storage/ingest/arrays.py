@@ -3,7 +3,6 @@
 Contents of .npz and .mat files are loaded whole; .npy files are mapped and read by rows.
 """
 
-import hashlib
 import subprocess
 import sys
 import tempfile
@@ -16,24 +15,17 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import DataError, SchemaError
+from .dask_rows import DaskSource
 from .labels import Target
 from .options import Options, Progress
 from .reading import Reading, check_width, read_rows
+from .row_tables import array_digest, at_row, row_tables
 from .scratch import Scratch
 from .spool import Block
 from .streams import FileDigest
+from .tabular import FrameSource
 
 _SPARSE_PARTS = ("data", "indices", "indptr", "shape")
-
-
-def array_digest(arrays: Mapping[str, Any]) -> str:
-    """sha256 over name, type, shape and bytes of arrays."""
-    digest = hashlib.sha256()
-    for name, array in arrays.items():
-        found = np.ascontiguousarray(array)
-        digest.update(f"{name} {found.dtype.str}{found.shape}".encode())
-        digest.update(repr(found.tolist()).encode() if found.dtype.hasobject else found.reshape(-1).view(np.uint8).data)
-    return f"array:{digest.hexdigest()[:32]}"
 
 
 class ArraySource:
@@ -108,59 +100,6 @@ class ArraySource:
         return at_row(self.name, reason, row, None if column is None else self.names[column] if self.names else column + 1)
 
 
-def at_row(name: str, reason: str, row: int, column: int | str | None) -> DataError:
-    """Build the error for data without lines: rows count from one, columns go by name or count from one."""
-    where = f"row {row + 1}" + ("" if column is None else f", column {column!r}")
-    return DataError(f"{where}: {reason}", name)
-
-
-def row_tables(parts: Mapping[str, Any], target: Target, fault: Callable[[str, int], DataError]) -> Block:
-    """Check some rows of the row tables: "y" float64 (or codes of texts), "task" int64, "weight" float64.
-
-    Raises
-    ------
-    DataError
-        If a target, weight or task number is not a finite number (or, a task, no integer).
-    """
-    block: Block = {}
-    for name, values in parts.items():
-        found = np.asarray(values)
-        if name == "y":
-            block["y"] = _target(found, target, fault)
-        else:
-            block[name] = _numbers(found, name, fault)
-    if "task" in block:
-        whole = np.rint(block["task"])
-        _refuse(np.flatnonzero(whole != block["task"]), lambda row: f"task {block['task'][row]} is not an integer", fault)
-        block["task"] = whole.astype(np.int64)
-    if "weight" in block:
-        _refuse(np.flatnonzero(block["weight"] < 0), lambda row: f"weight {block['weight'][row]} is negative", fault)
-    return block
-
-
-def _target(values: npt.NDArray[Any], target: Target, fault: Callable[[str, int], DataError]) -> npt.NDArray[np.float64]:
-    if values.dtype.kind in "OUST" and target.task == "classification":
-        missing = [row for row, label in enumerate(values.tolist()) if label is None or label != label]
-        _refuse(np.array(missing), lambda row: "the label is missing", fault)
-        return target.add_texts([label.decode() if isinstance(label, bytes) else str(label) for label in values.tolist()], fault)
-    numbers = _numbers(values, "label" if target.task == "classification" else "target", fault)
-    target.add_numbers(numbers, fault)
-    return numbers
-
-
-def _numbers(values: npt.NDArray[Any], what: str, fault: Callable[[str, int], DataError]) -> npt.NDArray[np.float64]:
-    if values.dtype.kind not in "biuf":
-        raise fault(f"{what} has the type {values.dtype}; numbers are expected", 0)
-    numbers = values.astype(np.float64)
-    _refuse(np.flatnonzero(~np.isfinite(numbers)), lambda row: f"{what} {numbers[row]} is not finite", fault)
-    return numbers
-
-
-def _refuse(rows: npt.NDArray[Any], why: Callable[[int], str], fault: Callable[[str, int], DataError]) -> None:
-    if rows.size:
-        raise fault(why(int(rows[0])), int(rows[0]))
-
-
 def _matrix(x: Any, name: str) -> npt.NDArray[Any]:
     found = np.asanyarray(x)
     if found.ndim != 2:
@@ -205,15 +144,11 @@ def object_source(source: Any, options: Options) -> Any:
             raise SchemaError("a tuple as source must be (X, y), with no target given beside it")
         source, columns["y"] = source
     if hasattr(source, "columns") and hasattr(source, "iloc"):
-        from .tabular import FrameSource
-
         return FrameSource(source, columns, options)
     named = [name for name, values in columns.items() if isinstance(values, str)]
     if named:
         raise SchemaError(f"{named[0]} column is {columns[named[0]]!r}, but an array has no column names; pass the values")
     if hasattr(source, "dask") and hasattr(source, "blocks"):
-        from .dask_rows import DaskSource
-
         return DaskSource(source, columns, options)
     tables = {name: np.asarray(values) for name, values in columns.items()}
     return ArraySource(source, tables, f"<{type(source).__name__}>", "array", options)

@@ -7,10 +7,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..errors import DataError, SchemaError
-from .arrays import array_digest, at_row, row_tables
 from .labels import Target
 from .options import Options, Progress
 from .reading import Reading, check_width, read_rows
+from .row_tables import array_digest, at_row, row_tables
 from .scratch import Scratch
 from .spool import Block
 

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError, SchemaError
-from .arrays import array_digest, at_row, row_tables
 from .labels import Target, as_number
 from .options import Options, Progress
 from .reading import Reading, check_width, inexact, read_rows
+from .row_tables import array_digest, at_row, row_tables
 from .scratch import Scratch
 from .spool import Block
 from .streams import FileDigest, open_file, open_source

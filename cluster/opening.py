@@ -1,0 +1,94 @@
+"""The executor that a configuration or a client asks for. Dask is loaded only when one needs it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from .config import ClusterConfig, Limits, parse_bytes, parse_cluster
+from .events import Sink, ignore
+from .executor import Executor
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+def _configured(config: ClusterConfig | str | None, worker_memory: int | str | None) -> ClusterConfig:
+    if not isinstance(config, ClusterConfig):
+        return parse_cluster(config, worker_memory=worker_memory)
+    return config if worker_memory is None else replace(config, worker_memory=parse_bytes(worker_memory))
+
+
+@contextlib.contextmanager
+def open_executor(
+    config: ClusterConfig | str | None = None,
+    *,
+    events: Sink | None = None,
+    preflight: Callable[[], Any] | None = None,
+    worker_memory: int | str | None = None,
+    connect_timeout: float | None = None,
+) -> Iterator[Executor]:
+    """Open the executor that ``config`` names and close it at the end, with everything it started.
+
+    Parameters
+    ----------
+    config
+        A parsed configuration or a text of the grammar, see :func:`~gramplane.cluster.config.parse_cluster`; ``None`` or ``"sync"``
+        runs in this process, without a graph and without Dask.
+    events
+        Sink of event records.
+    preflight
+        Called on every worker and here before anything runs; all must return the same, for instance the digest of the store's
+        manifest. Not called in-process.
+    worker_memory
+        Bytes per worker; overrides the one of ``config``.
+    connect_timeout
+        Seconds to wait for a scheduler elsewhere; overrides the one of ``config``'s limits.
+
+    Raises
+    ------
+    ClusterConfigError, PlaintextRefused
+        See :func:`~gramplane.cluster.config.parse_cluster`.
+    ClusterUnreachable
+        No scheduler within ``connect_timeout``.
+    ClusterLost
+        A scheduler without workers.
+    VersionMismatch, PreflightFailed
+        A worker that would compute something else.
+    """
+    settings = _configured(config, worker_memory)
+    if settings.kind == "sync":
+        yield Executor(worker_memory=settings.worker_memory, limits=settings.limits, events=events)
+        return
+    from .connect import open_client
+    from .dask_executor import DaskExecutor
+
+    began = time.perf_counter()
+    patience = settings.limits.connect_timeout if connect_timeout is None else connect_timeout
+    with (
+        open_client(settings, patience, events or ignore) as client,
+        DaskExecutor(client, settings, kind=settings.kind, events=events, preflight=preflight) as executor,
+    ):
+        executor.announce(time.perf_counter() - began)
+        yield executor
+
+
+def executor_for_client(
+    client: Client,
+    *,
+    events: Sink | None = None,
+    preflight: Callable[[], Any] | None = None,
+    worker_memory: int | str | None = None,
+    limits: Limits | None = None,
+) -> Executor:
+    """Return an executor on an existing client, which stays the caller's: closing the executor does not close it.
+
+    Parameters are those of :func:`open_executor`; the checks before the run are the same.
+    """
+    from .dask_executor import DaskExecutor
+
+    settings = ClusterConfig(worker_memory=parse_bytes(worker_memory) if worker_memory else None, limits=limits or Limits())
+    return DaskExecutor(client, settings, kind="client", events=events, preflight=preflight)

@@ -1,0 +1,75 @@
+"""Row tables of any source that is not text, checked: targets, task numbers, weights; and the identity of arrays."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError
+from .labels import Target
+from .spool import Block
+
+
+def array_digest(arrays: Mapping[str, Any]) -> str:
+    """sha256 over name, type, shape and bytes of arrays."""
+    digest = hashlib.sha256()
+    for name, array in arrays.items():
+        found = np.ascontiguousarray(array)
+        digest.update(f"{name} {found.dtype.str}{found.shape}".encode())
+        digest.update(repr(found.tolist()).encode() if found.dtype.hasobject else found.reshape(-1).view(np.uint8).data)
+    return f"array:{digest.hexdigest()[:32]}"
+
+
+def at_row(name: str, reason: str, row: int, column: int | str | None) -> DataError:
+    """Build the error for data without lines: rows count from one, columns go by name or count from one."""
+    where = f"row {row + 1}" + ("" if column is None else f", column {column!r}")
+    return DataError(f"{where}: {reason}", name)
+
+
+def row_tables(parts: Mapping[str, Any], target: Target, fault: Callable[[str, int], DataError]) -> Block:
+    """Check some rows of the row tables: "y" float64 (or codes of texts), "task" int64, "weight" float64.
+
+    Raises
+    ------
+    DataError
+        If a target, weight or task number is not a finite number (or, a task, no integer).
+    """
+    block: Block = {}
+    for name, values in parts.items():
+        found = np.asarray(values)
+        if name == "y":
+            block["y"] = _target(found, target, fault)
+        else:
+            block[name] = _numbers(found, name, fault)
+    if "task" in block:
+        whole = np.rint(block["task"])
+        _refuse(np.flatnonzero(whole != block["task"]), lambda row: f"task {block['task'][row]} is not an integer", fault)
+        block["task"] = whole.astype(np.int64)
+    if "weight" in block:
+        _refuse(np.flatnonzero(block["weight"] < 0), lambda row: f"weight {block['weight'][row]} is negative", fault)
+    return block
+
+
+def _target(values: npt.NDArray[Any], target: Target, fault: Callable[[str, int], DataError]) -> npt.NDArray[np.float64]:
+    if values.dtype.kind in "OUST" and target.task == "classification":
+        missing = [row for row, label in enumerate(values.tolist()) if label is None or label != label]
+        _refuse(np.array(missing), lambda row: "the label is missing", fault)
+        return target.add_texts([label.decode() if isinstance(label, bytes) else str(label) for label in values.tolist()], fault)
+    numbers = _numbers(values, "label" if target.task == "classification" else "target", fault)
+    target.add_numbers(numbers, fault)
+    return numbers
+
+
+def _numbers(values: npt.NDArray[Any], what: str, fault: Callable[[str, int], DataError]) -> npt.NDArray[np.float64]:
+    if values.dtype.kind not in "biuf":
+        raise fault(f"{what} has the type {values.dtype}; numbers are expected", 0)
+    numbers = values.astype(np.float64)
+    _refuse(np.flatnonzero(~np.isfinite(numbers)), lambda row: f"{what} {numbers[row]} is not finite", fault)
+    return numbers
+
+
+def _refuse(rows: npt.NDArray[Any], why: Callable[[int], str], fault: Callable[[str, int], DataError]) -> None:
+    if rows.size:
+        raise fault(why(int(rows[0])), int(rows[0]))
