@@ -155,10 +155,13 @@ def squares_from_products(products: Array, x_norms: Array, z_norms: Array, out: 
 
 @compiled
 def mirror_upper(tile: Array, n: int) -> None:
-    """Copy the upper triangle of the first n rows and columns onto the lower one."""
-    for i in range(n):
-        for j in range(i):
-            tile[i, j] = tile[j, i]
+    """Copy the upper triangle of the first n rows and columns onto the lower one, in pieces that stay in the first cache."""
+    for i in range(0, n, 16):
+        for j in range(0, i + 1, 16):
+            for a in range(i, min(i + 16, n)):
+                to = tile[a]
+                for b in range(j, min(j + 16, a)):
+                    to[b] = tile[b, a]
 
 
 @compiled

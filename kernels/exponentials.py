@@ -73,6 +73,18 @@ def square(strip: Array, rows: int) -> None:
             e[j] = v if v > TINY else 0.0
 
 
+@compiled
+def square_twice(strip: Array, rows: int) -> None:
+    """As square two times, in one pass."""
+    for r in range(rows):
+        e = strip[r]
+        for j in range(e.size):
+            v = e[j] * e[j]
+            v = v if v > TINY else 0.0
+            v = v * v
+            e[j] = v if v > TINY else 0.0
+
+
 class Chain(NamedTuple):
     """What to compute, in order: from each base, its outputs by growing number of squarings.
 

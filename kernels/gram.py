@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .distances import CHI2_PRODUCTS, GAUSSIANS, MINIMA, PRODUCTS, SQUARES, mirror_upper, transposed
+from .distances import CHI2_PRODUCTS, GAUSSIANS, MINIMA, PRODUCTS, SQUARES, mirror_upper
 from .exponentials import OCTAVES, Chain, chain
 from .functions import family
 from .jit import one_thread
@@ -33,7 +33,7 @@ from .pair_tiles import DenseSums, SparseSums, Sums
 from .rows import Rows, Side, as_rows, n_columns, shape, subset, text_rows
 from .spec import KernelSpec, check_columns
 from .strings import kmer_counts
-from .tiles import SQUARE, Target, edge, workspace, write_decays, write_powers
+from .tiles import SQUARE, Powers, Target, Workspace, edge, write_decays, write_powers
 
 Array = np.ndarray
 
@@ -102,28 +102,19 @@ def _by(items: Any, key: Callable[[int], Any]) -> dict[Any, list[int]]:
 
 
 @dataclass(frozen=True)
-class _Powers:
-    """Kernels ``(gamma sum + coef0)^p`` of one gamma and coef0."""
-
-    base: tuple[float, float]
-    degrees: Array
-    slots: Array
-
-
-@dataclass(frozen=True)
 class _Work:
     """Kernels that are functions of one kind of sum."""
 
     kind: int
     gamma: float
     chain: Chain | None
-    powers: tuple[_Powers, ...]
+    powers: tuple[Powers, ...]
 
-    def write(self, sums: Array, to: Target, work: Array) -> None:
+    def write(self, sums: Array, to: Target, mirror: bool, work: Workspace) -> None:
         if self.chain is not None:
-            write_decays(sums, self.chain, to, work)
+            write_decays(sums, self.chain, to, mirror, work)
         for powers in self.powers:
-            write_powers(sums, powers.base, powers.degrees, powers.slots, to, work)
+            write_powers(sums, powers, to, mirror, work)
 
 
 def _plan(specs: Sequence[KernelSpec], members: list[int], octave: int) -> list[_Work]:
@@ -145,7 +136,7 @@ def _work(specs: Sequence[KernelSpec], kind: int, gamma: float, slots: list[int]
     for base, found in others.items():
         ordered = sorted((_power(specs[q])[2], q) for q in found)
         degrees, places = np.array(ordered, dtype=np.int64).T.copy()
-        powers.append(_Powers(base, degrees, places))
+        powers.append(Powers(base[0], base[1], degrees, places))
     return _Work(kind, gamma, plan, tuple(powers))
 
 
@@ -165,15 +156,10 @@ def _fill_numbers(specs: Sequence[KernelSpec], members: list[int], left: Rows, r
     z = x if right is left else Side.take(right, "Z", first.columns, first)
     for q in members:
         _check_signs(specs[q], (x, z))
-    size = edge(max(out.shape[1:]))
-    works, work, turned = _plan(specs, members, OCTAVES[out.itemsize]), workspace(size), np.empty((size, size))
+    works, work = _plan(specs, members, OCTAVES[out.itemsize]), Workspace(edge(max(out.shape[1:])), z is x)
     for to, tile in _tiles(x, z, {(item.kind, item.gamma) for item in works}, out):
         for item in works:
-            sums = tile[item.kind, item.gamma]
-            item.write(sums, to, work)
-            if z is x and to.i != to.j:
-                transposed(sums, to.height, to.width, turned)
-                item.write(turned, to.mirrored, work)
+            item.write(tile[item.kind, item.gamma], to, z is x and to.i != to.j, work)
     for q in members:
         if _might_overflow(specs[q], x, z, out.dtype):
             _check_result(specs[q], out[q])

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from .distances import GAUSSIANS, PRODUCTS, SQUARES, dense_sums, sparse_sums, squares_from_products
 from .rows import Side
-from .tiles import SQUARE, Target
+from .tiles import SQUARE, Target, new_tile
 
 Array = np.ndarray
 
@@ -15,7 +15,7 @@ DIRECT = 16
 """Up to so many features, inner products and distances are summed term by term: exact zeros, no cancellation, and as fast as BLAS."""
 
 Sums = dict[tuple[int, float], Array]
-"""Sums of the pairs of a tile of rows, by kind and gamma, each square; what lies beyond the block means nothing."""
+"""Sums of the pairs of a tile of rows, by kind and gamma, each from :func:`tiles.new_tile`; what lies beyond the block means nothing."""
 
 
 class DenseSums:
@@ -23,11 +23,12 @@ class DenseSums:
 
     def __init__(self, x: Side, z: Side, wanted: set[tuple[int, float]], size: int) -> None:
         self._rows, self._turned, self._same = _padded(x), _turned(z), z is x
-        self._sums = {item: np.empty((size, size)) for item in wanted}
+        self._sums = {item: new_tile(size) for item in wanted}
         direct = x.shape[1] <= DIRECT
         self._direct = [item for item in wanted if direct or item[0] not in (PRODUCTS, SQUARES)]
         self._squares = (SQUARES, 0.0) in wanted and not direct
-        self._products = self._sums.get((PRODUCTS, 0.0), np.empty((size, size))) if len(self._direct) < len(wanted) else None
+        # Where inner products are not asked for themselves, distances take their place.
+        self._products = None if len(self._direct) == len(wanted) else self._sums.get((PRODUCTS, 0.0), self._sums.get((SQUARES, 0.0)))
         if self._squares:
             self._z_norms = _norms(_padded(z), self._turned)
             self._x_norms = self._z_norms if self._same else _norms(self._rows, _turned(x))
@@ -80,8 +81,8 @@ class SparseSums:
         self._x, self._z = x, z
         self._turned = sp.csr_array(z.values.T)
         self._strip: tuple[int, Array] = (-1, np.empty((0, 0)))
-        self._products = np.zeros((size, size))
-        self._sums = {item: np.zeros((size, size)) for item in wanted}
+        self._products = new_tile(size)
+        self._sums = {item: new_tile(size) for item in wanted}
         self._norms = np.zeros((2, size))
 
     def __call__(self, to: Target) -> Sums:

@@ -1,7 +1,8 @@
 """Compiled writers: from one tile of sums of pairs to the entries of many kernels.
 
 A tile is cut into strips of a few rows; a strip passes through all exponentials, squarings or powers while it lies in the first cache.
-The mirror image of a tile is a tile of its own, its sums transposed once: writing ten kernels transposed costs more than their arithmetic.
+The mirror image of a tile is written like a tile of its own, from one transpose of what all its kernels start from: writing ten kernels
+transposed costs more than their arithmetic.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .exponentials import TINY, Chain, base_kernel, square
+from .distances import transposed
+from .exponentials import TINY, Chain, base_kernel, square, square_twice
 from .jit import compiled
 
 Array = np.ndarray
@@ -20,6 +22,9 @@ SQUARE = 128
 
 TILE = 1024
 """Most rows and columns of a tile, a multiple of SQUARE: so many entries are written at a stretch, which memory wants."""
+
+SPARE = 8
+"""Columns of a tile beyond its size: without them, transposing would fight for the same lines of the cache."""
 
 STRIP = 2
 """Rows of a strip."""
@@ -50,33 +55,62 @@ def _square_and_put(strip: Array, rows: int, width: int, out: Array, i: int, j: 
 
 
 @compiled
+def _square_and_put_twice(strip: Array, rows: int, width: int, first: Array, second: Array, i: int, j: int) -> None:
+    """As _square_and_put two times, in one pass."""
+    for r in range(rows):
+        e, one, two = strip[r, :width], first[i + r, j : j + width], second[i + r, j : j + width]
+        for c in range(e.size):
+            v = e[c] * e[c]
+            v = v if v > TINY else 0.0
+            one[c] = v
+            v = v * v
+            v = v if v > TINY else 0.0
+            two[c] = v
+            e[c] = v
+
+
+@compiled
+def _advance(strip: Array, rows: int, times: int) -> None:
+    """Square a strip several times."""
+    for _ in range(times // 2):
+        square_twice(strip, rows)
+    if times % 2 == 1:
+        square(strip, rows)
+
+
+@compiled
+def _squarings(work: Array, rows: int, width: int, squarings: Array, slots: Array, out: Array, i: int, j: int) -> None:
+    """Write the powers 2^k of a strip, k ascending."""
+    done, q = 0, 0
+    while q < slots.size:
+        k = squarings[q]
+        _advance(work, rows, max(k - 1 - done, 0))
+        if k == done:
+            _put(work, rows, width, out[slots[q]], i, j)
+        elif q + 1 < slots.size and squarings[q + 1] == k + 1:
+            _square_and_put_twice(work, rows, width, out[slots[q]], out[slots[q + 1]], i, j)
+            q, k = q + 1, k + 1
+        else:
+            _square_and_put(work, rows, width, out[slots[q]], i, j)
+        done, q = k, q + 1
+
+
+@compiled
 def _decays(
-    sums: Array,
-    height: int,
-    width: int,
-    bases: Array,
-    starts: Array,
-    squarings: Array,
-    slots: Array,
-    out: Array,
-    i: int,
-    j: int,
-    work: Array,
+    sums: Array, height: int, width: int, base: float, squarings: Array, slots: Array, out: Array, i: int, j: int, work: Array, keep: Array
 ) -> None:
+    """Write one base and its powers; the base kernel is kept where ``keep`` has rows, and is what ``sums`` holds if base is 0."""
     for r in range(0, height, STRIP):
         rows = min(STRIP, height - r)
-        for b in range(bases.size):
-            base_kernel(sums[r : r + rows], bases[b], work)
-            done = 0
-            for q in range(starts[b], starts[b + 1]):
-                while done < squarings[q] - 1:
-                    square(work, rows)
-                    done += 1
-                if done < squarings[q]:
-                    _square_and_put(work, rows, width, out[slots[q]], i + r, j)
-                    done += 1
-                else:
-                    _put(work, rows, width, out[slots[q]], i + r, j)
+        if base > 0.0:
+            base_kernel(sums[r : r + rows], base, work)
+        for a in range(rows):
+            e = work[a]
+            if base == 0.0:
+                e[:] = sums[r + a]
+            elif keep.shape[0] > 0:
+                keep[r + a, :] = e
+        _squarings(work, rows, width, squarings, slots, out, i + r, j)
 
 
 @compiled
@@ -107,9 +141,19 @@ def edge(n: int) -> int:
     return min(TILE, -(-max(n, 1) // SQUARE) * SQUARE)
 
 
-def workspace(size: int) -> Array:
-    """Return the strips the writers work in, for tiles of size x size."""
-    return np.empty((2 * STRIP, size))
+def new_tile(size: int) -> Array:
+    """Return zeros for the sums of a tile of size x size."""
+    return np.zeros((size, size + SPARE))
+
+
+@dataclass(frozen=True)
+class Powers:
+    """Kernels ``(gamma sum + coef0)^p`` of one gamma and coef0: degrees p ascending, and where each goes."""
+
+    gamma: float
+    coef0: float
+    degrees: Array
+    slots: Array
 
 
 @dataclass(frozen=True)
@@ -128,21 +172,44 @@ class Target:
         return Target(self.out, self.j, self.i, self.width, self.height)
 
 
-def write_decays(sums: Array, chain: Chain, to: Target, work: Array) -> None:
+class Workspace:
+    """Arrays the writers work in, for tiles of size x size: strips, and for symmetric blocks a tile and its transpose."""
+
+    def __init__(self, size: int, symmetric: bool) -> None:
+        self.strips = np.empty((2 * STRIP, size + SPARE))
+        self.none = np.empty((0, size + SPARE))
+        self.kept, self.turned = (new_tile(size), new_tile(size)) if symmetric else (self.none, self.none)
+
+
+def write_decays(sums: Array, chain: Chain, to: Target, mirror: bool, work: Workspace) -> None:
     """Write ``exp(-gamma sums)`` for every gamma of a chain.
 
     Parameters
     ----------
-    sums : ndarray of shape (size, size)
+    sums : ndarray of shape (size, size + SPARE)
         float64, C order; only the part ``to`` speaks of is written.
     chain : Chain
     to : Target
-    work : ndarray
-        From :func:`workspace`.
+    mirror : bool
+        Whether the transposed part is written, too; each exponential is then computed once for both.
+    work : Workspace
+        A symmetric one if ``mirror``.
     """
-    _decays(sums, to.height, to.width, *chain, to.out, to.i, to.j, work)
+    back = to.mirrored
+    for b, base in enumerate(chain.bases):
+        part = slice(chain.starts[b], chain.starts[b + 1])
+        plan = chain.squarings[part], chain.slots[part], to.out
+        kept = work.kept if mirror else work.none
+        _decays(sums, to.height, to.width, base, *plan, to.i, to.j, work.strips, kept)
+        if mirror:
+            transposed(kept, to.height, to.width, work.turned)
+            _decays(work.turned, back.height, back.width, 0.0, *plan, back.i, back.j, work.strips, work.none)
 
 
-def write_powers(sums: Array, base: tuple[float, float], degrees: Array, slots: Array, to: Target, work: Array) -> None:
-    """Write ``(gamma sums + coef0)^p`` for ascending degrees p; ``base`` is (gamma, coef0), the rest as in write_decays."""
-    _powers(sums, to.height, to.width, *base, degrees, slots, to.out, to.i, to.j, work)
+def write_powers(sums: Array, powers: Powers, to: Target, mirror: bool, work: Workspace) -> None:
+    """Write ``(gamma sums + coef0)^p`` for all degrees p; the rest as in write_decays."""
+    plan = powers.gamma, powers.coef0, powers.degrees, powers.slots, to.out
+    _powers(sums, to.height, to.width, *plan, to.i, to.j, work.strips)
+    if mirror:
+        transposed(sums, to.height, to.width, work.turned)
+        _powers(work.turned, to.width, to.height, *plan, to.j, to.i, work.strips)
