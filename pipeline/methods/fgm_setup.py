@@ -128,7 +128,7 @@ def map_notes(config: FGMConfig, data: Any) -> list[str]:
         f"feature_map='additive_gaussian' is inaccurate on {len(wide)} of {data.n_cols} features: gamma * range^2 should be at most "
         f"{expansions.GAUSSIAN_REACH:g} (kernel error 1e-3); feature {j if names is None else names[j]} has range {worst:.3g} and "
         f"gamma * range^2 = {config.gamma * worst**2:.3g} (error up to {min(error, 1.0):.1g}). Use gamma <= "
-        f"{expansions.GAUSSIAN_REACH / worst**2:.2g}, or scale the features (ingest --scale unit-column or standard)"
+        f"{expansions.GAUSSIAN_REACH / worst**2:.2g}, or scale the features (ingest --scale unit-column)"
     ]
 
 
