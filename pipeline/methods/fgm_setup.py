@@ -124,11 +124,13 @@ def map_notes(config: FGMConfig, data: Any) -> list[str]:
     j = int(wide[np.argmax(extent[wide])])
     names, worst = data.feature_names(), float(extent[j])
     error = float(expansions.gaussian_error_bound(config.gamma, np.array(worst)))
+    # What is shown must suffice: rounding to three digits may add half a percent.
+    enough = 0.995 * expansions.GAUSSIAN_REACH / worst**2
     return [
         f"feature_map='additive_gaussian' is inaccurate on {len(wide)} of {data.n_cols} features: gamma * range^2 should be at most "
         f"{expansions.GAUSSIAN_REACH:g} (kernel error 1e-3); feature {j if names is None else names[j]} has range {worst:.3g} and "
         f"gamma * range^2 = {config.gamma * worst**2:.3g} (error up to {min(error, 1.0):.1g}). Use gamma <= "
-        f"{expansions.GAUSSIAN_REACH / worst**2:.2g}, or scale the features (ingest --scale unit-column)"
+        f"{enough:.3g}, or scale the features (ingest --scale unit-column)"
     ]
 
 
