@@ -17,6 +17,7 @@ from ...kernels.normalization import Normalization
 from ...kernels.spec import KernelSpec
 from ...storage import BlockStore, GramRef, MemoryBlocks, block_cache, open_shared
 from .blocks import scale_of
+from .given_grams import GivenGrams, GivenPair
 from .scaling import scaled
 
 BLOCK_BYTES = 16 << 20
@@ -43,9 +44,30 @@ def pairs(n: int, block: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     return [(rows, cols) for i, rows in enumerate(spans) for cols in spans[i:]]
 
 
-def rows_of(data: BlockStore | MemoryBlocks, lo: int, hi: int) -> Any:
+class TextRows:
+    """Strings in memory as a data set.
+
+    Parameters
+    ----------
+    texts
+        ``(n,)`` strings.
+    """
+
+    url, n_cols = "memory", 0
+    digest = ""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = np.array(list(texts), dtype=object)
+        self.n_rows = len(self.texts)
+
+    def sequences(self, lo: int, hi: int) -> np.ndarray:
+        """Return strings ``lo:hi``."""
+        return self.texts[lo:hi]
+
+
+def rows_of(data: BlockStore | MemoryBlocks | TextRows, lo: int, hi: int) -> Any:
     """Return rows ``lo:hi`` with the scaling applied: an array, a CSR array, or strings."""
-    if isinstance(data, BlockStore) and data.n_cols == 0:
+    if isinstance(data, TextRows) or (isinstance(data, BlockStore) and data.n_cols == 0):
         return data.sequences(lo, hi)
     features = np.arange(data.n_cols)
     row_factor = None if data.scale.row_factor is None else data.scale.row_factor[lo:hi]
@@ -77,7 +99,7 @@ class RowPair:
     cols: tuple[int, int]
     specs: tuple[KernelSpec, ...]
     width: int
-    source: MemoryBlocks | None = field(default=None, repr=False, compare=False)
+    source: MemoryBlocks | TextRows | None = field(default=None, repr=False, compare=False)
 
     @property
     def nbytes(self) -> int:
@@ -146,12 +168,14 @@ class StoredPair:
         return np.ascontiguousarray(self.load()[:, rows][:, :, cols])
 
 
-PairRef = RowPair | StoredPair
+PairRef = RowPair | StoredPair | GivenPair
 
 
-def row_pairs(data: BlockStore | MemoryBlocks, specs: Sequence[KernelSpec], block: int) -> list[RowPair]:
-    """Return references to all block pairs of the kernels, to be computed from the rows."""
-    near = isinstance(data, MemoryBlocks)
+def row_pairs(data: Any, specs: Sequence[Any], block: int) -> Sequence[PairRef]:
+    """Return references to all block pairs of the kernels, to be computed from the rows (or found in matrices that were given)."""
+    if isinstance(data, GivenGrams):
+        return data.pairs([spec.position for spec in specs], block)
+    near = not isinstance(data, BlockStore)
     digest = "" if near else data.digest
     source = data if near else None
     return [RowPair(data.url, digest, rows, cols, tuple(specs), data.n_cols, source) for rows, cols in pairs(data.n_rows, block)]

@@ -1,0 +1,208 @@
+"""What estimators on kernels share: forms of data, parameters, contexts, history, decision values."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from ...storage import DataError, GramStore, MemoryBlocks
+from ..methods.kernel_predict import decide_grams, decide_rows, scaled_rows
+from ..methods.kernel_setup import KernelInputs, kernel_texts
+from ..passes.given_grams import GivenGrams, as_stack
+from ..passes.gram_source import TextRows
+from ..predict import decision_values
+from ..records.config import MethodConfig
+from ..records.context import RunContext
+from ..records.kernel_model import KernelModel
+from ..records.validation import configured
+from .inputs import fan_out, fit_context, in_memory, is_store, opened
+
+NAN = float("nan")
+
+
+class KernelEstimator(BaseEstimator):
+    """Base of estimators on kernels; a subclass names its parameter model and sets ``model_``.
+
+    Subclasses have the parameters ``kernels``, ``cluster``, ``random_state``, ``verbose`` and ``callbacks``.
+    """
+
+    _config_type: ClassVar[type[MethodConfig]]
+    _is_classifier: ClassVar[bool] = True
+
+    kernels: Any
+    cluster: Any
+    random_state: Any
+    verbose: Any
+    callbacks: Any
+    model_: KernelModel
+    n_features_in_: int
+    classes_: np.ndarray
+
+    def __sklearn_tags__(self) -> Any:
+        tags: Any = super().__sklearn_tags__()
+        tags.input_tags.sparse = not self._precomputed
+        tags.input_tags.pairwise = self._precomputed
+        return tags
+
+    @property
+    def _precomputed(self) -> bool:
+        return isinstance(self.kernels, str) and self.kernels == "precomputed"
+
+    # -- parameters ----------------------------------------------------------------------------------------------------------------
+
+    def _config(self) -> Any:
+        """Return the checked parameters."""
+        given = {name: value for name, value in self.get_params(deep=False).items() if name in self._config_type.model_fields}
+        if "kernels" in given:
+            given["kernels"] = kernel_texts(given["kernels"])
+        if isinstance(given.get("class_weight"), Mapping):
+            given["class_weight"] = {str(key): value for key, value in given["class_weight"].items()}
+        return configured(
+            self._config_type, {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+        )
+
+    # -- data ----------------------------------------------------------------------------------------------------------------------
+
+    def _inputs(self, X: Any, y: Any, sample_weight: Any = None) -> KernelInputs:
+        """Return data, target and weights from any form: arrays, sparse, Dask, strings, a block store, matrices, a Gram store."""
+        if y is None and not is_store(X):
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        data, y = self._data(X, y)
+        target, classes = self._target(data, y)
+        return KernelInputs(data, target, classes, self._weight(data, sample_weight))
+
+    def _data(self, X: Any, y: Any = None) -> tuple[Any, Any]:
+        """Return the data set of a fit, and the target checked against it."""
+        if self._precomputed:
+            return self._matrices(X, y)
+        if is_store(X):
+            store = opened(X)
+            self.n_features_in_ = store.n_cols
+            return store, y
+        if is_text(X):
+            self.n_features_in_ = 0
+            return TextRows(X), y
+        X = in_memory(X)
+        given = {} if y is None else {"y": y, "multi_output": False, "y_numeric": not self._is_classifier}
+        found = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=False, **given)
+        X, y = found if y is not None else (found, None)
+        return MemoryBlocks(X), y
+
+    def _matrices(self, X: Any, y: Any) -> tuple[GivenGrams, Any]:
+        if isinstance(X, (GramStore, str)):
+            data = GivenGrams(X if isinstance(X, GramStore) else GramStore.open(X))
+        elif np.ndim(X) == 3 or (isinstance(X, (list, tuple)) and np.ndim(X[0]) == 2):
+            data = GivenGrams(as_stack(in_memory(X)))
+        else:
+            data = GivenGrams(np.asarray(_validated(self, X)))
+        self.n_features_in_ = data.n_rows
+        return data, y
+
+    def _target(self, data: Any, y: Any) -> tuple[np.ndarray, tuple[Any, ...] | None]:
+        y = self._stored_target(data) if y is None else column_or_1d(y, warn=True)
+        if len(y) != data.n_rows:
+            raise ValueError(f"y has {len(y)} entries, the data has {data.n_rows} rows: inconsistent numbers of samples")
+        if not self._is_classifier:
+            target = np.asarray(y, np.float64)
+            if not np.isfinite(target).all():
+                raise ValueError("y holds NaN or infinity")
+            return target, None
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y holds one class only ({self.classes_.tolist()[0]!r}); a classifier needs samples of at least two classes")
+        return codes, tuple(self.classes_.tolist())
+
+    def _stored_target(self, data: Any) -> np.ndarray:
+        if isinstance(data, GivenGrams) or not data.has_table("y"):
+            raise DataError("there is no target; give y, or ingest a file that has one", data.url)
+        labels, target = data.meta.labels, data.target()
+        return target if labels is None else np.asarray(labels)[target.astype(np.int64)]
+
+    def _weight(self, data: Any, sample_weight: Any) -> np.ndarray | None:
+        if sample_weight is None and is_store(data) and data.has_table("weight"):
+            sample_weight = data.row_table("weight")
+        if sample_weight is None:
+            return None
+        rows = np.empty((data.n_rows, 0))
+        return _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+
+    @contextlib.contextmanager
+    def _context(self, data: Any) -> Iterator[RunContext]:
+        """Yield the context of a fit; matrices and strings in memory are worked on in this process."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1)) if self.random_state is not None else 0
+        near = isinstance(data, TextRows) or (isinstance(data, GivenGrams) and not isinstance(data.source, GramStore))
+        place: Any = data
+        with fit_context(place, "sync" if near else self.cluster, fan_out(self.callbacks, self.verbose), seed) as ctx:
+            yield ctx
+
+    # -- results -------------------------------------------------------------------------------------------------------------------
+
+    def _set_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Set ``history_``: one array per figure over the iterations."""
+        names = rows[0].keys() if rows else ()
+        # JSON has no NaN and no infinity: they were written as null.
+        self.history_ = {name: np.array([NAN if row[name] is None else row[name] for row in rows]) for name in names}
+
+    def _warn_unfinished(self, converged: bool, message: str) -> None:
+        """Set ``converged_``, and warn if it is false."""
+        self.converged_ = converged
+        if not converged:
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+    def _set_model(self, model: KernelModel) -> None:
+        """Set the fitted attributes that follow from the model; subclasses add theirs."""
+        self.model_ = model
+
+    @classmethod
+    def from_model(cls, model: KernelModel, params: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> Self:
+        """Return the fitted estimator of a saved model."""
+        estimator = cls(**{name: value for name, value in params.items() if name in cls().get_params()})
+        classes = json.loads(model.classes_json)
+        if classes is not None:
+            estimator.classes_ = np.asarray(classes)
+        estimator.n_features_in_ = model.n_features
+        estimator._set_model(model)
+        estimator._set_history(list(history))
+        return estimator
+
+    def _values(self, X: Any) -> np.ndarray:
+        """Return ``(n_samples, n_machines)`` decision values of any form of data."""
+        check_is_fitted(self, "model_")
+        model = self.model_
+        if model.precomputed:
+            return decide_grams(model, self._test_matrices(X))
+        if is_store(X):
+            with fit_context(opened(X), self.cluster, fan_out(None, 0), 0) as ctx:
+                return decision_values(model, ctx)
+        if is_text(X):
+            return decide_rows(model, np.array(list(X), dtype=object))
+        X = validate_data(self, in_memory(X), accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=False, reset=False)
+        return decide_rows(model, scaled_rows(model, X))
+
+    def _test_matrices(self, X: Any) -> np.ndarray:
+        X = in_memory(X)
+        if np.ndim(X) == 3 or (isinstance(X, (list, tuple)) and np.ndim(X[0]) == 2):
+            return as_stack(X)
+        return as_stack(_validated(self, X, reset=False))
+
+
+def _validated(estimator: Any, X: Any, **options: Any) -> Any:
+    return validate_data(estimator, X, dtype=[np.float64, np.float32], **options)
+
+
+def is_text(X: Any) -> bool:
+    """Return whether ``X`` is a list or array of strings (one string is a path)."""
+    if isinstance(X, (list, tuple)):
+        return bool(X) and all(isinstance(row, str) for row in X)
+    return isinstance(X, np.ndarray) and X.ndim == 1 and X.size > 0 and X.dtype.kind in "OU" and all(isinstance(row, str) for row in X)

@@ -1,0 +1,208 @@
+"""From data and parameters to dual problems, and from their solutions to a model: what methods on kernels share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...kernels.solvers.dual import DualProblem, svc_problem, svr_problem
+from ...kernels.spec import as_specs
+from ...storage import DataError
+from ..passes.blocks import scale_of
+from ..passes.given_grams import GivenGrams, with_normalization
+from ..passes.gram_source import rows_of
+from ..passes.grams import Grams
+from ..records.context import RunContext
+from ..records.fgm import FeatureScale
+from ..records.kernel_model import KernelModel
+from .fgm_setup import FGMInputs, row_costs
+from .kernel_predict import spans
+
+
+@dataclass(frozen=True)
+class KernelInputs:
+    """What a fit gets beside its parameters.
+
+    Attributes
+    ----------
+    data
+        Block store, arrays or strings in memory, or matrices.
+    target
+        ``(n_samples,)`` class of each row as its index, or real numbers.
+    classes
+        The labels, in order; ``None`` for regression.
+    sample_weight
+        ``(n_samples,)`` factors of C, or ``None``.
+    """
+
+    data: Any
+    target: np.ndarray
+    classes: tuple[Any, ...] | None
+    sample_weight: np.ndarray | None = None
+
+    @property
+    def n_machines(self) -> int:
+        """One, or one per class for more than two."""
+        return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+
+
+def kernel_texts(kernels: Any) -> Any:
+    """Return kernels as a parameter model holds them: ``None``, ``"precomputed"``, or a list of short texts.
+
+    Raises
+    ------
+    ValueError
+        A kernel that cannot be read.
+    """
+    if kernels is None or (isinstance(kernels, str) and kernels == "precomputed"):
+        return kernels
+    return [str(spec) for spec in as_specs(kernels, sys.maxsize)]
+
+
+def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
+    """Return the kernels of a fit, with ``normalize`` where they leave it open.
+
+    Raises
+    ------
+    ValueError
+        Kernels that do not suit the data.
+    """
+    if isinstance(data, GivenGrams):
+        if kernels != "precomputed":
+            raise ValueError('kernel matrices are given as X, so kernels must be "precomputed"')
+        return with_normalization(data.kernels(), normalize)
+    if isinstance(kernels, str):
+        raise ValueError('kernels="precomputed" needs matrices (n_kernels, n, n), or a Gram store')
+    return with_normalization(as_specs(kernels, data.n_cols or None), normalize)
+
+
+def store_inputs(ctx: RunContext, name: str) -> KernelInputs:
+    """Return a store's target and weights: classes where it has labels, else real numbers.
+
+    Raises
+    ------
+    DataError
+        No target, or one class only.
+    """
+    data = ctx.data
+    if not data.has_table("y"):
+        raise DataError(f"there is no target; {name} needs one (ingest a file that has it)", data.url)
+    weight = data.row_table("weight") if data.has_table("weight") else None
+    labels = data.meta.labels
+    if labels is None:
+        return KernelInputs(data, data.target(), None, weight)
+    codes = data.target().astype(np.int64)
+    if len(np.unique(codes)) < 2:
+        raise DataError(f"the target holds one class only ({labels[int(codes[0])]!r}); {name} needs at least two", data.url)
+    return KernelInputs(data, codes, tuple(labels), weight)
+
+
+def costs(config: Any, inputs: KernelInputs) -> np.ndarray:
+    """Return ``C_i = C * sample weight * class weight``, ``(n_samples,)``."""
+    if inputs.classes is not None:
+        return row_costs(config, FGMInputs(inputs.data, inputs.target, inputs.classes, inputs.sample_weight))
+    cost = np.full(len(inputs.target), float(config.C))
+    return cost if inputs.sample_weight is None else cost * inputs.sample_weight
+
+
+def labels_of(inputs: KernelInputs, machine: int) -> np.ndarray:
+    """Return the labels -1 and +1 of one machine: the second class of two, or one class against the rest."""
+    assert inputs.classes is not None
+    return np.where(inputs.target == (1 if len(inputs.classes) == 2 else machine), 1.0, -1.0)
+
+
+def dual_problems(config: Any, inputs: KernelInputs, epsilon: float = 0.1) -> list[DualProblem]:
+    """Return one problem per machine: hinge for classes, epsilon-insensitive for real targets.
+
+    Raises
+    ------
+    DataError
+        A class without a row of positive weight.
+    """
+    cost = costs(config, inputs)
+    if not np.any(cost > 0):
+        raise DataError("no sample has a positive weight; a fit needs some")
+    if inputs.classes is None:
+        return [svr_problem(inputs.target, epsilon, cost)]
+    return [_one_problem(inputs, cost, machine) for machine in range(inputs.n_machines)]
+
+
+def _one_problem(inputs: KernelInputs, cost: np.ndarray, machine: int) -> DualProblem:
+    assert inputs.classes is not None
+    y, two = labels_of(inputs, machine), len(inputs.classes) == 2
+    names = {1.0: inputs.classes[1 if two else machine], -1.0: inputs.classes[0] if two else f"not {inputs.classes[machine]}"}
+    for sign, name in names.items():
+        if not np.any(cost[y == sign] > 0):
+            raise DataError(f"class {name!r} has no sample with positive weight; every class needs one")
+    return svc_problem(y, cost)
+
+
+def needs_centring(specs: Sequence[Any]) -> bool:
+    """Return whether centring cannot be left to the bias: a cosine of centred rows."""
+    return any(spec.centre and spec.normalize == "cosine" for spec in specs)
+
+
+# -- from solutions to a model -------------------------------------------------------------------------------------------------
+
+
+def build_model(
+    config: Any,
+    inputs: KernelInputs,
+    grams: Grams,
+    theta: np.ndarray,
+    beta: np.ndarray,
+    intercepts: np.ndarray,
+    figures: dict[str, float],
+    arrays: dict[str, np.ndarray] | None = None,
+) -> KernelModel:
+    """Return the model of weights ``theta`` (n_machines, n_kernels) and coefficients ``beta`` (n_machines, n_samples)."""
+    used = np.flatnonzero(np.any(theta != 0, axis=0))
+    norms = [grams.normalizations[q] for q in used]
+    centred = any(norm.row_mean is not None for norm in norms)
+    # The means of a test row run over all training rows, so a centred kernel keeps them all.
+    ids = np.arange(grams.n) if centred else np.flatnonzero(np.any(beta != 0, axis=0))
+    rows, texts = (None, ()) if isinstance(inputs.data, GivenGrams) else _rows(inputs.data, ids)
+    return KernelModel(
+        params_json=config.model_dump_json(),
+        classes_json=json.dumps(None if inputs.classes is None else list(inputs.classes)),
+        kernels_json=json.dumps([spec.to_json() for spec in grams.specs]),
+        n_features=int(inputs.data.n_cols),
+        n_train=grams.n,
+        precomputed=isinstance(inputs.data, GivenGrams),
+        theta=theta,
+        used=used,
+        norms=tuple(replace(norm, diag_root=None if norm.diag_root is None else norm.diag_root[ids]) for norm in norms),
+        support_ids=ids,
+        rows=rows,
+        texts=texts,
+        beta=np.ascontiguousarray(beta[:, ids]),
+        intercepts=intercepts,
+        figures=figures,
+        arrays=arrays or {},
+        **_scaling(inputs.data),
+    )
+
+
+def _scaling(data: Any) -> dict[str, Any]:
+    if getattr(data, "scale", None) is None or not data.n_cols:
+        return {"scale": FeatureScale(), "row_scaled": False}
+    return {"scale": scale_of(data, np.arange(data.n_cols)), "row_scaled": data.scale.kind == "unit-row"}
+
+
+def _rows(data: Any, ids: np.ndarray) -> tuple[np.ndarray | sp.csr_array | None, tuple[str, ...]]:
+    parts = []
+    for lo, hi in spans(data.n_rows, 4096):
+        inside = ids[(ids >= lo) & (ids < hi)] - lo
+        if len(inside):
+            parts.append(rows_of(data, lo, hi)[inside])
+    if data.n_cols == 0:
+        return None, tuple(str(text) for part in parts for text in part)
+    if not parts:
+        return np.zeros((0, data.n_cols)), ()
+    return (sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)), ()
