@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .estimators.fgm import FGMClassifier, PathPoint
     from .estimators.inputs import use_client
+    from .estimators.mkl import MKLClassifier, MKLRegressor
     from .registry import METHODS, MethodInfo
     from .running import ConfigMismatch, RunOutcome, load_model, resume_run, run_method
     from .storing import predict_store, score_store
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "estimators.fgm": ("FGMClassifier", "PathPoint"),
     "estimators.inputs": ("use_client",),
+    "estimators.mkl": ("MKLClassifier", "MKLRegressor"),
     "registry": ("METHODS", "MethodInfo"),
     "running": ("ConfigMismatch", "RunOutcome", "load_model", "resume_run", "run_method"),
     "storing": ("predict_store", "score_store"),
@@ -27,6 +29,8 @@ __all__ = [
     "METHODS",
     "ConfigMismatch",
     "FGMClassifier",
+    "MKLClassifier",
+    "MKLRegressor",
     "MethodInfo",
     "PathPoint",
     "RunOutcome",

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .methods import fgm_run
+from .methods import fgm_run, gmkl_run
 from .records.config import FGMConfig, MethodConfig
+from .records.config_kernels import MKLConfig
 from .records.context import RunContext
 from .records.fgm import FGMModel
+from .records.kernel_model import KernelModel
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class MethodInfo:
         Record type of a saved model.
     estimator
         ``module:class`` of the scikit-learn class, under ``gramplane.pipeline``.
+    regressor
+        The same for real-valued targets, where a method has both; a run follows the target of its store.
     """
 
     name: str
@@ -36,6 +40,7 @@ class MethodInfo:
     prepare: Callable[[Any, RunContext, Mapping[str, Any]], Any]
     model: type
     estimator: str
+    regressor: str | None = None
 
 
 METHODS: dict[str, MethodInfo] = {
@@ -46,5 +51,14 @@ METHODS: dict[str, MethodInfo] = {
         prepare=fgm_run.prepare,
         model=FGMModel,
         estimator="estimators.fgm:FGMClassifier",
+    ),
+    "mkl": MethodInfo(
+        name="mkl",
+        title="Generalized multiple kernel learning",
+        config=MKLConfig,
+        prepare=gmkl_run.prepare,
+        model=KernelModel,
+        estimator="estimators.mkl:MKLClassifier",
+        regressor="estimators.mkl:MKLRegressor",
     ),
 }

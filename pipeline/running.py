@@ -332,6 +332,8 @@ def load_model(run: str | Path) -> Any:
     if folder.read_json("summary") is None:
         raise StorageError(f"{run}: the run is not finished, it has no model yet; continue it with `gramplane resume {run}`")
     info = method_named(record["method"])
-    module, _, name = info.estimator.partition(":")
+    model = folder.read_model(info.model)
+    regression = info.regressor is not None and getattr(model, "classes_json", "") == "null"
+    module, _, name = str(info.regressor if regression else info.estimator).partition(":")
     estimator = getattr(importlib.import_module(f".{module}", __package__), name)
-    return estimator.from_model(folder.read_model(info.model), record["params"], folder.history())
+    return estimator.from_model(model, record["params"], folder.history())

@@ -53,6 +53,10 @@ def _three(path: Path) -> BlockStore:
 FGM = {"B": 4, "C": 1.0, "max_rounds": 4}
 OTHER = ({**FGM, "C": 2.0}, "C")
 
+
+MKL = {"kernels": ["rbf(gamma=0.5)", "rbf(gamma=1)[0:3]", "poly(degree=2)[1]", "linear cosine", "linear[4:8] centre"], "tol": 1e-3}
+OTHER_MKL = ({**MKL, "C": 2.0}, "C")
+
 CASES: dict[str, Case] = {
     "fgm-sparse": Case("fgm", FGM, _sparse, OTHER),
     "fgm-logistic-bias": Case("fgm", {**FGM, "loss": "logistic", "fit_intercept": True, "debias": True}, _dense, OTHER),
@@ -62,4 +66,7 @@ CASES: dict[str, Case] = {
     "fgm-overlap": Case(
         "fgm", {**FGM, "n_features_to_select": 5}, _dense, OTHER, {"groups": [list(range(j, min(j + 6, 30))) for j in range(0, 30, 4)]}
     ),
+    "mkl-two": Case("mkl", MKL, _dense, OTHER_MKL, {"test_share": 0.25}),
+    "mkl-classes-recompute": Case("mkl", {**MKL, "grams": "recompute", "v": 0.9}, _three, OTHER_MKL),
+    "mkl-simplemkl": Case("mkl", {**MKL, "constraint": "simplex", "solver": "simplemkl"}, _sparse, OTHER_MKL),
 }

@@ -1,0 +1,259 @@
+"""MKLClassifier and MKLRegressor: support vector machines on a learnt combination of kernels."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from ..loops.run import run_loop
+from ..methods.gmkl import selected
+from ..methods.gmkl_run import build_loop, model_of
+from ..records.config_kernels import MKLConfig
+from ..records.kernel_model import KernelModel
+from .kernel_base import KernelEstimator
+
+T = TypeVar("T", bound=type)
+
+_PARAMETERS = """
+
+    Parameters
+    ----------
+    kernels
+        List of kernels: :class:`KernelSpec`, short texts like ``"rbf(gamma=0.5)"``, ``"poly(degree=2)[3,7:9]"``, importable functions; or
+        ``"precomputed"``: then X is ``(n_kernels, n, n)`` at fit and ``(n_kernels, n_test, n_train)`` at predict, or a Gram store. Default:
+        ``kernel_grid``, ten Gaussian widths and three polynomial degrees on all features and on each single one.
+    constraint
+        Set of the kernel weights theta >= 0: ``"elastic_net"`` (``v ||theta||_1 + (1 - v) ||theta||_2^2 <= 1``), ``"simplex"`` (v = 1),
+        ``"l2"`` (v = 0), ``"lp"`` (``||theta||_p <= 1``).
+    v, p
+        Shape of the elastic net and of the lp ball. v = 1 gives few kernels, v = 0 all of them.
+    C
+        Loss weight, ``C * sum of losses``, the same as scikit-learn's ``SVC`` and ``SVR``.
+    solver
+        ``"auto"`` (level), ``"level"``, ``"silp"``, ``"simplemkl"`` (on the simplex), ``"alternate"``, ``"uniform"`` (equal weights).
+    tau
+        Height of the level between the bounds.
+    normalize
+        For kernels that leave it open: ``"trace"`` (trace n), ``"unit_trace"`` (the thesis'), ``"multiplicative"``, ``"cosine"``,
+        ``"none"``.
+    tol
+        Relative gap between the bounds at which the fit ends.
+    max_iter
+        Weight vectors tried at most; a warning tells when it ends the fit.
+    threshold
+        A kernel counts as selected above this share of the largest weight.
+    grams, gram_store
+        Where Gram matrices lie: ``"auto"`` decides from sizes; ``"memory"``, ``"store"`` (at the path ``gram_store``), ``"recompute"``.
+"""
+
+_REST = """    cluster
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."`` ...; matrices and strings in memory stay in-process.
+    random_state
+        Not used; the fit is deterministic.
+    verbose
+        Log one line per iteration.
+    callbacks
+        Functions called with an event record per iteration.
+
+    Attributes
+    ----------
+    kernel_weights_
+        ``(n_kernels,)``, or ``(n_classes, n_kernels)`` for more than two classes.
+    support_
+        Sorted indices of the selected kernels (of any class).
+    support_vectors_
+        Training rows with a coefficient.
+    dual_coef_
+        ``(n_machines, n_support)`` signed coefficients of these rows.
+    intercept_
+        ``(n_machines,)``.
+    lower_bound_, upper_bound_
+        Rigorous bounds of the optimum; sums over machines.
+    objective_, dual_gap_
+        Primal value (the upper bound) and its distance to the lower bound.
+    n_iter_, converged_, history_
+        Iterations, whether ``tol`` was reached, and one array per figure over the iterations.
+
+    References
+    ----------
+    Yang, Xu, Ye, King, Lyu: Efficient Sparse Generalized Multiple Kernel Learning. IEEE Trans. Neural Networks 22 (2011).
+    """
+
+
+def _documented(own: str) -> Callable[[T], T]:
+    """Append the description of the parameters to a class' docstring; ``own`` describes those of that class alone."""
+
+    def add(cls: T) -> T:
+        cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}{_PARAMETERS}{own}{_REST}"
+        return cls
+
+    return add
+
+
+class _MKL(KernelEstimator):
+    """What both estimators share."""
+
+    _config_type = MKLConfig
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit on arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a block store.
+
+        Parameters
+        ----------
+        X
+            ``(n_samples, n_features)``; a block store may hold the target itself.
+        y
+            ``(n_samples,)`` target.
+        sample_weight
+            ``(n_samples,)`` factors of ``C``.
+
+        Raises
+        ------
+        ValueError
+            A parameter out of range, data that are not finite, one class only, or a kernel that is not positive semi-definite.
+        """
+        config = self._config()
+        inputs = self._inputs(X, y, sample_weight)
+        with self._context(inputs.data) as ctx:
+            loop = build_loop(config, inputs, ctx)
+            outcome = run_loop(loop, ctx, keep=False)
+            self._set_model(model_of(config, inputs, loop, outcome.state, ctx))
+            for spec, found in zip(loop.specs, loop.grams(ctx).sums, strict=True):
+                if found.trace <= 0.0:
+                    warnings.warn(f"kernel {spec} is zero on the training rows; it adds nothing", UserWarning, stacklevel=2)
+        self._set_history(outcome.history)
+        self._warn_unfinished(self.converged_, f"max_iter={config.max_iter} ended the fit before tol={config.tol:g} was reached")
+        return self
+
+    def _set_model(self, model: KernelModel) -> None:
+        super()._set_model(model)
+        figures = model.figures
+        self.kernel_weights_ = model.theta[0].copy() if len(model.theta) == 1 else model.theta.copy()
+        threshold = MKLConfig.model_validate_json(model.params_json).threshold
+        self.support_ = np.flatnonzero(np.any([selected(row, threshold) for row in model.theta], axis=0))
+        self.support_vectors_ = model.support_ids
+        self.dual_coef_, self.intercept_ = model.beta, model.intercepts
+        self.lower_bound_, self.upper_bound_ = figures["lower_bound"], figures["upper_bound"]
+        self.objective_, self.dual_gap_ = self.upper_bound_, self.upper_bound_ - self.lower_bound_
+        self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
+
+
+@_documented("""    class_weight
+        ``"balanced"`` or a dict of class factors of ``C``.
+""")
+class MKLClassifier(ClassifierMixin, _MKL):
+    """Support vector classifier on a weighted sum of kernels, weights learnt with it.
+
+    Solves ``min_theta max_alpha 1'alpha - 1/2 (alpha y)' (sum_q theta_q K_q) (alpha y)`` over ``0 <= alpha <= C``, ``y'alpha = 0`` and a
+    convex set of weights; several classes one-vs-rest, each with weights of its own.
+    """
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        constraint: str = "elastic_net",
+        v: float = 0.5,
+        p: float = 2.0,
+        C: float = 1.0,
+        solver: str = "auto",
+        tau: float = 0.3,
+        normalize: str = "trace",
+        tol: float = 1e-3,
+        max_iter: int = 200,
+        threshold: float = 1e-4,
+        grams: str = "auto",
+        gram_store: str | None = None,
+        class_weight: Any = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None:
+        self.kernels = kernels
+        self.constraint = constraint
+        self.v = v
+        self.p = p
+        self.C = C
+        self.solver = solver
+        self.tau = tau
+        self.normalize = normalize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.threshold = threshold
+        self.grams = grams
+        self.gram_store = gram_store
+        self.class_weight = class_weight
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``."""
+        values = self._values(X)
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted class labels, ``(n_samples,)``."""
+        values = self.decision_function(X)
+        return self.classes_[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
+
+
+@_documented("""    epsilon
+        Half width of the tube without loss.
+""")
+class MKLRegressor(RegressorMixin, _MKL):
+    """Support vector regression on a weighted sum of kernels, weights learnt with it.
+
+    The loss is ``C sum_i max(0, |y_i - f(x_i)| - epsilon)``.
+    """
+
+    _is_classifier = False
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        constraint: str = "elastic_net",
+        v: float = 0.5,
+        p: float = 2.0,
+        C: float = 1.0,
+        solver: str = "auto",
+        tau: float = 0.3,
+        normalize: str = "trace",
+        tol: float = 1e-3,
+        max_iter: int = 200,
+        epsilon: float = 0.1,
+        threshold: float = 1e-4,
+        grams: str = "auto",
+        gram_store: str | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None:
+        self.kernels = kernels
+        self.constraint = constraint
+        self.v = v
+        self.p = p
+        self.C = C
+        self.solver = solver
+        self.tau = tau
+        self.normalize = normalize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.epsilon = epsilon
+        self.threshold = threshold
+        self.grams = grams
+        self.gram_store = gram_store
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted values, ``(n_samples,)``."""
+        return self._values(X)[:, 0]

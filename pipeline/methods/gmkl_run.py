@@ -1,0 +1,137 @@
+"""Multiple kernel learning as a method of the runner: from a store to a loop, from its state to model, summary and tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...kernels.bank import PackedBank
+from ..loops.prepared import Prepared
+from ..passes.gram_source import pair_bytes, row_pairs
+from ..passes.grams import GramSettings
+from ..records.config_kernels import MKLConfig
+from ..records.context import RunContext
+from ..records.kernel_model import KernelModel
+from .fgm_run import _checked_share
+from .fgm_scoring import Fit, stratified_split
+from .gmkl import UNFINISHED, MKLLoop, MKLState, selected
+from .kernel_setup import KernelInputs, build_model, dual_problems, resolved_kernels, store_inputs
+
+SHOWN = 20
+"""Kernels whose weights a report follows along the iterations."""
+
+
+def build_loop(config: MKLConfig, inputs: KernelInputs, ctx: RunContext, held_out: np.ndarray | None = None) -> MKLLoop:
+    """Return the loop of a fit.
+
+    Raises
+    ------
+    ValueError
+        Kernels that do not suit the data, or more of them than the memory asked for allows.
+    """
+    specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
+    problems = dual_problems(config, inputs, config.epsilon)
+    settings = GramSettings.of(ctx, specs, config.grams, config.gram_store)
+    whole = PackedBank.bytes_for(len(specs), ctx.data.n_rows, np.float32)
+    if config.grams == "memory" and whole > ctx.driver_memory:
+        raise ValueError(
+            f"grams='memory': {len(specs)} kernels of {ctx.data.n_rows} rows take {whole / 2**30:.2f} GiB, the driver may use "
+            f"{ctx.driver_memory / 2**30:.2f} GiB; give it more, choose fewer kernels, or another policy"
+        )
+    fits = () if inputs.classes is None else (Fit(0, inputs.n_machines, inputs.target, held_out),)
+    return MKLLoop(config, specs, problems, settings, fits)
+
+
+def prepare(config: MKLConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
+    """Return the method ready to run on ``ctx.data``; ``extra`` may hold ``test_share``."""
+    inputs = store_inputs(ctx, "mkl")
+    share = _checked_share(extra.get("test_share", 0.0))
+    held_out = None
+    if share > 0 and inputs.classes is not None:
+        held_out = stratified_split(inputs.target, share, ctx.seed, inputs.classes)
+        weight = np.ones(len(held_out)) if inputs.sample_weight is None else inputs.sample_weight
+        inputs = KernelInputs(inputs.data, inputs.target, inputs.classes, np.where(held_out, 0.0, weight))
+    loop = build_loop(config, inputs, ctx, held_out)
+    return Prepared(
+        loop=loop,
+        model=lambda state, ctx: model_of(config, inputs, loop, state, ctx),
+        summary=lambda state, model: summary(config, state, model),
+        tables=lambda state, model: tables(state, loop),
+        plan=plan_of(config, loop, ctx),
+    )
+
+
+def plan_of(config: MKLConfig, loop: MKLLoop, ctx: RunContext) -> dict[str, Any]:
+    """Return what the run will do: Gram policy, tasks of a pass, memory of a task."""
+    settings = loop.settings
+    assert settings is not None
+    refs = row_pairs(ctx.data, loop.specs, settings.block)
+    return {
+        **settings.describe(ctx.data.n_rows, len(loop.specs)),
+        "machines": len(loop.problems),
+        "iterations_at_most": config.max_iter,
+        "tasks_per_pass": len(refs),
+        "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 8 * ctx.data.n_rows * len(loop.problems),
+    }
+
+
+def model_of(config: MKLConfig, inputs: KernelInputs, loop: MKLLoop, state: MKLState, ctx: RunContext) -> KernelModel:
+    """Return the model of the best weights found."""
+    machines = state.machines
+    figures = {
+        "lower_bound": float(sum(machine.lower for machine in machines)),
+        "upper_bound": float(sum(machine.upper for machine in machines)),
+        "iterations": float(state.iteration),
+        "converged": float(state.stop not in UNFINISHED),
+    }
+    return build_model(
+        config,
+        inputs,
+        loop.grams(ctx),
+        np.stack([machine.best_theta for machine in machines]),
+        np.stack([machine.best_beta for machine in machines]),
+        np.array([machine.best_bias for machine in machines]),
+        figures,
+        {f"weights_path_{m}": machine.path for m, machine in enumerate(machines)},
+    )
+
+
+def summary(config: MKLConfig, state: MKLState, model: KernelModel) -> dict[str, Any]:
+    """Return the figures of a finished run as a small JSON object."""
+    upper, lower = model.figures["upper_bound"], model.figures["lower_bound"]
+    return {
+        "objective": upper,
+        "gap": upper - lower,
+        "lower_bound": lower,
+        "upper_bound": upper,
+        "iterations": state.iteration,
+        "n_selected": int(np.sum(np.any([selected(row, config.threshold) for row in model.theta], axis=0))),
+        "n_kernels": int(model.theta.shape[1]),
+        "n_support": len(model.support_ids),
+        "stop": state.stop,
+        "classes": json.loads(model.classes_json),
+    }
+
+
+def tables(state: MKLState, loop: MKLLoop) -> dict[str, list[dict[str, Any]]]:
+    """Return the report's tables: kernels by weight, and the weights of the heaviest along the iterations."""
+    theta = np.stack([machine.best_theta for machine in state.machines])
+    order = np.lexsort((np.arange(theta.shape[1]), -theta.max(axis=0)))
+    order = order[theta.max(axis=0)[order] > 0]
+    names = [str(spec) for spec in loop.specs]
+    chosen = [{"kernel": names[q], **_weights(theta[:, q])} for q in order]
+    along = [
+        {"machine": m, "iteration": t + 1, **{names[q]: float(row[q]) for q in order[:SHOWN]}}
+        for m, machine in enumerate(state.machines)
+        for t, row in enumerate(machine.path)
+    ]
+    return {"kernels": chosen, "weights": along}
+
+
+def _weights(column: np.ndarray) -> dict[str, float]:
+    if len(column) == 1:
+        return {"weight": float(column[0])}
+    return {f"weight[{m}]": float(value) for m, value in enumerate(column)}
