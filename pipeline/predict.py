@@ -10,12 +10,14 @@ import scipy.sparse as sp
 
 from ..kernels import expansions
 from ..kernels.pairs import PairMap, pair_columns
+from .methods.kernel_predict import decide_store
 from .passes.atoms import take
 from .passes.columns import Columns, fetch_columns
-from .passes.scaling import scaled
+from .passes.scaling import inverse_row_norms, scaled
 from .records.config import FGMConfig
 from .records.context import RunContext
 from .records.fgm import FGMModel, positions
+from .records.kernel_model import KernelModel
 
 
 def mapped_columns(model: FGMModel, raw: Columns, row_factor: np.ndarray | None = None) -> Columns:
@@ -46,15 +48,6 @@ def model_columns(model: FGMModel, X: Any) -> Columns:
     return mapped_columns(model, sp.csc_array(raw) if sp.issparse(raw) else raw, row_factor)
 
 
-def inverse_row_norms(X: Any) -> np.ndarray:
-    """Return ``1 / ||x_i||`` of every row, 0 for an empty one."""
-    squares = (
-        np.asarray(X.astype(np.float64).power(2).sum(axis=1)).ravel() if sp.issparse(X) else np.square(X, dtype=np.float64).sum(axis=1)
-    )
-    norms = np.sqrt(squares)
-    return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
-
-
 @singledispatch
 def decision_values(model: Any, ctx: RunContext) -> np.ndarray:
     """Return ``(n_samples, n_machines)`` decision values of a saved model for every row of ``ctx.data``; each kind of model has its own."""
@@ -65,6 +58,11 @@ def decision_values(model: Any, ctx: RunContext) -> np.ndarray:
 def decision_path(model: Any, ctx: RunContext) -> list[tuple[int, np.ndarray]]:
     """Return ``(size, decision values)`` of the model after every step, where a model keeps its path; else nothing."""
     return []
+
+
+@decision_values.register
+def _(model: KernelModel, ctx: RunContext) -> np.ndarray:
+    return decide_store(model, ctx)
 
 
 @decision_values.register

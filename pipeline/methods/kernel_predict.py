@@ -15,8 +15,7 @@ from ...kernels.gram import gram_block, gram_diagonal
 from ...kernels.spec import KernelSpec
 from ...storage import BlockStore, open_shared
 from ..passes.gram_source import rows_of
-from ..passes.scaling import scaled
-from ..predict import decision_values, inverse_row_norms
+from ..passes.scaling import inverse_row_norms, scaled
 from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
 
@@ -153,8 +152,7 @@ def _task_bytes(ref: RowSpan) -> int:
     return 2 * ref.nbytes + 3 * BLOCK_BYTES
 
 
-@decision_values.register
-def _(model: KernelModel, ctx: RunContext) -> np.ndarray:
+def decide_store(model: KernelModel, ctx: RunContext) -> np.ndarray:
     """Return the decision values of every row of a store (one pass over its rows).
 
     Raises

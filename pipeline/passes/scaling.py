@@ -38,6 +38,15 @@ def scaled(raw: Columns, scale: FeatureScale, row_factor: np.ndarray | None = No
     return _scaled_sparse(raw, scale, row_factor) if sp.issparse(raw) else _scaled_dense(raw, scale, row_factor)
 
 
+def inverse_row_norms(X: Any) -> np.ndarray:
+    """Return ``1 / ||x_i||`` of every row, 0 for an empty one."""
+    squares = (
+        np.asarray(X.astype(np.float64).power(2).sum(axis=1)).ravel() if sp.issparse(X) else np.square(X, dtype=np.float64).sum(axis=1)
+    )
+    norms = np.sqrt(squares)
+    return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+
+
 def scaled_columns(ctx: RunContext, features: np.ndarray) -> Columns:
     """Fetch the columns of sorted distinct ``features`` (one column pass) and scale them."""
     return scaled(fetch_columns(ctx, features), scale_of(ctx.data, features), ctx.data.scale.row_factor)
