@@ -101,7 +101,7 @@ class KernelEstimator(BaseEstimator):
     def _matrices(self, X: Any, y: Any) -> tuple[GivenGrams, Any]:
         if isinstance(X, (GramStore, str)):
             data = GivenGrams(X if isinstance(X, GramStore) else GramStore.open(X))
-        elif np.ndim(X) == 3 or (isinstance(X, (list, tuple)) and np.ndim(X[0]) == 2):
+        elif _is_stack(X):
             data = GivenGrams(as_stack(in_memory(X)))
         else:
             data = GivenGrams(np.asarray(_validated(self, X)))
@@ -192,9 +192,15 @@ class KernelEstimator(BaseEstimator):
 
     def _test_matrices(self, X: Any) -> np.ndarray:
         X = in_memory(X)
-        if np.ndim(X) == 3 or (isinstance(X, (list, tuple)) and np.ndim(X[0]) == 2):
+        if _is_stack(X):
             return as_stack(X)
         return as_stack(_validated(self, X, reset=False))
+
+
+def _is_stack(X: Any) -> bool:
+    if isinstance(X, (list, tuple)):
+        return bool(X) and getattr(X[0], "ndim", 0) == 2
+    return getattr(X, "ndim", 0) == 3
 
 
 def _validated(estimator: Any, X: Any, **options: Any) -> Any:

@@ -126,7 +126,8 @@ class _MKL(KernelEstimator):
                 if found.trace <= 0.0:
                     warnings.warn(f"kernel {spec} is zero on the training rows; it adds nothing", UserWarning, stacklevel=2)
         self._set_history(outcome.history)
-        self._warn_unfinished(self.converged_, f"max_iter={config.max_iter} ended the fit before tol={config.tol:g} was reached")
+        ended = "the machine's rounding" if outcome.state.stop == "flat" else f"max_iter={config.max_iter}"
+        self._warn_unfinished(self.converged_, f"{ended} ended the fit before tol={config.tol:g} was reached")
         return self
 
     def _set_model(self, model: KernelModel) -> None:
