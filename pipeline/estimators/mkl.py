@@ -41,7 +41,7 @@ _PARAMETERS = """
         For kernels that leave it open: ``"trace"`` (trace n), ``"unit_trace"`` (the thesis'), ``"multiplicative"``, ``"cosine"``,
         ``"none"``.
     tol
-        Relative gap between the bounds at which the fit ends.
+        Gap between the bounds at which the fit ends, in units of the upper bound (of one if that is smaller).
     max_iter
         Weight vectors tried at most; a warning tells when it ends the fit.
     threshold

@@ -113,8 +113,8 @@ class WeightState:
 
     @property
     def relative_gap(self) -> float:
-        """Gap in units of the upper bound."""
-        return self.gap / max(abs(self.upper), 1e-300) if np.isfinite(self.gap) else np.inf
+        """Gap in units of the upper bound, or of one if that is smaller."""
+        return self.gap / max(abs(self.upper), 1.0) if np.isfinite(self.gap) else np.inf
 
     @property
     def cuts(self) -> Cuts:
@@ -142,7 +142,7 @@ def solve_machine(gram: Gram, problem: DualProblem, state: WeightState, tol: flo
     inner = inner_tol(state, tol)
     solution = solve_smo(gram, problem, warm=state.beta, tol=inner)
     for _ in range(TIGHTENINGS):
-        aim = share * max(min(state.upper, solution.upper) - state.lower, tol * abs(solution.upper))
+        aim = share * max(min(state.upper, solution.upper) - state.lower, tol * max(1.0, abs(solution.upper)))
         if not np.isfinite(aim) or solution.gap <= aim or not solution.converged:
             break
         inner *= 0.25
@@ -190,7 +190,7 @@ def with_best(state: WeightState, found: Trial) -> WeightState:
 
 def closed(state: WeightState, tol: float) -> bool:
     """Whether the bounds have met within the relative tolerance."""
-    return state.gap <= tol * abs(state.upper)
+    return state.relative_gap <= tol
 
 
 Evaluate = Callable[[np.ndarray, np.ndarray], Trial]

@@ -26,7 +26,7 @@ class MKLConfig(MethodConfig):
     solver: Literal["auto", "level", "silp", "simplemkl", "alternate", "uniform"] = Field("auto", description="auto is level")
     tau: Annotated[float, Field(gt=0, lt=1)] = Field(0.3, description="height of the level between the bounds")
     normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open")
-    tol: Positive = Field(1e-3, description="relative gap between the bounds at which the fit ends")
+    tol: Positive = Field(1e-3, description="gap between the bounds at which the fit ends, relative to max(1, upper bound)")
     max_iter: Count = Field(200, description="weight vectors tried at most")
     epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(0.1, description="regression: half width of the tube")
     threshold: Unit = Field(1e-4, description="a kernel counts as selected above this share of the largest weight")
