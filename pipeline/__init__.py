@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .estimators.fgm import FGMClassifier, PathPoint
     from .estimators.inputs import use_client
     from .estimators.mkl import MKLClassifier, MKLRegressor
+    from .estimators.umkl import UnsupervisedMKL
     from .registry import METHODS, MethodInfo
     from .running import ConfigMismatch, RunOutcome, load_model, resume_run, run_method
     from .storing import predict_store, score_store
@@ -18,6 +19,7 @@ _HOMES = {
     "estimators.fgm": ("FGMClassifier", "PathPoint"),
     "estimators.inputs": ("use_client",),
     "estimators.mkl": ("MKLClassifier", "MKLRegressor"),
+    "estimators.umkl": ("UnsupervisedMKL",),
     "registry": ("METHODS", "MethodInfo"),
     "running": ("ConfigMismatch", "RunOutcome", "load_model", "resume_run", "run_method"),
     "storing": ("predict_store", "score_store"),
@@ -34,6 +36,7 @@ __all__ = [
     "MethodInfo",
     "PathPoint",
     "RunOutcome",
+    "UnsupervisedMKL",
     "cross_validate",
     "load_model",
     "predict_store",

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .methods import fgm_run, gmkl_run
+from .methods import fgm_run, gmkl_run, umkl_run
 from .records.config import FGMConfig, MethodConfig
 from .records.config_kernels import MKLConfig
+from .records.config_umkl import UMKLConfig
 from .records.context import RunContext
 from .records.fgm import FGMModel
 from .records.kernel_model import KernelModel
@@ -60,5 +61,13 @@ METHODS: dict[str, MethodInfo] = {
         model=KernelModel,
         estimator="estimators.mkl:MKLClassifier",
         regressor="estimators.mkl:MKLRegressor",
+    ),
+    "unsupervised-mkl": MethodInfo(
+        name="unsupervised-mkl",
+        title="Unsupervised multiple kernel learning",
+        config=UMKLConfig,
+        prepare=umkl_run.prepare,
+        model=KernelModel,
+        estimator="estimators.umkl:UnsupervisedMKL",
     ),
 }

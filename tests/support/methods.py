@@ -57,6 +57,9 @@ OTHER = ({**FGM, "C": 2.0}, "C")
 MKL = {"kernels": ["rbf(gamma=0.5)", "rbf(gamma=1)[0:3]", "poly(degree=2)[1]", "linear cosine", "linear[4:8] centre"], "tol": 1e-3}
 OTHER_MKL = ({**MKL, "C": 2.0}, "C")
 
+UMKL = {"kernels": MKL["kernels"], "n_bases": 4, "gamma1": 0.1}
+OTHER_UMKL = ({**UMKL, "gamma1": 0.2}, "gamma1")
+
 CASES: dict[str, Case] = {
     "fgm-sparse": Case("fgm", FGM, _sparse, OTHER),
     "fgm-logistic-bias": Case("fgm", {**FGM, "loss": "logistic", "fit_intercept": True, "debias": True}, _dense, OTHER),
@@ -69,4 +72,8 @@ CASES: dict[str, Case] = {
     "mkl-two": Case("mkl", MKL, _dense, OTHER_MKL, {"test_share": 0.25}),
     "mkl-classes-recompute": Case("mkl", {**MKL, "grams": "recompute", "v": 0.9}, _three, OTHER_MKL),
     "mkl-simplemkl": Case("mkl", {**MKL, "constraint": "simplex", "solver": "simplemkl"}, _sparse, OTHER_MKL),
+    "unsupervised-mkl": Case("unsupervised-mkl", UMKL, _dense, OTHER_UMKL),
+    "unsupervised-mkl-gain-recompute": Case(
+        "unsupervised-mkl", {**UMKL, "stop": "gain", "gamma2": 0.5, "grams": "recompute"}, _sparse, OTHER_UMKL
+    ),
 }

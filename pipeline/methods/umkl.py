@@ -1,0 +1,162 @@
+"""Unsupervised multiple kernel learning (Zhuang, thesis, 2011, chapter 5): alternate between bases and kernel weights.
+
+One step chooses the bases of every point under the present kernel, then minimises the objective over the weights exactly (a quadratic
+program on the simplex); see :mod:`...kernels.umkl` for the objective. With the safeguard it never rises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...kernels.jit import one_thread
+from ...kernels.solvers.dual import DenseGram
+from ...kernels.umkl import basis_costs, greedy_bases, simplex_qp, weight_terms
+from ..loops.protocol import Step
+from ..passes.gram_entries import EntryGrams
+from ..passes.gram_source import rows_of
+from ..passes.grams import MATRIX_SHARE, GramSettings
+from ..records.config_umkl import UMKLConfig
+from ..records.context import RunContext
+from .kernel_predict import spans
+
+ROWS = 4096
+"""Rows read at a time."""
+
+
+@dataclass(frozen=True)
+class UMKLState:
+    """State of the alternation.
+
+    Attributes
+    ----------
+    iteration
+        Steps done.
+    weights
+        ``(k,)`` kernel weights, on the simplex.
+    bases
+        ``(n, n_bases)`` bases of every point, -1 where there is none; none at all before the first step.
+    objective
+        J at both.
+    qp_gap
+        Certified distance of the last weights from the best ones for these bases.
+    stop
+        ``"tol"``, ``"max_iter"`` or ``None``.
+    """
+
+    iteration: int
+    weights: np.ndarray
+    bases: np.ndarray
+    objective: float
+    qp_gap: float
+    stop: str | None = None
+
+
+class UMKLLoop:
+    """The alternation on the rows of a context's data.
+
+    Parameters
+    ----------
+    config
+        Parameters.
+    specs
+        Kernels.
+    settings
+        Where Gram matrices lie.
+    size
+        Bases per point.
+    """
+
+    state_type = UMKLState
+
+    def __init__(self, config: UMKLConfig, specs: Sequence[Any], settings: GramSettings, size: int) -> None:
+        self.config, self.specs, self.settings, self.size = config, tuple(specs), settings, size
+        self._grams: EntryGrams | None = None
+        self._inner: np.ndarray | None = None
+
+    def grams(self, ctx: RunContext) -> EntryGrams:
+        """Return the kernels over the training rows."""
+        if self._grams is None:
+            self._grams = EntryGrams(ctx, self.specs, self.settings, centre=True)
+        return self._grams
+
+    def inner(self, ctx: RunContext) -> np.ndarray:
+        """Return the inner products of all rows, ``(n, n)``."""
+        if self._inner is None:
+            self._inner = inner_products(ctx.data)
+        return self._inner
+
+    def init(self, ctx: RunContext) -> UMKLState:
+        """Return equal weights without bases."""
+        k = len(self.specs)
+        return UMKLState(0, np.full(k, 1.0 / k), np.full((ctx.data.n_rows, self.size), -1, np.int32), np.inf, np.inf)
+
+    def step(self, state: UMKLState, ctx: RunContext) -> Step[UMKLState]:
+        """Choose bases, then weights."""
+        bases, kept = self._bases(state, ctx)
+        changed = int(np.sum(np.any(np.sort(bases, axis=1) != np.sort(state.bases, axis=1), axis=1)))
+        new = self._weights(state, bases, ctx)
+        if self.config.safeguard and state.iteration and new.objective >= state.objective:
+            # Sums of single precision: what is left to gain is rounding, and the objective must not rise.
+            new, changed = replace(new, weights=state.weights, bases=state.bases, objective=state.objective, qp_gap=state.qp_gap), 0
+        new = replace(new, stop=self._stop(state, new, changed))
+        metrics = {"objective": new.objective, "gap": new.qp_gap, "changed": changed, "kept": kept}
+        return Step(new, {**metrics, "n_selected": int(np.count_nonzero(new.weights))})
+
+    def _bases(self, state: UMKLState, ctx: RunContext) -> tuple[np.ndarray, int]:
+        config, inner = self.config, self.inner(ctx)
+        combined = self.grams(ctx).combine(state.weights)
+        assert isinstance(combined, DenseGram)  # check_size has seen to it
+        gram = combined.array
+        bases, costs = greedy_bases(gram, inner, self.size, config.gamma1, config.gamma2, stop=config.stop)
+        if not (config.safeguard and state.iteration):
+            return bases, 0
+        better = basis_costs(gram, inner, state.bases, config.gamma1, config.gamma2) <= costs
+        return np.where(better[:, None], state.bases, bases), int(better.sum())
+
+    def _weights(self, state: UMKLState, bases: np.ndarray, ctx: RunContext) -> UMKLState:
+        n, config = len(bases), self.config
+        held = np.where(bases >= 0, bases, 0)
+        found = self.grams(ctx).entries(np.repeat(np.arange(n), self.size), held.ravel().astype(np.int64))
+        terms = weight_terms(found.reshape(-1, n, self.size), bases, self.inner(ctx), config.gamma1, config.gamma2)
+        best = simplex_qp(terms.W, terms.u, state.weights)
+        return UMKLState(state.iteration + 1, best.weights, bases, terms.value(best.weights), best.gap)
+
+    def _stop(self, old: UMKLState, new: UMKLState, changed: int) -> str | None:
+        alone = len(self.specs) == 1
+        still = new.iteration > 1 and not changed and old.objective - new.objective <= self.config.tol * abs(old.objective)
+        if alone or still:
+            return "tol"
+        return "max_iter" if new.iteration >= self.config.max_iter else None
+
+
+def inner_products(data: Any) -> np.ndarray:
+    """Return the inner products of all rows of a data set, ``(n, n)`` float64."""
+    parts = [rows_of(data, lo, hi) for lo, hi in spans(data.n_rows, ROWS)]
+    if sp.issparse(parts[0]):
+        rows = sp.csr_array(sp.vstack(parts), dtype=np.float64)
+        return np.ascontiguousarray((rows @ rows.T).toarray())
+    rows = np.concatenate(parts).astype(np.float64)
+    with one_thread():
+        return rows @ rows.T
+
+
+def check_size(n: int, driver_memory: int) -> None:
+    """Refuse what does not fit: two matrices of all rows are held by the driver.
+
+    Raises
+    ------
+    ValueError
+        Too few rows, or too many for the driver's memory.
+    """
+    if n < 2:
+        raise ValueError(f"n_samples={n}: every sample is rebuilt from others, so there must be at least 2")
+    if 8 * n * n > MATRIX_SHARE * driver_memory:
+        raise ValueError(
+            f"the inner products of {n} rows take {8 * n * n / 2**30:.2f} GiB; the driver may use {MATRIX_SHARE:g} of its "
+            f"{driver_memory / 2**30:.2f} GiB for them: give it more (--driver-memory), or fewer rows"
+        )

@@ -1,0 +1,123 @@
+"""Unsupervised multiple kernel learning as a method of the runner; kernel principal components of the learnt kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh
+
+from ...kernels.jit import one_thread
+from ..loops.prepared import Prepared
+from ..passes.given_grams import GivenGrams
+from ..passes.gram_source import pair_bytes, row_pairs
+from ..passes.grams import Grams, GramSettings
+from ..records.config_umkl import UMKLConfig
+from ..records.context import RunContext
+from ..records.kernel_model import KernelModel
+from .kernel_setup import KernelInputs, build_model, resolved_kernels
+from .umkl import UMKLLoop, UMKLState, check_size
+
+RANK_TOL = 1e-6
+"""Eigenvalues below this share of the largest are rounding of single-precision entries: such a component is 0."""
+
+
+def build_loop(config: UMKLConfig, ctx: RunContext, warn: Callable[[str], None]) -> UMKLLoop:
+    """Return the loop of a fit.
+
+    Raises
+    ------
+    ValueError
+        Data without coordinates (strings, matrices), or of a size that cannot be.
+    """
+    data = ctx.data
+    if isinstance(data, GivenGrams) or data.n_cols == 0:
+        raise ValueError("unsupervised MKL rebuilds samples from others, so it needs their features: no strings, no precomputed kernels")
+    check_size(data.n_rows, ctx.driver_memory)
+    size = min(config.n_bases, data.n_rows - 1)
+    if size < config.n_bases:
+        warn(f"n_bases={config.n_bases} exceeds the {size} other samples")
+    specs = resolved_kernels(config.kernels, data, config.normalize)
+    return UMKLLoop(config, specs, GramSettings.of(ctx, specs, config.grams, config.gram_store), size)
+
+
+def _refuse(message: str) -> None:
+    raise ValueError(message)
+
+
+def prepare(config: UMKLConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
+    """Return the method ready to run on ``ctx.data``; a target is not looked at."""
+    loop = build_loop(config, ctx, _refuse)
+    return Prepared(
+        loop=loop,
+        model=lambda state, ctx: model_of(config, loop, state, ctx),
+        summary=summary,
+        tables=lambda state, model: tables(state, loop),
+        plan=plan_of(config, loop, ctx),
+    )
+
+
+def plan_of(config: UMKLConfig, loop: UMKLLoop, ctx: RunContext) -> dict[str, Any]:
+    """Return what the run will do: Gram policy, tasks of a pass, memory of a task."""
+    refs = row_pairs(ctx.data, loop.specs, loop.settings.block)
+    return {
+        **loop.settings.describe(ctx.data.n_rows, len(loop.specs)),
+        "n_bases": loop.size,
+        "iterations_at_most": config.max_iter,
+        "tasks_per_pass": len(refs),
+        "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 16 * ctx.data.n_rows * loop.size,
+    }
+
+
+def principal_components(grams: Grams, weights: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return kernel principal components as machines: coefficients ``(count, n)``, intercepts and eigenvalues ``(count,)``.
+
+    With H the centring matrix and ``H K H = V diag(lam) V'``, component r of a point x is ``(k(x) - K 1/n)' V_r / sqrt(lam_r)``; signs
+    are such that the largest coefficient is positive (Schölkopf, Smola, Müller, Neural Computation 10, 1998).
+    """
+    gram = np.asarray(grams.combine(weights).rows(np.arange(grams.n)), np.float64)
+    means = gram.mean(axis=0)
+    centred = gram - means[:, None] - means[None, :] + means.mean()
+    held = min(count, grams.n)
+    with one_thread():
+        values, vectors = eigh(centred, subset_by_index=[grams.n - held, grams.n - 1])
+    beta, lam = np.zeros((count, grams.n)), np.zeros(count)
+    for r, (value, vector) in enumerate(zip(values[::-1], vectors.T[::-1], strict=True)):
+        if value > RANK_TOL * max(values[-1], 0.0) and value > 0.0:
+            sign = 1.0 if vector[np.argmax(np.abs(vector))] > 0 else -1.0
+            beta[r], lam[r] = sign * (vector - vector.mean()) / np.sqrt(value), value
+    return beta, -(beta @ means), lam
+
+
+def model_of(config: UMKLConfig, loop: UMKLLoop, state: UMKLState, ctx: RunContext) -> KernelModel:
+    """Return the model: one machine per principal component of the learnt kernel."""
+    grams = loop.grams(ctx)
+    beta, intercepts, lam = principal_components(grams, state.weights, config.n_components)
+    figures = {
+        "objective": float(state.objective),
+        "qp_gap": float(state.qp_gap),
+        "iterations": float(state.iteration),
+        "converged": float(state.stop != "max_iter"),
+    }
+    inputs = KernelInputs(ctx.data, np.zeros(grams.n), None)
+    theta = np.tile(state.weights, (config.n_components, 1))
+    return build_model(config, inputs, grams, theta, beta, intercepts, figures, {"bases": state.bases, "eigenvalues": lam})
+
+
+def summary(state: UMKLState, model: KernelModel) -> dict[str, Any]:
+    """Return the figures of a finished run as a small JSON object."""
+    return {
+        "objective": float(state.objective),
+        "gap": float(state.qp_gap),
+        "iterations": state.iteration,
+        "n_selected": int(np.count_nonzero(state.weights)),
+        "n_kernels": len(state.weights),
+        "stop": state.stop,
+    }
+
+
+def tables(state: UMKLState, loop: UMKLLoop) -> dict[str, list[dict[str, Any]]]:
+    """Return the report's tables: kernels by weight."""
+    order = [int(q) for q in np.lexsort((np.arange(len(state.weights)), -state.weights)) if state.weights[q] > 0]
+    return {"kernels": [{"kernel": str(loop.specs[q]), "weight": float(state.weights[q])} for q in order]}
