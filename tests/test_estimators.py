@@ -73,15 +73,19 @@ def test_number_of_checks_that_really_ran(estimator):
 @pytest.mark.parametrize("info", METHODS.values(), ids=lambda info: info.name)
 def test_signature_agrees_with_the_parameter_model(info):
     """Every parameter of a method is one of its estimator with the same default; the rest tells where and how to run."""
-    module, _, name = info.estimator.partition(":")
-    estimator = getattr(importlib.import_module(f"gramplane.pipeline.{module}"), name)
-    found = {key: value.default for key, value in inspect.signature(estimator).parameters.items()}
     fields = {key: field.default for key, field in info.config.model_fields.items()}
-    assert {key: value for key, value in found.items() if key in fields} == fields
-    assert set(found) - set(fields) <= {"groups", "cluster", "random_state", "verbose", "callbacks"}
-    assert estimator.__module__ == f"gramplane.pipeline.{module}"
-    for key in found:
-        assert f"\n    {key}" in estimator.__doc__ or f", {key}" in estimator.__doc__, f"{key} is not documented"
+    missing = set(fields)
+    for place in filter(None, (info.estimator, info.regressor)):
+        module, _, name = place.partition(":")
+        estimator = getattr(importlib.import_module(f"gramplane.pipeline.{module}"), name)
+        found = {key: value.default for key, value in inspect.signature(estimator).parameters.items()}
+        assert all(found[key] == fields[key] for key in set(found) & set(fields))
+        assert set(found) - set(fields) <= {"groups", "cluster", "random_state", "verbose", "callbacks"}
+        assert estimator.__module__ == f"gramplane.pipeline.{module}"
+        for key in found:
+            assert f"\n    {key}" in estimator.__doc__ or f", {key}" in estimator.__doc__, f"{key} is not documented"
+        missing -= set(found)
+    assert not missing
 
 
 def test_parameters_are_stored_untouched():
