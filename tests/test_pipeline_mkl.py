@@ -436,3 +436,14 @@ def test_checks_of_scikit_learn(estimator, expected, least):
 
 def test_registered():
     assert METHODS["mkl"].regressor == "estimators.mkl:MKLRegressor"
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("policy", ["memory", "recompute"])
+def test_workers_give_the_same_bits(policy):
+    X, y = rows(15, n=300)
+    kernels = [*KERNELS, "linear cosine"]
+    here = MKLClassifier(kernels).fit(X, y)
+    there = MKLClassifier(kernels, cluster="local:2", grams=policy).fit(X, y)
+    assert there.dual_coef_.tobytes() == here.dual_coef_.tobytes()
+    assert there.kernel_weights_.tobytes() == here.kernel_weights_.tobytes()
