@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .estimators.fgm import FGMClassifier, PathPoint
     from .estimators.inputs import use_client
+    from .estimators.kta_path import KTASelectionPath, PathMachine
     from .estimators.mkl import MKLClassifier, MKLRegressor
     from .estimators.umkl import UnsupervisedMKL
     from .registry import METHODS, MethodInfo
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "estimators.fgm": ("FGMClassifier", "PathPoint"),
     "estimators.inputs": ("use_client",),
+    "estimators.kta_path": ("KTASelectionPath", "PathMachine"),
     "estimators.mkl": ("MKLClassifier", "MKLRegressor"),
     "estimators.umkl": ("UnsupervisedMKL",),
     "registry": ("METHODS", "MethodInfo"),
@@ -31,9 +33,11 @@ __all__ = [
     "METHODS",
     "ConfigMismatch",
     "FGMClassifier",
+    "KTASelectionPath",
     "MKLClassifier",
     "MKLRegressor",
     "MethodInfo",
+    "PathMachine",
     "PathPoint",
     "RunOutcome",
     "UnsupervisedMKL",

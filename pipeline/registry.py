@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .methods import fgm_run, gmkl_run, umkl_run
+from .methods import fgm_run, gmkl_run, kta_path_run, umkl_run
 from .records.config import FGMConfig, MethodConfig
 from .records.config_kernels import MKLConfig
+from .records.config_kta import KTAPathConfig
 from .records.config_umkl import UMKLConfig
 from .records.context import RunContext
 from .records.fgm import FGMModel
@@ -69,5 +70,13 @@ METHODS: dict[str, MethodInfo] = {
         prepare=umkl_run.prepare,
         model=KernelModel,
         estimator="estimators.umkl:UnsupervisedMKL",
+    ),
+    "kta-path": MethodInfo(
+        name="kta-path",
+        title="Kernel selection path",
+        config=KTAPathConfig,
+        prepare=kta_path_run.prepare,
+        model=KernelModel,
+        estimator="estimators.kta_path:KTASelectionPath",
     ),
 }

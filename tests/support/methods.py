@@ -60,6 +60,9 @@ OTHER_MKL = ({**MKL, "C": 2.0}, "C")
 UMKL = {"kernels": MKL["kernels"], "n_bases": 4, "gamma1": 0.1}
 OTHER_UMKL = ({**UMKL, "gamma1": 0.2}, "gamma1")
 
+KTA = {"C": 2.0, "dp": 0.02}
+OTHER_KTA = ({**KTA, "eps": 1e-3}, "eps")
+
 CASES: dict[str, Case] = {
     "fgm-sparse": Case("fgm", FGM, _sparse, OTHER),
     "fgm-logistic-bias": Case("fgm", {**FGM, "loss": "logistic", "fit_intercept": True, "debias": True}, _dense, OTHER),
@@ -76,4 +79,6 @@ CASES: dict[str, Case] = {
     "unsupervised-mkl-gain-recompute": Case(
         "unsupervised-mkl", {**UMKL, "stop": "gain", "gamma2": 0.5, "grams": "recompute"}, _sparse, OTHER_UMKL
     ),
+    "kta-path-two": Case("kta-path", KTA, _dense, OTHER_KTA),
+    "kta-path-classes-linear": Case("kta-path", {**KTA, "kernel": "linear"}, _three, OTHER_KTA),
 }

@@ -1,0 +1,218 @@
+"""Kernel selection along a path of norms as a loop: alignments, a batch of tasks a step; then weights, a batch of points a step.
+
+Problem (docs/methods.md): ``min over eta >= 0 of lam1 sum B_F(eta_i, eta0) + lam2 sum eta_i^p - sum eta_i a_i`` for p from p_start down to
+p_end (Jawanpuria, PhD thesis 2014, equation 7.1 and algorithm 5), a_i the alignment of the centred kernel of unit trace with the classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...kernels.alignments import Alignments
+from ...kernels.kta_path import DIVERGENCES, AlignmentProblem, juncture_points, kernel_path, p_grid, threshold, weights_at
+from ..loops.protocol import Step
+from ..passes.alignments import aligned
+from ..passes.blocks import column_tasks
+from ..passes.given_grams import GivenGrams
+from ..passes.grams import Grams
+from ..records.config_kta import KTAPathConfig
+from ..records.context import RunContext
+from .kernel_setup import KernelInputs, labels_of, resolved_kernels
+
+BATCH_TASKS = 16
+"""Tasks of the alignment pass in one step."""
+
+BATCH_POINTS = 25
+"""Points of the path in one step."""
+
+KEPT = 10
+"""Kernels that the default lam2 leaves at p_end, or a fifth of all where that is less, but three."""
+
+NOTHING = 1e-12
+"""A centred trace below this share of the plain one is rounding."""
+
+
+@dataclass(frozen=True)
+class KTAState:
+    """State of the loop.
+
+    Attributes
+    ----------
+    iteration, stop
+        Steps so far; ``"end"`` when the last point stands.
+    tasks
+        Tasks of the alignment pass that are done.
+    table
+        ``(4, k)`` values, traces, widths and error bounds of the kernels so far.
+    lam1, lam2
+        Regularisation, known once all alignments are.
+    p
+        ``(points,)`` norms so far.
+    counts, indices, values
+        Active kernels at every point; their ids and weights, point after point.
+    newton_steps
+        ``(points,)``.
+    """
+
+    iteration: int
+    stop: str | None
+    tasks: int
+    table: np.ndarray
+    lam1: float
+    lam2: float
+    p: np.ndarray
+    counts: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    newton_steps: np.ndarray
+
+    @property
+    def alignments(self) -> Alignments:
+        """What is known of the kernels."""
+        return Alignments(*self.table)
+
+    @property
+    def weights(self) -> sp.csr_array:
+        """Weights ``(points, k)``."""
+        indptr = np.concatenate([[0], np.cumsum(self.counts)])
+        return sp.csr_array((self.values, self.indices, indptr), shape=(len(self.p), self.table.shape[1]))
+
+
+def class_targets(inputs: KernelInputs) -> np.ndarray:
+    """Return the labels -1 and +1 of two classes, or those of every class against the rest, ``(n_machines, n_samples)``."""
+    return np.stack([labels_of(inputs, machine) for machine in range(inputs.n_machines)])
+
+
+def path_problem(config: KTAPathConfig, lam1: float, lam2: float) -> AlignmentProblem:
+    """Return the regularisation of the weights."""
+    return AlignmentProblem(lam1, lam2, DIVERGENCES[config.divergence], config.eta0)
+
+
+def regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float, float]:
+    """Return lam1 and lam2: those asked for, else from the alignments.
+
+    ``lam1 = max a / 2``, so no weight exceeds 1 at p = 1 without a centre. lam2 puts the threshold of p_end between the alignments of the
+    kernels that are to stay (``KEPT``) and the next smaller one.
+
+    Raises
+    ------
+    ValueError
+        All alignments are zero.
+    """
+    if not np.any(a > 0):
+        raise ValueError(
+            "all alignments with y are zero: every feature (or kernel) is constant on the training rows, or blind to the classes"
+        )
+    lam1 = 0.5 * float(a.max()) if config.lam1 is None else config.lam1
+    if config.lam2 is not None:
+        return lam1, config.lam2
+    base = path_problem(config, lam1, 1.0)
+    rate = config.p_end * config.eps ** (config.p_end - 1.0)
+    shift = threshold(base, config.p_end, config.eps) - rate if rate > 0 else 0.0
+    lam2 = (_cut(base.loads(a), int((a > 0).sum())) - shift) / max(rate, 1e-300)
+    return lam1, max(lam2, 1e-6 * float(a.max()))
+
+
+def _cut(loads: np.ndarray, useful: int) -> float:
+    """Return a load between those to keep and the others."""
+    wanted = max(min(useful, 3), min(KEPT, useful // 5))
+    kinds, counts = np.unique(-loads, return_counts=True)
+    kinds, reached = -kinds, np.cumsum(counts)
+    place = max(int(np.searchsorted(reached, wanted, side="right")) - 1, 0)
+    return 0.5 * float(kinds[place] + (kinds[place + 1] if place + 1 < len(kinds) else 0.0))
+
+
+class KTALoop:
+    """The path of one data set.
+
+    Parameters
+    ----------
+    config
+        Parameters.
+    inputs
+        Data and classes.
+    """
+
+    state_type = KTAState
+
+    def __init__(self, config: KTAPathConfig, inputs: KernelInputs) -> None:
+        self.config, self.inputs = config, inputs
+        self.grid = p_grid(config.p_start, config.p_end, config.dp)
+
+    def init(self, ctx: RunContext) -> KTAState:
+        """Return the state without alignments and points."""
+        none, ids = np.zeros(0), np.zeros(0, np.int64)
+        return KTAState(0, None, 0, np.zeros((4, 0)), np.nan, np.nan, none, ids, ids, none, ids)
+
+    def step(self, state: KTAState, ctx: RunContext) -> Step[KTAState]:
+        """Align another batch of kernels, or solve another batch of points."""
+        new = replace(self._align(state, ctx) if np.isnan(state.lam1) else self._advance(state), iteration=state.iteration + 1)
+        reached = {"p": float(new.p[-1]), "n_active": int(new.counts[-1])} if len(new.p) else {"p": np.nan, "n_active": np.nan}
+        figures = {"n_aligned": new.table.shape[1], "n_points": len(new.p), **reached, "newton_steps": int(new.newton_steps.sum())}
+        return Step(new, figures)
+
+    def _align(self, state: KTAState, ctx: RunContext) -> KTAState:
+        if isinstance(self.inputs.data, GivenGrams):
+            found, done, every = given_alignments(ctx, self.inputs), 1, 1
+        else:
+            tasks = column_tasks(ctx.data)
+            every, done = len(tasks), min(state.tasks + BATCH_TASKS, len(tasks))
+            found = aligned(ctx, tasks[state.tasks : done], class_targets(self.inputs), self.config.kernel)
+        table = np.concatenate([state.table, np.stack(found)], axis=1)
+        lam1, lam2 = regularisation(self.config, table[0]) if done == every else (np.nan, np.nan)
+        return replace(state, tasks=done, table=table, lam1=lam1, lam2=lam2)
+
+    def _advance(self, state: KTAState) -> KTAState:
+        config, first = self.config, len(state.p)
+        last = min(first + BATCH_POINTS, len(self.grid))
+        path = kernel_path(
+            path_problem(config, state.lam1, state.lam2),
+            state.table[0],
+            p_start=float(self.grid[first]),
+            p_end=float(self.grid[last - 1]),
+            dp=config.dp,
+            eps=config.eps,
+            order=config.order,
+        )
+        return replace(
+            state,
+            stop="end" if last == len(self.grid) else None,
+            p=np.concatenate([state.p, path.p_grid]),
+            counts=np.concatenate([state.counts, path.n_active]),
+            indices=np.concatenate([state.indices, path.weights.indices.astype(np.int64)]),
+            values=np.concatenate([state.values, path.weights.data]),
+            newton_steps=np.concatenate([state.newton_steps, path.newton_steps]),
+        )
+
+
+def given_alignments(ctx: RunContext, inputs: KernelInputs) -> Alignments:
+    """Return the alignments of matrices that are given."""
+    grams = given_grams(ctx, inputs)
+    sums = grams.sums
+    plain = np.array([found.trace for found in sums])
+    traces = plain - np.array([found.total for found in sums]) / grams.n
+    traces = np.where(traces > NOTHING * np.abs(plain), traces, 0.0)
+    forms = grams.alignments(class_targets(inputs).T).sum(axis=1)
+    values = np.divide(np.maximum(forms, 0.0), traces, out=np.zeros_like(traces), where=traces > 0)
+    return Alignments(values, traces, np.zeros_like(traces), np.zeros_like(traces))
+
+
+def given_grams(ctx: RunContext, inputs: KernelInputs) -> Grams:
+    """Return access to matrices that are given, as they are."""
+    return Grams(ctx, resolved_kernels("precomputed", inputs.data, "none"))
+
+
+def path_junctures(config: KTAPathConfig, state: KTAState) -> np.ndarray:
+    """Return the p below which each kernel is inactive, ``(k,)``."""
+    problem = path_problem(config, state.lam1, state.lam2)
+    return juncture_points(problem, state.table[0], eps=config.eps, p_start=config.p_start, p_end=config.p_end)
+
+
+def weights_of(config: KTAPathConfig, lam: tuple[float, float], a: np.ndarray, junctures: np.ndarray, p: float) -> tuple[Any, np.ndarray]:
+    """Return the active kernels at p, ascending, and their weights."""
+    active = np.flatnonzero(junctures < p)
+    return active, weights_at(path_problem(config, *lam), a[active], p)

@@ -1,0 +1,256 @@
+"""Kernel selection path: oracles, invariances of the estimator, machines along the path, bad input."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import check_estimator
+
+from gramplane.kernels.feature_sums import weighted_feature_sum
+from gramplane.kernels.jit import one_thread
+from gramplane.pipeline import KTASelectionPath, run_method
+from gramplane.storage.ingest import ingest
+from tests.support.fgm_problems import classes, planted
+
+LEAST_CHECKS = 55
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with one_thread():
+        yield
+
+
+def gaussian(x, width):
+    return np.exp(-np.square(x[:, None] - x[None, :]) / (2 * width**2))
+
+
+def centred(K):
+    H = np.eye(len(K)) - 1 / len(K)
+    return H @ K @ H
+
+
+def found_bits(machine):
+    path = machine.weights_path_
+    arrays = [machine.alignments_, machine.widths_, machine.p_grid_, machine.junctures_, path.data, path.indices, path.indptr]
+    return [np.ascontiguousarray(array).tobytes() for array in (*arrays, machine.model_.beta, machine.model_.intercepts)]
+
+
+# --- oracles ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_alignments_and_traces_are_those_of_centred_matrices():
+    X, y = planted(0, d=12)
+    machine = KTASelectionPath().fit(X, y)
+    for i in range(12):
+        K = centred(gaussian(X[:, i], machine.widths_[i]))
+        np.testing.assert_allclose(machine.traces_[i], np.trace(K), rtol=1e-6)
+        np.testing.assert_allclose(machine.alignments_[i], y @ K @ y / np.trace(K), rtol=1e-5, atol=1e-6 * len(y))
+
+
+def test_classes_are_aligned_with_same_class_or_not():
+    X, codes = classes(d=10)
+    machine = KTASelectionPath(kernel="linear").fit(X, codes)
+    Y = np.where(codes[:, None] == np.arange(3), 1.0, -1.0)
+    for i in range(10):
+        K = centred(np.outer(X[:, i], X[:, i]))
+        np.testing.assert_allclose(machine.alignments_[i], np.sum((K @ Y) * Y) / np.trace(K), rtol=1e-10)
+
+
+@pytest.mark.parametrize("spread", [1.0, 300.0])
+def test_sum_of_gaussians_is_that_of_the_matrices(spread):
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal(size=(40, 30)) * spread, rng.random(30)
+    widths = rng.uniform(0.5, 2.0, 30)
+    found = weighted_feature_sum(X, weights, widths)
+    np.testing.assert_allclose(found, sum(w * gaussian(X[:, i], s) for i, (w, s) in enumerate(zip(weights, widths))), atol=1e-8)
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_allclose(weighted_feature_sum(X, weights), (X * weights) @ X.T, rtol=1e-10, atol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_the_machine_at_a_point_is_the_svm_of_the_centred_unit_trace_kernels(kernel):
+    X, y = planted(1, d=15)
+    machine = KTASelectionPath(kernel=kernel).fit(X, y)
+    p = 1.3
+    weights, K = machine.weights_at(p), np.zeros((80, 80))
+    for i in machine.active_at(p):
+        own = centred(gaussian(X[:, i], machine.widths_[i]) if kernel == "rbf" else np.outer(X[:, i], X[:, i]))
+        K += weights[i] * own / np.trace(own)
+    K *= 80 / weights.sum()
+    peer = SVC(kernel="precomputed", C=3.0, tol=1e-6).fit(K, y)
+    np.testing.assert_allclose(machine.svm_at(p, 3.0).decision_function(X), peer.decision_function(K), atol=5e-3)
+
+
+# --- the path ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("divergence,eta0", [("euclidean", 0.0), ("euclidean", 0.1), ("kl", 0.2)])
+def test_weights_are_stationary_and_kernels_leave_for_good(divergence, eta0):
+    X, y = planted(2)
+    machine = KTASelectionPath(divergence=divergence, eta0=eta0, eps=1e-4).fit(X, y)
+    a, lam1, lam2 = machine.alignments_, machine.lam1_, machine.lam2_
+    derivative = (lambda e: 2 * e) if divergence == "euclidean" else np.log
+    for k, p in enumerate(machine.p_grid_):
+        ids = machine.weights_path_.indices[machine.weights_path_.indptr[k] : machine.weights_path_.indptr[k + 1]]
+        eta = machine.weights_path_.data[machine.weights_path_.indptr[k] : machine.weights_path_.indptr[k + 1]]
+        pull = derivative(eta) - derivative(np.array(eta0)) if eta0 else derivative(eta)
+        np.testing.assert_allclose(lam1 * pull + lam2 * p * eta ** (p - 1) - a[ids], 0, atol=1e-9)
+        np.testing.assert_array_equal(ids, machine.active_at(p))
+    assert np.all(np.diff(machine.n_active_) <= 0)
+    np.testing.assert_allclose(machine.p_grid_, 2.0 - 0.01 * np.arange(101), atol=1e-12)
+
+
+def test_the_default_path_ends_with_about_ten_kernels_the_relevant_ones_among_them():
+    X, y = planted(3, n=200, noise=0.0, relevant=4)
+    machine = KTASelectionPath().fit(X, y)
+    assert machine.n_active_[0] == 60
+    assert machine.n_active_[-1] == 10
+    assert machine.score(X, y) > 0.85
+    assert np.isin(np.argsort(-machine.alignments_)[:10], machine.get_support(indices=True)).all()
+
+
+@pytest.mark.parametrize("order", [0, 2])
+def test_the_predictor_changes_nothing_but_the_work(order):
+    X, y = planted(4, d=20)
+    first, other = KTASelectionPath().fit(X, y), KTASelectionPath(order=order).fit(X, y)
+    np.testing.assert_array_equal(first.n_active_, other.n_active_)
+    np.testing.assert_allclose(first.weights_path_.toarray(), other.weights_path_.toarray(), rtol=1e-9)
+    assert (other.history_["newton_steps"][-1] > first.history_["newton_steps"][-1]) == (order == 0)
+
+
+def test_p_for_a_number_of_features():
+    X, y = planted(5)
+    machine = KTASelectionPath().fit(X, y)
+    for wanted in (10, 25, 60):
+        p = machine.p_for(wanted)
+        assert len(machine.active_at(p)) == wanted
+        assert machine.get_support(p=p).sum() == wanted
+        np.testing.assert_array_equal(machine.transform(X, p=p), X[:, machine.active_at(p)])
+    with pytest.raises(ValueError, match="still 10 kernels are active"):
+        machine.p_for(3)
+
+
+def test_machines_start_from_their_neighbours():
+    X, y = planted(6)
+    machine = KTASelectionPath().fit(X, y)
+    first = machine.svm_at(1.5, 2.0)
+    warm, cold = machine.svm_at(1.49, 2.0, warm=first), machine.svm_at(1.49, 2.0)
+    np.testing.assert_allclose(warm.decision_function(X), cold.decision_function(X), atol=5e-3)
+    np.testing.assert_allclose(machine.svm_at(machine.p_).decision_function(X), machine.decision_function(X), atol=1e-12)
+
+
+# --- invariances ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_store_and_memory_give_the_same_bits(kernel, tmp_path):
+    X, y = planted(7, density=0.4)
+    store = ingest((sp.csr_array(X), y), tmp_path / "data.zarr")
+    near = KTASelectionPath(kernel=kernel, dp=0.1).fit(sp.csr_array(X), y)
+    far = KTASelectionPath(kernel=kernel, dp=0.1).fit(store)
+    assert found_bits(near) == found_bits(far)
+    thick = KTASelectionPath(kernel=kernel, dp=0.1).fit(X, y)
+    np.testing.assert_array_equal(near.alignments_, thick.alignments_)
+
+
+@pytest.mark.cluster
+def test_two_workers_give_the_bits_of_none(tmp_path):
+    X, y = planted(8)
+    store = ingest((X, y), tmp_path / "data.zarr")
+    alone = KTASelectionPath(dp=0.1).fit(store)
+    assert found_bits(KTASelectionPath(dp=0.1, cluster="local:2").fit(store)) == found_bits(alone)
+
+
+def test_order_of_samples_and_features():
+    X, y = planted(9, d=20)
+    rng = np.random.default_rng(0)
+    rows, columns = rng.permutation(80), rng.permutation(20)
+    one, two = KTASelectionPath(dp=0.1).fit(X, y), KTASelectionPath(dp=0.1).fit(X[rows], y[rows])
+    np.testing.assert_allclose(one.alignments_, two.alignments_, rtol=1e-5)
+    np.testing.assert_array_equal(KTASelectionPath(dp=0.1).fit(X[:, columns], y).alignments_, one.alignments_[columns])
+
+
+def test_given_matrices_are_the_features_they_come_from():
+    X, y = planted(10, d=12)
+    own = KTASelectionPath(dp=0.1).fit(X, y)
+    G = np.stack([gaussian(X[:, i], own.widths_[i]) for i in range(12)])
+    given = KTASelectionPath(kernel="precomputed", dp=0.1).fit(G, y)
+    np.testing.assert_allclose(given.alignments_, own.alignments_, rtol=1e-4)
+    np.testing.assert_array_equal(given.n_active_, own.n_active_)
+    np.testing.assert_allclose(given.decision_function(G), own.decision_function(X), atol=1e-2)
+    with pytest.raises(ValueError, match="no features to choose"):
+        given.transform(G)
+
+
+def test_constant_features_never_enter():
+    X, y = planted(11, d=8)
+    X[:, 3] = 5.0
+    machine = KTASelectionPath().fit(X, y)
+    assert machine.alignments_[3] == 0.0
+    assert machine.weights_path_[:, [3]].nnz == 0
+
+
+# --- scikit-learn and bad input ---------------------------------------------------------------------------------------------------
+
+
+def test_number_of_checks_of_scikit_learn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = check_estimator(KTASelectionPath(dp=0.2), on_fail=None, on_skip=None)
+    assert [(row["check_name"], str(row["exception"])[:300]) for row in found if row["status"] == "failed"] == []
+    assert sum(row["status"] == "passed" for row in found) >= LEAST_CHECKS
+    assert sum(row["status"] == "skipped" for row in found) <= 2
+
+
+def test_copies_predict_but_carry_no_training_data():
+    X, y = planted(12, d=10)
+    machine = KTASelectionPath(dp=0.1).fit(X, y)
+    twin = pickle.loads(pickle.dumps(machine))
+    np.testing.assert_array_equal(twin.predict(X), machine.predict(X))
+    with pytest.raises(ValueError, match="needs the training data"):
+        twin.svm_at(1.5)
+    assert clone(machine).dp == 0.1  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    "params,message",
+    [
+        ({"eps": 0.4}, "eps=0.4"),
+        ({"p_end": 0.5}, "p_end=0.5"),
+        ({"p_start": 1.0, "p_end": 1.5}, "p_end=1.5 is above p_start=1.0"),
+        ({"dp": 0.0}, "dp=0.0"),
+        ({"order": 3}, "order=3"),
+        ({"kernel": "cosine"}, "kernel='cosine'"),
+        ({"divergence": "kl"}, "positive eta0"),
+        ({"lam1": 0.0}, "no unique solution"),
+        ({"lam1": -1.0}, "lam1=-1.0"),
+    ],
+)
+def test_bad_parameters(params, message):
+    X, y = planted(13, d=8)
+    with pytest.raises(ValueError, match=message):
+        KTASelectionPath(**params).fit(X, y)
+
+
+def test_bad_data():
+    X, y = planted(14, d=8)
+    with pytest.raises(ValueError, match="all alignments with y are zero"):
+        KTASelectionPath().fit(np.ones((80, 3)), y)
+    with pytest.raises(ValueError, match="one class only"):
+        KTASelectionPath().fit(X, np.ones(80))
+    machine = KTASelectionPath(dp=0.1).fit(X, y)
+    with pytest.raises(ValueError, match=r"p is 2.5; the path goes from 2.0 to 1.0"):
+        machine.active_at(2.5)
+    with pytest.raises(ValueError, match="needs 8 features"):
+        machine.svm_at(1.5).predict(X[:, :4])
+
+
+def test_a_run_holds_no_rows_out(tmp_path):
+    store = ingest(planted(15, d=8), tmp_path / "data.zarr")
+    with pytest.raises(ValueError, match="test_share"):
+        run_method("kta-path", {}, data=store.url, run=str(tmp_path / "run"), extra={"test_share": 0.2})
