@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from . import cli_config, cli_data, cli_fit, cli_runs
+from . import cli_config, cli_data, cli_fit, cli_gram, cli_runs
 from .console import show_error, version_text
 from .exits import Exit, exit_code
 from .signals import Interrupted, interruptible
@@ -29,8 +29,8 @@ class Ordered(click.Group):
 
 
 _ORDER = (
-    *("demo", "ingest", "fit", "tune", "resume", "predict", "score", "report"),
-    *("status", "history", "run", "config", "inspect", "verify", "clean", "warmup"),
+    *("demo", "ingest", "gram", "fit", "tune", "resume", "predict", "score", "report"),
+    *("status", "history", "run", "config", "inspect", "verify", "repair", "clean", "warmup"),
 )
 
 
@@ -44,7 +44,7 @@ def cli() -> None:
     """
 
 
-for _module in (cli_data, cli_fit, cli_runs, cli_config):
+for _module in (cli_data, cli_gram, cli_fit, cli_runs, cli_config):
     _module.register(cli)
 
 

@@ -12,6 +12,7 @@ from .checking import by_option, validated
 from .cli_options import Frame, command
 from .console import Result, figure, table
 from .exits import Exit
+from .gram_actions import gram_figures, gram_left_overs, is_gram_store, kernel_name, kernel_names, open_store
 
 
 def register(group: click.Group) -> None:
@@ -27,7 +28,11 @@ def _ingest(group: click.Group) -> None:
     @click.argument("source")
     @click.argument("store")
     @click.option(
-        "--format", default="auto", show_default=True, metavar="FORM", help="svmlight, csv, parquet, npz, npy, mat; auto: by name."
+        "--format",
+        default="auto",
+        show_default=True,
+        metavar="FORM",
+        help="svmlight, csv, parquet, npz, npy, mat, fasta, strings; auto: by name.",
     )
     @click.option("--n-features", type=int, metavar="N", help="Number of columns, where the source does not say.")
     @click.option("--like", metavar="STORE", help="Take width, labels, names and scaling from this store: for test data.")
@@ -76,23 +81,27 @@ def _inspect(group: click.Group) -> None:
         if is_run(path):
             figures = run_figures(path)
             return Result(fields={"kind": "run", **figures}, text=table(list(figures.items())))
-        from ..storage import BlockStore
-
-        store = BlockStore.open(path)
+        store = open_store(path)
+        if is_gram_store(path):
+            return _gram_told(store)
         tables = [name for name in ("y", "task", "group", "weight") if store.has_table(name)]
         figures = {**store_figures(store), "tables": tables, "layouts": list(store.meta.layouts)}
         return Result(fields=figures, text=f"{_store_text(figures)}\n{table([('tables', tables), ('layouts', figures['layouts'])])}")
+
+
+def _gram_told(store: Any) -> Result:
+    figures, names = gram_figures(store), kernel_names(store)
+    text = table([*figures.items(), *((f"kernel {q}", name) for q, name in enumerate(names))])
+    return Result(fields={"kind": "grams", **figures, "names": names}, text=text)
 
 
 def _verify(group: click.Group) -> None:
     @command(group, short_help="Re-read a store against its checksums.")
     @click.argument("store")
     def verify(frame: Frame, store: str) -> Result:
-        """Re-read every object of STORE against its checksum; exit 6 if any differs or is gone."""
-        from ..storage import BlockStore
-
+        """Re-read every object of STORE (a block store or a Gram store) against its checksum; exit 6 if any differs or is gone."""
         with frame.progress() as sink:
-            report = BlockStore.open(existing(store, "store")).verify(
+            report = open_store(existing(store, "store")).verify(
                 lambda done, total: sink({"event": "phase", "phase": f"{done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
             )
         damaged = [{"object": item.key, "reason": item.reason} for item in report.damaged]
@@ -109,10 +118,18 @@ def _clean(group: click.Group) -> None:
     @command(group, short_help="List, and remove, what is no longer needed.")
     @click.argument("path")
     @click.option("--yes", is_flag=True, help="Remove what is listed; without it nothing is removed.")
-    def clean(frame: Frame, path: str, yes: bool) -> Result:
-        """List what PATH (a store, a run, or a folder of them) no longer needs: left-over partial files, unlisted objects, old arrays."""
+    @click.option("--keep", metavar="FILE|TEXT", help="Of a Gram store: the kernels in use, as for gram --kernels; the others are unused.")
+    def clean(frame: Frame, path: str, yes: bool, keep: str | None) -> Result:
+        """List what PATH (a store, a run, or a folder of them) no longer needs: left-over partial files, unlisted objects, old arrays.
+
+        Of a Gram store: blocks that belong to nothing and, with --keep, the kernels that are not named there.
+        """
         from .cleaning import left_overs, remove
 
+        if is_gram_store(existing(path, "store, run or folder")):
+            return _clean_grams(path, keep, yes)
+        if keep is not None:
+            raise click.UsageError(f"--keep names kernels of a Gram store; {path} is none")
         found = left_overs(Path(existing(path, "store, run or folder")))
         nbytes = sum(item.nbytes for item in found)
         lines = [f"{figure(item.nbytes):>12} bytes  {item.path}  {item.why}" for item in found]
@@ -121,3 +138,21 @@ def _clean(group: click.Group) -> None:
         verb = "removed" if yes else "could be removed (--yes removes them)"
         fields = {"path": path, "n_files": len(found), "bytes": nbytes, "removed": yes, "files": [str(item.path) for item in found]}
         return Result("done" if yes else "planned", fields, "\n".join([*lines, f"{len(found)} files, {nbytes / 2**20:,.1f} MiB {verb}"]))
+
+
+def _clean_grams(path: str, keep: str | None, yes: bool) -> Result:
+    store = open_store(path)
+    unused, orphans = gram_left_overs(store, keep)
+    lines = [f"{size:>12} bytes  {kernel_name(store.describe(digest))}  kernel not in use" for digest, size in unused]
+    lines += [f"{size:>12} bytes  {key}  belongs to nothing" for key, size in orphans]
+    names = [kernel_name(store.describe(digest)) for digest, _ in unused]
+    if yes and unused:
+        store.drop([digest for digest, _ in unused])
+    if yes:
+        orphans = store.remove_orphans() or orphans
+    nbytes = sum(size for _, size in [*unused, *orphans])
+    verb = "removed" if yes else "could be removed (--yes removes them)"
+    counts = {"n_kernels": len(unused), "n_files": len(orphans), "bytes": nbytes, "removed": yes}
+    fields = {"kind": "grams", "path": path, **counts, "kernels": names, "files": [key for key, _ in orphans]}
+    told = f"{len(unused)} kernels, {len(orphans)} files, {nbytes / 2**20:,.1f} MiB {verb}"
+    return Result("done" if yes else "planned", fields, "\n".join([*lines, told]))

@@ -13,9 +13,11 @@ from .actions import sized
 from .checking import ConfigError, Loc, choose
 from .cli_options import Where, method_config
 from .console import version_text
+from .gram_actions import build_store
+from .kernel_files import kernel_entries, kernel_specs
 from .progress import Sink, silent
-from .schema import FitStep, IngestStep, TuneStep, Workflow
-from .steps import ACTIONS, Place, fingerprint, fit_params, source_of
+from .schema import FitStep, GramStep, IngestStep, TuneStep, Workflow
+from .steps import ACTIONS, Place, fingerprint, fit_params, gram_kernels, source_of
 
 if TYPE_CHECKING:
     from ..storage import StepManifest
@@ -72,6 +74,14 @@ def _check_method(read: Workflow, index: int, step: Any) -> None:
             method_config(step.args.method, {**step.args.params(), key: value}, _in_step(read, index, "grid"))
 
 
+def _check_kernels(read: Workflow, index: int, step: GramStep) -> None:
+    """Check the kernels of a gram step as far as it can be done without the data: a grid takes its number of features from there."""
+    where = read.document.place(("steps", index, "with", "kernels"))
+    given = gram_kernels(read, step)
+    entries, place = kernel_entries(given) if isinstance(given, str) else (given, where)
+    kernel_specs(entries, None, where if place == "--kernels" else place, width=1)
+
+
 def check_workflow(read: Workflow, where: Where) -> None:
     """Check what the file's form does not show: methods, their parameters, sizes.
 
@@ -87,6 +97,8 @@ def check_workflow(read: Workflow, where: Where) -> None:
     for index, step in enumerate(read.spec.steps):
         if isinstance(step, FitStep | TuneStep):
             _check_method(read, index, step)
+        elif isinstance(step, GramStep):
+            _check_kernels(read, index, step)
         elif isinstance(step, IngestStep):
             sized(step.args.budget, read.document.place(("steps", index, "with", "budget")))
 
@@ -106,6 +118,8 @@ def default_run_id(read: Workflow, where: Where) -> str:
     place = {"cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout", "runs"}
     spec = read.spec.model_dump(mode="json", exclude=place)
     sources = [fingerprint(source_of(read, step)) for step in read.spec.steps if isinstance(step, IngestStep)]
+    grams = [gram_kernels(read, step) for step in read.spec.steps if isinstance(step, GramStep)]
+    sources += [fingerprint(given) for given in grams if isinstance(given, str) and Path(given).is_file()]
     text = json.dumps([spec, sources, where.driver_memory, version_text()], sort_keys=True)
     return f"{read.spec.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -248,7 +262,7 @@ def _planned(place: Place, name: str, steps: list[Any]) -> WorkflowOutcome:
     states, plans = {}, {}
     for step in steps:
         states[step.id] = "already-done" if _is_done(place, step) else "planned"
-        if states[step.id] == "planned" and isinstance(step, FitStep) and Path(place.store(step)).exists():
+        if states[step.id] == "planned" and isinstance(step, FitStep | GramStep) and Path(place.store(step)).exists():
             plans[step.id] = _plan(place, step)
     return WorkflowOutcome("planned", name, place.folder, states, {"plans": plans})
 
@@ -269,9 +283,13 @@ def _plan(place: Place, step: Any) -> dict[str, Any]:
     from ..pipeline import run_method
     from .actions import extras_of
 
+    if isinstance(step, GramStep):
+        return build_store(
+            place.store(step), gram_kernels(place.read, step), place.read.path(step.args.out), place.where, place.sink, True
+        )[1]
     outcome = run_method(
         step.args.method,
-        fit_params(step),
+        fit_params(place.read, step),
         data=place.store(step),
         run=str(place.own(step.id)),
         dry_run=True,

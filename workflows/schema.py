@@ -32,7 +32,7 @@ class IngestArgs(Closed):
 
     source: str = Field(description="file to read")
     store: str | None = Field(None, description="block store to write; default: the workflow's store")
-    format: Literal["auto", "svmlight", "csv", "parquet", "npz", "npy", "mat"] = Field(
+    format: Literal["auto", "svmlight", "csv", "parquet", "npz", "npy", "mat", "fasta", "strings"] = Field(
         "auto", description="form of the source; auto: by name"
     )
     n_features: int | None = Field(None, ge=1, description="number of columns, where the source does not say")
@@ -53,6 +53,16 @@ class IngestArgs(Closed):
     budget: str | int = Field("256MiB", description="memory the ingest may take")
     jobs: int | None = Field(None, ge=1, description="parser threads; default: two for a large file on several processors, else one")
     overwrite: bool = Field(False, description="replace a store made from another source or with other options")
+
+
+class GramArgs(Closed):
+    """Arguments of ``do: gram``: kernel matrices of a store's rows, kept in a Gram store."""
+
+    store: str | None = Field(None, description="block store whose rows are compared; default: the workflow's store")
+    kernels: list[str | dict[str, Any]] | str = Field(
+        min_length=1, description="kernels: texts such as rbf(gamma=0.5), records, {grid: ...}; or a file with such a list"
+    )
+    out: str = Field(description="Gram store; kernels are added to one that is there")
 
 
 class FitArgs(Closed):
@@ -118,6 +128,13 @@ class IngestStep(_Step):
     args: IngestArgs = Field(alias="with")
 
 
+class GramStep(_Step):
+    """Write a Gram store."""
+
+    do: Literal["gram"]
+    args: GramArgs = Field(alias="with")
+
+
 class FitStep(_Step):
     """Fit a method."""
 
@@ -161,10 +178,12 @@ class VerifyStep(_Step):
 
 
 Step = Annotated[
-    IngestStep | FitStep | TuneStep | PredictStep | ScoreStep | ReportStep | VerifyStep, Field(discriminator="do", description="one step")
+    IngestStep | GramStep | FitStep | TuneStep | PredictStep | ScoreStep | ReportStep | VerifyStep,
+    Field(discriminator="do", description="one step"),
 ]
 STEPS: dict[str, type[_Step]] = {
     "ingest": IngestStep,
+    "gram": GramStep,
     "fit": FitStep,
     "tune": TuneStep,
     "predict": PredictStep,

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from .actions import existing, extras_of, ingest_source
 from .cli_options import Where, explicit
+from .gram_actions import build_store, open_store
 from .progress import Sink
-from .schema import IngestStep, Workflow, model_steps, step_store
+from .schema import GramStep, IngestStep, Workflow, model_steps, step_store
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,24 @@ def _ingest(place: Place, step: IngestStep) -> Done:
     return Done(figures, _digests(store))
 
 
+def gram_kernels(read: Workflow, step: GramStep) -> str | list[Any]:
+    """Return the kernels of a gram step: its list, or its file or texts."""
+    given = step.args.kernels
+    return read.path(given) if isinstance(given, str) and Path(read.path(given)).is_file() else given
+
+
+def _gram_inputs(place: Place, step: GramStep) -> dict[str, str]:
+    kernels = gram_kernels(place.read, step)
+    file = [kernels] if isinstance(kernels, str) and Path(kernels).is_file() else []
+    return _digests(existing(place.store(step), "store"), *file)
+
+
+def _gram(place: Place, step: GramStep) -> Done:
+    out = place.read.path(step.args.out)
+    _, figures = build_store(place.store(step), gram_kernels(place.read, step), out, place.where, place.sink)
+    return Done(figures, _digests(out))
+
+
 def _fit_inputs(place: Place, step: Any) -> dict[str, str]:
     return _digests(existing(place.store(step), "store"), *_files(place, step, "groups"))
 
@@ -118,7 +137,7 @@ def _fit(place: Place, step: Any) -> Done:
 
     outcome = run_method(
         step.args.method,
-        fit_params(step),
+        fit_params(place.read, step),
         data=place.store(step),
         run=str(place.own(step.id)),
         seed=step.args.seed,
@@ -129,11 +148,13 @@ def _fit(place: Place, step: Any) -> Done:
     return _fitted(place, step, outcome)
 
 
-def fit_params(step: Any) -> dict[str, Any]:
-    """Return the method's parameters of a fit step, coerced to their types (they were checked when the file was read)."""
+def fit_params(read: Workflow, step: Any) -> dict[str, Any]:
+    """Return the method's parameters of a fit step, coerced to their types, checked already; paths absolute."""
     from ..pipeline import METHODS
 
-    return explicit(METHODS[step.args.method].config.model_validate(step.args.params()))
+    found = explicit(METHODS[step.args.method].config.model_validate(step.args.params()))
+    store = found.get("gram_store")
+    return found if store is None else {**found, "gram_store": read.path(store)}
 
 
 def _tune(place: Place, step: Any) -> Done:
@@ -142,7 +163,7 @@ def _tune(place: Place, step: Any) -> Done:
     outcome = tune(
         step.args.method,
         step.args.grid,
-        params=fit_params(step),
+        params=fit_params(place.read, step),
         data=place.store(step),
         run=str(place.own(step.id)),
         folds=step.args.folds,
@@ -200,9 +221,9 @@ def _verify_inputs(place: Place, step: Any) -> dict[str, str]:
 
 
 def _verify(place: Place, step: Any) -> Done:
-    from ..storage import BlockStore, DigestMismatch
+    from ..storage import DigestMismatch
 
-    report = BlockStore.open(existing(place.store(step), "store")).verify()
+    report = open_store(existing(place.store(step), "store")).verify()
     if not report.ok:
         listed = "; ".join(item.reason for item in report.damaged[:5])
         raise DigestMismatch(f"{place.store(step)}: {len(report.damaged)} of {report.n_objects} objects damaged: {listed}")
@@ -211,6 +232,7 @@ def _verify(place: Place, step: Any) -> Done:
 
 ACTIONS: dict[str, Action] = {
     "ingest": Action(_ingest_inputs, _ingest),
+    "gram": Action(_gram_inputs, _gram),
     "fit": Action(_fit_inputs, _fit),
     "tune": Action(_fit_inputs, _tune),
     "predict": Action(_use_inputs, _predict),

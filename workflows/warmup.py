@@ -17,6 +17,7 @@ def _cases() -> dict[str, Fit]:
     import scipy.sparse as sp
 
     from ..pipeline import FGMClassifier
+    from ..pipeline.warming import kernel_cases
 
     rng = np.random.default_rng(0)
     dense = rng.random((40, 12))
@@ -36,6 +37,7 @@ def _cases() -> dict[str, Fit]:
         "intersection kernel": lambda: FGMClassifier(**short, feature_map="hik", n_bins=4).fit(dense, y),
         "additive Gaussian kernel": lambda: FGMClassifier(**short, feature_map="additive_gaussian").fit(dense, y),
         "reading SVMlight": _read_svmlight,
+        **kernel_cases(dense, y.astype(np.float64)),
     }
 
 

@@ -1,0 +1,256 @@
+"""Gram stores of a block store: built (only what is missing), planned without building, and repaired where they are damaged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..cluster import BlockProgram, TLSFiles, parse_bytes, plan, tee
+from ..kernels.functions import family
+from ..kernels.spec import KernelSpec, as_specs, kernel_grid
+from ..storage import BlockStore, DataError, GramStore, GramTask, StorageError
+from ..storage.gram_layout import OBJECT_BYTES, GramLayout
+from .passes.gram_source import RowPair, block_rows, pair_bytes, pairs, row_pairs
+from .passes.grams import Build, Grams, GramSettings, build_chunk
+from .records.context import Emit, RunContext, Tally, ignore
+from .running import ConfigMismatch, Where, executing, process_bytes
+
+__all__ = ["GramOutcome", "KernelSpec", "as_specs", "build_grams", "checked_kernels", "kernel_grid", "repair_grams"]
+
+
+@dataclass(frozen=True)
+class GramOutcome:
+    """How the building or repair of a Gram store ended.
+
+    Attributes
+    ----------
+    status
+        ``done``, ``already-done`` or ``planned``.
+    figures
+        Small JSON object: kernels, blocks, bytes, seconds; of a dry run tasks, bytes and memory.
+    """
+
+    status: str
+    figures: dict[str, Any]
+
+
+def checked_kernels(kernels: Any, data: BlockStore) -> list[KernelSpec]:
+    """Return kernels as specs that suit the rows of a store.
+
+    Raises
+    ------
+    ValueError
+        A kernel that cannot be read, or looks at columns the data do not have.
+    DataError
+        Strings where a kernel needs numbers, or the other way round.
+    """
+    specs = as_specs(kernels, data.n_cols or None)
+    held = "numbers" if data.n_cols else "strings"
+    for spec in specs:
+        needed = family(spec.name).rows
+        if needed != "any" and (needed == "strings") != (held == "strings"):
+            raise DataError(f"kernel {spec} reads {needed} rows; this store holds {held}", data.url)
+    return specs
+
+
+def build_grams(
+    data: str,
+    kernels: Any,
+    out: str,
+    *,
+    cluster: str = "sync",
+    worker_memory: str | int | None = None,
+    driver_memory: str | int = "2GiB",
+    allow_plaintext: bool = False,
+    tls: TLSFiles | None = None,
+    stall_timeout: float | None = None,
+    on_event: Emit | None = None,
+    dry_run: bool = False,
+) -> GramOutcome:
+    """Compute the Gram matrices of kernels over a block store into a Gram store; what is there already is not computed again.
+
+    Parameters
+    ----------
+    data
+        Block store; one of sequences for string kernels.
+    kernels
+        As :func:`gramplane.kernels.spec.as_specs` takes them. Normalisation and centring are no part of what is stored.
+    out
+        The Gram store; kernels are added to one that is there.
+    cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout
+        As for :func:`gramplane.pipeline.run_method`.
+    on_event
+        Sink of event records.
+    dry_run
+        Return the plan; nothing is written.
+
+    Returns
+    -------
+    GramOutcome
+        Counts of kernels and blocks (computed, reused), bytes, seconds and MB/s.
+
+    Raises
+    ------
+    ValueError
+        Kernels that cannot be read, or (as :class:`ConfigMismatch`) a Gram store of other data.
+    gramplane.storage.RunLocked
+        Another process builds this store.
+    """
+    where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
+    store = BlockStore.open(data)
+    specs = checked_kernels(kernels, store)
+    config = where.config()
+    there = _existing(out, store)
+    sizes = _Sizes.of(specs, store, there)
+    if dry_run:
+        step = sizes.step(store, specs)
+        place = {"data": store.url, "grams": out, "cluster": where.cluster, "process_bytes_at_most": process_bytes(config, step)}
+        return GramOutcome("planned", {**place, **sizes.figures(), "task_bytes": step})
+    if there is not None and sizes.tasks == 0:
+        return GramOutcome("already-done", {"data": store.url, "grams": out, **_built(sizes, 0.0)})
+    began = time.perf_counter()
+    emit, tally = on_event or ignore, Tally()
+    with executing(where, store, tee((emit, tally.listen))) as executor:
+        ctx = RunContext(executor, store, None, parse_bytes(driver_memory), emit, tally=tally)
+        Grams(ctx, specs, GramSettings.of(ctx, specs, "store", out))
+    return GramOutcome("done", {"data": store.url, "grams": out, **_built(sizes, time.perf_counter() - began)})
+
+
+def _existing(out: str, data: BlockStore) -> GramStore | None:
+    if "://" not in out and not (Path(out) / "manifest.json").exists():
+        return None
+    there = GramStore.open(out)
+    if there.meta.data != data.digest:
+        raise ConfigMismatch(f"{out} holds kernels of other data: {there.meta.data}; {data.url} is {data.digest}. Choose another place")
+    if there.meta.dtype != "float32":
+        raise ConfigMismatch(f"{out} holds {there.meta.dtype} numbers, as given; kernels are computed in float32. Choose another place")
+    return there
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """How much of a Gram store is to be computed."""
+
+    kernels: int
+    block: int
+    blocks: int
+    tasks: int
+    nbytes: int
+    width: int
+
+    @classmethod
+    def of(cls, specs: Sequence[KernelSpec], data: BlockStore, there: GramStore | None) -> _Sizes:
+        raw = list(dict.fromkeys(spec.digest() for spec in specs))
+        if there is None:
+            layout, budget = GramLayout(data.n_rows, min(block_rows(data.n_rows, len(specs)), data.n_rows)), OBJECT_BYTES
+        else:
+            layout, budget = there.meta.layout, there.meta.budget
+        known = [digest for digest in raw if there is not None and digest in there.places]
+        missing = there.missing(known) if there is not None and known else []
+        bundles = there.bundles_of(known) if there is not None and known else []
+        fresh = layout.bundle_sizes(len(raw) - len(known), 4, budget) if len(raw) > len(known) else []
+        per_kernel = sum(4 * (b - a) * (d - c) for (a, b), (c, d) in pairs(data.n_rows, layout.block))
+        return cls(
+            len(raw),
+            layout.block,
+            layout.n_pairs * (len(bundles) + len(fresh)),
+            len(missing) + layout.n_pairs * len(fresh),
+            sum(task.nbytes for task in missing) + per_kernel * sum(fresh),
+            max([*fresh, *(len(task.digests) for task in missing)], default=0),
+        )
+
+    def step(self, data: BlockStore, specs: Sequence[KernelSpec]) -> int:
+        """Bound the memory of a task by the largest one."""
+        end = min(self.block, data.n_rows)
+        pair = RowPair(data.url, data.digest, (0, end), (0, end), tuple(specs[:1]) * self.width, data.n_cols)
+        return pair_bytes(pair)
+
+    def figures(self) -> dict[str, int]:
+        """Return what a plan shows."""
+        done = self.blocks - self.tasks
+        return {"kernels": self.kernels, "block_rows": self.block, "tasks": self.tasks, "blocks_reused": done, "bytes": self.nbytes}
+
+
+def _built(sizes: _Sizes, seconds: float) -> dict[str, Any]:
+    rate = sizes.nbytes / seconds / 1e6 if seconds else None
+    computed = {"kernels": sizes.kernels, "blocks_computed": sizes.tasks, "blocks_reused": sizes.blocks - sizes.tasks}
+    return {**computed, "bytes": sizes.nbytes, "seconds": seconds, "mb_per_second": rate}
+
+
+def repair_grams(
+    store: str,
+    data: str,
+    *,
+    cluster: str = "sync",
+    worker_memory: str | int | None = None,
+    driver_memory: str | int = "2GiB",
+    allow_plaintext: bool = False,
+    tls: TLSFiles | None = None,
+    stall_timeout: float | None = None,
+    on_event: Emit | None = None,
+) -> GramOutcome:
+    """Compute the damaged blocks of a Gram store again, to the same bytes; nothing else is touched.
+
+    Parameters
+    ----------
+    store
+        Gram store.
+    data
+        Block store it was built from.
+    cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout, on_event
+        As for :func:`build_grams`.
+
+    Raises
+    ------
+    ConfigMismatch
+        The Gram store was built from other data.
+    gramplane.storage.StorageError
+        A damaged kernel was computed elsewhere.
+    gramplane.storage.DigestMismatch
+        The manifest itself or a description is damaged.
+    """
+    where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
+    blocks = BlockStore.open(data)
+    _existing(store, blocks)
+    grams, emit, began = GramStore.open(store), on_event or ignore, time.perf_counter()
+    with grams.lock():
+        report = grams.verify()
+        tasks = grams.damaged(report)
+        specs = _recomputable(grams, tasks)
+        if tasks:
+            with executing(where, blocks, emit) as executor:
+                ctx = RunContext(executor, blocks, None, parse_bytes(driver_memory), emit)
+                grams.commit(_write(ctx, tasks, specs, grams.meta.block))
+    found = {"damaged": len(report.damaged), "blocks_computed": len(tasks), "bytes": sum(task.nbytes for task in tasks)}
+    seconds = time.perf_counter() - began
+    return GramOutcome("done" if report.damaged else "already-done", {"data": blocks.url, "grams": store, **found, "seconds": seconds})
+
+
+def _recomputable(grams: GramStore, tasks: Iterable[GramTask]) -> dict[str, KernelSpec]:
+    needed = dict.fromkeys(digest for task in tasks for digest in task.digests)
+    described = {digest: grams.describe(digest) for digest in needed}
+    for record in described.values():
+        if record.get("name") == "precomputed":
+            raise StorageError(
+                f"{grams.url}: blocks of the kernel {record.get('label')!r}, which was computed elsewhere, are damaged; "
+                "remove the store and run `gramplane gram --precomputed` again"
+            )
+    return {digest: KernelSpec.from_json(record) for digest, record in described.items()}
+
+
+def _write(ctx: RunContext, tasks: Sequence[GramTask], specs: dict[str, KernelSpec], block: int) -> list[Any]:
+    found = {(pair.rows, pair.cols): pair for pair in row_pairs(ctx.data, list(specs.values()), block) if isinstance(pair, RowPair)}
+    builds = [Build(task, replace(found[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
+    program = BlockProgram("gram-repair", build_chunk, _listed, _build_bytes, 256)
+    return ctx.run_pass(plan(program, builds))
+
+
+def _listed(parts: Sequence[list[Any]]) -> list[Any]:
+    return [item for part in parts for item in part]
+
+
+def _build_bytes(build: Build) -> int:
+    return pair_bytes(build.pair)

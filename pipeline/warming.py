@@ -1,0 +1,70 @@
+"""Small calls of every compiled part of the kernel layer, for warming the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
+    """Return what runs every compiled part of the kernel layer once on small data ``(n, d)``, ``n >= 21``, by name."""
+    import scipy.sparse as sp
+
+    from ..kernels.bank import PackedBank
+    from ..kernels.gram import gram_block
+    from ..kernels.solvers.duals import DenseGram, solve_smo, svc_problem
+    from ..kernels.spec import as_specs
+
+    texts = ["rbf(gamma=0.5)", "rbf(gamma=2.0)", "poly(degree=2)[0:3]", "linear", "laplacian(gamma=1.0)", "chi2", "hik"]
+    specs = as_specs(texts, X.shape[1])
+    single, rows = X.astype(np.float32), sp.csr_array(X.astype(np.float32))
+    whole = gram_block(specs, single, None, dtype=np.float32)
+    bank = PackedBank.from_dense(whole)
+
+    def blocks() -> None:
+        for data in (single, rows):
+            gram_block(specs, data, None, dtype=np.float32)
+            gram_block(specs, data[:20], data[20:], dtype=np.float32)
+
+    def passes() -> None:
+        bank.combine(np.ones(bank.k))
+        bank.forms(y)
+        bank.products(y)
+        bank.inner_products(centred=True)
+
+    return {
+        "kernel matrices": blocks,
+        "kernel matrices of strings": lambda: gram_block(
+            as_specs("spectrum(k=2)", None), np.array(["ab", "ba"], object), None, dtype=np.float32
+        ),
+        "bank of kernel matrices": passes,
+        "kernel machine": lambda: solve_smo(DenseGram(whole[0]), svc_problem(y, 1.0)),
+        "level method": lambda: _small_programs(len(specs)),
+        "alignments and their path": lambda: _aligned(X, y),
+    }
+
+
+def _small_programs(k: int) -> None:
+    from ..kernels.domains import ElasticNetSet
+    from ..kernels.solvers.small_qp import Cuts, lower_bound, project_on_level
+
+    rng, domain = np.random.default_rng(1), ElasticNetSet(0.5)
+    cuts = Cuts(np.arange(3.0), rng.random((3, k)))
+    start, low = domain.start(k), lower_bound(cuts, domain)
+    project_on_level(start, cuts, low.value + 0.5 * (cuts.height(start) - low.value), domain, inside=low.theta)
+
+
+def _aligned(X: np.ndarray, y: np.ndarray) -> None:
+    import scipy.sparse as sp
+
+    from ..kernels.alignments import alignments
+    from ..kernels.kta_path import AlignmentProblem, kernel_path
+
+    single = X.astype(np.float32)
+    few = np.round(3.0 * single)
+    for data in (single, few, sp.csc_array(few)):
+        found = alignments(data, y)
+    alignments(single, y, kernel="linear")
+    kernel_path(AlignmentProblem(1.0, 10.0), found.values)

@@ -1,0 +1,91 @@
+"""Kernels as the command line and workflow files name them: short texts, records, grids, files of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .checking import ConfigError
+
+_GRID = ("features", "widths", "degrees", "subsets", "normalize", "centre")
+
+
+def kernel_entries(text: str) -> tuple[list[Any], str]:
+    """Return the entries of ``--kernels``, and what to call their place: a YAML file, or short texts with ``;`` between them.
+
+    Raises
+    ------
+    ConfigError
+        If the file does not exist or holds no list.
+    """
+    from .yaml_source import read_yaml
+
+    if Path(text).is_file():
+        document = read_yaml(text)
+        found = document.data
+        if isinstance(found, Mapping) and set(found) == {"kernels"}:
+            found = found["kernels"]
+        if not isinstance(found, list) or not found:
+            raise ConfigError(f"{document.place()}: a kernel file is a list of kernels, such as `- rbf(gamma=0.5)` or `- grid: {{}}`")
+        return found, text
+    if text.endswith((".yaml", ".yml", ".json")):
+        raise ConfigError(f"kernel file {text} does not exist")
+    return [part.strip() for part in text.split(";") if part.strip()], "--kernels"
+
+
+def kernel_specs(entries: Sequence[Any], d: int | None, where: str, width: int | None = None) -> list[Any]:
+    """Return the kernels of a list of texts, records and grids.
+
+    Parameters
+    ----------
+    entries
+        Short texts (``rbf(gamma=0.5)[3,7:9]``), records (``name``, ``params``, ``columns``, …), or ``{grid: {widths: …, degrees: …}}``.
+    d
+        Number of features, ``None`` if not known.
+    where
+        Opens the message of an error.
+    width
+        Number of features of a grid where neither it nor ``d`` says: enough to check its other options.
+
+    Raises
+    ------
+    ConfigError
+        Naming the entry.
+    """
+    found: list[Any] = []
+    for place, entry in enumerate(entries):
+        try:
+            found += _kernels(entry, d, width)
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"{where}: kernels[{place}]: {error}") from None
+    if not found:
+        raise ConfigError(f"{where}: no kernels; name at least one, such as rbf(gamma=0.5)")
+    return found
+
+
+def _kernels(entry: Any, d: int | None, width: int | None) -> list[Any]:
+    from ..pipeline.gram_building import as_specs
+
+    if isinstance(entry, Mapping) and "grid" in entry:
+        return _grid(entry, d or width)
+    if not isinstance(entry, (str, Mapping)):
+        raise ConfigError(f"found {entry!r}; a kernel is a text like rbf(gamma=0.5), a record with a name, or a grid")
+    # Columns are checked against the data where these are known.
+    return as_specs(entry, 1 << 62 if d is None else d or None)
+
+
+def _grid(entry: Mapping[str, Any], d: int | None) -> list[Any]:
+    from ..pipeline.gram_building import kernel_grid
+    from ..pipeline.records.names import nearest
+
+    options = dict(entry["grid"] or {})
+    if len(entry) > 1:
+        raise ConfigError("a grid has no keys beside it; indent its options below `grid:`")
+    for key in options:
+        if key not in _GRID:
+            raise ConfigError(f"unknown key {key!r} of grid{nearest(key, _GRID)}")
+    features = options.pop("features", d)
+    if not features:
+        raise ConfigError("a grid needs the number of features here; write `features:` below `grid:`")
+    return kernel_grid(features, **options)
