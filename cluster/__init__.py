@@ -18,7 +18,6 @@ from .errors import (
 from .events import JsonLinesSink, LogSink, MemorySink, Sink, tee
 from .executor import Executor
 from .opening import executor_for_client, open_executor
-from .process import own_bytes
 from .program import BlockProgram, Plan, combine_tree, plan
 from .security import TLSFiles, make_certificates
 
@@ -50,7 +49,6 @@ __all__ = [
     "executor_for_client",
     "make_certificates",
     "open_executor",
-    "own_bytes",
     "parse_bytes",
     "parse_cluster",
     "plan",

@@ -156,7 +156,8 @@ class KernelSpec:
 
 
 def _written(value: Value) -> str:
-    return f"'{value}'" if isinstance(value, str) else repr(value)
+    # Always single quotes, whatever is inside: the text form looks for them.
+    return "'" + value.replace("\\", "\\\\") + "'" if isinstance(value, str) else repr(value)
 
 
 def _ranges(columns: Sequence[int]) -> str:

@@ -24,7 +24,6 @@ from ..cluster import (
     Limits,
     TLSFiles,
     open_executor,
-    own_bytes,
     parse_bytes,
     parse_cluster,
     tee,
@@ -36,6 +35,9 @@ from .records.context import Emit, RunContext, Tally, ignore
 from .records.names import nearest
 from .records.validation import configured
 from .registry import METHODS, MethodInfo
+
+PROCESS_BYTES = 320 << 20
+"""What a worker process takes by itself, libraries and compiled programs loaded; a run measures it, a dry run has nothing to measure."""
 
 CACHE_SHARE = 0.5
 """Share of a worker's memory that may hold blocks between rounds; the rest is for the program itself and for one task."""
@@ -129,9 +131,9 @@ def kept_bytes() -> int:
 
 
 def process_bytes(config: ClusterConfig, step: int) -> int | None:
-    """Return the bytes a worker process takes at most, as far as this process can tell; ``None`` if the cluster says its limit later."""
+    """Return the bytes a worker process will take at most, before there is one; ``None`` where only the cluster knows its limit."""
     memory = config.memory_per_worker
-    return None if memory is None else own_bytes(kept_bytes) + int(CACHE_SHARE * memory) + config.threads * step
+    return None if memory is None else PROCESS_BYTES + int(CACHE_SHARE * memory) + config.threads * step
 
 
 def run_method(

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import rbf_kernel
 
@@ -34,7 +34,10 @@ def specs(draw):
     return KernelSpec(name, tuple(params.items()), columns, draw(st.sampled_from(NORMALIZATIONS)), draw(st.booleans()))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
+@example(KernelSpec("callable", (("function", "a:b"), ("alpha", "\\a"))))
+@example(KernelSpec("callable", (("function", "a:b"), ("alpha", '\\"'))))
+@example(KernelSpec("callable", (("function", "a:b"), ("alpha", "\\"))))
 @given(specs())
 def test_text_and_json_round_trips(spec):
     assert KernelSpec.parse(str(spec)) == spec
