@@ -9,6 +9,8 @@ skipped rows with ``u_i = 0`` give the same bits. Four accumulators were measure
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -307,9 +309,42 @@ def apply_scaling(c: np.ndarray, u: np.ndarray, scale: np.ndarray | None, shift:
     return c
 
 
+class DualVector(NamedTuple):
+    """A dual vector that was looked at once, for the many stripes it is scored against.
+
+    Attributes
+    ----------
+    values
+        float64 ``(n,)``.
+    total
+        Its sum.
+    reach
+        Upper bound of ``max|u|`` that covers the rounding of a score.
+    """
+
+    values: np.ndarray
+    total: float
+    reach: float
+
+    @classmethod
+    def of(cls, u: np.ndarray) -> DualVector:
+        """Check and measure a dual vector.
+
+        Raises
+        ------
+        ValueError
+            If an entry is not finite.
+        """
+        n = len(u)
+        values = checked_dual(u, n)
+        largest = float(np.abs(values).max(initial=0.0))
+        # Both sums, of |x| and of x u, are rounded at most once per row.
+        return cls(values, float(values.sum()), max(largest * (1.0 + (4 * n + 64) * 2.0**-53), np.finfo(float).tiny))
+
+
 def select_sparse(
     X: sp.csc_array,
-    u: np.ndarray,
+    u: np.ndarray | DualVector,
     norm1: np.ndarray,
     B: int,
     *,
@@ -329,7 +364,7 @@ def select_sparse(
     X
         ``(n, k)`` stripe.
     u
-        ``(n,)`` dual vector.
+        ``(n,)`` dual vector, looked at already if it is scored against many stripes.
     norm1
         ``(k,)`` upper bounds of ``sum_i |x_ij|`` (:func:`~gramplane.kernels.column_stats.column_stats`).
     B
@@ -349,12 +384,13 @@ def select_sparse(
         If shapes disagree, ``u`` is not finite or a score overflows.
     """
     n, k = shape(X)
-    u, heap, block = checked_dual(u, n), Heap.empty(B), sparse_view(X)
+    dual = u if isinstance(u, DualVector) else DualVector.of(checked_dual(u, n))
+    u, total, reach = dual
+    if len(u) != n:
+        raise ValueError(f"u has {len(u)} entries; it must have one for each of the {n} rows of X")
+    heap, block = Heap.empty(B), sparse_view(X)
     likely = np.zeros(0, np.int64) if first is None else np.unique(np.asarray(first, np.int64)) - offset
     likely = likely[(likely >= 0) & (likely < k)]
-    total, largest = float(u.sum()), float(np.abs(u).max(initial=0.0))
-    # Both sums, of |x| and of x u, are rounded at most once per row.
-    reach = max(largest * (1.0 + (4 * n + 64) * 2.0**-53), np.finfo(float).tiny)
     factor, centre = _vector(scale, k, "scale"), _vector(shift, k, "shift")
     bounds = _scaled_bounds(norm1, k, factor, np.abs(centre * (total / reach)))
     size, bad = _scan_sparse(*block, u, total, reach, bounds, factor, centre, offset, likely, float(threshold), *heap)

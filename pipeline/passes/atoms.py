@@ -6,6 +6,8 @@ cut. Degree-2 pairs need several passes and live in :mod:`.pairs`.
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache, partial
@@ -15,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...kernels import expansions, groups
-from ...kernels.scores import TopB, apply_scaling, correlations_many, select_sparse, top_b
+from ...kernels.scores import DualVector, TopB, apply_scaling, correlations_many, select_sparse, top_b
 from ...storage import RunStore
 from ..records.context import INLINE_BYTES, RunContext
 from ..records.fgm import FeatureScale
@@ -23,6 +25,17 @@ from .blocks import Block, load_block, scale_of, table_of
 from .columns import Columns
 from .feature_scores import Partial, Query, scaled_duals, select_atoms
 from .scaling import scaled, scaled_values
+
+_LOOKED_AT = threading.local()
+
+
+def dual_vectors(duals: np.ndarray) -> list[DualVector]:
+    """Return a pass's dual vectors, checked and measured once however many stripes this thread scores against them."""
+    last = getattr(_LOOKED_AT, "of", None)
+    if last is None or last() is not duals:
+        _LOOKED_AT.vectors = [DualVector.of(u) for u in duals]
+        _LOOKED_AT.of = weakref.ref(duals)
+    return _LOOKED_AT.vectors
 
 
 def take(raw: Columns, features: np.ndarray, wanted: np.ndarray) -> Columns:
@@ -87,7 +100,8 @@ class LinearAtoms:
             found = _block_correlations(block, duals)
             return [Partial(top_b(np.abs(c), c, query.size, block.offset)) for c, query in zip(found, queries, strict=True)]
         pruned = partial(select_sparse, block.X, norm1=block.table("norm1"), offset=block.offset, scale=block.factor)
-        return [Partial(pruned(u, B=query.size, threshold=query.threshold)) for u, query in zip(duals, queries, strict=True)]
+        looked_at = dual_vectors(duals)
+        return [Partial(pruned(u, B=query.size, threshold=query.threshold)) for u, query in zip(looked_at, queries, strict=True)]
 
     def complete(self, partial: Partial, query: Query) -> TopB:
         """Return the merged list: no feature is ever cut."""
