@@ -256,6 +256,24 @@ class PackedBank:
         found = [np.diagonal(self._band(first), axis1=1, axis2=2)[chosen] for first in range(0, self.n, BAND)]
         return np.concatenate(found, axis=1).astype(np.float64) * self.scale[chosen, None]
 
+    def entries(self, rows: ArrayLike, columns: ArrayLike) -> FloatArray:
+        """Return K_q[rows[i], columns[i]] of every kernel, shape (k, m).
+
+        Raises
+        ------
+        ValueError
+            If the lists differ in length or leave the matrices.
+        """
+        self._chosen(None)
+        i, j = (np.asarray(ids, dtype=np.int64) for ids in (rows, columns))
+        if i.ndim != 1 or i.shape != j.shape or (i.size and not (min(i.min(), j.min()) >= 0 and max(i.max(), j.max()) < self.n)):
+            raise ValueError(f"rows, columns: must be two lists of equal length of numbers from 0 to {self.n - 1}")
+        upper, right = np.minimum(i, j), np.maximum(i, j)
+        first = upper // BAND * BAND
+        starts = np.array([count_packed(self.n) - count_packed(self.n - band) for band in range(0, self.n, BAND)])
+        place = starts[first // BAND] + (upper - first) * (self.n - first) + right - first
+        return self.values[:, place] * self.scale[:, None]
+
     def alignments(self, y: ArrayLike, kernels: ArrayLike | None = None, *, centred: bool = False) -> FloatArray:
         """Return <K_q, y y'>_F = y' K_q y, for y of shape (n,) or (n, m).
 

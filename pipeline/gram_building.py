@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..cluster import BlockProgram, TLSFiles, parse_bytes, plan, tee
+from ..cluster import TLSFiles, parse_bytes, tee
 from ..kernels.functions import family
 from ..kernels.spec import KernelSpec, as_specs, kernel_grid
 from ..storage import BlockStore, DataError, GramStore, GramTask, StorageError
 from ..storage.gram_layout import OBJECT_BYTES, GramLayout
-from .passes.gram_source import RowPair, block_rows, pair_bytes, pairs, row_pairs
-from .passes.grams import Build, Grams, GramSettings, build_chunk
+from .passes.gram_source import RowPair, block_rows, pair_bytes, pairs
+from .passes.grams import Grams, GramSettings, build_blocks
 from .records.context import Emit, RunContext, Tally, ignore
 from .running import ConfigMismatch, Where, executing, process_bytes
 
@@ -223,7 +223,7 @@ def repair_grams(
         if tasks:
             with executing(where, blocks, emit) as executor:
                 ctx = RunContext(executor, blocks, None, parse_bytes(driver_memory), emit)
-                grams.commit(_write(ctx, tasks, specs, grams.meta.block))
+                grams.commit(build_blocks(ctx, tasks, specs, grams.meta.block))
     found = {"damaged": len(report.damaged), "blocks_computed": len(tasks), "bytes": sum(task.nbytes for task in tasks)}
     seconds = time.perf_counter() - began
     return GramOutcome("done" if report.damaged else "already-done", {"data": blocks.url, "grams": store, **found, "seconds": seconds})
@@ -239,18 +239,3 @@ def _recomputable(grams: GramStore, tasks: Iterable[GramTask]) -> dict[str, Kern
                 "remove the store and run `gramplane gram --precomputed` again"
             )
     return {digest: KernelSpec.from_json(record) for digest, record in described.items()}
-
-
-def _write(ctx: RunContext, tasks: Sequence[GramTask], specs: dict[str, KernelSpec], block: int) -> list[Any]:
-    found = {(pair.rows, pair.cols): pair for pair in row_pairs(ctx.data, list(specs.values()), block) if isinstance(pair, RowPair)}
-    builds = [Build(task, replace(found[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
-    program = BlockProgram("gram-repair", build_chunk, _listed, _build_bytes, 256)
-    return ctx.run_pass(plan(program, builds))
-
-
-def _listed(parts: Sequence[list[Any]]) -> list[Any]:
-    return [item for part in parts for item in part]
-
-
-def _build_bytes(build: Build) -> int:
-    return pair_bytes(build.pair)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_regressor
 
 from ..cluster import open_executor, parse_bytes
 from ..storage import BlockStore, DataError, RunStore, StorageError, write_model
@@ -42,35 +43,41 @@ def predict_store(
     Returns
     -------
     dict
-        ``rows``, ``out`` and the number of rows per predicted label.
+        ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns).
     """
     writer = _writer(out)
     place = Where(cluster, allow_plaintext=allow_plaintext, **where)
     estimator, _, values = _decide(run, store, place, on_event or ignore)
-    codes = predicted_codes(values.T)
-    labels = estimator.classes_[codes]
+    if not hasattr(estimator, "classes_"):
+        # A regression, or components of a method without a target: the values are what there is to predict.
+        writer(Path(out), None, values)
+        return {"rows": len(values), "out": out, "columns": values.shape[1]}
+    labels = estimator.classes_[predicted_codes(values.T)]
     writer(Path(out), labels, values)
     names, counts = np.unique(labels, return_counts=True)
     return {"rows": len(labels), "out": out, "predicted": {str(name): int(count) for name, count in zip(names, counts, strict=True)}}
 
 
-def _table(labels: np.ndarray, values: np.ndarray) -> dict[str, np.ndarray]:
+def _table(labels: np.ndarray | None, values: np.ndarray) -> dict[str, np.ndarray]:
+    if labels is None:
+        one = values.shape[1] == 1
+        return {"prediction": values[:, 0]} if one else {f"component_{k}": values[:, k] for k in range(values.shape[1])}
     if values.shape[1] == 1:
         return {"prediction": labels, "decision": values[:, 0]}
     return {"prediction": labels, **{f"decision_{k}": values[:, k] for k in range(values.shape[1])}}
 
 
-def _write_npz(path: Path, labels: np.ndarray, values: np.ndarray) -> None:
-    np.savez(path, prediction=labels, decision=values)
+def _write_npz(path: Path, labels: np.ndarray | None, values: np.ndarray) -> None:
+    np.savez(path, **(_table(None, values) if labels is None else {"prediction": labels, "decision": values}))  # pyright: ignore[reportArgumentType] (no name of ours is one of its options)
 
 
-def _arrow_table(labels: np.ndarray, values: np.ndarray) -> Any:
+def _arrow_table(labels: np.ndarray | None, values: np.ndarray) -> Any:
     import pyarrow
 
     return pyarrow.table({name: pyarrow.array(column.tolist()) for name, column in _table(labels, values).items()})
 
 
-def _write_csv(path: Path, labels: np.ndarray, values: np.ndarray) -> None:
+def _write_csv(path: Path, labels: np.ndarray | None, values: np.ndarray) -> None:
     columns = _table(labels, values)
     with path.open("w", encoding="utf-8") as file:
         file.write(",".join(columns) + "\n")
@@ -83,7 +90,7 @@ def _cell(value: Any) -> str:
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n') else text
 
 
-def _write_parquet(path: Path, labels: np.ndarray, values: np.ndarray) -> None:
+def _write_parquet(path: Path, labels: np.ndarray | None, values: np.ndarray) -> None:
     import pyarrow.parquet
 
     pyarrow.parquet.write_table(_arrow_table(labels, values), path)
@@ -91,19 +98,22 @@ def _write_parquet(path: Path, labels: np.ndarray, values: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predicted labels (as codes into ``labels``) and decision values, saved as a Zarr group."""
+    """Predicted labels (as codes into ``labels``; without classes numbers) and decision values, saved as a Zarr group."""
 
     labels: tuple[str, ...]
     prediction: np.ndarray
     decision: np.ndarray
 
 
-def _write_zarr(path: Path, labels: np.ndarray, values: np.ndarray) -> None:
+def _write_zarr(path: Path, labels: np.ndarray | None, values: np.ndarray) -> None:
+    if labels is None:
+        write_model(path, Predictions((), values[:, 0], values))
+        return
     names, codes = np.unique(labels, return_inverse=True)
     write_model(path, Predictions(tuple(str(name) for name in names), codes, values))
 
 
-_WRITERS: dict[str, Callable[[Path, np.ndarray, np.ndarray], None]] = {
+_WRITERS: dict[str, Callable[[Path, np.ndarray | None, np.ndarray], None]] = {
     ".npz": _write_npz,
     ".csv": _write_csv,
     ".parquet": _write_parquet,
@@ -111,7 +121,7 @@ _WRITERS: dict[str, Callable[[Path, np.ndarray, np.ndarray], None]] = {
 }
 
 
-def _writer(out: str) -> Callable[[Path, np.ndarray, np.ndarray], None]:
+def _writer(out: str) -> Callable[[Path, np.ndarray | None, np.ndarray], None]:
     suffix = Path(out).suffix.lower()
     if suffix not in _WRITERS:
         raise ValueError(f"out={out!r}: the ending must be one of {', '.join(_WRITERS)}")
@@ -121,16 +131,32 @@ def _writer(out: str) -> Callable[[Path, np.ndarray, np.ndarray], None]:
 def score_store(
     run: str, store: str, *, cluster: str = "sync", allow_plaintext: bool = False, on_event: Emit | None = None, **where: Any
 ) -> dict[str, Any]:
-    """Return the metric table of a run on a store: accuracy, and precision, recall and F1 per class, area under the curve for two.
+    """Return the metric table of a run on a store.
 
+    Of classes accuracy, and precision, recall and F1 per class, area under the curve for two; of a regression R2 and errors.
     On the training store of a run with ``test_share`` the table speaks of the held-out rows.
     """
     place = Where(cluster, allow_plaintext=allow_plaintext, **where)
     estimator, data, values = _decide(run, store, place, on_event or ignore)
     _, record = _finished(run)
+    if not hasattr(estimator, "classes_"):
+        return _score_numbers(run, estimator, data, values[:, 0])
     truth, rows = _truth(estimator, data), _scored_rows(record, data)
     table = {"rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
     return {**table, "path": _path(estimator.model_, data, truth, rows, place)}
+
+
+def _score_numbers(run: str, estimator: Any, data: BlockStore, values: np.ndarray) -> dict[str, Any]:
+    if not is_regressor(estimator):
+        raise ValueError(
+            f"{run}: {type(estimator).__name__} learns without a target, there is nothing to score; predict writes its components"
+        )
+    if not data.has_table("y") or data.meta.labels is not None:
+        raise DataError("there is no real-valued target to compare predictions with", data.url)
+    error = data.target() - values
+    spread = float(np.square(data.target() - data.target().mean()).sum())
+    r2 = 1.0 - float(np.square(error).sum()) / spread if spread > 0 else None
+    return {"rows": len(values), "r2": r2, "rmse": float(np.sqrt(np.square(error).mean())), "mae": float(np.abs(error).mean())}
 
 
 def _path(model: Any, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: Where) -> list[dict[str, Any]]:

@@ -5,10 +5,8 @@ import pytest
 
 from gramplane.cluster import open_executor
 from gramplane.kernels.bank import PackedBank
-from gramplane.kernels.bank_entries import bank_entries
 from gramplane.kernels.spec import as_specs
-from gramplane.pipeline.passes.gram_entries import EntryGrams
-from gramplane.pipeline.passes.grams import GramSettings
+from gramplane.pipeline.passes.grams import Grams, GramSettings
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 
@@ -20,10 +18,10 @@ def test_entries_of_a_bank():
     bank = PackedBank.from_dense(grams, np.float64)
     bank.scale[:] = (2.0, 0.5)
     i, j = rng.integers(0, 300, (2, 2000))
-    np.testing.assert_array_equal(bank_entries(bank, i, j), grams[:, i, j] * np.array([[2.0], [0.5]]))
+    np.testing.assert_array_equal(bank.entries(i, j), grams[:, i, j] * np.array([[2.0], [0.5]]))
     for bad in ([0, 300], [-1, 0], [0]):
         with pytest.raises(ValueError, match="from 0 to 299"):
-            bank_entries(bank, bad, [0, 1])
+            bank.entries(bad, [0, 1])
 
 
 @pytest.mark.parametrize("normalize", ["trace", "cosine"])
@@ -35,10 +33,9 @@ def test_every_policy_gives_the_same_entries(tmp_path, normalize):
     with open_executor(None) as executor:
         ctx = RunContext(executor, data)
         found = [
-            EntryGrams(ctx, specs, GramSettings(policy, 128, str(tmp_path / "g"))).entries(i, j)
-            for policy in ("memory", "recompute", "store")
+            Grams(ctx, specs, GramSettings(policy, 128, str(tmp_path / "g"))).entries(i, j) for policy in ("memory", "recompute", "store")
         ]
-        whole = EntryGrams(ctx, specs)
+        whole = Grams(ctx, specs)
         for q in range(2):
             matrix = whole.combine(np.eye(2)[q]).rows(np.arange(270))
             np.testing.assert_allclose(found[0][q], matrix[i, j], rtol=1e-6)

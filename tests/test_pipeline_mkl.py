@@ -302,6 +302,15 @@ def test_runs_on_stores(tmp_path):
     np.testing.assert_allclose(model.objective_, done.summary["objective"])
     assert model.score(X, target) > 0.9
     np.testing.assert_allclose(model.predict(store), model.predict(X), atol=1e-6)
+    table = score_store(str(tmp_path / "run"), str(tmp_path / "real"))
+    np.testing.assert_allclose(table["r2"], model.score(X, target), atol=1e-6)
+    np.testing.assert_allclose(table["mae"], np.abs(model.predict(X) - target).mean(), atol=1e-6)
+    assert predict_store(str(tmp_path / "run"), str(tmp_path / "real"), str(tmp_path / "real.npz")) == {
+        "rows": len(X),
+        "out": str(tmp_path / "real.npz"),
+        "columns": 1,
+    }
+    np.testing.assert_allclose(np.load(tmp_path / "real.npz")["prediction"], model.predict(X), atol=1e-6)
     X, y = rows(10, classes=3)
     ingest((X, y), tmp_path / "classes", scale="standard")
     run_method("mkl", {"kernels": KERNELS}, data=str(tmp_path / "classes"), run=str(tmp_path / "three"))

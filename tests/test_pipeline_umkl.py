@@ -10,7 +10,7 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.kernels.jit import one_thread
-from gramplane.pipeline import UnsupervisedMKL, load_model, run_method
+from gramplane.pipeline import UnsupervisedMKL, load_model, predict_store, run_method, score_store
 from gramplane.storage.ingest import ingest
 from tests.support.oracles.umkl import objective
 
@@ -180,6 +180,11 @@ def test_a_run_on_a_store_without_labels(tmp_path):
     assert outcome.summary["objective"] == peer.objective_
     np.testing.assert_array_equal(loaded.bases_, peer.bases_)
     np.testing.assert_array_equal(loaded.transform(store), peer.transform(store))
+    done = predict_store(str(tmp_path / "run"), store.url, str(tmp_path / "components.npz"))
+    assert done["columns"] == peer.transform(store).shape[1]
+    np.testing.assert_array_equal(np.load(tmp_path / "components.npz")["component_0"], peer.transform(store)[:, 0])
+    with pytest.raises(ValueError, match="UnsupervisedMKL learns without a target, there is nothing to score"):
+        score_store(str(tmp_path / "run"), store.url)
     with pytest.raises(ValueError, match="n_bases=60 exceeds the 59 other samples"):
         run_method("unsupervised-mkl", {"kernels": KERNELS, "n_bases": 60}, data=store.url, run=str(tmp_path / "other"))
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -27,7 +27,7 @@ from ..records.config import FGMConfig
 from ..records.context import RunContext
 from ..records.fgm import FGMModel, MachineState
 from ..records.validation import configured
-from .inputs import fan_out, fit_context, in_memory, is_dask, is_store, opened
+from .inputs import fan_out, fit_context, history_arrays, in_memory, is_dask, is_store, opened, seed_of
 
 NAN = float("nan")
 
@@ -247,7 +247,7 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
 
     @contextlib.contextmanager
     def _context(self, data: Any) -> Iterator[RunContext]:
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1)) if self.random_state is not None else 0
+        seed = seed_of(self.random_state)
         with fit_context(data, self.cluster, fan_out(self.callbacks, self.verbose), seed) as ctx:
             yield ctx
 
@@ -312,9 +312,7 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
         self.path_ = _single([_path(model, machine) for machine in machines])
 
     def _history(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        names = rows[0].keys() if rows else ()
-        # JSON has no NaN and no infinity: they were written as null.
-        self.history_ = {name: np.array([NAN if row[name] is None else row[name] for row in rows]) for name in names}
+        self.history_ = history_arrays(rows)
 
     def _report_convergence(self, config: FGMConfig, state: FGMState) -> None:
         self.converged_ = all(_reached(config, machine) for machine in state.machines)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import check_random_state
 
 from ...cluster import Executor, LogSink, TaskFailed, executor_for_client, open_executor
 from ...storage import BlockStore, MemoryBlocks, RunStore
@@ -92,6 +93,18 @@ def _written(data: MemoryBlocks, path: Path) -> BlockStore:
     from ...storage.ingest import ingest
 
     return ingest(data.X, str(path), task="regression", progress=None)
+
+
+def seed_of(random_state: Any) -> int:
+    """Return the root seed of a fit from scikit-learn's ``random_state``; 0 for ``None``, so that fits repeat."""
+    return 0 if random_state is None else int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def history_arrays(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """Return one array per figure over the iterations."""
+    names = rows[0].keys() if rows else ()
+    # JSON has no NaN and no infinity: they were written as null.
+    return {name: np.array([float("nan") if row[name] is None else row[name] for row in rows]) for name in names}
 
 
 def fan_out(callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None, verbose: int) -> Callable[[Mapping[str, Any]], None]:

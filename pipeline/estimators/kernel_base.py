@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -25,7 +25,7 @@ from ..records.config import MethodConfig
 from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
 from ..records.validation import configured
-from .inputs import fan_out, fit_context, in_memory, is_store, opened
+from .inputs import fan_out, fit_context, history_arrays, in_memory, is_store, opened, seed_of
 
 NAN = float("nan")
 
@@ -140,7 +140,7 @@ class KernelEstimator(BaseEstimator):
     @contextlib.contextmanager
     def _context(self, data: Any) -> Iterator[RunContext]:
         """Yield the context of a fit; matrices and strings in memory are worked on in this process."""
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1)) if self.random_state is not None else 0
+        seed = seed_of(self.random_state)
         near = isinstance(data, TextRows) or (isinstance(data, GivenGrams) and not isinstance(data.source, GramStore))
         place: Any = data
         with fit_context(place, "sync" if near else self.cluster, fan_out(self.callbacks, self.verbose), seed) as ctx:
@@ -150,9 +150,7 @@ class KernelEstimator(BaseEstimator):
 
     def _set_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Set ``history_``: one array per figure over the iterations."""
-        names = rows[0].keys() if rows else ()
-        # JSON has no NaN and no infinity: they were written as null.
-        self.history_ = {name: np.array([NAN if row[name] is None else row[name] for row in rows]) for name in names}
+        self.history_ = history_arrays(rows)
 
     def _warn_unfinished(self, converged: bool, message: str) -> None:
         """Set ``converged_``, and warn if it is false."""

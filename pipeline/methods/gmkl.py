@@ -20,7 +20,6 @@ from ...storage import DataError
 from ..loops.protocol import Step
 from ..loops.steppers import STEPPERS
 from ..loops.weights import GAP_SHARE, LINE_SHARE, Trial, WeightState, absorbed, fresh, solve_machine, trial
-from ..passes.gram_source import normalised
 from ..passes.grams import Grams, GramSettings
 from ..records.config_kernels import MKLConfig
 from ..records.context import RunContext
@@ -162,7 +161,7 @@ def _explain_indefinite(grams: Grams) -> None:
     DataError
         Always.
     """
-    block = normalised(grams._refs[0], grams._norms)[:, :LOOKED_AT, :LOOKED_AT]
+    block = grams.corner(LOOKED_AT)
     lowest = [float(np.linalg.eigvalsh(gram.astype(np.float64))[0]) for gram in block]
     q = int(np.argmin(lowest))
     name = f"kernel {grams.specs[q]}" if lowest[q] < 0 else "a kernel"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from ...cluster import BlockProgram, plan
 from ...kernels.gram import gram_block, gram_diagonal
 from ...kernels.spec import KernelSpec
 from ...storage import BlockStore, open_shared
+from ..passes.blocks import listed
 from ..passes.gram_source import rows_of
 from ..passes.scaling import inverse_row_norms, scaled
 from ..records.context import RunContext
@@ -144,10 +145,6 @@ def decide_chunk(ref: RowSpan, model: KernelModel) -> list[Decided]:
     return [Decided(ref.rows, decide_rows(model, ref.load()))]
 
 
-def _listed(parts: Sequence[list[Any]]) -> list[Any]:
-    return [item for part in parts for item in part]
-
-
 def _task_bytes(ref: RowSpan) -> int:
     return 2 * ref.nbytes + 3 * BLOCK_BYTES
 
@@ -172,6 +169,6 @@ def decide_store(model: KernelModel, ctx: RunContext) -> np.ndarray:
         raise ValueError(f"{data.url} has no row factors, the model was trained on rows of unit norm; ingest with --like TRAINING_STORE")
     result = 8 * ROWS * len(model.intercepts) + 256
     refs = row_spans(data)
-    program = BlockProgram("kernel-decisions", decide_chunk, _listed, _task_bytes, result, combine_bytes=2 * result * len(refs))
+    program = BlockProgram("kernel-decisions", decide_chunk, listed, _task_bytes, result, combine_bytes=2 * result * len(refs))
     found = ctx.run_pass(plan(program, refs, model))
     return np.concatenate([part.values for part in sorted(found)]) if found else np.zeros((0, len(model.intercepts)))

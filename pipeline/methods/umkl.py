@@ -17,9 +17,8 @@ from ...kernels.jit import one_thread
 from ...kernels.solvers.dual import DenseGram
 from ...kernels.umkl import basis_costs, greedy_bases, simplex_qp, weight_terms
 from ..loops.protocol import Step
-from ..passes.gram_entries import EntryGrams
 from ..passes.gram_source import rows_of
-from ..passes.grams import MATRIX_SHARE, GramSettings
+from ..passes.grams import MATRIX_SHARE, Grams, GramSettings
 from ..records.config_umkl import UMKLConfig
 from ..records.context import RunContext
 from .kernel_predict import spans
@@ -75,13 +74,13 @@ class UMKLLoop:
 
     def __init__(self, config: UMKLConfig, specs: Sequence[Any], settings: GramSettings, size: int) -> None:
         self.config, self.specs, self.settings, self.size = config, tuple(specs), settings, size
-        self._grams: EntryGrams | None = None
+        self._grams: Grams | None = None
         self._inner: np.ndarray | None = None
 
-    def grams(self, ctx: RunContext) -> EntryGrams:
+    def grams(self, ctx: RunContext) -> Grams:
         """Return the kernels over the training rows."""
         if self._grams is None:
-            self._grams = EntryGrams(ctx, self.specs, self.settings, centre=True)
+            self._grams = Grams(ctx, self.specs, self.settings, centre=True)
         return self._grams
 
     def inner(self, ctx: RunContext) -> np.ndarray:

@@ -15,7 +15,7 @@ from ...cluster import BlockProgram, plan
 from ...kernels.alignments import Alignments, alignments
 from ..records.context import RunContext, received
 from ..records.fgm import FeatureScale
-from .blocks import Block, Task, load_blocks, source_of, task_bytes
+from .blocks import Block, Task, listed, load_blocks, source_of, task_bytes
 from .scaling import scaled
 
 
@@ -41,10 +41,6 @@ def _summed(block: Block, targets: np.ndarray, kernel: str) -> np.ndarray:
         values += more.values
         errors += more.errors
     return np.stack([values, first.traces, first.widths, errors])
-
-
-def _listed(parts: Sequence[list[Any]]) -> list[Any]:
-    return [item for part in parts for item in part]
 
 
 @dataclass(frozen=True)
@@ -78,6 +74,6 @@ def aligned(ctx: RunContext, tasks: Sequence[Task], targets: np.ndarray, kernel:
     width = sum(ref.cols[1] - ref.cols[0] for task in tasks for ref in task)
     bound = _Bound(targets.nbytes)
     size = 32 * width + 256
-    program = BlockProgram("alignments", align_chunk, _listed, bound, size, combine_bytes=2 * size)
+    program = BlockProgram("alignments", align_chunk, listed, bound, size, combine_bytes=2 * size)
     found = ctx.run_pass(plan(program, tasks, ctx.share("targets", targets), kernel))
     return Alignments(*np.concatenate([part for _, part in sorted(found, key=lambda item: item[0])], axis=1))

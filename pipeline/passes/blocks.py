@@ -191,6 +191,11 @@ def column_tasks(data: BlockStore | MemoryBlocks) -> list[Task]:
     return _TASKS[data]
 
 
+def listed(parts: Sequence[list[Any]]) -> list[Any]:
+    """Combine step of passes whose results stay apart: the lists one after the other."""
+    return [item for part in parts for item in part]
+
+
 def task_bytes(task: Task) -> int:
     """Bound the memory of a task: its largest stripe, read and held once."""
     return max(ref.nbytes for ref in task)

@@ -11,6 +11,7 @@ from ...cluster import BlockProgram, plan
 from ...kernels.gram_blocks import combined
 from ...kernels.normalization import Normalization
 from ..records.context import RunContext, received
+from .blocks import listed
 from .gram_source import PairRef, normalised, normalised_part, pair_bytes
 
 
@@ -29,10 +30,6 @@ class SquarePart(NamedTuple):
     rows: np.ndarray
     cols: np.ndarray
     values: np.ndarray
-
-
-def _listed(parts: Sequence[list[Any]]) -> list[Any]:
-    return [item for part in parts for item in part]
 
 
 def product_chunk(ref: PairRef, theta: np.ndarray, norms: Any, vector: Any) -> list[VectorPart]:
@@ -119,5 +116,5 @@ class CombinedGram:
         return out
 
     def _pass(self, name: str, chunk: Any, refs: Sequence[PairRef], result: int, argument: Any) -> list[Any]:
-        program = BlockProgram(name, chunk, _listed, pair_bytes, result, combine_bytes=2 * result * max(1, len(refs)))
+        program = BlockProgram(name, chunk, listed, pair_bytes, result, combine_bytes=2 * result * max(1, len(refs)))
         return self._ctx.run_pass(plan(program, refs, self._theta, self._norms, argument))

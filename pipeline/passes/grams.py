@@ -6,7 +6,7 @@ All three give the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -21,6 +21,7 @@ from ...kernels.solvers.dual import DenseGram, Gram, Scratch
 from ...kernels.spec import KernelSpec
 from ...storage import GramStore, GramTask, open_gram
 from ..records.context import RunContext, received
+from .blocks import listed
 from .combined import CombinedGram
 from .gram_source import PairRef, RowPair, StoredPair, block_rows, normalised, pair_bytes, row_pairs
 
@@ -97,10 +98,6 @@ class Build(NamedTuple):
     pair: RowPair
 
 
-def _listed(parts: Sequence[list[Any]]) -> list[Any]:
-    return [item for part in parts for item in part]
-
-
 def block_chunk(ref: PairRef) -> list[Filled]:
     """Return one raw block pair."""
     return [Filled(ref.rows, ref.cols, ref.load())]
@@ -116,6 +113,23 @@ def forms_chunk(ref: PairRef, vectors: Any, norms: Norms) -> list[TileSums]:
     return [tile_sums(normalised(ref, norms), ref.rows, ref.cols, received(vectors))]
 
 
+class Entries(NamedTuple):
+    """Chosen entries of one block pair on their way to the driver."""
+
+    places: np.ndarray
+    values: np.ndarray
+
+
+def entries_chunk(ref: PairRef, wanted: Any, norms: Norms) -> list[Entries]:
+    """Return the entries of one block pair among the wanted ones, ``(2, m)`` rows and columns in the upper triangle."""
+    rows, columns = received(wanted)
+    inside = (rows >= ref.rows[0]) & (rows < ref.rows[1]) & (columns >= ref.cols[0]) & (columns < ref.cols[1])
+    places = np.flatnonzero(inside)
+    if not len(places):
+        return []
+    return [Entries(places, normalised(ref, norms)[:, rows[places] - ref.rows[0], columns[places] - ref.cols[0]])]
+
+
 def combine_chunk(ref: PairRef, theta: np.ndarray, norms: Norms) -> list[Filled]:
     """Return one block pair of the weighted sum."""
     return [Filled(ref.rows, ref.cols, combined(normalised(ref, norms), theta))]
@@ -129,6 +143,25 @@ def build_chunk(build: Build) -> list[Any]:
 
 def _build_bytes(build: Build) -> int:
     return pair_bytes(build.pair)
+
+
+def build_blocks(ctx: RunContext, tasks: Sequence[GramTask], specs: Mapping[str, KernelSpec], block: int) -> list[Any]:
+    """Compute block pairs of a Gram store on the workers; returns what its ``commit`` lists.
+
+    Parameters
+    ----------
+    ctx
+        Executor and the data the store belongs to.
+    tasks
+        What is missing or damaged.
+    specs
+        Kernels by digest.
+    block
+        Rows of a block.
+    """
+    found = {(pair.rows, pair.cols): pair for pair in row_pairs(ctx.data, list(specs.values()), block) if isinstance(pair, RowPair)}
+    builds = [Build(task, replace(found[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
+    return ctx.run_pass(plan(BlockProgram("gram-build", build_chunk, listed, _build_bytes, 256), builds))
 
 
 # -- access ------------------------------------------------------------------------------------------------------------------------
@@ -196,6 +229,21 @@ class Grams:
         """Return ``y' H K_q H y`` of every kernel, without ``H`` if not ``centred``; ``y`` is ``(n,)`` or ``(n, m)``."""
         return self.forms(y - y.mean(axis=0) if centred else y)
 
+    def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return ``K_q[rows[i], columns[i]]`` of every kernel, float64 ``(k, m)``; at most one pass."""
+        if self._bank is not None:
+            return self._bank.entries(rows, columns) * self.scale[:, None]
+        wanted = np.stack([np.minimum(rows, columns), np.maximum(rows, columns)])
+        raw = np.zeros((self.k, len(rows)))
+        result = 4 * self.k * min(len(rows), self.settings.block**2) + 8 * len(rows)
+        for found in self._pass("gram-entries", entries_chunk, result, self.ctx.share("entries", wanted), self._norms):
+            raw[:, found.places] = found.values
+        return raw * self.scale[:, None]
+
+    def corner(self, rows: int) -> np.ndarray:
+        """Return the first rows and columns of every normalised matrix, within the first block: ``(k, r, r)``."""
+        return normalised(self._refs[0], self._norms)[:, :rows, :rows]
+
     def combine(self, theta: np.ndarray) -> Gram:
         """Return ``K(theta) = sum_q theta_q K_q`` for a dual solver: a matrix on the driver, or passes when that is beyond its budget.
 
@@ -241,7 +289,7 @@ class Grams:
         missing = store.missing(list(raw))
         if missing:
             with store.lock():
-                store.commit(self._build(missing, raw))
+                store.commit(build_blocks(self.ctx, missing, raw, self.settings.block))
         self.ctx.emit({"event": "grams", "store": path, "kernels": len(raw), "blocks_computed": len(missing)})
         places = {digest: place for place, digest in enumerate(raw)}
         which = tuple(places[spec.digest()] for spec in self.specs)
@@ -249,19 +297,11 @@ class Grams:
         found = {digest: KernelSums(*store.sums(digest)) for digest in raw}
         return [found[spec.digest()] for spec in self.specs]
 
-    def _build(self, missing: Sequence[GramTask], raw: dict[str, KernelSpec]) -> list[Any]:
-        pairs = {(pair.rows, pair.cols): pair for pair in self._refs if isinstance(pair, RowPair)}
-        builds = [
-            Build(task, replace(pairs[task.rows, task.cols], specs=tuple(raw[digest] for digest in task.digests))) for task in missing
-        ]
-        program = BlockProgram("gram-build", build_chunk, _listed, _build_bytes, 256)
-        return self.ctx.run_pass(plan(program, builds))
-
     # -- running -------------------------------------------------------------------------------------------------------------------
 
     def _pass(self, name: str, chunk: Any, result: int, *broadcast: Any, refs: Sequence[PairRef] | None = None) -> list[Any]:
         chosen = self._refs if refs is None else refs
-        program = BlockProgram(name, chunk, _listed, pair_bytes, result, combine_bytes=2 * result * len(chosen))
+        program = BlockProgram(name, chunk, listed, pair_bytes, result, combine_bytes=2 * result * len(chosen))
         return self.ctx.run_pass(plan(program, chosen, *broadcast))
 
     def _batches(self) -> Iterator[list[PairRef]]:

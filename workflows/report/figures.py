@@ -157,7 +157,7 @@ def gaps(runs: Sequence[RunView]) -> list[Picture]:
 
 def accuracy(runs: Sequence[RunView]) -> list[Picture]:
     """Return accuracy against the number of selected features, on training and held-out rows."""
-    if not any(known(run.column("train_accuracy")) or run.scores for run in runs):
+    if not any(known(run.column("train_accuracy")) or any("accuracy" in score for score in run.scores) for run in runs):
         return []
 
     def paint(axes: Axes) -> None:
