@@ -83,6 +83,29 @@ def test_text_labels_and_letters_beyond_ascii(tmp_path):
     assert list(store.sequences()) == ["grün", "blau"] and store.meta.labels == ("ja", "nein") and list(store.sequences(1)) == ["blau"]
 
 
+def test_a_store_to_follow_gives_labels(tmp_path):
+    train = ingest((TEXTS, ["b", "a", "a", "c"]), tmp_path / "train")
+    (tmp_path / "test.txt").write_text("c\tGGA\nb\tTTT")
+    test = ingest(tmp_path / "test.txt", tmp_path / "test", format="strings", like=tmp_path / "train")
+    assert test.meta.labels == train.meta.labels == ("a", "b", "c") and test.target().tolist() == [2, 1]
+    (tmp_path / "other.txt").write_text("d\tGGA")
+    with pytest.raises(DataError, match="'d'"):
+        ingest(tmp_path / "other.txt", tmp_path / "other", format="strings", like=tmp_path / "train")
+    plain = ingest(["GG", "TT"], tmp_path / "plain", like=tmp_path / "train")
+    assert plain.meta.labels is None or not plain.has_table("y")
+    ingest((TEXTS, [0.5, 1.0, 2.0, 3.0]), tmp_path / "real", task="regression")
+    assert ingest((["GG"], [4.5]), tmp_path / "more", like=tmp_path / "real").target().tolist() == [4.5]
+
+
+def test_a_store_to_follow_must_hold_sequences_too(tmp_path):
+    ingest((TEXTS, [1, -1, -1, 1]), tmp_path / "texts")
+    ingest((np.eye(2), [0, 1]), tmp_path / "numbers")
+    with pytest.raises(SchemaError, match=r"holds sequences; .* holds numbers"):
+        ingest((np.eye(2), [0, 1]), tmp_path / "a", like=tmp_path / "texts")
+    with pytest.raises(SchemaError, match=r"like. is 2, but .* holds sequences"):
+        ingest((TEXTS, [1, -1, -1, 1]), tmp_path / "b", like=tmp_path / "numbers")
+
+
 def test_standard_input(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(FASTA.encode())))
     check(ingest("-", tmp_path / "s", format="fasta"))

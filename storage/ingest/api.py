@@ -17,6 +17,7 @@ from .labels import Target
 from .options import Options, Progress, read_groups, read_names, whole
 from .reading import Reading, Source
 from .scratch import Scratch
+from .sequences import SequenceSource
 from .sources import open_input
 from .text import default_jobs
 
@@ -220,11 +221,15 @@ def _scratch_folder(url: str, parent: str | os.PathLike[str] | None) -> Path:
 
 
 def _width(guide: BlockStore | None, n_features: int | None) -> int | None:
-    if guide is None:
+    if guide is None or _holds_sequences(guide):
         return n_features
     if n_features not in (None, guide.meta.n_cols):
         raise SchemaError(f"n_features is {n_features}, but {guide.url} (like) has {guide.meta.n_cols} columns")
     return guide.meta.n_cols
+
+
+def _holds_sequences(guide: BlockStore) -> bool:
+    return bool(dict(guide.meta.info).get("sequences"))
 
 
 def _labels(guide: BlockStore | None, labels: Iterable[Label] | None) -> Iterable[Label] | None:
@@ -244,6 +249,10 @@ def _extras(source: Source, guide: BlockStore | None, options: Options, names: A
     info |= {"names": _mark(found), "groups": _mark(None if labels is None else labels.tolist())}
     scale = None
     if guide is not None:
+        if _holds_sequences(guide) != isinstance(source, SequenceSource):
+            held = ("sequences", "numbers")
+            there, here = held if _holds_sequences(guide) else held[::-1]
+            raise SchemaError(f"{guide.url} (like) holds {there}; {source.name} holds {here}")
         scale = _scale(guide, options, source)
         known = guide.feature_names()
         _check_names(known, found, guide.url)
