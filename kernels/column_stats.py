@@ -133,6 +133,23 @@ def column_norm1(X: Columns) -> Array:
     return bounds
 
 
+@compiled
+def _sparse_counts(values: Array, starts: Array, counts: Array) -> None:
+    for j in range(counts.size):
+        for p in range(np.uint64(starts[j]), np.uint64(starts[j + 1])):
+            counts[j] += values[p] != 0.0
+
+
+def column_counts(X: Columns) -> Array:
+    """Return the ``counts`` of :func:`column_stats` alone: of millions of columns the other tables take eight times the memory."""
+    counts, block = np.zeros(shape(X)[1], np.uint32), view(X)
+    if not isinstance(block, SparseView):
+        return np.count_nonzero(X, axis=0).astype(np.uint32)
+    if counts.size:
+        _sparse_counts(block.values, block.starts, counts)
+    return counts
+
+
 def column_stats(X: Columns) -> ColumnStats:
     """Return the statistics of a block of columns.
 

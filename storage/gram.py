@@ -72,6 +72,12 @@ class GramRef:
         """
         return open_gram(self.url, [bundle for bundle, _, _ in self.parts])._read(self.parts, self.i, self.j, out)
 
+    def select(self, which: Sequence[int]) -> "GramRef":
+        """Return the same block pair of some of its kernels, by their places."""
+        places = [(bundle, q) for bundle, start, stop in self.parts for q in range(start, stop)]
+        parts, nbytes = runs([places[k] for k in which]), self.nbytes // len(places) * len(which)
+        return GramRef(self.url, self.i, self.j, self.rows, self.cols, parts, nbytes)
+
 
 class GramStore(GramCatalog):
     """Gram matrices of many kernels over the same samples. Make it with `GramStore.create` or `GramStore.open`.

@@ -144,7 +144,7 @@ def plan_stripes(
     n = per_column.size
     # Without groups every column is a unit: no index vectors, there may be 10^7 columns.
     ends = None if groups is None or not n else _unit_ends(n, groups)
-    filled = np.cumsum(per_column, dtype=np.int64)
+    filled = running_sums(per_column)
     if ends is not None:
         filled = filled[ends - 1]
     total = int(filled[-1]) if n else 0
@@ -156,6 +156,13 @@ def plan_stripes(
         raise SchemaError(f"one stripe would hold {int(nnz.max())} entries; the limit is 2^31 - 1: divide the largest column or group")
     edges = np.concatenate([[0], cuts + 1 if ends is None else ends[cuts]])
     return StripeLayout(edges.astype(np.int64), nnz, chunk)
+
+
+def running_sums(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Return the int64 sums of the first 1, 2, … counts."""
+    # Converted first: summing and converting at once goes through a small buffer, at an eighth of the speed.
+    sums = counts.astype(np.int64)
+    return np.cumsum(sums, out=sums)
 
 
 def _balanced_cuts(filled: npt.NDArray[np.int64], chunk: int) -> npt.NDArray[np.int64]:

@@ -117,7 +117,7 @@ class MemoryBlocks:
     @cached_property
     def digest(self) -> str:
         """sha256 (hex) of shape, type and entries in column form, and of the target."""
-        block = self._by_columns
+        block = self.by_columns
         parts = [block] if isinstance(block, np.ndarray) else [block.indptr, block.indices, block.data]
         digest = hashlib.sha256(f"{self.shape} {self.meta.kind} {self.meta.dtype}".encode())
         for name in sorted(self._tables):
@@ -128,7 +128,8 @@ class MemoryBlocks:
         return digest.hexdigest()
 
     @cached_property
-    def _by_columns(self) -> npt.NDArray[Any] | sp.csc_array:
+    def by_columns(self) -> npt.NDArray[Any] | sp.csc_array:
+        """The whole matrix as columns: an array, or CSC with int32 rows that ascend; a copy only of what was given in another form."""
         return _canonical_csc(self._given) if sp.issparse(self._given) else self._given
 
     @cached_property
@@ -136,14 +137,14 @@ class MemoryBlocks:
         if isinstance(self._given, np.ndarray):
             return self._given
         given_rows = self._given.format == "csr" and self._given.has_canonical_format
-        csr = self._given if given_rows else sp.csr_array(self._by_columns)
+        csr = self._given if given_rows else sp.csr_array(self.by_columns)
         return trusted(sp.csr_array((csr.data, _narrow(csr.indices), _narrow(csr.indptr)), shape=self.shape))
 
     @cached_property
     def _column_layout(self) -> StripeLayout | DenseLayout:
         if self.meta.kind == "dense":
             return plan_dense(*self.shape, self.meta.itemsize, stripe_bytes=self._stripe_bytes)
-        counts = np.diff(self._by_columns.indptr)  # pyright: ignore[reportAttributeAccessIssue] (sparse)
+        counts = np.diff(self.by_columns.indptr)  # pyright: ignore[reportAttributeAccessIssue] (sparse)
         return plan_stripes(counts, self.meta.itemsize, stripe_bytes=self._stripe_bytes, groups=self._groups, entries=self._entries)
 
     @cached_property
@@ -168,7 +169,7 @@ class MemoryBlocks:
     def load(self, ref: MemoryRef) -> Block:
         """Return one block as a view (see `MemoryRef.load`)."""
         by_columns = ref.layout == "columns"
-        data = self._by_columns if by_columns else self._by_rows
+        data = self.by_columns if by_columns else self._by_rows
         lo, hi = ref.cols if by_columns else ref.rows
         if isinstance(data, np.ndarray):
             return data[:, lo:hi] if by_columns else data[lo:hi]
@@ -187,7 +188,7 @@ class MemoryBlocks:
             If an id is outside 0 … n_cols - 1, or the rows are outside the data.
         """
         wanted, span = check_ids(ids, self.n_cols), slice(*check_rows(rows, self.n_rows))
-        data = self._by_columns
+        data = self.by_columns
         if isinstance(data, np.ndarray):
             part = data[span]
             # `take` would first copy a column-major array as a whole.

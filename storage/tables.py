@@ -13,8 +13,8 @@ _PIECE = 1 << 20
 def column_tables(block: npt.NDArray[Any] | sp.csc_array) -> dict[str, npt.NDArray[Any]]:
     """Summarise every column of a block that holds all its rows.
 
-    A column's entries are added in row order by the same pairwise scheme whatever the other columns of the block, so the
-    tables do not depend on where stripes are cut.
+    A column's entries are added in an order that does not depend on the other columns of the block, so the tables do not depend on
+    where stripes are cut.
 
     Parameters
     ----------
@@ -51,21 +51,14 @@ def _dense_tables(block: npt.NDArray[Any], out: dict[str, npt.NDArray[Any]]) -> 
 
 
 def _sparse_tables(block: sp.csc_array) -> dict[str, npt.NDArray[Any]]:
+    from .ingest._columns import column_sums  # compiled code, which those who only open a store do without
+
     (n, k) = (int(s) for s in block.shape or ())
     tables = {name: np.zeros(k, dtype) for name, dtype in _types(block.dtype).items()}
-    counts = np.diff(block.indptr)
+    sums, counts = np.zeros(k), np.diff(block.indptr)
+    column_sums(block.data, block.indptr.astype(np.int32, copy=False), n, sums, tables["sumsq"], tables["minimum"], tables["maximum"])
     tables["counts"][:] = counts
-    filled = np.flatnonzero(counts)
-    if filled.size == 0:
-        return tables
-    starts, stop = block.indptr[filled], int(block.indptr[-1])
-    values = np.asarray(block.data[:stop], dtype=np.float64)
-    tables["norm1"][filled] = _round_up(np.add.reduceat(np.abs(values), starts), counts[filled])
-    tables["sumsq"][filled] = np.add.reduceat(np.square(values), starts)
-    low, high = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
-    part = counts[filled] < n
-    tables["minimum"][filled] = np.where(part, np.minimum(low, 0.0), low)
-    tables["maximum"][filled] = np.where(part, np.maximum(high, 0.0), high)
+    tables["norm1"][:] = _round_up(sums, counts)
     return tables
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gramplane.storage import BlockStore, BlockWriter, DataError, OutOfSpace, RunLocked, SchemaError
-from gramplane.storage.ingest import buckets, ingest, reading, scratch, streams, text
+from gramplane.storage.ingest import buckets, build, ingest, reading, scratch, streams, text
 from gramplane.storage.locks import file_lock
 from tests.support.svmlight_files import check_store, labels_for, random_csr, write_file
 
@@ -98,11 +98,11 @@ def test_work_that_was_done_is_not_repeated(tmp_path, monkeypatch):
     with pytest.raises(Killed):
         ingest(source, tmp_path / "S", jobs=1, progress=killer(n_pieces + 3), **options)
     assert len(parsed) <= n_pieces + first - 2
-    sorted_buckets = []
-    sort = buckets.sort_bucket
+    stripes = []
+    sort = build._sort_stripe
     monkeypatch.setattr(
-        "gramplane.storage.ingest.build.sort_bucket",
-        lambda plan, records, bucket, *rest: sorted_buckets.append(bucket) or sort(plan, records, bucket, *rest),
+        "gramplane.storage.ingest.build._sort_stripe",
+        lambda meta, plan, records, s, *rest: stripes.append(s) or sort(meta, plan, records, s, *rest),
     )
     monkeypatch.setattr("gramplane.storage.ingest.build.fill_buckets", lambda *args: pytest.fail("partitioned again"))
     phases = []
@@ -110,13 +110,14 @@ def test_work_that_was_done_is_not_repeated(tmp_path, monkeypatch):
         ingest(source, tmp_path / "S", progress=lambda done, total, phase: phases.append(phase), **options)
     monkeypatch.setattr("gramplane.storage.ingest.build.fill_buckets", buckets.fill_buckets)
     with pytest.raises(Killed, match="sort"):
-        ingest(source, tmp_path / "S", progress=in_phase("sort", 4), **options)
-    done = set(sorted_buckets)
+        ingest(source, tmp_path / "S", jobs=1, progress=in_phase("sort", 4), **options)
+    done = set(stripes)
     monkeypatch.setattr("gramplane.storage.ingest.build.fill_buckets", lambda *args: pytest.fail("partitioned again"))
-    sorted_buckets.clear()
+    stripes.clear()
     ingest(source, tmp_path / "S", **options)
-    assert done
-    assert not done & set(sorted_buckets)
+    # Four were written; those sorted ahead of them are sorted again.
+    assert set(range(4)) <= done <= set(range(6))
+    assert min(stripes) == 4
     assert "read" not in phases[n_pieces:]
 
 
@@ -125,7 +126,7 @@ def test_sigkill_and_another_process(tmp_path, phase):
     source, *_ = sources(tmp_path)["plain"]
     code = f"""
     import os, signal
-    from gramplane.storage.ingest import buckets, ingest, streams, text
+    from gramplane.storage.ingest import buckets, build, ingest, streams, text
     streams.PIECE = text.PIECE = 2000
     text._TEXT_TO_MEMORY = 1 << 40
     def progress(done, total, phase):

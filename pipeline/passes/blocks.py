@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...kernels.column_stats import column_norm1, column_stats, constant_columns
+from ...kernels.column_stats import column_counts, column_norm1, column_stats, constant_columns
 from ...kernels.columns import shape
 from ...storage import BlockRef, BlockStore, ColumnScale, MemoryBlocks, MemoryRef, block_cache, open_shared
 from ..records.fgm import FeatureScale
@@ -79,7 +79,7 @@ def table_of(data: BlockStore | MemoryBlocks, name: str, lo: int = 0, hi: int | 
         return data.column_table(name, lo, hi)
     tables = _STATS.setdefault(data, {})
     if name not in tables:
-        tables.update(_statistics(data, _norm1 if name == "norm1" else _every))
+        tables.update(_statistics(data, _MEASURES.get(name, _every)))
     return tables[name][lo:hi]
 
 
@@ -87,8 +87,16 @@ def _norm1(X: Columns) -> dict[str, np.ndarray]:
     return {"norm1": column_norm1(X)}
 
 
+def _counts(X: Columns) -> dict[str, np.ndarray]:
+    return {"counts": column_counts(X)}
+
+
 def _every(X: Columns) -> dict[str, np.ndarray]:
     return column_stats(X)._asdict()
+
+
+_MEASURES = {"norm1": _norm1, "counts": _counts}
+"""Tables that are made alone, because most fits need no other."""
 
 
 def _statistics(data: MemoryBlocks, measure: Callable[[Columns], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

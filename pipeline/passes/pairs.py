@@ -19,6 +19,7 @@ from ...cluster import BlockProgram, plan
 from ...kernels import pairs as kp
 from ...kernels.pairs_dense import dense_bounds, dense_pairs, dense_tiles
 from ...kernels.pairs_sparse import expected_products, fallback_pairs, head_pairs
+from ...storage import MemoryBlocks
 from ..records.context import RunContext, received
 from ..records.fgm import FeatureScale
 from .blocks import Ref, Task, column_tasks, load_blocks, scale_of, source_of, table_of, task_bytes
@@ -285,7 +286,9 @@ class PairAtoms(PairColumns):
         return kp.merge_top_pairs([screen.best, ctx.run_pass(plan(program, parts, *extra))], B)
 
     def _hold(self, ctx: RunContext, ids: np.ndarray) -> tuple[sp.csc_array, np.ndarray]:
-        """Return kept columns that include ``ids``, and where each of these stands."""
+        """Return columns that include ``ids``, and where each of these stands: those in memory, or kept copies."""
+        if isinstance(ctx.data, MemoryBlocks) and _unscaled(ctx.data, ids):
+            return sp.csc_array(ctx.data.by_columns), ids
         missing = np.setdiff1d(ids, self._kept)
         if len(missing):
             if len(self._kept) + len(missing) > KEPT_COLUMNS:
@@ -319,6 +322,11 @@ class _Double:
 
     def __call__(self, task: Task) -> int:
         return 3 * task_bytes(task)
+
+
+def _unscaled(data: MemoryBlocks, ids: np.ndarray) -> bool:
+    scale = scale_of(data, np.sort(ids))
+    return scale.factor is None and scale.shift is None and data.scale.row_factor is None
 
 
 def _ranges(lo: int, hi: int, products: int, nbytes: int) -> list[ColumnRange]:

@@ -3,6 +3,8 @@
 A value travels as one (float32) or two (float64) int32 words, so that one compiled form serves both types.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -97,6 +99,27 @@ def scatter(records: Ints, base: int, cursor: Longs, rows: Ints, words: Ints) ->
             words[place, 1] = records[k, 3]
         cursor[col] = place + 1
     return True
+
+
+@compiled
+def column_sums(
+    values: npt.NDArray[Any], ends: Ints, n_rows: int, norm1: Floats, sumsq: Floats, low: npt.NDArray[Any], high: npt.NDArray[Any]
+) -> None:
+    """Fill the sums of |x| and of x^2 and the extremes of sparse columns, each over its entries in row order; all four begin as zeros."""
+    first = 0
+    for j in range(norm1.size):
+        last = ends[j + 1]
+        if first < last:
+            # An entry that is not stored is a zero, and takes part in the extremes.
+            least = most = values[first] if last - first == n_rows else values[first] * 0
+            size, square = 0.0, 0.0
+            for p in range(np.uint64(first), np.uint64(last)):
+                x = np.float64(values[p])
+                size += abs(x)
+                square += x * x
+                least, most = min(least, values[p]), max(most, values[p])
+            norm1[j], sumsq[j], low[j], high[j] = size, square, least, most
+        first = last
 
 
 @compiled

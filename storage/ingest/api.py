@@ -15,7 +15,7 @@ from ..urls import local_path, open_objects
 from .build import Extras, Job, build
 from .labels import Target
 from .options import Options, Progress, read_groups, read_names, whole
-from .reading import Reading, Source
+from .reading import Source
 from .scratch import Scratch
 from .sequences import SequenceSource
 from .sources import open_input
@@ -175,14 +175,10 @@ def _run(
         return _finished(url, wanted, source)
     hint = source.hint()
     with Scratch(_scratch_folder(url, scratch), {**_key(wanted), "hint": hint}, resume=resume and hint is not None) as space:
-        reading = _read(source, space, options, jobs, progress)
+        threads = default_jobs(Path(source.name)) if jobs is None else jobs
+        reading = source.read(space, options, Target(options.task, options.labels), threads, progress)
         extras.info = {**wanted, "identity": source.identity()}
-        return build(Job(url, reading, reading.spool, options, extras, space, progress, overwrite))
-
-
-def _read(source: Source, space: Scratch, options: Options, jobs: int | None, progress: Progress) -> Reading:
-    threads = default_jobs(Path(source.name)) if jobs is None else jobs
-    return source.read(space, options, Target(options.task, options.labels), threads, progress)
+        return build(Job(url, reading, reading.spool, options, extras, space, progress, overwrite, threads))
 
 
 def _finished(url: str, wanted: dict[str, Any], source: Source) -> BlockStore:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import StorageError, space_for
-from ..layout import StripeLayout
+from ..layout import StripeLayout, running_sums
 from ._columns import partition, scatter
 from .spool import Spool
 
@@ -84,7 +84,7 @@ def plan_buckets(counts: npt.NDArray[np.uint32], stripes: StripeLayout) -> Bucke
 
 def _cut(counts: npt.NDArray[np.uint32]) -> Iterator[tuple[int, int]]:
     """Ends of the buckets of one stripe, and their entries."""
-    filled = np.cumsum(counts, dtype=np.int64)
+    filled = running_sums(counts)
     pieces = max(1, -(-int(filled[-1]) // BUCKET_NNZ))
     share = -(-int(filled[-1]) // pieces)
     start, done = 0, 0
@@ -223,21 +223,20 @@ def fill_buckets(
         raise StorageError("the blocks in the scratch folder do not hold the entries that were counted; remove the folder and start again")
 
 
-def sort_bucket(plan: BucketPlan, records: Records, bucket: int, counts: npt.NDArray[np.uint32], rows: Ints, words: Ints) -> None:
-    """Phase two: counting sort of one bucket by column into ``rows`` (nnz,) and ``words`` (nnz, w).
+def sort_bucket(plan: BucketPlan, records: Records, bucket: int, ends: Longs, rows: Ints, words: Ints) -> None:
+    """Phase two: counting sort of one bucket by column into ``rows`` (nnz,) and ``words`` (nnz, w); column k ends at ``ends[k + 1]``.
 
     Raises
     ------
     StorageError
         If the records disagree with the counts.
     """
-    ends = np.cumsum(counts, dtype=np.int64)
-    cursor = ends - counts
+    cursor = ends[:-1].copy()
     lo, hi = int(plan.starts[bucket]), int(plan.starts[bucket + 1])
     base = int(plan.edges[bucket])
     # Pieces, because a single popular column can be any number of times larger than a bucket should be.
     sound = all(scatter(records.get(at, min(hi, at + BUCKET_NNZ)), base, cursor, rows, words) for at in range(lo, hi, BUCKET_NNZ))
-    if not sound or not np.array_equal(cursor, ends):
+    if not sound or not np.array_equal(cursor, ends[1:]):
         raise StorageError(
             f"bucket {bucket} in the scratch folder does not hold the columns that were counted; remove the folder and start again"
         )

@@ -1,8 +1,10 @@
 """From blocks of rows to a finished store: the layout, the column stripes, the row blocks, the tables, the manifest."""
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +12,7 @@ import scipy.sparse as sp
 
 from ..blocks import BlockStore
 from ..errors import DataError, SchemaError
-from ..layout import STRIPE_BYTES, DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes
+from ..layout import STRIPE_BYTES, DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes, running_sums
 from ..meta import BlockMeta, ColumnScale
 from ..urls import open_objects
 from ..writer import BlockWriter
@@ -21,6 +23,8 @@ from .reading import Reading
 from .scratch import Scratch
 from .spool import Spool, Stored
 from .statistics import Column, ColumnSummary, inverse_root
+
+T = TypeVar("T")
 
 _PIECE_SHARE = 96
 _MAX_ROWS = 2**31 - 1
@@ -60,6 +64,7 @@ class Job:
     scratch: Scratch
     progress: Progress
     overwrite: bool
+    jobs: int = 1
     begun: bool = False
 
     @property
@@ -193,27 +198,40 @@ def _write_columns(
         fill_buckets(job.spool, plan, records, dtype, shift, max_nnz, lambda n: job.progress(n * (8 + dtype.itemsize), nbytes, "partition"))
         if job.on_disk:
             job.scratch.note("partition", plan=plan.digest)
-    for s in range(stripes.n_stripes):
-        if not writer.stripe_done(s):
-            _write_stripe(writer, plan, records, s, counts, tables)
-        job.progress(int(plan.starts[plan.stripe[s + 1]]) * (8 + dtype.itemsize), nbytes, "sort")
+    missing = [s for s in range(stripes.n_stripes) if not writer.stripe_done(s)]
+    # Sorting holds no interpreter lock: stripes are sorted while the one before is written.
+    with ThreadPoolExecutor(job.jobs) as pool:
+        for s, rows, values in _ahead(pool, job.jobs, lambda s: (s, *_sort_stripe(writer.meta, plan, records, s, counts, tables)), missing):
+            # After its statistics, because a stripe in the store's journal vouches for them too.
+            writer.write_stripe(s, counts[int(stripes.edges[s]) : int(stripes.edges[s + 1])], rows, values)
+            job.progress(int(plan.starts[plan.stripe[s + 1]]) * (8 + dtype.itemsize), nbytes, "sort")
     records.close()
 
 
-def _write_stripe(
-    writer: BlockWriter, plan: BucketPlan, records: Records, s: int, counts: npt.NDArray[np.uint32], tables: ColumnSummary
-) -> None:
+def _ahead(pool: ThreadPoolExecutor, width: int, make: Callable[[int], T], items: Iterable[int]) -> Iterator[T]:
+    """Yield what ``make`` returns for every item, in order, with up to ``width`` of them under way."""
+    waiting: deque[Future[T]] = deque()
+    for item in items:
+        waiting.append(pool.submit(make, item))
+        if len(waiting) > width:
+            yield waiting.popleft().result()
+    yield from (future.result() for future in waiting)
+
+
+def _sort_stripe(
+    meta: BlockMeta, plan: BucketPlan, records: Records, s: int, counts: npt.NDArray[np.uint32], tables: ColumnSummary
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
+    """Return the entries of a stripe, column by column, and note the statistics of its columns."""
     first, last = int(plan.stripe[s]), int(plan.stripe[s + 1])
     origin, nnz = int(plan.starts[first]), int(plan.starts[last] - plan.starts[first])
-    rows, values = np.empty(nnz, np.int32), np.empty(nnz, writer.meta.dtype)
+    rows, values = np.empty(nnz, np.int32), np.empty(nnz, meta.dtype)
     for b in range(first, last):
         part = slice(int(plan.starts[b]) - origin, int(plan.starts[b + 1]) - origin)
         cols = slice(int(plan.edges[b]), int(plan.edges[b + 1]))
-        sort_bucket(plan, records, b, counts[cols], rows[part], as_words(values[part]))
-        ends = np.concatenate([[0], np.cumsum(counts[cols], dtype=np.int64)]).astype(np.int32)
-        tables.put(cols.start, sp.csc_array((values[part], rows[part], ends), shape=(writer.meta.n_rows, len(ends) - 1)))
-    # Last, because a stripe in the store's journal vouches for its statistics too.
-    writer.write_stripe(s, counts[int(plan.edges[first]) : int(plan.edges[last])], rows, values)
+        ends = np.concatenate([[0], running_sums(counts[cols])])
+        sort_bucket(plan, records, b, ends, rows[part], as_words(values[part]))
+        tables.put(cols.start, sp.csc_array((values[part], rows[part], ends.astype(np.int32)), shape=(meta.n_rows, len(ends) - 1)))
+    return rows, values
 
 
 def _row_counts(job: Job) -> npt.NDArray[np.uint32]:
