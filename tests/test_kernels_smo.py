@@ -61,17 +61,22 @@ def rows_of(K, budget=1 << 20, asked=None):
     return RowCacheGram(fetch, np.diagonal(K), len(K), budget)
 
 
-class Squares:
-    """Only square parts and products, as workers would give them."""
+class Parts:
+    """Only entries between chosen variables and products, as workers would give them."""
 
-    def __init__(self, K):
-        self.K, self.n = K, len(K)
+    def __init__(self, K, room=10**9):
+        self.K, self.n, self.room = K, len(K), room
+        self.asked = []
 
     def diag(self):
         return np.diagonal(self.K).copy()
 
-    def square(self, idx):
-        return self.K[np.ix_(idx, idx)]
+    def between(self, new, old):
+        self.asked.append((len(new), len(old)))
+        wanted, places = np.concatenate([new, old]), np.arange(len(new) + len(old))
+        for columns in np.array_split(places, 3):
+            if len(columns):
+                yield places[: len(new)], columns, self.K[np.ix_(new, wanted[columns])]
 
     def matvec(self, v):
         return self.K @ v
@@ -298,14 +303,37 @@ def test_warm_start_from_another_cost_is_made_feasible(factor):
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_and_squares_reach_what_the_whole_matrix_does(kind, bias):
+def test_rows_and_parts_reach_what_the_whole_matrix_does(kind, bias):
     K, problem = case(kind, 200, seed=4, bias=bias)
     whole = solve_smo(DenseGram(K), problem, tol=1e-6)
-    for gram in (rows_of(K), Squares(K)):
+    for gram in (rows_of(K), Parts(K)):
         s = solve_decomposition(gram, problem, tol=1e-6, working=24)
         check(K, problem, s, 1e-6)
         assert s.converged
         assert s.objective == pytest.approx(whole.objective, rel=1e-7, abs=1e-8)
+
+
+def test_parts_are_fetched_once_and_within_the_room():
+    K, problem = case("svc", 300)
+    whole = solve_smo(DenseGram(K), problem, tol=1e-6)
+    gram = Parts(K, room=int(1.6 * 60**2))
+    s = solve_decomposition(gram, problem, tol=1e-6)
+    assert s.objective == pytest.approx(whole.objective, rel=1e-7)
+    assert max(new + old for new, old in gram.asked) == s.details["working"] <= 60
+    # After the first set only newcomers are asked for, at most half of the set at a time.
+    assert gram.asked[0] == (s.details["working"], 0) and all(0 < new <= 30 for new, _ in gram.asked[1:])
+    assert s.details["rows_fetched"] == sum(new for new, _ in gram.asked)
+    again = Parts(K)
+    warm = solve_decomposition(again, problem, tol=1e-4, warm=s)
+    assert warm.iterations == 0 and again.asked == []
+
+
+def test_first_working_set_of_sorted_data_holds_both_ends():
+    X, z = points(300)
+    order = np.argsort(z)
+    gram = Parts(gaussian(X[order]), room=int(1.6 * 40**2))
+    s = solve_decomposition(gram, svc_problem(labels(z[order]), 1.0), tol=1e-4)
+    assert s.converged and s.details["rounds"] < 40
 
 
 def test_solve_smo_takes_any_gram_and_repeats_bits():
@@ -413,7 +441,7 @@ def test_matrix_that_is_not_finite_is_refused(value, make):
         (lambda: solve_smo(DenseGram(np.eye(2)), svc_problem([1, -1], 1.0), tol=-1.0), "tol"),
         (lambda: solve_smo(DenseGram(np.eye(2)), svc_problem([1, -1], 1.0), warm=np.ones(3)), "warm"),
         (lambda: solve_smo(DenseGram(np.eye(2)), svc_problem([1, -1], 1.0), gradient=np.ones(3)), "gradient"),
-        (lambda: solve_decomposition(DenseGram(np.eye(2)), svc_problem([1, -1], 1.0), working=1), "working=1"),
+        (lambda: solve_decomposition(DenseGram(np.eye(2)), svc_problem([1, -1], 1.0), working=2), "working=2"),
         (lambda: RowCacheGram(lambda idx: np.eye(3)[idx], np.ones(2), 3, 10), "diag: shape"),
         (lambda: RowCacheGram(lambda idx: np.eye(2)[:, idx][:1], np.ones(2), 2, 10).rows(np.array([0, 1])), "fetch_rows"),
     ],

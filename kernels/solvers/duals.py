@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .decomposition import SquareGram, solve_decomposition
+from .decomposition import PartGram, solve_decomposition
 from .dual import (
     DenseGram,
     DualProblem,
@@ -28,10 +28,10 @@ __all__ = [
     "DualSolution",
     "Gram",
     "LogisticProblem",
+    "PartGram",
     "RidgeSolver",
     "RowCacheGram",
     "Scratch",
-    "SquareGram",
     "logistic_problem",
     "ridge_problem",
     "solve_decomposition",

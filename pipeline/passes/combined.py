@@ -1,59 +1,126 @@
-"""A weighted sum of Gram matrices that no machine holds: what a dual solver may ask of it is answered by passes."""
+"""A weighted sum of Gram matrices that is beyond the driver's memory: what a dual solver may ask of it is answered by passes.
+
+A run with a directory writes the sum there once, block pair by block pair, and the passes of the solver read it: one matrix instead of
+all of its kernels. It is replaced by the next sum.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...cluster import BlockProgram, plan
+from ...kernels.block_product import add_product
 from ...kernels.gram_blocks import combined
 from ...kernels.normalization import Normalization
+from ...storage import GramStore, GramTask, RunStore, open_gram
 from ..records.context import RunContext, received
 from .blocks import listed
-from .gram_source import PairRef, normalised, normalised_part, pair_bytes
+from .gram_source import PairRef, StoredPair, normalised, normalised_part, pair_bytes
+
+Norms = tuple[Normalization, ...] | None
+
+MATRIX_SHARE = 0.25
+"""Share of the driver's memory that one weighted sum, or what a solver holds of it, may take."""
+
+TASK_BYTES = 64 << 20
+"""Block pairs of one task, loaded one after the other."""
+
+TASKS = 16
+"""Tasks at least, where there are as many block pairs."""
+
+PART_BYTES = 4 << 20
+"""Entries one task brings to the driver, about."""
+
+BATCH_BYTES = 32 << 20
+"""Entries brought to the driver at a time."""
+
+SUMS = "sums"
+"""Folder of a run directory that holds the newest sum."""
+
+Group = tuple[PairRef, ...]
 
 
-class VectorPart(NamedTuple):
-    """What one block pair adds to ``K v``: to its rows, and by symmetry to its columns."""
-
-    rows: tuple[int, int]
-    cols: tuple[int, int]
-    to_rows: np.ndarray
-    to_cols: np.ndarray | None
-
-
-class SquarePart(NamedTuple):
-    """Chosen entries of one block pair: where they belong in the asked square, and their values."""
+class Rectangle(NamedTuple):
+    """Entries of one block pair: places of rows and columns among the asked variables, and values."""
 
     rows: np.ndarray
-    cols: np.ndarray
+    columns: np.ndarray
     values: np.ndarray
 
 
-def product_chunk(ref: PairRef, theta: np.ndarray, norms: Any, vector: Any) -> list[VectorPart]:
-    """Return one block pair's share in ``K(theta) v``."""
-    block, v = combined(normalised(ref, norms), theta).astype(np.float64), received(vector)
-    across = None if ref.rows == ref.cols else v[slice(*ref.rows)] @ block
-    return [VectorPart(ref.rows, ref.cols, block @ v[slice(*ref.cols)], across)]
+@dataclass(frozen=True)
+class SumBuild:
+    """A block pair whose weighted sum is to be written."""
+
+    task: GramTask
+    pair: PairRef
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are read and written."""
+        return self.pair.nbytes + self.task.nbytes
 
 
-def square_chunk(ref: PairRef, theta: np.ndarray, norms: Any, wanted: np.ndarray) -> list[SquarePart]:
-    """Return the entries of one block pair among the wanted rows and columns."""
-    rows, cols = (_inside(wanted, span) for span in (ref.rows, ref.cols))
-    if not len(rows) or not len(cols):
-        return []
-    block = normalised_part(ref, norms, wanted[rows], wanted[cols])
-    return [SquarePart(rows, cols, combined(block, theta))]
+# -- on the workers ----------------------------------------------------------------------------------------------------------------
 
 
-def _inside(wanted: np.ndarray, span: tuple[int, int]) -> np.ndarray:
-    return np.flatnonzero((wanted >= span[0]) & (wanted < span[1]))
+def product_chunk(group: Group, theta: np.ndarray, norms: Norms, vector: Any) -> np.ndarray:
+    """Return what some block pairs add to ``K(theta) v``, ``(n,)``."""
+    v = received(vector)
+    out = np.zeros(len(v))
+    for ref in group:
+        add_product(_summed(normalised(ref, norms), theta), ref.rows, ref.cols, v, out)
+    return out
+
+
+def added(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the sum of some vectors, from the first to the last."""
+    out = parts[0].copy()
+    for part in parts[1:]:
+        out += part
+    return out
+
+
+def between_chunk(group: Group, theta: np.ndarray, norms: Norms, wanted: np.ndarray, fresh: int) -> list[Rectangle]:
+    """Return the entries of some block pairs between variables of which one is among the first ``fresh``."""
+    return [found for ref in group for found in _rectangles(ref, theta, norms, wanted, fresh)]
+
+
+def _rectangles(ref: PairRef, theta: np.ndarray, norms: Norms, wanted: np.ndarray, fresh: int) -> Iterator[Rectangle]:
+    rows, columns = (np.flatnonzero((wanted >= lo) & (wanted < hi)) for lo, hi in (ref.rows, ref.cols))
+    kinds = [(rows[rows < fresh], columns)]
+    if ref.rows != ref.cols:
+        kinds.append((rows[rows >= fresh], columns[columns < fresh]))
+    for left, right in kinds:
+        if len(left) and len(right):
+            part = normalised_part(ref, norms, wanted[left], wanted[right])
+            yield Rectangle(left.astype(np.int32), right.astype(np.int32), _summed(part, theta))
+
+
+def sum_chunk(builds: tuple[SumBuild, ...], theta: np.ndarray, norms: Norms) -> list[Any]:
+    """Write the weighted sums of some block pairs; returns what lists the stored objects."""
+    done = []
+    for build in builds:
+        store = open_gram(build.task.url, [build.task.bundle])
+        done.append(store.write(build.task, _summed(normalised(build.pair, norms), theta)[None]))
+    return done
+
+
+def _summed(block: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    return block[0] if len(theta) == 1 and theta[0] == 1.0 else combined(block, theta)
+
+
+# -- on the driver -----------------------------------------------------------------------------------------------------------------
 
 
 class CombinedGram:
-    """``K(theta)`` by passes over its block pairs; solvers ask it for squares and products only.
+    """``K(theta)`` by passes over its block pairs; solvers ask it for entries between chosen variables and for products only.
 
     Parameters
     ----------
@@ -67,26 +134,22 @@ class CombinedGram:
         Normalisation applied when a block is loaded, or ``None``.
     diagonal
         ``(n,)`` diagonal of the sum.
-    block
-        Rows of a block.
     """
 
-    def __init__(
-        self,
-        ctx: RunContext,
-        refs: Sequence[PairRef],
-        theta: np.ndarray,
-        norms: tuple[Normalization, ...] | None,
-        diagonal: np.ndarray,
-        block: int,
-    ) -> None:
-        self._ctx, self._refs, self._theta, self._norms, self._block = ctx, list(refs), theta, norms, block
+    def __init__(self, ctx: RunContext, refs: Sequence[PairRef], theta: np.ndarray, norms: Norms, diagonal: np.ndarray) -> None:
+        self._ctx, self._refs, self._theta, self._norms = ctx, list(refs), theta, norms
+        self._groups = _grouped(self._refs)
         self._diagonal = diagonal
 
     @property
     def n(self) -> int:
         """Number of rows."""
         return len(self._diagonal)
+
+    @property
+    def room(self) -> int:
+        """Entries a solver may hold."""
+        return int(MATRIX_SHARE * self._ctx.driver_memory) // 4
 
     def diag(self) -> np.ndarray:
         """Return the diagonal, float64 ``(n,)``."""
@@ -96,25 +159,127 @@ class CombinedGram:
         """Return whole rows, ``(len(idx), n)``: products with unit vectors, for the few that a check asks for."""
         return np.stack([self.matvec(np.eye(1, self.n, int(i))[0]) for i in idx]) if len(idx) else np.zeros((0, self.n))
 
-    def square(self, idx: np.ndarray) -> np.ndarray:
-        """Return ``K[idx][:, idx]`` (one pass over the block pairs that hold some of it)."""
-        wanted = np.asarray(idx, np.int64)
-        refs = [ref for ref in self._refs if len(_inside(wanted, ref.rows)) and len(_inside(wanted, ref.cols))]
-        found = np.zeros((len(wanted), len(wanted)), np.float32)
-        for part in self._pass("gram-square", square_chunk, refs, 4 * self._block**2, wanted):
-            found[np.ix_(part.rows, part.cols)] = part.values
-            found[np.ix_(part.cols, part.rows)] = part.values.T
-        return found
-
     def matvec(self, v: np.ndarray) -> np.ndarray:
-        """Return ``K v`` (one pass); parts are added in the order of the blocks."""
-        out = np.zeros(self.n)
-        for part in self._pass("gram-product", product_chunk, self._refs, 16 * self._block, self._ctx.share("vector", v)):
-            out[slice(*part.rows)] += part.to_rows
-            if part.to_cols is not None:
-                out[slice(*part.cols)] += part.to_cols
-        return out
+        """Return ``K v`` (one pass); block pairs are added in their order."""
 
-    def _pass(self, name: str, chunk: Any, refs: Sequence[PairRef], result: int, argument: Any) -> list[Any]:
-        program = BlockProgram(name, chunk, listed, pair_bytes, result, combine_bytes=2 * result * max(1, len(refs)))
-        return self._ctx.run_pass(plan(program, refs, self._theta, self._norms, argument))
+        def task_bytes(group: Group) -> int:
+            return max(map(pair_bytes, group)) + 24 * self.n
+
+        program = BlockProgram("gram-product", product_chunk, added, task_bytes, 8 * self.n)
+        return self._ctx.run_pass(plan(program, self._groups, self._theta, self._norms, self._ctx.share("vector", v)))
+
+    def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield ``(places of rows, places of columns, values)`` over variables ``new`` then ``old``: every pair with a new one.
+
+        Passes go over the block pairs that hold some of them, and bring a bounded number of entries each.
+        """
+        wanted = np.concatenate([np.asarray(new, np.int64), np.asarray(old, np.int64)])
+        for batch, most, whole in self._batches(wanted, len(new)):
+
+            def task_bytes(group: Group, most: int = most) -> int:
+                return max(map(pair_bytes, group)) + 2 * most
+
+            program = BlockProgram("gram-entries", between_chunk, listed, task_bytes, most, combine_bytes=2 * whole)
+            yield from self._ctx.run_pass(plan(program, batch, self._theta, self._norms, wanted, len(new)))
+
+    def _batches(self, wanted: np.ndarray, fresh: int) -> Iterator[tuple[list[Group], int, int]]:
+        """Yield tasks with the bytes of the largest result and of all results."""
+        tasks: list[Group] = []
+        task: list[PairRef] = []
+        sizes, size = [], 0
+        for ref, nbytes in zip(self._refs, _result_bytes(self._refs, wanted, fresh), strict=True):
+            if not nbytes:
+                continue
+            if task and (size + nbytes > PART_BYTES or _loaded([*task, ref]) > TASK_BYTES):
+                tasks, task, sizes, size = [*tasks, tuple(task)], [], [*sizes, size], 0
+                if sum(sizes) >= BATCH_BYTES:
+                    yield tasks, max(sizes), sum(sizes)
+                    tasks, sizes = [], []
+            task.append(ref)
+            size += nbytes
+        if task:
+            yield [*tasks, tuple(task)], max([*sizes, size]), sum(sizes) + size
+
+
+def _result_bytes(refs: Sequence[PairRef], wanted: np.ndarray, fresh: int) -> list[int]:
+    """Return the bytes of the entries that every block pair gives."""
+    new, every = np.sort(wanted[:fresh]), np.sort(wanted)
+
+    def inside(ids: np.ndarray, span: tuple[int, int]) -> int:
+        lo, hi = np.searchsorted(ids, span)
+        return int(hi - lo)
+
+    found = []
+    for ref in refs:
+        rows, columns, new_rows, new_columns = (inside(ids, span) for ids in (every, new) for span in (ref.rows, ref.cols))
+        entries = new_rows * columns + (0 if ref.rows == ref.cols else (rows - new_rows) * new_columns)
+        found.append(4 * entries + (8 * (rows + columns) + 512 if entries else 0))
+    return found
+
+
+def _loaded(refs: Sequence[PairRef]) -> int:
+    return sum(ref.nbytes for ref in refs)
+
+
+def _grouped(refs: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Divide block pairs into tasks, by their bytes alone."""
+    most = min(TASK_BYTES, -(-_loaded(refs) // TASKS))
+    groups, group = [], []
+    for ref in refs:
+        if group and _loaded([*group, ref]) > most:
+            groups.append(tuple(group))
+            group = []
+        group.append(ref)
+    return [*groups, tuple(group)]
+
+
+def combined_gram(
+    ctx: RunContext, refs: Sequence[PairRef], theta: np.ndarray, norms: Norms, diagonal: np.ndarray, block: int
+) -> CombinedGram:
+    """Return ``K(theta)`` by passes, over a sum written into the run directory where that saves reading or computing kernels.
+
+    Parameters
+    ----------
+    ctx, refs, theta, norms, diagonal
+        As for :class:`CombinedGram`.
+    block
+        Rows of a block.
+    """
+    stored = all(isinstance(ref, StoredPair) for ref in refs)
+    if ctx.run is None or (stored and np.count_nonzero(theta) <= 1 and norms is None):
+        return CombinedGram(ctx, refs, theta, norms, diagonal)
+    return CombinedGram(ctx, _written(ctx, ctx.run, refs, theta, norms, block), np.ones(1), None, diagonal)
+
+
+def _written(ctx: RunContext, run: RunStore, refs: Sequence[PairRef], theta: np.ndarray, norms: Norms, block: int) -> list[StoredPair]:
+    key = _key(refs[0], theta, norms)
+    place = run.path / SUMS / key[:32]
+    for other in place.parent.glob("*"):
+        if other != place:
+            shutil.rmtree(other)
+    used = np.flatnonzero(theta).tolist() if all(isinstance(ref, StoredPair) for ref in refs) else list(range(len(theta)))
+    store = GramStore.create(place, data_digest=ctx.data.digest, n=ctx.data.n_rows, kernels=[(key, {"name": "sum"})], block=block)
+    missing = store.missing([key])
+    if missing:
+        pairs = {(ref.rows, ref.cols): ref.select(used) if isinstance(ref, StoredPair) else ref for ref in refs}
+        builds = _grouped([SumBuild(task, pairs[task.rows, task.cols]) for task in missing])
+        program = BlockProgram("gram-sum", sum_chunk, listed, _sum_bytes, 512 * max(map(len, builds)))
+        chosen = None if norms is None else tuple(norms[q] for q in used)
+        with store.lock():
+            store.commit(ctx.run_pass(plan(program, builds, theta[used], chosen)))
+    ctx.emit({"event": "phase", "phase": "weighted sum of Gram matrices", "blocks_computed": len(missing)})
+    return [StoredPair(ref, (0,)) for ref in store.refs([key])]
+
+
+def _sum_bytes(builds: tuple[SumBuild, ...]) -> int:
+    return max(pair_bytes(build.pair) + 4 * build.task.nbytes for build in builds)
+
+
+def _key(first: PairRef, theta: np.ndarray, norms: Norms) -> str:
+    """Return what tells one sum from another."""
+    found = hashlib.sha256(repr(first).encode() + theta.tobytes())
+    for norm in norms or ():
+        found.update(repr((norm.scale, norm.mean)).encode())
+        for table in (norm.row_mean, norm.diag_root):
+            found.update(b"-" if table is None else table.tobytes())
+    return found.hexdigest()

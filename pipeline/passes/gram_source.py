@@ -158,6 +158,10 @@ class StoredPair:
 
     row_bytes = 0
 
+    def select(self, which: Sequence[int]) -> StoredPair:
+        """Return the same block pair of some kernels, of which nothing else is read."""
+        return StoredPair(self.ref.select([self.which[q] for q in which]), tuple(range(len(which))))
+
     def load(self) -> np.ndarray:
         """Read the raw kernels, float32 ``(k, rows, columns)``."""
         block = block_cache().load(self.ref)

@@ -22,7 +22,7 @@ from ...kernels.spec import KernelSpec
 from ...storage import GramStore, GramTask, open_gram
 from ..records.context import RunContext, received
 from .blocks import listed
-from .combined import CombinedGram
+from .combined import MATRIX_SHARE, combined_gram
 from .gram_source import PairRef, RowPair, StoredPair, block_rows, normalised, pair_bytes, row_pairs
 
 Policy = Literal["memory", "store", "recompute"]
@@ -30,9 +30,6 @@ Norms = tuple[Normalization, ...] | None
 
 BANK_SHARE = 0.5
 """Share of the driver's memory that a bank of Gram matrices may take."""
-
-MATRIX_SHARE = 0.25
-"""Share of it that one weighted sum of them may take."""
 
 BATCH_BYTES = 64 << 20
 """Blocks brought to the driver at a time while a bank is filled."""
@@ -251,7 +248,7 @@ class Grams:
         """
         weights = np.asarray(theta, np.float64) * self.scale
         if 4 * self.n**2 > MATRIX_SHARE * self.ctx.driver_memory:
-            return CombinedGram(self.ctx, self._refs, weights, self._norms, np.asarray(theta) @ self.diagonals(), self.settings.block)
+            return combined_gram(self.ctx, self._refs, weights, self._norms, np.asarray(theta) @ self.diagonals(), self.settings.block)
         self._matrix = np.empty((self.n, self.n), np.float32) if self._matrix is None else self._matrix
         if self._bank is not None:
             self._bank.combine(weights, self._matrix)
