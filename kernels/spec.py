@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import inspect
 import json
@@ -20,6 +21,7 @@ NORMALIZATIONS = ("none", "trace", "unit_trace", "multiplicative", "cosine")
 FORMAT = "gramplane.kernel/1"
 """Part of every digest: a change of any formula must change it."""
 
+_FORM = "name(parameter=value,...)[columns] normalisation centre"
 _TEXT = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*(?:\[([^\]]*)\])?([a-z_\s]*)", re.DOTALL)
 
 
@@ -113,14 +115,9 @@ class KernelSpec:
         ValueError
             If it is not of this form, or a part breaks its rule.
         """
-        found = _TEXT.fullmatch(text) if isinstance(text, str) else None
-        if found is None:
-            raise ValueError(f"kernel {text!r} is not of the form name(parameter=value,...)[columns] normalisation centre")
-        name, inside, columns, words = found.groups()
-        try:
-            return cls(name, _arguments(name, inside or ""), _columns(columns), **_words(words.split()))
-        except ValueError as error:
-            raise ValueError(f"kernel {text!r}: {error}") from None
+        if not isinstance(text, str):
+            raise ValueError(f"kernel {text!r} is not of the form {_FORM}")
+        return _parsed(text)
 
     # -- JSON ----------------------------------------------------------------------------------------------------------------
 
@@ -153,6 +150,19 @@ class KernelSpec:
         """Return the SHA-256 of the raw kernel: equal for kernels that differ in normalisation only, as they share their numbers."""
         text = json.dumps({"format": FORMAT, **self.raw_json()}, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _parsed(text: str) -> KernelSpec:
+    # Fits of a search read the same texts over and over; a spec cannot change, so one object serves all.
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"kernel {text!r} is not of the form {_FORM}")
+    name, inside, columns, words = found.groups()
+    try:
+        return KernelSpec(name, _arguments(name, inside or ""), _columns(columns), **_words(words.split()))
+    except ValueError as error:
+        raise ValueError(f"kernel {text!r}: {error}") from None
 
 
 def _written(value: Value) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..cluster import TLSFiles, parse_bytes, tee
-from ..kernels.functions import family
 from ..kernels.spec import KernelSpec, as_specs, kernel_grid
-from ..storage import BlockStore, DataError, GramStore, GramTask, StorageError
+from ..storage import BlockStore, GramStore, GramTask, StorageError
 from ..storage.gram_layout import OBJECT_BYTES, GramLayout
+from .methods.kernel_setup import check_rows
 from .passes.gram_source import RowPair, block_rows, pair_bytes, pairs
 from .passes.grams import Grams, GramSettings, build_blocks
 from .records.context import Emit, RunContext, Tally, ignore
@@ -48,11 +48,7 @@ def checked_kernels(kernels: Any, data: BlockStore) -> list[KernelSpec]:
         Strings where a kernel needs numbers, or the other way round.
     """
     specs = as_specs(kernels, data.n_cols or None)
-    held = "numbers" if data.n_cols else "strings"
-    for spec in specs:
-        needed = family(spec.name).rows
-        if needed != "any" and (needed == "strings") != (held == "strings"):
-            raise DataError(f"kernel {spec} reads {needed} rows; this store holds {held}", data.url)
+    check_rows(specs, data)
     return specs
 
 

@@ -327,7 +327,7 @@ def test_the_plan_refuses_more_kernels_than_memory(tmp_path):
     with pytest.raises(ValueError, match=r"59 kernels of 90 rows take .* the driver may use"):
         run_method("mkl", params, data=str(tmp_path / "data"), run=str(tmp_path / "run"), driver_memory="1MiB", dry_run=True)
     told = run_method(
-        "mkl", {**params, "grams": "auto"}, data=str(tmp_path / "data"), run=str(tmp_path / "run"), driver_memory="1MiB", dry_run=True
+        "mkl", {**params, "grams": "auto"}, data=str(tmp_path / "data"), run=str(tmp_path / "run"), driver_memory="3MiB", dry_run=True
     )
     assert told.plan["grams"] == "recompute" and told.plan["kernels"] == 59
 

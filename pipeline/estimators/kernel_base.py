@@ -165,6 +165,8 @@ class KernelEstimator(BaseEstimator):
     @classmethod
     def from_model(cls, model: KernelModel, params: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> Self:
         """Return the fitted estimator of a saved model."""
+        # A run on a Gram store of kernels over rows ends as a model of those kernels.
+        params = {**params, **({"kernels": json.loads(model.params_json)["kernels"]} if "kernels" in params else {})}
         estimator = cls(**{name: value for name, value in params.items() if name in cls().get_params()})
         classes = json.loads(model.classes_json)
         if classes is not None:

@@ -11,7 +11,8 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from ..loops.run import run_loop
 from ..methods.gmkl import selected
-from ..methods.gmkl_run import build_loop, model_of
+from ..methods.gmkl_run import build_loop, machine_memory, model_of
+from ..methods.kernel_checks import doubtful
 from ..records.config_kernels import MKLConfig
 from ..records.kernel_model import KernelModel
 from .kernel_base import KernelEstimator
@@ -119,12 +120,11 @@ class _MKL(KernelEstimator):
         config = self._config()
         inputs = self._inputs(X, y, sample_weight)
         with self._context(inputs.data) as ctx:
-            loop = build_loop(config, inputs, ctx)
+            loop = build_loop(config, inputs, ctx, budget=machine_memory())
             outcome = run_loop(loop, ctx, keep=False)
             self._set_model(model_of(config, inputs, loop, outcome.state, ctx))
-            for spec, found in zip(loop.specs, loop.grams(ctx).sums, strict=True):
-                if found.trace <= 0.0:
-                    warnings.warn(f"kernel {spec} is zero on the training rows; it adds nothing", UserWarning, stacklevel=2)
+            for message in doubtful(loop.grams(ctx)):
+                warnings.warn(message, UserWarning, stacklevel=2)
         self._set_history(outcome.history)
         ended = "the machine's rounding" if outcome.state.stop == "flat" else f"max_iter={config.max_iter}"
         self._warn_unfinished(self.converged_, f"{ended} ended the fit before tol={config.tol:g} was reached")

@@ -24,6 +24,7 @@ from ..passes.grams import Grams, GramSettings
 from ..records.config_kernels import MKLConfig
 from ..records.context import RunContext
 from .fgm_scoring import Fit, accuracy_metrics
+from .kernel_checks import doubtful
 from .kernel_setup import needs_centring
 
 UNFINISHED = ("max_iter", "flat")
@@ -71,6 +72,8 @@ class MKLLoop:
         Where Gram matrices lie; decided from sizes by default.
     fits
         Classifiers whose accuracy is followed.
+    data
+        What the kernels are over, where that is not the data set of the run: matrices that were given.
     """
 
     state_type = MKLState
@@ -82,13 +85,15 @@ class MKLLoop:
         problems: Sequence[DualProblem],
         settings: GramSettings | None = None,
         fits: Sequence[Fit] = (),
+        data: Any = None,
     ) -> None:
         self.config, self.specs, self.problems = config, tuple(specs), tuple(problems)
-        self.domain, self.settings, self.fits = domain_of(config), settings, tuple(fits)
+        self.domain, self.settings, self.fits, self.data = domain_of(config), settings, tuple(fits), data
         self._grams: Grams | None = None
 
     def grams(self, ctx: RunContext) -> Grams:
         """Return the Gram matrices: a function of data and settings, made anew after a resume."""
+        ctx = ctx if self.data is None else replace(ctx, data=self.data)
         if self._grams is None:
             self._grams = Grams(ctx, self.specs, self.settings, centre=needs_centring(self.specs))
         self._grams.ctx = ctx
@@ -97,9 +102,8 @@ class MKLLoop:
     def init(self, ctx: RunContext) -> MKLState:
         """Return equal weights for every machine."""
         grams = self.grams(ctx)
-        for spec, norm, found in zip(self.specs, grams.normalizations, grams.sums, strict=True):
-            if found.trace <= 0.0 or norm.scale == 0.0:
-                ctx.emit({"event": "warning", "message": f"kernel {spec} is zero (or constant) on the training rows; it adds nothing"})
+        for message in doubtful(grams):
+            ctx.emit({"event": "warning", "message": message})
         return MKLState(0, tuple(fresh(self.domain, grams.k, grams.n) for _ in self.problems))
 
     def step(self, state: MKLState, ctx: RunContext) -> Step[MKLState]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...kernels.bank import PackedBank
 from ..loops.prepared import Prepared
+from ..passes.given_grams import GivenGrams
 from ..passes.gram_source import pair_bytes, row_pairs
 from ..passes.grams import GramSettings
 from ..records.config_kernels import MKLConfig
@@ -18,36 +20,72 @@ from ..records.kernel_model import KernelModel
 from .fgm_run import _checked_share
 from .fgm_scoring import Fit, stratified_split
 from .gmkl import UNFINISHED, MKLLoop, MKLState, selected
-from .kernel_setup import KernelInputs, build_model, dual_problems, resolved_kernels, store_inputs
+from .kernel_setup import KernelInputs, build_model, dual_problems, resolved_kernels, store_inputs, with_gram_store
 
 SHOWN = 20
 """Kernels whose weights a report follows along the iterations."""
 
 
-def build_loop(config: MKLConfig, inputs: KernelInputs, ctx: RunContext, held_out: np.ndarray | None = None) -> MKLLoop:
+def build_loop(
+    config: MKLConfig, inputs: KernelInputs, ctx: RunContext, held_out: np.ndarray | None = None, budget: int | None = None
+) -> MKLLoop:
     """Return the loop of a fit.
+
+    Parameters
+    ----------
+    config, inputs
+        Parameters and data.
+    ctx
+        Where it will run.
+    held_out
+        ``(n_samples,)`` mask of rows to measure accuracy on.
+    budget
+        Bytes that matrices in memory, and one block pair of all kernels, may take; by default the driver's memory.
 
     Raises
     ------
     ValueError
-        Kernels that do not suit the data, or more of them than the memory asked for allows.
+        Kernels that do not suit the data, or more of them than the memory allows.
     """
     specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
     problems = dual_problems(config, inputs, config.epsilon)
-    settings = GramSettings.of(ctx, specs, config.grams, config.gram_store)
-    whole = PackedBank.bytes_for(len(specs), ctx.data.n_rows, np.float32)
-    if config.grams == "memory" and whole > ctx.driver_memory:
-        raise ValueError(
-            f"grams='memory': {len(specs)} kernels of {ctx.data.n_rows} rows take {whole / 2**30:.2f} GiB, the driver may use "
-            f"{ctx.driver_memory / 2**30:.2f} GiB; give it more, choose fewer kernels, or another policy"
-        )
+    given = isinstance(inputs.data, GivenGrams)
+    # Matrices that were given are read where they lie: there is nothing to build into a store.
+    settings = GramSettings.of(
+        ctx, specs, "auto" if given and config.grams == "store" else config.grams, None if given else config.gram_store
+    )
+    check_memory(len(specs), ctx.data.n_rows, settings, ctx.driver_memory if budget is None else budget)
     fits = () if inputs.classes is None else (Fit(0, inputs.n_machines, inputs.target, held_out),)
-    return MKLLoop(config, specs, problems, settings, fits)
+    return MKLLoop(config, specs, problems, settings, fits, inputs.data if given else None)
+
+
+def machine_memory() -> int:
+    """Return the bytes of this machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def check_memory(k: int, n: int, settings: GramSettings, budget: int) -> None:
+    """Refuse more kernels than the memory allows, before anything is computed.
+
+    Raises
+    ------
+    ValueError
+        With the number of kernels and both sizes.
+    """
+    whole, side = PackedBank.bytes_for(k, n, np.float32), min(settings.block, n)
+    held = settings.policy == "memory"
+    # Whatever the policy, a task computes one block pair of all kernels.
+    nbytes, what = (whole, "all matrices") if held else (4 * k * side * side, f"one block of {side} rows of each")
+    if nbytes > budget:
+        raise ValueError(
+            f"{k} kernels of {n} rows take {nbytes / 2**30:.3g} GiB ({what}, grams={settings.policy!r}), the driver may use "
+            f"{budget / 2**30:.3g} GiB: choose fewer kernels, {'another policy, ' if held else ''}or give it more (--driver-memory)"
+        )
 
 
 def prepare(config: MKLConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
     """Return the method ready to run on ``ctx.data``; ``extra`` may hold ``test_share``."""
-    inputs = store_inputs(ctx, "mkl")
+    config, inputs = with_gram_store(config, store_inputs(ctx, "mkl"))
     share = _checked_share(extra.get("test_share", 0.0))
     held_out = None
     if share > 0 and inputs.classes is not None:
@@ -59,7 +97,7 @@ def prepare(config: MKLConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Pre
         loop=loop,
         model=lambda state, ctx: model_of(config, inputs, loop, state, ctx),
         summary=lambda state, model: summary(config, state, model),
-        tables=lambda state, model: tables(state, loop),
+        tables=lambda state, model: tables(state, loop, inputs.classes),
         plan=plan_of(config, loop, ctx),
     )
 
@@ -68,7 +106,7 @@ def plan_of(config: MKLConfig, loop: MKLLoop, ctx: RunContext) -> dict[str, Any]
     """Return what the run will do: Gram policy, tasks of a pass, memory of a task."""
     settings = loop.settings
     assert settings is not None
-    refs = row_pairs(ctx.data, loop.specs, settings.block)
+    refs = row_pairs(ctx.data if loop.data is None else loop.data, loop.specs, settings.block)
     return {
         **settings.describe(ctx.data.n_rows, len(loop.specs)),
         "machines": len(loop.problems),
@@ -116,22 +154,23 @@ def summary(config: MKLConfig, state: MKLState, model: KernelModel) -> dict[str,
     }
 
 
-def tables(state: MKLState, loop: MKLLoop) -> dict[str, list[dict[str, Any]]]:
-    """Return the report's tables: kernels by weight, and the weights of the heaviest along the iterations."""
+def tables(state: MKLState, loop: MKLLoop, classes: Sequence[Any] | None = None) -> dict[str, list[dict[str, Any]]]:
+    """Return the report's tables: kernels by weight, and the weights of the heaviest along the iterations; by class, where several."""
+    machines = [str(label) for label in classes or ()] if len(state.machines) > 1 else [""]
     theta = np.stack([machine.best_theta for machine in state.machines])
     order = np.lexsort((np.arange(theta.shape[1]), -theta.max(axis=0)))
     order = order[theta.max(axis=0)[order] > 0]
     names = [str(spec) for spec in loop.specs]
-    chosen = [{"kernel": names[q], **_weights(theta[:, q])} for q in order]
+    chosen = [{"kernel": names[q], **_weights(theta[:, q], machines)} for q in order]
     along = [
-        {"machine": m, "iteration": t + 1, **{names[q]: float(row[q]) for q in order[:SHOWN]}}
-        for m, machine in enumerate(state.machines)
+        {"machine": name, "iteration": t + 1, **{names[q]: float(row[q]) for q in order[:SHOWN]}}
+        for name, machine in zip(machines, state.machines, strict=True)
         for t, row in enumerate(machine.path)
     ]
     return {"kernels": chosen, "weights": along}
 
 
-def _weights(column: np.ndarray) -> dict[str, float]:
+def _weights(column: np.ndarray, machines: Sequence[str]) -> dict[str, float]:
     if len(column) == 1:
         return {"weight": float(column[0])}
-    return {f"weight[{m}]": float(value) for m, value in enumerate(column)}
+    return {f"weight[{name}]": float(value) for name, value in zip(machines, column, strict=True)}

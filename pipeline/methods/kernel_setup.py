@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ...kernels.functions import family
 from ...kernels.solvers.dual import DualProblem, svc_problem, svr_problem
-from ...kernels.spec import as_specs
-from ...storage import DataError
+from ...kernels.spec import KernelSpec, as_specs
+from ...storage import DataError, GramStore
 from ..passes.blocks import scale_of
 from ..passes.given_grams import GivenGrams, with_normalization
 from ..passes.gram_source import rows_of
@@ -79,7 +80,54 @@ def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
         return with_normalization(data.kernels(), normalize)
     if isinstance(kernels, str):
         raise ValueError('kernels="precomputed" needs matrices (n_kernels, n, n), or a Gram store')
-    return with_normalization(as_specs(kernels, data.n_cols or None), normalize)
+    specs = as_specs(kernels, data.n_cols or None)
+    check_rows(specs, data)
+    return with_normalization(specs, normalize)
+
+
+def check_rows(specs: Sequence[KernelSpec], data: Any) -> None:
+    """Refuse kernels of strings on numbers, and the other way round.
+
+    Raises
+    ------
+    DataError
+        The kernel is named.
+    """
+    held = "numbers" if data.n_cols else "strings"
+    for spec in specs:
+        needed = family(spec.name).rows
+        if needed != "any" and (needed == "strings") != (held == "strings"):
+            place = "" if data.url == "memory" else data.url
+            raise DataError(f"kernel {spec} reads {needed}; the rows are {held}", place)
+
+
+def with_gram_store(config: Any, inputs: KernelInputs) -> tuple[Any, KernelInputs]:
+    """Return parameters and inputs of a run whose kernels are those of a Gram store (``kernels="precomputed"``).
+
+    Kernels that were computed from the rows become the kernels of the run, which then predicts on other rows; matrices that were computed
+    elsewhere take the place of the data.
+
+    Raises
+    ------
+    ValueError
+        No Gram store is named.
+    DataError
+        It belongs to other data.
+    """
+    if config.kernels != "precomputed":
+        return config, inputs
+    if config.gram_store is None:
+        raise ValueError("kernels='precomputed' needs gram_store, the Gram store of these rows (--grams)")
+    store, data = GramStore.open(config.gram_store), inputs.data
+    if store.n != data.n_rows:
+        raise DataError(f"it holds matrices of {store.n} rows; {data.url} has {data.n_rows}", config.gram_store)
+    records = [store.describe(digest) for digest in store.kernels]
+    if any(record.get("name") == "precomputed" for record in records):
+        return config, replace(inputs, data=GivenGrams(store))
+    if store.meta.data != data.digest:
+        raise DataError(f"it holds kernels of other data than {data.url}", config.gram_store)
+    texts = [str(KernelSpec.from_json(record)) for record in records]
+    return config.model_copy(update={"kernels": texts, "grams": "store"}), inputs
 
 
 def store_inputs(ctx: RunContext, name: str) -> KernelInputs:

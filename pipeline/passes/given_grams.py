@@ -101,6 +101,7 @@ class GivenGrams:
         self.source = source
         if isinstance(source, GramStore):
             self.k, self.n_rows, self.digest = len(source.kernels), source.n, source.meta.data
+            _check_stored(source, self.kernels())
         else:
             self.source = as_stack(source)
             self.k, self.n_rows, self.digest = len(self.source), self.source.shape[1], ""
@@ -160,7 +161,14 @@ def _check(grams: np.ndarray) -> None:
     for q in range(k):
         gram = np.asarray(grams[q], np.float64)
         _check_entries(q, gram)
-        _check_definite(q, gram[chosen][:, chosen])
+        _check_definite(f"precomputed kernel {q}", gram[chosen][:, chosen])
+
+
+def _check_stored(store: GramStore, kernels: Sequence[GivenKernel]) -> None:
+    """Look at a principal part of the first block: entries and symmetry were checked when the store was written."""
+    first = store.refs(list(store.kernels))[0]
+    for kernel, block in zip(kernels, first.load(), strict=True):
+        _check_definite(f"kernel {kernel} of {store.url}", np.asarray(block[:PART, :PART], np.float64))
 
 
 def _check_entries(q: int, gram: np.ndarray) -> None:
@@ -173,13 +181,11 @@ def _check_entries(q: int, gram: np.ndarray) -> None:
         raise ValueError(f"precomputed kernel {q} is not symmetric: {gram[i, j]:g} in row {i}, column {j}, {gram[j, i]:g} the other way")
 
 
-def _check_definite(q: int, gram: np.ndarray) -> None:
+def _check_definite(name: str, gram: np.ndarray) -> None:
     with one_thread():
         values = np.linalg.eigvalsh(gram)
     if values[0] < -NEGATIVE * max(values[-1], -values[0]):
-        raise ValueError(
-            f"precomputed kernel {q} is not positive semi-definite: its least eigenvalue is {values[0]:.3g}, the greatest {values[-1]:.3g}"
-        )
+        raise ValueError(f"{name} is not positive semi-definite: its least eigenvalue is {values[0]:.3g}, the greatest {values[-1]:.3g}")
 
 
 def with_normalization(kernels: Sequence[Any], normalize: str) -> list[Any]:

@@ -108,6 +108,7 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
         summary=run.read_json("summary") or {**_last(history), "rounds": len(history)},
         history=history,
         selected=tables.get("selected", []),
+        tables={name: rows for name, rows in tables.items() if name != "selected"},
         scores=saved_scores(run.path),
         trials=trials,
     )

@@ -130,7 +130,8 @@ def _colours(count: int) -> list[str]:
 
 
 def objective(runs: Sequence[RunView]) -> list[Picture]:
-    """Return the objective per round."""
+    """Return the objective per round; of runs with two bounds it is the upper one, which has a figure of its own."""
+    runs = [run for run in runs if not run.bounded]
     if not any(known(run.column("objective")) for run in runs):
         return []
 
@@ -143,6 +144,7 @@ def objective(runs: Sequence[RunView]) -> list[Picture]:
 
 def gaps(runs: Sequence[RunView]) -> list[Picture]:
     """Return the two certificates per round, on a logarithmic scale."""
+    runs = [run for run in runs if not run.bounded]
     if not any(value > 0 for run in runs for key in ("gap", "outer_gap") for value in run.column(key)):
         return []
 
@@ -164,10 +166,13 @@ def accuracy(runs: Sequence[RunView]) -> list[Picture]:
         _lines(axes, runs, [("test_accuracy", "held-out rows", "-"), ("train_accuracy", "training rows", "--")], x="n_selected")
         for colour, run in zip(_colours(len(runs)), runs, strict=True):
             _scored(axes, run, colour, _label(run, runs))
-        axes.set_xlabel("selected features")
+        axes.set_xlabel(f"selected {' or '.join(units)}")
         axes.set_ylabel("accuracy")
         axes.legend()
 
+    units = list(dict.fromkeys(run.unit for run in runs))
+    if units == ["kernels"]:
+        return [Picture("Accuracy against number of kernels", "Every point is the best model after one round.", draw(paint))]
     return [Picture("Accuracy along the path", "Each round adds features; every point is the model after one round.", draw(paint))]
 
 
@@ -183,7 +188,8 @@ def _scored(axes: Axes, run: RunView, colour: str, label: str) -> None:
 
 def weights(run: RunView, prefix: str) -> list[Picture]:
     """Return the bar chart of the largest weights."""
-    rows = [row for row in run.selected if known([weight_of(row)])][:TOP]
+    every = run.selected or run.kernels
+    rows = [row for row in every if known([weight_of(row)])][:TOP]
     if not rows:
         return []
 
@@ -191,14 +197,21 @@ def weights(run: RunView, prefix: str) -> list[Picture]:
         values = [weight_of(row) for row in rows]
         places = range(len(rows))
         axes.barh(places, values, color=[PALETTE[0] if value >= 0 else NEGATIVE for value in values], height=0.72)
-        axes.set_yticks(places, [safe(row["feature"]) for row in rows], color=INK)
+        axes.set_yticks(places, [safe(row["feature"] if run.selected else row["kernel"]) for row in rows], color=INK)
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
         axes.axvline(0, color=FAINT, linewidth=0.8)
         axes.set_xlabel("weight")
 
-    shown = f"The {len(rows)} largest of {len(run.selected):,} weights; the sign points to the class they speak for."
-    return [Picture(f"{prefix}Selected features", shown, draw(paint, (6.0, 0.7 + 0.19 * len(rows))))]
+    size = (6.0, 0.7 + 0.19 * len(rows))
+    if not run.selected:
+        several = any(key.startswith("weight[") for key in rows[0])
+        each = "; of several classes the largest" if several else ""
+        return [
+            Picture(f"{prefix}Kernels by weight", f"The {len(rows)} heaviest of {len(every):,} kernels in use{each}.", draw(paint, size))
+        ]
+    shown = f"The {len(rows)} largest of {len(every):,} weights; the sign points to the class they speak for."
+    return [Picture(f"{prefix}Selected features", shown, draw(paint, size))]
 
 
 def _stack(axes: Axes, rounds: list[float], parts: dict[str, list[float]]) -> None:
@@ -273,8 +286,10 @@ def pixels(run: RunView, prefix: str) -> list[Picture]:
 
 def pictures(runs: Sequence[RunView]) -> list[Picture]:
     """Return every figure the runs have data for: shared ones first, then one set per run."""
-    found = [*accuracy(runs), *objective(runs), *gaps(runs)]
+    from .kernel_figures import bounds, kept, weight_paths
+
+    found = [*accuracy(runs), *objective(runs), *gaps(runs), *bounds(runs), *kept(runs)]
     for run in runs:
         prefix = f"{run.name}: " if len(runs) > 1 else ""
-        found += [*weights(run, prefix), *pixels(run, prefix), *phases(run, prefix)]
+        found += [*weights(run, prefix), *weight_paths(run, prefix), *pixels(run, prefix), *phases(run, prefix)]
     return [*found, *traffic(runs)]

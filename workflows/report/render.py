@@ -16,12 +16,18 @@ TABLE_ROWS = 200
 _SUMMARY = {
     "n_selected": "selected",
     "n_features": "columns in the data",
+    "n_kernels": "kernels in all",
+    "n_support": "support rows",
     "rounds": "rounds",
+    "iterations": "rounds",
     "stop": "stopped by",
     "objective": "objective",
+    "lower_bound": "lower bound",
     "gap": "gap of the sub-problem",
     "outer_gap": "gap to the exact optimum",
 }
+_BOUNDED = {"objective": "upper bound", "gap": "gap between the bounds"}
+"""Names of figures where all runs close two bounds around the optimum."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +104,9 @@ def test_accuracy(run: RunView) -> float:
 def cards(run: RunView) -> list[dict[str, str]]:
     """Return the key figures on top of the page of one run."""
     found: list[tuple[str, Any]] = [("accuracy on unseen rows", share(test_accuracy(run)))]
-    found += [("selected features", run.summary.get("n_selected")), ("columns in the data", run.summary.get("n_features"))]
-    found += [("rounds", run.summary.get("rounds")), ("seconds", round(seconds(run), 2) if known([seconds(run)]) else None)]
+    found += [(f"selected {run.unit}", run.summary.get("n_selected")), ("columns in the data", run.summary.get("n_features"))]
+    found += [("kernels in all", run.summary.get("n_kernels")), ("rounds", run.summary.get("rounds", run.summary.get("iterations")))]
+    found += [("seconds", round(seconds(run), 2) if known([seconds(run)]) else None)]
     return [{"name": name, "value": cell(value)} for name, value in found if cell(value)]
 
 
@@ -107,7 +114,8 @@ def summary_rows(runs: Sequence[RunView]) -> list[dict[str, Any]]:
     """Return ``{"name", "values"}`` rows comparing the runs: figures first, then the parameters that were given or differ."""
     rows: list[tuple[str, list[Any]]] = [("method", [run.title for run in runs])]
     rows.append(("accuracy on unseen rows", [share(test_accuracy(run)) for run in runs]))
-    rows += [(label, [run.summary.get(key) for run in runs]) for key, label in _SUMMARY.items()]
+    named = {**_SUMMARY, **(_BOUNDED if all(run.bounded for run in runs) else {})}
+    rows += [(label, [run.summary.get(key) for run in runs]) for key, label in named.items()]
     rows.append(("seconds in rounds", [seconds(run) for run in runs]))
     rows += _differing(runs)
     filled = [{"name": name, "values": [cell(value) for value in values]} for name, values in rows]
@@ -132,6 +140,8 @@ def _run_part(run: RunView) -> Named:
     tables = []
     if run.selected:
         tables.append(make_table("Selected features", run.selected, "All of them are in selected.csv.", opened=True))
+    if run.kernels:
+        tables.append(make_table("Kernels by weight", run.kernels, "All of them are in kernels.csv.", opened=True))
     by_class = [{"store": score.get("store"), **row} for score in run.scores for row in score.get("classes", [])]
     if by_class:
         tables.append(make_table("Scores by class", by_class, opened=True))

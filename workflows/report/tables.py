@@ -27,6 +27,10 @@ def _plain(value: object) -> object:
     return repr(value) if isinstance(value, float) else value
 
 
+def _names(runs: Sequence[RunView]) -> list[str]:
+    return list(dict.fromkeys(name for run in runs for name in run.tables))
+
+
 def csv_files(runs: Sequence[RunView]) -> dict[str, str]:
     """Return ``{file name: text}``: rounds, selected features and scores of all runs, each row naming its run."""
     parts = {
@@ -34,6 +38,7 @@ def csv_files(runs: Sequence[RunView]) -> dict[str, str]:
         "selected.csv": [{"run": run.name, **row} for run in runs for row in run.selected],
         "scores.csv": [{"run": run.name, **row} for run in runs for row in run.scores],
         "trials.csv": [{"run": run.name, **row} for run in runs for row in run.trials],
+        **{f"{name}.csv": [{"run": run.name, **row} for run in runs for row in run.tables.get(name, ())] for name in _names(runs)},
         "summary.csv": [{"run": run.name, "method": run.method, **run.summary} for run in runs],
     }
     return {name: csv_text(rows) for name, rows in parts.items() if rows}

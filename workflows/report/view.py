@@ -36,6 +36,9 @@ class RunView:
         One row per store the run was scored on.
     trials
         One row per setting compared by cross-validation.
+    tables
+        Further tables of the method by name; of methods on kernels ``kernels`` (``{"kernel": name, "weight": w}``, largest first) and
+        ``weights`` (``{"machine": class, "iteration": t, name: w, ...}``).
     """
 
     name: str
@@ -49,6 +52,22 @@ class RunView:
     selected: Sequence[Row] = ()
     scores: Sequence[Row] = ()
     trials: Sequence[Row] = ()
+    tables: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the rounds close two bounds around the optimum."""
+        return known(self.column("lower_bound")) and known(self.column("upper_bound"))
+
+    @property
+    def kernels(self) -> Sequence[Row]:
+        """Kernels with their weights, largest first."""
+        return [row for row in self.tables.get("kernels", ()) if known([weight_of(row)])]
+
+    @property
+    def unit(self) -> str:
+        """What the method selects."""
+        return "kernels" if self.tables.get("kernels") or "n_kernels" in self.summary or self.bounded else "features"
 
     def column(self, key: str) -> list[float]:
         """Return one figure over the rounds; NaN where a row lacks it."""
