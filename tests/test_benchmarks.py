@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
-HELPERS = {"_harness.py", "_one_thread.py", "_peers.py"}
+HELPERS = {"_harness.py", "_mkl_peer.py", "_one_thread.py", "_peers.py"}
 OTHERS = {
     "fgm_pairs.py": (["small", "--reps", "1"], "M products/s"),
     "fgm_subproblem.py": (["--tiny"], ""),
