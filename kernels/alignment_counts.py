@@ -2,7 +2,7 @@
 
 A *point* is a non-zero entry x with its weight s, the centred label of its row, in the order of rows; all zero entries together are one
 more point, with the sum of their weights, which is minus the others' because centred labels sum to zero. Dense and sparse columns so give
-the same bits. A point stands for c entries: c = 1 but for the zeros.
+the same bits. A point stands for c entries: the times its row counts, all of them together for the zeros.
 
 Because the weights sum to zero, ``sum s s' K = -sum s s' (1 - K)``, and ``trace(H K H) = sum c c' (1 - K) / m`` when K(x, x) = 1: with
 ``expm1`` neither loses digits, however wide the kernel.
@@ -26,19 +26,20 @@ SLOT_BITS = 7
 
 
 @compiled
-def load_points(values: Array, rows: Array, lo: int, hi: int, labels: Array, x: Array, s: Array, c: Array) -> int:
-    """Fill x, s, c with the points of a column; return how many."""
-    n, total = 0, 0.0
+def load_points(values: Array, rows: Array, lo: int, hi: int, labels: Array, times: Array, m: float, x: Array, s: Array, c: Array) -> int:
+    """Fill x, s, c with the points of a column, whose rows count ``times`` each and m together; return how many."""
+    n, total, held = 0, 0.0, 0.0
     for p in range(lo, hi):
         if values[p] != 0.0:
             x[n] = values[p]
             s[n] = labels[rows[p]]
-            c[n] = 1.0
+            c[n] = times[rows[p]]
             total += s[n]
+            held += c[n]
             n += 1
     if n == labels.size:
         return n
-    x[n], s[n], c[n] = 0.0, -total, labels.size - n
+    x[n], s[n], c[n] = 0.0, -total, m - held
     return n + 1
 
 
@@ -66,13 +67,25 @@ def _slot(bits: int) -> int:
 
 @compiled
 def value_table(
-    values: Array, bits: Array, rows: Array, lo: int, hi: int, labels: Array, v: Array, s: Array, c: Array, slots: Array, filled_at: Array
+    values: Array,
+    bits: Array,
+    rows: Array,
+    lo: int,
+    hi: int,
+    labels: Array,
+    times: Array,
+    m: float,
+    v: Array,
+    s: Array,
+    c: Array,
+    slots: Array,
+    filled_at: Array,
 ) -> int:
     """Fill v, s, c with the distinct values, ascending, their sums of labels and counts; -1 if there are more than v.size.
 
     ``bits`` are the values as int64; ``slots`` (2 ** SLOT_BITS,) and ``filled_at`` (m,) are work space.
     """
-    n, at, total, filled = 0, 0, 0.0, 0
+    n, at, total, held, filled = 0, 0, 0.0, 0.0, 0
     slots[:] = -1
     # Without a branch: where zeros are many and anywhere, guessing wrong costs more than the rest.
     for p in range(lo, hi):
@@ -91,14 +104,15 @@ def value_table(
                 slots[slot], v[n], s[n], c[n] = n, x, 0.0, 0.0
                 n += 1
             at = slots[slot]
-        label = labels[rows[p]]
+        label, count = labels[rows[p]], times[rows[p]]
         s[at] += label
-        c[at] += 1.0
+        c[at] += count
         total += label
+        held += count
     if filled < labels.size:
         if n == v.size:
             return -1
-        v[n], s[n], c[n] = 0.0, -total, labels.size - filled
+        v[n], s[n], c[n] = 0.0, -total, m - held
         n += 1
     sort_points(v, s, c, n)
     return n
@@ -115,7 +129,7 @@ def table_width(v: Array, c: Array, n: int) -> float:
 
 
 @compiled
-def pair_forms(x: Array, s: Array, c: Array, n: int, m: int, width: float) -> tuple[float, float]:
+def pair_forms(x: Array, s: Array, c: Array, n: int, m: float, width: float) -> tuple[float, float]:
     """Return ``y~' K y~`` and ``trace(H K H)`` of the Gaussian kernel from every pair of the table."""
     form, mass = 0.0, 0.0
     for i in range(n):
@@ -131,16 +145,18 @@ def pair_forms(x: Array, s: Array, c: Array, n: int, m: int, width: float) -> tu
 
 
 @compiled
-def few_valued(values: Array, rows: Array, starts: Array, labels: Array, given: Array, limit: int, out: Array, many: Array) -> None:
+def few_valued(
+    values: Array, rows: Array, starts: Array, labels: Array, times: Array, given: Array, limit: int, out: Array, many: Array
+) -> None:
     """Write alignment, trace, width of columns of at most ``limit`` distinct values into out (4, k); mark the others.
 
     ``given`` (k,) widths, 0 for the median. A constant column keeps its zeros.
     """
     v, s, c, slots = np.empty(limit), np.empty(limit), np.empty(limit), np.empty(1 << SLOT_BITS, np.int64)
-    bits, m = values.view(np.int64), labels.size
-    filled_at = np.empty(m, np.int64)
+    bits, m = values.view(np.int64), times.sum()
+    filled_at = np.empty(labels.size, np.int64)
     for j in range(many.size):
-        n = value_table(values, bits, rows, starts[j], starts[j + 1], labels, v, s, c, slots, filled_at)
+        n = value_table(values, bits, rows, starts[j], starts[j + 1], labels, times, m, v, s, c, slots, filled_at)
         many[j] = n < 0
         if n < 2:
             continue
@@ -158,12 +174,12 @@ def few_valued(values: Array, rows: Array, starts: Array, labels: Array, given: 
 
 
 @compiled
-def linear_columns(values: Array, rows: Array, starts: Array, labels: Array, out: Array) -> None:
+def linear_columns(values: Array, rows: Array, starts: Array, labels: Array, times: Array, out: Array) -> None:
     """Write alignment and trace of the linear kernel of every column into out (4, k)."""
-    m = labels.size
-    x, s, c = np.empty(m), np.empty(m), np.empty(m)
+    m = times.sum()
+    x, s, c = np.empty(labels.size), np.empty(labels.size), np.empty(labels.size)
     for j in range(starts.size - 1):
-        n = load_points(values, rows, starts[j], starts[j + 1], labels, x, s, c)
+        n = load_points(values, rows, starts[j], starts[j + 1], labels, times, m, x, s, c)
         total, low, high = 0.0, x[0], x[0]
         for i in range(n):
             total += c[i] * x[i]

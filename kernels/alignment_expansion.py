@@ -30,7 +30,7 @@ WORK = 5
 
 
 @compiled(reassociate=True)
-def _start(z: Array, middle: float, rate: float, twice: Array, c_old: Array, s_old: Array, c: Array, s: Array) -> None:
+def start_waves(z: Array, middle: float, rate: float, twice: Array, c_old: Array, s_old: Array, c: Array, s: Array) -> None:
     """Fill the recursions of cos(k t), sin(k t), t = rate (z - middle) in [-pi, pi]: k = -1 in the old arrays, k = 0 in the others."""
     for i in range(z.size):
         h = 0.5 * rate * (z[i] - middle)
@@ -99,7 +99,7 @@ def _segment(z: Array, s: Array, c: Array, length: float, work: Array) -> tuple[
     weight = math.sqrt(math.pi) / (high - low + root)
     form, mass = weight * total * total, weight * count * count
     twice, c_old, s_old, c_new, s_new = work[0, :n], work[1, :n], work[2, :n], work[3, :n], work[4, :n]
-    _start(z, 0.5 * (low + high), rate, twice, c_old, s_old, c_new, s_new)
+    start_waves(z, 0.5 * (low + high), rate, twice, c_old, s_old, c_new, s_new)
     for k in range(1, math.ceil(2.0 * root / rate) + 1, 2):
         a, b, a_2, b_2 = _two_terms(twice, c_old, c_new, s, c)
         e, f, e_2, f_2 = _two_terms(twice, s_old, s_new, s, c)

@@ -4,8 +4,9 @@ For feature i with kernel matrix K_i over the m samples, H = I - 11'/m and a tar
 
     a_i = y' H K_i H y / trace(H K_i H),   0 <= a_i <= ||H y||^2
 
-(Jawanpuria, PhD thesis 2014, section 7.1). With y~ = H y these are two sums over K_i itself: ``y~' K_i y~`` and, for a Gaussian kernel,
-``m - 1' K_i 1 / m``. Both are cosine sums (``alignment_expansion``), or sums over pairs of distinct values where there are few.
+(Jawanpuria, PhD thesis 2014, section 7.1). A row of weight c counts as c equal rows. With y~ = H y these are two sums over K_i itself:
+``y~' K_i y~`` and, for a Gaussian kernel, ``m - 1' K_i 1 / m``. Both are cosine sums (``alignment_expansion``), or sums over pairs of
+distinct values where there are few.
 """
 
 from __future__ import annotations
@@ -55,6 +56,13 @@ class Alignments(NamedTuple):
     errors: Array
 
 
+class _Target(NamedTuple):
+    """Centred labels, and how often every row counts: > 0, float64 ``(m,)`` each."""
+
+    labels: Array
+    times: Array
+
+
 class _Tile(NamedTuple):
     """Columns ``lo:hi`` entry by entry: float64 values, their rows, and where each column begins."""
 
@@ -88,11 +96,13 @@ def _tiles(X: Columns) -> Iterator[_Tile]:
 
 
 @compiled
-def _distinct(ordered: Array, lo: int, hi: int, m: int, v: Array, before: Array) -> int:
+def _distinct(ordered: Array, times: Array, lo: int, hi: int, m: float, v: Array, before: Array) -> int:
     """Fill v with the distinct values of a column, entries sorted, and before with the counts in front of each; return how many."""
-    zeros = m - (hi - lo)
+    zeros = m
     for p in range(lo, hi):
-        zeros += 1 if ordered[p] == 0.0 else 0
+        zeros -= times[p] if ordered[p] != 0.0 else 0.0
+    # What is left of a sum of weights without zero entries is rounding.
+    zeros = zeros if zeros > 1e-9 * m else 0.0
     n, waiting = 0, zeros > 0
     before[0] = 0.0
     for p in range(lo, hi):
@@ -103,9 +113,9 @@ def _distinct(ordered: Array, lo: int, hi: int, m: int, v: Array, before: Array)
             v[n], before[n + 1], waiting = 0.0, before[n] + zeros, False
             n += 1
         if n > 0 and v[n - 1] == x:
-            before[n] += 1.0
+            before[n] += times[p]
         else:
-            v[n], before[n + 1] = x, before[n] + 1.0
+            v[n], before[n + 1] = x, before[n] + times[p]
             n += 1
     if waiting:
         v[n], before[n + 1] = 0.0, before[n] + zeros
@@ -114,7 +124,7 @@ def _distinct(ordered: Array, lo: int, hi: int, m: int, v: Array, before: Array)
 
 
 @compiled
-def _certified(z: Array, s: Array, c: Array, m: int, tol: float, usual: float, work: Array) -> tuple[float, float, float]:
+def _certified(z: Array, s: Array, c: Array, m: float, tol: float, usual: float, work: Array) -> tuple[float, float, float]:
     """Return a, trace and the error bound of a by the expansion, refined until the bound is tol max(a, usual); trace 0 if it never is."""
     weight = 0.0
     for i in range(s.size):
@@ -139,20 +149,30 @@ def _certified(z: Array, s: Array, c: Array, m: int, tol: float, usual: float, w
 
 @compiled
 def _many_valued(
-    values: Array, rows: Array, starts: Array, ordered: Array, which: Array, labels: Array, given: Array, tol: float, out: Array
+    values: Array,
+    rows: Array,
+    starts: Array,
+    ordered: Array,
+    counted: Array,
+    which: Array,
+    labels: Array,
+    times: Array,
+    given: Array,
+    tol: float,
+    out: Array,
 ) -> None:
     """Write alignment, trace, width and error bound of the columns ``which`` into out (4, k); tol = 0 sums over every pair."""
-    m = labels.size
-    x, s, c, z, work = np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty((WORK, m))
-    v, before = np.empty(m), np.empty(m + 1)
+    rank, m = labels.size, times.sum()
+    x, s, c, z, work = np.empty(rank), np.empty(rank), np.empty(rank), np.empty(rank), np.empty((WORK, rank))
+    v, before = np.empty(rank), np.empty(rank + 1)
     usual = 0.0
-    for i in range(m):
-        usual += labels[i] * labels[i] / m
+    for i in range(rank):
+        usual += labels[i] * labels[i] / (m * times[i])
     for q in range(which.size):
         j = which[q]
         first, last = int(starts[j]), int(starts[j + 1])
-        n = load_points(values, rows, first, last, labels, x, s, c)
-        distinct = _distinct(ordered, first, last, m, v, before)
+        n = load_points(values, rows, first, last, labels, times, m, x, s, c)
+        distinct = _distinct(ordered, counted, first, last, m, v, before)
         if distinct < 2:
             continue
         span = v[distinct - 1] - v[0]
@@ -172,29 +192,60 @@ def _many_valued(
         out[0, j], out[1, j], out[2, j], out[3, j] = a, trace, width, error
 
 
-def _rbf(tile: _Tile, labels: Array, given: Array, method: str, tol: float, out: Array) -> None:
+def _rbf(tile: _Tile, target: _Target, given: Array, method: str, tol: float, out: Array) -> None:
     direct = method == "direct"
     many = np.zeros(tile.hi - tile.lo, np.bool_)
-    few_valued(tile.values, tile.rows, tile.starts, labels, given, 1 if direct else FEW, out, many)
+    few_valued(tile.values, tile.rows, tile.starts, *target, given, 1 if direct else FEW, out, many)
     which = np.flatnonzero(many)
     if not which.size:
         return
-    ordered = tile.values.copy()
+    ordered, counted = _sorted(tile, which, target.times)
+    _many_valued(tile.values, tile.rows, tile.starts, ordered, counted, which, *target, given, 0.0 if direct else tol, out)
+
+
+def _sorted(tile: _Tile, which: Array, times: Array) -> tuple[Array, Array]:
+    """Return the entries with the columns ``which`` sorted, and how often each counts."""
+    ordered, alike = tile.values.copy(), bool(np.all(times == times[0]))
+    counted = np.full(ordered.size, times[0])
     for j in which.tolist():
-        ordered[tile.starts[j] : tile.starts[j + 1]].sort()
-    _many_valued(tile.values, tile.rows, tile.starts, ordered, which, labels, given, 0.0 if direct else tol, out)
+        part = slice(tile.starts[j], tile.starts[j + 1])
+        if alike:
+            ordered[part].sort()
+            continue
+        order = np.argsort(ordered[part], kind="stable")
+        ordered[part] = ordered[part][order]
+        counted[part] = times[tile.rows[part]][order]
+    return ordered, counted
 
 
-def _linear(tile: _Tile, labels: Array, given: Array, method: str, tol: float, out: Array) -> None:
-    linear_columns(tile.values, tile.rows, tile.starts, labels, out)
+def _linear(tile: _Tile, target: _Target, given: Array, method: str, tol: float, out: Array) -> None:
+    linear_columns(tile.values, tile.rows, tile.starts, *target, out)
 
 
-KERNELS: dict[str, Callable[[_Tile, Array, Array, str, float, Array], None]] = {"rbf": _rbf, "linear": _linear}
+KERNELS: dict[str, Callable[[_Tile, _Target, Array, str, float, Array], None]] = {"rbf": _rbf, "linear": _linear}
 METHODS = ("auto", "direct")
 
 
-def centred_target(y: Array, m: int) -> Array:
-    """Return ``H y`` as contiguous float64.
+def row_counts(sample_weight: Array | None, m: int) -> Array:
+    """Return how often every row counts, float64 ``(m,)``; 1 without weights.
+
+    Raises
+    ------
+    ValueError
+        If there are not m finite numbers >= 0.
+    """
+    if sample_weight is None:
+        return np.ones(m)
+    times = np.array(sample_weight, dtype=np.float64)
+    wrong = ~(np.isfinite(times) & (times >= 0.0))
+    if times.shape != (m,) or wrong.any():
+        found = f"sample_weight[{int(np.argmax(wrong))}] = {times[np.argmax(wrong)]}" if times.shape == (m,) else f"shape {times.shape}"
+        raise ValueError(f"sample_weight has {found}; it needs a finite number >= 0 for each of the {m} rows of X")
+    return times
+
+
+def centred_target(y: Array, m: int, times: Array | None = None) -> Array:
+    """Return ``H y`` as contiguous float64: for rows that count several times their sum.
 
     Raises
     ------
@@ -208,8 +259,9 @@ def centred_target(y: Array, m: int) -> Array:
         raise ValueError(f"y[{int(np.argmin(np.isfinite(target)))}] is not finite")
     if not np.ptp(target):
         raise ValueError("y is constant; alignment with a constant target is zero for every kernel")
-    target -= target.mean()
-    return target
+    if times is None:
+        return target - target.mean()
+    return times * (target - np.average(target, weights=times))
 
 
 def _checked_widths(widths: Array | float | None, k: int) -> Array:
@@ -222,6 +274,13 @@ def _checked_widths(widths: Array | float | None, k: int) -> Array:
     return given
 
 
+def _chosen_rows(X: Columns, kept: Array) -> Columns:
+    """Return some rows, ascending, in the same form."""
+    if isinstance(X, np.ndarray):
+        return X[kept]
+    return type(X)(X[kept])
+
+
 def _check_values(tile: _Tile) -> None:
     if not tile.values.size or (tile.values.min() >= -LARGEST and tile.values.max() <= LARGEST):
         return
@@ -232,7 +291,14 @@ def _check_values(tile: _Tile) -> None:
 
 
 def alignments(
-    X: Columns, y: Array, *, kernel: str = "rbf", widths: Array | float | None = None, method: str = "auto", tol: float = 1e-6
+    X: Columns,
+    y: Array,
+    *,
+    kernel: str = "rbf",
+    widths: Array | float | None = None,
+    method: str = "auto",
+    tol: float = 1e-6,
+    sample_weight: Array | None = None,
 ) -> Alignments:
     """Return ``a_i = y' H K_i H y / trace(H K_i H)`` of one kernel per column of a block.
 
@@ -254,6 +320,8 @@ def alignments(
         FEW distinct values (exact), else by the cosine expansion.
     tol : float
         The expansion's error is at most ``tol max(a_i, ||H y||^2 / m)``; the second is the size of an unrelated feature's alignment.
+    sample_weight : ndarray of shape (m,), optional
+        How often every row counts; rows of weight 0 are as if they were not there.
 
     Returns
     -------
@@ -275,11 +343,17 @@ def alignments(
         raise ValueError(f"tol is {tol}; it lies in [1e-12, 0.1]")
     if kernel == "linear" and widths is not None:
         raise ValueError("widths are given, but the linear kernel has none")
-    labels, given = centred_target(y, m), _checked_widths(widths, k)
+    given, times = _checked_widths(widths, k), row_counts(sample_weight, m)
+    if not times.all():
+        centred_target(y, m)
+        kept = np.flatnonzero(times)
+        options = {"kernel": kernel, "widths": widths, "method": method, "tol": tol}
+        return alignments(_chosen_rows(X, kept), np.asarray(y)[kept], sample_weight=times[kept], **options)
+    target = _Target(centred_target(y, m, None if sample_weight is None else times), times)
     out = np.zeros((4, k))
     for tile in _tiles(X):
         _check_values(tile)
         part = np.zeros((4, tile.hi - tile.lo))
-        KERNELS[kernel](tile, labels, given[tile.lo : tile.hi], method, tol, part)
+        KERNELS[kernel](tile, target, given[tile.lo : tile.hi], method, tol, part)
         out[:, tile.lo : tile.hi] = part
     return Alignments(*out)

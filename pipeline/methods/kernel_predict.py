@@ -11,11 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...cluster import BlockProgram, plan
+from ...kernels.feature_sums import feature_values
 from ...kernels.gram import gram_block, gram_diagonal
 from ...kernels.spec import KernelSpec
 from ...storage import BlockStore, open_shared
 from ..passes.blocks import listed
-from ..passes.gram_source import rows_of
 from ..passes.scaling import inverse_row_norms, scaled
 from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
@@ -25,6 +25,12 @@ BLOCK_BYTES = 32 << 20
 
 ROWS = 4096
 """Rows of a task at most."""
+
+COLUMNS = 512
+"""Features of which the columns are dense at a time."""
+
+SATURATED = 600.0
+"""Exponents of a second layer are cut here: sums of what lies beyond would overflow."""
 
 
 def used_specs(model: KernelModel) -> list[KernelSpec]:
@@ -44,23 +50,65 @@ def decide_rows(model: KernelModel, X: Any) -> np.ndarray:
     out = np.tile(model.intercepts, (n, 1))
     if not len(model.support_ids) or not len(model.used):
         return out
+    if model.features is not None:
+        return out + _decide_features(model, X)
     specs, support = used_specs(model), support_rows(model)
-    for lo, hi in spans(n, max(1, BLOCK_BYTES // (8 * len(model.support_ids)))):
+    # Two layers hold an inner sum per machine while the kernels are read.
+    held = 1 if model.layers == 1 else 2 + len(model.intercepts)
+    for lo, hi in spans(n, max(1, BLOCK_BYTES // (8 * held * len(model.support_ids)))):
+        sums = _sums(model, out[lo:hi])
         for first, last in spans(len(specs), max(1, BLOCK_BYTES // (8 * len(model.support_ids) * (hi - lo)))):
             part = X[lo:hi]
             block = gram_block(specs[first:last], part, support)
             diagonals = (
                 gram_diagonal(specs[first:last], part) if any(model.norms[q].diag_root is not None for q in range(first, last)) else None
             )
-            _add(model, out[lo:hi], block, diagonals, first)
+            for q, values in enumerate(block):
+                norm = model.norms[first + q]
+                _add(model, sums, norm.apply_test(values, diagonal=None if diagonals is None else diagonals[q]), model.used[first + q])
+        _close(model, sums, out[lo:hi])
     return out
 
 
-def _add(model: KernelModel, out: np.ndarray, blocks: np.ndarray, diagonals: np.ndarray | None, first: int) -> None:
-    for q, block in enumerate(blocks):
-        norm = model.norms[first + q]
-        values = norm.apply_test(block, diagonal=None if diagonals is None else diagonals[q])
-        out += (values @ model.beta.T) * model.theta[:, model.used[first + q]]
+def _sums(model: KernelModel, out: np.ndarray) -> np.ndarray:
+    """Return what kernels are added to: the decision values, or with two layers the inner sums (n_machines, rows, n_support)."""
+    return out if model.layers == 1 else np.zeros((len(model.intercepts), len(out), len(model.support_ids)))
+
+
+def _add(model: KernelModel, sums: np.ndarray, values: np.ndarray, q: int) -> None:
+    """Add one normalised kernel (rows, n_support)."""
+    if model.layers == 1:
+        sums += (values @ model.beta.T) * model.theta[:, q]
+        return
+    for m, weight in enumerate(model.theta[:, q]):
+        if weight != 0.0:
+            sums[m] += weight * values
+
+
+def _close(model: KernelModel, sums: np.ndarray, out: np.ndarray) -> None:
+    """Add what the second layer makes of the inner sums."""
+    if model.layers == 1:
+        return
+    for m, inner in enumerate(sums):
+        out[:, m] += np.exp(np.minimum(inner, SATURATED, out=inner), out=inner) @ model.beta[m]
+
+
+def _decide_features(model: KernelModel, X: Any) -> np.ndarray:
+    """Return ``sum_i w_i sum_s beta_s K_i(x, z_s)`` over kernels of one feature each, ``(n, n_machines)``."""
+    features = model.features
+    assert features is not None and model.rows is not None
+    left, right = (sp.csc_array(part) if sp.issparse(part) else part for part in (X, model.rows))
+    out = np.zeros((X.shape[0], len(model.beta)))
+    for first, last in spans(len(features.columns), COLUMNS):
+        part = slice(first, last)
+        widths = features.widths[part] if features.widths[0] else None
+        weights = model.theta[0, part] * features.scales[part]
+        out += feature_values(_dense(left[:, part]), _dense(right[:, part]), weights, widths, model.beta).T
+    return out
+
+
+def _dense(part: Any) -> np.ndarray:
+    return np.asarray(part.toarray() if sp.issparse(part) else part, np.float64)
 
 
 def decide_grams(model: KernelModel, grams: np.ndarray, diagonals: np.ndarray | None = None) -> np.ndarray:
@@ -78,18 +126,24 @@ def decide_grams(model: KernelModel, grams: np.ndarray, diagonals: np.ndarray | 
             "training rows last"
         )
     out = np.tile(model.intercepts, (n, 1))
+    sums = _sums(model, out)
     for place, q in enumerate(model.used):
         block = np.asarray(grams[q], np.float64)
         if not np.isfinite(block).all():
             raise ValueError(f"precomputed kernel {q} holds NaN or infinity")
         values = model.norms[place].apply_test(block[:, model.support_ids], diagonal=None if diagonals is None else diagonals[q])
-        out += (values @ model.beta.T) * model.theta[:, q]
+        _add(model, sums, values, q)
+    _close(model, sums, out)
     return out
 
 
 def scaled_rows(model: KernelModel, X: Any) -> Any:
-    """Return an array ``(n, n_features)`` as the model reads its rows."""
+    """Return an array ``(n, n_features)`` as the model reads its rows; of a model on single features their columns only."""
     factor = inverse_row_norms(X) if model.row_scaled else None
+    return _scaled(model, X if model.features is None else X[:, model.features.columns], factor)
+
+
+def _scaled(model: KernelModel, X: Any, factor: np.ndarray | None) -> Any:
     found = scaled(sp.csc_array(X) if sp.issparse(X) and _scales(model) else X, model.scale, factor)
     return sp.csr_array(found) if sp.issparse(found) else found
 
@@ -122,9 +176,15 @@ class RowSpan:
         """Bytes of the rows in float64, at most."""
         return 8 * self.width * (self.rows[1] - self.rows[0])
 
-    def load(self) -> Any:
-        """Return the rows with scaling applied."""
-        return rows_of(self.source or open_shared(self.url, self.digest), *self.rows)
+    def load(self, model: KernelModel) -> Any:
+        """Return the rows as the model reads them: strings, or numbers with the scaling of the training data."""
+        data = self.source or open_shared(self.url, self.digest)
+        if data.n_cols == 0:
+            return data.sequences(*self.rows)
+        columns = np.arange(data.n_cols) if model.features is None else model.features.columns
+        factor = data.scale.row_factor
+        factor = factor[slice(*self.rows)] if model.row_scaled and factor is not None else None
+        return _scaled(model, data.columns(columns, self.rows), factor)
 
 
 class Decided(NamedTuple):
@@ -134,15 +194,15 @@ class Decided(NamedTuple):
     values: np.ndarray
 
 
-def row_spans(data: Any, size: int = ROWS) -> list[RowSpan]:
-    """Return references to all rows, ``size`` at a time."""
+def row_spans(data: Any, width: int) -> list[RowSpan]:
+    """Return references to all rows, ROWS at a time, of which ``width`` columns are read."""
     far = isinstance(data, BlockStore)
-    return [RowSpan(data.url, data.digest if far else "", rows, data.n_cols, None if far else data) for rows in spans(data.n_rows, size)]
+    return [RowSpan(data.url, data.digest if far else "", rows, width, None if far else data) for rows in spans(data.n_rows, ROWS)]
 
 
 def decide_chunk(ref: RowSpan, model: KernelModel) -> list[Decided]:
     """Return the decision values of a range of rows."""
-    return [Decided(ref.rows, decide_rows(model, ref.load()))]
+    return [Decided(ref.rows, decide_rows(model, ref.load(model)))]
 
 
 def _task_bytes(ref: RowSpan) -> int:
@@ -168,7 +228,7 @@ def decide_store(model: KernelModel, ctx: RunContext) -> np.ndarray:
     if model.row_scaled and data.scale.row_factor is None:
         raise ValueError(f"{data.url} has no row factors, the model was trained on rows of unit norm; ingest with --like TRAINING_STORE")
     result = 8 * ROWS * len(model.intercepts) + 256
-    refs = row_spans(data)
+    refs = row_spans(data, model.n_features if model.features is None else len(model.features.columns))
     program = BlockProgram("kernel-decisions", decide_chunk, listed, _task_bytes, result, combine_bytes=2 * result * len(refs))
     found = ctx.run_pass(plan(program, refs, model))
     return np.concatenate([part.values for part in sorted(found)]) if found else np.zeros((0, len(model.intercepts)))

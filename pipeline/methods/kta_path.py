@@ -1,4 +1,4 @@
-"""Kernel selection along a path of norms as a loop: alignments, a batch of tasks a step; then weights, a batch of points a step.
+"""Kernel selection along a path of norms as a loop, a batch a step: alignments of tasks, then weights of points, then machines.
 
 Problem (docs/methods.md): ``min over eta >= 0 of lam1 sum B_F(eta_i, eta0) + lam2 sum eta_i^p - sum eta_i a_i`` for p from p_start down to
 p_end (Jawanpuria, PhD thesis 2014, equation 7.1 and algorithm 5), a_i the alignment of the centred kernel of unit trace with the classes.
@@ -18,16 +18,20 @@ from ..loops.protocol import Step
 from ..passes.alignments import aligned
 from ..passes.blocks import column_tasks
 from ..passes.given_grams import GivenGrams
-from ..passes.grams import Grams
 from ..records.config_kta import KTAPathConfig
 from ..records.context import RunContext
-from .kernel_setup import KernelInputs, labels_of, resolved_kernels
+from .fgm_scoring import Fit, accuracies
+from .kernel_setup import KernelInputs, labels_of
+from .kta_machines import Kernels, PathPoint, PathTrainer, given_grams, machine_points
 
 BATCH_TASKS = 16
 """Tasks of the alignment pass in one step."""
 
 BATCH_POINTS = 25
 """Points of the path in one step."""
+
+BATCH_MACHINES = 26
+"""Machines in one step."""
 
 KEPT = 10
 """Kernels that the default lam2 leaves at p_end, or a fifth of all where that is less, but three."""
@@ -56,6 +60,10 @@ class KTAState:
         Active kernels at every point; their ids and weights, point after point.
     newton_steps
         ``(points,)``.
+    scored
+        ``(machines, 3)`` point, accuracy on training rows and on rows held out (NaN without any) of the machines so far.
+    beta
+        ``(n_machines, n_samples)`` coefficients of the last of them; no rows before the first.
     """
 
     iteration: int
@@ -69,6 +77,8 @@ class KTAState:
     indices: np.ndarray
     values: np.ndarray
     newton_steps: np.ndarray
+    scored: np.ndarray
+    beta: np.ndarray
 
     @property
     def alignments(self) -> Alignments:
@@ -134,26 +144,36 @@ class KTALoop:
     config
         Parameters.
     inputs
-        Data and classes.
+        Data, classes and weights; rows held out have weight 0.
+    held_out
+        ``(n_samples,)`` mask of rows held out, or ``None``.
     """
 
     state_type = KTAState
 
-    def __init__(self, config: KTAPathConfig, inputs: KernelInputs) -> None:
+    def __init__(self, config: KTAPathConfig, inputs: KernelInputs, held_out: np.ndarray | None = None) -> None:
         self.config, self.inputs = config, inputs
+        self.fit = Fit(0, inputs.n_machines, inputs.target, held_out)
         self.grid = p_grid(config.p_start, config.p_end, config.dp)
 
     def init(self, ctx: RunContext) -> KTAState:
         """Return the state without alignments and points."""
         none, ids = np.zeros(0), np.zeros(0, np.int64)
-        return KTAState(0, None, 0, np.zeros((4, 0)), np.nan, np.nan, none, ids, ids, none, ids)
+        machines = np.zeros((0, 3)), np.zeros((0, ctx.data.n_rows))
+        return KTAState(0, None, 0, np.zeros((4, 0)), np.nan, np.nan, none, ids, ids, none, ids, *machines)
 
     def step(self, state: KTAState, ctx: RunContext) -> Step[KTAState]:
-        """Align another batch of kernels, or solve another batch of points."""
-        new = replace(self._align(state, ctx) if np.isnan(state.lam1) else self._advance(state), iteration=state.iteration + 1)
+        """Align another batch of kernels, solve another batch of points, or train another batch of machines."""
+        if np.isnan(state.lam1):
+            new = self._align(state, ctx)
+        elif len(state.p) < len(self.grid):
+            new = self._advance(state)
+        else:
+            new = self._train(state, ctx)
+        new = replace(new, iteration=state.iteration + 1)
         reached = {"p": float(new.p[-1]), "n_active": int(new.counts[-1])} if len(new.p) else {"p": np.nan, "n_active": np.nan}
         figures = {"n_aligned": new.table.shape[1], "n_points": len(new.p), **reached, "newton_steps": int(new.newton_steps.sum())}
-        return Step(new, figures)
+        return Step(new, {**figures, "n_machines": len(new.scored)})
 
     def _align(self, state: KTAState, ctx: RunContext) -> KTAState:
         if isinstance(self.inputs.data, GivenGrams):
@@ -161,7 +181,7 @@ class KTALoop:
         else:
             tasks = column_tasks(ctx.data)
             every, done = len(tasks), min(state.tasks + BATCH_TASKS, len(tasks))
-            found = aligned(ctx, tasks[state.tasks : done], class_targets(self.inputs), self.config.kernel)
+            found = aligned(ctx, tasks[state.tasks : done], class_targets(self.inputs), counted(self.inputs), self.config.kernel)
         table = np.concatenate([state.table, np.stack(found)], axis=1)
         lam1, lam2 = regularisation(self.config, table[0]) if done == every else (np.nan, np.nan)
         return replace(state, tasks=done, table=table, lam1=lam1, lam2=lam2)
@@ -178,32 +198,54 @@ class KTALoop:
             eps=config.eps,
             order=config.order,
         )
-        return replace(
+        new = replace(
             state,
-            stop="end" if last == len(self.grid) else None,
             p=np.concatenate([state.p, path.p_grid]),
             counts=np.concatenate([state.counts, path.n_active]),
             indices=np.concatenate([state.indices, path.weights.indices.astype(np.int64)]),
             values=np.concatenate([state.values, path.weights.data]),
             newton_steps=np.concatenate([state.newton_steps, path.newton_steps]),
         )
+        alone = self.config.n_machines == 1 or not new.counts.any()
+        return replace(new, stop="end" if alone and last == len(self.grid) else None)
+
+    def _train(self, state: KTAState, ctx: RunContext) -> KTAState:
+        points = machine_points(state.counts, self.config.n_machines)
+        first = len(state.scored)
+        last = min(first + BATCH_MACHINES, len(points))
+        chosen = points[first:last]
+        trainer = PathTrainer(self.config, self.inputs, ctx, kernels_of(state))
+        scored, beta = [state.scored], state.beta
+        for k, found in zip(chosen, trainer.along(state.p[chosen], state.weights[chosen], beta if first else None), strict=True):
+            scored.append(np.array([[k, *self._accuracies(found)]]))
+            beta = found.beta
+        return replace(state, scored=np.concatenate(scored), beta=beta, stop="end" if last == len(points) else None)
+
+    def _accuracies(self, found: PathPoint) -> tuple[float, float]:
+        return accuracies(self.fit, dict(enumerate(found.values)))
+
+
+def kernels_of(state: KTAState) -> Kernels:
+    """Return what sums of the kernels are made of."""
+    return Kernels(state.table[0], state.table[1], state.table[2])
+
+
+def counted(inputs: KernelInputs) -> np.ndarray:
+    """Return how often every row counts, ``(n_samples,)``."""
+    return np.ones(len(inputs.target)) if inputs.sample_weight is None else inputs.sample_weight
 
 
 def given_alignments(ctx: RunContext, inputs: KernelInputs) -> Alignments:
     """Return the alignments of matrices that are given."""
-    grams = given_grams(ctx, inputs)
-    sums = grams.sums
-    plain = np.array([found.trace for found in sums])
-    traces = plain - np.array([found.total for found in sums]) / grams.n
+    grams, times, targets = given_grams(ctx, inputs), counted(inputs), class_targets(inputs)
+    labels = times * (targets - np.average(targets, axis=1, weights=times)[:, None])
+    forms = grams.forms(np.concatenate([labels, times[None, :]]).T)
+    plain = grams.diagonals() @ times
+    traces = plain - forms[:, -1] / times.sum()
     traces = np.where(traces > NOTHING * np.abs(plain), traces, 0.0)
-    forms = grams.alignments(class_targets(inputs).T).sum(axis=1)
-    values = np.divide(np.maximum(forms, 0.0), traces, out=np.zeros_like(traces), where=traces > 0)
+    aligned = np.maximum(forms[:, :-1].sum(axis=1), 0.0)
+    values = np.divide(aligned, traces, out=np.zeros_like(traces), where=traces > 0)
     return Alignments(values, traces, np.zeros_like(traces), np.zeros_like(traces))
-
-
-def given_grams(ctx: RunContext, inputs: KernelInputs) -> Grams:
-    """Return access to matrices that are given, as they are."""
-    return Grams(ctx, resolved_kernels("precomputed", inputs.data, "none"))
 
 
 def path_junctures(config: KTAPathConfig, state: KTAState) -> np.ndarray:

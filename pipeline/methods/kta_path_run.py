@@ -4,50 +4,56 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from ...kernels.normalization import Normalization
-from ...kernels.solvers.dual import DenseGram, Gram
-from ...kernels.solvers.smo import solve_smo
-from ...kernels.spec import KernelSpec
 from ...storage import DataError
 from ..loops.prepared import Prepared
-from ..passes.blocks import column_tasks, task_bytes
-from ..passes.feature_kernel_sum import feature_kernel_sum
+from ..passes.blocks import column_tasks, scale_of, task_bytes
+from ..passes.feature_kernel_sum import MATRIX_COPIES, fits
 from ..passes.given_grams import GivenGrams
+from ..passes.scaling import scaled
 from ..records.config_kta import KTAPathConfig
 from ..records.context import RunContext
-from ..records.kernel_model import KernelModel
-from .kernel_setup import KernelInputs, _rows, _scaling, dual_problems, store_inputs
-from .kta_path import KTALoop, KTAState, given_grams, path_junctures, weights_of
+from ..records.kernel_model import FeatureKernels, KernelModel
+from .fgm_run import _checked_share
+from .fgm_scoring import stratified_split
+from .kernel_predict import ROWS, spans
+from .kernel_setup import KernelInputs, dual_problems, store_inputs
+from .kta_machines import PathPoint, PathTrainer
+from .kta_path import KTALoop, KTAState, counted, kernels_of, path_junctures, weights_of
 
 SHOWN = 1000
 """Kernels in the report's table."""
 
-TOL = 1e-3
-"""Tolerance of a machine, LIBSVM's."""
+FOLLOWED = 20
+"""Kernels whose weights a report follows along p."""
 
 
 def prepare(config: KTAPathConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
-    """Return the method ready to run on ``ctx.data``.
+    """Return the method ready to run on ``ctx.data``; ``extra`` may hold ``test_share``.
 
     Raises
     ------
     DataError
         No classes.
     ValueError
-        A share of rows held out, or matrices, which a block store does not hold.
+        Matrices, which a block store does not hold.
     """
-    if extra.get("test_share"):
-        raise ValueError("test_share: kta-path holds no rows out; ingest the rows of a test into a store of their own")
     if config.kernel == "precomputed":
         raise ValueError("kernel='precomputed' needs matrices; a run on a block store takes 'rbf' or 'linear'")
     inputs = store_inputs(ctx, "kta-path")
     if inputs.classes is None:
         raise DataError("the target is real-valued; kta-path needs classes", ctx.data.url)
-    loop = KTALoop(config, inputs)
+    share = _checked_share(extra.get("test_share", 0.0))
+    held_out = stratified_split(inputs.target, share, ctx.seed, inputs.classes) if share > 0 else None
+    if held_out is not None:
+        inputs = replace(inputs, sample_weight=np.where(held_out, 0.0, counted(inputs)))
+    loop = build_loop(config, inputs, held_out)
     return Prepared(
         loop=loop,
         model=lambda state, ctx: model_of(config, inputs, state, ctx),
@@ -57,17 +63,32 @@ def prepare(config: KTAPathConfig, ctx: RunContext, extra: Mapping[str, Any]) ->
     )
 
 
+def build_loop(config: KTAPathConfig, inputs: KernelInputs, held_out: np.ndarray | None = None) -> KTALoop:
+    """Return the loop of a fit.
+
+    Raises
+    ------
+    DataError
+        A class without rows of positive weight.
+    """
+    dual_problems(config, inputs)
+    return KTALoop(config, inputs, held_out)
+
+
 def plan_of(loop: KTALoop, ctx: RunContext) -> dict[str, Any]:
     """Return what the run will do."""
     tasks = column_tasks(ctx.data)
     n = ctx.data.n_rows
+    held = fits(n, ctx.driver_memory)
     return {
         "kernels": int(ctx.data.n_cols),
         "points": len(loop.grid),
         "machines": loop.inputs.n_machines,
+        "machine_points": loop.config.n_machines,
         "tasks_per_pass": len(tasks),
         "task_bytes": int(max(task_bytes(task) for task in tasks)),
-        "matrix_bytes": 8 * n * n,
+        "solve_on": "matrix" if held else "passes",
+        "matrix_bytes": MATRIX_COPIES * n * n if held else 0,
     }
 
 
@@ -85,103 +106,81 @@ def model_of(config: KTAPathConfig, inputs: KernelInputs, state: KTAState, ctx: 
         "path_indices": state.indices,
         "path_values": state.values,
         "newton_steps": state.newton_steps,
+        "scored": state.scored,
     }
-    figures = {"lam1": state.lam1, "lam2": state.lam2, "p": p, "C": float(config.C)}
-    return machine_at(config, inputs, ctx, figures, arrays, p)
+    figures = {"lam1": state.lam1, "lam2": state.lam2, "C": float(config.C)}
+    trainer = PathTrainer(config, inputs, ctx, kernels_of(state))
+    active, eta = weights_of(config, (state.lam1, state.lam2), arrays["alignments"], arrays["junctures"], p)
+    # From nothing: the same machine, whatever stood at points before.
+    return record(config, inputs, arrays, figures, trainer.at(p, active, eta))
 
 
-def machine_at(
-    config: KTAPathConfig,
-    inputs: KernelInputs,
-    ctx: RunContext,
-    figures: dict[str, float],
-    arrays: dict[str, np.ndarray],
-    p: float,
-    warm: np.ndarray | None = None,
+def record(
+    config: KTAPathConfig, inputs: KernelInputs, arrays: Mapping[str, np.ndarray], figures: Mapping[str, float], point: PathPoint
 ) -> KernelModel:
-    """Return the machine with the kernel ``K(p) = (n / sum eta) sum_i eta_i K_i / trace(H K_i H)``.
-
-    Its centred trace is n, so C has its usual scale. Centring itself is left to the bias.
+    """Return the machine at a point as a model: of the support rows only the columns of active features.
 
     Parameters
     ----------
-    config
-        Parameters; C among them.
-    inputs, ctx
-        Training data.
-    figures
-        ``lam1`` and ``lam2``.
-    arrays
-        Alignments, traces, widths and junctures.
-    p
-        Norm.
-    warm
-        ``(n_machines, n_samples)`` coefficients to start from.
+    config, inputs
+        Parameters and training data.
+    arrays, figures
+        Results to keep beside it; traces and widths among them.
+    point
+        The machine.
     """
-    lam = figures["lam1"], figures["lam2"]
-    active, eta = weights_of(config, lam, arrays["alignments"], arrays["junctures"], p)
-    share = eta * (ctx.data.n_rows / eta.sum()) if len(active) else eta
-    scales = 1.0 / arrays["traces"][active]
-    gram = combined(ctx, inputs, arrays, active, share * scales)
-    problems = dual_problems(config, inputs)
-    starts = [None] * len(problems) if warm is None else list(warm)
-    found = [solve_smo(gram, problem, warm=start, tol=TOL) for problem, start in zip(problems, starts, strict=True)]
-    beta = np.stack([solution.beta for solution in found])
-    figures = {**figures, "p": p, "gap": sum(solution.gap for solution in found), "objective": sum(solution.upper for solution in found)}
-    return _record(config, inputs, arrays, (active, share, scales), beta, np.array([solution.bias for solution in found]), figures)
-
-
-def combined(ctx: RunContext, inputs: KernelInputs, arrays: dict[str, np.ndarray], active: np.ndarray, weights: np.ndarray) -> Gram:
-    """Return ``sum_i w_i K_i`` over the active kernels, not centred."""
-    if isinstance(inputs.data, GivenGrams):
-        theta = np.zeros(len(arrays["traces"]))
-        theta[active] = weights
-        return given_grams(ctx, inputs).combine(theta)
-    return DenseGram(feature_kernel_sum(ctx, active, weights, arrays["widths"][active]))
-
-
-def _record(
-    config: KTAPathConfig,
-    inputs: KernelInputs,
-    arrays: dict[str, np.ndarray],
-    kernels: tuple[np.ndarray, np.ndarray, np.ndarray],
-    beta: np.ndarray,
-    bias: np.ndarray,
-    figures: dict[str, float],
-) -> KernelModel:
-    active, share, scales = kernels
-    ids = np.flatnonzero(np.any(beta != 0, axis=0))
-    given = isinstance(inputs.data, GivenGrams)
-    rows, texts = (None, ()) if given else _rows(inputs.data, ids)
-    theta = np.zeros((len(beta), len(arrays["traces"]) if given else len(active)))
-    theta[:, active if given else slice(None)] = share
-    specs = [] if given else [feature_kernel(config, int(j), float(arrays["widths"][j])).to_json() for j in active]
+    ids = np.flatnonzero(np.any(point.beta != 0, axis=0))
+    beta = np.ascontiguousarray(point.beta[:, ids])
+    own = _of_matrices(inputs, arrays, ids, point) if isinstance(inputs.data, GivenGrams) else _of_features(inputs, arrays, ids, point)
     return KernelModel(
         params_json=config.model_dump_json(),
         classes_json=json.dumps(list(inputs.classes or ())),
-        kernels_json=json.dumps(specs),
-        n_features=int(inputs.data.n_rows if given else inputs.data.n_cols),
+        kernels_json="[]",
         n_train=int(inputs.data.n_rows),
-        precomputed=given,
-        theta=theta,
-        used=active if given else np.arange(len(active)),
-        norms=tuple(Normalization(float(scale), None, 0.0, None) for scale in scales),
         support_ids=ids,
-        rows=rows,
-        texts=texts,
-        beta=np.ascontiguousarray(beta[:, ids]),
-        intercepts=bias,
-        figures=figures,
-        arrays=arrays,
-        **_scaling(inputs.data),
+        texts=(),
+        beta=beta,
+        intercepts=point.bias,
+        figures={**figures, "p": point.p, "gap": point.gap, "objective": point.objective},
+        arrays=dict(arrays),
+        **own,
     )
 
 
-def feature_kernel(config: KTAPathConfig, j: int, width: float) -> KernelSpec:
-    """Return the kernel of feature j."""
-    if config.kernel == "linear":
-        return KernelSpec("linear", (), (j,))
-    return KernelSpec("rbf", (("gamma", 0.5 / width**2),), (j,))
+def _of_matrices(inputs: KernelInputs, arrays: Mapping[str, np.ndarray], ids: np.ndarray, point: PathPoint) -> dict[str, Any]:
+    theta = np.zeros((len(point.beta), len(arrays["traces"])))
+    theta[:, point.active] = point.share
+    norms = tuple(Normalization(1.0 / float(trace), None, 0.0, None) for trace in arrays["traces"][point.active])
+    return {"n_features": int(inputs.data.n_rows), "precomputed": True, "theta": theta, "used": point.active, "norms": norms, "rows": None}
+
+
+def _of_features(inputs: KernelInputs, arrays: Mapping[str, np.ndarray], ids: np.ndarray, point: PathPoint) -> dict[str, Any]:
+    data, active = inputs.data, point.active
+    return {
+        "n_features": int(data.n_cols),
+        "precomputed": False,
+        "theta": np.tile(point.share, (len(point.beta), 1)),
+        "used": np.arange(len(active)),
+        "norms": (),
+        "rows": chosen_rows(data, ids, active),
+        "features": FeatureKernels(active, arrays["widths"][active], 1.0 / arrays["traces"][active]),
+        "scale": scale_of(data, active),
+        "row_scaled": data.scale.kind == "unit-row",
+    }
+
+
+def chosen_rows(data: Any, ids: np.ndarray, columns: np.ndarray) -> np.ndarray | sp.csr_array:
+    """Return some rows of some columns with scaling applied; sparse if the data is."""
+    parts = []
+    for lo, hi in spans(data.n_rows, ROWS):
+        inside = ids[(ids >= lo) & (ids < hi)]
+        if len(inside):
+            factor = None if data.scale.row_factor is None else data.scale.row_factor[lo:hi]
+            found = scaled(data.columns(columns, (lo, hi)), scale_of(data, columns), factor)
+            parts.append((sp.csr_array(found) if sp.issparse(found) else found)[inside - lo])
+    if not parts:
+        return np.zeros((0, len(columns)))
+    return sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)
 
 
 def summary(state: KTAState, model: KernelModel) -> dict[str, Any]:
@@ -204,12 +203,36 @@ def summary(state: KTAState, model: KernelModel) -> dict[str, Any]:
 
 
 def tables(state: KTAState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
-    """Return the report's tables: kernels in the order they leave the path, last ones first, and the points."""
+    """Return the report's tables: kernels in the order they leave the path, last ones first; the points; weights of the last kernels."""
     junctures, a = model.arrays["junctures"], state.alignments.values
-    order = np.lexsort((np.arange(len(a)), -a))[:SHOWN]
+    order = np.lexsort((np.arange(len(a)), -a))
+    shares = dict(zip(_names(model), model.theta[0, model.used if model.precomputed else slice(None)].tolist(), strict=True))
     kernels = [
-        {"kernel": int(j), "alignment": float(a[j]), "leaves_at_p": float(junctures[j]) if np.isfinite(junctures[j]) else None}
-        for j in order
+        {
+            "kernel": str(j),
+            "weight": shares.get(j),
+            "alignment": float(a[j]),
+            "leaves_at_p": float(junctures[j]) if np.isfinite(junctures[j]) else None,
+        }
+        for j in order[:SHOWN].tolist()
     ]
-    points = [{"p": float(p), "n_active": int(count)} for p, count in zip(state.p, state.counts, strict=True)]
-    return {"kernels": kernels, "path": points}
+    followed, weights = order[:FOLLOWED], state.weights
+    along = weights[:, followed].toarray()
+    scored = {int(k): (train, test) for k, train, test in state.scored}
+    points = [
+        {"p": float(p), "n_active": int(n), **_scores(scored.get(k))} for k, (p, n) in enumerate(zip(state.p, state.counts, strict=True))
+    ]
+    paths = [
+        {"p": float(p), **{str(j): float(w) for j, w in zip(followed, row, strict=True)}} for p, row in zip(state.p, along, strict=True)
+    ]
+    return {"kernels": kernels, "path": points, "path_weights": paths}
+
+
+def _names(model: KernelModel) -> list[int]:
+    return (model.used if model.features is None else model.features.columns).tolist()
+
+
+def _scores(found: tuple[float, float] | None) -> dict[str, float]:
+    if found is None:
+        return {}
+    return {name: value for name, value in zip(("train_accuracy", "test_accuracy"), found, strict=True) if np.isfinite(value)}

@@ -25,19 +25,20 @@ def scaled_block(block: Block) -> Any:
     return scaled(block.X, FeatureScale(block.factor, block.shift), row_factor)
 
 
-def align_chunk(task: Task, targets: Any, kernel: str) -> list[tuple[int, np.ndarray]]:
-    """Return the offset and ``(4, k)`` alignments of every stripe of a task, summed over the targets."""
-    return [(block.offset, _summed(block, received(targets), kernel)) for block in load_blocks(task)]
+def align_chunk(task: Task, table: Any, kernel: str) -> list[tuple[int, np.ndarray]]:
+    """Return the offset and ``(4, k)`` alignments of every stripe of a task, summed over the targets; the table's last row is weights."""
+    *targets, weight = received(table)
+    return [(block.offset, _summed(block, targets, weight, kernel)) for block in load_blocks(task)]
 
 
-def _summed(block: Block, targets: np.ndarray, kernel: str) -> np.ndarray:
+def _summed(block: Block, targets: Sequence[np.ndarray], weight: np.ndarray, kernel: str) -> np.ndarray:
     X = scaled_block(block)
-    first = alignments(X, targets[0], kernel=kernel)
+    first = alignments(X, targets[0], kernel=kernel, sample_weight=weight)
     values, errors = first.values.copy(), first.errors.copy()
     # The width is the column's own; a constant column takes any.
     widths = None if kernel == "linear" else np.where(first.widths > 0, first.widths, 1.0)
     for target in targets[1:]:
-        more = alignments(X, target, kernel=kernel, widths=widths)
+        more = alignments(X, target, kernel=kernel, widths=widths, sample_weight=weight)
         values += more.values
         errors += more.errors
     return np.stack([values, first.traces, first.widths, errors])
@@ -52,7 +53,7 @@ class _Bound:
         return 4 * task_bytes(task) + 12 * self.vectors + (8 << 20)
 
 
-def aligned(ctx: RunContext, tasks: Sequence[Task], targets: np.ndarray, kernel: str) -> Alignments:
+def aligned(ctx: RunContext, tasks: Sequence[Task], targets: np.ndarray, weight: np.ndarray, kernel: str) -> Alignments:
     """Return the alignments of the features of ``tasks``, which follow one another (one column pass).
 
     Parameters
@@ -63,6 +64,8 @@ def aligned(ctx: RunContext, tasks: Sequence[Task], targets: np.ndarray, kernel:
         Consecutive ones of ``column_tasks``.
     targets
         ``(n_targets, n_samples)``; alignments are summed over targets, as <K, sum_t y_t y_t'> is.
+    weight
+        ``(n_samples,)`` how often each row counts; rows of weight 0 are as if they were not there.
     kernel
         ``"rbf"`` or ``"linear"``.
 
@@ -75,5 +78,6 @@ def aligned(ctx: RunContext, tasks: Sequence[Task], targets: np.ndarray, kernel:
     bound = _Bound(targets.nbytes)
     size = 32 * width + 256
     program = BlockProgram("alignments", align_chunk, listed, bound, size, combine_bytes=2 * size)
-    found = ctx.run_pass(plan(program, tasks, ctx.share("targets", targets), kernel))
+    table = ctx.share("targets", np.concatenate([targets, weight[None, :]]))
+    found = ctx.run_pass(plan(program, tasks, table, kernel))
     return Alignments(*np.concatenate([part for _, part in sorted(found, key=lambda item: item[0])], axis=1))

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from .config import MethodConfig, Positive
+from .config import Count, MethodConfig, Positive
 
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Norm = Annotated[float, Field(ge=1, allow_inf_nan=False)]
@@ -28,7 +28,8 @@ class KTAPathConfig(MethodConfig):
     dp: Positive = Field(0.01, description="step in p")
     eps: Annotated[float, Field(ge=0, lt=INACTIVE)] = Field(1e-4, description="a kernel at or below this weight has left for good")
     order: Annotated[int, Field(ge=0, le=2)] = Field(1, description="order of the predictor in p")
-    C: Positive = Field(1.0, description="loss weight of the machine at the last p, as scikit-learn's SVC")
+    C: Positive = Field(1.0, description="loss weight of the machines, as scikit-learn's SVC")
+    n_machines: Count = Field(11, description="points of the path at which a machine is trained and its accuracy noted; 1: the last one")
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
 
     @model_validator(mode="after")

@@ -12,8 +12,29 @@ from .fgm import FeatureScale
 
 
 @dataclass(frozen=True)
+class FeatureKernels:
+    """One kernel per feature, for thousands of features: ``sum_i w_i scale_i K_i(x, z)``.
+
+    Attributes
+    ----------
+    columns
+        ``(k,)`` features, ascending; a model's rows and scaling hold these only.
+    widths
+        ``(k,)`` sigma of ``exp(-(x - z)^2 / (2 sigma^2))``; all 0 for linear kernels.
+    scales
+        ``(k,)`` multipliers of the raw kernels.
+    """
+
+    columns: np.ndarray
+    widths: np.ndarray
+    scales: np.ndarray
+
+
+@dataclass(frozen=True)
 class KernelModel:
-    """``f_m(x) = sum_i beta_mi sum_q theta_mq K_q(x, x_i) + intercept_m`` for one or several machines m.
+    """``f_m(x) = sum_i beta_mi g(sum_q theta_mq K_q(x, x_i)) + intercept_m`` for one or several machines m.
+
+    g is the identity, or with two layers the exponential.
 
     Attributes
     ----------
@@ -49,6 +70,8 @@ class KernelModel:
         Objective, bounds and the like, by name.
     arrays
         Further results of a method, by name.
+    layers
+        1 or 2.
     """
 
     params_json: str
@@ -69,3 +92,5 @@ class KernelModel:
     row_scaled: bool = False
     figures: dict[str, float] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    layers: int = 1
+    features: FeatureKernels | None = None
