@@ -14,6 +14,7 @@ from .errors import (
     VersionMismatch,
     WorkerDiskFull,
     WorkersKilled,
+    bytes_text,
 )
 from .events import JsonLinesSink, LogSink, MemorySink, Sink, tee
 from .executor import Executor
@@ -45,6 +46,7 @@ __all__ = [
     "VersionMismatch",
     "WorkerDiskFull",
     "WorkersKilled",
+    "bytes_text",
     "combine_tree",
     "executor_for_client",
     "make_certificates",

@@ -9,7 +9,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -75,8 +75,7 @@ class GramRef:
     def select(self, which: Sequence[int]) -> "GramRef":
         """Return the same block pair of some of its kernels, by their places."""
         places = [(bundle, q) for bundle, start, stop in self.parts for q in range(start, stop)]
-        parts, nbytes = runs([places[k] for k in which]), self.nbytes // len(places) * len(which)
-        return GramRef(self.url, self.i, self.j, self.rows, self.cols, parts, nbytes)
+        return replace(self, parts=runs([places[k] for k in which]), nbytes=self.nbytes // len(places) * len(which))
 
 
 class GramStore(GramCatalog):

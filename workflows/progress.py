@@ -12,8 +12,11 @@ import click
 from .console import one_line
 
 Sink = Callable[[Mapping[str, Any]], None]
-LINES = frozenset({"iteration", "warning", "resume", "step", "rows"})
+LINES = frozenset({"iteration", "warning", "resume", "step", "rows", "grams"})
 """Events worth a line in a log; plans, phases and checkpoints are not."""
+
+KEPT = frozenset({"iteration", "warning", "grams"})
+"""Events that stay on the screen above the bar."""
 
 _FIGURES = (("objective", "objective", ".6g"), ("gap", "gap", ".1e"), ("outer_gap", "outer gap", ".2e"), ("n_selected", "selected", "d"))
 
@@ -34,6 +37,9 @@ def headline(event: Mapping[str, Any]) -> str | None:
     if kind == "iteration":
         parts = [f"{name} {event[key]:{form}}" for key, name, form in _FIGURES if isinstance(event.get(key), (int, float))]
         return f"round {event.get('iteration', '?')}  " + "  ".join(parts)
+    if kind == "grams":
+        blocks = event.get("blocks_computed")
+        return f"Gram matrices: {event.get('gram_reason', '')}" if blocks is None else f"Gram store: {blocks} blocks computed"
     if kind in ("phase", "step"):
         return str(event.get("phase") or event.get("step") or event.get("name") or "")
     if kind == "rows":
@@ -55,7 +61,7 @@ def _bar() -> Iterator[Sink]:
             text = headline(event)
             if text is not None:
                 bar.update(task, description=text)
-            if event.get("event") in ("iteration", "warning"):
+            if event.get("event") in KEPT:
                 console.print(text or str(event.get("message", event)), markup=False, highlight=False)
 
         yield sink

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ...cluster import BlockProgram, plan
+from ...cluster import BlockProgram, bytes_text, plan
 from ...kernels.bank import PackedBank
 from ...kernels.gram_blocks import TileSums, combined, tile_sums, total_forms
 from ...kernels.normalization import BlockSums, KernelSums, Normalization, block_sums, kernel_sums, normalizations
@@ -27,6 +27,13 @@ from .gram_source import PairRef, RowPair, StoredPair, block_rows, normalised, p
 
 Policy = Literal["memory", "store", "recompute"]
 Norms = tuple[Normalization, ...] | None
+
+PLACES: dict[Policy, str] = {
+    "memory": "kept in memory",
+    "store": "kept in the Gram store",
+    "recompute": "computed again in every pass",
+}
+"""What the log says of a policy."""
 
 BANK_SHARE = 0.5
 """Share of the driver's memory that a bank of Gram matrices may take."""
@@ -47,11 +54,14 @@ class GramSettings:
         Rows of a block.
     store
         Path of the Gram store, if there is one.
+    reason
+        Why this policy, for the log.
     """
 
     policy: Policy
     block: int
     store: str | None = None
+    reason: str = ""
 
     @classmethod
     def of(cls, ctx: RunContext, specs: Sequence[KernelSpec], policy: str = "auto", store: str | None = None) -> GramSettings:
@@ -65,16 +75,19 @@ class GramSettings:
         n, k = ctx.data.n_rows, len(specs)
         if policy == "store" and store is None:
             raise ValueError("grams='store' needs a path for the Gram store")
-        fits = PackedBank.bytes_for(k, n, np.float32) <= BANK_SHARE * ctx.driver_memory
-        auto: Policy = "memory" if fits else "recompute" if store is None else "store"
+        whole, room = PackedBank.bytes_for(k, n, np.float32), int(BANK_SHARE * ctx.driver_memory)
+        auto: Policy = "memory" if whole <= room else "recompute" if store is None else "store"
         chosen: Any = auto if policy == "auto" else policy
         known = chosen == "store" and (Path(str(store)) / "manifest.json").exists()
-        return cls(chosen, GramStore.open(str(store)).meta.block if known else block_rows(n, k), store)
+        block = GramStore.open(str(store)).meta.block if known else block_rows(n, k)
+        sizes = f"{k} Gram matrices of {n} rows take {bytes_text(whole)}, the driver may give them {bytes_text(room)}"
+        return cls(chosen, block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}")
 
     def describe(self, n: int, k: int) -> dict[str, Any]:
         """Return what a plan shows: policy and sizes."""
         whole = PackedBank.bytes_for(k, n, np.float32)
-        return {"grams": self.policy, "gram_block_rows": self.block, "kernels": k, "gram_bytes": whole, "gram_store": self.store}
+        told = {"grams": self.policy, "gram_reason": self.reason, "gram_block_rows": self.block}
+        return {**told, "kernels": k, "gram_bytes": whole, "gram_store": self.store}
 
 
 # -- passes ------------------------------------------------------------------------------------------------------------------------
@@ -188,6 +201,7 @@ class Grams:
         self._scratch = Scratch()
         self._matrix: np.ndarray | None = None
         self._refs: list[PairRef] = list(row_pairs(ctx.data, self.specs, self.settings.block))
+        ctx.emit({"event": "grams", **self.settings.describe(ctx.data.n_rows, len(self.specs))})
         self.sums = self._load_sums()
         self.normalizations = [norm if centre else replace(norm, row_mean=None, mean=0.0) for norm in normalizations(self.specs, self.sums)]
         self._norms: Norms = None if all(norm.only_scales for norm in self.normalizations) else tuple(self.normalizations)
@@ -287,7 +301,7 @@ class Grams:
         if missing:
             with store.lock():
                 store.commit(build_blocks(self.ctx, missing, raw, self.settings.block))
-        self.ctx.emit({"event": "grams", "store": path, "kernels": len(raw), "blocks_computed": len(missing)})
+        self.ctx.emit({"event": "grams", "gram_store": path, "kernels": len(raw), "blocks_computed": len(missing)})
         places = {digest: place for place, digest in enumerate(raw)}
         which = tuple(places[spec.digest()] for spec in self.specs)
         self._refs = [StoredPair(ref, which) for ref in store.refs(list(raw))]
