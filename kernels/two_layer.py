@@ -7,22 +7,22 @@ With signed dual variables beta (alpha y) and K2(mu) = exp(sum_t mu_t K_t) entry
     F(\mu) = \lambda \sum_t \mu_t + \max_\beta \; c^T\beta - \tfrac12 \beta^T K_2(\mu) \beta, \qquad
     \frac{\partial F}{\partial \mu_t} = \lambda - \tfrac12 \beta^T (K_2(\mu) \circ K_t) \beta .
 
-F is not convex, but bounded below, and F(0) bounds the sum of the best weights (source: Zhuang, thesis, 2011, chapter 4, (4.2) and (4.5);
-the sign of its (4.7) is corrected here, and its objective J is -F).
+F is not convex, but bounded below, and F(0) bounds lambda times the sum of the best weights (source: Zhuang, thesis, 2011, chapter 4, (4.2)
+and (4.5); its objective J is -F).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from .bank import PackedBank
-from .bank_loops import BAND, count_packed
-from .jit import one_thread
+from .bank_loops import BAND, combine_block, count_packed
+from .gram_blocks import Span, TileSums, total_forms
+from .layer_loops import weigh_band
 from .solvers.dual import DenseGram, DualProblem, Scratch
 from .solvers.smo import solve_smo
 
@@ -32,12 +32,131 @@ LARGEST_EXPONENT = 50.0
 """Weights under which some entry of the inner sum is beyond this are refused: the machine would memorise, and later overflow."""
 
 ARMIJO = 1e-4
-HALVINGS = 40
 MACHINE_TOL = 1e-6
-BATCH_BYTES = 32 << 20
 
-GRID = 13
-"""Widths tried on the way to a new Gaussian kernel, log-spaced."""
+MACHINE_STEPS = (5_000, 50)
+"""A machine may take so many steps, or so many per row where that is more. With entries from 1 to e^50 it may never end: such weights are
+refused like exponents that are too large."""
+
+ROUND_OFF = 1e-13
+"""A step that promises to lower F by less than this share of it cannot be told from round-off."""
+
+START_HALVINGS = 100
+
+STRETCH = 10.0
+"""A step is at most so many times longer than the one before."""
+
+
+# -- the second layer --------------------------------------------------------------------------------------------------------------
+
+
+def exponential(inner: FloatArray) -> FloatArray:
+    """Return exp of every entry, in place; entries beyond ``LARGEST_EXPONENT`` stay recognisable without overflow."""
+    return np.exp(np.minimum(inner, LARGEST_EXPONENT + 1.0, out=inner), out=inner)
+
+
+def refused(kernel: FloatArray) -> bool:
+    """Return whether some exponent of a second layer is larger than allowed."""
+    return bool(kernel.max() > np.exp(LARGEST_EXPONENT))
+
+
+def block_layer(block: NDArray[Any], weights: FloatArray) -> FloatArray:
+    """Return ``exp(sum_q weights_q K_q)`` of a block pair (k, rows, columns) in float64, to the bits of :class:`BankLayer`."""
+    used = np.flatnonzero(weights)
+    inner = np.zeros(block.shape[1] * block.shape[2])
+    combine_block(np.ascontiguousarray(block), used, np.ascontiguousarray(weights[used], np.float64), inner)
+    return exponential(inner.reshape(block.shape[1:]))
+
+
+def block_sums(block: NDArray[Any], rows: Span, cols: Span, kernel: FloatArray, beta: FloatArray) -> TileSums:
+    """Return the shares of a block pair in ``beta' (K2 o K_q) beta``.
+
+    Parameters
+    ----------
+    block
+        ``(k, rows, columns)`` first-layer kernels.
+    rows, cols
+        Its ranges; equal on the diagonal.
+    kernel
+        ``(rows, columns)`` entries of K2.
+    beta
+        ``(n,)`` of the whole.
+    """
+    flat = np.ascontiguousarray(block).reshape(len(block), -1)
+    height, width = kernel.shape
+    values = np.zeros((len(block), 1, -(-height // BAND), -(-width // BAND)))
+    for band, top in enumerate(range(0, height, BAND)):
+        first = top if rows == cols else 0
+        part = kernel[top : top + BAND, first:]
+        _weigh(flat, top * width, width, first, part, beta[rows[0] + top :], beta[cols[0] + first :], rows == cols, values[:, 0, band])
+    return TileSums(rows, cols, values)
+
+
+def bank_sums(bank: PackedBank, kernel: FloatArray, beta: FloatArray) -> FloatArray:
+    """Return ``beta' (K2 o R_q) beta`` of the raw matrices of a bank, shape (k,)."""
+    n, parts = bank.n, []
+    for first in range(0, n, BAND):
+        width = n - first
+        values = np.zeros((bank.k, 1, 1, -(-width // BAND)))
+        part = kernel[first : first + BAND, first:]
+        _weigh(bank.values, count_packed(n) - count_packed(width), width, 0, part, beta[first:], beta[first:], True, values[:, 0, 0])
+        parts.append(TileSums((first, min(first + BAND, n)), (first, n), values))
+    return total_forms(parts)[:, 0]
+
+
+def _weigh(
+    flat: NDArray[Any],
+    at: int,
+    stride: int,
+    first: int,
+    kernel: FloatArray,
+    left: FloatArray,
+    right: FloatArray,
+    on_diagonal: bool,
+    out: FloatArray,
+) -> None:
+    """Weigh one band: rows where beta is zero are not read."""
+    held = np.flatnonzero(left[: len(kernel)])
+    weights = (kernel[held] * left[held][:, None]) * right[: kernel.shape[1]][None, :]
+    weigh_band(flat, at, stride, first, held, weights, on_diagonal, out)
+
+
+class Layer(Protocol):
+    """First-layer kernels, asked for K2 and for what a change of the weights does to it."""
+
+    def kernel(self, mu: FloatArray) -> FloatArray | None:
+        """Return K2(mu), (n, n) float64, or None where its largest exponent is refused; overwritten by the next call."""
+        ...
+
+    def weigh(self, mu: FloatArray, kernel: FloatArray, beta: FloatArray) -> FloatArray:
+        """Return ``beta' (K2 o K_t) beta`` of every kernel, shape (k,), where ``kernel`` is K2(mu)."""
+        ...
+
+
+class BankLayer:
+    """The kernels of a bank as a first layer.
+
+    Parameters
+    ----------
+    bank : PackedBank
+        First-layer kernels.
+    """
+
+    def __init__(self, bank: PackedBank) -> None:
+        self.bank = bank
+        self._matrix = np.empty((bank.n, bank.n))
+
+    def kernel(self, mu: FloatArray) -> FloatArray | None:
+        """Return K2(mu); see :class:`Layer`."""
+        found = exponential(self.bank.combine(mu, self._matrix))
+        return None if refused(found) else found
+
+    def weigh(self, mu: FloatArray, kernel: FloatArray, beta: FloatArray) -> FloatArray:
+        """Return the weighted sums; see :class:`Layer`."""
+        return bank_sums(self.bank, kernel, beta) * self.bank.scale
+
+
+# -- descent ---------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -48,136 +167,148 @@ class TwoLayerPoint:
     ----------
     mu : ndarray of shape (k,)
     value : float
-        F(mu), infinite where the exponent is refused.
+        F(mu) from the dual value of the machine: a lower bound, wrong by the square of the machine's tolerance only.
+    gap : float
+        Duality gap of the machine; ``value + gap`` is the primal value, an upper bound of F(mu).
     slopes : ndarray of shape (k,)
-        Its gradient.
+        Gradient of F.
     beta, bias : ndarray of shape (n,) and float
+    decision : ndarray of shape (n,)
+        K2 beta + bias.
+    indefinite : bool
+        The machine met negative curvature: round-off of single-precision entries between rows that are nearly the same, or no kernel.
     """
 
     mu: FloatArray
     value: float
+    gap: float
     slopes: FloatArray
     beta: FloatArray
     bias: float
+    decision: FloatArray
+    indefinite: bool = False
 
-    @property
-    def violation(self) -> float:
-        """Length of the projected gradient in its largest entry; 0 at a stationary point."""
-        return float(np.abs(self.mu - np.maximum(self.mu - self.slopes, 0.0)).max())
-
-
-def bank_inner(bank: PackedBank, weights: FloatArray) -> FloatArray:
-    """Return ``sum_ij K_q[i, j] weights[i, j]`` of every kernel for symmetric weights (n, n), shape (k,)."""
-    found, n = np.zeros(bank.k), bank.n
-    with one_thread():
-        for first in range(0, n, BAND):
-            rows, width = min(BAND, n - first), n - first
-            start = count_packed(n) - count_packed(width)
-            part = np.array(weights[first : first + rows, first:], np.float64)
-            # The square on the diagonal holds both halves, what is right of it stands for its mirror image, too.
-            part[:, rows:] *= 2.0
-            step = max(1, BATCH_BYTES // (8 * part.size))
-            for q in range(0, bank.k, step):
-                found[q : q + step] += bank.values[q : q + step, start : start + rows * width].astype(np.float64) @ part.ravel()
-    return found * bank.scale
+    def violation(self, penalty: float) -> float:
+        """Return the largest entry of the projected gradient in units of the penalty; 0 at a stationary point."""
+        weights = penalty * self.mu
+        return float(np.abs(weights - np.maximum(weights - self.slopes / penalty, 0.0)).max())
 
 
 class TwoLayer:
-    """F and its gradient on the kernels of a bank.
+    """F and its gradient.
 
     Parameters
     ----------
-    bank : PackedBank
+    layer : Layer
         First-layer kernels.
     problem : DualProblem
         Labels and costs.
     penalty : float
         lambda, weight of the sum of the weights.
+    scratch : Scratch, optional
+        Buffer of the solver, shared by machines of one size.
     """
 
-    def __init__(self, bank: PackedBank, problem: DualProblem, penalty: float = 1.0) -> None:
-        self.bank, self.problem, self.penalty = bank, problem, penalty
-        self._scratch = Scratch()
+    def __init__(self, layer: Layer, problem: DualProblem, penalty: float = 1.0, scratch: Scratch | None = None) -> None:
+        self.layer, self.problem, self.penalty = layer, problem, penalty
+        self._scratch = scratch or Scratch()
 
-    def kernel(self, mu: FloatArray) -> FloatArray | None:
-        """Return K2(mu), or None where its largest exponent is refused."""
-        inner = self.bank.combine(mu, np.empty((self.bank.n, self.bank.n)))
-        return np.exp(inner, out=inner) if inner.max() <= LARGEST_EXPONENT else None
+    def at(self, mu: FloatArray, warm: Any = None, below: float = np.inf) -> TwoLayerPoint | None:
+        """Return the machine at given weights.
 
-    def at(self, mu: FloatArray, warm: Any = None) -> TwoLayerPoint:
-        """Solve the machine at given weights."""
-        kernel = self.kernel(mu)
+        Parameters
+        ----------
+        mu : ndarray of shape (k,)
+        warm : ndarray of shape (n,), optional
+            First beta.
+        below : float
+            Greatest value that is of interest.
+
+        Returns
+        -------
+        TwoLayerPoint or None
+            None where the exponents are refused, the machine cannot be solved, or the value is larger than asked for.
+        """
+        kernel = self.layer.kernel(mu)
         if kernel is None:
-            return TwoLayerPoint(mu, np.inf, np.zeros(len(mu)), np.zeros(self.bank.n), 0.0)
-        found = solve_smo(DenseGram(kernel, self._scratch), self.problem, warm=warm, tol=MACHINE_TOL)
-        kernel *= found.beta[:, None] * found.beta[None, :]
-        slopes = self.penalty - 0.5 * bank_inner(self.bank, kernel)
-        return TwoLayerPoint(mu, float(found.objective) + self.penalty * float(mu.sum()), slopes, found.beta, float(found.bias))
+            return None
+        steps = max(MACHINE_STEPS[0], MACHINE_STEPS[1] * len(kernel))
+        found = solve_smo(DenseGram(kernel, self._scratch), self.problem, warm=warm, tol=MACHINE_TOL, max_iter=steps)
+        value = float(found.objective) + self.penalty * float(mu.sum())
+        if not found.converged or value > below:
+            return None
+        slopes = self.penalty - 0.5 * self.layer.weigh(mu, kernel, found.beta)
+        decision = found.decision + found.bias
+        return TwoLayerPoint(mu, value, float(found.gap), slopes, found.beta, float(found.bias), decision, found.indefinite)
 
-    def step(self, point: TwoLayerPoint, eta: float) -> tuple[TwoLayerPoint, float]:
-        """Go along the projected gradient as far as F falls in proportion (Armijo).
+    def start(self, rng: np.random.Generator, diagonals: FloatArray) -> TwoLayerPoint:
+        """Return the machine at random weights under which the diagonal of the inner sum is one on average.
+
+        At zero the second layer has rank one and its machine cannot tell rows apart. Where a few rows are so long that the weights would be
+        refused, all of them are halved until they are not.
+
+        Parameters
+        ----------
+        rng : Generator
+        diagonals : ndarray of shape (k, n)
+            Of the first-layer kernels.
+
+        Raises
+        ------
+        ValueError
+            If no weights are small enough.
+        """
+        mu = rng.uniform(0.05, 1.0, len(diagonals))
+        height = float(mu @ diagonals.mean(axis=1))
+        mu = mu / height if height > 0.0 else mu
+        for _ in range(START_HALVINGS):
+            found = self.at(mu)
+            if found is not None:
+                return found
+            mu = 0.5 * mu
+        raise ValueError("the machine on exp(sum of the kernels) cannot be solved even at tiny weights; normalise the kernels (trace)")
+
+    def step(self, point: TwoLayerPoint, eta: float, least: float = 0.0) -> tuple[TwoLayerPoint, float]:
+        """Go along the projected gradient, halving the step until F falls in proportion (Armijo).
+
+        Parameters
+        ----------
+        point : TwoLayerPoint
+        eta : float
+            Length tried first.
+        least : float
+            A step that promises to lower F by less than this share of it is not tried.
 
         Returns
         -------
         point : TwoLayerPoint
             The same one when nothing along the arc is lower.
         eta : float
-            The step that was taken; begin the next one at twice of it.
+            The length to be tried first in the next step.
         """
-        for _ in range(HALVINGS):
+        while True:
             mu = np.maximum(point.mu - eta * point.slopes, 0.0)
-            trial = self.at(mu, point.beta)
-            if trial.value <= point.value - ARMIJO * float(point.slopes @ (point.mu - mu)) and not np.array_equal(mu, point.mu):
-                return trial, eta
+            promised = float(point.slopes @ (point.mu - mu))
+            if promised <= max(least, ROUND_OFF) * abs(point.value):
+                return point, eta
+            found = self.at(mu, point.beta, point.value - ARMIJO * promised)
+            if found is not None:
+                return found, next_length(point, found, eta)
             eta *= 0.5
-        return point, eta
 
 
-def first_step(point: TwoLayerPoint) -> float:
-    """Return the length of the first step: the steepest weight moves by one."""
-    return 1.0 / max(float(np.abs(point.slopes).max()), 1e-300)
+def first_length(point: TwoLayerPoint, penalty: float = 1.0) -> float:
+    """Return the length of the first step: the steepest weight moves by one unit of the penalised sum."""
+    return 1.0 / max(penalty * float(np.abs(point.slopes).max()), 1e-300)
 
 
-def gaussian_costs(kernel: FloatArray, beta: FloatArray, distances: FloatArray, widths: FloatArray) -> tuple[FloatArray, FloatArray]:
-    r"""Return the slope of F towards a new Gaussian kernel exp(-w Q), and its derivative in w, for several w.
+def next_length(old: TwoLayerPoint, new: TwoLayerPoint, eta: float) -> float:
+    """Return the spectral length s's / s'r of the weights' change s and the gradient's r (Barzilai and Borwein, 1988).
 
-    .. math::
-
-        c(w) = 1 - \tfrac12 \beta^T (K_2 \circ e^{-wQ}) \beta, \qquad c'(w) = \tfrac12 \beta^T (K_2 \circ e^{-wQ} \circ Q) \beta .
-
-    Parameters
-    ----------
-    kernel : ndarray of shape (n, n)
-        K2 at the present weights.
-    beta : ndarray of shape (n,)
-    distances : ndarray of shape (n, n)
-        Squared distances Q.
-    widths : ndarray of shape (m,)
+    Twice the last one where the gradient tells of no curvature; never more than ten times as long or as short.
     """
-    held = np.flatnonzero(beta)
-    part = np.ix_(held, held)
-    weights, far = kernel[part] * np.outer(beta[held], beta[held]), distances[part]
-    values, slopes = np.empty(len(widths)), np.empty(len(widths))
-    for place, width in enumerate(widths):
-        shares = weights * np.exp(-width * far)
-        values[place], slopes[place] = 1.0 - 0.5 * shares.sum(), 0.5 * (shares * far).sum()
-    return values, slopes
-
-
-def best_gaussian(kernel: FloatArray, beta: FloatArray, distances: FloatArray, low: float, high: float) -> tuple[float, float]:
-    """Return the w between ``low`` and ``high`` where F falls fastest towards exp(-w Q), and the slope: a grid, then Brent's method.
-
-    The kernel helps at first order if the slope is negative. Bound w: as it grows the slope tends to that of the unit matrix, which lets a
-    machine memorise.
-    """
-    grid = np.linspace(np.log(low), np.log(high), GRID)
-
-    def cost(log_width: float) -> float:
-        return float(gaussian_costs(kernel, beta, distances, np.exp([log_width]))[0][0])
-
-    values, _ = gaussian_costs(kernel, beta, distances, np.exp(grid))
-    best = int(np.argmin(values))
-    bounds = (float(grid[max(best - 1, 0)]), float(grid[min(best + 1, GRID - 1)]))
-    found: Any = minimize_scalar(cost, bounds=bounds, method="bounded")
-    refined = float(found.x) if found.fun < values[best] else float(grid[best])
-    return float(np.exp(refined)), cost(refined)
+    change = new.mu - old.mu
+    curvature = float(change @ (new.slopes - old.slopes))
+    if curvature <= 0.0:
+        return 2.0 * eta
+    return float(np.clip(float(change @ change) / curvature, eta / STRETCH, eta * STRETCH))

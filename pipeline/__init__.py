@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .estimators.inputs import use_client
     from .estimators.kta_path import KTASelectionPath, PathMachine
     from .estimators.mkl import MKLClassifier, MKLRegressor
+    from .estimators.two_layer import TwoLayerMKLClassifier
     from .estimators.umkl import UnsupervisedMKL
     from .registry import METHODS, MethodInfo
     from .running import ConfigMismatch, RunOutcome, load_model, resume_run, run_method
@@ -21,6 +22,7 @@ _HOMES = {
     "estimators.inputs": ("use_client",),
     "estimators.kta_path": ("KTASelectionPath", "PathMachine"),
     "estimators.mkl": ("MKLClassifier", "MKLRegressor"),
+    "estimators.two_layer": ("TwoLayerMKLClassifier",),
     "estimators.umkl": ("UnsupervisedMKL",),
     "registry": ("METHODS", "MethodInfo"),
     "running": ("ConfigMismatch", "RunOutcome", "load_model", "resume_run", "run_method"),
@@ -40,6 +42,7 @@ __all__ = [
     "PathMachine",
     "PathPoint",
     "RunOutcome",
+    "TwoLayerMKLClassifier",
     "UnsupervisedMKL",
     "cross_validate",
     "load_model",

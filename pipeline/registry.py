@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .methods import fgm_run, gmkl_run, kta_path_run, umkl_run
+from .methods import fgm_run, gmkl_run, kta_path_run, two_layer_run, umkl_run
 from .records.config import FGMConfig, MethodConfig
 from .records.config_kernels import MKLConfig
 from .records.config_kta import KTAPathConfig
+from .records.config_two_layer import TwoLayerConfig
 from .records.config_umkl import UMKLConfig
 from .records.context import RunContext
 from .records.fgm import FGMModel
@@ -78,5 +79,13 @@ METHODS: dict[str, MethodInfo] = {
         prepare=kta_path_run.prepare,
         model=KernelModel,
         estimator="estimators.kta_path:KTASelectionPath",
+    ),
+    "two-layer-mkl": MethodInfo(
+        name="two-layer-mkl",
+        title="Two-layer multiple kernel learning",
+        config=TwoLayerConfig,
+        prepare=two_layer_run.prepare,
+        model=KernelModel,
+        estimator="estimators.two_layer:TwoLayerMKLClassifier",
     ),
 }

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from gramplane.kernels.jit import one_thread
-from gramplane.pipeline import METHODS, FGMClassifier
+from gramplane.pipeline import METHODS, FGMClassifier, TwoLayerMKLClassifier
 from tests.support.fgm_problems import bits, classes, dense, forms, planted
 
 LEAST_CHECKS = 58
@@ -65,6 +65,34 @@ def test_number_of_checks_that_really_ran(estimator):
     assert by_status["failed"] == []
     assert sorted(by_status["xfail"]) == sorted(expected)
     assert len(by_status["skipped"]) <= 2
+
+
+WEIGHTS = "the problem is not convex, solutions agree within tol, and the trace is taken over all rows given, also those of weight 0"
+RANDOM = "the check's matrix is random: no kernel, and refused as such"
+BY_WEIGHT = dict.fromkeys(("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"), WEIGHTS)
+BY_MATRIX = dict.fromkeys(
+    ("check_positive_only_tag_during_fit", "check_estimators_dtypes", "check_classifiers_one_label_sample_weights"), RANDOM
+)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "expected", "least"),
+    [
+        (TwoLayerMKLClassifier(["rbf(gamma=0.5)", "linear"], max_iter=2), BY_WEIGHT, 60),
+        (TwoLayerMKLClassifier("precomputed", max_iter=2), BY_MATRIX, 56),
+    ],
+    ids=["from rows", "precomputed"],
+)
+def test_checks_of_two_layer_machines(estimator, expected, least):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = check_estimator(estimator, expected_failed_checks=expected, on_fail=None, on_skip=None)
+    names = {
+        status: sorted(row["check_name"] for row in found if row["status"] == status) for status in ("passed", "failed", "xfail", "skipped")
+    }
+    assert [(row["check_name"], str(row["exception"])[:200]) for row in found if row["status"] == "failed"] == []
+    assert names["xfail"] == sorted(expected)
+    assert len(names["passed"]) >= least and len(names["skipped"]) <= 2
 
 
 # --- parameters -------------------------------------------------------------------------------------------------------------------

@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.bank import PackedBank
+from gramplane.kernels.gram_blocks import total_forms
 from gramplane.kernels.solvers.dual import svc_problem
-from gramplane.kernels.two_layer import TwoLayer, bank_inner, best_gaussian, first_step, gaussian_costs
+from gramplane.kernels.two_layer import BankLayer, TwoLayer, bank_sums, block_layer, block_sums, first_length, next_length
+from tests.support.oracles import two_layer as oracle
+
+
+def layered(grams, y, C=1.0, penalty=1.0):
+    return TwoLayer(BankLayer(PackedBank.from_dense(np.asarray(grams), np.float64)), svc_problem(y, C), penalty)
 
 
 def problem(seed=0, n=30, C=1.0):
@@ -15,44 +21,57 @@ def problem(seed=0, n=30, C=1.0):
     Q = ((X[:, None] - X[None]) ** 2).sum(axis=2)
     linear = X @ X.T
     grams = np.stack([np.exp(-0.3 * Q), np.exp(-2.0 * Q), linear / np.trace(linear) * n])
-    return grams, y, Q, TwoLayer(PackedBank.from_dense(grams, np.float64), svc_problem(y, C))
+    return grams, y, Q, layered(grams, y, C)
 
 
 def solved(machine, mu, steps=200):
     point = machine.at(np.asarray(mu, np.float64))
-    eta, values = first_step(point), [point.value]
+    eta, values = first_length(point), [point.value]
     for _ in range(steps):
-        point, eta = machine.step(point, 2 * eta)
+        point, eta = machine.step(point, eta)
         values.append(point.value)
-        if point.violation < 1e-4 or values[-1] == values[-2]:
+        if point.violation(1.0) < 1e-5 or values[-1] == values[-2]:
             break
     return point, values
 
 
 @pytest.mark.parametrize("n", [5, 128, 300])
-def test_inner_products_with_a_packed_bank(n):
+@pytest.mark.parametrize("block", [128, 256])
+def test_weighted_sums_of_a_bank_and_of_blocks_have_the_same_bits(n, block):
     rng = np.random.default_rng(n)
-    grams = rng.normal(size=(3, n, n))
-    grams += grams.transpose(0, 2, 1)
-    weights = rng.normal(size=(n, n))
-    weights += weights.T
-    bank = PackedBank.from_dense(grams, np.float64)
+    grams = rng.random(size=(3, n, n)).astype(np.float32)
+    grams = np.triu(grams) + np.triu(grams, 1).transpose(0, 2, 1)
+    theta, beta = np.array([0.5, 0.0, 2.0]), rng.normal(size=n) * (rng.random(n) < 0.6)
+    bank = PackedBank.from_dense(grams)
+    kernel = BankLayer(bank).kernel(theta)
+    np.testing.assert_allclose(kernel, np.exp(np.tensordot(theta, grams.astype(float), 1)), rtol=1e-12)
+    np.testing.assert_array_equal(kernel, kernel.T)
+    found = bank_sums(bank, kernel, beta)
+    np.testing.assert_allclose(found, (grams * kernel * np.outer(beta, beta)).sum(axis=(1, 2)), rtol=1e-9)
+    spans = [(lo, min(lo + block, n)) for lo in range(0, n, block)]
+    parts = []
+    for i, rows in enumerate(spans):
+        for cols in spans[i:]:
+            part = np.ascontiguousarray(grams[:, slice(*rows), slice(*cols)])
+            layer = block_layer(part, theta)
+            assert layer.tobytes() == np.ascontiguousarray(kernel[slice(*rows), slice(*cols)]).tobytes()
+            parts.append(block_sums(part, rows, cols, layer, beta))
+    assert total_forms(parts[::-1])[:, 0].tobytes() == found.tobytes()
     bank.scale[:] = (1.0, 2.0, 0.5)
-    expected = (grams * weights).sum(axis=(1, 2)) * bank.scale
-    np.testing.assert_allclose(bank_inner(bank, weights), expected, rtol=1e-9, atol=1e-9 * n)
+    np.testing.assert_array_equal(BankLayer(bank).weigh(theta, kernel, beta), found * bank.scale)
 
 
 @pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
 def test_two_points_have_a_closed_form(mu):
     s = 0.3
-    bank = PackedBank.from_dense(np.array([[[1.0, s], [s, 1.0]]]), np.float64)
+    gram = np.array([[[1.0, s], [s, 1.0]]])
     spread, turn = np.exp(mu) - np.exp(mu * s), np.exp(mu) - s * np.exp(mu * s)
-    large = TwoLayer(bank, svc_problem([1.0, -1.0], 1e4)).at(np.array([mu]))
+    large = layered(gram, [1.0, -1.0], 1e4).at(np.array([mu]))
     np.testing.assert_allclose(np.abs(large.beta), 1 / spread, rtol=1e-6)
     assert large.value == pytest.approx(1 / spread + mu, rel=1e-9)
     assert large.slopes[0] == pytest.approx(1 - turn / spread**2, rel=1e-5, abs=1e-6)
     C = 0.01
-    small = TwoLayer(bank, svc_problem([1.0, -1.0], C)).at(np.array([mu]))
+    small = layered(gram, [1.0, -1.0], C).at(np.array([mu]))
     assert small.value == pytest.approx(2 * C - C**2 * spread + mu, rel=1e-9)
 
 
@@ -75,7 +94,7 @@ def test_steps_descend_to_a_stationary_point_inside_the_known_bound(seed):
     _, y, _, machine = problem(seed)
     point, values = solved(machine, [0.5, 0.3, 0.2])
     assert (np.diff(values) <= 0).all()
-    assert point.violation < 1e-2
+    assert point.violation(1.0) < 1e-2
     assert (point.mu >= 0).all()
     assert point.mu.sum() <= 2 * min((y > 0).sum(), (y < 0).sum())
 
@@ -83,34 +102,84 @@ def test_steps_descend_to_a_stationary_point_inside_the_known_bound(seed):
 def test_copies_permutations_and_flipped_labels():
     grams, y, _, machine = problem(3)
     base, _ = solved(machine, [0.4, 0.4, 0.2])
-    flipped, _ = solved(TwoLayer(machine.bank, svc_problem(-y, 1.0)), [0.4, 0.4, 0.2])
+    flipped, _ = solved(layered(grams, -y), [0.4, 0.4, 0.2])
     assert flipped.value == pytest.approx(base.value, rel=1e-4)
-    turned, _ = solved(TwoLayer(PackedBank.from_dense(grams[::-1], np.float64), svc_problem(y, 1.0)), [0.2, 0.4, 0.4])
+    turned, _ = solved(layered(grams[::-1], y), [0.2, 0.4, 0.4])
     np.testing.assert_allclose(turned.mu[::-1], base.mu, atol=1e-2)
-    twice, _ = solved(TwoLayer(PackedBank.from_dense(np.concatenate([grams, grams]), np.float64), svc_problem(y, 1.0)), [0.2, 0.2, 0.1] * 2)
+    twice, _ = solved(layered(np.concatenate([grams, grams]), y), [0.2, 0.2, 0.1] * 2)
     assert twice.value == pytest.approx(base.value, rel=1e-3)
     none = np.concatenate([grams, np.zeros((1, 30, 30))])
-    found, _ = solved(TwoLayer(PackedBank.from_dense(none, np.float64), svc_problem(y, 1.0)), [0.4, 0.4, 0.2, 0.1])
+    found, _ = solved(layered(none, y), [0.4, 0.4, 0.2, 0.1])
     assert found.value == pytest.approx(base.value, rel=1e-3)
     assert found.mu[3] <= 1e-6
 
 
 def test_an_exponent_beyond_the_bound_is_refused():
     _, _, _, machine = problem()
-    assert machine.kernel(np.array([60.0, 0.0, 0.0])) is None
-    assert machine.at(np.array([60.0, 0.0, 0.0])).value == np.inf
+    assert machine.layer.kernel(np.array([60.0, 0.0, 0.0])) is None
+    assert machine.layer.kernel(np.array([49.0, 0.0, 0.0])) is not None
+    assert machine.at(np.array([60.0, 0.0, 0.0])) is None
 
 
-def test_the_cost_of_a_new_kernel_its_derivative_and_its_minimum():
-    _, _, Q, machine = problem(2)
-    point = machine.at(np.array([0.3, 0.0, 0.1]))
-    kernel = machine.kernel(point.mu)
-    widths = np.array([0.1, 0.3, 2.0])
-    values, slopes = gaussian_costs(kernel, point.beta, Q, widths)
-    np.testing.assert_allclose(values[1:], point.slopes[:2], rtol=1e-8)
-    ahead, behind = (gaussian_costs(kernel, point.beta, Q, widths + sign * 1e-5)[0] for sign in (1, -1))
-    np.testing.assert_allclose(slopes, (ahead - behind) / 2e-5, rtol=1e-5)
-    width, cost = best_gaussian(kernel, point.beta, Q, 0.05, 5.0)
-    fine = gaussian_costs(kernel, point.beta, Q, np.geomspace(0.05, 5.0, 500))[0]
-    assert 0.05 <= width <= 5.0
-    assert cost <= fine.min() + 1e-5 * np.abs(fine).max()
+def test_second_layer_is_positive_definite_multiplicative_and_constant_at_zero():
+    _, _, _, machine = problem(4)
+    mu, nu = np.array([0.3, 0.2, 0.4]), np.array([0.1, 0.5, 0.0])
+    K = {name: machine.layer.kernel(w).copy() for name, w in (("mu", mu), ("nu", nu), ("sum", mu + nu), ("zero", np.zeros(3)))}
+    np.testing.assert_array_equal(K["zero"], 1.0)
+    np.testing.assert_allclose(K["sum"], K["mu"] * K["nu"], rtol=1e-12)
+    assert all((gram > 0).all() for gram in K.values())
+    assert np.linalg.eigvalsh(K["mu"])[0] > 0
+
+
+def test_value_and_minimum_against_a_general_solver():
+    grams, y, _, machine = problem(5, n=12)
+    mu = np.array([0.6, 0.3, 0.2])
+    point = machine.at(mu)
+    assert point.value == pytest.approx(oracle.value(grams, y, 1.0, mu), rel=1e-5)
+    assert 0 <= point.gap <= 1e-5
+    found, _ = solved(machine, mu)
+    best = oracle.minimum(grams, y, 1.0, mu)
+    assert found.value <= best + 2e-3 * abs(best)
+
+
+def test_penalty_and_scale_of_the_kernels_are_one_freedom():
+    """Kernels divided by n with penalty 1/n: weights times n, the same values."""
+    grams, y, _, machine = problem(6, n=32)
+    small = layered(grams / 32, y, penalty=1 / 32)
+    a, first = solved(machine, [0.4, 0.3, 0.2], steps=15)
+    point, eta, values = small.at(32 * np.array([0.4, 0.3, 0.2])), None, []
+    eta, values = first_length(point, 1 / 32), [point.value]
+    for _ in range(len(first) - 1):
+        point, eta = small.step(point, eta)
+        values.append(point.value)
+    np.testing.assert_allclose(values, first, rtol=1e-9)
+    np.testing.assert_allclose(point.mu, 32 * a.mu, rtol=1e-6)
+    assert point.violation(1 / 32) == pytest.approx(a.violation(1.0), rel=1e-4, abs=1e-9)
+
+
+def test_a_constant_kernel_multiplies_the_second_layer():
+    grams, _, _, machine = problem(7)
+    with_constant = layered(np.concatenate([grams, np.ones((1, 30, 30))]), np.where(np.arange(30) % 2, 1.0, -1.0))
+    mu = np.array([0.3, 0.1, 0.2])
+    np.testing.assert_allclose(with_constant.layer.kernel(np.append(mu, 0.7)), np.exp(0.7) * machine.layer.kernel(mu), rtol=1e-12)
+
+
+def test_start_is_random_balanced_and_never_zero():
+    grams, _, _, machine = problem(8)
+    diagonals = np.array([np.diagonal(gram) for gram in grams])
+    a, b = (machine.start(np.random.default_rng(seed), diagonals) for seed in (0, 1))
+    assert not np.array_equal(a.mu, b.mu) and (a.mu > 0).all()
+    assert a.mu @ diagonals.mean(axis=1) == pytest.approx(1.0)
+    long = grams * np.where(np.arange(30) == 3, 30.0, 1.0)[:, None] * np.where(np.arange(30) == 3, 30.0, 1.0)[None, :]
+    found = layered(long, machine.problem.c).start(np.random.default_rng(0), np.array([np.diagonal(gram) for gram in long]))
+    assert (found.mu > 0).all() and found.mu @ np.array([gram[3, 3] for gram in long]) <= 50
+
+
+def test_spectral_length_follows_the_curvature_within_its_bounds():
+    _, _, _, machine = problem(9)
+    old = machine.at(np.array([0.4, 0.3, 0.2]))
+    new = machine.step(old, first_length(old))[0]
+    change, turn = new.mu - old.mu, new.slopes - old.slopes
+    assert change @ turn > 0
+    assert next_length(old, new, 1.0) == pytest.approx(np.clip(change @ change / (change @ turn), 0.1, 10.0))
+    assert next_length(old, old, 0.3) == 0.6

@@ -63,6 +63,9 @@ OTHER_UMKL = ({**UMKL, "gamma1": 0.2}, "gamma1")
 KTA = {"C": 2.0, "dp": 0.02}
 OTHER_KTA = ({**KTA, "eps": 1e-3}, "eps")
 
+TWO_LAYER = {"kernels": ["rbf(gamma=0.05)", "linear cosine", "rbf(gamma=0.1)[0:3]"], "max_iter": 3}
+OTHER_TWO_LAYER = ({**TWO_LAYER, "penalty": 2.0}, "penalty")
+
 CASES: dict[str, Case] = {
     "fgm-sparse": Case("fgm", FGM, _sparse, OTHER),
     "fgm-logistic-bias": Case("fgm", {**FGM, "loss": "logistic", "fit_intercept": True, "debias": True}, _dense, OTHER),
@@ -78,6 +81,10 @@ CASES: dict[str, Case] = {
     "unsupervised-mkl": Case("unsupervised-mkl", UMKL, _dense, OTHER_UMKL),
     "unsupervised-mkl-gain-recompute": Case(
         "unsupervised-mkl", {**UMKL, "stop": "gain", "gamma2": 0.5, "grams": "recompute"}, _sparse, OTHER_UMKL
+    ),
+    "two-layer-mkl-restarts": Case("two-layer-mkl", {**TWO_LAYER, "n_restarts": 2}, _dense, OTHER_TWO_LAYER, {"test_share": 0.25}),
+    "two-layer-mkl-infinite-classes": Case(
+        "two-layer-mkl", {**TWO_LAYER, "infinite": True, "max_new_kernels": 1, "max_iter": 2}, _three, OTHER_TWO_LAYER
     ),
     "kta-path-two": Case("kta-path", KTA, _dense, OTHER_KTA),
     "kta-path-classes-linear": Case("kta-path", {**KTA, "kernel": "linear"}, _three, OTHER_KTA),

@@ -1,0 +1,170 @@
+"""Two-layer multiple kernel learning as a method of the runner: from a store to a loop, from its state to model, summary and tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...kernels.bank import PackedBank
+from ...storage import DataError
+from ..loops.prepared import Prepared
+from ..passes.gram_source import row_pairs
+from ..passes.grams import GramSettings
+from ..passes.layers import layer_bytes
+from ..records.config_two_layer import TwoLayerConfig
+from ..records.context import RunContext
+from ..records.kernel_model import KernelModel
+from .fgm_run import _checked_share
+from .fgm_scoring import Fit, stratified_split
+from .kernel_setup import KernelInputs, build_model, dual_problems, resolved_kernels, store_inputs
+from .two_layer import UNFINISHED, TwoLayerLoop, TwoLayerState
+from .two_layer_search import GRID
+
+SHOWN = 20
+"""Kernels whose weights a report follows along the iterations."""
+
+LAYER_SHARE = 0.5
+"""Share of the driver's memory for the second layer and the solver's copy of it, 16 bytes an entry together."""
+
+
+def build_loop(config: TwoLayerConfig, inputs: KernelInputs, ctx: RunContext, held_out: np.ndarray | None = None) -> TwoLayerLoop:
+    """Return the loop of a fit.
+
+    Raises
+    ------
+    ValueError
+        Kernels that do not suit the data, or more rows than the driver's memory holds the second layer of.
+    """
+    data = inputs.data
+    if config.infinite and data.n_cols == 0:
+        raise ValueError("infinite=True computes Gaussian kernels from features; strings have none")
+    specs = resolved_kernels(config.kernels, data, config.normalize)
+    check_size(data.n_rows, ctx.driver_memory)
+    most = [*specs, *specs[:1] * (config.max_new_kernels + GRID if config.infinite else 0)]
+    settings = GramSettings.of(ctx, most, config.grams, config.gram_store)
+    whole = PackedBank.bytes_for(len(most), data.n_rows, np.float32)
+    if config.grams == "memory" and whole > ctx.driver_memory:
+        raise ValueError(
+            f"grams='memory': {len(most)} kernels of {data.n_rows} rows take {whole / 2**30:.2f} GiB, the driver may use "
+            f"{ctx.driver_memory / 2**30:.2f} GiB; give it more, choose fewer kernels, or another policy"
+        )
+    assert inputs.classes is not None  # both callers have seen to it
+    fits = (Fit(0, inputs.n_machines, inputs.target, held_out),)
+    return TwoLayerLoop(config, specs, dual_problems(config, inputs), settings, fits)
+
+
+def check_size(n: int, driver_memory: int) -> None:
+    """Refuse what does not fit: the driver holds the second layer of all rows.
+
+    Raises
+    ------
+    ValueError
+        Too many rows for the driver's memory.
+    """
+    if 16 * n * n > LAYER_SHARE * driver_memory:
+        raise ValueError(
+            f"the second layer of {n} rows and its solver take {16 * n * n / 2**30:.2f} GiB; the driver may use {LAYER_SHARE:g} of its "
+            f"{driver_memory / 2**30:.2f} GiB for them: give it more (--driver-memory), or fewer rows"
+        )
+
+
+def prepare(config: TwoLayerConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
+    """Return the method ready to run on ``ctx.data``; ``extra`` may hold ``test_share``.
+
+    Raises
+    ------
+    DataError
+        The target is real-valued.
+    """
+    inputs = store_inputs(ctx, "two-layer-mkl")
+    if inputs.classes is None:
+        raise DataError("the target is real-valued; two-layer-mkl separates classes (ingest with --task classification)", ctx.data.url)
+    share = _checked_share(extra.get("test_share", 0.0))
+    held_out = None
+    if share > 0:
+        held_out = stratified_split(inputs.target, share, ctx.seed, inputs.classes)
+        weight = np.ones(len(held_out)) if inputs.sample_weight is None else inputs.sample_weight
+        inputs = replace(inputs, sample_weight=np.where(held_out, 0.0, weight))
+    loop = build_loop(config, inputs, ctx, held_out)
+    return Prepared(
+        loop=loop,
+        model=lambda state, ctx: model_of(config, inputs, loop, state, ctx),
+        summary=summary,
+        tables=lambda state, model: tables(state, loop, inputs.classes or ()),
+        plan=plan_of(config, loop, ctx),
+    )
+
+
+def plan_of(config: TwoLayerConfig, loop: TwoLayerLoop, ctx: RunContext) -> dict[str, Any]:
+    """Return what the run will do: Gram policy, tasks of a pass, memory of a task and of the driver."""
+    refs = row_pairs(ctx.data, loop.specs, loop.settings.block)
+    return {
+        **loop.settings.describe(ctx.data.n_rows, len(loop.specs)),
+        "machines": len(loop.problems) * config.n_restarts,
+        "new_kernels_at_most": config.max_new_kernels if config.infinite else 0,
+        "iterations_at_most_per_round": config.max_iter,
+        "tasks_per_pass": len(refs),
+        "task_bytes": int(max(layer_bytes(ref) for ref in refs)) + 8 * ctx.data.n_rows,
+        "second_layer_bytes": 16 * ctx.data.n_rows**2,
+    }
+
+
+def model_of(config: TwoLayerConfig, inputs: KernelInputs, loop: TwoLayerLoop, state: TwoLayerState, ctx: RunContext) -> KernelModel:
+    """Return the model of the last weights, which are the best."""
+    machines = loop.best(state)
+    figures = {
+        "objective": float(sum(machine.value + machine.gap for machine in machines)),
+        "machine_gap": float(sum(machine.gap for machine in machines)),
+        "violation": max(machine.point().violation(config.penalty) for machine in machines),
+        "iterations": float(state.iteration),
+        "converged": float(state.stop not in UNFINISHED),
+    }
+    theta, beta = np.stack([machine.mu for machine in machines]), np.stack([machine.beta for machine in machines])
+    arrays = {f"weights_path_{m}": machine.path for m, machine in enumerate(machines)}
+    biases = np.array([machine.bias for machine in machines])
+    found = build_model(config, inputs, loop.grams(state.widths, ctx), theta, beta, biases, figures, {**arrays, "new_gammas": state.widths})
+    return replace(found, layers=2)
+
+
+def summary(state: TwoLayerState, model: KernelModel) -> dict[str, Any]:
+    """Return the figures of a finished run as a small JSON object."""
+    return {
+        "objective": model.figures["objective"],
+        "gap": model.figures["machine_gap"],
+        "violation": model.figures["violation"],
+        "iterations": state.iteration,
+        "n_selected": len(model.used),
+        "n_kernels": int(model.theta.shape[1]),
+        "n_new_kernels": len(state.widths),
+        "n_support": len(model.support_ids),
+        "stop": state.stop,
+        "classes": json.loads(model.classes_json),
+    }
+
+
+def tables(state: TwoLayerState, loop: TwoLayerLoop, classes: Sequence[Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the report's tables: kernels by weight, and the weights of the heaviest along the iterations; by class for several."""
+    machines = loop.best(state)
+    labels = [str(label) for label in classes] if len(machines) > 1 else [""]
+    theta = np.stack([machine.mu for machine in machines])
+    order = np.lexsort((np.arange(theta.shape[1]), -theta.max(axis=0)))
+    order = order[theta.max(axis=0)[order] > 0]
+    names = [str(spec) for spec in loop.kernels(state.widths)]
+    chosen = [{"kernel": names[q], **weight_columns(theta[:, q], labels)} for q in order]
+    along = [
+        {"machine": label, "iteration": t + 1, **{names[q]: float(row[q]) for q in order[:SHOWN]}}
+        for label, machine in zip(labels, machines, strict=True)
+        for t, row in enumerate(machine.path)
+    ]
+    return {"kernels": chosen, "weights": along}
+
+
+def weight_columns(column: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
+    """Return the weights of one kernel by column name: one, or one per class."""
+    if len(column) == 1:
+        return {"weight": float(column[0])}
+    return {f"weight[{label}]": float(value) for label, value in zip(labels, column, strict=True)}
