@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .bank_loops import BAND, add_products, combine_bands, count_packed, sum_forms
+from .bank_loops import BAND, combine_bands, count_packed, sum_forms
+from .bank_products import bank_products, product_units
 from .jit import one_thread
 
 FloatArray = NDArray[np.float64]
@@ -226,35 +227,56 @@ class PackedBank:
         found *= self.scale[chosen, None]
         return found[:, 0] if vectors.ndim == 1 else found
 
-    def products(self, beta: ArrayLike, kernels: ArrayLike | None = None) -> FloatArray:
-        """Return U_q = K_q beta, shape (len(kernels), n).
+    def products(
+        self,
+        beta: ArrayLike,
+        kernels: ArrayLike | None = None,
+        *,
+        wanted: NDArray[np.bool_] | None = None,
+        units: FloatArray | None = None,
+    ) -> FloatArray:
+        """Return U_q = K_q beta, one pass for all the vectors given.
 
         With them beta' U_q are the forms and U' theta = K_theta beta for every theta.
+
+        Parameters
+        ----------
+        beta : array_like of shape (n,) or (n, m)
+        kernels : array_like of int, optional
+            Which kernels, all by default.
+        wanted : ndarray of bool, of the shape of beta, optional
+            Rows that are wanted, all by default; the others are zero in the result, and not read where beta is zero too.
+        units : ndarray of shape (len(kernels), m), optional
+            What sums are rounded to (:func:`.bank_products.product_units` of the raw matrices); found from the diagonals by default.
+
+        Returns
+        -------
+        ndarray of shape (len(kernels), n) or (len(kernels), m, n)
+            The bits of a vector's products do not depend on the other ones.
         """
         chosen = self._chosen(kernels)
-        return self._add(np.zeros((len(chosen), self.n)), beta, chosen)
+        vectors = _finite("beta", beta, (self.n,), (self.n, None))
+        columns = np.ascontiguousarray(vectors.reshape(self.n, -1).T)
+        rows = np.ones(columns.shape, bool) if wanted is None else np.ascontiguousarray(wanted.reshape(self.n, -1).T)
+        found = self._raw_products(columns, rows, chosen, units) * self.scale[chosen, None, None]
+        return found[:, 0] if vectors.ndim == 1 else found
 
-    def update(self, products: FloatArray, change: ArrayLike, kernels: ArrayLike | None = None) -> FloatArray:
-        """Add K_q change to products (len(kernels), n) in place and return them; few non-zero entries need few reads.
-
-        Each update adds round-off of its own: compute the products anew before a certificate is made of them.
-        """
-        chosen = self._chosen(kernels)
-        if products.shape != (len(chosen), self.n) or products.dtype != np.float64 or not products.flags.c_contiguous:
-            raise ValueError(
-                f"products: shape {products.shape} of {products.dtype}, must be C-ordered ({len(chosen)}, {self.n}) of float64"
-            )
-        return self._add(products, change, chosen)
-
-    def _add(self, products: FloatArray, beta: ArrayLike, chosen: IndexArray) -> FloatArray:
-        add_products(self.values, self.n, chosen, self.scale[chosen], _finite("beta", beta, (self.n,)), products)
-        return products
+    def _raw_products(self, columns: FloatArray, rows: NDArray[np.bool_], chosen: IndexArray, units: FloatArray | None) -> FloatArray:
+        if units is None:
+            units = product_units(self._raw_diagonals(chosen).max(axis=1, initial=0.0), columns)
+        found = np.zeros((len(chosen), *columns.shape))
+        bank_products(self.values, self.n, chosen, columns, rows, units, found)
+        found[:, ~rows] = 0.0
+        return found
 
     def diagonals(self, kernels: ArrayLike | None = None) -> FloatArray:
         """Return the diagonals of the K_q in float64, shape (len(kernels), n)."""
         chosen = self._chosen(kernels)
+        return self._raw_diagonals(chosen) * self.scale[chosen, None]
+
+    def _raw_diagonals(self, chosen: IndexArray) -> FloatArray:
         found = [np.diagonal(self._band(first), axis1=1, axis2=2)[chosen] for first in range(0, self.n, BAND)]
-        return np.concatenate(found, axis=1).astype(np.float64) * self.scale[chosen, None]
+        return np.concatenate(found, axis=1).astype(np.float64)
 
     def entries(self, rows: ArrayLike, columns: ArrayLike) -> FloatArray:
         """Return K_q[rows[i], columns[i]] of every kernel, shape (k, m).
@@ -308,8 +330,7 @@ class PackedBank:
         return found * np.outer(self.scale[chosen], self.scale[chosen])
 
     def _centring(self, chosen: IndexArray) -> FloatArray:
-        sums = np.zeros((len(chosen), self.n))
-        add_products(self.values, self.n, chosen, np.ones(len(chosen)), np.ones(self.n), sums)
+        sums = self._raw_products(np.ones((1, self.n)), np.ones((1, self.n), bool), chosen, None)[:, 0]
         totals = sums.sum(axis=1) / self.n
         return np.outer(totals, totals) - (2.0 / self.n) * (sums @ sums.T)
 

@@ -19,9 +19,6 @@ BAND = 128
 STRIP = 4096
 """Entries that are combined at a time: their float64 sums stay in the first-level cache."""
 
-FEW = 8
-"""Where less than one column in so many is non-zero, its entries are gathered instead of reading the row."""
-
 
 def count_packed(n: int) -> int:
     """Return the packed entries of one matrix of order n."""
@@ -147,78 +144,3 @@ def combine_block(block: NDArray[Any], used: IndexArray, weights: FloatArray, ou
     flat = block.reshape((block.shape[0], block.shape[1] * block.shape[2]))
     for at in range(0, out.size, step):
         _add_kernels(out[at : at + step], flat, at, used, weights)
-
-
-@compiled
-def add_products(values: NDArray[Any], n: int, chosen: IndexArray, scale: FloatArray, beta: FloatArray, out: FloatArray) -> None:
-    """Add scale[q] R_q beta to out (len(chosen), n)."""
-    total = np.empty(n)
-    filled = np.flatnonzero(beta)
-    for q in range(chosen.size):
-        total[:] = 0.0
-        at = 0
-        for first in range(0, n, BAND):
-            width = n - first
-            rows = min(BAND, width)
-            columns = filled[filled >= first] - first
-            if not columns.size:
-                break
-            band = values[chosen[q], at : at + rows * width].reshape((rows, width))
-            at += rows * width
-            if columns.size * FEW < width:
-                _few_columns(band, columns, beta[first:], total[first:])
-            else:
-                _all_columns(band, beta[first:], total[first:])
-        for k in range(n):
-            out[q, k] += scale[q] * total[k]
-
-
-@compiled
-def _few_columns(band: NDArray[Any], columns: IndexArray, beta: FloatArray, out: FloatArray) -> None:
-    rows, width = band.shape
-    for r in range(rows):
-        found = 0.0
-        for c in columns:
-            found += beta[c] * np.float64(band[r, c])
-        out[r] += found
-    for r in columns:
-        if r < rows:
-            row, weight = band[r], beta[r]
-            for k in range(rows, width):
-                out[k] += weight * np.float64(row[k])
-
-
-@compiled(reassociate=True)
-def _all_columns(band: NDArray[Any], beta: FloatArray, out: FloatArray) -> None:
-    """Add band @ beta to the band's own rows and its mirror image times beta to those below, reading each row once."""
-    rows, width = band.shape
-    whole = rows - rows % 4
-    for r in range(0, whole, 4):
-        a, b, c, d = band[r], band[r + 1], band[r + 2], band[r + 3]
-        p, q, s, t = beta[r], beta[r + 1], beta[r + 2], beta[r + 3]
-        e = f = g = h = 0.0
-        for k in range(rows):
-            x = beta[k]
-            e += np.float64(a[k]) * x
-            f += np.float64(b[k]) * x
-            g += np.float64(c[k]) * x
-            h += np.float64(d[k]) * x
-        for k in range(rows, width):
-            x, i, j, m, o = beta[k], np.float64(a[k]), np.float64(b[k]), np.float64(c[k]), np.float64(d[k])
-            e += i * x
-            f += j * x
-            g += m * x
-            h += o * x
-            out[k] += (p * i + q * j) + (s * m + t * o)
-        out[r] += e
-        out[r + 1] += f
-        out[r + 2] += g
-        out[r + 3] += h
-    for r in range(whole, rows):
-        row, weight, e = band[r], beta[r], 0.0
-        for k in range(rows):
-            e += np.float64(row[k]) * beta[k]
-        for k in range(rows, width):
-            e += np.float64(row[k]) * beta[k]
-            out[k] += weight * np.float64(row[k])
-        out[r] += e

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bank_loops import BAND, combine_block, sum_tiles
+from .bank_products import block_products
 
 FloatArray = NDArray[np.float64]
 Span = tuple[int, int]
@@ -63,6 +64,51 @@ def total_forms(parts: Iterable[TileSums]) -> FloatArray:
     every = np.concatenate([bands[place] for place in sorted(bands)], axis=2)
     # Left of the diagonal stand zeros, which change no bit; cumsum adds one by one where sum would add in pairs.
     return np.cumsum(every, axis=2)[:, :, -1]
+
+
+class ProductSums(NamedTuple):
+    """What one block pair adds to products ``K_q beta``: ``(k, m, rows)`` to its rows, ``(k, m, columns)`` to its columns."""
+
+    rows: Span
+    cols: Span
+    to_rows: FloatArray
+    to_cols: FloatArray
+
+
+def product_sums(
+    block: np.ndarray, rows: Span, cols: Span, vectors: FloatArray, wanted: NDArray[np.bool_], units: FloatArray
+) -> ProductSums:
+    """Return the shares of a block pair in ``K_q beta``.
+
+    Parameters
+    ----------
+    block
+        ``(k, rows, columns)`` float32 or float64.
+    rows, cols
+        Its ranges; equal on the diagonal.
+    vectors, wanted
+        ``(m, n)`` vectors beta and the rows wanted of their products.
+    units
+        ``(k, m)`` as :func:`.bank_products.product_units` gives them.
+    """
+    left, right = (np.ascontiguousarray(vectors[:, slice(*span)]) for span in (rows, cols))
+    to_rows, to_cols = (np.zeros((len(block), *part.shape)) for part in (left, right))
+    needed = np.ascontiguousarray(wanted[:, slice(*rows)])
+    block_products(np.ascontiguousarray(block), rows == cols, left, right, needed, units, to_rows, to_cols)
+    return ProductSums(rows, cols, to_rows, to_cols)
+
+
+def total_products(parts: Iterable[ProductSums], wanted: NDArray[np.bool_]) -> FloatArray:
+    """Return ``(k, m, n)`` products, zero at rows not wanted, from the shares of all block pairs in whatever order they come."""
+    out: FloatArray | None = None
+    for part in parts:
+        if out is None:
+            out = np.zeros((len(part.to_rows), *wanted.shape))
+        out[:, :, slice(*part.rows)] += part.to_rows
+        out[:, :, slice(*part.cols)] += part.to_cols
+    assert out is not None
+    out[:, ~wanted] = 0.0
+    return out
 
 
 def combined(block: np.ndarray, theta: FloatArray) -> np.ndarray:

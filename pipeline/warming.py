@@ -49,11 +49,13 @@ def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
 def _small_programs(k: int) -> None:
     from ..kernels.domains import ElasticNetSet
     from ..kernels.solvers.small_qp import Cuts, lower_bound, project_on_level
+    from ..kernels.solvers.weight_newton import model_minimiser
 
     rng, domain = np.random.default_rng(1), ElasticNetSet(0.5)
     cuts = Cuts(np.arange(3.0), rng.random((3, k)))
     start, low = domain.start(k), lower_bound(cuts, domain)
     project_on_level(start, cuts, low.value + 0.5 * (cuts.height(start) - low.value), domain, inside=low.theta)
+    model_minimiser(start, rng.random(k), rng.random((2, k)), domain.v, 1e-6)
 
 
 def _aligned(X: np.ndarray, y: np.ndarray) -> None:

@@ -5,6 +5,8 @@ import pytest
 
 from gramplane.kernels.bank import PackedBank
 from gramplane.kernels.bank_loops import BAND
+from gramplane.kernels.bank_products import product_units
+from gramplane.kernels.gram_blocks import product_sums, total_products
 
 SIZES = (1, 2, 7, BAND - 1, BAND, BAND + 1, 2 * BAND, 300)
 TYPES = pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-13), (np.float32, 3e-7)])
@@ -117,15 +119,24 @@ def test_forms_and_products(n, share, dtype, tol):
     np.testing.assert_allclose(bank.products(beta) @ beta, bank.forms(beta), rtol=1e-11, atol=1e-13 * size)
 
 
-@pytest.mark.parametrize("share", [0.01, 0.3])
-def test_products_follow_a_change(share):
-    raw, scale = whole(300)
-    bank, beta, change = bank_of(raw, scale, np.float32), sparse_vector(300, 0.7), sparse_vector(300, share, seed=9)
-    U = bank.products(beta)
-    assert bank.update(U, change) is U
-    np.testing.assert_allclose(U, bank.products(beta + change), rtol=1e-11, atol=1e-11)
-    chosen = bank.products(beta, [4, 1])
-    np.testing.assert_allclose(bank.update(chosen, change, [4, 1]), U[[4, 1]], rtol=1e-12, atol=1e-12)
+@TYPES
+@pytest.mark.parametrize("n", [5, 300])
+def test_products_at_wanted_rows_are_the_same_bits_from_blocks(n, dtype, tol):
+    raw, _ = whole(n)
+    bank, rng = bank_of(raw, np.ones(7), dtype), np.random.default_rng(1)
+    betas = np.stack([sparse_vector(n, share, seed) for seed, share in enumerate((0.1, 0.6, 1.0))], axis=1)
+    wanted = (rng.random(betas.shape) < 0.5) | (betas != 0)
+    found = bank.products(betas, wanted=wanted)
+    whole_rows = np.where(wanted.T, bank.products(betas), 0.0)
+    np.testing.assert_allclose(found, whole_rows, atol=1e-13 * np.abs(raw).max() * np.abs(betas).sum(axis=0).max())
+    units, vectors = product_units(bank.diagonals().max(axis=1), betas.T), np.ascontiguousarray(betas.T)
+    for block in (128, 256):
+        spans = [(lo, min(lo + block, n)) for lo in range(0, n, block)]
+        pairs = [(rows, cols) for i, rows in enumerate(spans) for cols in spans[i:]]
+        parts = [
+            product_sums(raw[:, slice(*rows), slice(*cols)].astype(dtype), rows, cols, vectors, wanted.T, units) for rows, cols in pairs
+        ]
+        np.testing.assert_array_equal(total_products(parts[::-1], wanted.T), found)
 
 
 @TYPES
@@ -213,11 +224,9 @@ def test_inner_products_in_many_strips(monkeypatch):
         (lambda bank: bank.combine(np.array([1.0, np.inf])), "theta: must be finite"),
         (lambda bank: bank.combine(np.ones(2), np.empty((200, 199))), r"out: shape \(200, 199\)"),
         (lambda bank: bank.forms(np.ones(199)), r"beta: shape \(199,\), must be \(200,\) or \(200, m\)"),
-        (lambda bank: bank.products(np.ones((200, 2))), r"beta: shape \(200, 2\), must be \(200,\)"),
         (lambda bank: bank.products(np.full(200, np.nan)), "beta: must be finite"),
         (lambda bank: bank.forms(np.ones(200), [2]), "kernels: must be a list of numbers from 0 to 1"),
         (lambda bank: bank.forms(np.ones(200), [-1]), "kernels"),
-        (lambda bank: bank.update(np.zeros((1, 200)), np.ones(200)), r"products: shape \(1, 200\)"),
         (lambda bank: bank.alignments(np.ones(3)), r"y: shape \(3,\)"),
     ],
 )

@@ -132,3 +132,23 @@ def test_a_store_policy_needs_a_path(data, store):
     with open_executor(None) as executor, pytest.raises(ValueError, match="needs a path"):
         GramSettings.of(RunContext(executor, store), as_specs(["linear"], 5), "store")
     assert MemoryBlocks(data[0]).n_rows == N and module.BANK_SHARE < 1
+
+
+@pytest.mark.parametrize(("kernels", "centre"), [(KERNELS, False), (CENTRED, True)])
+def test_some_kernels_and_products_have_the_same_bits_everywhere(data, store, tmp_path, kernels, centre):
+    rng, chosen = np.random.default_rng(3), np.array([0, 2])
+    vectors = rng.standard_normal((N, 2)) * (rng.random((N, 1)) < 0.6)
+    wanted = vectors != 0
+    found = {}
+    with open_executor(None) as executor:
+        for policy in ("memory", "store", "recompute"):
+            grams = opened(policy, store, tmp_path, kernels, executor, centre=centre)
+            found[policy] = (grams.forms(vectors, chosen), grams.products(vectors, wanted, chosen), grams.products(vectors, wanted))
+            np.testing.assert_array_equal(found[policy][0], grams.forms(vectors)[chosen])
+            np.testing.assert_array_equal(found[policy][1], found[policy][2][chosen])
+    for policy in ("store", "recompute"):
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(found["memory"], found[policy], strict=True)), policy
+    forms, products, _ = found["memory"]
+    expected = np.einsum("knp,pm->kmn", whole(kernels, data[0])[chosen], vectors)
+    np.testing.assert_allclose(products, np.where(wanted.T, expected, 0.0), atol=2e-6 * np.abs(expected).max())
+    np.testing.assert_allclose(np.einsum("kmn,nm->km", products, vectors), forms, rtol=1e-10)

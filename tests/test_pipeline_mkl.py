@@ -272,6 +272,50 @@ def test_default_kernels_are_the_grid():
     assert 1 <= len(found.support_) < 52
 
 
+@pytest.fixture(scope="module")
+def many():
+    """Sixty kernels of which few matter."""
+    rng = np.random.default_rng(20)
+    X = rng.random((80, 12))
+    y = (np.sin(6 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.standard_normal(80) > 0.4).astype(int)
+    return [f"rbf(gamma={g})[{j}]" for j in range(12) for g in (0.3, 1, 3, 10, 30)], X, y
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"solver": "level"}, {"v": 0.9, "C": 10.0}, {"constraint": "simplex", "solver": "silp", "tol": 1e-2}]
+)
+def test_a_working_set_of_kernels_ends_at_bounds_over_all(many, options):
+    kernels, X, y = many
+    found = MKLClassifier(kernels, **options).fit(X, y)
+    assert found.converged_ and found.history_["working_kernels"].min() < 60
+    full = MKLClassifier(kernels, **{**options, "solver": "level", "tol": 1e-4}).fit(X, y)
+    # Bounds of one bracket the other's: a form that was not looked at would show here.
+    assert found.lower_bound_ <= full.upper_bound_ and full.lower_bound_ <= found.upper_bound_
+    specs = [type(spec).from_json({**spec.to_json(), "normalize": "trace"}) for spec in as_specs(kernels, 12)]
+    K = np.stack([gram_oracle.normalized(spec, gram_oracle.gram(spec, X)) for spec in specs])
+    beta = np.zeros(80)
+    beta[found.support_vectors_] = found.dual_coef_[0]
+    domain = ElasticNetSet(1.0 if options.get("constraint") == "simplex" else options.get("v", 0.5))
+    alone = np.abs(beta).sum() - 0.5 * domain.support(np.einsum("i,qij,j->q", beta, K, beta))[0]
+    assert alone <= found.upper_bound_ and found.lower_bound_ <= found.upper_bound_
+    assert np.all(np.diff(found.history_["lower_bound"]) >= 0)
+
+
+def test_second_order_steps_need_fewer_machines(many):
+    kernels, X, y = many
+    counts = {name: MKLClassifier(kernels, solver=name).fit(X, y).n_iter_ for name in ("auto", "level")}
+    assert counts["auto"] < counts["level"]
+
+
+@pytest.mark.parametrize("policy", ["store", "recompute"])
+def test_working_sets_have_the_same_bits_under_every_policy(many, policy, tmp_path):
+    kernels, X, y = many
+    expected = MKLClassifier(kernels).fit(X, y)
+    found = MKLClassifier(kernels, grams=policy, gram_store=str(tmp_path / "grams")).fit(X, y)
+    assert found.dual_coef_.tobytes() == expected.dual_coef_.tobytes()
+    assert found.lower_bound_ == expected.lower_bound_
+
+
 # --- ends, tools, runs ------------------------------------------------------------------------------------------------------------
 
 

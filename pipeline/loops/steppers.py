@@ -7,13 +7,26 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...kernels.domains import NormDomain
+from ...kernels.domains import ElasticNetSet, LpBall, NormDomain
 from ...kernels.solvers.simplemkl import reduced_step
 from ...kernels.solvers.small_qp import LowerBound, lower_bound, project_on_level
-from .weights import Evaluate, Trial, WeightState, closed, with_best
+from ...kernels.solvers.weight_newton import model_minimiser
+from .weights import Evaluate, Trial, WeightState, closed, raised
 
 MASTER_SHARE = 0.01
 """The small lower-bound program is solved to this share of the tolerance of the fit."""
+
+MODEL_SHARE = 0.02
+"""A second-order model is minimised to this share of the gap."""
+
+UPHILL = 0.1
+"""A model's point may lie above the least J so far by this share of the gap: bounds profit all the same."""
+
+SHARES = 20
+"""Points tried on the way to its minimiser."""
+
+POLISHED = ("auto", "level", "silp")
+"""Methods whose last weights are still to be tried when the bounds have met."""
 
 ROUND_OFF = 1e-12
 
@@ -23,30 +36,57 @@ Stepper = Callable[[WeightState, Trial, NormDomain, float, float, Evaluate], Wei
 
 def _bounded(state: WeightState, domain: NormDomain, tol: float) -> tuple[WeightState, LowerBound]:
     bound = lower_bound(state.cuts, domain, state.mix if len(state.mix) else None, tol=MASTER_SHARE * tol)
-    return replace(state, lower=max(state.lower, bound.value), mix=bound.p), bound
+    return replace(raised(state, bound.value), mix=bound.p), bound
 
 
-def _polished(state: WeightState, bound: LowerBound, evaluate: Evaluate) -> WeightState:
-    """Try the weights that answer the averaged machine, which have exact zeros, and keep them if the gap does not grow."""
-    return replace(with_best(state, evaluate(bound.theta, state.best_beta)), stop="tol")
+def _closed(state: WeightState, bound: LowerBound) -> WeightState:
+    """Stop at the weights that answer the averaged machine, which have exact zeros: they are still to be tried."""
+    return replace(state, theta=state.spread(bound.theta), stop="tol")
+
+
+def _projected(state: WeightState, bound: LowerBound, found: Trial, domain: NormDomain, tau: float) -> WeightState:
+    cuts = state.cuts
+    lowest = cuts.height(bound.theta)
+    level = max(state.floor + tau * state.gap, lowest + 1e-9 * abs(lowest))
+    warm = state.multipliers if len(state.multipliers) else None
+    point = project_on_level(found.theta[state.active], cuts, level, domain, warm, inside=bound.theta)
+    return replace(state, theta=state.spread(point.theta), multipliers=point.rho)
 
 
 def level_step(state: WeightState, found: Trial, domain: NormDomain, tau: float, tol: float, evaluate: Evaluate) -> WeightState:
     """Project the weights onto the level set of the cuts (level method)."""
     state, bound = _bounded(state, domain, tol)
+    return _closed(state, bound) if closed(state, tol) else _projected(state, bound, found, domain, tau)
+
+
+def newton_step(state: WeightState, found: Trial, domain: NormDomain, tau: float, tol: float, evaluate: Evaluate) -> WeightState:
+    """Take the minimiser of a second-order model where there is one and no cut says that it fails, else the level method's step."""
+    state, bound = _bounded(state, domain, tol)
     if closed(state, tol):
-        return _polished(state, bound, evaluate)
-    lowest = state.cuts.height(bound.theta)
-    level = max(state.lower + tau * state.gap, lowest + 1e-9 * abs(lowest))
-    warm = state.multipliers if len(state.multipliers) else None
-    point = project_on_level(found.theta, state.cuts, level, domain, warm, inside=bound.theta)
-    return replace(state, theta=point.theta, multipliers=point.rho)
+        return _closed(state, bound)
+    return (None if found.root is None else _modelled(state, found, found.root, domain)) or _projected(state, bound, found, domain, tau)
+
+
+def _modelled(state: WeightState, found: Trial, root: np.ndarray, domain: NormDomain) -> WeightState | None:
+    """Take the point of least ``max(model, cuts)`` between the weights and the model's minimiser, if that promises a decrease."""
+    at, s = found.theta[state.active], found.s[state.active]
+    v = domain.v if isinstance(domain, ElasticNetSet) else 2.0 - domain.p  # pyright: ignore[reportAttributeAccessIssue]
+    aim = model_minimiser(at, s, root, v, MODEL_SHARE * state.gap)
+    image = root @ (aim - at)
+    slope, bend = -0.5 * float(s @ (aim - at)), float(image @ image)
+    start, change = state.cuts.values(at), -0.5 * (state.cuts.S @ (aim - at))
+    shares = np.linspace(0.0, 1.0, SHARES + 1)[1:]
+    heights = [max(found.value + t * slope + 0.5 * t * t * bend, float((start + t * change).max())) for t in shares]
+    best = int(np.argmin(heights))
+    if heights[best] >= state.upper + UPHILL * state.gap:
+        return None
+    return replace(state, theta=state.spread(at + shares[best] * (aim - at)))
 
 
 def silp_step(state: WeightState, found: Trial, domain: NormDomain, tau: float, tol: float, evaluate: Evaluate) -> WeightState:
     """Take the minimiser of the cuts (cutting planes; Sonnenburg, Rätsch, Schäfer, Schölkopf, JMLR 7, 2006)."""
     state, bound = _bounded(state, domain, tol)
-    return _polished(state, bound, evaluate) if closed(state, tol) else replace(state, theta=bound.theta)
+    return _closed(state, bound) if closed(state, tol) else replace(state, theta=state.spread(bound.theta))
 
 
 def alternate_step(state: WeightState, found: Trial, domain: NormDomain, tau: float, tol: float, evaluate: Evaluate) -> WeightState:
@@ -78,10 +118,15 @@ def uniform_step(state: WeightState, found: Trial, domain: NormDomain, tau: floa
 
 
 STEPPERS: dict[str, Stepper] = {
-    "auto": level_step,
+    "auto": newton_step,
     "level": level_step,
     "silp": silp_step,
     "simplemkl": simplemkl_step,
     "alternate": alternate_step,
     "uniform": uniform_step,
 }
+
+
+def modellable(solver: str, domain: NormDomain) -> bool:
+    """Return whether steps of a solver use a second-order model over this set."""
+    return solver == "auto" and (isinstance(domain, ElasticNetSet) or (isinstance(domain, LpBall) and domain.p in (1.0, 2.0)))

@@ -30,6 +30,15 @@ LINE_SHARE = 0.02
 
 TIGHTENINGS = 8
 
+LEAST_KERNELS = 32
+"""Fewer kernels than this are all looked at in every step."""
+
+NEAR = 0.6
+"""A kernel without weight is looked at in every step if its form reaches this share of the least one that earns weight."""
+
+WORTH_DROPPING = 0.9
+"""The working set is chosen anew when it would shrink to this share."""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -46,7 +55,9 @@ class Trial:
     value, upper
         Dual and primal value.
     s
-        ``(k,)`` quadratic forms.
+        ``(k,)`` quadratic forms, zero for kernels that were not looked at.
+    root
+        R with R'R the Hessian of J over the kernels that were looked at, or ``None``.
     """
 
     theta: np.ndarray
@@ -57,6 +68,7 @@ class Trial:
     value: float
     upper: float
     s: np.ndarray
+    root: np.ndarray | None = None
 
     @property
     def weights(self) -> np.ndarray:
@@ -79,10 +91,17 @@ class WeightState:
         ``(k,)`` weights to be tried next.
     beta
         ``(n,)`` newest coefficients, the next warm start.
-    cut_values, cut_forms, path
-        ``(t,)``, ``(t, k)`` the cuts, and ``(t, k)`` the weights where they were found.
+    cut_values, cut_forms, cut_betas, path
+        ``(t,)``, ``(t, k)`` the cuts (NaN: a form that was not computed), ``(t, n)`` their machines, and ``(t, k)`` the weights where
+        they were found.
+    active
+        ``(k,)`` mask of the working set: kernels that may have weight, whose forms every step computes.
     lower, upper
         Bounds of the optimum.
+    floor
+        Lower bound of the optimum over the working set; ``lower`` where that is all kernels.
+    slow
+        Steps in a row that closed less than a third of the gap.
     best_theta, best_beta, best_bias, best_decision
         The point whose primal value is ``upper``.
     mix, multipliers
@@ -95,38 +114,68 @@ class WeightState:
     beta: np.ndarray
     cut_values: np.ndarray
     cut_forms: np.ndarray
+    cut_betas: np.ndarray
     path: np.ndarray
+    active: np.ndarray
     lower: float
     upper: float
+    floor: float
     best_theta: np.ndarray
     best_beta: np.ndarray
     best_bias: float
     best_decision: np.ndarray
     mix: np.ndarray
     multipliers: np.ndarray
+    slow: int = 0
     stop: str | None = None
 
     @property
     def gap(self) -> float:
-        """Absolute gap between the bounds."""
-        return self.upper - self.lower
+        """Absolute gap between the bounds over the working set."""
+        return self.upper - self.floor
 
     @property
     def relative_gap(self) -> float:
-        """Gap in units of the upper bound, or of one if that is smaller."""
+        """This gap in units of the upper bound, or of one if that is smaller."""
         return self.gap / max(abs(self.upper), 1.0) if np.isfinite(self.gap) else np.inf
 
     @property
+    def whole(self) -> bool:
+        """Whether the working set is all kernels."""
+        return bool(self.active.all())
+
+    @property
     def cuts(self) -> Cuts:
-        """The cuts so far."""
-        return Cuts(self.cut_values, self.cut_forms)
+        """The cuts so far, over the working set."""
+        return Cuts(self.cut_values, self.cut_forms[:, self.active])
+
+    def spread(self, weights: np.ndarray) -> np.ndarray:
+        """Return weights of the working set as weights of all kernels."""
+        found = np.zeros(len(self.active))
+        found[self.active] = weights
+        return found
 
 
 def fresh(domain: Domain, k: int, n: int) -> WeightState:
     """Return the state before the first machine: equal weights."""
     theta, none = domain.start(k), np.zeros(0)
     return WeightState(
-        theta, np.zeros(n), none, np.zeros((0, k)), np.zeros((0, k)), -np.inf, np.inf, theta, np.zeros(n), 0.0, np.zeros(n), none, none
+        theta=theta,
+        beta=np.zeros(n),
+        cut_values=none,
+        cut_forms=np.zeros((0, k)),
+        cut_betas=np.zeros((0, n)),
+        path=np.zeros((0, k)),
+        active=np.ones(k, dtype=bool),
+        lower=-np.inf,
+        upper=np.inf,
+        floor=-np.inf,
+        best_theta=theta,
+        best_beta=np.zeros(n),
+        best_bias=0.0,
+        best_decision=np.zeros(n),
+        mix=none,
+        multipliers=none,
     )
 
 
@@ -142,7 +191,7 @@ def solve_machine(gram: Gram, problem: DualProblem, state: WeightState, tol: flo
     inner = inner_tol(state, tol)
     solution = solve_smo(gram, problem, warm=state.beta, tol=inner)
     for _ in range(TIGHTENINGS):
-        aim = share * max(min(state.upper, solution.upper) - state.lower, tol * max(1.0, abs(solution.upper)))
+        aim = share * max(min(state.upper, solution.upper) - state.floor, tol * max(1.0, abs(solution.upper)))
         if not np.isfinite(aim) or solution.gap <= aim or not solution.converged:
             break
         inner *= 0.25
@@ -151,10 +200,15 @@ def solve_machine(gram: Gram, problem: DualProblem, state: WeightState, tol: flo
     return solution
 
 
-def trial(problem: DualProblem, theta: np.ndarray, solution: DualSolution, s: np.ndarray) -> Trial:
-    """Return a solved machine with its quadratic forms."""
-    linear = float(problem.c @ solution.beta - problem.kink * np.abs(solution.beta).sum())
-    return Trial(theta, solution.beta, float(solution.bias), solution.decision, linear, float(solution.objective), float(solution.upper), s)
+def trial(problem: DualProblem, theta: np.ndarray, solution: DualSolution, s: np.ndarray, root: np.ndarray | None = None) -> Trial:
+    """Return a solved machine with its quadratic forms, and the root of J's Hessian if known."""
+    figures = linear_value(problem, solution.beta), float(solution.objective), float(solution.upper)
+    return Trial(theta, solution.beta, float(solution.bias), solution.decision, *figures, s, root)
+
+
+def linear_value(problem: DualProblem, beta: np.ndarray) -> float:
+    """Return ``c'beta - kink ||beta||_1``."""
+    return float(problem.c @ beta - problem.kink * np.abs(beta).sum())
 
 
 def absorbed(state: WeightState, found: Trial, domain: Domain) -> WeightState:
@@ -163,15 +217,70 @@ def absorbed(state: WeightState, found: Trial, domain: Domain) -> WeightState:
     A single machine bounds the optimum from below by ``c_i - 1/2 sigma(s^i)``.
     """
     single = found.linear - 0.5 * domain.support(found.s)[0]
+    state = raised(state, single)
     state = replace(
         state,
         beta=found.beta,
         cut_values=np.append(state.cut_values, found.linear),
-        cut_forms=np.vstack([state.cut_forms, found.s]),
+        cut_forms=np.vstack([state.cut_forms, np.where(state.active, found.s, np.nan)]),
+        cut_betas=np.vstack([state.cut_betas, found.beta]),
         path=np.vstack([state.path, found.theta]),
-        lower=max(state.lower, single),
     )
     return with_best(state, found)
+
+
+def raised(state: WeightState, bound: float) -> WeightState:
+    """Return the state with a lower bound of the optimum over the working set taken in."""
+    floor = max(state.floor, bound)
+    return replace(state, floor=floor, lower=max(state.lower, floor) if state.whole else state.lower)
+
+
+# -- working set -------------------------------------------------------------------------------------------------------------------
+
+
+def narrowed(state: WeightState, s: np.ndarray, domain: Domain) -> WeightState:
+    """Return the state with the kernels out of the working set that have no weight and are far from earning some.
+
+    Parameters
+    ----------
+    s
+        ``(k,)`` newest quadratic forms.
+    """
+    if len(s) < LEAST_KERNELS or state.stop is not None or len(state.cut_values) < 2:
+        return state
+    earning = domain.support(s)[1] > 0
+    edge = NEAR * float(s[earning].min())
+    keep = state.active & ((state.theta > 0) | (state.best_theta > 0) | earning | (s >= edge))
+    if keep.sum() > WORTH_DROPPING * state.active.sum():
+        return state
+    return replace(state, active=keep)
+
+
+def averaged(state: WeightState) -> np.ndarray:
+    """Return the machine ``sum_i p_i beta^i`` of the cut weights; its own forms bound at least as well as the mixture of theirs."""
+    return state.mix @ state.cut_betas[: len(state.mix)]
+
+
+def certified(state: WeightState, problem: DualProblem, mean: np.ndarray, s: np.ndarray, domain: Domain) -> WeightState:
+    """Return the state with the bound over all kernels that the averaged machine gives, its violators taken into the working set.
+
+    ``stop`` is left where no kernel outside of the working set earns weight: then the bound over the set holds for all. Else it is taken
+    back; the new columns of ``cut_forms`` are still to be computed.
+
+    Parameters
+    ----------
+    mean, s
+        :func:`averaged` and its quadratic forms.
+    """
+    value, best = domain.support(s)
+    lower = max(state.lower, linear_value(problem, mean) - 0.5 * value)
+    missing = (best > 0) & ~state.active
+    if not missing.any():
+        return replace(state, lower=max(lower, state.floor))
+    if (state.upper - lower) <= state.gap:
+        return replace(state, lower=lower)
+    near = s >= NEAR * float(s[best > 0].min())
+    return replace(state, lower=lower, floor=lower, active=state.active | missing | near, stop=None)
 
 
 def with_best(state: WeightState, found: Trial) -> WeightState:

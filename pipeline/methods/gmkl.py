@@ -15,20 +15,27 @@ from typing import Any
 import numpy as np
 
 from ...kernels.domains import ElasticNetSet, LpBall, NormDomain
-from ...kernels.solvers.dual import DualProblem, DualSolution
+from ...kernels.solvers.dual import DualProblem
 from ...storage import DataError
 from ..loops.protocol import Step
-from ..loops.steppers import STEPPERS
-from ..loops.weights import GAP_SHARE, LINE_SHARE, Trial, WeightState, absorbed, fresh, solve_machine, trial
+from ..loops.steppers import POLISHED, STEPPERS, modellable
+from ..loops.weights import GAP_SHARE, LINE_SHARE, Trial, WeightState, absorbed, fresh, narrowed, solve_machine, with_best
 from ..passes.grams import Grams, GramSettings
 from ..records.config_kernels import MKLConfig
 from ..records.context import RunContext
 from .fgm_scoring import Fit, accuracy_metrics
+from .gmkl_passes import Solved, evaluate_only, formed, modelled, with_all_kernels
 from .kernel_checks import doubtful
 from .kernel_setup import needs_centring
 
 UNFINISHED = ("max_iter", "flat")
 """Reasons of a stop before the tolerance was reached."""
+
+SLOW = 0.7
+"""A step that leaves more of the gap than this is slow: after an odd number of them in a row no second-order model is used."""
+
+NEARLY = 0.5
+"""A second-order model is made where J is above its least value so far by at most this share of the gap."""
 
 LOOKED_AT = 512
 """Rows of a matrix looked at to tell which kernel is not positive semi-definite."""
@@ -111,41 +118,65 @@ class MKLLoop:
         began = time.perf_counter()
         grams, machines = self.grams(ctx), list(state.machines)
         running = [m for m, machine in enumerate(machines) if machine.stop is None]
-        solutions = [self._solve(grams, m, machines[m], machines[m].theta) for m in running]
-        solved = time.perf_counter()
-        forms = grams.forms(np.stack([solution.beta for solution in solutions], axis=1))
-        formed = time.perf_counter()
-        for place, m in enumerate(running):
-            found = trial(self.problems[m], machines[m].theta, solutions[place], forms[:, place])
-            machines[m] = self._next(ctx, m, absorbed(machines[m], found, self.domain), found, state.iteration + 1)
+        solved = [self._solve(grams, m, machines[m], machines[m].theta) for m in running]
+        done = time.perf_counter()
+        found = formed(grams, [machines[m] for m in running], [self.problems[m] for m in running], solved)
+        passed = time.perf_counter()
+        for m, trial in zip(running, found, strict=True):
+            machines[m] = self._next(ctx, m, machines[m], trial, state.iteration + 1)
         new = MKLState(state.iteration + 1, tuple(machines))
-        seconds = {"seconds_machine": solved - began, "seconds_forms": formed - solved, "seconds_weights": time.perf_counter() - formed}
-        return Step(new, {**self._metrics(new, len(running)), **seconds})
+        seconds = {"seconds_machine": done - began, "seconds_forms": passed - done, "seconds_weights": time.perf_counter() - passed}
+        return Step(new, {**self._metrics(new, running), **seconds})
 
-    def _next(self, ctx: RunContext, m: int, state: WeightState, found: Trial, iteration: int) -> WeightState:
-        config, grams = self.config, self.grams(ctx)
+    def _next(self, ctx: RunContext, m: int, before: WeightState, found: Trial, iteration: int) -> WeightState:
+        grams, config = self.grams(ctx), self.config
 
         def evaluate(theta: np.ndarray, warm: np.ndarray) -> Trial:
-            solution = self._solve(grams, m, replace(state, beta=warm), theta)
-            return trial(self.problems[m], theta, solution, grams.forms(solution.beta))
+            at = replace(before, active=state.active, theta=theta, beta=warm)
+            return formed(grams, [at], [self.problems[m]], [replace(self._solve(grams, m, at, theta), matrix=None)])[0]
 
-        state = STEPPERS[config.solver](state, found, self.domain, config.tau, config.tol, evaluate)
-        return replace(state, stop="max_iter") if state.stop is None and iteration >= config.max_iter else state
+        def step(state: WeightState, found: Trial) -> WeightState:
+            return STEPPERS[config.solver](state, found, self.domain, config.tau, config.tol, evaluate)
 
-    def _solve(self, grams: Grams, m: int, state: WeightState, theta: np.ndarray) -> DualSolution:
+        state = absorbed(before, found, self.domain)
+        state = step(state, found)
+        while state.stop == "tol" and not state.whole:
+            state = with_all_kernels(grams, state, self.problems[m], self.domain)
+            if state.stop == "tol":
+                break
+            if modellable(config.solver, self.domain):
+                state = replace(state, theta=state.best_theta, beta=state.best_beta, slow=0)
+                break
+            state = step(state, replace(found, s=np.nan_to_num(state.cut_forms[-1]), root=None))
+        if state.stop is None and iteration >= config.max_iter:
+            state = replace(state, stop="max_iter")
+        if state.stop == "tol" and config.solver in POLISHED:
+            state = with_best(state, evaluate_only(self.problems[m], state.theta, self._solve(grams, m, state, state.theta).solution))
+        elif state.stop is not None and not state.whole:
+            state = replace(with_all_kernels(grams, state, self.problems[m], self.domain), stop=state.stop)
+        if state.floor >= before.floor:
+            state = narrowed(replace(state, slow=before.slow + 1 if state.gap > SLOW * before.gap else 0), found.s, self.domain)
+        return state
+
+    def _solve(self, grams: Grams, m: int, state: WeightState, theta: np.ndarray) -> Solved:
         share = LINE_SHARE if self.config.solver == "simplemkl" else GAP_SHARE
-        solution = solve_machine(grams.combine(theta), self.problems[m], state, self.config.tol, share)
+        gram = grams.combine(theta)
+        solution = solve_machine(gram, self.problems[m], state, self.config.tol, share)
         if solution.indefinite:
             _explain_indefinite(grams)
-        return solution
+        near = not np.isfinite(state.gap) or solution.upper < state.upper + NEARLY * state.gap
+        wanted = near and state.slow % 2 == 0 and modellable(self.config.solver, self.domain)
+        return modelled(gram, self.problems[m], solution, int(state.active.sum())) if wanted else Solved(solution)
 
-    def _metrics(self, state: MKLState, running: int) -> dict[str, Any]:
+    def _metrics(self, state: MKLState, running: Sequence[int]) -> dict[str, Any]:
         machines = state.machines
         upper, lower = sum(machine.upper for machine in machines), sum(machine.lower for machine in machines)
         counts = [int(np.sum(selected(machine.best_theta, self.config.threshold))) for machine in machines]
         figures = {"objective": upper, "gap": upper - lower, "lower_bound": lower, "upper_bound": upper}
-        relative = max(machine.relative_gap for machine in machines)
-        return {**figures, "relative_gap": relative, "n_selected": max(counts), "machines": running, **self._accuracy(machines)}
+        relative = max((machine.upper - machine.lower) / max(abs(machine.upper), 1.0) for machine in machines)
+        working = max(int(machines[m].active.sum()) for m in running)
+        shown = {"relative_gap": relative, "working_gap": max(machine.relative_gap for machine in machines), "working_kernels": working}
+        return {**figures, **shown, "n_selected": max(counts), "machines": len(running), **self._accuracy(machines)}
 
     def _accuracy(self, machines: Sequence[WeightState]) -> Mapping[str, Any]:
         decisions = {m: machine.best_decision for m, machine in enumerate(machines)}

@@ -15,7 +15,8 @@ import numpy as np
 
 from ...cluster import BlockProgram, bytes_text, plan
 from ...kernels.bank import PackedBank
-from ...kernels.gram_blocks import TileSums, combined, tile_sums, total_forms
+from ...kernels.bank_products import product_units
+from ...kernels.gram_blocks import ProductSums, TileSums, combined, product_sums, tile_sums, total_forms, total_products
 from ...kernels.normalization import BlockSums, KernelSums, Normalization, block_sums, kernel_sums, normalizations
 from ...kernels.solvers.dual import DenseGram, Gram, Scratch
 from ...kernels.spec import KernelSpec
@@ -118,9 +119,21 @@ def sums_chunk(ref: PairRef) -> list[BlockSums]:
     return [block_sums(ref.load(), ref.rows, ref.cols)]
 
 
-def forms_chunk(ref: PairRef, vectors: Any, norms: Norms) -> list[TileSums]:
+def forms_chunk(ref: PairRef, vectors: Any, norms: Norms, kernels: np.ndarray | None) -> list[TileSums]:
     """Return the shares of one block pair in the quadratic forms."""
-    return [tile_sums(normalised(ref, norms), ref.rows, ref.cols, received(vectors))]
+    return [tile_sums(_some(normalised(ref, norms), kernels), ref.rows, ref.cols, received(vectors))]
+
+
+def products_chunk(
+    ref: PairRef, vectors: Any, norms: Norms, kernels: np.ndarray | None, wanted: Any, units: np.ndarray
+) -> list[ProductSums]:
+    """Return the shares of one block pair in the products."""
+    block = _some(normalised(ref, norms), kernels)
+    return [product_sums(block, ref.rows, ref.cols, received(vectors), received(wanted), units)]
+
+
+def _some(block: np.ndarray, kernels: np.ndarray | None) -> np.ndarray:
+    return block if kernels is None else block[kernels]
 
 
 class Entries(NamedTuple):
@@ -225,16 +238,45 @@ class Grams:
             return np.array([found.diagonal for found in self.sums]) * self.scale[:, None]
         return np.array([norm.apply_diagonal(found.diagonal) for norm, found in zip(self._norms, self.sums, strict=True)])
 
-    def forms(self, vectors: np.ndarray) -> np.ndarray:
-        """Return ``beta' K_q beta``: ``(k,)`` of one vector ``(n,)``, ``(k, m)`` of several ``(n, m)``; one pass over all entries."""
+    def forms(self, vectors: np.ndarray, kernels: np.ndarray | None = None) -> np.ndarray:
+        """Return ``beta' K_q beta``: ``(k,)`` of one vector ``(n,)``, ``(k, m)`` of several ``(n, m)``; one pass over the entries.
+
+        ``kernels`` are the ascending numbers of those that are asked for, all by default.
+        """
+        scale = self.scale if kernels is None else self.scale[kernels]
         if self._bank is not None:
-            raw = self._bank.forms(vectors)
+            raw = self._bank.forms(vectors, kernels)
         else:
-            columns = np.ascontiguousarray(np.asarray(vectors, np.float64).reshape(self.n, -1).T)
-            result = 8 * self.k * len(columns) * (self.settings.block // 128 + 1) ** 2
-            raw = total_forms(self._pass("quadratic-forms", forms_chunk, result, self.ctx.share("vectors", columns), self._norms))
+            columns = self._columns(vectors)
+            result = 8 * len(scale) * len(columns) * (self.settings.block // 128 + 1) ** 2
+            shared = self.ctx.share("vectors", columns)
+            raw = total_forms(self._pass("quadratic-forms", forms_chunk, result, shared, self._norms, kernels))
             raw = raw[:, 0] if np.ndim(vectors) == 1 else raw
-        return raw * (self.scale if raw.ndim == 1 else self.scale[:, None])
+        return raw * (scale if raw.ndim == 1 else scale[:, None])
+
+    def products(self, vectors: np.ndarray, wanted: np.ndarray, kernels: np.ndarray | None = None) -> np.ndarray:
+        """Return ``K_q beta`` of several vectors ``(n, m)`` at the wanted rows ``(n, m)``, elsewhere zero: ``(k, m, n)``; one pass."""
+        chosen = np.arange(self.k) if kernels is None else kernels
+        columns = self._columns(vectors)
+        units = product_units(self._tops()[chosen], columns)
+        if self._bank is not None:
+            raw = self._bank.products(vectors, chosen, wanted=wanted, units=units)
+        else:
+            rows = np.ascontiguousarray(wanted.T)
+            result = 16 * len(chosen) * len(columns) * self.settings.block
+            shared = self.ctx.share("vectors", columns), self._norms, kernels, self.ctx.share("wanted", rows), units
+            raw = total_products(self._pass("gram-products", products_chunk, result, *shared), rows)
+        return raw * self.scale[chosen][:, None, None]
+
+    def _columns(self, vectors: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(np.asarray(vectors, np.float64).reshape(self.n, -1).T)
+
+    def _tops(self) -> np.ndarray:
+        """Return the greatest diagonal entry of every matrix as passes see it, ``(k,)``."""
+        found = [part.diagonal for part in self.sums]
+        if self._norms is not None:
+            found = [norm.apply_diagonal(one) for norm, one in zip(self._norms, found, strict=True)]
+        return np.array([max(float(one.max()), 0.0) for one in found])
 
     def alignments(self, y: np.ndarray, *, centred: bool = True) -> np.ndarray:
         """Return ``y' H K_q H y`` of every kernel, without ``H`` if not ``centred``; ``y`` is ``(n,)`` or ``(n, m)``."""

@@ -1,0 +1,129 @@
+"""A second-order model of J in the kernel weights, and its minimiser over an elastic-net set.
+
+J(theta) = max over beta of c'beta - kink ||beta||_1 - 1/2 beta'(K_theta + diag(ridge)) beta has the gradient -1/2 s, s_q = beta'K_q beta.
+Where the free variables F (strictly inside their interval) stay the free ones, its Hessian is
+
+    H = U_F' P U_F,   U_F = ((K_q beta)_F)_q,   P = A - A 1 1'A / (1'A 1),   A = (K_theta + diag(ridge))_FF^-1,
+
+P = A without an equality (source: Chapelle and Rakotomamonjy, "Second Order Optimization of Kernel Parameters", NIPS workshop on kernel
+learning, 2008). With the Cholesky factor L of the matrix it is R'R, R = (I - z z'/z'z) L^-1 U_F, z = L^-1 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+
+from ..domains_norms import elastic_response, project_elastic
+from ..jit import compiled, one_thread
+from .dual import DualProblem
+
+FloatArray = NDArray[np.float64]
+
+JITTERS = (1e-6, 1e-4, 1e-2)
+"""Shares of the mean diagonal added in turn until a factor exists: entries may be of single precision."""
+
+STEPS = 2_000
+LOOK = 5
+"""Most steps of the minimisation, and steps between two looks at its gap."""
+
+DENSER, BESIDE = 4.0, 64
+"""A model is worth its arithmetic up to this many operations per entry that a pass reads, a machine being worth BESIDE kernels."""
+
+
+def free_rows(problem: DualProblem, beta: FloatArray) -> NDArray[np.int64]:
+    """Return the variables strictly inside their interval, and off the kink."""
+    inside = (beta > problem.lo) & (beta < problem.hi)
+    return np.flatnonzero(inside & (beta != 0.0) if problem.kink > 0 else inside)
+
+
+def worth_a_model(n: int, free: int, kernels: int) -> bool:
+    """Return whether factor and products of a model take less than the passes it saves."""
+    return free**3 / 3 + free**2 * kernels + 2.0 * free * kernels**2 <= DENSER * (kernels + BESIDE) * float(n) ** 2
+
+
+def curvature_root(gram: FloatArray, products: FloatArray, paired: bool) -> FloatArray:
+    """Return R with R'R the Hessian of J, at most as many rows as kernels.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (f, f)
+        (K_theta + diag(ridge))_FF, overwritten.
+    products : ndarray of shape (w, f)
+        (K_q beta)_F of w kernels.
+    paired : bool
+        Whether the sum of beta is fixed.
+    """
+    kernels, free = products.shape
+    if not free:
+        return np.zeros((0, kernels))
+    with one_thread():
+        factor = _factor(gram)
+        root = solve_triangular(factor, products.T, lower=True)
+        if paired:
+            z = solve_triangular(factor, np.ones(free), lower=True)
+            root -= np.outer(z, (z @ root) / (z @ z))
+        return np.ascontiguousarray(root if free <= kernels else np.linalg.qr(root, mode="r"))
+
+
+def _factor(gram: FloatArray) -> FloatArray:
+    mean = float(np.diagonal(gram).mean()) or 1.0
+    before = 0.0
+    for share in JITTERS:
+        gram[np.diag_indices(len(gram))] += (share - before) * mean
+        before = share
+        try:
+            return cholesky(gram, lower=True)
+        except np.linalg.LinAlgError:
+            continue
+    return np.diag(np.sqrt(np.maximum(np.diagonal(gram), 1e-300)))
+
+
+def model_minimiser(theta: FloatArray, s: FloatArray, root: FloatArray, v: float, tol: float) -> FloatArray:
+    """Return argmin over the elastic-net set of -1/2 <s, x - theta> + 1/2 ||R (x - theta)||^2, to a gap of tol.
+
+    Parameters
+    ----------
+    theta, s : ndarray of shape (w,)
+    root : ndarray of shape (r, w)
+    v : float
+        Shape of the set.
+    tol : float
+        In units of J.
+    """
+    if not len(root):
+        return elastic_response(s, v)
+    with one_thread():
+        return _minimised(theta, s, root, np.ascontiguousarray(root.T), v, tol, STEPS)
+
+
+@compiled
+def _minimised(theta: FloatArray, s: FloatArray, root: FloatArray, turned: FloatArray, v: float, tol: float, most: int) -> FloatArray:
+    """Accelerated projected gradients with backtracking, started anew when momentum points uphill."""
+    x, ahead, momentum = theta.copy(), theta.copy(), 1.0
+    bend = max(np.sum(root * root) / max(1, min(root.shape[0], root.shape[1])), 1e-300)
+    for step in range(most):
+        image = root @ (ahead - theta)
+        slope = turned @ image - 0.5 * s
+        if step % LOOK == 0:
+            # The least of the linearised model over the set bounds the model from below.
+            here = turned @ (root @ (x - theta)) - 0.5 * s
+            if here @ (x - elastic_response(-here, v)) <= tol:
+                break
+        bend *= 0.8
+        while True:
+            trial = project_elastic(ahead - slope / bend, v)
+            move = trial - ahead
+            stretched = root @ move
+            if stretched @ stretched <= bend * (move @ move) * (1.0 + 1e-12) or bend > 1e300:
+                break
+            bend *= 2.0
+        if slope @ (trial - x) > 0.0:
+            ahead, momentum = trial.copy(), 1.0
+        else:
+            following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
+            ahead = trial + (momentum - 1.0) / following * (trial - x)
+            momentum = following
+        x = trial
+    return x
