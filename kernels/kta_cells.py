@@ -1,7 +1,7 @@
 """Weights along a path as few functions: kernels of like alignment share the matrices from which every point's sum is mixed.
 
-A weight depends on the alignment alone, ``eta_i(p) = h(a_i, p)``, and h is smooth in a. Kernels are sorted by a and cut into *cells*. Inside
-a cell that reaches from a_l to a_u, with ``t_i = (a_i - a_l) / (a_u - a_l)``,
+A weight depends on the alignment alone, ``eta_i(p) = h(a_i, p)``, and h is smooth in a. Kernels are sorted by a and cut into *cells*.
+Inside a cell that reaches from a_l to a_u, with ``t_i = (a_i - a_l) / (a_u - a_l)``,
 
     w_i(p) = (1 - t_i) h(a_l, p) + t_i h(a_u, p),
 
@@ -13,8 +13,8 @@ once. A cell is never cut by an activity threshold, so it is active as a whole o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 

@@ -30,6 +30,15 @@ BasisArray = NDArray[np.int32]
 RIDGE = 1e-12
 """What is added to the diagonal of a singular system, in units of its mean diagonal; tenfold more until it can be factored."""
 
+SWEEPS = 200
+"""Sweeps over the coordinates of a sparse code at most."""
+
+LASSO_TOL = 1e-6
+"""Steps, in units of the point's length, at which they end."""
+
+PENALTY_SHARE = 0.1
+"""Penalty of a sparse code where none is given: this share of the least one that leaves no basis."""
+
 CHUNK_ENTRIES = 1 << 21
 """Entries held at a time while the quadratic term is formed."""
 
@@ -283,6 +292,87 @@ def greedy_bases(
     bases, values = np.full((n, size), -1, np.int32), np.empty(n)
     _greedy(gram, inner, np.arange(n), size, float(gamma1), float(gamma2), stop == "gain", bases, values)
     return bases, values
+
+
+@compiled
+def _lasso(inner: Any, i: int, penalty: float, d: Any, products: Any) -> None:
+    """Descend along coordinates to the d of ``min 1/2 ||x_i - sum_j d_j x_j||^2 + penalty ||d||_1`` with d_i = 0."""
+    n = len(inner)
+    d[:] = 0.0
+    products[:] = 0.0
+    for _ in range(SWEEPS):
+        largest = 0.0
+        for j in range(n):
+            if j == i or inner[j, j] <= 0.0:
+                continue
+            pull = inner[i, j] - products[j] + inner[j, j] * d[j]
+            value = (max(abs(pull) - penalty, 0.0) if pull > 0.0 else -max(abs(pull) - penalty, 0.0)) / inner[j, j]
+            step = value - d[j]
+            if step != 0.0:
+                d[j] = value
+                row = inner[j]
+                for k in range(n):
+                    products[k] += step * row[k]
+                largest = max(largest, abs(step) * np.sqrt(inner[j, j]))
+        if largest <= LASSO_TOL * np.sqrt(inner[i, i]):
+            break
+
+
+@compiled
+def _coded(inner: Any, penalty: float, by_gain: bool, bases: Any) -> None:
+    n = len(inner)
+    d, products, key = np.empty(n), np.empty(n), np.empty(n)
+    for i in range(n):
+        weight = penalty
+        if penalty == 0.0:
+            for j in range(n):
+                weight = max(weight, PENALTY_SHARE * abs(inner[i, j]) if j != i else 0.0)
+        _lasso(inner, i, weight, d, products)
+        for j in range(n):
+            # Behind all that code the point: what it is still correlated with.
+            left = abs(inner[i, j] - products[j])
+            key[j] = abs(d[j]) if d[j] != 0.0 else -1.0 if by_gain else left / (1.0 + left) - 2.0
+        key[i] = -np.inf
+        for b in range(bases.shape[1]):
+            best = np.argmax(key)
+            if by_gain and key[best] < 0.0:
+                break
+            bases[i, b] = best
+            key[best] = -np.inf
+
+
+def coded_bases(inner: FloatArray, size: int, penalty: float = 0.0, *, stop: str = "size") -> BasisArray:
+    r"""Choose bases of every point by sparse coding, without a kernel: those of the largest ``|d_j|`` in
+
+    .. math:: \min_d \tfrac12 \big\| x_i - \sum_{j \ne i} d_j x_j \big\|^2 + \lambda \|d\|_1 .
+
+    Parameters
+    ----------
+    inner : ndarray of shape (n, n)
+        Inner products P of the points.
+    size : int
+        Bases per point, at most n - 1.
+    penalty : float
+        lambda; 0 takes PENALTY_SHARE of the largest inner product of the point with another one.
+    stop : {"size", "gain"}
+        Fill up to ``size`` with what the rest of the point is most correlated with, or take only bases with ``d_j != 0``.
+
+    Returns
+    -------
+    ndarray of shape (n, size), int32
+        In the order of ``|d_j|``, -1 where there is none.
+
+    Raises
+    ------
+    ValueError
+        If ``size`` is not between 1 and n - 1.
+    """
+    n = len(inner)
+    if not 1 <= size <= n - 1:
+        raise ValueError(f"size={size}: must be between 1 and n - 1 = {n - 1}")
+    bases = np.full((n, size), -1, np.int32)
+    _coded(inner, float(penalty), stop == "gain", bases)
+    return bases
 
 
 def basis_costs(gram: NDArray[Any], inner: FloatArray, bases: BasisArray, gamma1: float, gamma2: float) -> FloatArray:

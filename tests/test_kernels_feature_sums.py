@@ -103,7 +103,9 @@ def test_the_mixture_of_the_cells_matrices_has_the_cells_weights():
     for k in (0, 5, 10):
         mixed = np.zeros((3, 3))
         for cell, members, shares in cells.members_of(range(cells.count)):
-            mixed += cells.low[k, cell] * np.tensordot(1 - shares, K[members], 1) + cells.high[k, cell] * np.tensordot(shares, K[members], 1)
+            mixed += cells.low[k, cell] * np.tensordot(1 - shares, K[members], 1) + cells.high[k, cell] * np.tensordot(
+                shares, K[members], 1
+            )
         active, w = cells.weights(k)
         np.testing.assert_allclose(mixed, np.tensordot(w, K[active], 1), rtol=1e-12)
 

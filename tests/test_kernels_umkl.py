@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from sklearn.linear_model import Lasso
 
-from gramplane.kernels.umkl import basis_costs, greedy_bases, simplex_qp, weight_terms
+from gramplane.kernels.umkl import basis_costs, coded_bases, greedy_bases, simplex_qp, weight_terms
 from tests.support.oracles.umkl import best_set, objective, simplex_minimum
 
 
@@ -135,3 +136,29 @@ def test_the_number_of_bases_is_checked(size):
     _, P, grams = problem()
     with pytest.raises(ValueError, match="between 1 and n - 1 = 7"):
         greedy_bases(grams[0], P, size, 0.1, 0.0)
+
+
+@pytest.mark.parametrize("penalty", [0.5, 0.05])
+def test_sparse_codes_are_those_of_a_lasso(penalty):
+    X, P, _ = problem(8, n=12, d=20)
+    found = coded_bases(P, 11, penalty, stop="gain")
+    for i, row in enumerate(found.tolist()):
+        others = [j for j in range(12) if j != i]
+        peer = Lasso(alpha=penalty / 20, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(X[others].T, X[i]).coef_
+        chosen = [j for j in row if j >= 0]
+        assert set(chosen) == {j for j, d in zip(others, peer, strict=True) if abs(d) > 1e-9}
+        sizes = dict(zip(others, np.abs(peer), strict=True))
+        assert [sizes[j] for j in chosen] == sorted((sizes[j] for j in chosen), reverse=True)
+    assert (found >= 0).sum() > 0
+
+
+def test_sparse_codes_are_filled_up_and_have_a_penalty_of_their_own():
+    _, P, _ = problem(9, n=10, d=30)
+    whole = coded_bases(P, 9, 1e9)
+    assert all(sorted(row) == [j for j in range(10) if j != i] for i, row in enumerate(whole.tolist()))
+    assert (coded_bases(P, 9, 1e9, stop="gain") == -1).all()
+    strongest = np.abs(P - np.diag(np.diag(P))).argmax(axis=1)
+    assert (coded_bases(P, 1, 1e9)[:, 0] == strongest).all()
+    assert (coded_bases(P, 9, 0.0, stop="gain") >= 0).any(axis=1).all()
+    with pytest.raises(ValueError, match="between 1 and n - 1 = 9"):
+        coded_bases(P, 10)

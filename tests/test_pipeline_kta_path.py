@@ -19,7 +19,7 @@ from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import classes, planted
 
 LEAST_CHECKS = 56
-EXPECTED = dict.fromkeys(
+EXPECTED: dict[str, str] = dict.fromkeys(
     ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
     "machines are solved to a tolerance of 1e-3, the check asks for 1e-7",
 )
@@ -313,7 +313,7 @@ def test_bad_data():
         KTASelectionPath().fit(X, np.ones(80))
     with pytest.raises(ValueError, match="NaN"):
         KTASelectionPath().fit(np.where(np.arange(8) == 3, np.nan, X), y)
-    with pytest.raises(ValueError, match="minimum of|at least|two classes|1 sample|one class"):
+    with pytest.raises(ValueError, match="one class only"):
         KTASelectionPath().fit(X[:1], y[:1])
     machine = KTASelectionPath(dp=0.1).fit(X, y)
     with pytest.raises(ValueError, match=r"p is 0.5; the path goes from 2.0 to 1.0"):

@@ -110,6 +110,32 @@ def test_the_unit_trace_picks_one_kernel_and_rebuilds_little():
     assert usual.objective_ < 0.15 * whole
 
 
+def test_column_sums_of_the_kernels_are_one():
+    X = points(13)
+    found = UnsupervisedMKL(KERNELS[:3], n_bases=5, gamma1=0.0, normalize="column_sum").fit(X)
+    for kernel in KERNELS[:3]:
+        K = UnsupervisedMKL([kernel], n_bases=5, normalize="column_sum", max_iter=1).fit(X).combined_kernel(X)
+        np.fill_diagonal(K, -np.inf)
+        assert np.sort(K, axis=1)[:, -5:].sum(axis=1).mean() == pytest.approx(1.0, rel=1e-5)
+    assert found.kernel_weights_.sum() == pytest.approx(1.0, abs=1e-9)
+    assert found.objective_ == pytest.approx(objective(X, found.combined_kernel(X), found.bases_, 0.0, 0.0), rel=1e-5)
+    peer = KernelPCA(2, kernel="precomputed").fit(found.combined_kernel(X))
+    np.testing.assert_allclose(np.abs(found.transform(X)), np.abs(peer.transform(found.combined_kernel(X))), atol=1e-3)
+    blocks = UnsupervisedMKL(KERNELS[:3], n_bases=5, gamma1=0.0, normalize="column_sum", grams="recompute").fit(X)
+    np.testing.assert_array_equal(blocks.kernel_weights_, found.kernel_weights_)
+
+
+@pytest.mark.parametrize("stop", ["size", "gain"])
+def test_a_start_from_sparse_codes_descends_as_well(stop):
+    X = points(14)
+    greedy, coded = (UnsupervisedMKL(KERNELS, n_bases=5, gamma1=0.05, stop=stop, start=name).fit(X) for name in ("greedy", "sparse-coding"))
+    J = coded.history_["objective"]
+    assert (np.diff(J) <= 0).all() and coded.converged_
+    assert J[0] != greedy.history_["objective"][0]
+    assert coded.objective_ == pytest.approx(objective(X, coded.combined_kernel(X), coded.bases_, 0.05, 0.0), rel=1e-5)
+    assert J[-1] < J[0]
+
+
 @pytest.mark.parametrize("normalize", ["trace", "cosine"])
 def test_transform_is_kernel_pca_of_the_learnt_kernel(normalize):
     X, Z = points(6), points(7, n=25)
@@ -204,6 +230,7 @@ def test_the_limit_of_iterations_warns():
         ({"grams": "store"}, "grams='store' needs gram_store"),
         ({"kernels": ["rbf(gamma=-1)"]}, "gamma"),
         ({"kernels": "precomputed"}, "kernels"),
+        ({"start": "random"}, "start='random'"),
     ],
 )
 def test_bad_parameters_are_named(params, message):
@@ -212,6 +239,8 @@ def test_bad_parameters_are_named(params, message):
 
 
 def test_bad_data_is_refused():
+    with pytest.raises(ValueError, match=r"kernel linear.*: its 59 largest entries of a row sum to -.*needs a positive sum"):
+        UnsupervisedMKL(["linear"], n_bases=59, normalize="column_sum").fit(points() - points().mean(axis=0))
     with pytest.raises(ValueError, match="n_samples=1"):
         UnsupervisedMKL(KERNELS).fit(np.ones((1, 4)))
     with pytest.raises(ValueError, match="no strings"):

@@ -261,8 +261,12 @@ class KTASelectionPath(SelectorMixin, ClassifierMixin, KernelEstimator):
             p outside the path, no active kernel there, or a copy or loaded estimator, which has no training data.
         """
         check_is_fitted(self, "model_")
-        points = self.p_grid_[self.n_active_ > 0] if p is None else np.array([self._checked_p(q) for q in np.atleast_1d(p)])
-        config, found = self._machine_config(C), [self._weights_of(float(q)) for q in points]
+        config = self._machine_config(C)
+        if p is None:
+            held = np.flatnonzero(self.n_active_)
+            return self._machines(config, self.p_grid_[held], self.weights_path_[held])
+        points = np.array([self._checked_p(q) for q in np.atleast_1d(p)])
+        found = [self._weights_of(float(q)) for q in points]
         if any(not len(active) for active, _ in found):
             raise ValueError(f"p is {points[[not len(active) for active, _ in found].index(True)]}; no kernel is active there")
         ends = np.cumsum([0] + [len(active) for active, _ in found])

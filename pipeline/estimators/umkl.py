@@ -55,9 +55,13 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         Keep a sample's bases where the greedy ones are worse, so that the objective never rises.
     n_components
         Components that ``transform`` gives.
+    start
+        First bases: ``"greedy"`` under equal weights, or those of a ``"sparse-coding"`` of every sample by the others (a lasso with the
+        penalty ``gamma2``, or a tenth of the least one that leaves no basis where ``gamma2`` is 0).
     normalize
         For kernels that leave it open: ``"trace"`` (mean diagonal 1), ``"unit_trace"`` (the thesis'; entries of size 1/n leave nearly no
-        reconstruction, and one kernel takes all the weight), ``"multiplicative"``, ``"cosine"``, ``"none"``.
+        reconstruction, and one kernel takes all the weight), ``"column_sum"`` (the ``n_bases`` largest entries of a row off the diagonal
+        sum to 1 on average), ``"multiplicative"``, ``"cosine"``, ``"none"``.
     tol
         Relative decrease of the objective at which the fit ends, once no bases change.
     max_iter
@@ -103,6 +107,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         stop: Literal["size", "gain"] = "size",
         safeguard: bool = True,
         n_components: int = 2,
+        start: Literal["greedy", "sparse-coding"] = "greedy",
         normalize: str = "trace",
         tol: float = 1e-5,
         max_iter: int = 50,
@@ -120,6 +125,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         self.stop = stop
         self.safeguard = safeguard
         self.n_components = n_components
+        self.start = start
         self.normalize = normalize
         self.tol = tol
         self.max_iter = max_iter
@@ -191,7 +197,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
 
     def _set_model(self, model: KernelModel) -> None:
         super()._set_model(model)
-        self.kernel_weights_ = model.theta[0].copy()
+        self.kernel_weights_ = model.arrays["weights"]
         self.bases_, self.eigenvalues_ = model.arrays["bases"], model.arrays["eigenvalues"]
         self.objective_ = model.figures["objective"]
         self.n_iter_, self.converged_ = int(model.figures["iterations"]), bool(model.figures["converged"])

@@ -90,7 +90,10 @@ def _close(model: KernelModel, sums: np.ndarray, out: np.ndarray) -> None:
     if model.layers == 1:
         return
     for m, inner in enumerate(sums):
-        out[:, m] += np.exp(np.minimum(inner, SATURATED, out=inner), out=inner) @ model.beta[m]
+        np.exp(np.minimum(inner, SATURATED, out=inner), out=inner)
+        inner *= model.beta[m]
+        # Row by row, where a matrix product may round a row differently in other company; machines that tie would then trade places.
+        out[:, m] += inner.sum(axis=1)
 
 
 def _decide_features(model: KernelModel, X: Any) -> np.ndarray:
@@ -144,7 +147,10 @@ def scaled_rows(model: KernelModel, X: Any) -> Any:
 
 
 def _scaled(model: KernelModel, X: Any, factor: np.ndarray | None) -> Any:
-    found = scaled(sp.csc_array(X) if sp.issparse(X) and _scales(model) else X, model.scale, factor)
+    if sp.issparse(X) and _scales(model):
+        # A centred column has no zeros to leave out.
+        X = sp.csc_array(X) if model.scale.shift is None else X.toarray()
+    found = scaled(X, model.scale, factor)
     return sp.csr_array(found) if sp.issparse(found) else found
 
 

@@ -15,8 +15,9 @@ import scipy.sparse as sp
 
 from ...kernels.jit import one_thread
 from ...kernels.solvers.dual import DenseGram
-from ...kernels.umkl import basis_costs, greedy_bases, simplex_qp, weight_terms
+from ...kernels.umkl import basis_costs, coded_bases, greedy_bases, simplex_qp, weight_terms
 from ..loops.protocol import Step
+from ..passes.column_sums import mean_largest_sums
 from ..passes.gram_source import rows_of
 from ..passes.grams import MATRIX_SHARE, Grams, GramSettings
 from ..records.config_umkl import UMKLConfig
@@ -76,6 +77,30 @@ class UMKLLoop:
         self.config, self.specs, self.settings, self.size = config, tuple(specs), settings, size
         self._grams: Grams | None = None
         self._inner: np.ndarray | None = None
+        self._factors: np.ndarray | None = None
+
+    def factors(self, ctx: RunContext) -> np.ndarray:
+        """Return multipliers of the kernels beside their normalisation, ``(k,)``: those of column sums where they are asked for.
+
+        Raises
+        ------
+        ValueError
+            A kernel whose largest entries do not sum to a positive number.
+        """
+        if self._factors is None:
+            self._factors = np.ones(len(self.specs))
+            if self.config.normalize == "column_sum":
+                place = [q for q, spec in enumerate(self.specs) if spec.normalize == "none"]
+                chosen = [(self.specs[q], self.grams(ctx).normalizations[q]) for q in place]
+                sums = mean_largest_sums(ctx, *zip(*chosen, strict=True), self.settings.block, self.size) if place else np.zeros(0)
+                if not np.all(sums > 0):
+                    q = place[int(np.argmin(sums))]
+                    raise ValueError(
+                        f"kernel {self.specs[q]}: its {self.size} largest entries of a row sum to {sums.min():.3g} on average; "
+                        "normalize='column_sum' needs a positive sum"
+                    )
+                self._factors[place] = 1.0 / sums
+        return self._factors
 
     def grams(self, ctx: RunContext) -> Grams:
         """Return the kernels over the training rows."""
@@ -108,7 +133,9 @@ class UMKLLoop:
 
     def _bases(self, state: UMKLState, ctx: RunContext) -> tuple[np.ndarray, int]:
         config, inner = self.config, self.inner(ctx)
-        combined = self.grams(ctx).combine(state.weights)
+        if config.start == "sparse-coding" and not state.iteration:
+            return coded_bases(inner, self.size, config.gamma2, stop=config.stop), 0
+        combined = self.grams(ctx).combine(state.weights * self.factors(ctx))
         assert isinstance(combined, DenseGram)  # check_size has seen to it
         gram = combined.array
         bases, costs = greedy_bases(gram, inner, self.size, config.gamma1, config.gamma2, stop=config.stop)
@@ -121,6 +148,8 @@ class UMKLLoop:
         n, config = len(bases), self.config
         held = np.where(bases >= 0, bases, 0)
         found = self.grams(ctx).entries(np.repeat(np.arange(n), self.size), held.ravel().astype(np.int64))
+        # In one order, whatever the policy hands over: products follow other paths, with other bits, through other layouts.
+        found = np.multiply(found, self.factors(ctx)[:, None], order="C")
         terms = weight_terms(found.reshape(-1, n, self.size), bases, self.inner(ctx), config.gamma1, config.gamma2)
         best = simplex_qp(terms.W, terms.u, state.weights)
         return UMKLState(state.iteration + 1, best.weights, bases, terms.value(best.weights), best.gap)

@@ -38,7 +38,7 @@ def build_loop(config: UMKLConfig, ctx: RunContext, warn: Callable[[str], None])
     size = min(config.n_bases, data.n_rows - 1)
     if size < config.n_bases:
         warn(f"n_bases={config.n_bases} exceeds the {size} other samples")
-    specs = resolved_kernels(config.kernels, data, config.normalize)
+    specs = resolved_kernels(config.kernels, data, "none" if config.normalize == "column_sum" else config.normalize)
     return UMKLLoop(config, specs, GramSettings.of(ctx, specs, config.grams, config.gram_store), size)
 
 
@@ -92,8 +92,8 @@ def principal_components(grams: Grams, weights: np.ndarray, count: int) -> tuple
 
 def model_of(config: UMKLConfig, loop: UMKLLoop, state: UMKLState, ctx: RunContext) -> KernelModel:
     """Return the model: one machine per principal component of the learnt kernel."""
-    grams = loop.grams(ctx)
-    beta, intercepts, lam = principal_components(grams, state.weights, config.n_components)
+    grams, weights = loop.grams(ctx), state.weights * loop.factors(ctx)
+    beta, intercepts, lam = principal_components(grams, weights, config.n_components)
     figures = {
         "objective": float(state.objective),
         "qp_gap": float(state.qp_gap),
@@ -101,8 +101,9 @@ def model_of(config: UMKLConfig, loop: UMKLLoop, state: UMKLState, ctx: RunConte
         "converged": float(state.stop != "max_iter"),
     }
     inputs = KernelInputs(ctx.data, np.zeros(grams.n), None)
-    theta = np.tile(state.weights, (config.n_components, 1))
-    return build_model(config, inputs, grams, theta, beta, intercepts, figures, {"bases": state.bases, "eigenvalues": lam})
+    theta = np.tile(weights, (config.n_components, 1))
+    arrays = {"weights": state.weights, "bases": state.bases, "eigenvalues": lam}
+    return build_model(config, inputs, grams, theta, beta, intercepts, figures, arrays)
 
 
 def summary(state: UMKLState, model: KernelModel) -> dict[str, Any]:

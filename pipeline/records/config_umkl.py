@@ -23,8 +23,11 @@ class UMKLConfig(MethodConfig):
     stop: Literal["size", "gain"] = Field("size", description="exactly n_bases bases, or fewer where no further one helps")
     safeguard: bool = Field(True, description="keep a point's bases where new ones are worse, so that the objective never rises")
     n_components: Count = Field(2, description="components of the kernel principal component analysis")
-    normalize: Literal["none", "trace", "unit_trace", "multiplicative", "cosine"] = Field(
-        "trace", description="normalisation of kernels that leave it open; unit_trace (the thesis') leaves nearly no reconstruction"
+    start: Literal["greedy", "sparse-coding"] = Field("greedy", description="first bases: greedy under equal weights, or sparse codes")
+    normalize: Literal["none", "trace", "unit_trace", "multiplicative", "cosine", "column_sum"] = Field(
+        "trace",
+        description="normalisation of kernels that leave it open; unit_trace (the thesis') leaves nearly no reconstruction; column_sum: "
+        "the n_bases largest entries of a row sum to 1 on average",
     )
     tol: Positive = Field(1e-5, description="relative decrease of the objective at which the fit may end")
     max_iter: Count = Field(50, description="alternations between bases and weights at most")
