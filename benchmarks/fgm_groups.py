@@ -208,7 +208,7 @@ def report_wide(report: bench.Report, options) -> None:
 
 def main() -> None:
     parser = bench.arguments(
-        __doc__, n=4096, groups=4000, relevant=100, B=20, rounds=5, cost=10.0, seeds=5, wide_groups=40_000, wide_reps=1, max_inner=2
+        __doc__, n=4096, groups=4000, relevant=100, B=20, rounds=5, cost=10.0, seeds=5, wide_groups=40_000, wide_reps=1, max_inner=1
     )
     parser.add_argument("--loss", default="logistic", choices=["squared_hinge", "logistic"])
     parser.add_argument("--peer-python", help="interpreter of the peers' environment (benchmarks/peers.sh)")
