@@ -56,7 +56,7 @@ def lopsided(X, Z):
         ([not_finite, "linear"], r"not_finite.* gives nan for row 0"),
         ([lopsided, "linear"], r"lopsided.* is not symmetric"),
         (["chi2"], "chi2.*values >= 0"),
-        (["spectrum(k=2)", "linear"], r"kernel spectrum\(k=2\) reads strings; the rows are numbers"),
+        (["spectrum(k=2)", "linear"], r"kernel spectrum\(k=2\) reads strings; the data set holds numbers"),
         (["rbf(gama=1)"], "'rbf' has no parameter 'gama'"),
         (["linear[3]"], r"column 3 is outside the data"),
     ],
@@ -71,7 +71,7 @@ def test_kernels_of_numbers_on_strings():
         MKLClassifier(["spectrum(k=1)", "linear"]),
         ["ab", "ba", "cd", "dc"],
         [0, 0, 1, 1],
-        "kernel linear reads numbers; the rows are strings",
+        "kernel linear reads numbers; the data set holds strings",
     )
 
 

@@ -51,12 +51,23 @@ def _fit(group: click.Group) -> None:
     @click.option("--run", required=True, metavar="RUN", help="Run directory; one that is there is continued.")
     @set_option
     @click.option("--groups", metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids.")
+    @click.option("--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
+    @click.option("--grams", metavar="GRAMS", help="Use the kernels of this Gram store (see gram); with --kernels, keep those in it.")
     @click.option("--test-share", type=float, default=0.0, metavar="SHARE", help="Hold out this share of the rows to measure accuracy.")
     @seed_option
     @cluster_options
     @dry_run_option
     def fit(
-        frame: Frame, method: str, data: str, run: str, settings: tuple[str, ...], where: Where, dry_run: bool, **inputs: Any
+        frame: Frame,
+        method: str,
+        data: str,
+        run: str,
+        settings: tuple[str, ...],
+        kernels: str | None,
+        grams: str | None,
+        where: Where,
+        dry_run: bool,
+        **inputs: Any,
     ) -> Result:
         """Fit METHOD on a store and keep everything in a run directory.
 
@@ -64,7 +75,8 @@ def _fit(group: click.Group) -> None:
         """
         from ..pipeline import run_method
 
-        params = explicit(method_config(method, split_settings(settings)))
+        values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
+        params = explicit(method_config(method, values, d=_width(data, values)))
         args = _fit_args(method, inputs)
         with frame.progress() as sink:
             outcome = run_method(
@@ -79,6 +91,22 @@ def _fit(group: click.Group) -> None:
                 **where.arguments(),
             )
         return outcome_result(outcome, run)
+
+
+def _with_options(values: dict[str, Any], options: dict[str, str | None]) -> dict[str, Any]:
+    """Return the parameters of ``--set`` with those that have an option of their own."""
+    given = {key: value for key, value in options.items() if value is not None}
+    for key in given:
+        if key in values:
+            raise ConfigError(f"--{key} is also given by --set {key}")
+    return {**values, **given}
+
+
+def _width(data: str, values: dict[str, Any]) -> int | None:
+    """Return the number of features of a store where kernels are named, which are checked against it."""
+    from ..storage import BlockStore
+
+    return BlockStore.open(existing(data, "store")).meta.n_cols if "kernels" in values else None
 
 
 def _fit_args(method: str, inputs: dict[str, Any]) -> Any:
@@ -209,6 +237,6 @@ def _score(group: click.Group) -> None:
 
 def score_text(found: dict[str, Any]) -> str:
     """Return a metric table for a reader: figures, then one line per class."""
-    single = table([(key, value) for key, value in found.items() if key != "classes"])
+    single = table([(key, value) for key, value in found.items() if key != "classes" and value != []])
     rows = [" ".join(f"{key}={figure(value)}" for key, value in row.items()) for row in found.get("classes", [])]
     return "\n".join([single, *rows])

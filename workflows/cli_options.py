@@ -166,8 +166,8 @@ def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any
     return values
 
 
-def method_config(method: str, values: Mapping[str, Any], place: Callable[..., str] | None = None) -> Any:
-    """Return the parameters of ``method``, checked.
+def method_config(method: str, values: Mapping[str, Any], place: Callable[..., str] | None = None, d: int | None = None) -> Any:
+    """Return the parameters of ``method``, checked; kernels may be named in every way `with_kernels` reads, for ``d`` features.
 
     Raises
     ------
@@ -175,9 +175,11 @@ def method_config(method: str, values: Mapping[str, Any], place: Callable[..., s
         If the method or a key is unknown (with the nearest name) or a value is not allowed.
     """
     from ..pipeline import METHODS
+    from .kernel_files import with_kernels
 
     choose(method, METHODS, "method")
-    return validated(METHODS[method].config, values, place or by_name("--set "))
+    config, place = METHODS[method].config, place or by_name("--set ")
+    return validated(config, with_kernels(values, d, place(("kernels",))) if "kernels" in config.model_fields else values, place)
 
 
 def explicit(config: Any) -> dict[str, Any]:

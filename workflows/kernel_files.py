@@ -8,7 +8,18 @@ from typing import Any
 
 from .checking import ConfigError
 
+POLICIES = ("auto", "memory", "store", "recompute")
+"""Values of ``grams`` that are no path."""
+
 _GRID = ("features", "widths", "degrees", "subsets", "normalize", "centre")
+
+
+def names_file(text: str) -> bool:
+    """Return whether a text is the path of a file; one too long for a path is none."""
+    try:
+        return Path(text).is_file()
+    except OSError:
+        return False
 
 
 def kernel_entries(text: str) -> tuple[list[Any], str]:
@@ -21,7 +32,7 @@ def kernel_entries(text: str) -> tuple[list[Any], str]:
     """
     from .yaml_source import read_yaml
 
-    if Path(text).is_file():
+    if names_file(text):
         document = read_yaml(text)
         found = document.data
         if isinstance(found, Mapping) and set(found) == {"kernels"}:
@@ -32,6 +43,41 @@ def kernel_entries(text: str) -> tuple[list[Any], str]:
     if text.endswith((".yaml", ".yml", ".json")):
         raise ConfigError(f"kernel file {text} does not exist")
     return [part.strip() for part in text.split(";") if part.strip()], "--kernels"
+
+
+def with_kernels(values: Mapping[str, Any], d: int | None, where: str) -> dict[str, Any]:
+    """Return the parameters of a method with its kernels as a list of short texts.
+
+    Parameters
+    ----------
+    values
+        As the user gave them. ``kernels`` may be a file, texts with ``;`` between them, or a list of texts, records and grids; ``grams``
+        may be the path of a Gram store, whose kernels are taken unless others are named.
+    d
+        Number of features, ``None`` if not known: then a grid is read as one over a single feature, which is enough to check it.
+    where
+        Opens the message of an error.
+
+    Raises
+    ------
+    ConfigError
+        Naming the kernel.
+    """
+    found = dict(values)
+    grams = found.get("grams")
+    if isinstance(grams, str) and grams not in POLICIES:
+        if found.get("gram_store") not in (None, grams):
+            raise ConfigError(f"grams {grams} and gram_store {found['gram_store']} name two Gram stores; name one")
+        found = {"kernels": "precomputed", **found, "grams": "store", "gram_store": grams}
+    given = found.get("kernels")
+    if isinstance(given, str) and given != "precomputed":
+        entries, file = kernel_entries(given)
+        return {**found, "kernels": _texts(entries, d, where if file == "--kernels" else file)}
+    return {**found, "kernels": _texts(given, d, where)} if isinstance(given, list) else found
+
+
+def _texts(entries: Sequence[Any], d: int | None, where: str) -> list[str]:
+    return [str(spec) for spec in kernel_specs(entries, d, where, width=1)]
 
 
 def kernel_specs(entries: Sequence[Any], d: int | None, where: str, width: int | None = None) -> list[Any]:

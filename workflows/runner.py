@@ -14,10 +14,10 @@ from .checking import ConfigError, Loc, choose
 from .cli_options import Where, method_config
 from .console import version_text
 from .gram_actions import build_store
-from .kernel_files import kernel_entries, kernel_specs
+from .kernel_files import kernel_entries, kernel_specs, names_file
 from .progress import Sink, silent
 from .schema import FitStep, GramStep, IngestStep, TuneStep, Workflow
-from .steps import ACTIONS, Place, fingerprint, fit_params, gram_kernels, source_of
+from .steps import ACTIONS, Place, fingerprint, fit_params, gram_kernels, kernel_file, source_of, step_values
 
 if TYPE_CHECKING:
     from ..storage import StepManifest
@@ -68,10 +68,10 @@ def _check_method(read: Workflow, index: int, step: Any) -> None:
         choose(step.args.method, METHODS, "method")
     except ConfigError as error:
         raise ConfigError(f"{read.document.place(place)}: {error}") from None
-    method_config(step.args.method, step.args.params(), _in_step(read, index))
+    method_config(step.args.method, step_values(read, step), _in_step(read, index))
     for key, values in getattr(step.args, "grid", {}).items():
         for value in values:
-            method_config(step.args.method, {**step.args.params(), key: value}, _in_step(read, index, "grid"))
+            method_config(step.args.method, {**step_values(read, step), key: value}, _in_step(read, index, "grid"))
 
 
 def _check_kernels(read: Workflow, index: int, step: GramStep) -> None:
@@ -107,7 +107,7 @@ def resolved_params(read: Workflow, step: Any) -> dict[str, Any]:
     """Return every parameter of a fit or tune step, defaults filled in; nothing for other steps."""
     if not isinstance(step, FitStep | TuneStep):
         return {}
-    return method_config(step.args.method, step.args.params()).model_dump(mode="json")
+    return method_config(step.args.method, step_values(read, step)).model_dump(mode="json")
 
 
 def default_run_id(read: Workflow, where: Where) -> str:
@@ -119,7 +119,9 @@ def default_run_id(read: Workflow, where: Where) -> str:
     spec = read.spec.model_dump(mode="json", exclude=place)
     sources = [fingerprint(source_of(read, step)) for step in read.spec.steps if isinstance(step, IngestStep)]
     grams = [gram_kernels(read, step) for step in read.spec.steps if isinstance(step, GramStep)]
-    sources += [fingerprint(given) for given in grams if isinstance(given, str) and Path(given).is_file()]
+    sources += [fingerprint(given) for given in grams if isinstance(given, str) and names_file(given)]
+    files = [kernel_file(read, step) for step in read.spec.steps if isinstance(step, FitStep | TuneStep)]
+    sources += [fingerprint(file) for file in files if file is not None]
     text = json.dumps([spec, sources, where.driver_memory, version_text()], sort_keys=True)
     return f"{read.spec.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .actions import existing, extras_of, ingest_source
-from .cli_options import Where, explicit
+from .cli_options import Where, explicit, method_config
 from .gram_actions import build_store, open_store
+from .kernel_files import POLICIES, names_file
 from .progress import Sink
 from .schema import GramStep, IngestStep, Workflow, model_steps, step_store
 
@@ -107,12 +108,12 @@ def _ingest(place: Place, step: IngestStep) -> Done:
 def gram_kernels(read: Workflow, step: GramStep) -> str | list[Any]:
     """Return the kernels of a gram step: its list, or its file or texts."""
     given = step.args.kernels
-    return read.path(given) if isinstance(given, str) and Path(read.path(given)).is_file() else given
+    return read.path(given) if isinstance(given, str) and names_file(read.path(given)) else given
 
 
 def _gram_inputs(place: Place, step: GramStep) -> dict[str, str]:
     kernels = gram_kernels(place.read, step)
-    file = [kernels] if isinstance(kernels, str) and Path(kernels).is_file() else []
+    file = [kernels] if isinstance(kernels, str) and names_file(kernels) else []
     return _digests(existing(place.store(step), "store"), *file)
 
 
@@ -123,7 +124,8 @@ def _gram(place: Place, step: GramStep) -> Done:
 
 
 def _fit_inputs(place: Place, step: Any) -> dict[str, str]:
-    return _digests(existing(place.store(step), "store"), *_files(place, step, "groups"))
+    file = kernel_file(place.read, step)
+    return _digests(existing(place.store(step), "store"), *_files(place, step, "groups"), *([] if file is None else [file]))
 
 
 def _fitted(place: Place, step: Any, outcome: Any) -> Done:
@@ -150,11 +152,26 @@ def _fit(place: Place, step: Any) -> Done:
 
 def fit_params(read: Workflow, step: Any) -> dict[str, Any]:
     """Return the method's parameters of a fit step, coerced to their types, checked already; paths absolute."""
-    from ..pipeline import METHODS
+    from ..storage import BlockStore
 
-    found = explicit(METHODS[step.args.method].config.model_validate(step.args.params()))
-    store = found.get("gram_store")
-    return found if store is None else {**found, "gram_store": read.path(store)}
+    values, store = step_values(read, step), read.path(step_store(read.spec, step) or "")
+    return explicit(method_config(step.args.method, values, d=BlockStore.open(store).meta.n_cols if "kernels" in values else None))
+
+
+def step_values(read: Workflow, step: Any) -> dict[str, Any]:
+    """Return the parameters of a fit or tune step as written, paths absolute."""
+    values = step.args.params()
+    paths = {key: read.path(values[key]) for key in ("gram_store", "grams") if isinstance(values.get(key), str)}
+    if values.get("grams") in POLICIES:
+        paths.pop("grams")
+    file = kernel_file(read, step)
+    return {**values, **paths, **({} if file is None else {"kernels": file})}
+
+
+def kernel_file(read: Workflow, step: Any) -> str | None:
+    """Return the file a fit or tune step takes its kernels from, if there is one."""
+    given = step.args.params().get("kernels")
+    return read.path(given) if isinstance(given, str) and names_file(read.path(given)) else None
 
 
 def _tune(place: Place, step: Any) -> Done:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from ...kernels.functions import family
 from ...kernels.solvers.dual import DualProblem, svc_problem, svr_problem
 from ...kernels.spec import KernelSpec, as_specs
-from ...storage import DataError, GramStore
+from ...storage import BlockStore, DataError, GramStore
 from ..passes.blocks import scale_of
 from ..passes.given_grams import GivenGrams, with_normalization
 from ..passes.gram_source import rows_of
@@ -86,7 +86,7 @@ def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
 
 
 def check_rows(specs: Sequence[KernelSpec], data: Any) -> None:
-    """Refuse kernels of strings on numbers, and the other way round.
+    """Refuse kernels of strings on numbers and the other way round, and those of values >= 0 on a store that has smaller ones.
 
     Raises
     ------
@@ -94,11 +94,28 @@ def check_rows(specs: Sequence[KernelSpec], data: Any) -> None:
         The kernel is named.
     """
     held = "numbers" if data.n_cols else "strings"
+    lowest = _lowest(data) if any(family(spec.name).rows == "non-negative" for spec in specs) else None
     for spec in specs:
         needed = family(spec.name).rows
         if needed != "any" and (needed == "strings") != (held == "strings"):
             place = "" if data.url == "memory" else data.url
-            raise DataError(f"kernel {spec} reads {needed}; the rows are {held}", place)
+            raise DataError(f"kernel {spec} reads {needed}; the data set holds {held}", place)
+        if needed != "non-negative" or lowest is None:
+            continue
+        columns = np.arange(data.n_cols) if spec.columns is None else np.array(spec.columns)
+        worst = columns[lowest[columns].argmin()]
+        if lowest[worst] < 0:
+            scaled = "" if data.scale.kind == "none" else f" (scaled: {data.scale.kind})"
+            raise DataError(f"kernel {spec} needs values >= 0; column {worst} goes down to {lowest[worst]:.6g}{scaled}", data.url)
+
+
+def _lowest(data: Any) -> np.ndarray | None:
+    """Return the least value of every column of a store as kernels read it; data in memory are looked at by the kernels themselves."""
+    if not isinstance(data, BlockStore) or not data.n_cols:
+        return None
+    scale, lowest = data.scale, np.asarray(data.column_table("minimum"), np.float64)
+    lowest = lowest if scale.shift is None else lowest - scale.shift
+    return lowest if scale.factor is None else lowest * scale.factor
 
 
 def with_gram_store(config: Any, inputs: KernelInputs) -> tuple[Any, KernelInputs]:

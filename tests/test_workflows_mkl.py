@@ -1,0 +1,156 @@
+"""Multiple kernel learning as a user types it: kernels by file, text or Gram store, from the fit to the report."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gramplane.pipeline import load_model
+from gramplane.storage import RunStore
+from gramplane.storage.ingest import ingest
+from gramplane.workflows.cli import main
+from gramplane.workflows.report import view_run
+from gramplane.workflows.report.figures import pictures
+from gramplane.workflows.report.render import cards, summary_rows
+from tests.support.commands import gramplane, start, tree_bytes, wait_for_rounds
+
+GRID = "- grid: {widths: [0.5, 2.0], degrees: [1]}\n"
+
+
+def rows(seed: int = 0, n: int = 120) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 4))
+    return X, np.digitize(np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(n), [-0.5, 0.5])
+
+
+def result(words: list[object], capsys: pytest.CaptureFixture[str], code: int = 0) -> dict:
+    capsys.readouterr()
+    assert main([*map(str, words), "--json"]) == code, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out.rstrip("\n").rpartition("\n")[2])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stores of training and test rows, a kernel file, a Gram store of its kernels, and a finished run of three classes."""
+    folder = tmp_path_factory.mktemp("mkl")
+    ingest(rows(), folder / "train")
+    ingest(rows(1), folder / "test", like=str(folder / "train"))
+    (folder / "kernels.yaml").write_text(GRID)
+    assert main(["gram", str(folder / "train"), "--kernels", str(folder / "kernels.yaml"), "--out", str(folder / "grams"), "--quiet"]) == 0
+    words = ["fit", "mkl", "--data", folder / "train", "--run", folder / "run", "--kernels", folder / "kernels.yaml", "--set", "C=3"]
+    assert main([*map(str, words), "--test-share", "0.25", "--quiet"]) == 0
+    return folder
+
+
+def test_file_text_and_gram_store_name_the_same_kernels(place: Path, tmp_path: Path, capsys):
+    fit = ["fit", "mkl", "--data", place / "train", "--set", "C=3", "--test-share", "0.25"]
+    texts = ";".join(load_model(place / "run").kernels)
+    kernels = result([*fit, "--run", tmp_path / "text", "--kernels", texts], capsys)
+    grams = result([*fit, "--run", tmp_path / "grams", "--grams", place / "grams"], capsys)
+    assert kernels["summary"]["n_kernels"] == grams["summary"]["n_kernels"] == 15
+    assert RunStore.open(tmp_path / "grams").read_json("decisions")["grams"] == "store"
+    models = [load_model(run) for run in (place / "run", tmp_path / "text", tmp_path / "grams")]
+    assert len({model.dual_coef_.tobytes() for model in models}) == 1
+    both = result([*fit, "--run", tmp_path / "both", "--kernels", "linear", "--grams", tmp_path / "new"], capsys)
+    assert both["summary"]["n_kernels"] == 1 and result(["inspect", tmp_path / "new"], capsys)["kernels"] == 1
+
+
+def test_predict_score_and_report(place: Path, tmp_path: Path, capsys):
+    table = result(["score", place / "run", place / "test"], capsys)
+    assert table["accuracy"] > 0.6 and [row["label"] for row in table["classes"]] == [0, 1, 2]
+    assert main(["score", str(place / "run"), str(place / "test"), "--quiet"]) == 0
+    assert "path" not in capsys.readouterr().out
+    assert result(["predict", place / "run", place / "test", tmp_path / "out.csv"], capsys)["rows"] == 120
+    page = Path(result(["report", place / "run", "--out", tmp_path / "report"], capsys)["report"])
+    text, model = page.read_text(), load_model(place / "run")
+    for word in ("Bounds", "Kernels kept", "Weights along the rounds, class 2", "Kernels by weight", "kernels in all", "upper bound"):
+        assert word in text
+    with (tmp_path / "report" / "kernels.csv").open() as file:
+        listed = {row["kernel"]: [float(row[f"weight[{label}]"]) for label in (0, 1, 2)] for row in csv.DictReader(file)}
+    names = [f"{kernel} trace" for kernel in model.kernels]
+    np.testing.assert_allclose([listed.get(name, [0.0] * 3) for name in names], model.kernel_weights_.T, atol=1e-15)
+    with (tmp_path / "report" / "weights.csv").open() as file:
+        along = list(csv.DictReader(file))
+    assert {row["machine"] for row in along} == {"0", "1", "2"} and len(along) >= 3 * 2
+
+
+def test_what_a_report_draws(place: Path):
+    view = view_run(place / "run", "a")
+    titles = [picture.title for picture in pictures([view])]
+    assert titles[:4] == ["Accuracy against number of kernels", "Bounds", "Gap between the bounds", "Kernels kept"]
+    assert "Kernels by weight" in titles and sum(title.startswith("Weights along the rounds, class") for title in titles) == 3
+    assert "Objective" not in titles and "Gaps" not in titles
+    shown = {card["name"]: card["value"] for card in cards(view)}
+    assert shown["kernels in all"] == "15" and int(shown["selected kernels"]) <= 15 and "columns in the data" not in shown
+    summary = {row["name"]: row["values"] for row in summary_rows([view, view])}
+    assert float(summary["lower bound"][0]) <= float(summary["upper bound"][0])
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_in_the_same_bits(place: Path, tmp_path: Path):
+    words = ["fit", "mkl", "--data", place / "train", "--kernels", place / "kernels.yaml", "--set", "tol=1e-9", "--set", "solver=silp"]
+    command = start([*words, "--run", tmp_path / "killed"], tmp_path)
+    wait_for_rounds(command, tmp_path / "killed", 3, pause=0.005)
+    command.kill()
+    assert RunStore.open(tmp_path / "killed").read_json("summary") is None
+    assert gramplane(["resume", tmp_path / "killed"], tmp_path)[0] == 0
+    assert gramplane([*words, "--run", tmp_path / "straight"], tmp_path)[0] == 0
+    assert tree_bytes(tmp_path / "killed" / "model") == tree_bytes(tmp_path / "straight" / "model")
+
+
+WORKFLOW = """schema: gramplane.workflow/1
+name: views
+store: train
+steps:
+  - {id: by-file, do: fit, with: {method: mkl, kernels: kernels.yaml}}
+  - id: by-list
+    do: fit
+    with: {method: mkl, kernels: [linear, {name: rbf, params: {gamma: 2.0}, columns: [0, 1]}, {grid: {degrees: []}}]}
+  - {id: by-store, do: fit, with: {method: mkl, grams: grams, constraint: simplex}}
+  - {id: held, do: score, needs: [by-store], with: {store: test}}
+  - {id: page, do: report, needs: [by-file, by-list, by-store, held]}
+"""
+
+
+def test_a_workflow_names_kernels_in_every_way(place: Path, capsys):
+    (place / "views.yaml").write_text(WORKFLOW)
+    assert result(["run", place / "views.yaml", "--check"], capsys)["status"]
+    assert result(["run", place / "views.yaml", "--dry-run"], capsys)["status"] == "planned"
+    found = result(["run", place / "views.yaml"], capsys)
+    assert set(found["steps"].values()) == {"done"}
+    folder = Path(found["folder"])
+    counts = [load_model(folder / step).kernel_weights_.shape[1] for step in ("by-file", "by-list", "by-store")]
+    assert counts == [15, 2 + 50, 15]
+    text = next(folder.rglob("report.html")).read_text()
+    assert "Side by side" in text and "by-store" in text
+    assert result(["run", place / "views.yaml"], capsys)["status"] == "already-done"
+    (place / "kernels.yaml").write_text(GRID + "- linear\n")
+    changed = result(["run", place / "views.yaml", "--check"], capsys)
+    assert changed["run_id"] != found["run_id"]
+    (place / "kernels.yaml").write_text(GRID)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--set", "C=0"], 2, "--set C"),
+        (["--set", "v=1.5"], 2, "--set v"),
+        (["--set", "constraint=lp", "--set", "p=0.5"], 2, "--set p"),
+        (["--kernels", "rbf(gama=1)"], 2, "--set kernels: kernels[0]: kernel 'rbf(gama=1)'"),
+        (["--kernels", "linear[0:9]"], 2, "column 8 is outside the data"),
+        (["--kernels", "absent.yaml"], 2, "kernel file absent.yaml does not exist"),
+        (["--kernels", "linear", "--set", "kernels=[linear]"], 2, "--kernels is also given by --set kernels"),
+        (["--kernels", "chi2"], 3, "kernel chi2 needs values >= 0; column"),
+        (["--kernels", "spectrum(k=2)"], 3, "reads strings; the data set holds numbers"),
+        (["--grams", "nowhere"], 6, "nowhere"),
+        (["--set", "solver=simplemkl"], 2, "needs constraint='simplex'"),
+    ],
+)
+def test_what_is_wrong_is_named(place: Path, tmp_path: Path, capsys, words: list[str], code: int, message: str):
+    error = result(["fit", "mkl", "--data", place / "train", "--run", tmp_path / "run", *words], capsys, code)["error"]
+    assert message in error
+    assert not (tmp_path / "run" / "config.json").exists()
