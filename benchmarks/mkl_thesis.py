@@ -36,7 +36,7 @@ from gramplane.pipeline import MKLClassifier
 
 TOL = 1e-3
 COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
-METHODS: dict[str, tuple[float, str]] = {"v=0.5": (0.5, "level"), "L1": (1.0, "level"), "L2": (0.0, "level"), "uniform": (0.5, "uniform")}
+METHODS: dict[str, tuple[float, str]] = {"v=0.5": (0.5, "auto"), "L1": (1.0, "auto"), "L2": (0.0, "auto"), "uniform": (0.5, "uniform")}
 """Name: v, solver."""
 
 PUBLISHED: dict[str, dict[str, tuple[float, float]]] = {

@@ -97,7 +97,7 @@ class RowPair:
     digest: str
     rows: tuple[int, int]
     cols: tuple[int, int]
-    specs: tuple[KernelSpec, ...]
+    specs: tuple[KernelSpec, ...] = field(repr=False)
     width: int
     source: MemoryBlocks | TextRows | None = field(default=None, repr=False, compare=False)
 
