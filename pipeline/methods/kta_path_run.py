@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -58,7 +58,7 @@ def prepare(config: KTAPathConfig, ctx: RunContext, extra: Mapping[str, Any]) ->
         loop=loop,
         model=lambda state, ctx: model_of(config, inputs, state, ctx),
         summary=summary,
-        tables=tables,
+        tables=lambda state, model: tables(state, model, ctx.data.feature_names()),
         plan=plan_of(loop, ctx),
     )
 
@@ -202,14 +202,14 @@ def summary(state: KTAState, model: KernelModel) -> dict[str, Any]:
     }
 
 
-def tables(state: KTAState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
+def tables(state: KTAState, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
     """Return the report's tables: kernels in the order they leave the path, last ones first; the points; weights of the last kernels."""
     junctures, a = model.arrays["junctures"], state.alignments.values
     order = np.lexsort((np.arange(len(a)), -a))
-    shares = dict(zip(_names(model), model.theta[0, model.used if model.precomputed else slice(None)].tolist(), strict=True))
+    shares = dict(zip(_used(model), model.theta[0, model.used if model.precomputed else slice(None)].tolist(), strict=True))
     kernels = [
         {
-            "kernel": str(j),
+            "kernel": str(j) if names is None else names[j],
             "weight": shares.get(j),
             "alignment": float(a[j]),
             "leaves_at_p": float(junctures[j]) if np.isfinite(junctures[j]) else None,
@@ -218,17 +218,19 @@ def tables(state: KTAState, model: KernelModel) -> dict[str, list[dict[str, Any]
     ]
     followed, weights = order[:FOLLOWED], state.weights
     along = weights[:, followed].toarray()
+    shown = {j: str(j) if names is None else names[j] for j in followed.tolist()}
     scored = {int(k): (train, test) for k, train, test in state.scored}
     points = [
         {"p": float(p), "n_active": int(n), **_scores(scored.get(k))} for k, (p, n) in enumerate(zip(state.p, state.counts, strict=True))
     ]
     paths = [
-        {"p": float(p), **{str(j): float(w) for j, w in zip(followed, row, strict=True)}} for p, row in zip(state.p, along, strict=True)
+        {"p": float(p), **{shown[j]: float(w) for j, w in zip(followed.tolist(), row, strict=True)}}
+        for p, row in zip(state.p, along, strict=True)
     ]
     return {"kernels": kernels, "path": points, "path_weights": paths}
 
 
-def _names(model: KernelModel) -> list[int]:
+def _used(model: KernelModel) -> list[int]:
     return (model.used if model.features is None else model.features.columns).tolist()
 
 

@@ -44,6 +44,8 @@ class UMKLState:
         J at both.
     qp_gap
         Certified distance of the last weights from the best ones for these bases.
+    path
+        ``(iteration, k)`` weights after every step.
     stop
         ``"tol"``, ``"max_iter"`` or ``None``.
     """
@@ -53,6 +55,7 @@ class UMKLState:
     bases: np.ndarray
     objective: float
     qp_gap: float
+    path: np.ndarray
     stop: str | None = None
 
 
@@ -91,8 +94,8 @@ class UMKLLoop:
             self._factors = np.ones(len(self.specs))
             if self.config.normalize == "column_sum":
                 place = [q for q, spec in enumerate(self.specs) if spec.normalize == "none"]
-                chosen = [(self.specs[q], self.grams(ctx).normalizations[q]) for q in place]
-                sums = mean_largest_sums(ctx, *zip(*chosen, strict=True), self.settings.block, self.size) if place else np.zeros(0)
+                specs, norms = ([items[q] for q in place] for items in (self.specs, self.grams(ctx).normalizations))
+                sums = mean_largest_sums(ctx, specs, norms, self.settings.block, self.size) if place else np.zeros(0)
                 if not np.all(sums > 0):
                     q = place[int(np.argmin(sums))]
                     raise ValueError(
@@ -117,7 +120,7 @@ class UMKLLoop:
     def init(self, ctx: RunContext) -> UMKLState:
         """Return equal weights without bases."""
         k = len(self.specs)
-        return UMKLState(0, np.full(k, 1.0 / k), np.full((ctx.data.n_rows, self.size), -1, np.int32), np.inf, np.inf)
+        return UMKLState(0, np.full(k, 1.0 / k), np.full((ctx.data.n_rows, self.size), -1, np.int32), np.inf, np.inf, np.zeros((0, k)))
 
     def step(self, state: UMKLState, ctx: RunContext) -> Step[UMKLState]:
         """Choose bases, then weights."""
@@ -127,7 +130,7 @@ class UMKLLoop:
         if self.config.safeguard and state.iteration and new.objective >= state.objective:
             # Sums of single precision: what is left to gain is rounding, and the objective must not rise.
             new, changed = replace(new, weights=state.weights, bases=state.bases, objective=state.objective, qp_gap=state.qp_gap), 0
-        new = replace(new, stop=self._stop(state, new, changed))
+        new = replace(new, stop=self._stop(state, new, changed), path=np.concatenate([state.path, new.weights[None, :]]))
         metrics = {"objective": new.objective, "gap": new.qp_gap, "changed": changed, "kept": kept}
         return Step(new, {**metrics, "n_selected": int(np.count_nonzero(new.weights))})
 
@@ -152,7 +155,7 @@ class UMKLLoop:
         found = np.multiply(found, self.factors(ctx)[:, None], order="C")
         terms = weight_terms(found.reshape(-1, n, self.size), bases, self.inner(ctx), config.gamma1, config.gamma2)
         best = simplex_qp(terms.W, terms.u, state.weights)
-        return UMKLState(state.iteration + 1, best.weights, bases, terms.value(best.weights), best.gap)
+        return UMKLState(state.iteration + 1, best.weights, bases, terms.value(best.weights), best.gap, state.path)
 
     def _stop(self, old: UMKLState, new: UMKLState, changed: int) -> str | None:
         alone = len(self.specs) == 1

@@ -19,6 +19,9 @@ from ..records.kernel_model import KernelModel
 from .kernel_setup import KernelInputs, build_model, resolved_kernels
 from .umkl import UMKLLoop, UMKLState, check_size
 
+SHOWN = 20
+"""Kernels whose weights a report follows along the rounds."""
+
 RANK_TOL = 1e-6
 """Eigenvalues below this share of the largest are rounding of single-precision entries: such a component is 0."""
 
@@ -119,6 +122,8 @@ def summary(state: UMKLState, model: KernelModel) -> dict[str, Any]:
 
 
 def tables(state: UMKLState, loop: UMKLLoop) -> dict[str, list[dict[str, Any]]]:
-    """Return the report's tables: kernels by weight."""
+    """Return the report's tables: kernels by weight, and the weights of the heaviest along the rounds."""
     order = [int(q) for q in np.lexsort((np.arange(len(state.weights)), -state.weights)) if state.weights[q] > 0]
-    return {"kernels": [{"kernel": str(loop.specs[q]), "weight": float(state.weights[q])} for q in order]}
+    names = {q: str(loop.specs[q]) for q in order}
+    along = [{"machine": 0, "iteration": t, **{names[q]: float(row[q]) for q in order[:SHOWN]}} for t, row in enumerate(state.path, 1)]
+    return {"kernels": [{"kernel": names[q], "weight": float(state.weights[q])} for q in order], "weights": along}

@@ -287,9 +287,11 @@ def pixels(run: RunView, prefix: str) -> list[Picture]:
 def pictures(runs: Sequence[RunView]) -> list[Picture]:
     """Return every figure the runs have data for: shared ones first, then one set per run."""
     from .kernel_figures import bounds, kept, weight_paths
+    from .path_figures import changed_bases, kernels_in_use, path_accuracy, path_counts, path_weights
 
     found = [*accuracy(runs), *objective(runs), *gaps(runs), *bounds(runs), *kept(runs)]
+    found += [*path_accuracy(runs), *path_counts(runs), *kernels_in_use(runs), *changed_bases(runs)]
     for run in runs:
         prefix = f"{run.name}: " if len(runs) > 1 else ""
-        found += [*weights(run, prefix), *weight_paths(run, prefix), *pixels(run, prefix), *phases(run, prefix)]
+        found += [*weights(run, prefix), *weight_paths(run, prefix), *path_weights(run, prefix), *pixels(run, prefix), *phases(run, prefix)]
     return [*found, *traffic(runs)]
