@@ -92,13 +92,7 @@ class KernelSpec:
     # -- text ----------------------------------------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        shown = ",".join(f"{key}={_written(value)}" for key, value in self.params if value != self._default(key))
-        text = self.name + (f"({shown})" if shown else "") + ("" if self.columns is None else f"[{_ranges(self.columns)}]")
-        return text + (f" {self.normalize}" if self.normalize != "none" else "") + (" centre" if self.centre else "")
-
-    def _default(self, key: str) -> Value | None:
-        known = family(self.name).parameters
-        return known[key].default if key in known else None
+        return _text(self)
 
     @classmethod
     def parse(cls, text: str) -> KernelSpec:
@@ -150,6 +144,15 @@ class KernelSpec:
         """Return the SHA-256 of the raw kernel: equal for kernels that differ in normalisation only, as they share their numbers."""
         text = json.dumps({"format": FORMAT, **self.raw_json()}, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _text(spec: KernelSpec) -> str:
+    known = family(spec.name).parameters
+    given = [(key, value) for key, value in spec.params if key not in known or value != known[key].default]
+    shown = ",".join(f"{key}={_written(value)}" for key, value in given)
+    text = spec.name + (f"({shown})" if shown else "") + ("" if spec.columns is None else f"[{_ranges(spec.columns)}]")
+    return text + (f" {spec.normalize}" if spec.normalize != "none" else "") + (" centre" if spec.centre else "")
 
 
 @functools.lru_cache(maxsize=1 << 14)

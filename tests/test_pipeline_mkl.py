@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC, SVR
 from sklearn.utils.estimator_checks import check_estimator
@@ -239,6 +240,21 @@ def test_strings():
     texts = ["abab", "baba", "ababab", "bab", "cdcd", "dcdc", "cdcdc", "dcd"]
     found = MKLClassifier(["spectrum(k=2)", "spectrum(k=1)"]).fit(texts, [0, 0, 0, 0, 1, 1, 1, 1])
     np.testing.assert_array_equal(found.predict(["abba", "ccdd"]), [0, 1])
+
+
+def test_several_views_stand_side_by_side_as_columns():
+    """Sequences as counts of k-mers beside features: a linear kernel on the counts is the spectrum kernel of the strings."""
+    rng = np.random.default_rng(6)
+    texts = ["".join(rng.choice(list("abcd"), 30)) for _ in range(60)]
+    shape, y = rng.random((60, 3)), np.array([text.count("ab") > 1 for text in texts])
+    counts = CountVectorizer(analyzer="char", ngram_range=(2, 2)).fit_transform(texts)
+    width = counts.shape[1]
+    views = sp.hstack([counts, sp.csr_matrix(shape)], format="csr")
+    kernels = [f"linear[0:{width}]", f"rbf(gamma=1)[{width}:{width + 3}]"]
+    found = MKLClassifier(kernels, constraint="simplex", C=10.0).fit(views, y)
+    assert found.kernel_weights_[0] > found.kernel_weights_[1] and found.score(views, y) > 0.95
+    alone, strings = (MKLClassifier([kernel], C=10.0, tol=1e-6).fit(X, y) for kernel, X in ((kernels[0], views), ("spectrum(k=2)", texts)))
+    np.testing.assert_allclose(alone.decision_function(views), strings.decision_function(texts), atol=1e-6)
 
 
 def test_weights_of_samples_are_costs():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -190,4 +191,10 @@ def _check_definite(name: str, gram: np.ndarray) -> None:
 
 def with_normalization(kernels: Sequence[Any], normalize: str) -> list[Any]:
     """Return the kernels with ``normalize`` where they leave it open."""
-    return [replace(kernel, normalize=normalize) if kernel.normalize == "none" else kernel for kernel in kernels]
+    return [_normalised(kernel, normalize) if kernel.normalize == "none" else kernel for kernel in kernels]
+
+
+@lru_cache(maxsize=1 << 14)
+def _normalised(kernel: Any, normalize: str) -> Any:
+    # A spec checks its fields whenever it is made; fits of a search ask for the same ones.
+    return replace(kernel, normalize=normalize)
