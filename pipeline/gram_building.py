@@ -109,7 +109,7 @@ def build_grams(
         return GramOutcome("already-done", {"data": store.url, "grams": out, **_built(sizes, 0.0)})
     began = time.perf_counter()
     emit, tally = on_event or ignore, Tally()
-    with executing(where, store, tee((emit, tally.listen))) as executor:
+    with executing(where, store, tee((emit, tally.listen)), "grams") as executor:
         ctx = RunContext(executor, store, None, parse_bytes(driver_memory), emit, tally=tally)
         Grams(ctx, specs, GramSettings.of(ctx, specs, "store", out))
     return GramOutcome("done", {"data": store.url, "grams": out, **_built(sizes, time.perf_counter() - began)})
@@ -217,7 +217,7 @@ def repair_grams(
         tasks = grams.damaged(report)
         specs = _recomputable(grams, tasks)
         if tasks:
-            with executing(where, blocks, emit) as executor:
+            with executing(where, blocks, emit, "grams") as executor:
                 ctx = RunContext(executor, blocks, None, parse_bytes(driver_memory), emit)
                 grams.commit(build_blocks(ctx, tasks, specs, grams.meta.block))
     found = {"damaged": len(report.damaged), "blocks_computed": len(tasks), "bytes": sum(task.nbytes for task in tasks)}

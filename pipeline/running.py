@@ -114,19 +114,23 @@ def store_digest(url: str) -> str:
 
 
 @contextlib.contextmanager
-def executing(where: Where, data: BlockStore, emit: Emit) -> Iterator[Executor]:
-    """Open the executor of a run: every worker must see the same store, and may cache a planned share of its memory."""
+def executing(where: Where, data: BlockStore, emit: Emit, passes: str = "feature_scores") -> Iterator[Executor]:
+    """Open the executor of a run: every worker must see the same store, and may cache a planned share of its memory.
+
+    ``passes`` is the module of those that will run, which a worker loads before it is measured.
+    """
     with open_executor(where.config(), events=emit, preflight=partial(store_digest, data.url)) as executor:
         if executor.kind != "sync":
             executor.reserved = int(CACHE_SHARE * executor.worker_memory)
             executor.run_on_workers(set_cache_limit, executor.reserved)
-            executor.measure(kept_bytes)
+            executor.measure(partial(kept_bytes, passes))
         yield executor
 
 
-def kept_bytes() -> int:
+def kept_bytes(passes: str = "feature_scores") -> int:
     """Return the bytes of the blocks this process keeps; asked on a worker, it has the programs of the passes loaded first."""
-    importlib.import_module(".passes.feature_scores", __package__)
+    module = importlib.import_module(f".passes.{passes}", __package__)
+    getattr(module, "load_programs", int)()
     return cached_bytes()
 
 
@@ -295,13 +299,15 @@ def _run(
     began = time.perf_counter()
     record = folder.config
     tally = Tally()
-    with executing(where, store, tee((emit, tally.listen))) as executor:
+    passes = "grams" if "kernels" in info.config.model_fields else "feature_scores"
+    with executing(where, store, tee((emit, tally.listen)), passes) as executor:
         ctx = replace(_context(executor, store, folder, record, emit), tally=tally)
         ready: Prepared = prepared or info.prepare(config, ctx, record["extra"])
         if folder.read_json("decisions") is None:
             folder.write_json("decisions", jsonable(ready.plan))
         outcome = run_loop(ready.loop, ctx)
         model = ready.model(outcome.state, ctx)
+    folder.drop_scratch()
     folder.write_model(model)
     folder.write_json("tables", ready.tables(outcome.state, model))
     summary = {"method": info.name, **ready.summary(outcome.state, model), **_last(outcome.history)}

@@ -199,12 +199,22 @@ class RunStore:
 
     def reset(self) -> None:
         """Forget everything but the configuration: checkpoints, history, events, arrays and model (to start the run anew)."""
-        for name in ("checkpoints", "arrays", "model"):
+        for name in ("checkpoints", "arrays", "scratch", "model"):
             if (self.path / name).exists():
                 shutil.rmtree(self.path / name)
         for file in self.path.iterdir():
             if file.suffix in (".json", ".jsonl", ".log") and file.name != "config.json":
                 file.unlink()
+
+    @property
+    def scratch(self) -> Path:
+        """Folder of what a run needs only while it computes; it may be made anew at any time."""
+        return self.path / "scratch"
+
+    def drop_scratch(self) -> None:
+        """Remove the scratch folder, if there is one."""
+        if self.scratch.exists():
+            shutil.rmtree(self.scratch)
 
     def withdraw(self) -> None:
         """Forget the configuration, too: the folder can be used for another run."""

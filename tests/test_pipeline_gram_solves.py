@@ -10,6 +10,7 @@ from gramplane.kernels.solvers.logistic_dual import logistic_problem, solve_logi
 from gramplane.kernels.solvers.ridge import solve_ridge
 from gramplane.kernels.solvers.smo import solve_smo
 from gramplane.kernels.spec import as_specs
+from gramplane.pipeline import run_method
 from gramplane.pipeline.passes.grams import Grams, GramSettings
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import GramStore, RunStore
@@ -91,10 +92,27 @@ def test_a_sum_is_written_once_and_replaced_by_the_next(store, tmp_path):
         sink = MemorySink()
         found.append(opened(store, tmp_path, run=run, sink=sink).combine(theta).matvec(v))
         counts.append([event["blocks_computed"] for event in sink.named("phase") if "weighted sum" in event["phase"]])
-    (place,) = (run.path / "sums").iterdir()
+    (place,) = run.scratch.iterdir()
     assert counts[0] == counts[2] and counts[0][0] > 1 and counts[1] == [0]
     assert found[0].tobytes() == found[1].tobytes() != found[2].tobytes()
     assert GramStore.open(place).verify().ok and len(GramStore.open(place).kernels) == 1
+    run.drop_scratch()
+    assert not run.scratch.exists()
+
+
+def test_a_run_beyond_the_driver_leaves_no_sum_behind(data, tmp_path):
+    """A whole run whose driver holds little: the model is that of one in memory, and the scratch folder is gone."""
+    ingest((data[0], data[2]), tmp_path / "data")
+    params = {"kernels": KERNELS, "C": 2.0, "tol": 1e-2}
+    models, events = [], []
+    for name, memory in (("near", "1GiB"), ("far", "256KiB")):
+        out = run_method("mkl", params, data=str(tmp_path / "data"), run=str(tmp_path / name), driver_memory=memory, on_event=events.append)
+        models.append((out.summary["objective"], sorted(path.name for path in (tmp_path / name).iterdir())))
+    assert models[0][0] == pytest.approx(models[1][0], rel=1e-2)
+    assert models[0][1] == models[1][1] and "scratch" not in models[0][1]
+    assert {"gram-sum", "gram-entries"} <= {event.get("program") for event in events}
+    plan = run_method("mkl", params, data=str(tmp_path / "data"), run=str(tmp_path / "dry"), driver_memory="256KiB", dry_run=True).plan
+    assert plan is not None and plan["grams"] == "recompute" and "every pass" in plan["gram_reason"]
 
 
 @pytest.mark.parametrize("policy", ["store", "recompute"])

@@ -40,9 +40,6 @@ PART_BYTES = 4 << 20
 BATCH_BYTES = 32 << 20
 """Entries brought to the driver at a time."""
 
-SUMS = "sums"
-"""Folder of a run directory that holds the newest sum."""
-
 Group = tuple[PairRef, ...]
 
 
@@ -166,7 +163,7 @@ class CombinedGram:
             return max(map(pair_bytes, group)) + 24 * self.n
 
         program = BlockProgram("gram-product", product_chunk, added, task_bytes, 8 * self.n)
-        return self._ctx.run_pass(plan(program, self._groups, self._theta, self._norms, self._ctx.share("vector", v)))
+        return self._ctx.run_pass(plan(program, self._groups, self._theta, self._norms, self._ctx.share("vector", v, len(self._groups))))
 
     def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield ``(places of rows, places of columns, values)`` over variables ``new`` then ``old``: every pair with a new one.
@@ -176,10 +173,11 @@ class CombinedGram:
         wanted = np.concatenate([np.asarray(new, np.int64), np.asarray(old, np.int64)])
         for batch, most, whole in self._batches(wanted, len(new)):
 
-            def task_bytes(group: Group, most: int = most) -> int:
-                return max(map(pair_bytes, group)) + 2 * most
+            def task_bytes(group: Group, most: int = most, whole: int = whole) -> int:
+                # What other tasks of the pass found may lie on the same worker.
+                return max(map(pair_bytes, group)) + 2 * most + whole
 
-            program = BlockProgram("gram-entries", between_chunk, listed, task_bytes, most, combine_bytes=2 * whole)
+            program = BlockProgram("gram-entries", between_chunk, listed, task_bytes, most, combine_bytes=3 * whole)
             yield from self._ctx.run_pass(plan(program, batch, self._theta, self._norms, wanted, len(new)))
 
     def _batches(self, wanted: np.ndarray, fresh: int) -> Iterator[tuple[list[Group], int, int]]:
@@ -253,8 +251,8 @@ def combined_gram(
 
 def _written(ctx: RunContext, run: RunStore, refs: Sequence[PairRef], theta: np.ndarray, norms: Norms, block: int) -> list[StoredPair]:
     key = _key(refs[0], theta, norms)
-    place = run.path / SUMS / key[:32]
-    for other in place.parent.glob("*"):
+    place = run.scratch / f"sum-{key[:32]}"
+    for other in place.parent.glob("sum-*"):
         if other != place:
             shutil.rmtree(other)
     used = np.flatnonzero(theta).tolist() if all(isinstance(ref, StoredPair) for ref in refs) else list(range(len(theta)))

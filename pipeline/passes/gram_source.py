@@ -26,6 +26,9 @@ BLOCK_BYTES = 16 << 20
 TILE = 128
 """Block edges are multiples of this, which the bits of quadratic forms rest on."""
 
+FREED_BYTES = 32 << 20
+"""What the allocator of a process may keep of blocks that were freed: glibc gives back no less at a time once it has seen large ones."""
+
 LARGEST = 2048
 """Rows of a block at most: a wider one computes no faster, and its task needs more memory."""
 
@@ -202,5 +205,5 @@ def _apply(block: np.ndarray, norms: Sequence[Normalization] | None, rows: Any, 
 
 
 def pair_bytes(ref: PairRef) -> int:
-    """Bound the memory of a task: the block, a copy while it is normalised in float64, and the rows it is computed from."""
-    return 4 * ref.nbytes + ref.row_bytes
+    """Bound the memory of a task: the block, a copy while it is normalised in float64, the rows it is computed from, freed blocks."""
+    return 4 * ref.nbytes + ref.row_bytes + FREED_BYTES

@@ -16,6 +16,8 @@ import numpy as np
 from ...cluster import BlockProgram, bytes_text, plan
 from ...kernels.bank import PackedBank
 from ...kernels.bank_products import product_units
+from ...kernels.block_product import add_product
+from ...kernels.gram import gram_block
 from ...kernels.gram_blocks import ProductSums, TileSums, combined, product_sums, tile_sums, total_forms, total_products
 from ...kernels.normalization import BlockSums, KernelSums, Normalization, block_sums, kernel_sums, normalizations
 from ...kernels.solvers.dual import DenseGram, Gram, Scratch
@@ -187,6 +189,13 @@ def build_blocks(ctx: RunContext, tasks: Sequence[GramTask], specs: Mapping[str,
     return ctx.run_pass(plan(BlockProgram("gram-build", build_chunk, listed, _build_bytes, 256), builds))
 
 
+def load_programs() -> None:
+    """Load the compiled loops of the passes into this process, by running each on next to nothing."""
+    block = gram_block([KernelSpec.parse("rbf(gamma=1.0)")], np.eye(2, dtype=np.float32), None, dtype=np.float32)
+    tile_sums(block, (0, 2), (0, 2), np.ones((1, 2)))
+    add_product(combined(block, np.ones(1)), (0, 2), (2, 4), np.ones(4), np.zeros(4))
+
+
 # -- access ------------------------------------------------------------------------------------------------------------------------
 
 
@@ -249,7 +258,7 @@ class Grams:
         else:
             columns = self._columns(vectors)
             result = 8 * len(scale) * len(columns) * (self.settings.block // 128 + 1) ** 2
-            shared = self.ctx.share("vectors", columns)
+            shared = self.ctx.share("vectors", columns, len(self._refs))
             raw = total_forms(self._pass("quadratic-forms", forms_chunk, result, shared, self._norms, kernels))
             raw = raw[:, 0] if np.ndim(vectors) == 1 else raw
         return raw * (scale if raw.ndim == 1 else scale[:, None])
@@ -264,7 +273,13 @@ class Grams:
         else:
             rows = np.ascontiguousarray(wanted.T)
             result = 16 * len(chosen) * len(columns) * self.settings.block
-            shared = self.ctx.share("vectors", columns), self._norms, kernels, self.ctx.share("wanted", rows), units
+            shared = (
+                self.ctx.share("vectors", columns, len(self._refs)),
+                self._norms,
+                kernels,
+                self.ctx.share("wanted", rows, len(self._refs)),
+                units,
+            )
             raw = total_products(self._pass("gram-products", products_chunk, result, *shared), rows)
         return raw * self.scale[chosen][:, None, None]
 
@@ -289,7 +304,7 @@ class Grams:
         wanted = np.stack([np.minimum(rows, columns), np.maximum(rows, columns)])
         raw = np.zeros((self.k, len(rows)))
         result = 4 * self.k * min(len(rows), self.settings.block**2) + 8 * len(rows)
-        for found in self._pass("gram-entries", entries_chunk, result, self.ctx.share("entries", wanted), self._norms):
+        for found in self._pass("gram-entries", entries_chunk, result, self.ctx.share("entries", wanted, len(self._refs)), self._norms):
             raw[:, found.places] = found.values
         return raw * self.scale[:, None]
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 INLINE_BYTES = 1 << 18
 """Arrays up to this size travel with the task (several may, within a megabyte); larger ones become one object of the run store."""
 
+CARRIED_BYTES = 16 << 20
+"""What all tasks of a pass may carry together: a worker holds the arguments of every task that waits for it."""
+
 Emit = Callable[[Mapping[str, Any]], None]
 
 
@@ -89,12 +92,13 @@ class RunContext:
         self.tally.add(work)
         return self.executor.run(work)
 
-    def share(self, name: str, array: np.ndarray) -> Any:
-        """Return ``array`` itself, or a reference to it in the run store when tasks on other machines would carry too much.
+    def share(self, name: str, array: np.ndarray, tasks: int = 1) -> Any:
+        """Return ``array`` itself, or a reference to it in the run store when ``tasks`` on other machines would carry too much.
 
         A task turns either into the array with :func:`received`.
         """
-        if self.run is None or self.executor.kind == "sync" or array.nbytes <= INLINE_BYTES:
+        small = array.nbytes <= min(INLINE_BYTES, CARRIED_BYTES // tasks)
+        if self.run is None or self.executor.kind == "sync" or small:
             return array
         return self.run.put_array(name, array)
 
