@@ -142,11 +142,11 @@ NARROW = ["rbf(gamma=0.01)", "linear"]
 
 
 def search_inputs(policy, rule, normalize="trace"):
-    X, _ = rows(4, n=150)
+    X, _ = rows(4, n=140)
     config = TwoLayerConfig(kernels=KERNELS, infinite=True, rule=rule, normalize=normalize)
     specs = [type(s).from_json({**s.to_json(), "normalize": normalize}) for s in as_specs(KERNELS, 4)]
     rng = np.random.default_rng(0)
-    mu, beta = rng.random(4), rng.normal(size=150)
+    mu, beta = rng.random(4), rng.normal(size=140)
     with open_executor(None) as executor:
         grams = LayerGrams(RunContext(executor, MemoryBlocks(X)), specs, GramSettings(policy, 128), centre=True)
         K2 = oracle.second_layer(normalised(KERNELS, X, normalize), mu)
@@ -161,7 +161,7 @@ def test_the_best_gaussian_by_descent_against_a_fine_search(normalize):
 
     def slope(w):
         k = np.exp(-w * Q)
-        scale = {"trace": 1.0, "unit_trace": 1 / 150, "multiplicative": 1 / (1 - k.mean())}[normalize]
+        scale = {"trace": 1.0, "unit_trace": 1 / 140, "multiplicative": 1 / (1 - k.mean())}[normalize]
         return oracle.gaussian_slopes(K2, point.beta, Q, [w], scale)[0][0]
 
     value = oracle.best_width(slope, low, high)[1]
@@ -176,7 +176,7 @@ def test_the_best_gaussian_by_the_thesis_rule():
     X, K2, point, found = search_inputs("memory", "thesis")
     Q, (low, high) = squared_distances(X), gamma_range(MemoryBlocks(X))
     now = 0.5 * point.beta @ K2 @ point.beta - point.mu.sum()
-    alone = oracle.gaussian_alone(point.beta, Q, np.geomspace(low, high, 300))[0] - 1.0 - now
+    alone = oracle.gaussian_alone(point.beta, Q, np.geomspace(low, high, 60))[0] - 1.0 - now
     assert found.gain == pytest.approx(oracle.gaussian_alone(point.beta, Q, [found.width])[0][0] - 1.0 - now, rel=1e-4)
     assert found.gain >= alone.max() - 1e-3 * abs(alone.max())
     assert search_inputs("recompute", "thesis")[3] == found
@@ -416,7 +416,7 @@ def test_registered():
 @pytest.mark.cluster
 def test_workers_give_the_same_bits():
     X, y = rows(15, n=200)
-    options = {"infinite": True, "max_new_kernels": 1, "max_iter": 3}
+    options = {"infinite": True, "max_new_kernels": 1, "max_iter": 2}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         here = TwoLayerMKLClassifier(NARROW, **options).fit(X, y)

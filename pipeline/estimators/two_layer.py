@@ -17,7 +17,7 @@ from ..records.config_two_layer import TwoLayerConfig
 from ..records.kernel_model import KernelModel
 from .kernel_base import NAN, KernelEstimator
 
-ENDED = {"flat": "the machine's rounding", "max_iter": "max_iter={}"}
+ENDED = {"flat": "a line search that found nothing lower", "max_iter": "max_iter={}"}
 
 
 class TwoLayerMKLClassifier(ClassifierMixin, KernelEstimator):

@@ -190,18 +190,28 @@ class TwoLayerLoop:
 
     def _moved(self, machine: LayerState, problem: TwoLayer, ctx: RunContext) -> LayerState:
         config, old = self.config, machine.point()
-        point, eta = problem.step(old, machine.eta, PROMISE * config.decrease_tol)
+        point, eta, tried = self._step(problem, old, machine.eta)
         self._check(point, problem.layer)
         still = machine.still + 1 if old.value - point.value <= config.decrease_tol * abs(old.value) else 0
         new = replace(LayerState.begun(point, eta, np.vstack([machine.path, point.mu])), still=still, steps=machine.steps + 1)
-        return replace(new, stop=self._reason(new, point is old))
+        return replace(new, stop=self._reason(new, point is old, tried))
 
-    def _reason(self, machine: LayerState, stuck: bool) -> str | None:
+    def _step(self, problem: TwoLayer, old: TwoLayerPoint, eta: float) -> tuple[TwoLayerPoint, float, bool]:
+        """Return the next point, the next first length, and whether any step promised enough to be tried."""
+        least = PROMISE * self.config.decrease_tol
+        point, found = problem.step(old, eta, least)
+        if point is old and found == eta:
+            # The last steps may have been short for a reason of their own.
+            eta = max(eta, first_length(old, self.config.penalty))
+            point, found = problem.step(old, eta, least)
+        return point, found, point is not old or found != eta
+
+    def _reason(self, machine: LayerState, stuck: bool, tried: bool) -> str | None:
         if machine.point().violation(self.config.penalty) <= self.config.tol:
             return "tol"
-        if stuck:
+        if stuck and tried:
             return "flat"
-        if machine.still >= 2:
+        if stuck or machine.still >= 2:
             return "decrease"
         return "max_iter" if machine.steps >= self.config.max_iter else None
 

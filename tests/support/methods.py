@@ -63,7 +63,7 @@ OTHER_UMKL = ({**UMKL, "gamma1": 0.2}, "gamma1")
 KTA = {"C": 2.0, "dp": 0.02}
 OTHER_KTA = ({**KTA, "eps": 1e-3}, "eps")
 
-TWO_LAYER = {"kernels": ["rbf(gamma=0.05)", "linear cosine", "rbf(gamma=0.1)[0:3]"], "max_iter": 3}
+TWO_LAYER = {"kernels": ["rbf(gamma=0.05)", "linear cosine", "rbf(gamma=0.1)[0:3]"], "max_iter": 2}
 OTHER_TWO_LAYER = ({**TWO_LAYER, "penalty": 2.0}, "penalty")
 
 CASES: dict[str, Case] = {
@@ -82,10 +82,8 @@ CASES: dict[str, Case] = {
     "unsupervised-mkl-gain-recompute": Case(
         "unsupervised-mkl", {**UMKL, "stop": "gain", "gamma2": 0.5, "grams": "recompute"}, _sparse, OTHER_UMKL
     ),
-    "two-layer-mkl-restarts": Case("two-layer-mkl", {**TWO_LAYER, "n_restarts": 2}, _dense, OTHER_TWO_LAYER, {"test_share": 0.25}),
-    "two-layer-mkl-infinite-classes": Case(
-        "two-layer-mkl", {**TWO_LAYER, "infinite": True, "max_new_kernels": 1, "max_iter": 2}, _three, OTHER_TWO_LAYER
-    ),
+    "two-layer-mkl-classes": Case("two-layer-mkl", {**TWO_LAYER, "n_restarts": 2}, _three, OTHER_TWO_LAYER, {"test_share": 0.25}),
+    "two-layer-mkl-infinite": Case("two-layer-mkl", {**TWO_LAYER, "infinite": True, "max_new_kernels": 1}, _dense, OTHER_TWO_LAYER),
     "kta-path-two": Case("kta-path", KTA, _dense, OTHER_KTA),
     "kta-path-classes-linear": Case("kta-path", {**KTA, "kernel": "linear"}, _three, OTHER_KTA),
 }

@@ -56,7 +56,7 @@ def gaussian_alone(beta, Q, widths):
 
 def best_width(slope, low, high):
     """Width with the smallest slope, by a fine grid and Brent's method."""
-    grid = np.geomspace(low, high, 400)
+    grid = np.geomspace(low, high, 60)
     at = int(np.argmin([slope(w) for w in grid]))
-    found = minimize_scalar(lambda u: slope(np.exp(u)), bounds=np.log([grid[max(at - 1, 0)], grid[min(at + 1, 399)]]), method="bounded")
+    found = minimize_scalar(lambda u: slope(np.exp(u)), bounds=np.log([grid[max(at - 1, 0)], grid[min(at + 1, 59)]]), method="bounded")
     return float(np.exp(found.x)), float(found.fun)
