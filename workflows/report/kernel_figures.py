@@ -11,6 +11,8 @@ from .view import Row, RunView, number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+LOOKS = "The bounds over all kernels move when those over the working set (dotted) have met and all kernels are looked at."
+
 PANELS = 4
 """Machines whose weights are drawn; the tables have all."""
 
@@ -28,14 +30,16 @@ def bounds(runs: Sequence[RunView]) -> list[Picture]:
         axes.legend()
 
     def gap(axes: Axes) -> None:
-        _lines(axes, runs, [("relative_gap", "", "-")], positive=True)
+        _lines(axes, runs, [("relative_gap", "all kernels", "-"), ("working_gap", "working set", ":")], positive=True)
         _rounds(axes)
         _log(axes)
 
     told = "Upper bound (solid) and lower bound (dashed) of the optimum, both rigorous; the model returned has the value of the upper one."
     return [
         Picture("Bounds", told, draw(closing)),
-        Picture("Gap between the bounds", "In units of the upper bound, or of one if that is smaller; the fit ends at tol.", draw(gap)),
+        Picture(
+            "Gap between the bounds", f"In units of the upper bound, or of one if that is smaller; the fit ends at tol. {LOOKS}", draw(gap)
+        ),
     ]
 
 
