@@ -16,6 +16,7 @@ def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
     from ..kernels.gram import gram_block
     from ..kernels.solvers.duals import DenseGram, solve_smo, svc_problem
     from ..kernels.spec import as_specs
+    from ..kernels.two_layer import BankLayer
 
     texts = ["rbf(gamma=0.5)", "rbf(gamma=2.0)", "poly(degree=2)[0:3]", "linear", "laplacian(gamma=1.0)", "chi2", "hik"]
     specs = as_specs(texts, X.shape[1])
@@ -41,6 +42,7 @@ def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
         ),
         "bank of kernel matrices": passes,
         "kernel machine": lambda: solve_smo(DenseGram(whole[0]), svc_problem(y, 1.0)),
+        "second layer": lambda: BankLayer(bank).weigh(np.ones(bank.k), np.ones((bank.n, bank.n)), y.astype(np.float64)),
         "level method": lambda: _small_programs(len(specs)),
         "alignments and their path": lambda: _aligned(X, y),
     }

@@ -347,6 +347,25 @@ def test_runs_on_stores(tmp_path):
     assert {row["machine"] for row in tables["weights"]} == {"a", "b", "c"}
 
 
+def test_runs_on_the_kernels_of_a_gram_store(tmp_path):
+    """Matrices computed elsewhere, and kernels kept from an earlier run, which predict on other rows."""
+    X, y = rows(16, n=60)
+    data, grams = str(tmp_path / "data"), str(tmp_path / "grams")
+    ingest((X, y), tmp_path / "data")
+    kept = run_method("two-layer-mkl", {"kernels": KERNELS, "grams": "store", "gram_store": grams}, data=data, run=str(tmp_path / "a"))
+    again = run_method("two-layer-mkl", {"kernels": "precomputed", "gram_store": grams}, data=data, run=str(tmp_path / "b"))
+    assert again.summary["objective"] == pytest.approx(kept.summary["objective"], rel=1e-2)
+    assert np.mean(load_model(tmp_path / "b").predict(X) == y) > 0.9
+    stack = np.stack([gram_oracle.gram(spec, X) for spec in as_specs(KERNELS, 4)]).astype(np.float32)
+    ingest_grams(stack, tmp_path / "given")
+    other = run_method(
+        "two-layer-mkl", {"kernels": "precomputed", "gram_store": str(tmp_path / "given")}, data=data, run=str(tmp_path / "c")
+    )
+    assert other.summary["objective"] == pytest.approx(kept.summary["objective"], rel=1e-2)
+    model = load_model(tmp_path / "c")
+    assert model.model_.precomputed and np.mean(model.predict(stack) == y) > 0.9
+
+
 def test_the_limit_of_iterations_warns_and_tells_the_distance():
     X, y = rows(12)
     with pytest.warns(ConvergenceWarning, match=r"max_iter=2 ended the fit before tol=0.001 was reached; the projected gradient is"):
@@ -385,7 +404,7 @@ def test_bad_parameters_are_named(options, message):
 def not_a_kernel(X, Z):
     """A callable that is symmetric but not positive semi-definite."""
     X, Z = np.asarray(X), np.asarray(Z)
-    return 1.0 + X[:, :1] @ Z[:, :1].T - 3.0 * X[:, 1:] @ Z[:, 1:].T
+    return 1.0 + 5.0 * X[:, :1] @ Z[:, :1].T - 3.0 * X[:, 1:2] @ Z[:, 1:2].T
 
 
 def test_bad_data_is_refused(tmp_path):
@@ -394,10 +413,14 @@ def test_bad_data_is_refused(tmp_path):
         TwoLayerMKLClassifier(KERNELS).fit(X, np.ones(len(X)))
     with pytest.raises(ValueError, match="NaN"):
         TwoLayerMKLClassifier(KERNELS).fit(np.full((6, 4), np.nan), y[:6])
-    with pytest.raises(ValueError, match="strings have none"):
+    with pytest.raises(ValueError, match="strings and given matrices have none"):
         TwoLayerMKLClassifier(["spectrum(k=2)"], infinite=True).fit(["ab", "ba", "cc"], [0, 0, 1])
     with pytest.raises(ValueError, match=r"not_a_kernel.*not positive semi-definite"):
         TwoLayerMKLClassifier([not_a_kernel], normalize="none").fit(X, y)
+    with pytest.raises(ValueError, match="every kernel is zero"):
+        TwoLayerMKLClassifier(["linear", "poly(degree=2,coef0=0)"]).fit(np.zeros((len(X), 2)), y)
+    with pytest.warns(UserWarning, match="kernels that are the same"):
+        TwoLayerMKLClassifier(["linear", "linear"]).fit(X, y)
     ingest((X, X[:, 0]), tmp_path / "real", task="regression")
     with pytest.raises(ValueError, match="the target is real-valued"):
         run_method("two-layer-mkl", {"kernels": KERNELS}, data=str(tmp_path / "real"), run=str(tmp_path / "run"))

@@ -12,6 +12,8 @@ from sklearn.base import ClassifierMixin
 
 from ...kernels.spec import KernelSpec
 from ..loops.run import run_loop
+from ..methods.gmkl_run import machine_memory
+from ..methods.kernel_checks import doubtful
 from ..methods.two_layer_run import build_loop, model_of
 from ..records.config_two_layer import TwoLayerConfig
 from ..records.kernel_model import KernelModel
@@ -172,22 +174,16 @@ class TwoLayerMKLClassifier(ClassifierMixin, KernelEstimator):
         config = self._config()
         inputs = self._inputs(X, y, sample_weight)
         with self._context(inputs.data) as ctx:
-            loop = build_loop(config, inputs, ctx)
+            loop = build_loop(config, inputs, ctx, budget=machine_memory())
             outcome = run_loop(loop, ctx, keep=False)
             self._set_model(model_of(config, inputs, loop, outcome.state, ctx))
-            self._warn_of_zeros(loop.grams(outcome.state.widths, ctx))
+            for message in doubtful(loop.grams(outcome.state.widths, ctx)):
+                warnings.warn(message, UserWarning, stacklevel=2)
         self._set_history(outcome.history)
         ended = ENDED.get(str(outcome.state.stop), "").format(config.max_iter)
-        self._warn_unfinished(self.converged_, f"{ended} ended the fit before tol={config.tol:g} was reached; {self._distance()}")
+        left = f"the projected gradient is {self.violation_:.2g}"
+        self._warn_unfinished(self.converged_, f"{ended} ended the fit before tol={config.tol:g} was reached; {left}")
         return self
-
-    def _warn_of_zeros(self, grams: Any) -> None:
-        for spec, found in zip(grams.specs, grams.sums, strict=True):
-            if found.trace <= 0.0:
-                warnings.warn(f"kernel {spec} is zero on the training rows; it adds nothing", UserWarning, stacklevel=3)
-
-    def _distance(self) -> str:
-        return f"the projected gradient is {self.violation_:.2g}"
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``."""

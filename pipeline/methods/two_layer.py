@@ -23,6 +23,7 @@ from ..passes.layers import LayerGrams
 from ..records.config_two_layer import TwoLayerConfig
 from ..records.context import RunContext
 from .fgm_scoring import Fit, accuracy_metrics
+from .kernel_checks import doubtful
 from .two_layer_search import Candidate, best_candidate
 
 UNFINISHED = ("max_iter", "flat")
@@ -124,6 +125,8 @@ class TwoLayerLoop:
         Where Gram matrices lie.
     fits
         Classifiers whose accuracy is followed.
+    data
+        What the kernels are over, where that is not the data set of the run: matrices that were given.
     """
 
     state_type = TwoLayerState
@@ -135,9 +138,10 @@ class TwoLayerLoop:
         problems: Sequence[DualProblem],
         settings: GramSettings,
         fits: Sequence[Fit] = (),
+        data: Any = None,
     ) -> None:
         self.config, self.specs, self.problems = config, tuple(specs), tuple(problems)
-        self.settings, self.fits = settings, tuple(fits)
+        self.settings, self.fits, self.data = settings, tuple(fits), data
         self._grams: LayerGrams | None = None
         self._scratch, self._looked = Scratch(), False
 
@@ -150,6 +154,7 @@ class TwoLayerLoop:
     def grams(self, widths: np.ndarray, ctx: RunContext) -> LayerGrams:
         """Return the Gram matrices of all kernels: a function of data and settings, made anew after a resume."""
         specs = self.kernels(widths)
+        ctx = ctx if self.data is None else replace(ctx, data=self.data)
         if self._grams is None or self._grams.specs != specs:
             self._grams = None
             self._grams = LayerGrams(ctx, specs, self.settings, centre=True)
@@ -166,9 +171,8 @@ class TwoLayerLoop:
     def init(self, ctx: RunContext) -> TwoLayerState:
         """Return the machines at random weights."""
         rng, grams = np.random.default_rng(ctx.seed), self.grams(np.zeros(0), ctx)
-        for spec, found, norm in zip(self.specs, grams.sums, grams.normalizations, strict=True):
-            if found.trace <= 0.0 or norm.scale == 0.0:
-                ctx.emit({"event": "warning", "message": f"kernel {spec} is zero (or constant) on the training rows; it adds nothing"})
+        for message in doubtful(grams):
+            ctx.emit({"event": "warning", "message": message})
         count = len(self.problems) * self.config.n_restarts
         empty = TwoLayerState(0, (None,) * count, np.zeros(0))  # pyright: ignore[reportArgumentType] (only their number is asked for)
         machines, diagonals = [], grams.diagonals()

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.bank import PackedBank
 from ...storage import DataError
 from ..loops.prepared import Prepared
+from ..passes.given_grams import GivenGrams
 from ..passes.gram_source import row_pairs
 from ..passes.grams import GramSettings
 from ..passes.layers import layer_bytes
@@ -20,7 +20,8 @@ from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
 from .fgm_run import _checked_share
 from .fgm_scoring import Fit, stratified_split
-from .kernel_setup import KernelInputs, build_model, dual_problems, resolved_kernels, store_inputs
+from .gmkl_run import check_memory
+from .kernel_setup import KernelInputs, build_model, dual_problems, resolved_kernels, store_inputs, with_gram_store
 from .two_layer import UNFINISHED, TwoLayerLoop, TwoLayerState
 from .two_layer_search import GRID
 
@@ -31,30 +32,41 @@ LAYER_SHARE = 0.5
 """Share of the driver's memory for the second layer and the solver's copy of it, 16 bytes an entry together."""
 
 
-def build_loop(config: TwoLayerConfig, inputs: KernelInputs, ctx: RunContext, held_out: np.ndarray | None = None) -> TwoLayerLoop:
+def build_loop(
+    config: TwoLayerConfig, inputs: KernelInputs, ctx: RunContext, held_out: np.ndarray | None = None, budget: int | None = None
+) -> TwoLayerLoop:
     """Return the loop of a fit.
+
+    Parameters
+    ----------
+    config, inputs
+        Parameters and data.
+    ctx
+        Where it will run.
+    held_out
+        ``(n_samples,)`` mask of rows to measure accuracy on.
+    budget
+        Bytes that matrices in memory, and one block pair of all kernels, may take; by default the driver's memory.
 
     Raises
     ------
     ValueError
-        Kernels that do not suit the data, or more rows than the driver's memory holds the second layer of.
+        Kernels that do not suit the data, or more kernels or rows than the memory allows.
     """
-    data = inputs.data
-    if config.infinite and data.n_cols == 0:
-        raise ValueError("infinite=True computes Gaussian kernels from features; strings have none")
-    specs = resolved_kernels(config.kernels, data, config.normalize)
-    check_size(data.n_rows, ctx.driver_memory)
+    data, given = inputs.data, isinstance(inputs.data, GivenGrams)
+    if config.infinite and (given or data.n_cols == 0):
+        raise ValueError("infinite=True computes Gaussian kernels from features; strings and given matrices have none")
+    specs, n = resolved_kernels(config.kernels, data, config.normalize), data.n_rows
+    check_size(n, ctx.driver_memory if budget is None else budget)
+    # Blocks are as small as the most kernels there may be need them.
     most = [*specs, *specs[:1] * (config.max_new_kernels + GRID if config.infinite else 0)]
-    settings = GramSettings.of(ctx, most, config.grams, config.gram_store)
-    whole = PackedBank.bytes_for(len(most), data.n_rows, np.float32)
-    if config.grams == "memory" and whole > ctx.driver_memory:
-        raise ValueError(
-            f"grams='memory': {len(most)} kernels of {data.n_rows} rows take {whole / 2**30:.2f} GiB, the driver may use "
-            f"{ctx.driver_memory / 2**30:.2f} GiB; give it more, choose fewer kernels, or another policy"
-        )
+    # Matrices that were given are read where they lie: there is nothing to build into a store.
+    policy = "auto" if given and config.grams == "store" else config.grams
+    settings = GramSettings.of(ctx, most, policy, None if given else config.gram_store)
+    check_memory(len(most), n, settings, ctx.driver_memory if budget is None else budget)
     assert inputs.classes is not None  # both callers have seen to it
     fits = (Fit(0, inputs.n_machines, inputs.target, held_out),)
-    return TwoLayerLoop(config, specs, dual_problems(config, inputs), settings, fits)
+    return TwoLayerLoop(config, specs, dual_problems(config, inputs), settings, fits, data if given else None)
 
 
 def check_size(n: int, driver_memory: int) -> None:
@@ -80,7 +92,7 @@ def prepare(config: TwoLayerConfig, ctx: RunContext, extra: Mapping[str, Any]) -
     DataError
         The target is real-valued.
     """
-    inputs = store_inputs(ctx, "two-layer-mkl")
+    config, inputs = with_gram_store(config, store_inputs(ctx, "two-layer-mkl"))
     if inputs.classes is None:
         raise DataError("the target is real-valued; two-layer-mkl separates classes (ingest with --task classification)", ctx.data.url)
     share = _checked_share(extra.get("test_share", 0.0))
@@ -101,7 +113,7 @@ def prepare(config: TwoLayerConfig, ctx: RunContext, extra: Mapping[str, Any]) -
 
 def plan_of(config: TwoLayerConfig, loop: TwoLayerLoop, ctx: RunContext) -> dict[str, Any]:
     """Return what the run will do: Gram policy, tasks of a pass, memory of a task and of the driver."""
-    refs = row_pairs(ctx.data, loop.specs, loop.settings.block)
+    refs = row_pairs(ctx.data if loop.data is None else loop.data, loop.specs, loop.settings.block)
     return {
         **loop.settings.describe(ctx.data.n_rows, len(loop.specs)),
         "machines": len(loop.problems) * config.n_restarts,
