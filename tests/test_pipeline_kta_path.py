@@ -43,7 +43,8 @@ def centred(K):
 def found_bits(machine):
     path = machine.weights_path_
     arrays = [machine.alignments_, machine.widths_, machine.p_grid_, machine.junctures_, path.data, path.indices, path.indptr]
-    return [np.ascontiguousarray(array).tobytes() for array in (*arrays, machine.model_.beta, machine.model_.intercepts)]
+    arrays += [machine.model_.beta, machine.model_.intercepts, *machine.path_scores_.values()]
+    return [np.ascontiguousarray(array).tobytes() for array in arrays]
 
 
 # --- oracles ----------------------------------------------------------------------------------------------------------------------
@@ -167,6 +168,17 @@ def test_machines_along_the_path_are_those_at_its_points():
     assert len(scores["p"]) == 7 and scores["n_active"].tolist() == [len(fitted.active_at(p)) for p in scores["p"]]
     expected = [fitted.svm_at(p).predict(X) == y for p in scores["p"]]
     np.testing.assert_allclose(scores["train_accuracy"], np.mean(expected, axis=1), atol=0.03)
+
+
+def test_with_little_room_fewer_points_share_matrices(tmp_path):
+    X, y = planted(21, n=60, d=300)
+    store = ingest((X, y), tmp_path / "data.zarr")
+    for name, memory in (("plenty", "2GiB"), ("little", 300_000)):
+        run_method("kta-path", {"dp": 0.05, "n_machines": 9}, data=store.url, run=str(tmp_path / name), driver_memory=memory)
+    near, far = load_model(tmp_path / "plenty"), load_model(tmp_path / "little")
+    np.testing.assert_array_equal(near.path_scores_["n_active"], far.path_scores_["n_active"])
+    np.testing.assert_allclose(near.path_scores_["train_accuracy"], far.path_scores_["train_accuracy"], atol=0.04)
+    np.testing.assert_array_equal(near.decision_function(X), far.decision_function(X))
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])

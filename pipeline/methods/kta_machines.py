@@ -7,13 +7,13 @@ itself is left to the bias. Where the driver cannot hold n x n entries, solvers 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ...kernels.kta_cells import cut_cells
+from ...kernels.kta_cells import Cells, cut_cells
 from ...kernels.solvers.dual import DenseGram, Gram, Scratch
 from ...kernels.solvers.smo import solve_smo
 from ..passes.feature_kernel_sum import CellSums, FeatureGram, feature_kernel_sum, fits
@@ -31,6 +31,9 @@ CELL_TOL = 3e-4
 
 CELL_SHARE = 0.5
 """Share of the driver's memory that the matrices of cells may take."""
+
+TABLE_COPIES = 32
+"""Bytes per point and kernel while cells are cut: the weights, sorted, and their errors."""
 
 FEW = 2
 """Up to so many points are summed one by one."""
@@ -128,9 +131,7 @@ class PathTrainer:
     def _points(self, p: np.ndarray, weights: sp.csr_array) -> Iterator[tuple[float, np.ndarray, np.ndarray, Gram]]:
         count = len(p)
         apart = isinstance(self.inputs.data, GivenGrams) or not fits(self.ctx.data.n_rows, self.ctx.driver_memory) or count <= FEW
-        item = 4 if self.kernels.widths.any() else 8
-        most = CellSums.most(self.ctx, CELL_SHARE, item)
-        cells = None if apart else cut_cells(self.kernels.alignments, weights.toarray(), tol=CELL_TOL, most=most)
+        cells = None if apart else self._cells(weights)
         if apart:
             for k in range(count):
                 span = slice(weights.indptr[k], weights.indptr[k + 1])
@@ -146,6 +147,15 @@ class PathTrainer:
                 active, eta = cells.weights(k)
                 factor = total_weight(self.inputs) / eta.sum()
                 yield float(p[k]), active, factor * eta, DenseGram(sums.at(k, factor), self._scratch)
+
+    def _cells(self, weights: sp.csr_array) -> Cells | None:
+        """Return cells for all these points, or None if they or the table of weights would not fit."""
+        held = np.unique(weights.indices).astype(np.int64)
+        if TABLE_COPIES * weights.shape[0] * len(held) > CELL_SHARE * self.ctx.driver_memory:
+            return None
+        most = CellSums.most(self.ctx, CELL_SHARE, 4 if self.kernels.widths.any() else 8)
+        cells = cut_cells(self.kernels.alignments[held], weights[:, held].toarray(), tol=CELL_TOL, most=most)
+        return None if cells is None else replace(cells, members=held[cells.members])
 
     def _share(self, eta: np.ndarray) -> np.ndarray:
         return eta * (total_weight(self.inputs) / eta.sum()) if len(eta) else eta
