@@ -5,17 +5,20 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..cluster import TLSFiles
+from ..cluster import TLSFiles, parse_bytes
 from ..storage import BlockStore, RunStore
 from .loops.run import run_loop
-from .methods.fgm_run import store_inputs
-from .methods.fgm_tune import best_row, shared_loops, table_rows
+from .methods import fgm_tune, gmkl_tune
 from .records.context import Emit, RunContext, ignore
 from .records.validation import configured
 from .running import RunOutcome, Where, executing, jsonable, method_named, run_method
+
+_TUNED: dict[str, Any] = {"fgm": fgm_tune, "mkl": gmkl_tune}
+"""Methods whose grids share passes: their ``shared_loops(ctx, configs, extra, folds, seed)`` and ``table_rows``."""
 
 
 def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -44,20 +47,26 @@ def _table(
     extra: Any,
 ) -> list[dict[str, Any]]:
     info = method_named(method)
-    if info.name != "fgm":
+    if info.name not in _TUNED:
         raise ValueError(f"method {method!r} has no grids that share passes; run it once per setting")
+    tuned = _TUNED[info.name]
     configs = [configured(info.config, point) for point in points]
     names = sorted({name for point in points for name in point})
     rows: list[dict[str, Any]] = []
     with executing(where, store, emit) as executor:
-        inputs = store_inputs(RunContext(executor, store), extra)
-        for k, shared in enumerate(shared_loops(configs, inputs, folds, seed)):
+        ctx = RunContext(executor, store, None, parse_bytes(where.driver_memory), emit, seed)
+        for k, shared in enumerate(tuned.shared_loops(ctx, configs, extra, folds, seed)):
             settings = {"points": [jsonable(points[i]) for i in shared.points], "folds": folds, "seed": seed, "data": store.digest}
             run = RunStore.create(folder / f"cv-{k}", settings)
             with run.lock():
-                history = run_loop(shared.loop, RunContext(executor, store, run, emit=emit, seed=seed)).history
-            rows += table_rows(shared, configs, folds, history, names)
+                history = run_loop(shared.loop, replace(ctx, run=run)).history
+            rows += tuned.table_rows(shared, configs, folds, history, names)
     return rows
+
+
+def best_row(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the row of highest mean accuracy; among equals the one with fewest features or kernels, then the first."""
+    return min(rows, key=lambda row: (-row["accuracy"], row["selected"]))
 
 
 def cross_validate(
@@ -90,7 +99,7 @@ def cross_validate(
     Returns
     -------
     list of dict
-        ``rounds``, ``accuracy`` (mean over folds), ``deviation``, ``selected``, ``folds``.
+        ``rounds`` (of the Feature Generating Machine), ``accuracy`` (mean over folds), ``deviation``, ``selected``, ``folds``.
     """
     with tempfile.TemporaryDirectory(prefix="gramplane-") as folder:
         place = Where(cluster, **where)
@@ -117,7 +126,10 @@ def tune(
 ) -> RunOutcome:
     """Evaluate a grid by cross-validation and fit the best point on all rows.
 
-    The path of every fit gives each number of rounds up to ``max_rounds`` for free; the best number of rounds is part of the choice.
+    All fits share the passes over the data. Feature Generating Machine: the path of every fit gives each number of rounds up to
+    ``max_rounds`` for free, and the best number is part of the choice. Multiple kernel learning (``mkl``; say a grid of ``C`` and ``v``):
+    the fits share the Gram matrices, one pass of forms for all in every step; kernels are normalised over all rows, those held out
+    included.
 
     Parameters
     ----------
@@ -153,8 +165,9 @@ def tune(
             return RunOutcome("already-done", done, run=run)
         rows = _table(method, points, store, Path(run), folds, seed, where, emit, more)
         best = best_row(rows)
+        rounds = {"max_rounds": best["rounds"]} if "rounds" in best else {}
         folder.write_json("tune", rows)
-        final = {**points[best["point"]], "max_rounds": best["rounds"]}
+        final = {**points[best["point"]], **rounds}
         fit = run_method(method, final, data=data, run=str(Path(run) / "best"), seed=seed, extra=more, on_event=on_event, **vars(where))
         summary = {"best": jsonable(final), **{key: best[key] for key in ("accuracy", "deviation", "selected")}, "fit": fit.summary}
         folder.write_json("summary", summary)

@@ -25,9 +25,6 @@ INNER_SHARE = 0.3
 GAP_SHARE = 0.25
 """A machine is solved on until its own gap is below this share of the gap between the bounds."""
 
-LINE_SHARE = 0.02
-"""The same for methods that compare the values of machines along a line."""
-
 TIGHTENINGS = 8
 
 LEAST_KERNELS = 32
@@ -102,6 +99,8 @@ class WeightState:
         Lower bound of the optimum over the working set; ``lower`` where that is all kernels.
     slow
         Steps in a row that closed less than a third of the gap.
+    widened
+        Whether kernels out of the working set were found to matter: from then on it only grows, so that it settles.
     best_theta, best_beta, best_bias, best_decision
         The point whose primal value is ``upper``.
     mix, multipliers
@@ -127,6 +126,7 @@ class WeightState:
     mix: np.ndarray
     multipliers: np.ndarray
     slow: int = 0
+    widened: bool = False
     stop: str | None = None
 
     @property
@@ -246,7 +246,7 @@ def narrowed(state: WeightState, s: np.ndarray, domain: Domain) -> WeightState:
     s
         ``(k,)`` newest quadratic forms.
     """
-    if len(s) < LEAST_KERNELS or state.stop is not None or len(state.cut_values) < 2:
+    if len(s) < LEAST_KERNELS or state.widened or state.stop is not None or len(state.cut_values) < 2:
         return state
     earning = domain.support(s)[1] > 0
     edge = NEAR * float(s[earning].min())
@@ -280,7 +280,7 @@ def certified(state: WeightState, problem: DualProblem, mean: np.ndarray, s: np.
     if (state.upper - lower) <= state.gap:
         return replace(state, lower=lower)
     near = s >= NEAR * float(s[best > 0].min())
-    return replace(state, lower=lower, floor=lower, active=state.active | missing | near, stop=None)
+    return replace(state, lower=lower, floor=lower, active=state.active | missing | near, widened=True, stop=None)
 
 
 def with_best(state: WeightState, found: Trial) -> WeightState:

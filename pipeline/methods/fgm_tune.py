@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..records.config import FGMConfig
+from ..records.context import RunContext
 from .fgm import FGMLoop
-from .fgm_run import with_held_out
+from .fgm_run import store_inputs, with_held_out
 from .fgm_scoring import Fit, stratified_folds
 from .fgm_setup import FGMInputs, build_atoms, build_machines, map_notes
 
@@ -34,10 +35,11 @@ class Shared:
     loop: FGMLoop
 
 
-def shared_loops(grid: Sequence[FGMConfig], inputs: FGMInputs, folds: int, seed: int) -> list[Shared]:
+def shared_loops(ctx: RunContext, grid: Sequence[FGMConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[Shared]:
     """Return the loops that evaluate a grid by cross-validation on row masks."""
     if folds < 2:
         raise ValueError(f"folds={folds}: must be at least 2")
+    inputs = store_inputs(ctx, extra)
     masks = stratified_folds(inputs.codes, seed, [1.0 / folds] * folds, inputs.classes)
     keys = [tuple(str(getattr(config, name)) for name in ATOM_PARAMETERS) for config in grid]
     return [_shared([k for k, other in enumerate(keys) if other == key], grid, inputs, masks) for key in dict.fromkeys(keys)]
@@ -80,8 +82,3 @@ def table_rows(
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
-
-
-def best_row(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the row of highest mean accuracy; among equals the one with fewest features, then the first."""
-    return min(rows, key=lambda row: (-row["accuracy"], row["selected"]))

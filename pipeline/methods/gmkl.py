@@ -19,7 +19,7 @@ from ...kernels.solvers.dual import DualProblem
 from ...storage import DataError
 from ..loops.protocol import Step
 from ..loops.steppers import POLISHED, STEPPERS, modellable
-from ..loops.weights import GAP_SHARE, LINE_SHARE, Trial, WeightState, absorbed, fresh, narrowed, solve_machine, with_best
+from ..loops.weights import GAP_SHARE, Trial, WeightState, absorbed, fresh, narrowed, solve_machine, with_best
 from ..passes.grams import Grams, GramSettings
 from ..records.config_kernels import MKLConfig
 from ..records.context import RunContext
@@ -32,10 +32,13 @@ UNFINISHED = ("max_iter", "flat")
 """Reasons of a stop before the tolerance was reached."""
 
 SLOW = 0.7
-"""A step that leaves more of the gap than this is slow: after an odd number of them in a row no second-order model is used."""
+"""A step that leaves more of the gap than this is slow: after every third one in a row the level method takes a step."""
 
 NEARLY = 0.5
 """A second-order model is made where J is above its least value so far by at most this share of the gap."""
+
+SHARES = {"auto": 0.05, "simplemkl": 0.02}
+"""Own gap of a machine, as a share of the gap, for methods that compare values of machines or trust their slopes."""
 
 LOOKED_AT = 512
 """Rows of a matrix looked at to tell which kernel is not positive semi-definite."""
@@ -81,6 +84,8 @@ class MKLLoop:
         Classifiers whose accuracy is followed.
     data
         What the kernels are over, where that is not the data set of the run: matrices that were given.
+    configs
+        Parameters of each machine, where they differ; what concerns the matrices is ``config``'s.
     """
 
     state_type = MKLState
@@ -93,9 +98,12 @@ class MKLLoop:
         settings: GramSettings | None = None,
         fits: Sequence[Fit] = (),
         data: Any = None,
+        configs: Sequence[MKLConfig] | None = None,
     ) -> None:
         self.config, self.specs, self.problems = config, tuple(specs), tuple(problems)
-        self.domain, self.settings, self.fits, self.data = domain_of(config), settings, tuple(fits), data
+        self.settings, self.fits, self.data = settings, tuple(fits), data
+        self.configs = tuple([config] * len(self.problems) if configs is None else configs)
+        self.domains = tuple(domain_of(one) for one in self.configs)
         self._grams: Grams | None = None
 
     def grams(self, ctx: RunContext) -> Grams:
@@ -111,7 +119,7 @@ class MKLLoop:
         grams = self.grams(ctx)
         for message in doubtful(grams):
             ctx.emit({"event": "warning", "message": message})
-        return MKLState(0, tuple(fresh(self.domain, grams.k, grams.n) for _ in self.problems))
+        return MKLState(0, tuple(fresh(domain, grams.k, grams.n) for domain in self.domains))
 
     def step(self, state: MKLState, ctx: RunContext) -> Step[MKLState]:
         """Solve every running machine at its weights, add the cuts, and choose the next weights."""
@@ -129,54 +137,56 @@ class MKLLoop:
         return Step(new, {**self._metrics(new, running), **seconds})
 
     def _next(self, ctx: RunContext, m: int, before: WeightState, found: Trial, iteration: int) -> WeightState:
-        grams, config = self.grams(ctx), self.config
+        grams, problem, config, domain = self.grams(ctx), self.problems[m], self.configs[m], self.domains[m]
 
         def evaluate(theta: np.ndarray, warm: np.ndarray) -> Trial:
             at = replace(before, active=state.active, theta=theta, beta=warm)
-            return formed(grams, [at], [self.problems[m]], [replace(self._solve(grams, m, at, theta), matrix=None)])[0]
+            return formed(grams, [at], [problem], [replace(self._solve(grams, m, at, theta), matrix=None)])[0]
 
         def step(state: WeightState, found: Trial) -> WeightState:
-            return STEPPERS[config.solver](state, found, self.domain, config.tau, config.tol, evaluate)
+            return STEPPERS[config.solver](state, found, domain, config.tau, config.tol, evaluate)
 
-        state = absorbed(before, found, self.domain)
+        state = absorbed(before, found, domain)
         state = step(state, found)
         while state.stop == "tol" and not state.whole:
-            state = with_all_kernels(grams, state, self.problems[m], self.domain)
+            state = with_all_kernels(grams, state, problem, domain)
             if state.stop == "tol":
                 break
-            if modellable(config.solver, self.domain):
-                state = replace(state, theta=state.best_theta, beta=state.best_beta, slow=0)
+            if modellable(config.solver, domain):
+                state = replace(state, theta=state.best_theta, beta=state.best_beta)
                 break
             state = step(state, replace(found, s=np.nan_to_num(state.cut_forms[-1]), root=None))
         if state.stop is None and iteration >= config.max_iter:
             state = replace(state, stop="max_iter")
         if state.stop == "tol" and config.solver in POLISHED:
-            state = with_best(state, evaluate_only(self.problems[m], state.theta, self._solve(grams, m, state, state.theta).solution))
+            state = with_best(state, evaluate_only(problem, state.theta, self._solve(grams, m, state, state.theta).solution))
         elif state.stop is not None and not state.whole:
-            state = replace(with_all_kernels(grams, state, self.problems[m], self.domain), stop=state.stop)
-        if state.floor >= before.floor:
-            state = narrowed(replace(state, slow=before.slow + 1 if state.gap > SLOW * before.gap else 0), found.s, self.domain)
-        return state
+            state = replace(with_all_kernels(grams, state, problem, domain), stop=state.stop)
+        if state.widened and not before.widened:
+            return replace(state, slow=0)
+        return narrowed(replace(state, slow=before.slow + 1 if state.gap > SLOW * before.gap else 0), found.s, domain)
 
     def _solve(self, grams: Grams, m: int, state: WeightState, theta: np.ndarray) -> Solved:
-        share = LINE_SHARE if self.config.solver == "simplemkl" else GAP_SHARE
+        config = self.configs[m]
+        share = SHARES.get(config.solver, GAP_SHARE)
         gram = grams.combine(theta)
-        solution = solve_machine(gram, self.problems[m], state, self.config.tol, share)
+        solution = solve_machine(gram, self.problems[m], state, config.tol, share)
         if solution.indefinite:
             _explain_indefinite(grams)
         near = not np.isfinite(state.gap) or solution.upper < state.upper + NEARLY * state.gap
-        wanted = near and state.slow % 2 == 0 and modellable(self.config.solver, self.domain)
+        wanted = near and state.slow % 4 < 3 and modellable(config.solver, self.domains[m])
         return modelled(gram, self.problems[m], solution, int(state.active.sum())) if wanted else Solved(solution)
 
     def _metrics(self, state: MKLState, running: Sequence[int]) -> dict[str, Any]:
         machines = state.machines
         upper, lower = sum(machine.upper for machine in machines), sum(machine.lower for machine in machines)
-        counts = [int(np.sum(selected(machine.best_theta, self.config.threshold))) for machine in machines]
+        counts = [int(np.sum(selected(one.best_theta, config.threshold))) for one, config in zip(machines, self.configs, strict=True)]
         figures = {"objective": upper, "gap": upper - lower, "lower_bound": lower, "upper_bound": upper}
         relative = max((machine.upper - machine.lower) / max(abs(machine.upper), 1.0) for machine in machines)
         working = max(int(machines[m].active.sum()) for m in running)
         shown = {"relative_gap": relative, "working_gap": max(machine.relative_gap for machine in machines), "working_kernels": working}
-        return {**figures, **shown, "n_selected": max(counts), "machines": len(running), **self._accuracy(machines)}
+        several = {"selected": [max(counts[m] for m in fit.machines) for fit in self.fits]} if len(self.fits) > 1 else {}
+        return {**figures, **shown, "n_selected": max(counts), **several, "machines": len(running), **self._accuracy(machines)}
 
     def _accuracy(self, machines: Sequence[WeightState]) -> Mapping[str, Any]:
         decisions = {m: machine.best_decision for m, machine in enumerate(machines)}
