@@ -1,14 +1,18 @@
 """Two-layer machines on real sets of the kind Zhuang's thesis used (2011, Table 4.2): accuracy and time beside one layer and SVC.
 
-    GRAMPLANE_DATA=FOLDER python benchmarks/two_layer.py                        # heart, sonar, liver, pima, ionosphere, wdbc
-    GRAMPLANE_DATA=FOLDER python benchmarks/two_layer.py --sets titanic,ringnorm --splits 20
+    GRAMPLANE_DATA=FOLDER python benchmarks/two_layer.py                        # heart, sonar, liver, ionosphere, wdbc
+    GRAMPLANE_DATA=FOLDER python benchmarks/two_layer.py --sets titanic,ringnorm --splits 20 --folds 5
 
 Random halves of at most ``--rows`` rows; features standardised by the training half. First kernels: Gaussians of ten widths and polynomials
 of degree 1 to 3 on all features (the thesis starts its infinite variant from these; its finite one has the same on every single feature,
-too: ``--single``). C of every method, for SVC the width too, comes from 5-fold cross-validation on the first training half. Methods: SVC
-(one Gaussian), multiple kernel learning on the simplex, two layers, two layers with Gaussians added. Differences in the thesis are about
-one standard deviation, so what is asked for is a mean accuracy over the sets that is not below that of one layer by more than half a
-point. Times are those of one fit at the chosen C; the last rows time a fit of 1,000 rows and 20 kernels, and SVC on the same rows.
+too: ``--single``). C of every method, for SVC the width too, comes from cross-validation on the first training half. Methods: SVC (one
+Gaussian), multiple kernel learning on the simplex, two layers, two layers with Gaussians added, and two layers with the penalty from the
+same folds: the thesis chooses C alone, but its unit-trace kernels make its penalty n times ours. That last row was added after the others
+had been seen to fall behind on liver, where they memorise or give one class.
+
+Differences in the thesis are about one standard deviation, so what is asked for is a mean accuracy over the sets that is not below that of
+one layer by more than half a point. Times are those of one fit at the chosen parameters; the last rows time a fit of 1,000 rows and 20
+kernels, and SVC on the same rows.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from gramplane.kernels.spec import kernel_grid
 from gramplane.pipeline import MKLClassifier, TwoLayerMKLClassifier
 
 COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
+PENALTIES = (1.0, 10.0, 100.0)
 WIDTHS = tuple(2.0**k for k in range(-3, 7))
 PUBLISHED = {
     "wdbc": (96.8, 96.5, 97.0, 96.9),
@@ -68,6 +73,7 @@ def methods(d: int, single: bool) -> dict[str, tuple[Any, dict[str, Any]]]:
         "one layer": (MKLClassifier(finite, constraint="simplex"), costs),
         "two layers": (TwoLayerMKLClassifier(finite), costs),
         "two layers, infinite": (TwoLayerMKLClassifier(whole, infinite=True), costs),
+        "two layers, penalty chosen": (TwoLayerMKLClassifier(finite), {**costs, "penalty": list(PENALTIES)}),
     }
 
 
@@ -93,7 +99,7 @@ def run_set(name: str, options: Any, report: bench.Report) -> dict[str, float]:
             seconds.setdefault(method, []).append(clock["seconds"])
     for place, method in enumerate(right):
         spread = statistics.stdev(right[method]) if options.splits > 1 else 0.0
-        told = f"; thesis {PUBLISHED[name][place]}" if name in PUBLISHED else ""
+        told = f"; thesis {PUBLISHED[name][place]}" if place < len(PUBLISHED.get(name, ())) else ""
         report.value(f"{name}, {method}, accuracy", statistics.mean(right[method]), form=".2f", unit=" %")
         report.note(
             f"{name}, {method}: {statistics.mean(right[method]):.1f} +- {spread:.1f}{told}; "
@@ -122,7 +128,7 @@ def one_fit(n: int, reps: int, report: bench.Report) -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = bench.arguments(__doc__ or "", sets="heart,sonar,liver,pima,ionosphere,wdbc", splits=5, rows=700, folds=5)
+    parser = bench.arguments(__doc__ or "", sets="heart,sonar,liver,ionosphere,wdbc", splits=5, rows=700, folds=3)
     parser.add_argument("--single", action="store_true", help="kernels of every single feature, too")
     options = parser.parse_args()
     options.data = os.environ.get("GRAMPLANE_DATA", "")

@@ -141,9 +141,9 @@ def test_seeds_decide_the_start():
 NARROW = ["rbf(gamma=0.01)", "linear"]
 
 
-def search_inputs(policy, rule, normalize="trace"):
+def search_inputs(policy, rule, normalize="trace", **more):
     X, _ = rows(4, n=140)
-    config = TwoLayerConfig(kernels=KERNELS, infinite=True, rule=rule, normalize=normalize)
+    config = TwoLayerConfig(kernels=KERNELS, infinite=True, rule=rule, normalize=normalize, **more)
     specs = [type(s).from_json({**s.to_json(), "normalize": normalize}) for s in as_specs(KERNELS, 4)]
     rng = np.random.default_rng(0)
     mu, beta = rng.random(4), rng.normal(size=140)
@@ -180,6 +180,12 @@ def test_the_best_gaussian_by_the_thesis_rule():
     assert found.gain == pytest.approx(oracle.gaussian_alone(point.beta, Q, [found.width])[0][0] - 1.0 - now, rel=1e-4)
     assert found.gain >= alone.max() - 1e-3 * abs(alone.max())
     assert search_inputs("recompute", "thesis")[3] == found
+
+
+def test_a_kernel_near_the_unit_matrix_gains_by_the_diagonal_alone():
+    """What bounds gamma: the limit grows with the coefficients, so that a machine could memorise."""
+    _, K2, point, found = search_inputs("memory", "descent", gamma_range=(1e6, 1e7))
+    assert found.gain == pytest.approx(0.5 * np.square(point.beta) @ np.diag(K2) - 1.0, rel=1e-5)
 
 
 def test_derivatives_of_both_rules_have_the_corrected_signs():

@@ -161,10 +161,10 @@ class TwoLayerLoop:
         self._grams.ctx = ctx
         return self._grams
 
-    def machine(self, place: int, state: TwoLayerState, ctx: RunContext) -> TwoLayer:
-        """Return objective and gradient of one machine."""
-        m = place * len(self.problems) // len(state.machines)
-        return TwoLayer(self.grams(state.widths, ctx), self.problems[m], self.config.penalty, self._scratch)
+    def machine(self, place: int, count: int, widths: np.ndarray, ctx: RunContext) -> TwoLayer:
+        """Return objective and gradient of the machine at ``place`` among ``count``, starts of one problem together."""
+        problem = self.problems[place * len(self.problems) // count]
+        return TwoLayer(self.grams(widths, ctx), problem, self.config.penalty, self._scratch)
 
     # -- steps ---------------------------------------------------------------------------------------------------------------------
 
@@ -173,26 +173,26 @@ class TwoLayerLoop:
         rng, grams = np.random.default_rng(ctx.seed), self.grams(np.zeros(0), ctx)
         for message in doubtful(grams):
             ctx.emit({"event": "warning", "message": message})
-        count = len(self.problems) * self.config.n_restarts
-        empty = TwoLayerState(0, (None,) * count, np.zeros(0))  # pyright: ignore[reportArgumentType] (only their number is asked for)
-        machines, diagonals = [], grams.diagonals()
+        count, none, diagonals = len(self.problems) * self.config.n_restarts, np.zeros(0), grams.diagonals()
+        machines = []
         for place in range(count):
-            point = self.machine(place, empty, ctx).start(rng, diagonals)
+            point = self.machine(place, count, none, ctx).start(rng, diagonals)
             self._check(point, grams)
             machines.append(LayerState.begun(point, first_length(point, self.config.penalty), np.zeros((0, grams.k))))
-        return replace(empty, machines=tuple(machines))
+        return TwoLayerState(0, tuple(machines), none)
 
     def step(self, state: TwoLayerState, ctx: RunContext) -> Step[TwoLayerState]:
         """Take one step with every machine that moves; when none does, keep the best starts and look for a new kernel."""
+        count = len(state.machines)
         machines = tuple(
-            machine if machine.stop else self._moved(machine, self.machine(place, state, ctx), ctx)
+            machine if machine.stop else self._moved(machine, self.machine(place, count, state.widths, ctx))
             for place, machine in enumerate(state.machines)
         )
         new = replace(state, iteration=state.iteration + 1, machines=machines)
         metrics = self._metrics(new)
         return Step(self._settled(new, ctx) if all(machine.stop for machine in machines) else new, metrics)
 
-    def _moved(self, machine: LayerState, problem: TwoLayer, ctx: RunContext) -> LayerState:
+    def _moved(self, machine: LayerState, problem: TwoLayer) -> LayerState:
         config, old = self.config, machine.point()
         point, eta, tried = self._step(problem, old, machine.eta)
         self._check(point, problem.layer)
@@ -259,10 +259,12 @@ class TwoLayerLoop:
         found = best_candidate(self.config, self.grams(state.widths, ctx), machine.point())
         return found if found is not None and found.gain > self.config.tol * self.config.penalty else None
 
-    def _grown(self, state: TwoLayerState, widths: list[float], ctx: RunContext) -> TwoLayerState:
-        new = replace(state, widths=np.append(state.widths, widths))
-        machines = [self._widened(machine, len(widths), self.machine(place, new, ctx)) for place, machine in enumerate(state.machines)]
-        return replace(new, machines=tuple(machines))
+    def _grown(self, state: TwoLayerState, added: list[float], ctx: RunContext) -> TwoLayerState:
+        widths, count = np.append(state.widths, added), len(state.machines)
+        machines = [
+            self._widened(machine, len(added), self.machine(place, count, widths, ctx)) for place, machine in enumerate(state.machines)
+        ]
+        return replace(state, widths=widths, machines=tuple(machines))
 
     def _widened(self, machine: LayerState, added: int, problem: TwoLayer) -> LayerState:
         """Return a machine with new kernels of weight zero, or of a small one where that is needed and does no harm."""
