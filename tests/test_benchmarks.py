@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
-HELPERS = {"_harness.py", "_mkl_peer.py", "_one_thread.py", "_peers.py"}
+HELPERS = {"_easymkl_peer.py", "_harness.py", "_mkl_peer.py", "_one_thread.py", "_peers.py"}
 OTHERS = {
     "fgm_pairs.py": (["small", "--reps", "1"], "M products/s"),
     "fgm_subproblem.py": (["--tiny"], ""),
@@ -22,7 +22,7 @@ OTHERS = {
     "storage_io.py": (["--megabytes", "1", "--repeat", "1"], "write, ours : zarr"),
 }
 """Programs about one layer, with tables of their own: arguments of a short run, and what it prints."""
-STARTS_WORKERS = {"fgm_out_of_core.py", "fgm_scaling.py"}
+STARTS_WORKERS = {"fgm_out_of_core.py", "fgm_scaling.py", "gram_distributed.py"}
 PROGRAMS = sorted({path.name for path in FOLDER.glob("*.py")} - HELPERS - set(OTHERS))
 
 

@@ -1,5 +1,6 @@
 """Multiple kernel learning: bounds around the optimum of a general solver, invariances, forms of data, bad input."""
 
+import json
 import warnings
 
 import numpy as np
@@ -16,7 +17,18 @@ from gramplane.kernels.domains import ElasticNetSet
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.solvers.small_qp import Cuts, lower_bound, project_on_level
 from gramplane.kernels.spec import as_specs, kernel_grid
-from gramplane.pipeline import METHODS, MKLClassifier, MKLRegressor, load_model, predict_store, run_method, score_store
+from gramplane.pipeline import (
+    METHODS,
+    MKLClassifier,
+    MKLRegressor,
+    cross_validate,
+    load_model,
+    predict_store,
+    run_method,
+    score_store,
+    tune,
+)
+from gramplane.storage import DataError
 from gramplane.storage.ingest import ingest, ingest_grams
 from tests.support.oracles import gram as gram_oracle
 from tests.support.oracles import mkl as oracle
@@ -379,6 +391,44 @@ def test_runs_on_stores(tmp_path):
     assert predict_store(str(tmp_path / "three"), str(tmp_path / "classes"), str(tmp_path / "out.csv"))["rows"] == len(y)
     model = load_model(tmp_path / "three")
     np.testing.assert_allclose(model.decision_function(X), model.decision_function(str(tmp_path / "classes")), atol=1e-6)
+
+
+def test_the_single_best_kernel_is_that_of_the_best_validation(tmp_path):
+    X, y = rows(15, classes=3)
+    kernels = ["linear[4]", "rbf(gamma=10)[0]", "linear[3]"]
+    found = MKLClassifier(kernels, solver="single").fit(X, y)
+    np.testing.assert_array_equal(found.kernel_weights_, np.tile([0.0, 1.0, 0.0], (3, 1)))
+    assert found.converged_ and found.history_["validation"][1] == found.history_["validation"].max() > 0.6
+    full = MKLClassifier(kernels).fit(X, y)
+    assert found.lower_bound_ <= full.objective_ and full.lower_bound_ <= found.upper_bound_
+    target = np.sin(6 * X[:, 0])
+    one = MKLRegressor(kernels, solver="single", normalize="none", C=3.0).fit(X, target)
+    np.testing.assert_array_equal(one.kernel_weights_, [0.0, 1.0, 0.0])
+    np.testing.assert_allclose(one.predict(X), SVR(gamma=10, C=3.0, tol=1e-5).fit(X[:, :1], target).predict(X[:, :1]), atol=0.02)
+    ingest((X, y), tmp_path / "data")
+    done = run_method("mkl", {"kernels": kernels, "solver": "single"}, data=str(tmp_path / "data"), run=str(tmp_path / "run"))
+    assert done.summary["n_selected"] == 1 and done.summary["stop"] == "single"
+
+
+def test_grids_share_matrices_and_passes(tmp_path):
+    X, y = rows(16, n=120, classes=3)
+    ingest((X, y), tmp_path / "data")
+    grid, events = {"C": [0.1, 10.0], "v": [0.0, 1.0]}, []
+    place = {"data": str(tmp_path / "data"), "run": str(tmp_path / "run"), "params": {"kernels": KERNELS}, "folds": 3}
+    done = tune("mkl", grid, **place, on_event=events.append)
+    table = json.loads((tmp_path / "run" / "tune.json").read_text())
+    assert [(row["C"], row["v"]) for row in table] == [(0.1, 0.0), (0.1, 1.0), (10.0, 0.0), (10.0, 1.0)]
+    assert all(len(row["folds"]) == 3 and 1 <= row["selected"] <= 4 for row in table)
+    assert done.summary["accuracy"] == max(row["accuracy"] for row in table)
+    model = load_model(tmp_path / "run" / "best")
+    assert model.get_params()["C"] == done.summary["best"]["C"] and model.score(X, y) > 0.6
+    # One of the fits by itself: its machines do not feel the others.
+    alone = cross_validate("mkl", {"kernels": KERNELS, "C": 10.0, "v": 0.0}, data=str(tmp_path / "data"), folds=3)
+    assert alone[0]["folds"] == table[2]["folds"] and alone[0]["selected"] == table[2]["selected"]
+    assert tune("mkl", grid, **place).status == "already-done"
+    ingest((X, X[:, 0]), tmp_path / "real", task="regression")
+    with pytest.raises(DataError, match="compared by accuracy, which needs classes"):
+        cross_validate("mkl", {"kernels": KERNELS}, data=str(tmp_path / "real"), folds=3)
 
 
 def test_the_plan_refuses_more_kernels_than_memory(tmp_path):

@@ -35,7 +35,8 @@ _PARAMETERS = """
     C
         Loss weight, ``C * sum of losses``, the same as scikit-learn's ``SVC`` and ``SVR``.
     solver
-        ``"auto"`` (level), ``"level"``, ``"silp"``, ``"simplemkl"`` (on the simplex), ``"alternate"``, ``"uniform"`` (equal weights).
+        ``"auto"`` (second-order steps, the level method's where they fail), ``"level"``, ``"silp"``, ``"simplemkl"`` (on the simplex),
+        ``"alternate"``; baselines: ``"uniform"`` (equal weights), ``"single"`` (the kernel of highest score in 5-fold cross-validation).
     tau
         Height of the level between the bounds.
     normalize

@@ -20,6 +20,7 @@ from ..records.kernel_model import KernelModel
 from .fgm_run import _checked_share
 from .fgm_scoring import Fit, stratified_split
 from .gmkl import UNFINISHED, MKLLoop, MKLState, selected
+from .gmkl_single import SingleLoop
 from .kernel_setup import KernelInputs, build_model, dual_problems, resolved_kernels, store_inputs, with_gram_store
 
 SHOWN = 20
@@ -56,7 +57,8 @@ def build_loop(
     )
     check_memory(len(specs), ctx.data.n_rows, settings, ctx.driver_memory if budget is None else budget)
     fits = () if inputs.classes is None else (Fit(0, inputs.n_machines, inputs.target, held_out),)
-    return MKLLoop(config, specs, problems, settings, fits, inputs.data if given else None)
+    kind = SingleLoop if config.solver == "single" else MKLLoop
+    return kind(config, specs, problems, settings, fits, inputs.data if given else None)
 
 
 def machine_memory() -> int:

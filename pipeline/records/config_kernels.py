@@ -23,7 +23,9 @@ class MKLConfig(MethodConfig):
     v: Unit = Field(0.5, description="elastic net: v ||theta||_1 + (1 - v) ||theta||_2^2 <= 1")
     p: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(2.0, description="lp: ||theta||_p <= 1")
     C: Positive = Field(1.0, description="loss weight, C * sum of losses, as scikit-learn's")
-    solver: Literal["auto", "level", "silp", "simplemkl", "alternate", "uniform"] = Field("auto", description="auto is level")
+    solver: Literal["auto", "level", "silp", "simplemkl", "alternate", "uniform", "single"] = Field(
+        "auto", description="auto: second-order steps, level's where they fail; single: the kernel of best validation score alone"
+    )
     tau: Annotated[float, Field(gt=0, lt=1)] = Field(0.3, description="height of the level between the bounds")
     normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open")
     tol: Positive = Field(1e-3, description="gap between the bounds at which the fit ends, relative to max(1, upper bound)")
