@@ -7,16 +7,25 @@ import sys
 import threading
 import time
 
+import numpy as np
 import psutil
 import pytest
 
 from gramplane.kernels.jit import one_thread
-from gramplane.pipeline import resume_run, run_method
-from gramplane.storage import RunLocked, RunStore
+from gramplane.kernels.solvers.dual import svc_problem
+from gramplane.kernels.solvers.smo import solve_smo
+from gramplane.kernels.spec import as_specs
+from gramplane.pipeline import MKLClassifier, resume_run, run_method
+from gramplane.pipeline.gram_building import build_grams
+from gramplane.pipeline.passes.grams import Grams, GramSettings
+from gramplane.pipeline.records.context import RunContext
+from gramplane.pipeline.running import Where, executing
+from gramplane.storage import BlockStore, GramStore, RunLocked, RunStore
 from gramplane.storage.ingest import ingest
 from tests.support.clusters import CommandCluster, children, wait_until
 from tests.support.commands import (
     PARAMS,
+    START,
     at_random,
     equal_runs,
     fit_words,
@@ -236,6 +245,102 @@ def test_a_killed_driver_leaves_no_workers_behind_and_frees_the_lock(place, tmp_
         assert time.monotonic() - began < 0.5
     _, alive = psutil.wait_procs(workers, timeout=15)
     assert alive == []
+
+
+# -- Gram matrices -----------------------------------------------------------------------------------------------------------
+
+
+GRAM_ROWS, GRAM_KERNELS = 2000, [f"rbf(gamma={0.01 * 2**q})" for q in range(8)]
+"""36 block pairs of 2 MiB: enough to be in the middle of them."""
+
+
+@pytest.fixture(scope="module")
+def matrices(tmp_path_factory):
+    """A store of points, and the Gram store that nothing disturbed, with a machine on its sum."""
+    folder = tmp_path_factory.mktemp("matrices")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((GRAM_ROWS, 20)).astype(np.float32)
+    ingest((X, np.where(X[:, 0] + X[:, 1] * X[:, 2] + 0.3 * rng.standard_normal(GRAM_ROWS) > 0, 1, -1)), folder / "store")
+    with one_thread():
+        assert build_grams(str(folder / "store"), GRAM_KERNELS, str(folder / "grams")).figures["blocks_computed"] == 36
+        return folder, machine_on(folder, folder / "grams", folder / "run", "sync")
+
+
+def machine_on(folder, grams, run, cluster, on_event=None):
+    """Solve on the sum of the stored kernels, of which the driver may hold a small part; forms and coefficients as bytes."""
+    data, specs = BlockStore.open(folder / "store"), as_specs(GRAM_KERNELS, 20)
+    y = np.where(data.target() > 0, 1.0, -1.0)
+    with one_thread(), executing(Where(cluster), data, on_event or (lambda event: None)) as executor:
+        ctx = RunContext(executor, data, RunStore.create(run, {}), 15 << 20)
+        found = Grams(ctx, specs, GramSettings.of(ctx, specs, "store", str(grams)))
+        solution = solve_smo(found.combine(np.full(8, 0.125)), svc_problem(y, 1.0))
+        forms = found.forms(solution.beta)
+    assert solution.converged and solution.gap < 1e-3 * solution.upper and solution.details["working"] < GRAM_ROWS / 2
+    return solution.beta.tobytes() + forms.tobytes()
+
+
+def stored(grams):
+    """The bytes of a Gram store, but for its lock."""
+    return {name: value for name, value in tree_bytes(grams).items() if name != "lock"}
+
+
+def recorded(grams):
+    """Block pairs that count so far."""
+    return sum("/records/c/" in str(path) and path.is_file() for path in grams.rglob("*"))
+
+
+def test_a_gram_build_survives_its_driver_and_a_worker(matrices, cluster, tmp_path):
+    """The driver killed in the middle, then a worker of the build that goes on: the bytes of a build in one process."""
+    folder, _ = matrices
+    grams = tmp_path / "grams"
+    words = ["gram", folder / "store", "--kernels", "; ".join(GRAM_KERNELS), "--out", grams, "--cluster", cluster.config]
+    command = start(words, tmp_path)
+    wait_until(lambda: recorded(grams) or command.ended(), START, "a block", pause=0.02)
+    command.kill()
+    left = len(GramStore.open(grams).missing())
+    assert 0 < left < 36
+    killed = []
+
+    def kill():
+        wait_until(lambda: recorded(grams) > 36 - left, 60, "a further block", pause=0.01)
+        killed.append(cluster.living[0])
+        cluster.kill_worker(killed[0])
+
+    def sink(event):
+        if event["event"] == "start" and event["program"] == "gram-build":
+            threading.Thread(target=kill).start()
+
+    with one_thread():
+        done = build_grams(str(folder / "store"), GRAM_KERNELS, str(grams), cluster=cluster.config, on_event=sink)
+    assert 0 < done.figures["blocks_computed"] <= left
+    wait_until(lambda: killed and killed[0] not in cluster.living, 10, "the kill")
+    assert stored(grams) == stored(folder / "grams")
+
+
+def test_a_machine_beyond_the_driver_survives_a_worker(matrices, cluster, tmp_path):
+    """On two workers of which one is killed, and on the one that is left: the bits of one process."""
+    folder, expected = matrices
+    killed = []
+
+    def sink(event):
+        if event["event"] == "start" and event["program"] == "gram-product" and not killed:
+            killed.append(cluster.living[0])
+            cluster.kill_worker(killed[0])
+
+    assert machine_on(folder, folder / "grams", tmp_path / "two", cluster.config, sink) == expected
+    assert killed[0] not in cluster.living and len(cluster.living) == 1
+    assert machine_on(folder, folder / "grams", tmp_path / "one", cluster.config) == expected
+
+
+def test_a_fit_on_a_given_gram_store_runs_on_workers(matrices, cluster):
+    """An estimator with matrices in a store and a cluster: the passes run there, the model is that of one process."""
+    folder, _ = matrices
+    y = BlockStore.open(folder / "store").target()
+    near, far = (
+        MKLClassifier("precomputed", solver="uniform", grams="recompute", tol=0.1, cluster=where).fit(str(folder / "grams"), y)
+        for where in ("sync", cluster.config)
+    )
+    assert near.dual_coef_.tobytes() == far.dual_coef_.tobytes()
 
 
 # -- signals -----------------------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def fit_context(
             yield RunContext(executor, data, emit=emit, seed=seed)
             return
         with tempfile.TemporaryDirectory(prefix="gramplane-") as folder:
-            stored = data if isinstance(data, BlockStore) else _written(data, Path(folder) / "data.zarr")
+            stored = _written(data, Path(folder) / "data.zarr") if isinstance(data, MemoryBlocks) else data
             run = RunStore.create(Path(folder) / "run", {})
             yield RunContext(executor, stored, run=run, emit=emit, seed=seed)
 
