@@ -115,7 +115,7 @@ def wide(report: bench.Report, options: Any) -> None:
 
 
 def main() -> None:
-    parser = bench.arguments(__doc__, m=300, d=1000, relevant=10, wide_m=800, wide_d=100_000)
+    parser = bench.arguments(__doc__ or "", m=300, d=1000, relevant=10, wide_m=800, wide_d=100_000)
     parser.add_argument("--peer-python", help="interpreter of the peers' environment (benchmarks/peers.sh)")
     options = parser.parse_args()
     if options.tiny:

@@ -151,7 +151,7 @@ class PathTrainer:
     def _cells(self, weights: sp.csr_array) -> Cells | None:
         """Return cells for all these points, or None if they or the table of weights would not fit."""
         held = np.unique(weights.indices).astype(np.int64)
-        if TABLE_COPIES * weights.shape[0] * len(held) > CELL_SHARE * self.ctx.driver_memory:
+        if TABLE_COPIES * (len(weights.indptr) - 1) * len(held) > CELL_SHARE * self.ctx.driver_memory:
             return None
         most = CellSums.most(self.ctx, CELL_SHARE, 4 if self.kernels.widths.any() else 8)
         cells = cut_cells(self.kernels.alignments[held], weights[:, held].toarray(), tol=CELL_TOL, most=most)
