@@ -222,6 +222,7 @@ class Grams:
         self._bank: PackedBank | None = None
         self._scratch = Scratch()
         self._matrix: np.ndarray | None = None
+        self._greatest: np.ndarray | None = None
         self._refs: list[PairRef] = list(row_pairs(ctx.data, self.specs, self.settings.block))
         ctx.emit({"event": "grams", **self.settings.describe(ctx.data.n_rows, len(self.specs))})
         self.sums = self._load_sums()
@@ -287,11 +288,13 @@ class Grams:
         return np.ascontiguousarray(np.asarray(vectors, np.float64).reshape(self.n, -1).T)
 
     def _tops(self) -> np.ndarray:
-        """Return the greatest diagonal entry of every matrix as passes see it, ``(k,)``."""
-        found = [part.diagonal for part in self.sums]
-        if self._norms is not None:
-            found = [norm.apply_diagonal(one) for norm, one in zip(self._norms, found, strict=True)]
-        return np.array([max(float(one.max()), 0.0) for one in found])
+        """Return the greatest diagonal entry of every matrix as passes see it, ``(k,)``; found once, every pass of products asks for it."""
+        if self._greatest is None:
+            found = [part.diagonal for part in self.sums]
+            if self._norms is not None:
+                found = [norm.apply_diagonal(one) for norm, one in zip(self._norms, found, strict=True)]
+            self._greatest = np.array([max(float(one.max()), 0.0) for one in found])
+        return self._greatest
 
     def alignments(self, y: np.ndarray, *, centred: bool = True) -> np.ndarray:
         """Return ``y' H K_q H y`` of every kernel, without ``H`` if not ``centred``; ``y`` is ``(n,)`` or ``(n, m)``."""
