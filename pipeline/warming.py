@@ -64,6 +64,7 @@ def _aligned(X: np.ndarray, y: np.ndarray) -> None:
     import scipy.sparse as sp
 
     from ..kernels.alignments import alignments
+    from ..kernels.feature_sums import feature_values, weighted_feature_sum
     from ..kernels.kta_path import AlignmentProblem, kernel_path
 
     single = X.astype(np.float32)
@@ -72,3 +73,7 @@ def _aligned(X: np.ndarray, y: np.ndarray) -> None:
         found = alignments(data, y)
     alignments(single, y, kernel="linear")
     kernel_path(AlignmentProblem(1.0, 10.0), found.values)
+    # A width next to nothing takes the exponentials of all pairs.
+    pair, widths = np.asarray(X[:, :2], np.float64), np.array([1.0, 1e-6])
+    weighted_feature_sum(pair, np.ones(2), widths)
+    feature_values(pair, pair, np.ones(2), widths, np.ones((1, len(pair))))
