@@ -105,7 +105,10 @@ def chosen_costs(specs: list[KernelSpec], halves: list[Half], costs: tuple[float
     """Return the C of every method by 5-fold cross-validation on some training halves; of equal ones the smallest."""
     folds, found = StratifiedKFold(5, shuffle=True, random_state=0), {}
     for method in METHODS:
-        scores = [[cross_val_score(estimator(specs, method, C), half.X, half.y, cv=folds).mean() for half in halves] for C in costs]
+        scores = [
+            [cross_val_score(estimator(specs, method, C), half.X, half.y, cv=folds, error_score="raise").mean() for half in halves]
+            for C in costs
+        ]
         found[method] = costs[int(np.argmax(np.mean(scores, axis=1)))]
     return found
 

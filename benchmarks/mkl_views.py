@@ -167,7 +167,7 @@ def scored(model: MKLClassifier, X: Any, y: np.ndarray, train: np.ndarray, test:
 def best(models: Sequence[MKLClassifier], X: Any, y: np.ndarray) -> MKLClassifier:
     """Return the model with the best accuracy in 3-fold cross-validation; the first of equal ones."""
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
-    return models[int(np.argmax([cross_val_score(model, X, y, cv=folds).mean() for model in models]))]
+    return models[int(np.argmax([cross_val_score(model, X, y, cv=folds, error_score="raise").mean() for model in models]))]
 
 
 def run_set(data: Data, splits: int, report: bench.Report) -> None:
