@@ -2,8 +2,8 @@
 
 Run with ``python benchmarks/gram_distributed.py --folder FOLDER`` (30 GB of disk for both programs). The peer is what one writes around
 ``sklearn.metrics.pairwise.rbf_kernel``: blocks of rows with ``dask.array``, float64 distances rounded to float32 (float32 input is slower
-there), one ``to_zarr`` per width with the default codec, on a cluster of the same size. Both times include starting their cluster. Then, from
-the store: one pass of quadratic forms, and a support vector machine on the sum of the kernels, of which the driver holds a part only.
+there), one ``to_zarr`` per width with the default codec, on a cluster of the same size. Both times include starting their cluster. Then,
+from the store: one pass of quadratic forms, and a support vector machine on the sum of the kernels, of which the driver holds a part only.
 Every program runs in a process of its own.
 """
 
@@ -115,7 +115,7 @@ def use(
     run, specs = RunStore.create(path / "run", {"of": out}), as_specs(kernels(d, count), d)
     y = np.where(data.target() > 0, 1.0, -1.0)
     vector = np.random.default_rng(1).standard_normal(data.n_rows)
-    with bench.PeakWatch() as watch, executing(where, data, killing("gram-product", kill, events)) as executor:
+    with bench.PeakWatch() as watch, executing(where, data, killing("gram-product", kill, events), "grams") as executor:
         ctx = RunContext(executor, data, run, bench.parse_size(driver_memory))
         grams = Grams(ctx, specs, GramSettings.of(ctx, specs, "store", str(path / out)))
         forms_clock, forms = bench.clocked(lambda: grams.forms(vector))
