@@ -57,6 +57,15 @@ def test_the_minimiser_is_that_of_a_general_solver(v, rank):
     assert model(found) <= expected.fun + 1e-7
 
 
+@pytest.mark.parametrize("v", [0.5, 1.0])
+def test_a_curvature_that_is_rounding_is_none(v):
+    s = np.random.default_rng(1).random(17)
+    found = model_minimiser(ElasticNetSet(v).start(17), s, np.full((1, 17), 1e-16), v, 1e-6)
+    expected = model_minimiser(ElasticNetSet(v).start(17), s, np.zeros((0, 17)), v, 1e-6)
+    assert ElasticNetSet(v).violation(found) <= 1e-9
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
 def test_a_model_is_not_made_where_its_arithmetic_outweighs_passes():
     assert worth_a_model(2000, 800, 100)
     assert not worth_a_model(2000, 2000, 1)

@@ -102,7 +102,9 @@ def model_minimiser(theta: FloatArray, s: FloatArray, root: FloatArray, v: float
 def _minimised(theta: FloatArray, s: FloatArray, root: FloatArray, turned: FloatArray, v: float, tol: float, most: int) -> FloatArray:
     """Accelerated projected gradients with backtracking, started anew when momentum points uphill."""
     x, ahead, momentum = theta.copy(), theta.copy(), 1.0
-    bend = max(np.sum(root * root) / max(1, min(root.shape[0], root.shape[1])), 1e-300)
+    # Where the curvature is rounding, steps of a million diameters of the set reach its edge too, and can still be projected.
+    least = max(1e-6 * np.max(np.abs(s)), 1e-300)
+    bend = max(np.sum(root * root) / max(1, min(root.shape[0], root.shape[1])), least)
     for step in range(most):
         image = root @ (ahead - theta)
         slope = turned @ image - 0.5 * s
@@ -111,7 +113,7 @@ def _minimised(theta: FloatArray, s: FloatArray, root: FloatArray, turned: Float
             here = turned @ (root @ (x - theta)) - 0.5 * s
             if here @ (x - elastic_response(-here, v)) <= tol:
                 break
-        bend *= 0.8
+        bend = max(0.8 * bend, least)
         while True:
             trial = project_elastic(ahead - slope / bend, v)
             move = trial - ahead
