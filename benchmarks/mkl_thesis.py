@@ -165,7 +165,7 @@ def add_figures(name: str, rows: Mapping[str, Mapping[str, list[Found]]], report
         accuracy = 100 * np.array([one.accuracy for one in found])
         published = PUBLISHED.get(name, {}).get(method)
         target = "" if published is None else f">= {published[0] - published[1]:.1f}"
-        report.value(f"{name}, {method}: accuracy, per cent", float(accuracy.mean()), target, form=".2f")
+        report.value(f"{name}, {method}: accuracy, per cent", round(float(accuracy.mean()), 2), target, form=".2f")
         other = 100 * np.mean([one.accuracy for one in rows["peer"][method]])
         told = "" if published is None else f"; Table 6.5 {published[0]} ± {published[1]}"
         kernels = np.mean([one.kernels for one in found])

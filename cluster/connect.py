@@ -24,6 +24,7 @@ from .config import ClusterConfig, Limits
 from .errors import ClusterConfigError, ClusterLost, ClusterUnreachable
 from .events import Sink
 from .link import Link
+from .preflight import TERMINATE_SHARE
 from .security import check_plaintext, security_of
 
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -40,6 +41,8 @@ def dask_settings(limits: Limits) -> dict[str, Any]:
         "distributed.comm.retry.count": 3,
         "distributed.scheduler.allowed-failures": limits.allowed_failures,
         "distributed.scheduler.no-workers-timeout": limits.no_workers_timeout,
+        # Plans fill a worker up to where it would be killed. Paused before, it would wait for memory that kept blocks hold.
+        "distributed.worker.memory.pause": TERMINATE_SHARE,
         # Sampling every 10 ms costs time and serves only the dashboard, which is off.
         "distributed.worker.profile.enabled": False,
         # The HTTP servers know no users, and some of their pages change the cluster.

@@ -31,8 +31,6 @@ from .watch import Stranded, Watchdog
 
 _POLL = 1.0
 _PREFLIGHT_TIMEOUT = 120.0
-_TERMINATE_SHARE = 0.95
-"""Of its memory limit: above that Dask kills a worker."""
 
 
 class _Setup(WorkerPlugin):
@@ -103,8 +101,8 @@ class DaskExecutor(Executor):
 
     @property
     def task_memory(self) -> int:
-        """Bytes one step may take: the limit above which Dask kills a worker, less the process itself, shared by its threads."""
-        room = int(_TERMINATE_SHARE * self.worker_memory) - self._capacity.idle - self.reserved
+        """Bytes one step may take: the limit above which Dask pauses a worker, less the process itself, shared by its threads."""
+        room = int(self._capacity.share * self.worker_memory) - self._capacity.idle - self.reserved
         return max(0, room // self._capacity.threads)
 
     def announce(self, seconds: float) -> None:
@@ -175,7 +173,7 @@ class DaskExecutor(Executor):
         found = self._capacity
         return (
             f"{super()._memory_text()}; the process itself takes {bytes_text(found.idle)}, {found.threads} task(s) at a time, "
-            f"and Dask ends a worker at {_TERMINATE_SHARE:.0%}"
+            f"and Dask holds a worker back at {found.share:.0%}"
         )
 
     def _compute(self, plan: Plan[Any]) -> Done:

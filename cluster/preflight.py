@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _IDLE_AT_MOST = 512 << 20
 
+TERMINATE_SHARE = 0.95
+"""Of its memory limit: above that Dask kills a worker."""
+
 
 @dataclass(frozen=True)
 class WorkerFacts:
@@ -32,18 +35,22 @@ class WorkerFacts:
         Tasks at a time.
     resident
         Bytes it uses now.
+    pause
+        Share of its memory above which it takes no more tasks.
     """
 
     versions: dict[str, str]
     memory_limit: int
     threads: int
     resident: int
+    pause: float
 
 
 def worker_facts(dask_worker: Worker) -> WorkerFacts:
     """Describe the worker this runs on."""
-    limit = dask_worker.memory_manager.memory_limit or psutil.virtual_memory().total
-    return WorkerFacts(versions(), int(limit), dask_worker.state.nthreads, resident_bytes())
+    manager = dask_worker.memory_manager
+    limit, pause = manager.memory_limit or psutil.virtual_memory().total, manager.memory_pause_fraction or TERMINATE_SHARE
+    return WorkerFacts(versions(), int(limit), dask_worker.state.nthreads, resident_bytes(), min(float(pause), TERMINATE_SHARE))
 
 
 @dataclass(frozen=True)
@@ -58,11 +65,14 @@ class Capacity:
         Largest number of tasks at a time.
     idle
         Bytes the process itself takes.
+    share
+        Of its memory that a worker may use: above it Dask gives it no more tasks, and what it holds for later passes never shrinks.
     """
 
     memory: int
     threads: int
     idle: int
+    share: float
 
 
 def capacity(found: Mapping[str, WorkerFacts | BaseException]) -> Capacity:
@@ -73,6 +83,7 @@ def capacity(found: Mapping[str, WorkerFacts | BaseException]) -> Capacity:
         threads=max(fact.threads for fact in facts.values()),
         # A worker that served an earlier run still holds cached blocks; those are not what an idle process takes.
         idle=min(max(fact.resident for fact in facts.values()), _IDLE_AT_MOST),
+        share=min(fact.pause for fact in facts.values()),
     )
 
 

@@ -31,6 +31,7 @@ from gramplane.cluster import (
     plan,
 )
 from gramplane.cluster.link import Link
+from gramplane.cluster.preflight import Capacity, WorkerFacts, capacity
 from tests.support import toys
 from tests.support.clusters import ROOT, children, wait_until
 
@@ -166,10 +167,16 @@ def test_a_task_that_kills_its_worker_once_runs_elsewhere(pair, tmp_path):
 
 
 def test_memory_refusal_counts_the_process_itself(pair):
+    assert pair._capacity.share == 0.95
     assert 0.95 * MEMORY - (512 << 20) < pair.task_memory < 0.95 * MEMORY - (40 << 20)
     with pytest.raises(MemoryBoundExceeded, match=r"worker memory 1 GiB; the process itself takes .* MiB.*--worker-memory") as caught:
         pair.run(plan(toys.program(toys.slow, task_bytes=1 << 30), range(3), 0.0))
     assert caught.value.needed == 1 << 30
+
+
+def test_plans_stay_below_where_the_first_worker_pauses():
+    facts = [WorkerFacts({}, 1 << 30, 1, 100 << 20, 0.95), WorkerFacts({}, 2 << 30, 2, 50 << 20, 0.8)]
+    assert capacity(dict(zip("ab", facts, strict=True))) == Capacity(1 << 30, 2, 100 << 20, 0.8)
 
 
 def test_threads_share_the_memory_of_their_worker_and_give_the_same_bits():

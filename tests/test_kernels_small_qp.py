@@ -1,9 +1,11 @@
 """Cut weights, level projections and reduced-gradient steps, alone and inside whole runs, against general-purpose solvers."""
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from gramplane.kernels.domains import ElasticNetSet, LpBall, NonNegative, Simplex
 from gramplane.kernels.solvers.simplemkl import along_border, longest_step, reduced_step
@@ -378,3 +380,23 @@ def test_a_linear_function_ends_in_a_vertex_by_border_steps_alone():
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call(random_cuts(0))
+
+
+@pytest.mark.parametrize("failures", [1, 3])
+def test_a_program_that_is_given_up_leaves_a_bound_that_holds(monkeypatch, failures):
+    rng = np.random.default_rng(4)
+    cuts, domain = Cuts(rng.normal(size=5), rng.random((5, 4))), Simplex()
+    exact, calls = lower_bound(cuts, domain), []
+
+    def giving_up(**program):
+        calls.append(program["method"])
+        found = linprog(**program)
+        return SimpleNamespace(status=15) if len(calls) <= failures else found
+
+    monkeypatch.setattr("gramplane.kernels.solvers.small_qp.linprog", giving_up)
+    found = lower_bound(cuts, domain)
+    assert len(calls) == min(failures + 1, 3)
+    assert found.value <= exact.value + 1e-9
+    assert found.value + found.gap >= exact.value - 1e-9
+    if failures == 1:
+        assert found.value == pytest.approx(exact.value, abs=1e-6)

@@ -32,7 +32,12 @@ MASTER_TOL = 1e-9
 MASTER_STEPS = 3_000
 LEVEL_STEPS = 500
 
-LINPROG = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+LINPROG = (
+    ("highs", {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}),
+    ("highs", {}),
+    ("highs-ipm", {}),
+)
+"""Methods and options, tried in turn: where all cuts meet, HiGHS may give up on a program at the first."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +143,7 @@ def lower_bound(cuts: Cuts, domain: Domain, warm: FloatArray | None = None, *, t
     start = _warm_weights(warm, len(cuts.c))
     with one_thread():
         if (whole := _budget(domain)) is not None:
-            return _by_linear_program(cuts, domain, whole)
+            return _by_linear_program(cuts, domain, whole, start)
         elastic = isinstance(domain, ElasticNetSet)
         shape = domain.v if elastic else domain.p  # type: ignore[union-attr]
         p, theta, steps = ascend(cuts.c, cuts.S, start, elastic, shape, tol * float(np.abs(cuts.c).max()), MASTER_STEPS)
@@ -172,8 +177,11 @@ def _certified(cuts: Cuts, domain: Domain, p: FloatArray, theta: FloatArray, ste
     return LowerBound(value, p, theta, max(0.0, cuts.height(theta) - value), steps)
 
 
-def _by_linear_program(cuts: Cuts, domain: Domain, whole: bool) -> LowerBound:
-    """Minimise the height z of the cuts over (theta, z); the cut weights are its multipliers."""
+def _by_linear_program(cuts: Cuts, domain: Domain, whole: bool, start: FloatArray) -> LowerBound:
+    """Minimise the height z of the cuts over (theta, z); the cut weights are its multipliers.
+
+    A program that HiGHS gives up on leaves the bound of the best single cut or of ``start``, which holds as well, only lower.
+    """
     t, n = cuts.S.shape
     unit = max(float(np.abs(cuts.S).max()), float(np.ptp(cuts.c)), 1e-300)
     middle = float(cuts.c.max())
@@ -183,20 +191,22 @@ def _by_linear_program(cuts: Cuts, domain: Domain, whole: bool) -> LowerBound:
     if not whole:
         rows = np.vstack([rows, ones])
     heights = (middle - cuts.c) / unit
-    found = linprog(
-        np.append(np.zeros(n), 1.0),
-        A_ub=rows,
-        b_ub=heights if whole else np.append(heights, 1.0),
-        bounds=[(0, None)] * n + [(None, None)],
-        method="highs",
-        options=LINPROG,
-        **limits,
-    )
-    if found.status != 0:
-        raise ValueError(f"cuts: the linear program of their lower bound failed: {found.message}")
+    height = {"c": np.append(np.zeros(n), 1.0), "b_ub": heights if whole else np.append(heights, 1.0), **limits}
+    for method, options in LINPROG:
+        found = linprog(A_ub=rows, bounds=[(0, None)] * n + [(None, None)], method=method, options=options, **height)
+        if found.status == 0:
+            break
+    else:
+        return _best_known(cuts, domain, start)
     # Both are put exactly into their sets: the bound and its gap are then computed from them, not taken from the program.
     p = Simplex().project(-np.asarray(found.ineqlin.marginals)[:t])
     return _certified(cuts, domain, p, domain.project(np.ascontiguousarray(found.x[:n])), int(found.nit))
+
+
+def _best_known(cuts: Cuts, domain: Domain, start: FloatArray) -> LowerBound:
+    theta = domain.start(cuts.S.shape[1])
+    known = [_certified(cuts, domain, p, theta, 0) for p in (start, *np.eye(len(cuts.c)))]
+    return max(known, key=lambda bound: bound.value)
 
 
 @dataclass(frozen=True)

@@ -200,6 +200,11 @@ def solve_machine(gram: Gram, problem: DualProblem, state: WeightState, tol: flo
     return solution
 
 
+def solve_fixed(gram: Gram, problem: DualProblem, tol: float) -> DualSolution:
+    """Solve a machine whose weights are not searched: no later one will be more exact."""
+    return solve_smo(gram, problem, tol=min(INNER_TOL, tol))
+
+
 def trial(problem: DualProblem, theta: np.ndarray, solution: DualSolution, s: np.ndarray, root: np.ndarray | None = None) -> Trial:
     """Return a solved machine with its quadratic forms, and the root of J's Hessian if known."""
     figures = linear_value(problem, solution.beta), float(solution.objective), float(solution.upper)

@@ -19,7 +19,7 @@ from ...kernels.solvers.dual import DualProblem
 from ...storage import DataError
 from ..loops.protocol import Step
 from ..loops.steppers import POLISHED, STEPPERS, modellable
-from ..loops.weights import GAP_SHARE, Trial, WeightState, absorbed, fresh, narrowed, solve_machine, with_best
+from ..loops.weights import GAP_SHARE, Trial, WeightState, absorbed, fresh, narrowed, solve_fixed, solve_machine, with_best
 from ..passes.grams import Grams, GramSettings
 from ..records.config_kernels import MKLConfig
 from ..records.context import RunContext
@@ -167,15 +167,16 @@ class MKLLoop:
         return narrowed(replace(state, slow=before.slow + 1 if state.gap > SLOW * before.gap else 0), found.s, domain)
 
     def _solve(self, grams: Grams, m: int, state: WeightState, theta: np.ndarray) -> Solved:
-        config = self.configs[m]
-        share = SHARES.get(config.solver, GAP_SHARE)
-        gram = grams.combine(theta)
-        solution = solve_machine(gram, self.problems[m], state, config.tol, share)
+        config, problem, gram = self.configs[m], self.problems[m], grams.combine(theta)
+        if config.solver == "uniform":
+            solution = solve_fixed(gram, problem, config.tol)
+        else:
+            solution = solve_machine(gram, problem, state, config.tol, SHARES.get(config.solver, GAP_SHARE))
         if solution.indefinite:
             _explain_indefinite(grams)
         near = not np.isfinite(state.gap) or solution.upper < state.upper + NEARLY * state.gap
         wanted = near and state.slow % 4 < 3 and modellable(config.solver, self.domains[m])
-        return modelled(gram, self.problems[m], solution, int(state.active.sum())) if wanted else Solved(solution)
+        return modelled(gram, problem, solution, int(state.active.sum())) if wanted else Solved(solution)
 
     def _metrics(self, state: MKLState, running: Sequence[int]) -> dict[str, Any]:
         machines = state.machines

@@ -10,7 +10,7 @@ import numpy as np
 from ...kernels.solvers.dual import DualProblem
 from ...kernels.solvers.smo import solve_smo
 from ..loops.protocol import Step
-from ..loops.weights import WeightState, absorbed
+from ..loops.weights import WeightState, absorbed, solve_fixed
 from ..passes.grams import Grams
 from ..records.context import RunContext
 from .fgm_scoring import predicted_codes, stratified_folds
@@ -84,11 +84,12 @@ class SingleLoop(MKLLoop):
         theta, machines = np.eye(1, grams.k, int(np.argmax(state.scores)))[0], []
         gram = grams.combine(theta)
         starts = [replace(machine, theta=theta) for machine in state.machines]
-        solved = [Solved(solve_smo(gram, problem, tol=min(1e-3, self.config.tol))) for problem in self.problems]
+        solved = [Solved(solve_fixed(gram, problem, self.config.tol)) for problem in self.problems]
         for m, trial in enumerate(formed(grams, starts, self.problems, solved)):
             machines.append(replace(absorbed(starts[m], trial, self.domains[m]), stop="single"))
         new = SingleState(state.iteration + 1, tuple(machines), state.scores, "single")
-        return Step(new, {**self._metrics(MKLState(new.iteration, new.machines), range(len(machines))), "validation": float(state.scores.max())})
+        figures = self._metrics(MKLState(new.iteration, new.machines), range(len(machines)))
+        return Step(new, {**figures, "validation": float(state.scores.max())})
 
 
 def without(problem: DualProblem, mask: np.ndarray) -> DualProblem:
