@@ -144,7 +144,7 @@ def column_counts(X: Columns) -> Array:
     """Return the ``counts`` of :func:`column_stats` alone: of millions of columns the other tables take eight times the memory."""
     counts, block = np.zeros(shape(X)[1], np.uint32), view(X)
     if not isinstance(block, SparseView):
-        return np.count_nonzero(X, axis=0).astype(np.uint32)
+        return np.count_nonzero(np.asarray(X), axis=0).astype(np.uint32)
     if counts.size:
         _sparse_counts(block.values, block.starts, counts)
     return counts

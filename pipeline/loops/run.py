@@ -24,7 +24,7 @@ def _start(loop: Loop[S], ctx: RunContext, keep: bool) -> tuple[S, list[Mapping[
     return state, list(ctx.run.history()), iteration
 
 
-def _record(ctx: RunContext, state: S, row: Mapping[str, Any], keep: bool) -> None:
+def _record(ctx: RunContext, state: LoopState, row: Mapping[str, Any], keep: bool) -> None:
     # The history row is written first: a kill in between leaves a row too many, which the resume cuts back, never one too few.
     if ctx.run is not None and keep:
         ctx.run.append_history(dict(row))
