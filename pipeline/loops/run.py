@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .protocol import Loop, Outcome, S
+from .protocol import Loop, LoopState, Outcome, S
 
 if TYPE_CHECKING:
     from ..records.context import RunContext
