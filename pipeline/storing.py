@@ -13,7 +13,7 @@ from sklearn.base import is_regressor
 
 from ..cluster import open_executor, parse_bytes
 from ..storage import BlockStore, DataError, RunStore, StorageError, write_model
-from .methods.fgm_scoring import predicted_codes, stratified_split
+from .methods.scoring import predicted_codes, stratified_split
 from .predict import decision_path, decision_values
 from .records.context import Emit, RunContext, ignore
 from .running import Where, load_model

@@ -10,8 +10,8 @@ from gramplane.kernels.solvers import ROW_BLOCK
 from gramplane.pipeline import load_model, resume_run, run_method
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.fgm_designs import solve_at
-from gramplane.pipeline.methods.fgm_scoring import Fit
 from gramplane.pipeline.methods.fgm_setup import FGMInputs, build_loop, build_model, refit
+from gramplane.pipeline.methods.scoring import Fit
 from gramplane.pipeline.records.config import FGMConfig
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import BlockStore, MemoryBlocks, RunStore

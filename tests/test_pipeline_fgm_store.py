@@ -12,8 +12,8 @@ import zarr
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import FGMClassifier, cross_validate, load_model, predict_store, run_method, score_store, tune
 from gramplane.pipeline.loops.run import run_loop
-from gramplane.pipeline.methods.fgm_scoring import stratified_folds, stratified_split
 from gramplane.pipeline.methods.fgm_setup import FGMInputs, build_loop
+from gramplane.pipeline.methods.scoring import stratified_folds, stratified_split
 from gramplane.pipeline.records.config import FGMConfig
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import BlockStore, MemoryBlocks

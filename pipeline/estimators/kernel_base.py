@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
@@ -195,6 +195,24 @@ class KernelEstimator(BaseEstimator):
         if _is_stack(X):
             return as_stack(X)
         return as_stack(_validated(self, X, reset=False))
+
+
+class KernelClassifier(ClassifierMixin, KernelEstimator):
+    """What classifiers on kernels share: decisions and labels."""
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``."""
+        values = self._values(X)
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted class labels, ``(n_samples,)``."""
+        return labelled(self.decision_function(X), self.classes_)
+
+
+def labelled(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return the labels that decision values speak for."""
+    return classes[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
 
 
 def _is_stack(X: Any) -> bool:

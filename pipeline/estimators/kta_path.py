@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import ClassifierMixin
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -21,10 +20,10 @@ from ..methods.kta_path_run import build_loop, model_of, record
 from ..records.config_kta import KTAPathConfig
 from ..records.kernel_model import KernelModel
 from .inputs import in_memory
-from .kernel_base import KernelEstimator
+from .kernel_base import KernelClassifier, labelled
 
 
-class KTASelectionPath(SelectorMixin, ClassifierMixin, KernelEstimator):
+class KTASelectionPath(SelectorMixin, KernelClassifier):
     """Selection of kernels by their alignment with the classes, along a path of l_p norms.
 
     Solves ``min over eta >= 0 of lam1 sum_i B_F(eta_i, eta0) + lam2 sum_i eta_i^p - sum_i eta_i a_i`` for p from ``p_start`` down to
@@ -318,19 +317,6 @@ class KTASelectionPath(SelectorMixin, ClassifierMixin, KernelEstimator):
         X = validate_data(self, in_memory(X), accept_sparse="csr", dtype=None, reset=False)
         return X[:, self.active_at(at)]
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return ``f(x)`` of the machine at the last point: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``."""
-        values = self._values(X)
-        return values[:, 0] if values.shape[1] == 1 else values
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the predicted class labels of the machine at the last point, ``(n_samples,)``."""
-        return _labels(self.decision_function(X), self.classes_)
-
-
-def _labels(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    return classes[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
-
 
 class PathMachine:
     """A machine at one point of the path.
@@ -386,4 +372,4 @@ class PathMachine:
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted class labels, ``(n,)``."""
-        return _labels(self.decision_function(X), self.classes_)
+        return labelled(self.decision_function(X), self.classes_)

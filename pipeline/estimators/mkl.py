@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import RegressorMixin
 
 from ..loops.run import run_loop
 from ..methods.gmkl import selected
@@ -15,7 +15,7 @@ from ..methods.gmkl_run import build_loop, machine_memory, model_of
 from ..methods.kernel_checks import doubtful
 from ..records.config_kernels import MKLConfig
 from ..records.kernel_model import KernelModel
-from .kernel_base import KernelEstimator
+from .kernel_base import KernelClassifier, KernelEstimator
 
 T = TypeVar("T", bound=type)
 
@@ -147,7 +147,7 @@ class _MKL(KernelEstimator):
 @_documented("""    class_weight
         ``"balanced"`` or a dict of class factors of ``C``.
 """)
-class MKLClassifier(ClassifierMixin, _MKL):
+class MKLClassifier(KernelClassifier, _MKL):
     """Support vector classifier on a weighted sum of kernels, weights learnt with it.
 
     Solves ``min_theta max_alpha 1'alpha - 1/2 (alpha y)' (sum_q theta_q K_q) (alpha y)`` over ``0 <= alpha <= C``, ``y'alpha = 0`` and a
@@ -193,16 +193,6 @@ class MKLClassifier(ClassifierMixin, _MKL):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``."""
-        values = self._values(X)
-        return values[:, 0] if values.shape[1] == 1 else values
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the predicted class labels, ``(n_samples,)``."""
-        values = self.decision_function(X)
-        return self.classes_[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
 
 
 @_documented("""    epsilon

@@ -7,9 +7,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-import numpy as np
-from sklearn.base import ClassifierMixin
-
 from ...kernels.spec import KernelSpec
 from ..loops.run import run_loop
 from ..methods.gmkl_run import machine_memory
@@ -17,12 +14,12 @@ from ..methods.kernel_checks import doubtful
 from ..methods.two_layer_run import build_loop, model_of
 from ..records.config_two_layer import TwoLayerConfig
 from ..records.kernel_model import KernelModel
-from .kernel_base import NAN, KernelEstimator
+from .kernel_base import NAN, KernelClassifier
 
 ENDED = {"flat": "a line search that found nothing lower", "max_iter": "max_iter={}"}
 
 
-class TwoLayerMKLClassifier(ClassifierMixin, KernelEstimator):
+class TwoLayerMKLClassifier(KernelClassifier):
     r"""Support vector classifier on ``exp(sum_t mu_t k_t(x, z))``, weights mu >= 0 learnt with it.
 
     Minimises over the machine and the weights
@@ -184,16 +181,6 @@ class TwoLayerMKLClassifier(ClassifierMixin, KernelEstimator):
         left = f"the projected gradient is {self.violation_:.2g}"
         self._warn_unfinished(self.converged_, f"{ended} ended the fit before tol={config.tol:g} was reached; {left}")
         return self
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``."""
-        values = self._values(X)
-        return values[:, 0] if values.shape[1] == 1 else values
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the predicted class labels, ``(n_samples,)``."""
-        values = self.decision_function(X)
-        return self.classes_[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
 
     def _set_model(self, model: KernelModel) -> None:
         super()._set_model(model)

@@ -34,7 +34,7 @@ from ..records.context import RunContext
 from ..records.fgm import MachineState, RoundRecord
 from .fgm_designs import Designs
 from .fgm_machine import Machine, Top, close_round, fresh, next_cut
-from .fgm_scoring import Fit, accuracy_metrics
+from .scoring import Fit, accuracy_metrics
 
 THRESHOLD_SLACK = 1.0 - 1e-9
 """Scores known from the cuts' columns are summed in another order than those of a pass: a bound must allow for it."""

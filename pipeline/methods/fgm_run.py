@@ -17,8 +17,8 @@ from ..records.context import RunContext
 from ..records.fgm import FGMModel
 from .fgm import FGMLoop, FGMState
 from .fgm_designs import solve_at
-from .fgm_scoring import Fit, stratified_split
 from .fgm_setup import FGMInputs, build_atoms, build_loop, build_model, refit
+from .scoring import Fit, held_out_rows, with_held_out
 
 
 def _refuse(message: str) -> None:
@@ -47,20 +47,6 @@ def store_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> FGMInputs:
     return FGMInputs(data, codes, tuple(labels), weight, data.groups() if groups is None else groups)
 
 
-def _checked_share(share: Any) -> float:
-    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
-        raise ValueError(f"test_share={share!r}: must be a number between 0 and 1, without 1")
-    return float(share)
-
-
-def with_held_out(inputs: FGMInputs, held_out: np.ndarray | None) -> FGMInputs:
-    """Return the inputs with the held-out rows' weights set to zero: a split is a mask, never a copy."""
-    if held_out is None:
-        return inputs
-    weight = np.ones(len(inputs.codes)) if inputs.sample_weight is None else inputs.sample_weight
-    return FGMInputs(inputs.data, inputs.codes, inputs.classes, np.where(held_out, 0.0, weight), inputs.groups)
-
-
 def prepare(config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
     """Return the method ready to run on ``ctx.data``.
 
@@ -74,8 +60,7 @@ def prepare(config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Pre
         ``groups`` (labels or index arrays), ``test_share`` and ``seed`` of a held-out part.
     """
     inputs = store_inputs(ctx, extra)
-    share = _checked_share(extra.get("test_share", 0.0))
-    held_out = stratified_split(inputs.codes, share, ctx.seed, inputs.classes) if share > 0 else None
+    held_out = held_out_rows(extra, inputs.codes, ctx.seed, inputs.classes)
     inputs = with_held_out(inputs, held_out)
     loop = build_loop(config, inputs, warn=_refuse)
     loop.fits = (Fit(0, len(loop.machines), inputs.codes, held_out),)
@@ -159,4 +144,4 @@ def coordinate_names(model: FGMModel) -> list[str]:
     return [f"{known[int(c) // width]}[{int(c) % width}]" for c in model.coordinates]
 
 
-__all__ = ["FGMLoop", "coordinate_names", "plan_of", "prepare", "store_inputs", "summary", "tables", "with_held_out"]
+__all__ = ["FGMLoop", "coordinate_names", "plan_of", "prepare", "store_inputs", "summary", "tables"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,41 +10,23 @@ import numpy as np
 from ..records.config import FGMConfig
 from ..records.context import RunContext
 from .fgm import FGMLoop
-from .fgm_run import store_inputs, with_held_out
-from .fgm_scoring import Fit, stratified_folds
+from .fgm_run import store_inputs
 from .fgm_setup import FGMInputs, build_atoms, build_machines, map_notes
+from .grids import Shared, alike, fold_masks
+from .scoring import Fit, with_held_out
 
 ATOM_PARAMETERS = ("feature_map", "gamma", "coef0", "n_bins", "group_weight")
 """Parameters that change the candidates: points that differ in them cannot share a pass."""
 
 
-@dataclass(frozen=True)
-class Shared:
-    """Grid points that share passes.
-
-    Attributes
-    ----------
-    points
-        Indices into the grid.
-    loop
-        One fit per (point, fold), folds of a point consecutive.
-    """
-
-    points: tuple[int, ...]
-    loop: FGMLoop
-
-
 def shared_loops(ctx: RunContext, grid: Sequence[FGMConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[Shared]:
     """Return the loops that evaluate a grid by cross-validation on row masks."""
-    if folds < 2:
-        raise ValueError(f"folds={folds}: must be at least 2")
     inputs = store_inputs(ctx, extra)
-    masks = stratified_folds(inputs.codes, seed, [1.0 / folds] * folds, inputs.classes)
-    keys = [tuple(str(getattr(config, name)) for name in ATOM_PARAMETERS) for config in grid]
-    return [_shared([k for k, other in enumerate(keys) if other == key], grid, inputs, masks) for key in dict.fromkeys(keys)]
+    masks = fold_masks(inputs.codes, inputs.classes, folds, seed)
+    return [_shared(points, grid, inputs, masks) for points in alike(grid, ATOM_PARAMETERS)]
 
 
-def _shared(points: Sequence[int], grid: Sequence[FGMConfig], inputs: FGMInputs, masks: Sequence[np.ndarray]) -> Shared:
+def _shared(points: tuple[int, ...], grid: Sequence[FGMConfig], inputs: FGMInputs, masks: Sequence[np.ndarray]) -> Shared:
     atoms, available = build_atoms(grid[points[0]], inputs)
     machines, fits = [], []
     for k in points:
@@ -54,7 +35,7 @@ def _shared(points: Sequence[int], grid: Sequence[FGMConfig], inputs: FGMInputs,
             own = build_machines(config, with_held_out(inputs, mask))
             fits.append(Fit(len(machines), len(own), inputs.codes, mask))
             machines += own
-    return Shared(tuple(points), FGMLoop(atoms, machines, fits, map_notes(grid[points[0]], inputs.data)))
+    return Shared(points, FGMLoop(atoms, machines, fits, map_notes(grid[points[0]], inputs.data)))
 
 
 def table_rows(

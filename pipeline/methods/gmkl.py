@@ -23,10 +23,10 @@ from ..loops.weights import GAP_SHARE, Trial, WeightState, absorbed, fresh, narr
 from ..passes.grams import Grams, GramSettings
 from ..records.config_kernels import MKLConfig
 from ..records.context import RunContext
-from .fgm_scoring import Fit, accuracy_metrics
 from .gmkl_passes import Solved, evaluate_only, formed, modelled, with_all_kernels
 from .kernel_checks import doubtful
 from .kernel_setup import needs_centring
+from .scoring import Fit, accuracy_metrics
 
 UNFINISHED = ("max_iter", "flat")
 """Reasons of a stop before the tolerance was reached."""

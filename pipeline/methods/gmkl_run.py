@@ -11,17 +11,24 @@ import numpy as np
 
 from ...kernels.bank import PackedBank
 from ..loops.prepared import Prepared
-from ..passes.given_grams import GivenGrams
 from ..passes.gram_source import pair_bytes, row_pairs
 from ..passes.grams import GramSettings
 from ..records.config_kernels import MKLConfig
 from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
-from .fgm_run import _checked_share
-from .fgm_scoring import Fit, stratified_split
 from .gmkl import UNFINISHED, MKLLoop, MKLState, selected
 from .gmkl_single import SingleLoop
-from .kernel_setup import KernelInputs, build_model, dual_problems, resolved_kernels, store_inputs, with_gram_store
+from .kernel_setup import (
+    KernelInputs,
+    apart,
+    build_model,
+    dual_problems,
+    gram_settings,
+    resolved_kernels,
+    store_inputs,
+    with_gram_store,
+)
+from .scoring import Fit, held_out_rows, with_held_out
 
 SHOWN = 20
 """Kernels whose weights a report follows along the iterations."""
@@ -50,15 +57,11 @@ def build_loop(
     """
     specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
     problems = dual_problems(config, inputs, config.epsilon)
-    given = isinstance(inputs.data, GivenGrams)
-    # Matrices that were given are read where they lie: there is nothing to build into a store.
-    settings = GramSettings.of(
-        ctx, specs, "auto" if given and config.grams == "store" else config.grams, None if given else config.gram_store
-    )
+    settings = gram_settings(config, specs, inputs.data, ctx)
     check_memory(len(specs), ctx.data.n_rows, settings, ctx.driver_memory if budget is None else budget)
     fits = () if inputs.classes is None else (Fit(0, inputs.n_machines, inputs.target, held_out),)
     kind = SingleLoop if config.solver == "single" else MKLLoop
-    return kind(config, specs, problems, settings, fits, inputs.data if given else None)
+    return kind(config, specs, problems, settings, fits, apart(inputs.data))
 
 
 def machine_memory() -> int:
@@ -88,12 +91,8 @@ def check_memory(k: int, n: int, settings: GramSettings, budget: int) -> None:
 def prepare(config: MKLConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
     """Return the method ready to run on ``ctx.data``; ``extra`` may hold ``test_share``."""
     config, inputs = with_gram_store(config, store_inputs(ctx, "mkl"))
-    share = _checked_share(extra.get("test_share", 0.0))
-    held_out = None
-    if share > 0 and inputs.classes is not None:
-        held_out = stratified_split(inputs.target, share, ctx.seed, inputs.classes)
-        weight = np.ones(len(held_out)) if inputs.sample_weight is None else inputs.sample_weight
-        inputs = KernelInputs(inputs.data, inputs.target, inputs.classes, np.where(held_out, 0.0, weight))
+    held_out = None if inputs.classes is None else held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
+    inputs = with_held_out(inputs, held_out)
     loop = build_loop(config, inputs, ctx, held_out)
     return Prepared(
         loop=loop,

@@ -13,9 +13,9 @@ from ..loops.protocol import Step
 from ..loops.weights import WeightState, absorbed, solve_fixed
 from ..passes.grams import Grams
 from ..records.context import RunContext
-from .fgm_scoring import predicted_codes, stratified_folds
 from .gmkl import MKLLoop, MKLState
 from .gmkl_passes import Solved, formed
+from .scoring import predicted_codes, stratified_folds
 
 FOLDS = 5
 NAN = float("nan")

@@ -18,7 +18,7 @@ from ...storage import BlockStore, DataError, GramStore
 from ..passes.blocks import scale_of
 from ..passes.given_grams import GivenGrams, with_normalization
 from ..passes.gram_source import rows_of
-from ..passes.grams import Grams
+from ..passes.grams import Grams, GramSettings
 from ..records.context import RunContext
 from ..records.fgm import FeatureScale
 from ..records.kernel_model import KernelModel
@@ -145,6 +145,18 @@ def with_gram_store(config: Any, inputs: KernelInputs) -> tuple[Any, KernelInput
         raise DataError(f"it holds kernels of other data than {data.url}", config.gram_store)
     texts = [str(KernelSpec.from_json(record)) for record in records]
     return config.model_copy(update={"kernels": texts, "grams": "store"}), inputs
+
+
+def apart(data: Any) -> GivenGrams | None:
+    """Return matrices that were given, which a loop reads in place of the run's data set; ``None`` for data sets."""
+    return data if isinstance(data, GivenGrams) else None
+
+
+def gram_settings(config: Any, specs: Sequence[Any], data: Any, ctx: RunContext) -> GramSettings:
+    """Return where the Gram matrices of a fit lie; given ones are read where they are: there is nothing to build into a store."""
+    if apart(data) is None:
+        return GramSettings.of(ctx, specs, config.grams, config.gram_store)
+    return GramSettings.of(ctx, specs, "auto" if config.grams == "store" else config.grams, None)
 
 
 def store_inputs(ctx: RunContext, name: str) -> KernelInputs:

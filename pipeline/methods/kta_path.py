@@ -20,9 +20,9 @@ from ..passes.blocks import column_tasks
 from ..passes.given_grams import GivenGrams
 from ..records.config_kta import KTAPathConfig
 from ..records.context import RunContext
-from .fgm_scoring import Fit, accuracies
 from .kernel_setup import KernelInputs, labels_of
 from .kta_machines import Kernels, PathPoint, PathTrainer, given_grams, machine_points
+from .scoring import Fit, accuracies
 
 BATCH_TASKS = 16
 """Tasks of the alignment pass in one step."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,11 @@ from ..passes.scaling import scaled
 from ..records.config_kta import KTAPathConfig
 from ..records.context import RunContext
 from ..records.kernel_model import FeatureKernels, KernelModel
-from .fgm_run import _checked_share
-from .fgm_scoring import stratified_split
 from .kernel_predict import ROWS, spans
 from .kernel_setup import KernelInputs, dual_problems, store_inputs
 from .kta_machines import PathPoint, PathTrainer
-from .kta_path import KTALoop, KTAState, counted, kernels_of, path_junctures, weights_of
+from .kta_path import KTALoop, KTAState, kernels_of, path_junctures, weights_of
+from .scoring import held_out_rows, with_held_out
 
 SHOWN = 1000
 """Kernels in the report's table."""
@@ -49,10 +47,8 @@ def prepare(config: KTAPathConfig, ctx: RunContext, extra: Mapping[str, Any]) ->
     inputs = store_inputs(ctx, "kta-path")
     if inputs.classes is None:
         raise DataError("the target is real-valued; kta-path needs classes", ctx.data.url)
-    share = _checked_share(extra.get("test_share", 0.0))
-    held_out = stratified_split(inputs.target, share, ctx.seed, inputs.classes) if share > 0 else None
-    if held_out is not None:
-        inputs = replace(inputs, sample_weight=np.where(held_out, 0.0, counted(inputs)))
+    held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
+    inputs = with_held_out(inputs, held_out)
     loop = build_loop(config, inputs, held_out)
     return Prepared(
         loop=loop,

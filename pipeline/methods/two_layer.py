@@ -22,8 +22,8 @@ from ..passes.grams import GramSettings
 from ..passes.layers import LayerGrams
 from ..records.config_two_layer import TwoLayerConfig
 from ..records.context import RunContext
-from .fgm_scoring import Fit, accuracy_metrics
 from .kernel_checks import doubtful
+from .scoring import Fit, accuracy_metrics
 from .two_layer_search import Candidate, best_candidate
 
 UNFINISHED = ("max_iter", "flat")

@@ -11,17 +11,23 @@ import numpy as np
 
 from ...storage import DataError
 from ..loops.prepared import Prepared
-from ..passes.given_grams import GivenGrams
 from ..passes.gram_source import row_pairs
-from ..passes.grams import GramSettings
 from ..passes.layers import layer_bytes
 from ..records.config_two_layer import TwoLayerConfig
 from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
-from .fgm_run import _checked_share
-from .fgm_scoring import Fit, stratified_split
 from .gmkl_run import check_memory
-from .kernel_setup import KernelInputs, build_model, dual_problems, resolved_kernels, store_inputs, with_gram_store
+from .kernel_setup import (
+    KernelInputs,
+    apart,
+    build_model,
+    dual_problems,
+    gram_settings,
+    resolved_kernels,
+    store_inputs,
+    with_gram_store,
+)
+from .scoring import Fit, held_out_rows, with_held_out
 from .two_layer import UNFINISHED, TwoLayerLoop, TwoLayerState
 from .two_layer_search import GRID
 
@@ -53,20 +59,18 @@ def build_loop(
     ValueError
         Kernels that do not suit the data, or more kernels or rows than the memory allows.
     """
-    data, given = inputs.data, isinstance(inputs.data, GivenGrams)
-    if config.infinite and (given or data.n_cols == 0):
+    data = inputs.data
+    if config.infinite and (apart(data) is not None or data.n_cols == 0):
         raise ValueError("infinite=True computes Gaussian kernels from features; strings and given matrices have none")
     specs, n = resolved_kernels(config.kernels, data, config.normalize), data.n_rows
     check_size(n, ctx.driver_memory if budget is None else budget)
     # Blocks are as small as the most kernels there may be need them.
     most = [*specs, *specs[:1] * (config.max_new_kernels + GRID if config.infinite else 0)]
-    # Matrices that were given are read where they lie: there is nothing to build into a store.
-    policy = "auto" if given and config.grams == "store" else config.grams
-    settings = GramSettings.of(ctx, most, policy, None if given else config.gram_store)
+    settings = gram_settings(config, most, data, ctx)
     check_memory(len(most), n, settings, ctx.driver_memory if budget is None else budget)
     assert inputs.classes is not None  # both callers have seen to it
     fits = (Fit(0, inputs.n_machines, inputs.target, held_out),)
-    return TwoLayerLoop(config, specs, dual_problems(config, inputs), settings, fits, data if given else None)
+    return TwoLayerLoop(config, specs, dual_problems(config, inputs), settings, fits, apart(data))
 
 
 def check_size(n: int, driver_memory: int) -> None:
@@ -95,12 +99,8 @@ def prepare(config: TwoLayerConfig, ctx: RunContext, extra: Mapping[str, Any]) -
     config, inputs = with_gram_store(config, store_inputs(ctx, "two-layer-mkl"))
     if inputs.classes is None:
         raise DataError("the target is real-valued; two-layer-mkl separates classes (ingest with --task classification)", ctx.data.url)
-    share = _checked_share(extra.get("test_share", 0.0))
-    held_out = None
-    if share > 0:
-        held_out = stratified_split(inputs.target, share, ctx.seed, inputs.classes)
-        weight = np.ones(len(held_out)) if inputs.sample_weight is None else inputs.sample_weight
-        inputs = replace(inputs, sample_weight=np.where(held_out, 0.0, weight))
+    held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
+    inputs = with_held_out(inputs, held_out)
     loop = build_loop(config, inputs, ctx, held_out)
     return Prepared(
         loop=loop,

@@ -12,11 +12,11 @@ from ...kernels.jit import one_thread
 from ..loops.prepared import Prepared
 from ..passes.given_grams import GivenGrams
 from ..passes.gram_source import pair_bytes, row_pairs
-from ..passes.grams import Grams, GramSettings
+from ..passes.grams import Grams
 from ..records.config_umkl import UMKLConfig
 from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
-from .kernel_setup import KernelInputs, build_model, resolved_kernels
+from .kernel_setup import KernelInputs, build_model, gram_settings, resolved_kernels
 from .umkl import UMKLLoop, UMKLState, check_size
 
 SHOWN = 20
@@ -42,7 +42,7 @@ def build_loop(config: UMKLConfig, ctx: RunContext, warn: Callable[[str], None])
     if size < config.n_bases:
         warn(f"n_bases={config.n_bases} exceeds the {size} other samples")
     specs = resolved_kernels(config.kernels, data, "none" if config.normalize == "column_sum" else config.normalize)
-    return UMKLLoop(config, specs, GramSettings.of(ctx, specs, config.grams, config.gram_store), size)
+    return UMKLLoop(config, specs, gram_settings(config, specs, data, ctx), size)
 
 
 def _refuse(message: str) -> None:

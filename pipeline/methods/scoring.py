@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ...storage import DataError
 
 NAN = float("nan")
+
+Inputs = TypeVar("Inputs")
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,31 @@ def accuracy_metrics(fits: Sequence[Fit], decisions: Mapping[int, np.ndarray]) -
     if len(fits) == 1:
         return {"train_accuracy": train[0], "test_accuracy": test[0]}
     return {"train_accuracy": list(train), "test_accuracy": list(test)}
+
+
+def held_out_rows(extra: Mapping[str, Any], codes: np.ndarray, seed: int, classes: Sequence[Any]) -> np.ndarray | None:
+    """Return the mask of the rows that ``test_share`` holds out of a run, or ``None``.
+
+    Raises
+    ------
+    ValueError
+        A share that is none.
+    DataError
+        A class with too few rows to appear in both parts.
+    """
+    share = extra.get("test_share", 0.0)
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
+        raise ValueError(f"test_share={share!r}: must be a number between 0 and 1, without 1")
+    return stratified_split(codes, float(share), seed, classes) if share > 0 else None
+
+
+def with_held_out(inputs: Inputs, held_out: np.ndarray | None) -> Inputs:
+    """Return what a fit gets, with the weights of the held-out rows zero: a split is a mask, never a copy."""
+    if held_out is None:
+        return inputs
+    given: Any = inputs
+    weight = np.ones(len(held_out)) if given.sample_weight is None else given.sample_weight
+    return replace(given, sample_weight=np.where(held_out, 0.0, weight))
 
 
 def stratified_split(codes: np.ndarray, share: float, seed: int, classes: Sequence[Any] = ()) -> np.ndarray:

@@ -1,0 +1,46 @@
+"""Grids and folds: every (parameters, fold) is a set of machines of one loop, and points that differ in nothing shared share its passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .scoring import stratified_folds
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Grid points that share passes.
+
+    Attributes
+    ----------
+    points
+        Indices into the grid.
+    loop
+        One fit per (point, fold), folds of a point consecutive.
+    """
+
+    points: tuple[int, ...]
+    loop: Any
+
+
+def alike(grid: Sequence[Any], parameters: Sequence[str]) -> list[tuple[int, ...]]:
+    """Return the points of a grid by equal values of some parameters."""
+    keys = [tuple(str(getattr(config, name)) for name in parameters) for config in grid]
+    return [tuple(k for k, other in enumerate(keys) if other == key) for key in dict.fromkeys(keys)]
+
+
+def fold_masks(codes: np.ndarray, classes: Sequence[Any], folds: int, seed: int) -> list[np.ndarray]:
+    """Return the mask of held-out rows of every fold, stratified by class.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two folds.
+    """
+    if folds < 2:
+        raise ValueError(f"folds={folds}: must be at least 2")
+    return stratified_folds(codes, seed, [1.0 / folds] * folds, classes)
