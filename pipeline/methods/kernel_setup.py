@@ -244,7 +244,7 @@ def build_model(
     centred = any(norm.row_mean is not None for norm in norms)
     # The means of a test row run over all training rows, so a centred kernel keeps them all.
     ids = np.arange(grams.n) if centred else np.flatnonzero(np.any(beta != 0, axis=0))
-    rows, texts = (None, ()) if isinstance(inputs.data, GivenGrams) else _rows(inputs.data, ids)
+    rows, texts = (None, ()) if isinstance(inputs.data, GivenGrams) else support_rows_of(inputs.data, ids)
     return KernelModel(
         params_json=config.model_dump_json(),
         classes_json=json.dumps(None if inputs.classes is None else list(inputs.classes)),
@@ -262,17 +262,19 @@ def build_model(
         intercepts=intercepts,
         figures=figures,
         arrays=arrays or {},
-        **_scaling(inputs.data),
+        **data_scaling(inputs.data),
     )
 
 
-def _scaling(data: Any) -> dict[str, Any]:
+def data_scaling(data: Any) -> dict[str, Any]:
+    """Return a model's fields that tell how the features of a data set are scaled."""
     if getattr(data, "scale", None) is None or not data.n_cols:
         return {"scale": FeatureScale(), "row_scaled": False}
     return {"scale": scale_of(data, np.arange(data.n_cols)), "row_scaled": data.scale.kind == "unit-row"}
 
 
-def _rows(data: Any, ids: np.ndarray) -> tuple[np.ndarray | sp.csr_array | None, tuple[str, ...]]:
+def support_rows_of(data: Any, ids: np.ndarray) -> tuple[np.ndarray | sp.csr_array | None, tuple[str, ...]]:
+    """Return chosen rows (ascending ids) as kernels read them, and the texts where rows are strings."""
     parts = []
     for lo, hi in spans(data.n_rows, 4096):
         inside = ids[(ids >= lo) & (ids < hi)] - lo

@@ -13,7 +13,7 @@ from ...kernels.two_layer import TwoLayerPoint
 from ..passes.grams import GramSettings
 from ..passes.layers import LayerGrams
 from ..records.config_two_layer import TwoLayerConfig
-from .kernel_setup import _rows
+from .kernel_setup import support_rows_of
 
 GRID = 13
 """Widths tried at a time, log-spaced."""
@@ -38,7 +38,7 @@ class Candidate(NamedTuple):
     gain: float
 
 
-def best_candidate(config: TwoLayerConfig, grams: LayerGrams, point: TwoLayerPoint) -> Candidate | None:
+def best_candidate(config: TwoLayerConfig, penalty: float, grams: LayerGrams, point: TwoLayerPoint) -> Candidate | None:
     """Return the Gaussian that helps a machine most, or ``None`` where all rows are equal.
 
     By the rule ``descent`` the gain is ``1/2 beta'(K2 o k) beta - penalty``, how fast the objective falls towards k; at the optimum of the
@@ -50,7 +50,7 @@ def best_candidate(config: TwoLayerConfig, grams: LayerGrams, point: TwoLayerPoi
     for _ in range(1 + REFINEMENTS if span else 0):
         assert span is not None
         widths = np.unique(np.geomspace(*span, GRID))
-        gains = _gains(config, grams, point, widths)
+        gains = _gains(config, penalty, grams, point, widths)
         q = int(np.argmax(gains))
         if best is None or gains[q] > best.gain:
             best = Candidate(float(widths[q]), float(gains[q]))
@@ -58,12 +58,12 @@ def best_candidate(config: TwoLayerConfig, grams: LayerGrams, point: TwoLayerPoi
     return best
 
 
-def _gains(config: TwoLayerConfig, grams: LayerGrams, point: TwoLayerPoint, widths: np.ndarray) -> np.ndarray:
+def _gains(config: TwoLayerConfig, penalty: float, grams: LayerGrams, point: TwoLayerPoint, widths: np.ndarray) -> np.ndarray:
     candidates = [KernelSpec("rbf", (("gamma", float(width)),), None, config.normalize) for width in widths]
     if config.rule == "thesis":
         inner = float(point.beta @ (point.decision - point.bias))
-        now = 0.5 * inner - config.penalty * float(point.mu.sum())
-        return 0.5 * _apart(grams, candidates, "recompute").exponential_forms(point.beta) - config.penalty - now
+        now = 0.5 * inner - penalty * float(point.mu.sum())
+        return 0.5 * _apart(grams, candidates, "recompute").exponential_forms(point.beta) - penalty - now
     if grams.settings.policy == "memory":
         kernel = grams.kernel(point.mu)
         assert kernel is not None  # the machine was solved there
@@ -71,7 +71,7 @@ def _gains(config: TwoLayerConfig, grams: LayerGrams, point: TwoLayerPoint, widt
     else:
         mu = np.append(point.mu, np.zeros(len(candidates)))
         found = _apart(grams, [*grams.specs, *candidates], "recompute").weigh(mu, np.zeros((0, 0)), point.beta)[grams.k :]
-    return 0.5 * found - config.penalty
+    return 0.5 * found - penalty
 
 
 def _apart(grams: LayerGrams, specs: list[Any], policy: Any) -> LayerGrams:
@@ -80,7 +80,7 @@ def _apart(grams: LayerGrams, specs: list[Any], policy: Any) -> LayerGrams:
 
 def gamma_range(data: Any) -> tuple[float, float] | None:
     """Return the inverse quantiles of the squared distances between different rows; ``None`` where all rows are equal."""
-    found, _ = _rows(data, np.unique(np.linspace(0, data.n_rows - 1, min(data.n_rows, SAMPLE)).astype(int)))
+    found, _ = support_rows_of(data, np.unique(np.linspace(0, data.n_rows - 1, min(data.n_rows, SAMPLE)).astype(int)))
     rows: Any = found
     with one_thread():
         inner: Any = rows.astype(np.float64) @ rows.astype(np.float64).T
