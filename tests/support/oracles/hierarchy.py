@@ -1,0 +1,64 @@
+"""Gauges over graphs of kernels by their definitions, and their dual by a general-purpose solver."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+from scipy.optimize import minimize
+
+from gramplane.kernels.hierarchy import Hull
+
+
+def subsets(p, depth=None):
+    """Names of the subsets of p things, by size."""
+    return [names for size in range((p if depth is None else depth) + 1) for names in combinations(range(p), size)]
+
+
+def lattice(p, a=2.0, depth=None, empty=True):
+    """The hull of all subsets of p things, penalties a^size."""
+    names = [one for one in subsets(p, depth) if empty or one]
+    place = {name: at for at, name in enumerate(names)}
+    parents = [[place[one[:j] + one[j + 1 :]] for j in range(len(one)) if one[:j] + one[j + 1 :] in place] for one in names]
+    return Hull().joined([a ** len(one) for one in names], parents)
+
+
+def random_graph(rng, n, degree=1.0):
+    """A hull of n nodes whose edges go up, and random penalties."""
+    parents = [list(np.flatnonzero(rng.random(w) < degree / (w + 1))) for w in range(n)]
+    return Hull().joined(rng.uniform(0.5, 3.0, n), parents)
+
+
+def pairs(hull):
+    """The matrix of ancestors, (W, W): row w has ones at A(w)."""
+    found = np.zeros((hull.size, hull.size))
+    for w in range(hull.size):
+        found[w, hull.ancestors(w)] = 1.0
+    return found
+
+
+def omega(hull, norms, rho):
+    """The gauge, term by term."""
+    above = pairs(hull)
+    return sum(hull.d[v] * sum(norms[w] ** rho for w in range(hull.size) if above[w, v]) ** (1 / rho) for v in range(hull.size))
+
+
+def psi(hull, eta, forms, rho):
+    """psi and zeta, term by term."""
+    zeta = (pairs(hull) @ (hull.d**rho * eta ** (1 - rho))) ** (1 / (1 - rho))
+    return float(np.sum(zeta * forms ** (rho / (2 * (rho - 1))))), zeta
+
+
+def squared_dual_gauge(hull, forms, rho):
+    """max over Q of 2 sum_w Q_w sqrt(M_w) - Omega(Q)^2, by L-BFGS on logarithms from several starts."""
+    root = np.sqrt(forms / forms.max())
+
+    def value(logs):
+        norms = np.exp(logs)
+        return omega(hull, norms, rho) ** 2 - 2 * norms @ root
+
+    rng = np.random.default_rng(0)
+    starts = [rng.normal(-2, 0.5, hull.size) for _ in range(2)]
+    bounds = [(-30, 10)] * hull.size
+    found = [minimize(value, start, method="L-BFGS-B", bounds=bounds, options={"maxiter": 3000, "maxfun": 10**6}) for start in starts]
+    return -min(one.fun for one in found) * forms.max()
