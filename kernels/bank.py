@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .bank_loops import BAND, combine_bands, count_packed, sum_forms
 from .bank_products import bank_products, product_units
 from .jit import one_thread
+from .task_grams import checked_codes, checked_weights, combine_packed, packed_sums, task_units
 
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.int64]
@@ -198,11 +199,54 @@ class PackedBank:
         """
         weights = _finite("theta", theta, (self.k,)) * self.scale
         used = self._chosen(np.flatnonzero(weights))
+        out = self._room(out)
+        combine_bands(self.values, self.n, used, weights[used], out)
+        return out
+
+    def _room(self, out: NDArray[Any] | None) -> NDArray[Any]:
         out = np.empty((self.n, self.n), dtype=self.values.dtype) if out is None else out
         if out.shape != (self.n, self.n) or out.dtype not in (np.float32, np.float64) or not out.flags.c_contiguous:
             raise ValueError(f"out: shape {out.shape} of {out.dtype}, must be C-ordered ({self.n}, {self.n}) of float32 or float64")
-        combine_bands(self.values, self.n, used, weights[used], out)
         return out
+
+    def combine_tasks(self, weights: ArrayLike, codes: ArrayLike, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return K with K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l], c_i the task of row i; kernels without weight are not read.
+
+        Parameters
+        ----------
+        weights : array_like of shape (k, T, T)
+            Symmetric in the tasks.
+        codes : array_like of shape (n,)
+            Tasks of the rows, from 0 to T - 1; rows of a task need not lie together, but are combined faster when they do.
+        out : ndarray of shape (n, n), optional
+            As in :meth:`combine`.
+        """
+        given = checked_weights(weights, self.k)
+        tasks = checked_codes(codes, self.n, given.shape[1])
+        self._chosen(np.flatnonzero((given != 0).any(axis=(1, 2))))
+        out = self._room(out)
+        combine_packed(self.values, self.n, given * self.scale[:, None, None], tasks, out)
+        return out
+
+    def task_forms(self, beta: ArrayLike, codes: ArrayLike, n_tasks: int, units: FloatArray | None = None) -> FloatArray:
+        """Return A_q[s, t] = beta_s' K_q[s, t] beta_t of all pairs of tasks, (k, T, T), exactly symmetric.
+
+        Parameters
+        ----------
+        beta : array_like of shape (n,)
+            Rows where it is zero are not read.
+        codes : array_like of shape (n,)
+            Tasks of the rows, from 0 to T - 1.
+        n_tasks : int
+            T.
+        units : ndarray of shape (k, T, T), optional
+            What sums are rounded to (:func:`.task_grams.task_units` of the raw matrices); found from the diagonals by default.
+        """
+        vector, tasks = _finite("beta", beta, (self.n,)), checked_codes(codes, self.n, n_tasks)
+        chosen = self._chosen(None)
+        if units is None:
+            units = task_units(self._raw_diagonals(chosen).max(axis=1, initial=0.0), vector, tasks, n_tasks)
+        return packed_sums(self.values, self.n, vector, tasks, units).total() * self.scale[:, None, None]
 
     def forms(self, beta: ArrayLike, kernels: ArrayLike | None = None) -> FloatArray:
         """Return the quadratic forms s_q = beta' K_q beta, one pass for all the vectors given.

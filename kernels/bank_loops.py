@@ -44,7 +44,7 @@ def combine_bands(values: NDArray[Any], n: int, used: IndexArray, weights: Float
             at += taken * width
             for r in range(taken):
                 out[first + start + r, first:] = part[r * width : (r + 1) * width]
-        _mirror(out, first, rows)
+        mirror_band(out, first, rows)
 
 
 @compiled
@@ -65,7 +65,7 @@ def _add_kernels(out: FloatArray, values: NDArray[Any], at: int, used: IndexArra
 
 
 @compiled
-def _mirror(out: NDArray[Any], first: int, rows: int) -> None:
+def mirror_band(out: NDArray[Any], first: int, rows: int) -> None:
     """Copy the band right of its square to below it, in tiles that stay in the cache."""
     n = len(out)
     for left in range(first + rows, n, 32):

@@ -22,11 +22,13 @@ from ...kernels.gram_blocks import ProductSums, TileSums, combined, product_sums
 from ...kernels.normalization import BlockSums, KernelSums, Normalization, block_sums, kernel_sums, normalizations
 from ...kernels.solvers.dual import DenseGram, Gram, Scratch
 from ...kernels.spec import KernelSpec
+from ...kernels.task_grams import checked_codes, checked_weights, task_units
 from ...storage import GramStore, GramTask, open_gram
 from ..records.context import RunContext, received
 from .blocks import listed
 from .combined import MATRIX_SHARE, combined_gram
 from .gram_source import PairRef, RowPair, StoredPair, block_rows, normalised, pair_bytes, row_pairs
+from .task_grams import added_sums, combined_tasks_block, task_sums_chunk
 
 Policy = Literal["memory", "store", "recompute"]
 Norms = tuple[Normalization, ...] | None
@@ -158,6 +160,11 @@ def entries_chunk(ref: PairRef, wanted: Any, norms: Norms) -> list[Entries]:
 def combine_chunk(ref: PairRef, theta: np.ndarray, norms: Norms) -> list[Filled]:
     """Return one block pair of the weighted sum."""
     return [Filled(ref.rows, ref.cols, combined(normalised(ref, norms), theta))]
+
+
+def combine_tasks_chunk(ref: PairRef, norms: Norms, weights: Any, codes: Any) -> list[Filled]:
+    """Return one block pair of the sum weighted by pairs of tasks."""
+    return [Filled(ref.rows, ref.cols, combined_tasks_block(ref, norms, weights, codes))]
 
 
 def build_chunk(build: Build) -> list[Any]:
@@ -321,16 +328,80 @@ class Grams:
         The matrix is overwritten by the next call.
         """
         weights = np.asarray(theta, np.float64) * self.scale
-        if 4 * self.n**2 > MATRIX_SHARE * self.ctx.driver_memory:
+        if not self.holds_sum:
             return combined_gram(self.ctx, self._refs, weights, self._norms, np.asarray(theta) @ self.diagonals(), self.settings.block)
-        self._matrix = np.empty((self.n, self.n), np.float32) if self._matrix is None else self._matrix
+        matrix = self._room()
         if self._bank is not None:
-            self._bank.combine(weights, self._matrix)
+            self._bank.combine(weights, matrix)
         else:
-            for batch in self._batches():
-                for found in self._pass("weighted-sum", combine_chunk, _pair_result(batch[0]), weights, self._norms, refs=batch):
-                    _place(self._matrix, found)
-        return DenseGram(self._matrix, self._scratch)
+            self._fill(matrix, "weighted-sum", combine_chunk, weights, self._norms)
+        return DenseGram(matrix, self._scratch)
+
+    @property
+    def holds_sum(self) -> bool:
+        """Whether one weighted sum is within the driver's budget, as a matrix."""
+        return 4 * self.n**2 <= MATRIX_SHARE * self.ctx.driver_memory
+
+    def combine_tasks(self, weights: np.ndarray, codes: np.ndarray) -> DenseGram:
+        """Return ``K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]``, ``c_i`` the task of row i, as a matrix on the driver.
+
+        Parameters
+        ----------
+        weights
+            ``(k, T, T)``, symmetric in the tasks.
+        codes
+            ``(n,)`` tasks of the rows; where those of a task lie together, a pass is fastest.
+
+        Raises
+        ------
+        ValueError
+            If the matrix is beyond the driver's budget (:attr:`holds_sum`), or weights or codes do not fit.
+
+        Notes
+        -----
+        The matrix is overwritten by the next call, of :meth:`combine` too.
+        """
+        if not self.holds_sum:
+            raise ValueError(pooled_refusal(self.n, self.ctx.driver_memory))
+        given = checked_weights(weights, self.k) * self.scale[:, None, None]
+        tasks, matrix = checked_codes(codes, self.n, given.shape[1]), self._room()
+        if self._bank is not None:
+            self._bank.combine_tasks(given, tasks, matrix)
+        else:
+            shared = (self.ctx.share("task-weights", given, len(self._refs)), self.ctx.share("tasks", tasks, len(self._refs)))
+            self._fill(matrix, "task-weighted-sum", combine_tasks_chunk, self._norms, *shared)
+        return DenseGram(matrix, self._scratch)
+
+    def task_forms(self, beta: np.ndarray, codes: np.ndarray, n_tasks: int | None = None) -> np.ndarray:
+        """Return ``A_q[s, t] = beta_s' K_q[s, t] beta_t`` of all pairs of tasks, ``(k, T, T)``, exactly symmetric; one pass.
+
+        Parameters
+        ----------
+        beta
+            ``(n,)``.
+        codes
+            ``(n,)`` tasks of the rows.
+        n_tasks
+            T; by default one more than the greatest code.
+        """
+        n_tasks = int(np.max(codes)) + 1 if n_tasks is None else n_tasks
+        vector, tasks = np.ascontiguousarray(beta, np.float64), checked_codes(codes, self.n, n_tasks)
+        units = task_units(self._tops(), vector, tasks, n_tasks)
+        if self._bank is not None:
+            return self._bank.task_forms(vector, tasks, n_tasks, units) * self.scale[:, None, None]
+        result = 2 * units.nbytes
+        shared = [self.ctx.share(name, array, len(self._refs)) for name, array in (("vectors", vector), ("tasks", tasks), ("units", units))]
+        program = BlockProgram("task-forms", task_sums_chunk, added_sums, lambda ref: pair_bytes(ref) + 2 * result, result)
+        return self.ctx.run_pass(plan(program, self._refs, self._norms, *shared)).total() * self.scale[:, None, None]
+
+    def _room(self) -> np.ndarray:
+        self._matrix = np.empty((self.n, self.n), np.float32) if self._matrix is None else self._matrix
+        return self._matrix
+
+    def _fill(self, matrix: np.ndarray, name: str, chunk: Any, *broadcast: Any) -> None:
+        for batch in self._batches():
+            for found in self._pass(name, chunk, _pair_result(batch[0]), *broadcast, refs=batch):
+                _place(matrix, found)
 
     # -- making --------------------------------------------------------------------------------------------------------------------
 
@@ -383,6 +454,12 @@ class Grams:
                 batch = []
             batch.append(ref)
         yield batch
+
+
+def pooled_refusal(n: int, driver_memory: int) -> str:
+    """Return what a method says that needs the matrix of all rows on the driver and cannot have it."""
+    needed = int(4 * n**2 / MATRIX_SHARE)
+    return f"driver_memory={bytes_text(driver_memory)}: the matrix of {n} pooled rows needs {bytes_text(needed)} at least"
 
 
 def _pair_result(ref: PairRef) -> int:
