@@ -297,15 +297,17 @@ class DualPoint(NamedTuple):
     square: float
     reach: float
 
-    def value(self, bound: float) -> float:
-        """Return the lower bound of the optimum that follows from a bound of the squared dual gauge of the whole graph at beta."""
+    def scale(self, bound: float) -> float:
+        """Return the t of the maximum, for a bound of the squared dual gauge at beta."""
         curved = self.square + bound
         if self.linear <= 0:
             return 0.0
-        if curved <= 0:
-            return self.linear * self.reach
-        t = min(self.linear / curved, self.reach)
-        return t * self.linear - 0.5 * t * t * curved
+        return min(self.linear / curved, self.reach) if curved > 0 else self.reach
+
+    def value(self, bound: float) -> float:
+        """Return the lower bound of the optimum that follows from a bound of the squared dual gauge of the whole graph at beta."""
+        t = self.scale(bound)
+        return t * self.linear - 0.5 * t * t * (self.square + bound)
 
 
 # -- logarithms ------------------------------------------------------------------------------------------------------------
