@@ -120,126 +120,91 @@ def _search(
     values: FloatArray,
     marks: NDArray[np.uint8],
 ) -> tuple[int, int, float, bool]:
-    """Depth first over sets of marks in ascending order; ``values`` and ``marks`` hold the best so far, a heap with the least on top."""
+    """Depth first over sets of marks in ascending order; row l of the stacks is the set of l marks: its forms, its tasks' columns."""
     k, tasks = forms.shape[0], forms.shape[1]
     sign = -1.0 if inverted else 1.0
-    # Level l: the forms of the set of l marks and the sums of their tasks' columns.
-    level_forms, crossed = np.zeros((deepest + 1, k)), np.zeros((deepest + 1, k, tasks))
-    level_next, chosen = np.zeros(deepest + 2, np.int64), np.zeros(deepest + 1, np.int64)
-    current = np.zeros(tasks, np.uint8)
-    trial = np.zeros(k)
-    reach = np.zeros(tasks + 1)
-    scale = np.ones(tasks + 1)
+    levels, crossed = np.zeros((deepest + 2, k)), np.zeros((deepest + 1, k, tasks))
+    upcoming, chosen = np.zeros(deepest + 1, np.int64), np.zeros(deepest + 1, np.int64)
+    reach, scale = np.zeros(tasks + 1), np.ones(tasks + 1)
     for t in range(tasks):
         reach[t + 1] = reach[t] + roots[t]
         scale[t + 1] = scale[t] / (a * a)
     if inverted:
         for j in range(k):
             for s in range(tasks):
-                level_forms[0, j] += forms[j, s, s]
+                levels[0, j] += forms[j, s, s]
                 for t in range(tasks):
                     crossed[0, j, t] += forms[j, s, t]
-                    level_forms[0, j] += shared * forms[j, s, t]
-    found, visits, bound, complete = 0, 0, 0.0, True
-    cut = threshold
-    if inverted:
-        visits = 1
-        value = _norm(level_forms[0], inner)
-        if value > cut:
-            values[0] = value
-            found = 1
-            if found == len(values):
-                cut = value
-        else:
-            bound = value
-    depth = 0
-    level_next[0] = 0
-    while depth >= 0:
-        t = level_next[depth]
-        if t == tasks or depth == deepest:
-            if depth > 0:
-                current[chosen[depth]] = 0
-            depth -= 1
-            continue
-        level_next[depth] = t + 1
-        for j in range(k):
-            own = forms[j, t, t]
-            trial[j] = max(level_forms[depth, j] + sign * (own + 2.0 * shared * crossed[depth, j, t]) + shared * own, 0.0)
+                    levels[0, j] += shared * forms[j, s, t]
+    found, least, visits, depth, bound, complete = 0, 0, 0, 0, 0.0, True
+    raw, first = 0.0, 0
+    while depth >= 0 and visits < max_visits:
+        if visits > 0 or not inverted:
+            t = upcoming[depth]
+            if t == tasks or depth == deepest:
+                depth -= 1
+                continue
+            upcoming[depth] = t + 1
+            for j in range(k):
+                own = forms[j, t, t]
+                levels[depth + 1, j] = max(levels[depth, j] + sign * (own + 2.0 * shared * crossed[depth, j, t]) + shared * own, 0.0)
+            depth, first = depth + 1, t + 1
+            chosen[depth] = t
         visits += 1
-        raw = _norm(trial, inner)
-        value = raw * scale[depth + 1]
+        raw = _norm(levels, depth, inner)
+        value = raw * scale[depth]
+        cut = values[least] if found == len(values) else threshold
         if value > cut:
-            current[t] = 1
-            found, bound = _keep(value, current, found, values, marks, bound)
-            current[t] = 0
-            if found == len(values):
-                cut = values[0]
+            at = found if found < len(values) else least
+            bound = max(bound, values[at])
+            values[at] = value
+            for t in range(tasks):
+                marks[at, t] = 0
+            for level in range(1, depth + 1):
+                marks[at, chosen[level]] = 1
+            found = max(found, at + 1)
+            for place in range(found):
+                if values[place] < values[least]:
+                    least = place
+            cut = values[least] if found == len(values) else threshold
         else:
             bound = max(bound, value)
         # The best that r more marks, each after t, can make of it.
-        root, best = np.sqrt(raw), 0.0
-        for r in range(1, min(most - depth - 1, tasks - t - 1) + 1):
-            best = max(best, (root + reach[t + 1 + r] - reach[t + 1]) ** 2 * scale[depth + 1 + r])
-        if best <= cut:
-            bound = max(bound, best)
-        elif depth + 1 == deepest or visits >= max_visits:
-            bound, complete = max(bound, best), False
-        else:
-            depth += 1
-            chosen[depth] = t
-            current[t] = 1
-            level_next[depth] = t + 1
+        best = _best(np.sqrt(raw), reach, scale, first, depth, most)
+        if depth > 0 and (best <= cut or depth == deepest):
+            bound, complete = max(bound, best), complete and best <= cut
+            depth -= 1
+        elif depth > 0:
+            upcoming[depth] = first
             for j in range(k):
-                level_forms[depth, j] = trial[j]
                 for s in range(tasks):
-                    crossed[depth, j, s] = crossed[depth - 1, j, s] + sign * forms[j, t, s]
-        if visits >= max_visits:
-            # What the open levels would still have looked at.
-            for level in range(depth + 1):
-                root = np.sqrt(_norm(level_forms[level], inner))
-                first = level_next[level]
-                for r in range(1, min(most - level, tasks - first) + 1):
-                    bound = max(bound, (root + reach[first + r] - reach[first]) ** 2 * scale[level + r])
-            complete = complete and bound <= cut
-            break
+                    crossed[depth, j, s] = crossed[depth - 1, j, s] + sign * forms[j, chosen[depth], s]
+    # What a search that was cut off would still have looked at.
+    for level in range(depth + 1):
+        best = _best(np.sqrt(_norm(levels, level, inner)), reach, scale, upcoming[level], level, most)
+        bound, complete = max(bound, best), complete and best <= (values[least] if found == len(values) else threshold)
     return found, visits, bound, complete
 
 
 @compiled
-def _norm(forms: FloatArray, inner: float) -> float:
-    top = 0.0
-    for j in range(forms.size):
-        top = max(top, forms[j])
-    if top <= 0.0 or inner == 1.0:
-        return forms.sum() if inner == 1.0 else 0.0
-    total = 0.0
-    for j in range(forms.size):
-        ratio = forms[j] / top
-        total += ratio * np.sqrt(ratio) if inner == 1.5 else ratio**inner
-    return top * total ** (1.0 / inner)
+def _best(root: float, reach: FloatArray, scale: FloatArray, first: int, depth: int, most: int) -> float:
+    """Return a bound of the values of a set of a given root with further marks, from ``first`` on."""
+    best = 0.0
+    for r in range(1, min(most - depth, reach.size - 1 - first) + 1):
+        most_root = root + reach[first + r] - reach[first]
+        best = max(best, most_root * most_root * scale[depth + r])
+    return best
 
 
 @compiled
-def _keep(
-    value: float, current: NDArray[np.uint8], found: int, values: FloatArray, marks: NDArray[np.uint8], bound: float
-) -> tuple[int, float]:
-    """Put a set into the heap; the least leaves a full one and joins the bound."""
-    if found < len(values):
-        at = found
-        found += 1
-        while at > 0 and values[(at - 1) // 2] > value:
-            values[at], marks[at] = values[(at - 1) // 2], marks[(at - 1) // 2]
-            at = (at - 1) // 2
-    else:
-        bound = max(bound, values[0])
-        at = 0
-        while True:
-            child = 2 * at + 1
-            if child + 1 < found and values[child + 1] < values[child]:
-                child += 1
-            if child >= found or values[child] >= value:
-                break
-            values[at], marks[at] = values[child], marks[child]
-            at = child
-    values[at], marks[at] = value, current
-    return found, bound
+def _norm(levels: FloatArray, row: int, inner: float) -> float:
+    """Return the norm of a row."""
+    top, total = 0.0, 0.0
+    for j in range(levels.shape[1]):
+        top = max(top, levels[row, j])
+    if top <= 0.0:
+        return 0.0
+    for j in range(levels.shape[1]):
+        ratio = levels[row, j] / top
+        total += ratio * np.sqrt(ratio) if inner == 1.5 else ratio**inner
+    return top * total ** (1.0 / inner)
