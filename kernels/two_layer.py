@@ -23,7 +23,7 @@ from .bank import PackedBank
 from .bank_loops import BAND, combine_block, count_packed
 from .gram_blocks import Span, TileSums, total_forms
 from .layer_loops import weigh_band
-from .solvers.dual import DenseGram, DualProblem, Scratch
+from .solvers.dual import DenseGram, DualProblem, Gram, Scratch
 from .solvers.smo import solve_smo
 
 FloatArray = NDArray[np.float64]
@@ -124,11 +124,11 @@ def _weigh(
 class Layer(Protocol):
     """First-layer kernels, asked for K2 and for what a change of the weights does to it."""
 
-    def kernel(self, mu: FloatArray) -> FloatArray | None:
-        """Return K2(mu), (n, n) float64, or None where its largest exponent is refused; overwritten by the next call."""
+    def kernel(self, mu: FloatArray) -> FloatArray | Gram | None:
+        """Return K2(mu), (n, n) float64 or what answers for it, None where its largest exponent is refused; the next call overwrites it."""
         ...
 
-    def weigh(self, mu: FloatArray, kernel: FloatArray, beta: FloatArray) -> FloatArray:
+    def weigh(self, mu: FloatArray, kernel: Any, beta: FloatArray) -> FloatArray:
         """Return ``beta' (K2 o K_t) beta`` of every kernel, shape (k,), where ``kernel`` is K2(mu)."""
         ...
 
@@ -232,8 +232,9 @@ class TwoLayer:
         kernel = self.layer.kernel(mu)
         if kernel is None:
             return None
-        steps = max(MACHINE_STEPS[0], MACHINE_STEPS[1] * len(kernel))
-        found = solve_smo(DenseGram(kernel, self._scratch), self.problem, warm=warm, tol=MACHINE_TOL, max_iter=steps)
+        gram = DenseGram(kernel, self._scratch) if isinstance(kernel, np.ndarray) else kernel
+        steps = max(MACHINE_STEPS[0], MACHINE_STEPS[1] * gram.n)
+        found = solve_smo(gram, self.problem, warm=warm, tol=MACHINE_TOL, max_iter=steps)
         value = float(found.objective) + self.penalty * float(mu.sum())
         if not found.converged or value > below:
             return None

@@ -66,7 +66,7 @@ def coefficients(found, n, m=0):
 def fitted():
     X, y = rows()
     with one_thread():
-        return X, y, TwoLayerMKLClassifier(KERNELS).fit(X, y)
+        return X, y, TwoLayerMKLClassifier(KERNELS, penalty=1.0).fit(X, y)
 
 
 def test_objective_falls_to_a_stationary_point(fitted):
@@ -98,7 +98,7 @@ def test_objective_and_gradient_are_those_of_the_definition(fitted):
 
 def test_labels_turned_round_negate_the_decisions(fitted):
     X, y, found = fitted
-    turned = TwoLayerMKLClassifier(KERNELS).fit(X, 1 - y)
+    turned = TwoLayerMKLClassifier(KERNELS, penalty=1.0).fit(X, 1 - y)
     assert turned.objective_ == pytest.approx(found.objective_, rel=1e-3)
     np.testing.assert_allclose(turned.decision_function(X), -found.decision_function(X), atol=0.05)
 
@@ -107,7 +107,7 @@ def test_a_zero_kernel_gets_nothing_and_is_named(fitted):
     X, y, found = fitted
     wide = np.hstack([X, np.zeros((len(X), 1))])
     with pytest.warns(UserWarning, match=r"kernel linear\[4\] trace is zero"):
-        other = TwoLayerMKLClassifier([*(f"{k}[0:4]" if "[" not in k else k for k in KERNELS), "linear[4]"]).fit(wide, y)
+        other = TwoLayerMKLClassifier([*(f"{k}[0:4]" if "[" not in k else k for k in KERNELS), "linear[4]"], penalty=1.0).fit(wide, y)
     assert other.kernel_weights_[-1] == 0
     assert other.objective_ == pytest.approx(found.objective_, rel=2e-2)
 
@@ -115,10 +115,29 @@ def test_a_zero_kernel_gets_nothing_and_is_named(fitted):
 def test_unit_trace_with_a_penalty_of_one_nth_is_the_same_problem():
     """n is a power of two, so that both are equal to the last steps of rounding."""
     X, y = rows(1, n=64)
-    a = TwoLayerMKLClassifier(KERNELS, max_iter=8, tol=1e-9).fit(X, y)
+    a = TwoLayerMKLClassifier(KERNELS, penalty=1.0, max_iter=8, tol=1e-9).fit(X, y)
     b = TwoLayerMKLClassifier(KERNELS, normalize="unit_trace", penalty=1 / 64, max_iter=8, tol=1e-9).fit(X, y)
     np.testing.assert_allclose(b.kernel_weights_ / 64, a.kernel_weights_, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(b.history_["objective"], a.history_["objective"], rtol=1e-8)
+
+
+def test_the_default_penalty_is_a_tenth_of_the_trace_and_counts_rows_with_a_cost():
+    X, y = rows(1, n=64)
+    found = TwoLayerMKLClassifier(KERNELS).fit(X, y)
+    assert found.penalty_ == 6.4
+    same = TwoLayerMKLClassifier(KERNELS, penalty=6.4).fit(X, y)
+    assert same.dual_coef_.tobytes() == found.dual_coef_.tobytes()
+    scaled = TwoLayerMKLClassifier(KERNELS, normalize="unit_trace").fit(X, y)
+    assert scaled.penalty_ == 0.1
+    np.testing.assert_allclose(scaled.objective_, found.objective_, rtol=1e-3)
+    assert TwoLayerMKLClassifier(KERNELS).fit(X, y, (np.arange(64) < 50).astype(float)).penalty_ == 5.0
+
+
+def test_a_machine_without_kernels_is_told():
+    X, y = rows(1, n=64, classes=3)
+    with pytest.warns(UserWarning, match=r"no kernel has a weight for class 0, 1, 2: penalty=6.4 is too large for C=0.01"):
+        found = TwoLayerMKLClassifier(KERNELS, C=0.01).fit(X, y)
+    assert not found.kernel_weights_.any() and len(set(found.predict(X))) == 1
 
 
 def test_restarts_keep_the_smallest_objective():
@@ -151,7 +170,7 @@ def search_inputs(policy, rule, normalize="trace", **more):
         grams = LayerGrams(RunContext(executor, MemoryBlocks(X)), specs, GramSettings(policy, 128), centre=True)
         K2 = oracle.second_layer(normalised(KERNELS, X, normalize), mu)
         point = TwoLayerPoint(mu, 0.0, 0.0, np.zeros(4), beta, 0.1, K2 @ beta + 0.1)
-        return X, K2, point, best_candidate(config, grams, point)
+        return X, K2, point, best_candidate(config, 1.0, grams, point)
 
 
 @pytest.mark.parametrize("normalize", ["trace", "unit_trace", "multiplicative"])
@@ -208,12 +227,12 @@ def test_distances_of_equal_rows_do_not_bound_gamma():
 def grown():
     X, y = rows(5, n=80)
     with one_thread():
-        return X, y, TwoLayerMKLClassifier(NARROW, infinite=True, max_new_kernels=3).fit(X, y)
+        return X, y, TwoLayerMKLClassifier(NARROW, penalty=1.0, infinite=True, max_new_kernels=3).fit(X, y)
 
 
 def test_added_kernels_lower_the_objective_until_none_helps(grown):
     X, y, found = grown
-    finite = TwoLayerMKLClassifier(NARROW).fit(X, y)
+    finite = TwoLayerMKLClassifier(NARROW, penalty=1.0).fit(X, y)
     added = found.kernels_[2:]
     assert 1 <= len(added) <= 3 and all(spec.name == "rbf" and spec.columns is None for spec in added)
     assert found.objective_ < finite.objective_
@@ -227,7 +246,7 @@ def test_added_kernels_lower_the_objective_until_none_helps(grown):
         K2 = oracle.second_layer(normalised([str(spec) for spec in found.kernels_], X), found.kernel_weights_)
         slopes = oracle.gaussian_slopes(K2, coefficients(found, len(X)), Q, np.geomspace(low, high, 50))[0]
         assert slopes.min() >= -2e-2
-    again = TwoLayerMKLClassifier([str(spec) for spec in found.kernels_]).fit(X, y)
+    again = TwoLayerMKLClassifier([str(spec) for spec in found.kernels_], penalty=1.0).fit(X, y)
     np.testing.assert_allclose(np.mean(again.predict(X) == found.predict(X)), 1.0, atol=0.05)
 
 
@@ -283,7 +302,7 @@ def test_forms_of_data_agree(tmp_path, grown):
     X, y, dense = grown
     store = ingest((X, y), tmp_path / "data")
     for form in (sp.csr_array(X), store):
-        found = TwoLayerMKLClassifier(NARROW, infinite=True, max_new_kernels=3).fit(form, None if form is store else y)
+        found = TwoLayerMKLClassifier(NARROW, penalty=1.0, infinite=True, max_new_kernels=3).fit(form, None if form is store else y)
         np.testing.assert_allclose(found.objective_, dense.objective_, rtol=1e-3)
         np.testing.assert_allclose(found.decision_function(form), found.decision_function(X), atol=1e-5)
 
@@ -293,12 +312,12 @@ def test_precomputed_kernels_and_strings(tmp_path, fitted):
     K = np.stack([gram_oracle.gram(spec, X) for spec in as_specs(KERNELS, 4)]).astype(np.float32)
     train, test = np.arange(50), np.arange(50, 70)
     inside, across = K[np.ix_(range(4), train, train)], K[np.ix_(range(4), test, train)]
-    found = TwoLayerMKLClassifier("precomputed").fit(inside, y[train])
-    peer = TwoLayerMKLClassifier(KERNELS).fit(X[train], y[train])
+    found = TwoLayerMKLClassifier("precomputed", penalty=1.0).fit(inside, y[train])
+    peer = TwoLayerMKLClassifier(KERNELS, penalty=1.0).fit(X[train], y[train])
     np.testing.assert_allclose(found.objective_, peer.objective_, rtol=1e-3)
     assert np.mean(found.predict(across) == peer.predict(X[test])) >= 0.9
     assert found.kernels_ == [f"precomputed {q}" for q in range(4)]
-    stored = TwoLayerMKLClassifier("precomputed").fit(ingest_grams(inside, tmp_path / "grams"), y[train])
+    stored = TwoLayerMKLClassifier("precomputed", penalty=1.0).fit(ingest_grams(inside, tmp_path / "grams"), y[train])
     np.testing.assert_allclose(stored.kernel_weights_, found.kernel_weights_, atol=1e-5)
     with pytest.raises(ValueError, match=r"needs \(4, n_test, 50\)"):
         found.predict(across[:3])
@@ -372,6 +391,23 @@ def test_runs_on_the_kernels_of_a_gram_store(tmp_path):
     assert model.model_.precomputed and np.mean(model.predict(stack) == y) > 0.9
 
 
+@pytest.mark.parametrize("options", [{}, {"grams": "store", "infinite": True, "max_new_kernels": 1}])
+def test_a_second_layer_beyond_the_drivers_memory_is_left_to_passes(tmp_path, options):
+    X, y = rows(17, n=200)
+    data = str(tmp_path / "data")
+    ingest((X, y), tmp_path / "data")
+    params = {"kernels": NARROW, "C": 3.0, "penalty": 9.0, "max_iter": 4, **options}
+    for name, memory in (("a", "2GiB"), ("b", "1100KiB")):
+        more = {"gram_store": str(tmp_path / f"grams-{name}")} if "grams" in options else {}
+        run_method("two-layer-mkl", {**params, **more}, data=data, run=str(tmp_path / name), driver_memory=memory)
+    decided = [json.loads((tmp_path / name / "decisions.json").read_text())["second_layer"] for name in "ab"]
+    assert decided == ["on the driver", "by passes"]
+    whole, parts = load_model(tmp_path / "a"), load_model(tmp_path / "b")
+    np.testing.assert_allclose(parts.history_["objective"], whole.history_["objective"], rtol=1e-5)
+    np.testing.assert_allclose(parts.kernel_weights_, whole.kernel_weights_, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(parts.decision_function(X), whole.decision_function(X), atol=1e-2)
+
+
 def test_the_limit_of_iterations_warns_and_tells_the_distance():
     X, y = rows(12)
     with pytest.warns(ConvergenceWarning, match=r"max_iter=2 ended the fit before tol=0.001 was reached; the projected gradient is"):
@@ -431,8 +467,6 @@ def test_bad_data_is_refused(tmp_path):
     with pytest.raises(ValueError, match="the target is real-valued"):
         run_method("two-layer-mkl", {"kernels": KERNELS}, data=str(tmp_path / "real"), run=str(tmp_path / "run"))
     ingest((X, y), tmp_path / "data")
-    with pytest.raises(ValueError, match=r"the second layer of 70 rows .* the driver may use"):
-        run_method("two-layer-mkl", {"kernels": KERNELS}, data=str(tmp_path / "data"), run=str(tmp_path / "run"), driver_memory="100KiB")
     many = {"kernels": [f"rbf(gamma={g})" for g in range(1, 60)], "grams": "memory"}
     with pytest.raises(ValueError, match=r"59 kernels of 70 rows take"):
         run_method("two-layer-mkl", many, data=str(tmp_path / "data"), run=str(tmp_path / "run"), driver_memory="500KiB", dry_run=True)

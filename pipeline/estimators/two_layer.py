@@ -11,7 +11,7 @@ from ...kernels.spec import KernelSpec
 from ..loops.run import run_loop
 from ..methods.gmkl_run import machine_memory
 from ..methods.kernel_checks import doubtful
-from ..methods.two_layer_run import build_loop, model_of
+from ..methods.two_layer_run import build_loop, idle, model_of
 from ..records.config_two_layer import TwoLayerConfig
 from ..records.kernel_model import KernelModel
 from .kernel_base import NAN, KernelClassifier
@@ -41,8 +41,10 @@ class TwoLayerMKLClassifier(KernelClassifier):
     C
         Loss weight, the same as scikit-learn's ``SVC``.
     penalty
-        Weight lambda of the sum of the kernel weights. ``normalize="unit_trace"`` with lambda = 1/n is the same problem as
-        ``normalize="trace"`` with lambda = 1.
+        Weight lambda of the sum of the kernel weights. Default: a tenth of the number of rows with a cost, n/10, and 0.1 with
+        ``normalize="unit_trace"``, which is the same problem. The thesis' problem (unit trace, lambda = 1) has ten times that, and a C
+        chosen with it: at C = 1 it leaves no kernel a weight where classes are hard to separate, which a warning tells. A small penalty
+        lets the machine memorise the training rows.
     infinite
         Add Gaussian kernels on all features, one per machine and round, while one helps.
     rule
@@ -97,7 +99,9 @@ class TwoLayerMKLClassifier(KernelClassifier):
     machine_gap_
         Duality gap of the machines at these weights: how exactly they were solved.
     violation_
-        Largest entry of the projected gradient, in units of ``penalty``: 0 at a stationary point.
+        Largest entry of the projected gradient, in units of ``penalty_``: 0 at a stationary point.
+    penalty_
+        The lambda of the fit.
     n_iter_, converged_, history_
         Iterations, whether a tolerance ended the fit, and one array per figure over the iterations.
 
@@ -113,7 +117,7 @@ class TwoLayerMKLClassifier(KernelClassifier):
         kernels: Any = None,
         C: float = 1.0,
         infinite: bool = False,
-        penalty: float = 1.0,
+        penalty: float | None = None,
         rule: str = "descent",
         max_new_kernels: int = 10,
         gamma_range: tuple[float, float] | None = None,
@@ -165,8 +169,7 @@ class TwoLayerMKLClassifier(KernelClassifier):
         Raises
         ------
         ValueError
-            A parameter out of range, data that are not finite, one class only, a kernel that is not positive semi-definite, or more rows
-            than the driver's memory holds the second layer of.
+            A parameter out of range, data that are not finite, one class only, or a kernel that is not positive semi-definite.
         """
         config = self._config()
         inputs = self._inputs(X, y, sample_weight)
@@ -174,7 +177,7 @@ class TwoLayerMKLClassifier(KernelClassifier):
             loop = build_loop(config, inputs, ctx, budget=machine_memory())
             outcome = run_loop(loop, ctx, keep=False)
             self._set_model(model_of(config, inputs, loop, outcome.state, ctx))
-            for message in doubtful(loop.grams(outcome.state.widths, ctx)):
+            for message in [*doubtful(loop.grams(outcome.state.widths, ctx)), *idle(outcome.state, loop, inputs.classes or ())]:
                 warnings.warn(message, UserWarning, stacklevel=2)
         self._set_history(outcome.history)
         ended = ENDED.get(str(outcome.state.stop), "").format(config.max_iter)
@@ -194,4 +197,5 @@ class TwoLayerMKLClassifier(KernelClassifier):
         self.dual_coef_, self.intercept_ = model.beta, model.intercepts
         self.objective_, self.dual_gap_ = figures["objective"], NAN
         self.machine_gap_, self.violation_ = figures["machine_gap"], figures["violation"]
+        self.penalty_ = figures["penalty"]
         self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])

@@ -33,6 +33,10 @@ LOOKED_AT = 512
 NEGATIVE = 1e-5
 """Rows of a matrix looked at when a machine met negative curvature, and the share of the largest eigenvalue that is no round-off."""
 
+PENALTY_SHARE = 0.1
+"""Default penalty, in units of the trace that kernels are normalised to. Of 1 (the thesis'), 1/3, 1/10, 1/30 and 1/n the third was least
+often below a single layer at C = 1: larger ones leave no kernel a weight on sets that are hard to separate, smaller ones memorise."""
+
 PROMISE = 0.1
 """A step is not tried when it promises less than this share of the decrease at which a fit ends."""
 
@@ -127,6 +131,8 @@ class TwoLayerLoop:
         Classifiers whose accuracy is followed.
     data
         What the kernels are over, where that is not the data set of the run: matrices that were given.
+    apart
+        The second layer is beyond the driver's memory: passes answer for it.
     """
 
     state_type = TwoLayerState
@@ -139,9 +145,11 @@ class TwoLayerLoop:
         settings: GramSettings,
         fits: Sequence[Fit] = (),
         data: Any = None,
+        apart: bool = False,
     ) -> None:
         self.config, self.specs, self.problems = config, tuple(specs), tuple(problems)
-        self.settings, self.fits, self.data = settings, tuple(fits), data
+        self.penalty = penalty_of(config, self.problems[0])
+        self.settings, self.fits, self.data, self.apart = settings, tuple(fits), data, apart
         self._grams: LayerGrams | None = None
         self._scratch, self._looked = Scratch(), False
 
@@ -158,13 +166,14 @@ class TwoLayerLoop:
         if self._grams is None or self._grams.specs != specs:
             self._grams = None
             self._grams = LayerGrams(ctx, specs, self.settings, centre=True)
+            self._grams.apart = self.apart
         self._grams.ctx = ctx
         return self._grams
 
     def machine(self, place: int, count: int, widths: np.ndarray, ctx: RunContext) -> TwoLayer:
         """Return objective and gradient of the machine at ``place`` among ``count``, starts of one problem together."""
         problem = self.problems[place * len(self.problems) // count]
-        return TwoLayer(self.grams(widths, ctx), problem, self.config.penalty, self._scratch)
+        return TwoLayer(self.grams(widths, ctx), problem, self.penalty, self._scratch)
 
     # -- steps ---------------------------------------------------------------------------------------------------------------------
 
@@ -178,7 +187,7 @@ class TwoLayerLoop:
         for place in range(count):
             point = self.machine(place, count, none, ctx).start(rng, diagonals)
             self._check(point, grams)
-            machines.append(LayerState.begun(point, first_length(point, self.config.penalty), np.zeros((0, grams.k))))
+            machines.append(LayerState.begun(point, first_length(point, self.penalty), np.zeros((0, grams.k))))
         return TwoLayerState(0, tuple(machines), none)
 
     def step(self, state: TwoLayerState, ctx: RunContext) -> Step[TwoLayerState]:
@@ -206,12 +215,12 @@ class TwoLayerLoop:
         point, found = problem.step(old, eta, least)
         if point is old and found == eta:
             # The last steps may have been short for a reason of their own.
-            eta = max(eta, first_length(old, self.config.penalty))
+            eta = max(eta, first_length(old, self.penalty))
             point, found = problem.step(old, eta, least)
         return point, found, point is not old or found != eta
 
     def _reason(self, machine: LayerState, stuck: bool, tried: bool) -> str | None:
-        if machine.point().violation(self.config.penalty) <= self.config.tol:
+        if machine.point().violation(self.penalty) <= self.config.tol:
             return "tol"
         if stuck and tried:
             return "flat"
@@ -256,8 +265,8 @@ class TwoLayerLoop:
 
     def _search(self, place: int, state: TwoLayerState, ctx: RunContext) -> Candidate | None:
         machine = state.machines[place]
-        found = best_candidate(self.config, self.grams(state.widths, ctx), machine.point())
-        return found if found is not None and found.gain > self.config.tol * self.config.penalty else None
+        found = best_candidate(self.config, self.penalty, self.grams(state.widths, ctx), machine.point())
+        return found if found is not None and found.gain > self.config.tol * self.penalty else None
 
     def _grown(self, state: TwoLayerState, added: list[float], ctx: RunContext) -> TwoLayerState:
         widths, count = np.append(state.widths, added), len(state.machines)
@@ -271,13 +280,13 @@ class TwoLayerLoop:
         mu = np.append(machine.mu, np.zeros(added))
         kernel = problem.layer.kernel(mu)
         assert kernel is not None  # the sum has not changed
-        slopes = self.config.penalty - 0.5 * problem.layer.weigh(mu, kernel, machine.beta)
+        slopes = self.penalty - 0.5 * problem.layer.weigh(mu, kernel, machine.beta)
         point = replace(machine.point(), mu=mu, slopes=slopes)
         if self.config.rule == "thesis" and slopes[-added:].min() >= 0.0:
             tried = problem.at(np.append(machine.mu, np.full(added, SMALL * machine.mu.sum())), machine.beta)
             point = tried if tried is not None and tried.value <= point.value else point
         path = np.hstack([machine.path, np.zeros((len(machine.path), added))])
-        return LayerState.begun(point, first_length(point, self.config.penalty), path)
+        return LayerState.begun(point, first_length(point, self.penalty), path)
 
     # -- figures -------------------------------------------------------------------------------------------------------------------
 
@@ -286,13 +295,23 @@ class TwoLayerLoop:
         return {
             "objective": float(sum(machine.value + machine.gap for machine in machines)),
             "gap": float(sum(machine.gap for machine in machines)),
-            "violation": max(machine.point().violation(self.config.penalty) for machine in machines),
+            "violation": max(machine.point().violation(self.penalty) for machine in machines),
             "weight_sum": float(sum(machine.mu.sum() for machine in machines)),
             "n_selected": max(int(np.count_nonzero(machine.mu)) for machine in machines),
             "n_kernels": len(self.specs) + len(state.widths),
             "machines": sum(machine.stop is None for machine in state.machines),
             **accuracy_metrics(self.fits, {m: machine.decision for m, machine in enumerate(machines)}),
         }
+
+
+def penalty_of(config: TwoLayerConfig, problem: DualProblem) -> float:
+    """Return the weight of the sum of the kernel weights: the one asked for, or a tenth of the trace of a normalised kernel.
+
+    Rows without a cost (held out, or of weight zero) do not count.
+    """
+    if config.penalty is not None:
+        return config.penalty
+    return PENALTY_SHARE * (1 if config.normalize == "unit_trace" else int(np.count_nonzero(problem.hi > problem.lo)))
 
 
 def refuse_indefinite(grams: LayerGrams) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from ...storage import DataError
 from ..loops.prepared import Prepared
 from ..passes.gram_source import row_pairs
+from ..passes.grams import PLACES
 from ..passes.layers import layer_bytes
 from ..records.config_two_layer import TwoLayerConfig
 from ..records.context import RunContext
@@ -35,7 +36,7 @@ SHOWN = 20
 """Kernels whose weights a report follows along the iterations."""
 
 LAYER_SHARE = 0.5
-"""Share of the driver's memory for the second layer and the solver's copy of it, 16 bytes an entry together."""
+"""Share of the driver's memory for the second layer and the solver's copy of it; beyond it passes answer for the layer."""
 
 
 def build_loop(
@@ -63,29 +64,23 @@ def build_loop(
     if config.infinite and (apart(data) is not None or data.n_cols == 0):
         raise ValueError("infinite=True computes Gaussian kernels from features; strings and given matrices have none")
     specs, n = resolved_kernels(config.kernels, data, config.normalize), data.n_rows
-    check_size(n, ctx.driver_memory if budget is None else budget)
+    room = ctx.driver_memory if budget is None else budget
     # Blocks are as small as the most kernels there may be need them.
     most = [*specs, *specs[:1] * (config.max_new_kernels + GRID if config.infinite else 0)]
     settings = gram_settings(config, most, data, ctx)
-    check_memory(len(most), n, settings, ctx.driver_memory if budget is None else budget)
+    check_memory(len(most), n, settings, room)
+    apart_layer = layer_bytes_of(n) > LAYER_SHARE * room
+    if apart_layer and settings.policy == "memory":
+        # Passes go over block pairs, of which a bank has none.
+        settings = replace(settings, policy="recompute", reason=f"{PLACES['recompute']}: the second layer is beyond the driver's memory")
     assert inputs.classes is not None  # both callers have seen to it
     fits = (Fit(0, inputs.n_machines, inputs.target, held_out),)
-    return TwoLayerLoop(config, specs, dual_problems(config, inputs), settings, fits, apart(data))
+    return TwoLayerLoop(config, specs, dual_problems(config, inputs), settings, fits, apart(data), apart_layer)
 
 
-def check_size(n: int, driver_memory: int) -> None:
-    """Refuse what does not fit: the driver holds the second layer of all rows.
-
-    Raises
-    ------
-    ValueError
-        Too many rows for the driver's memory.
-    """
-    if 16 * n * n > LAYER_SHARE * driver_memory:
-        raise ValueError(
-            f"the second layer of {n} rows and its solver take {16 * n * n / 2**30:.2f} GiB; the driver may use {LAYER_SHARE:g} of its "
-            f"{driver_memory / 2**30:.2f} GiB for them: give it more (--driver-memory), or fewer rows"
-        )
+def layer_bytes_of(n: int) -> int:
+    """Return the bytes of the second layer of n rows in double precision, and of the solver's copy of it."""
+    return 16 * n * n
 
 
 def prepare(config: TwoLayerConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
@@ -117,21 +112,26 @@ def plan_of(config: TwoLayerConfig, loop: TwoLayerLoop, ctx: RunContext) -> dict
     return {
         **loop.settings.describe(ctx.data.n_rows, len(loop.specs)),
         "machines": len(loop.problems) * config.n_restarts,
+        "penalty": loop.penalty,
         "new_kernels_at_most": config.max_new_kernels if config.infinite else 0,
         "iterations_at_most_per_round": config.max_iter,
         "tasks_per_pass": len(refs),
         "task_bytes": int(max(layer_bytes(ref) for ref in refs)) + 8 * ctx.data.n_rows,
-        "second_layer_bytes": 16 * ctx.data.n_rows**2,
+        "second_layer": "by passes" if loop.apart else "on the driver",
+        "second_layer_bytes": layer_bytes_of(ctx.data.n_rows),
     }
 
 
 def model_of(config: TwoLayerConfig, inputs: KernelInputs, loop: TwoLayerLoop, state: TwoLayerState, ctx: RunContext) -> KernelModel:
     """Return the model of the last weights, which are the best."""
+    for message in idle(state, loop, inputs.classes or ()):
+        ctx.emit({"event": "warning", "message": message})
     machines = loop.best(state)
     figures = {
         "objective": float(sum(machine.value + machine.gap for machine in machines)),
         "machine_gap": float(sum(machine.gap for machine in machines)),
-        "violation": max(machine.point().violation(config.penalty) for machine in machines),
+        "violation": max(machine.point().violation(loop.penalty) for machine in machines),
+        "penalty": loop.penalty,
         "iterations": float(state.iteration),
         "converged": float(state.stop not in UNFINISHED),
     }
@@ -142,12 +142,23 @@ def model_of(config: TwoLayerConfig, inputs: KernelInputs, loop: TwoLayerLoop, s
     return replace(found, layers=2)
 
 
+def idle(state: TwoLayerState, loop: TwoLayerLoop, classes: Sequence[Any]) -> list[str]:
+    """Return what to say of machines that no kernel has a weight for: they give every row the same decision."""
+    names = [repr(classes[m]) for m, machine in enumerate(loop.best(state)) if not machine.mu.any()]
+    if not names:
+        return []
+    which = "" if len(loop.problems) == 1 else f" for class {', '.join(names)}"
+    text = f"no kernel has a weight{which}: penalty={loop.penalty:g} is too large for C={loop.config.C:g}, and all rows get one decision"
+    return [f"{text}; raise C or lower penalty"]
+
+
 def summary(state: TwoLayerState, model: KernelModel) -> dict[str, Any]:
     """Return the figures of a finished run as a small JSON object."""
     return {
         "objective": model.figures["objective"],
         "gap": model.figures["machine_gap"],
         "violation": model.figures["violation"],
+        "penalty": model.figures["penalty"],
         "iterations": state.iteration,
         "n_selected": len(model.used),
         "n_kernels": int(model.theta.shape[1]),

@@ -1,4 +1,4 @@
-"""A weighted sum of Gram matrices that is beyond the driver's memory: what a dual solver may ask of it is answered by passes.
+"""A weighted sum of Gram matrices, or its exponential, beyond the driver's memory: what a dual solver may ask of it is answered by passes.
 
 A run with a directory writes the sum there once, block pair by block pair, and the passes of the solver read it: one matrix instead of
 all of its kernels. It is replaced by the next sum.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from ...cluster import BlockProgram, plan
 from ...kernels.block_product import add_product
 from ...kernels.gram_blocks import combined
 from ...kernels.normalization import Normalization
+from ...kernels.two_layer import block_layer
 from ...storage import GramStore, GramTask, RunStore, open_gram
 from ..records.context import RunContext, received
 from .blocks import listed
@@ -64,15 +65,47 @@ class SumBuild:
         return self.pair.nbytes + self.task.nbytes
 
 
+@dataclass(frozen=True)
+class BlockSum:
+    """What is made of the kernels of a block pair.
+
+    Attributes
+    ----------
+    theta
+        ``(k,)`` weights of the kernels as loaded.
+    norms
+        Normalisation applied when a block is loaded, or ``None``.
+    exponential
+        Take ``exp`` of every entry of the sum: the second layer of a two-layer machine.
+    """
+
+    theta: np.ndarray
+    norms: Norms
+    exponential: bool = False
+
+    def whole(self, ref: PairRef) -> np.ndarray:
+        """Return the sum over a block pair, in the type of its kernels."""
+        return self._of(normalised(ref, self.norms))
+
+    def part(self, ref: PairRef, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return its entries at some rows and columns of the whole."""
+        return self._of(normalised_part(ref, self.norms, rows, columns))
+
+    def _of(self, block: np.ndarray) -> np.ndarray:
+        if self.exponential:
+            return block_layer(block, self.theta).astype(block.dtype)
+        return block[0] if len(self.theta) == 1 and self.theta[0] == 1.0 else combined(block, self.theta)
+
+
 # -- on the workers ----------------------------------------------------------------------------------------------------------------
 
 
-def product_chunk(group: Group, theta: np.ndarray, norms: Norms, vector: Any) -> np.ndarray:
+def product_chunk(group: Group, total: BlockSum, vector: Any) -> np.ndarray:
     """Return what some block pairs add to ``K(theta) v``, ``(n,)``."""
     v = received(vector)
     out = np.zeros(len(v))
     for ref in group:
-        add_product(_summed(normalised(ref, norms), theta), ref.rows, ref.cols, v, out)
+        add_product(total.whole(ref), ref.rows, ref.cols, v, out)
     return out
 
 
@@ -84,33 +117,28 @@ def added(parts: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-def between_chunk(group: Group, theta: np.ndarray, norms: Norms, wanted: np.ndarray, fresh: int) -> list[Rectangle]:
+def between_chunk(group: Group, total: BlockSum, wanted: np.ndarray, fresh: int) -> list[Rectangle]:
     """Return the entries of some block pairs between variables of which one is among the first ``fresh``."""
-    return [found for ref in group for found in _rectangles(ref, theta, norms, wanted, fresh)]
+    return [found for ref in group for found in _rectangles(ref, total, wanted, fresh)]
 
 
-def _rectangles(ref: PairRef, theta: np.ndarray, norms: Norms, wanted: np.ndarray, fresh: int) -> Iterator[Rectangle]:
+def _rectangles(ref: PairRef, total: BlockSum, wanted: np.ndarray, fresh: int) -> Iterator[Rectangle]:
     rows, columns = (np.flatnonzero((wanted >= lo) & (wanted < hi)) for lo, hi in (ref.rows, ref.cols))
     kinds = [(rows[rows < fresh], columns)]
     if ref.rows != ref.cols:
         kinds.append((rows[rows >= fresh], columns[columns < fresh]))
     for left, right in kinds:
         if len(left) and len(right):
-            part = normalised_part(ref, norms, wanted[left], wanted[right])
-            yield Rectangle(left.astype(np.int32), right.astype(np.int32), _summed(part, theta))
+            yield Rectangle(left.astype(np.int32), right.astype(np.int32), total.part(ref, wanted[left], wanted[right]))
 
 
-def sum_chunk(builds: tuple[SumBuild, ...], theta: np.ndarray, norms: Norms) -> list[Any]:
+def sum_chunk(builds: tuple[SumBuild, ...], total: BlockSum) -> list[Any]:
     """Write the weighted sums of some block pairs; returns what lists the stored objects."""
     done = []
     for build in builds:
         store = open_gram(build.task.url, [build.task.bundle])
-        done.append(store.write(build.task, _summed(normalised(build.pair, norms), theta)[None]))
+        done.append(store.write(build.task, total.whole(build.pair)[None]))
     return done
-
-
-def _summed(block: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    return block[0] if len(theta) == 1 and theta[0] == 1.0 else combined(block, theta)
 
 
 # -- on the driver -----------------------------------------------------------------------------------------------------------------
@@ -125,16 +153,14 @@ class CombinedGram:
         Executor.
     refs
         Block pairs of the upper triangle.
-    theta
-        ``(k,)`` weights of the kernels as loaded.
-    norms
-        Normalisation applied when a block is loaded, or ``None``.
+    total
+        What is made of them.
     diagonal
         ``(n,)`` diagonal of the sum.
     """
 
-    def __init__(self, ctx: RunContext, refs: Sequence[PairRef], theta: np.ndarray, norms: Norms, diagonal: np.ndarray) -> None:
-        self._ctx, self._refs, self._theta, self._norms = ctx, list(refs), theta, norms
+    def __init__(self, ctx: RunContext, refs: Sequence[PairRef], total: BlockSum, diagonal: np.ndarray) -> None:
+        self._ctx, self._refs, self._total = ctx, list(refs), total
         self._groups = _grouped(self._refs)
         self._diagonal = diagonal
 
@@ -163,7 +189,7 @@ class CombinedGram:
             return max(map(pair_bytes, group)) + 24 * self.n
 
         program = BlockProgram("gram-product", product_chunk, added, task_bytes, 8 * self.n)
-        return self._ctx.run_pass(plan(program, self._groups, self._theta, self._norms, self._ctx.share("vector", v, len(self._groups))))
+        return self._ctx.run_pass(plan(program, self._groups, self._total, self._ctx.share("vector", v, len(self._groups))))
 
     def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield ``(places of rows, places of columns, values)`` over variables ``new`` then ``old``: every pair with a new one.
@@ -178,7 +204,7 @@ class CombinedGram:
                 return max(map(pair_bytes, group)) + 2 * most + whole
 
             program = BlockProgram("gram-entries", between_chunk, listed, task_bytes, most, combine_bytes=3 * whole)
-            yield from self._ctx.run_pass(plan(program, batch, self._theta, self._norms, wanted, len(new)))
+            yield from self._ctx.run_pass(plan(program, batch, self._total, wanted, len(new)))
 
     def _batches(self, wanted: np.ndarray, fresh: int) -> Iterator[tuple[list[Group], int, int]]:
         """Yield tasks with the bytes of the largest result and of all results."""
@@ -232,39 +258,50 @@ def _grouped(refs: Sequence[Any]) -> list[tuple[Any, ...]]:
 
 
 def combined_gram(
-    ctx: RunContext, refs: Sequence[PairRef], theta: np.ndarray, norms: Norms, diagonal: np.ndarray, block: int
+    ctx: RunContext,
+    refs: Sequence[PairRef],
+    theta: np.ndarray,
+    norms: Norms,
+    diagonal: np.ndarray,
+    block: int,
+    exponential: bool = False,
 ) -> CombinedGram:
     """Return ``K(theta)`` by passes, over a sum written into the run directory where that saves reading or computing kernels.
 
     Parameters
     ----------
-    ctx, refs, theta, norms, diagonal
+    ctx, refs, diagonal
         As for :class:`CombinedGram`.
+    theta, norms, exponential
+        As for :class:`BlockSum`.
     block
         Rows of a block.
     """
     stored = all(isinstance(ref, StoredPair) for ref in refs)
-    if ctx.run is None or (stored and np.count_nonzero(theta) <= 1 and norms is None):
-        return CombinedGram(ctx, refs, theta, norms, diagonal)
-    return CombinedGram(ctx, _written(ctx, ctx.run, refs, theta, norms, block), np.ones(1), None, diagonal)
+    total = BlockSum(theta, norms, exponential)
+    plain = stored and np.count_nonzero(total.theta) <= 1 and total.norms is None and not total.exponential
+    if ctx.run is None or plain:
+        return CombinedGram(ctx, refs, total, diagonal)
+    return CombinedGram(ctx, _written(ctx, ctx.run, refs, total, block), BlockSum(np.ones(1), None), diagonal)
 
 
-def _written(ctx: RunContext, run: RunStore, refs: Sequence[PairRef], theta: np.ndarray, norms: Norms, block: int) -> list[StoredPair]:
-    key = _key(refs[0], theta, norms)
+def _written(ctx: RunContext, run: RunStore, refs: Sequence[PairRef], total: BlockSum, block: int) -> list[StoredPair]:
+    key, theta, norms = _key(refs[0], total), total.theta, total.norms
     place = run.scratch / f"sum-{key[:32]}"
     for other in place.parent.glob("sum-*"):
         if other != place:
             shutil.rmtree(other)
-    used = np.flatnonzero(theta).tolist() if all(isinstance(ref, StoredPair) for ref in refs) else list(range(len(theta)))
+    # Weights that are all zero still need a block's shape.
+    used = (np.flatnonzero(theta).tolist() or [0]) if all(isinstance(ref, StoredPair) for ref in refs) else list(range(len(theta)))
     store = GramStore.create(place, data_digest=ctx.data.digest, n=ctx.data.n_rows, kernels=[(key, {"name": "sum"})], block=block)
     missing = store.missing([key])
     if missing:
         pairs = {(ref.rows, ref.cols): ref.select(used) if isinstance(ref, StoredPair) else ref for ref in refs}
         builds = _grouped([SumBuild(task, pairs[task.rows, task.cols]) for task in missing])
         program = BlockProgram("gram-sum", sum_chunk, listed, _sum_bytes, 512 * max(map(len, builds)))
-        chosen = None if norms is None else tuple(norms[q] for q in used)
+        chosen = replace(total, theta=theta[used], norms=None if norms is None else tuple(norms[q] for q in used))
         with store.lock():
-            store.commit(ctx.run_pass(plan(program, builds, theta[used], chosen)))
+            store.commit(ctx.run_pass(plan(program, builds, chosen)))
     ctx.emit({"event": "phase", "phase": "weighted sum of Gram matrices", "blocks_computed": len(missing)})
     return [StoredPair(ref, (0,)) for ref in store.refs([key])]
 
@@ -273,10 +310,10 @@ def _sum_bytes(builds: tuple[SumBuild, ...]) -> int:
     return max(pair_bytes(build.pair) + 4 * build.task.nbytes for build in builds)
 
 
-def _key(first: PairRef, theta: np.ndarray, norms: Norms) -> str:
+def _key(first: PairRef, total: BlockSum) -> str:
     """Return what tells one sum from another."""
-    found = hashlib.sha256(repr(first).encode() + theta.tobytes())
-    for norm in norms or ():
+    found = hashlib.sha256(repr(first).encode() + total.theta.tobytes() + (b"exp" if total.exponential else b""))
+    for norm in total.norms or ():
         found.update(repr((norm.scale, norm.mean)).encode())
         for table in (norm.row_mean, norm.diag_root):
             found.update(b"-" if table is None else table.tobytes())

@@ -1,6 +1,7 @@
 """The second layer over Gram matrices: the exponential of their weighted sum, and sums of their entries weighted by it.
 
-Everything is one pass over the block pairs, wherever they lie, with the same bits: in memory the bank answers without a pass.
+Everything is one pass over the block pairs, wherever they lie, with the same bits: in memory the bank answers without a pass. A second
+layer beyond the driver's memory is a matrix of single precision that only passes see.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import numpy as np
 
 from ...cluster import BlockProgram, plan
 from ...kernels.gram_blocks import TileSums, tile_sums, total_forms
-from ...kernels.two_layer import bank_sums, block_layer, block_sums, exponential, refused
+from ...kernels.solvers.dual import Gram
+from ...kernels.two_layer import LARGEST_EXPONENT, bank_sums, block_layer, block_sums, exponential, refused
 from ..records.context import received
 from .blocks import listed
+from .combined import combined_gram
 from .gram_source import PairRef, normalised, pair_bytes
 from .grams import Filled, Grams, Norms, _place
 
@@ -50,17 +53,25 @@ def _pair_result(ref: PairRef) -> int:
 class LayerGrams(Grams):
     """Gram matrices as the first layer of a two-layer machine; parameters as those of :class:`Grams`.
 
-    It is a :class:`~gramplane.kernels.two_layer.Layer`.
+    It is a :class:`~gramplane.kernels.two_layer.Layer`. ``apart`` leaves the second layer to passes: the driver holds no more of it than
+    the solver works on.
     """
 
+    apart: bool = False
     _layer: np.ndarray | None = None
 
-    def kernel(self, mu: np.ndarray) -> np.ndarray | None:
-        """Return ``K2(mu) = exp(sum_q mu_q K_q)``, float64 ``(n, n)``, or ``None`` where its largest exponent is refused.
+    def kernel(self, mu: np.ndarray) -> np.ndarray | Gram | None:
+        """Return ``K2(mu) = exp(sum_q mu_q K_q)``, float64 ``(n, n)`` or by passes, or ``None`` where its largest exponent is refused.
 
         The matrix is overwritten by the next call.
         """
         weights = np.asarray(mu, np.float64) * self.scale
+        if self.apart:
+            inner = np.asarray(mu, np.float64) @ self.diagonals()
+            # The sum is positive semi-definite: no entry is beyond the largest of its diagonal.
+            if inner.max() > LARGEST_EXPONENT:
+                return None
+            return combined_gram(self.ctx, self._refs, weights, self._norms, np.exp(inner), self.settings.block, exponential=True)
         self._layer = np.empty((self.n, self.n)) if self._layer is None else self._layer
         if self._bank is not None:
             exponential(self._bank.combine(weights, self._layer))
@@ -70,7 +81,7 @@ class LayerGrams(Grams):
                     _place(self._layer, found)
         return None if refused(self._layer) else self._layer
 
-    def weigh(self, mu: np.ndarray, kernel: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    def weigh(self, mu: np.ndarray, kernel: Any, beta: np.ndarray) -> np.ndarray:
         """Return ``beta' (K2 o K_q) beta`` of every kernel, ``(k,)``, where ``kernel`` is ``K2(mu)``; one pass over all entries."""
         if self._bank is not None:
             return bank_sums(self._bank, kernel, beta) * self.scale

@@ -17,7 +17,9 @@ class TwoLayerConfig(MethodConfig):
         None, description="kernels as short texts; default: Gaussians and polynomials on all features and on each one"
     )
     C: Positive = Field(1.0, description="loss weight, C * sum of losses, as scikit-learn's")
-    penalty: Positive = Field(1.0, description="weight of the sum of the kernel weights")
+    penalty: Positive | None = Field(
+        None, description="weight of the sum of the kernel weights; default: a tenth of the number of rows (0.1 for unit_trace)"
+    )
     infinite: bool = Field(False, description="add Gaussian kernels on all features while one lowers the objective")
     rule: Literal["descent", "thesis"] = Field(
         "descent", description="infinite: a Gaussian helps when the objective falls towards it, or by the thesis' comparison"
