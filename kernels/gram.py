@@ -30,6 +30,7 @@ from .exponentials import OCTAVES, Chain, chain
 from .functions import family
 from .jit import one_thread
 from .pair_tiles import DenseSums, SparseSums, Sums
+from .products import AnyKernel, ProductSpec, distinct_kernels
 from .rows import Rows, Side, as_rows, n_columns, shape, subset, text_rows
 from .spec import KernelSpec, check_columns
 from .strings import kmer_counts
@@ -38,12 +39,12 @@ from .tiles import SQUARE, Powers, Target, Workspace, edge, write_decays, write_
 Array = np.ndarray
 
 
-def gram_block(specs: Sequence[KernelSpec], X: Any, Z: Any = None, *, dtype: Any = np.float64, out: Array | None = None) -> Array:
+def gram_block(specs: Sequence[AnyKernel], X: Any, Z: Any = None, *, dtype: Any = np.float64, out: Array | None = None) -> Array:
     """Return the raw kernels of all pairs of rows of two blocks.
 
     Parameters
     ----------
-    specs : sequence of KernelSpec
+    specs : sequence of KernelSpec or ProductSpec
         Their normalisation is ignored: see :mod:`normalization`.
     X : ndarray or csr_array of shape (n, d), or n strings
     Z : like X, (m, d), optional
@@ -67,13 +68,31 @@ def gram_block(specs: Sequence[KernelSpec], X: Any, Z: Any = None, *, dtype: Any
     right = left if Z is None or Z is X else as_rows(Z, "Z")
     if n_columns(left) != n_columns(right):
         raise ValueError(f"X has {_width(left)}, Z has {_width(right)}; the two sides of a block need the same")
-    for spec in specs:
-        check_columns(spec, n_columns(left))
     out = _output((len(specs), shape(left)[0], shape(right)[0]), np.dtype(dtype), out)
+    plain = [spec for spec in specs if not isinstance(spec, ProductSpec)]
+    if len(plain) < len(specs):
+        return _products(specs, X, Z, out)
+    for spec in plain:
+        check_columns(spec, n_columns(left))
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-        for columns, members in _by(range(len(specs)), lambda q: (family(specs[q].name).pairing is None, specs[q].columns)).items():
+        for columns, members in _by(range(len(plain)), lambda q: (family(plain[q].name).pairing is None, plain[q].columns)).items():
             fill = _fill_others if columns[0] else _fill_numbers
-            fill(specs, members, left, right, out)
+            fill(plain, members, left, right, out)
+    return out
+
+
+def _products(specs: Sequence[AnyKernel], X: Any, Z: Any, out: Array) -> Array:
+    """Fill a block of products of kernels: every kernel among their factors is computed once."""
+    kernels = distinct_kernels(specs)
+    base = gram_block(kernels, X, Z, dtype=out.dtype) if kernels else np.empty((0, *out.shape[1:]), out.dtype)
+    places = {spec: place for place, spec in enumerate(kernels)}
+    with np.errstate(over="ignore", invalid="ignore"):
+        for spec, block in zip(specs, out, strict=True):
+            if isinstance(spec, ProductSpec):
+                spec.block(places, base, block)
+                _check_result(spec, block)
+            else:
+                block[...] = base[places[spec]]
     return out
 
 
@@ -181,7 +200,7 @@ def _might_overflow(spec: KernelSpec, x: Side, z: Side, dtype: np.dtype) -> bool
     return degree * math.log(max(bound, 1.0)) > 0.999 * math.log(float(np.finfo(dtype).max))
 
 
-def _check_result(spec: KernelSpec, block: Array) -> None:
+def _check_result(spec: AnyKernel, block: Array) -> None:
     bad = ~np.isfinite(block)
     if bad.any():
         i, j = (int(where[0]) for where in np.nonzero(bad))
@@ -261,7 +280,7 @@ def _keywords(spec: KernelSpec) -> dict[str, Any]:
 # -- diagonals -------------------------------------------------------------------------------------------------------------
 
 
-def gram_diagonal(specs: Sequence[KernelSpec], X: Any) -> Array:
+def gram_diagonal(specs: Sequence[AnyKernel], X: Any) -> Array:
     """Return k(x, x) of every row for every raw kernel, without the block.
 
     Parameters
@@ -280,15 +299,30 @@ def gram_diagonal(specs: Sequence[KernelSpec], X: Any) -> Array:
         As :func:`gram_block`.
     """
     rows = as_rows(X)
-    for spec in specs:
+    plain = [spec for spec in specs if not isinstance(spec, ProductSpec)]
+    if len(plain) < len(specs):
+        return _product_diagonals(specs, X, shape(rows)[0])
+    for spec in plain:
         check_columns(spec, n_columns(rows))
     out = np.empty((len(specs), shape(rows)[0]))
-    for columns, members in _by(range(len(specs)), lambda q: (family(specs[q].name).pairing is None, specs[q].columns)).items():
+    for columns, members in _by(range(len(plain)), lambda q: (family(plain[q].name).pairing is None, plain[q].columns)).items():
         if columns[0]:
             for q in members:
-                out[q] = _diagonal_by_blocks(specs[q], rows)
+                out[q] = _diagonal_by_blocks(plain[q], rows)
         else:
-            _number_diagonals(specs, members, rows, out)
+            _number_diagonals(plain, members, rows, out)
+    return out
+
+
+def _product_diagonals(specs: Sequence[AnyKernel], X: Any, n: int) -> Array:
+    kernels = distinct_kernels(specs)
+    base, out = (gram_diagonal(kernels, X) if kernels else np.empty((0, n))), np.empty((len(specs), n))
+    places = {spec: place for place, spec in enumerate(kernels)}
+    for spec, found in zip(specs, out, strict=True):
+        if isinstance(spec, ProductSpec):
+            spec.block(places, base, found)
+        else:
+            found[...] = base[places[spec]]
     return out
 
 

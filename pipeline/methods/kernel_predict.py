@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from ...cluster import BlockProgram, plan
 from ...kernels.feature_sums import feature_values
 from ...kernels.gram import gram_block, gram_diagonal
-from ...kernels.spec import KernelSpec
+from ...kernels.products import AnyKernel, kernel_of
 from ...storage import BlockStore, open_shared
 from ..passes.blocks import listed
 from ..passes.scaling import inverse_row_norms, scaled
@@ -33,10 +33,10 @@ SATURATED = 600.0
 """Exponents of a second layer are cut here: sums of what lies beyond would overflow."""
 
 
-def used_specs(model: KernelModel) -> list[KernelSpec]:
+def used_specs(model: KernelModel) -> list[AnyKernel]:
     """Return the kernels with a weight."""
     every = json.loads(model.kernels_json)
-    return [KernelSpec.from_json(every[q]) for q in model.used]
+    return [kernel_of(every[q]) for q in model.used]
 
 
 def support_rows(model: KernelModel) -> Any:

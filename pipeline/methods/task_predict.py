@@ -11,7 +11,7 @@ import numpy as np
 
 from ...cluster import BlockProgram, plan
 from ...kernels.gram import gram_block, gram_diagonal
-from ...kernels.spec import KernelSpec
+from ...kernels.products import kernel_of
 from ..passes.blocks import listed
 from ..records.context import RunContext
 from ..records.task_model import TaskModel
@@ -25,7 +25,7 @@ Blocks = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 def decide_task_rows(model: TaskModel, X: Any, codes: np.ndarray) -> np.ndarray:
     """Return ``(n,)`` decision values of rows to which scaling has been applied, or of strings; ``codes`` are their tasks."""
     every = json.loads(model.kernels_json)
-    specs = [KernelSpec.from_json(every[q]) for q in model.used]
+    specs = [kernel_of(every[q]) for q in model.used]
     support: Any = model.rows if model.rows is not None else np.array(model.texts, dtype=object)
 
     def blocks(kernels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

@@ -1,0 +1,114 @@
+"""Products of kernels, and products of sums of them, as one kernel: what the nodes of a graph of kernels are.
+
+A product of positive semi-definite kernels is one (Schur), and so is a sum with weights that are not negative. Entries are computed from
+those of the factors, block by block: no matrix of a factor is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .spec import KernelSpec
+
+Term = tuple[float, KernelSpec | None]
+"""Weight and kernel; without a kernel the constant one."""
+
+Factor = tuple[Term, ...]
+"""A sum of terms."""
+
+ONE = "constant"
+"""Text of the product of no kernels."""
+
+_STAR = re.compile(r"\s*\*\s*(?=[A-Za-z_])")
+
+
+@dataclass(frozen=True)
+class ProductSpec:
+    """``k(x, z) = scale prod_f sum_t w_ft k_ft(x, z)``, over raw kernels.
+
+    Attributes
+    ----------
+    factors
+        Sums whose product it is; none is the constant kernel.
+    scale
+        Multiplier.
+    """
+
+    factors: tuple[Factor, ...] = ()
+    scale: float = 1.0
+
+    normalize = "none"
+    centre = False
+    columns = None
+
+    @classmethod
+    def of(cls, kernels: Sequence[KernelSpec], scale: float = 1.0) -> ProductSpec:
+        """Return the product of some kernels."""
+        return cls(tuple(((1.0, spec),) for spec in kernels), scale)
+
+    @classmethod
+    def parse(cls, text: str) -> ProductSpec:
+        """Return the product of a text such as ``rbf(gamma=1.0)[0] * linear[3]``.
+
+        Raises
+        ------
+        ValueError
+            If a factor is no kernel.
+        """
+        return cls() if text.strip() == ONE else cls.of([KernelSpec.parse(part) for part in _STAR.split(text)])
+
+    @property
+    def kernels(self) -> tuple[KernelSpec, ...]:
+        """The distinct kernels among its terms, in the order of their first appearance."""
+        return tuple(dict.fromkeys(spec for factor in self.factors for _, spec in factor if spec is not None))
+
+    def __str__(self) -> str:
+        return " * ".join(_written(factor) for factor in self.factors) or ONE
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the kernel as a dictionary of JSON values."""
+        factors = [[[weight, None if spec is None else spec.to_json()] for weight, spec in factor] for factor in self.factors]
+        return {"name": "product", "factors": factors, "scale": self.scale}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> ProductSpec:
+        """Return the kernel of a dictionary made by :meth:`to_json`."""
+        factors = [[(float(w), None if spec is None else KernelSpec.from_json(spec)) for w, spec in factor] for factor in record["factors"]]
+        return cls(tuple(tuple(factor) for factor in factors), float(record["scale"]))
+
+    def block(self, places: Mapping[KernelSpec, int], base: np.ndarray, out: np.ndarray) -> None:
+        """Write the entries of a block (r, c) into ``out``, from those of the kernels ``base`` (k, r, c) at their places."""
+        out[...] = self.scale
+        for factor in self.factors:
+            if len(factor) == 1 and factor[0][0] == 1.0 and factor[0][1] is not None:
+                out *= base[places[factor[0][1]]]
+                continue
+            total = np.zeros(out.shape, out.dtype)
+            for weight, spec in factor:
+                total += out.dtype.type(weight) * (out.dtype.type(1.0) if spec is None else base[places[spec]])
+            out *= total
+
+
+def _written(factor: Factor) -> str:
+    if len(factor) == 1 and factor[0][0] == 1.0:
+        return str(factor[0][1])
+    return "(" + " + ".join(f"{weight:g}{'' if spec is None else f' {spec}'}" for weight, spec in factor) + ")"
+
+
+AnyKernel = KernelSpec | ProductSpec
+
+
+def kernel_of(record: Mapping[str, Any]) -> Any:
+    """Return the kernel, or product, of its JSON record."""
+    return ProductSpec.from_json(record) if record.get("name") == "product" else KernelSpec.from_json(record)
+
+
+def distinct_kernels(specs: Sequence[Any]) -> list[KernelSpec]:
+    """Return the kernels that some kernels and products are made of, each once, in the order of their first appearance."""
+    parts = [spec.kernels if isinstance(spec, ProductSpec) else (spec,) for spec in specs]
+    return list(dict.fromkeys(one for part in parts for one in part))
