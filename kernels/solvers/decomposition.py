@@ -95,6 +95,8 @@ def solve_decomposition(
         If sizes do not fit, the warm start is not valid, or the matrix is not finite.
     """
     problem.check_gram(gram)
+    if problem.groups is not None:
+        raise ValueError("problem: sums of groups need the matrix in memory (DenseGram)")
     limit = checked_limits(tol, max_iter, MAX_STEPS)
     if working is not None and working < LEAST:
         raise ValueError(f"working={working!r}: must be at least {LEAST}")

@@ -156,6 +156,8 @@ class DualProblem:
         The sum of beta; None leaves it free, and the machine has no bias.
     ridge : ndarray of shape (n,) or None
         Added to the diagonal of K; None is zero.
+    groups : ndarray of shape (n,) or None
+        Codes from 0 on: beta sums to zero in every group, and every group has a bias of its own. `total` is 0 then.
 
     Raises
     ------
@@ -169,6 +171,7 @@ class DualProblem:
     kink: float = 0.0
     total: float | None = 0.0
     ridge: FloatArray | None = None
+    groups: IndexArray | None = None
 
     def __post_init__(self) -> None:
         for name in ("c", "lo", "hi", "ridge"):
@@ -179,6 +182,19 @@ class DualProblem:
                 if value.shape != (len(self.c),):
                     raise ValueError(f"{name}: shape {value.shape}, must be ({len(self.c)},)")
         self._check_numbers()
+        if self.groups is not None:
+            self._check_groups(np.asarray(self.groups))
+
+    def _check_groups(self, codes: NDArray[Any]) -> None:
+        if codes.shape != (self.n,) or codes.dtype.kind not in "iu" or codes.min() < 0:
+            raise ValueError(f"groups: shape {codes.shape} of {codes.dtype}, must be ({self.n},) of codes from 0 on")
+        if self.total != 0.0:
+            raise ValueError(f"total={self.total!r}: must be 0 where beta sums to zero in every group")
+        object.__setattr__(self, "groups", np.ascontiguousarray(codes, dtype=np.int64))
+        least, most = (np.bincount(codes, np.clip(end, -1e300, 1e300)) for end in (self.lo, self.hi))
+        if not ((least <= 0) & (most >= 0)).all():
+            at = int(np.argmin((least <= 0) & (most >= 0)))
+            raise ValueError(f"lo, hi: the box allows sums from {least[at]} to {most[at]} in group {at}, must hold 0")
 
     def _check_numbers(self) -> None:
         if not len(self.c) or not np.isfinite(self.c).all():
@@ -207,9 +223,18 @@ class DualProblem:
     def feasible(self, beta: FloatArray) -> FloatArray:
         """Return beta as it is if feasible, else the nearest clip(beta - t, lo, hi) with the right sum."""
         clipped = np.minimum(np.maximum(beta, self.lo), self.hi)
+        if self.groups is not None:
+            return self._balanced_groups(beta, clipped, self.groups)
         if self.total is None or abs(clipped.sum() - self.total) <= SUM_SLACK * np.abs(clipped).sum():
             return clipped
         return _balanced(beta, self)
+
+    def _balanced_groups(self, beta: FloatArray, clipped: FloatArray, groups: IndexArray) -> FloatArray:
+        off = np.abs(np.bincount(groups, clipped)) > SUM_SLACK * np.bincount(groups, np.abs(clipped))
+        for group in np.flatnonzero(off):
+            own = groups == group
+            clipped[own] = _balanced(beta[own], DualProblem(self.c[own], self.lo[own], self.hi[own], self.kink, 0.0, self.ridges()[own]))
+        return clipped
 
     def start(self, warm: Warm) -> FloatArray:
         """Return the first point of a solver, always a new array.
@@ -281,6 +306,8 @@ class DualSolution:
         Negative curvature beyond round-off was met: K is not positive semi-definite, the problem not concave, and `objective` no bound.
     details : dict
         Figures of one solver: rows fetched, hit rate, factorisations.
+    biases : ndarray of shape (n_groups,) or None
+        The biases of a problem with groups, whose `bias` is 0.
     """
 
     beta: FloatArray
@@ -294,6 +321,7 @@ class DualSolution:
     violation: float = np.nan
     indefinite: bool = False
     details: dict[str, float] = field(default_factory=dict)
+    biases: FloatArray | None = None
 
 
 Warm = DualSolution | FloatArray | None
@@ -312,8 +340,8 @@ def best_response(slope: FloatArray, problem: DualProblem) -> FloatArray:
     return np.minimum(np.maximum(free, problem.lo), problem.hi)
 
 
-def certify(problem: DualProblem, beta: FloatArray, decision: FloatArray, bias: float) -> tuple[float, float]:
-    """Return the dual value and the gap to the primal value at (decision, bias), decision = K beta.
+def certify(problem: DualProblem, beta: FloatArray, decision: FloatArray, bias: float | FloatArray) -> tuple[float, float]:
+    """Return the dual value and the gap to the primal value at (decision, bias), decision = K beta, a bias per group if there are some.
 
     Raises
     ------
@@ -325,10 +353,13 @@ def certify(problem: DualProblem, beta: FloatArray, decision: FloatArray, bias: 
     def own(t: FloatArray) -> FloatArray:
         return (slope - 0.5 * ridge * t) * t - problem.kink * np.abs(t)
 
-    slope = problem.c - decision - bias
+    slope = problem.c - decision - (bias if problem.groups is None else np.asarray(bias)[problem.groups])
     linear = (problem.c - 0.5 * decision) @ beta
     objective = float(linear - problem.kink * np.abs(beta).sum() - 0.5 * (ridge * beta) @ beta)
-    off = 0.0 if problem.total is None else bias * (problem.total - beta.sum())
+    if problem.groups is None:
+        off = 0.0 if problem.total is None else float(bias) * (problem.total - beta.sum())
+    else:
+        off = -float(np.bincount(problem.groups, beta) @ np.asarray(bias))
     gap = float(np.maximum(own(best_response(slope, problem)) - own(beta), 0.0).sum() + max(off, 0.0))
     if not (np.isfinite(objective) and np.isfinite(gap)):
         raise ValueError(f"Gram matrix: the dual value is {objective}, the gap {gap}: entries are NaN, infinite or overflow")
@@ -396,8 +427,7 @@ def svc_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None = None, *, 
     ValueError
         If labels, costs or margins are not valid.
     """
-    n = np.asarray(y).shape[0] if np.ndim(y) else 0
-    cost = checked_cost(C, n)
+    cost = checked_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)
     labels = checked_labels(y, cost, bias)
     return DualProblem(_margins(labels, linear), np.where(labels > 0, 0.0, -cost), np.where(labels > 0, cost, 0.0), 0.0, _sum(bias))
 
@@ -412,8 +442,7 @@ def squared_hinge_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None =
     ValueError
         If labels, costs or margins are not valid.
     """
-    n = np.asarray(y).shape[0] if np.ndim(y) else 0
-    cost = checked_cost(C, n)
+    cost = checked_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)
     labels = checked_labels(y, cost, bias)
     used = cost > 0
     lo, hi = np.where(used & (labels < 0), -np.inf, 0.0), np.where(used & (labels > 0), np.inf, 0.0)

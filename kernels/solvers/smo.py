@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .decomposition import solve_decomposition
 from .dual import DenseGram, DualProblem, DualSolution, Gram, Warm
+from .dual_groups import solve_grouped
 from .problem import checked_limits
 from .smo_shrink import ShrinkingSteps
 from .smo_state import curvature_floor, finish, first_gradient
@@ -63,7 +64,8 @@ def solve_smo(
     problem.check_gram(gram)
     limit = checked_limits(tol, max_iter, MAX_STEPS)
     beta = problem.start(warm)
-    return _solve_dense(gram, problem, beta, first_gradient(gram, problem, beta, warm, gradient), tol, limit)
+    solve = _solve_dense if problem.groups is None else solve_grouped
+    return solve(gram, problem, beta, first_gradient(gram, problem, beta, warm, gradient), tol, limit)
 
 
 def _solve_dense(gram: DenseGram, problem: DualProblem, beta: FloatArray, g: FloatArray, tol: float, limit: int) -> DualSolution:

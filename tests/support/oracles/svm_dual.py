@@ -11,8 +11,11 @@ def dual_value(K, c, kink, ridge, beta):
     return c @ beta - kink * np.abs(beta).sum() - 0.5 * beta @ K @ beta - 0.5 * (ridge * beta) @ beta
 
 
-def qp_optimum(K, c, lo, hi, kink=0.0, total=0.0, ridge=None, far=1e3):
-    """max of the dual with beta = p - q, p, q >= 0 where the kink needs it; infinite bounds become `far`. Returns value and beta."""
+def qp_optimum(K, c, lo, hi, kink=0.0, total=0.0, ridge=None, far=1e3, groups=None):
+    """max of the dual with beta = p - q, p, q >= 0 where the kink needs it; infinite bounds become `far`. Returns value and beta.
+
+    With groups every one of them has the sum `total`.
+    """
     n = len(c)
     ridge = np.zeros(n) if ridge is None else ridge
     H = K + np.diag(ridge)
@@ -29,7 +32,8 @@ def qp_optimum(K, c, lo, hi, kink=0.0, total=0.0, ridge=None, far=1e3):
 
     constraints = []
     if total is not None:
-        constraints = [{"type": "eq", "fun": lambda v: (split @ v).sum() - total, "jac": lambda v: split.sum(axis=0)}]
+        apart = np.ones((1, n)) if groups is None else (groups == np.unique(groups)[:, None]).astype(float)
+        constraints = [{"type": "eq", "fun": lambda v: apart @ (split @ v) - total, "jac": lambda v: apart @ split}]
     best = None
     for scale in (0.0, 0.1):
         first = np.array([min(max(scale, a), b) for a, b in bounds])

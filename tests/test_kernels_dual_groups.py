@@ -1,0 +1,156 @@
+"""Duals with one equality per group: a generic QP solver, exact biases, certificates, the single equality as a special case."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gramplane.kernels.jit import one_thread
+from gramplane.kernels.solvers.dual import DenseGram, DualProblem, best_response, certify, squared_hinge_problem, svc_problem, svr_problem
+from gramplane.kernels.solvers.dual_groups import group_biases
+from gramplane.kernels.solvers.duals import ridge_problem, solve_decomposition, solve_ridge, solve_smo
+from gramplane.kernels.solvers.row_cache import RowCacheGram
+from tests.support.oracles import svm_dual as oracle
+
+KINDS = ("svc", "svr", "squared_hinge", "ridge", "weighted")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with one_thread():
+        yield
+
+
+def case(kind, n, groups, seed=0, mixed=True):
+    """Tasks that share half of their kernel; the last has one label only where there are labels."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    codes = np.arange(n) % groups if mixed else np.arange(n) * groups // n
+    z = np.sin(2 * X[:, 0]) + X[:, 1] * (codes % 2) + 0.3 * rng.normal(size=n) + codes
+    K = np.exp(-0.3 * ((X[:, None] - X[None]) ** 2).sum(axis=2))
+    K = (K + K.T) / 2 * np.where(codes[:, None] == codes, 1.0, 0.5)
+    y = np.where(z - codes > 0, 1.0, -1.0)
+    y[codes == groups - 1] = 1.0
+    cost = rng.uniform(0.0, 3.0, n) * (rng.random(n) < 0.8)
+    made = {
+        "svc": lambda: svc_problem(y, 1.5),
+        "svr": lambda: svr_problem(z, 0.2, 2.0),
+        "squared_hinge": lambda: squared_hinge_problem(y, 2.0),
+        "ridge": lambda: ridge_problem(z, 2.0),
+        "weighted": lambda: svr_problem(z, 0.1, cost),
+    }
+    return K, replace(made[kind](), groups=codes)
+
+
+def solve(kind, K, problem, tol, **options):
+    return (solve_ridge if kind == "ridge" else solve_smo)(DenseGram(K), problem, tol=tol, **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_optimum_is_that_of_a_generic_solver(kind):
+    K, problem = case(kind, 15, 3)
+    found = solve(kind, K, problem, 1e-9)
+    best, _ = oracle.qp_optimum(K, problem.c, problem.lo, problem.hi, problem.kink, 0.0, problem.ridge, groups=problem.groups)
+    assert found.converged and found.objective == pytest.approx(best, rel=1e-6) and found.upper == pytest.approx(best, rel=1e-6)
+    np.testing.assert_allclose(np.bincount(problem.groups, found.beta), 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mixed", [True, False])
+def test_the_certificate_holds_and_closes(kind, mixed):
+    K, problem = case(kind, 120, 6, 1, mixed)
+    best = solve(kind, K, problem, 1e-9)
+    assert best.gap <= 1e-7 * abs(best.objective)
+    for tol in (1.0, 1e-2):
+        found = solve(kind, K.astype(np.float32), problem, tol)
+        assert found.objective <= best.upper * (1 + 1e-6) and found.upper >= best.objective * (1 - 1e-6)
+        np.testing.assert_allclose(np.bincount(problem.groups, found.beta), 0.0, atol=1e-10)
+    assert found.gap < 0.02 * best.upper
+    warm = solve(kind, K, problem, 1e-3, warm=best)
+    assert warm.iterations <= 2 and warm.gap <= 1e-6 * best.upper
+
+
+@pytest.mark.parametrize("kind", ["svc", "svr", "squared_hinge", "ridge"])
+def test_one_group_is_the_single_equality(kind):
+    K, problem = case(kind, 80, 2, 2)
+    one = replace(problem, groups=np.zeros(80, np.int64))
+    single = solve(kind, K, replace(problem, groups=None), 1e-8)
+    found = solve(kind, K, one, 1e-8)
+    assert found.objective == pytest.approx(single.objective, rel=1e-9) and found.biases.shape == (1,)
+    assert found.biases[0] == pytest.approx(single.bias, abs=1e-5)
+    np.testing.assert_allclose(found.beta, single.beta, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_groups_without_common_entries_are_separate_problems(kind):
+    K, problem = case(kind, 60, 3, 3)
+    codes = problem.groups
+    K = K * (codes[:, None] == codes)
+    found = solve(kind, K, problem, 1e-8)
+    for group in range(3):
+        own = codes == group
+        part = DualProblem(problem.c[own], problem.lo[own], problem.hi[own], problem.kink, 0.0, problem.ridges()[own])
+        alone = solve(kind, K[np.ix_(own, own)], part, 1e-8)
+        np.testing.assert_allclose(found.beta[own], alone.beta, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_other_bias_gives_a_smaller_primal_value(kind):
+    K, problem = case(kind, 40, 4, 4)
+    decision = K @ np.random.default_rng(0).normal(size=40)
+    biases = group_biases(problem, decision)
+
+    def losses(shift):
+        slope = problem.c - decision - (biases + shift)[problem.groups]
+        t = best_response(slope, problem)
+        return np.bincount(problem.groups, (slope - 0.5 * problem.ridges() * t) * t - problem.kink * np.abs(t))
+
+    assert all((losses(shift) >= losses(0.0) - 1e-9).all() for shift in (-1.0, -1e-3, 1e-3, 1.0))
+
+
+def test_a_group_of_one_class_has_no_coefficients_and_the_sign_of_its_class():
+    K, problem = case("svc", 60, 3, 5)
+    found = solve_smo(DenseGram(K), problem, tol=1e-8)
+    last = problem.groups == 2
+    assert not found.beta[last].any() and (found.decision[last] + found.biases[2] >= 1 - 1e-9).all()
+    assert (found.decision[last] + found.biases[2]).min() == pytest.approx(1.0)
+
+
+def test_a_caps_last_point_is_feasible_and_said_not_to_be_converged():
+    K, problem = case("svr", 100, 5, 6)
+    found = solve_smo(DenseGram(K), problem, tol=1e-10, max_iter=40)
+    assert not found.converged and found.iterations <= 40 and found.gap > 0
+    np.testing.assert_allclose(np.bincount(problem.groups, found.beta), 0.0, atol=1e-12)
+    objective, gap = certify(problem, found.beta, K @ found.beta, found.biases)
+    assert objective == pytest.approx(found.objective) and gap == pytest.approx(found.gap)
+
+
+def test_an_infeasible_start_is_balanced_group_by_group():
+    _, problem = case("svr", 30, 3, 7)
+    beta = problem.feasible(np.full(30, 1.7))
+    np.testing.assert_allclose(np.bincount(problem.groups, beta), 0.0, atol=1e-12)
+    kept = np.where(np.arange(30) < 3, 1.0, np.where(np.arange(30) < 6, -1.0, 0.0))
+    np.testing.assert_array_equal(problem.feasible(kept), kept)
+
+
+@pytest.mark.parametrize(
+    ("groups", "options", "message"),
+    [
+        (np.zeros(3, np.int64), {}, r"groups: shape \(3,\)"),
+        (np.array([0, 1, -1, 0]), {}, "codes from 0 on"),
+        (np.array([0.0, 1, 1, 0]), {}, "of float64"),
+        (np.array([0, 0, 1, 1]), {"total": 1.0}, "total=1.0: must be 0"),
+        (np.array([0, 0, 1, 1]), {"lo": np.array([-1, -1, 0.5, 0.0])}, "from 0.5 to 2.0 in group 1, must hold 0"),
+    ],
+)
+def test_groups_that_do_not_fit_are_refused(groups, options, message):
+    given = {"c": np.ones(4), "lo": -np.ones(4), "hi": np.ones(4), **options}
+    with pytest.raises(ValueError, match=message):
+        DualProblem(**given, groups=groups)
+
+
+def test_matrices_by_rows_are_refused_for_groups():
+    K, problem = case("svr", 20, 2)
+    rows = RowCacheGram(lambda idx: K[idx], np.diagonal(K).copy(), 20, 1 << 20)
+    with pytest.raises(ValueError, match="need the matrix in memory"):
+        solve_decomposition(rows, problem)
