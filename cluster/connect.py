@@ -43,6 +43,10 @@ def dask_settings(limits: Limits) -> dict[str, Any]:
         "distributed.scheduler.no-workers-timeout": limits.no_workers_timeout,
         # Plans fill a worker up to where it would be killed. Paused before, it would wait for memory that kept blocks hold.
         "distributed.worker.memory.pause": TERMINATE_SHARE,
+        # Kept blocks count, too, where Dask decides to write results to disk: it would write and read back results that the plan has
+        # room for, and takes up to three copies of each while it does.
+        "distributed.worker.memory.target": False,
+        "distributed.worker.memory.spill": False,
         # Sampling every 10 ms costs time and serves only the dashboard, which is off.
         "distributed.worker.profile.enabled": False,
         # The HTTP servers know no users, and some of their pages change the cluster.
@@ -121,7 +125,8 @@ def _local(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: con
     stack.enter_context(_environment_kept())
     cluster = _start_workers(config, folder)
     stack.callback(_end_leftovers, cluster)
-    client = Client(cluster, set_as_default=False)
+    # Results come straight from their worker: those that pass through a scheduler are copied into one byte string there and back.
+    client = Client(cluster, set_as_default=False, direct_to_workers=True)
     stack.callback(_close, client)
     return client
 

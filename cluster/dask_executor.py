@@ -95,7 +95,9 @@ class DaskExecutor(Executor):
 
     def measure(self, held: Callable[[], int]) -> None:
         """Measure what worker processes take by themselves."""
-        found = [size for size in self._link.ask(own_bytes, held).values() if isinstance(size, int)]
+        # The question may compile what it loads, on a machine where that was never done.
+        answers = self._link.ask(own_bytes, held, timeout=_PREFLIGHT_TIMEOUT)
+        found = [size for size in answers.values() if isinstance(size, int)]
         if found:
             self._capacity = replace(self._capacity, idle=max(found))
 

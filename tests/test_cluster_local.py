@@ -32,6 +32,7 @@ from gramplane.cluster import (
 )
 from gramplane.cluster.link import Link
 from gramplane.cluster.preflight import Capacity, WorkerFacts, capacity
+from gramplane.cluster.process import own_bytes
 from tests.support import toys
 from tests.support.clusters import ROOT, children, wait_until
 
@@ -197,6 +198,22 @@ def test_measured_memory_stays_within_the_plan(pair):
     assert all(0.9 * nbytes < growth <= 1.05 * work.memory_bound for growth in grown)
 
 
+def test_results_lie_once_in_the_worker_that_joins_them(pair):
+    """Pickled into one byte string, or written to disk for want of memory that kept blocks take, they would lie there twice or more."""
+    nbytes = 32 << 20
+    work = plan(toys.program(toys.listed_ones, toys.join, result_bytes=nbytes), range(4), nbytes)
+    pair.peak_memory(reset=True)
+    resting = pair.peak_memory()
+    assert sum(part.sum() for part in pair.run(work)) == 4 * nbytes
+    grown = max(peak - resting[worker] for worker, peak in pair.peak_memory().items())
+    assert 3 * nbytes < grown < 5 * nbytes
+
+
+def test_what_the_measuring_question_loads_belongs_to_the_process():
+    loaded = []
+    assert own_bytes(lambda: 0) + (60 << 20) < own_bytes(lambda: loaded.append(np.ones(64 << 17)) or 0)
+
+
 def test_shared_arguments_arrive_writeable_and_in_their_order(pair):
     array = np.asfortranarray(np.ones((50, 30)))
     assert pair.run(plan(toys.program(toys.writeable, toys.join), range(2), array)) == [True, True, True, True]
@@ -271,7 +288,7 @@ def test_a_local_cluster_from_start_to_end(tmp_path, monkeypatch):
     sink = MemorySink()
     with (
         dask.config.set({"temporary-directory": str(tmp_path)}),
-        open_executor(local(2, stall_timeout=0.5), events=sink) as executor,
+        open_executor(local(2, stall_timeout=2.0), events=sink) as executor,
     ):
         assert {name: value for name, value in os.environ.items() if not name.startswith("__DASK")} == environment
         made = [path for path in tmp_path.iterdir() if path != attempts]
