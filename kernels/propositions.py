@@ -1,0 +1,159 @@
+"""Basic propositions about one column each: from training values to cuts and categories, and from values to truth.
+
+A numeric column gives ``x <= t`` and ``x > t`` for cuts t at quantiles of its training values, a categorical one ``x = c`` and ``x != c``
+for every training category c (one pair for two of them), a column with missing values ``x is missing``. A comparison with a missing value
+is false, and so is every comparison of a category that training did not have. Constant columns give nothing. Source: Jawanpuria, "Learning
+Kernels for Multiple Predictive Tasks", PhD thesis, 2014, section 5.4; positions of cuts are not stated there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.int64]
+
+AT_MOST, ABOVE, EQUAL, DIFFERENT, MISSING = range(5)
+SIGNS = ("<=", ">", "=", "!=", "is missing")
+
+
+def _no_indices() -> IndexArray:
+    return np.zeros(0, np.int64)
+
+
+def _no_floats() -> FloatArray:
+    return np.zeros(0)
+
+
+@dataclass(frozen=True)
+class Propositions:
+    """Propositions with the categories that training knew.
+
+    Attributes
+    ----------
+    column : ndarray of shape (p,)
+        Feature of each.
+    kind : ndarray of shape (p,)
+        ``AT_MOST``, ``ABOVE``, ``EQUAL``, ``DIFFERENT`` or ``MISSING``.
+    cut : ndarray of shape (p,)
+        Threshold or category; 0 for ``MISSING``.
+    known_column, known_value : ndarray of shape (c,)
+        Categorical columns and their training categories, by column, then value.
+    """
+
+    column: IndexArray
+    kind: IndexArray
+    cut: FloatArray
+    known_column: IndexArray
+    known_value: FloatArray
+
+    @classmethod
+    def none(cls) -> Propositions:
+        """Return no propositions."""
+        return cls(_no_indices(), _no_indices(), _no_floats(), _no_indices(), _no_floats())
+
+    @property
+    def size(self) -> int:
+        """Number of propositions."""
+        return len(self.column)
+
+    def take(self, ids: IndexArray) -> Propositions:
+        """Return some of them, and the categories of their columns."""
+        kept = np.isin(self.known_column, self.column[ids])
+        return Propositions(self.column[ids], self.kind[ids], self.cut[ids], self.known_column[kept], self.known_value[kept])
+
+    def joined(self, other: Propositions) -> Propositions:
+        """Return these and others, of other columns."""
+        return Propositions(
+            np.concatenate([self.column, other.column]),
+            np.concatenate([self.kind, other.kind]),
+            np.concatenate([self.cut, other.cut]),
+            np.concatenate([self.known_column, other.known_column]),
+            np.concatenate([self.known_value, other.known_value]),
+        )
+
+    def categories(self, column: int) -> FloatArray:
+        """Return the training categories of a column; none for a numeric one."""
+        return self.known_value[self.known_column == column]
+
+    def flags(self, ids: IndexArray, column: int, values: FloatArray) -> NDArray[np.bool_]:
+        """Return which of some propositions about one column hold of its values, (len(ids), n)."""
+        known = self.categories(column)
+        told = np.isin(values, known) if len(known) else ~np.isnan(values)
+        return np.stack([holds(int(self.kind[j]), float(self.cut[j]), values, told) for j in ids])
+
+    def unseen(self, column: int, values: FloatArray) -> int:
+        """Return how many values of a categorical column training did not have."""
+        known = self.categories(column)
+        return int(np.sum(~np.isin(values, known) & ~np.isnan(values))) if len(known) else 0
+
+
+def holds(kind: int, cut: float, values: FloatArray, told: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return where one proposition is true; ``told`` marks values that can be compared."""
+    if kind == MISSING:
+        return np.isnan(values)
+    if kind == AT_MOST:
+        return told & (values <= cut)
+    if kind == ABOVE:
+        return told & (values > cut)
+    return told & ((values == cut) if kind == EQUAL else (values != cut))
+
+
+def column_propositions(column: int, values: FloatArray, n_thresholds: int, categorical: bool) -> Propositions:
+    """Return the propositions of one column from its training values, NaN for missing ones.
+
+    Parameters
+    ----------
+    column : int
+        Feature, for the result.
+    values : ndarray of shape (n,)
+    n_thresholds : int
+        Cuts of a numeric column with more distinct values, at its quantiles 1 / (n_thresholds + 1), ...; fewer values are cut between all.
+    categorical : bool
+        Whether the values are names; columns of two values are taken for that, too.
+    """
+    missing = np.isnan(values)
+    distinct = np.unique(values[~missing])
+    kinds, cuts = [], []
+    names = len(distinct) if categorical or len(distinct) == 2 else 0
+    if names == 2:
+        kinds, cuts = [EQUAL, EQUAL], distinct.tolist()
+    elif names > 2:
+        kinds, cuts = [EQUAL, DIFFERENT] * names, np.repeat(distinct, 2).tolist()
+    elif names == 0 and len(distinct) > 2:
+        found = cuts_of(distinct, values[~missing], n_thresholds)
+        kinds, cuts = [AT_MOST, ABOVE] * len(found), np.repeat(found, 2).tolist()
+    if missing.any() and not missing.all():
+        kinds, cuts = [*kinds, MISSING], [*cuts, 0.0]
+    known = distinct if names >= 2 else distinct[:0]
+    return Propositions(
+        np.full(len(kinds), column, np.int64),
+        np.array(kinds, np.int64),
+        np.array(cuts, np.float64),
+        np.full(len(known), column, np.int64),
+        known.astype(np.float64),
+    )
+
+
+def cuts_of(distinct: FloatArray, values: FloatArray, count: int) -> FloatArray:
+    """Return at most ``count`` cuts between distinct sorted values: at quantiles of ``values``, halfway to the next value above."""
+    if len(distinct) - 1 <= count:
+        below = np.arange(len(distinct) - 1)
+    else:
+        quantiles = np.quantile(values, np.arange(1, count + 1) / (count + 1), method="inverted_cdf")
+        below = np.unique(np.searchsorted(distinct, quantiles))
+        below = below[below < len(distinct) - 1]
+    low, high = distinct[below], distinct[below + 1]
+    middle = low + 0.5 * (high - low)
+    # Neighbours without a number between them: the lower one itself still parts them.
+    return np.where((middle > low) & (middle < high), middle, low)
+
+
+def proposition_text(kind: int, cut: float, name: str, category: str | None = None) -> str:
+    """Return a proposition as people read it, ``category`` being the name of a category."""
+    if kind == MISSING:
+        return f"{name} is missing"
+    return f"{name} {SIGNS[kind]} {category if category is not None else f'{cut:.6g}'}"
