@@ -181,3 +181,21 @@ def pair_weights(groups: Groups, weights: FloatArray, mu: float) -> FloatArray:
     own = np.arange(tasks)
     shared[:, own, own] *= 1.0 + mu
     return shared
+
+
+def kernel_norms(values: FloatArray, exponent: float) -> FloatArray:
+    """Return ``(sum_j values_wj^exponent)^(1/exponent)`` of each row, relative to its greatest entry."""
+    top = values.max(axis=1, initial=0.0)
+    shares = values / np.where(top > 0, top, 1.0)[:, None]
+    return top * np.power(shares, exponent).sum(axis=1) ** (1.0 / exponent)
+
+
+def kernel_shares(norms: FloatArray, p: float) -> FloatArray:
+    """Return ``(theta_wj / ||theta_w||_p)^(2 - p)``: times the weight of a group, the weights of its kernels.
+
+    ``||theta_w||_p^2 = min over s of sum_j theta_wj^2 / s_j``, ``||s||_{p / (2 - p)} = 1``, is attained there. Equal shares where all
+    norms are zero.
+    """
+    total = kernel_norms(norms, p)
+    equal = norms.shape[1] ** (-1.0 / p)
+    return np.where(total[:, None] > 0, norms / np.where(total > 0, total, 1.0)[:, None], equal) ** (2.0 - p)

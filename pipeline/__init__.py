@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .estimators.fgm import FGMClassifier, PathPoint
     from .estimators.inputs import use_client
     from .estimators.kta_path import KTASelectionPath, PathMachine
+    from .estimators.latent_tasks import LatentTaskMKLClassifier, LatentTaskMKLRegressor
     from .estimators.mkl import MKLClassifier, MKLRegressor
     from .estimators.two_layer import TwoLayerMKLClassifier
     from .estimators.umkl import UnsupervisedMKL
@@ -21,6 +22,7 @@ _HOMES = {
     "estimators.fgm": ("FGMClassifier", "PathPoint"),
     "estimators.inputs": ("use_client",),
     "estimators.kta_path": ("KTASelectionPath", "PathMachine"),
+    "estimators.latent_tasks": ("LatentTaskMKLClassifier", "LatentTaskMKLRegressor"),
     "estimators.mkl": ("MKLClassifier", "MKLRegressor"),
     "estimators.two_layer": ("TwoLayerMKLClassifier",),
     "estimators.umkl": ("UnsupervisedMKL",),
@@ -36,6 +38,8 @@ __all__ = [
     "ConfigMismatch",
     "FGMClassifier",
     "KTASelectionPath",
+    "LatentTaskMKLClassifier",
+    "LatentTaskMKLRegressor",
     "MKLClassifier",
     "MKLRegressor",
     "MethodInfo",

@@ -6,15 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .methods import fgm_run, gmkl_run, kta_path_run, two_layer_run, umkl_run
+from .methods import fgm_run, gmkl_run, kta_path_run, latent_tasks_run, two_layer_run, umkl_run
 from .records.config import FGMConfig, MethodConfig
 from .records.config_kernels import MKLConfig
 from .records.config_kta import KTAPathConfig
+from .records.config_latent import LatentTaskConfig
 from .records.config_two_layer import TwoLayerConfig
 from .records.config_umkl import UMKLConfig
 from .records.context import RunContext
 from .records.fgm import FGMModel
 from .records.kernel_model import KernelModel
+from .records.task_model import TaskModel
 
 
 @dataclass(frozen=True)
@@ -87,5 +89,14 @@ METHODS: dict[str, MethodInfo] = {
         prepare=two_layer_run.prepare,
         model=KernelModel,
         estimator="estimators.two_layer:TwoLayerMKLClassifier",
+    ),
+    "latent-task-mkl": MethodInfo(
+        name="latent-task-mkl",
+        title="Multiple kernel learning on latent task structure",
+        config=LatentTaskConfig,
+        prepare=latent_tasks_run.prepare,
+        model=TaskModel,
+        estimator="estimators.latent_tasks:LatentTaskMKLClassifier",
+        regressor="estimators.latent_tasks:LatentTaskMKLRegressor",
     ),
 }

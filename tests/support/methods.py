@@ -66,6 +66,18 @@ OTHER_KTA = ({**KTA, "eps": 1e-3}, "eps")
 TWO_LAYER = {"kernels": ["rbf(gamma=0.05)", "linear cosine", "rbf(gamma=0.1)[0:3]"], "max_iter": 2}
 OTHER_TWO_LAYER = ({**TWO_LAYER, "penalty": 2.0}, "penalty")
 
+LATENT = {"kernels": ["linear[0:3]", "linear[3]", "rbf(gamma=0.2)[0:4]"], "mu": 0.1, "a": 1.2, "max_iter": 5}
+OTHER_LATENT = ({**LATENT, "mu": 0.2}, "mu")
+
+
+def _latent(path: Path) -> BlockStore:
+    """Four tasks in two pairs, their rows mixed."""
+    rng = np.random.default_rng(5)
+    task, X = rng.permutation(np.repeat(np.arange(4), 12)) * 10, rng.normal(size=(48, 4))
+    values = np.where(task < 20, X[:, 0] - X[:, 1], X[:, 2] + X[:, 3]) + 0.3 * rng.normal(size=48)
+    return ingest((X, np.where(values > 0, "up", "down")), path, task_column=task)
+
+
 CASES: dict[str, Case] = {
     "fgm-sparse": Case("fgm", FGM, _sparse, OTHER),
     "fgm-logistic-bias": Case("fgm", {**FGM, "loss": "logistic", "fit_intercept": True, "debias": True}, _dense, OTHER),
@@ -84,6 +96,10 @@ CASES: dict[str, Case] = {
     ),
     "two-layer-mkl-classes": Case("two-layer-mkl", {**TWO_LAYER, "n_restarts": 2}, _three, OTHER_TWO_LAYER, {"test_share": 0.25}),
     "two-layer-mkl-infinite": Case("two-layer-mkl", {**TWO_LAYER, "infinite": True, "max_new_kernels": 1}, _dense, OTHER_TWO_LAYER),
+    "latent-task-mkl-hinge": Case("latent-task-mkl", LATENT, _latent, OTHER_LATENT, {"test_share": 0.25}),
+    "latent-task-mkl-squared-inverted-recompute": Case(
+        "latent-task-mkl", {**LATENT, "loss": "squared", "inverted": True, "grams": "recompute"}, _latent, OTHER_LATENT
+    ),
     "kta-path-two": Case("kta-path", KTA, _dense, OTHER_KTA),
     "kta-path-classes-linear": Case("kta-path", {**KTA, "kernel": "linear"}, _three, OTHER_KTA),
 }
