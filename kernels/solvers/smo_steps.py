@@ -114,17 +114,18 @@ def _partner(
             a, b = max(own + diag[i] - 2.0 * np.float64(row[i]), floor), max(own + diag[j] - 2.0 * np.float64(row[j]), floor)
             c, e = max(own + diag[k] - 2.0 * np.float64(row[k]), floor), max(own + diag[h] - 2.0 * np.float64(row[h]), floor)
             best[t] = max(best[t] + 0.0, max(max(p * p / a, q * q / b), max(r * r / c, s * s / e)))
-    # The last block overlaps the one before it, so that only problems below LANES variables have a scalar tail.
-    for base in range(fours, whole, LANES):
+    # The last block overlaps the one before it, so that only problems below LANES variables have a scalar tail. Through slices: the
+    # compiler cannot prove that sums of indices are not negative, and would load entry by entry.
+    for at in range(fours, n if whole else 0, LANES):
+        base = min(at, n - LANES)
+        gs, ls, ds, rs = g[base : base + LANES], low[base : base + LANES], diag[base : base + LANES], row[base : base + LANES]
         for t in range(LANES):
-            k = base + t
-            p = max(g[k] + low[k] - m, 0.0)
-            best[t] = max(best[t] + 0.0, p * p / max(own + diag[k] - 2.0 * np.float64(row[k]), floor))
+            p = max(gs[t] + ls[t] - m, 0.0)
+            best[t] = max(best[t] + 0.0, p * p / max(own + ds[t] - 2.0 * np.float64(rs[t]), floor))
     last = n - LANES if whole else 0
-    for t in range(min(LANES, n)):
-        k = last + t
+    for k in range(0 if whole else n):
         p = max(g[k] + low[k] - m, 0.0)
-        best[t] = max(best[t] + 0.0, p * p / max(own + diag[k] - 2.0 * np.float64(row[k]), floor))
+        best[k] = max(best[k] + 0.0, p * p / max(own + diag[k] - 2.0 * np.float64(row[k]), floor))
     top = _largest(best)
     if not top > 0.0:
         return -1
@@ -167,20 +168,22 @@ def _advance(
             g[h] = s
             least[t] = min(least[t] + 0.0, min(min(p + u[i], q + u[j]), min(r + u[k], s + u[h])))
             most[t] = max(most[t] + 0.0, max(max(p + low[i], q + low[j]), max(r + low[k], s + low[h])))
-    for base in range(fours, whole, LANES):
+    for at in range(fours, n if whole else 0, LANES):
+        base = min(at, n - LANES)
+        gs, us, ls = g[base : base + LANES], u[base : base + LANES], low[base : base + LANES]
+        ri, rj = row_i[base : base + LANES], row_j[base : base + LANES]
+        moved = at - base
         for t in range(LANES):
-            k = base + t
-            p = g[k] + d * (np.float64(row_i[k]) - np.float64(row_j[k]))
-            g[k] = p
-            least[t] = min(least[t] + 0.0, p + u[k])
-            most[t] = max(most[t] + 0.0, p + low[k])
-    for k in range(whole, n):
-        g[k] += d * (np.float64(row_i[k]) - np.float64(row_j[k]))
+            # Entries that the block before has moved stay.
+            p = gs[t] + (d if t >= moved else 0.0) * (np.float64(ri[t]) - np.float64(rj[t]))
+            gs[t] = p
+            least[t] = min(least[t] + 0.0, p + us[t])
+            most[t] = max(most[t] + 0.0, p + ls[t])
     last = n - LANES if whole else 0
-    for t in range(min(LANES, n)):
-        k = last + t
-        least[t] = min(least[t] + 0.0, g[k] + u[k])
-        most[t] = max(most[t] + 0.0, g[k] + low[k])
+    for k in range(0 if whole else n):
+        g[k] += d * (np.float64(row_i[k]) - np.float64(row_j[k]))
+        least[k] = min(least[k] + 0.0, g[k] + u[k])
+        most[k] = max(most[k] + 0.0, g[k] + low[k])
     m = _smallest(least)
     lane = _lane_of(least, m)
     for k in range(lane, whole, LANES):
