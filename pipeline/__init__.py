@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .estimators.kta_path import KTASelectionPath, PathMachine
     from .estimators.latent_tasks import LatentTaskMKLClassifier, LatentTaskMKLRegressor
     from .estimators.mkl import MKLClassifier, MKLRegressor
+    from .estimators.rules import RuleEnsembleClassifier
     from .estimators.two_layer import TwoLayerMKLClassifier
     from .estimators.umkl import UnsupervisedMKL
     from .registry import METHODS, MethodInfo
@@ -24,6 +25,7 @@ _HOMES = {
     "estimators.kta_path": ("KTASelectionPath", "PathMachine"),
     "estimators.latent_tasks": ("LatentTaskMKLClassifier", "LatentTaskMKLRegressor"),
     "estimators.mkl": ("MKLClassifier", "MKLRegressor"),
+    "estimators.rules": ("RuleEnsembleClassifier",),
     "estimators.two_layer": ("TwoLayerMKLClassifier",),
     "estimators.umkl": ("UnsupervisedMKL",),
     "registry": ("METHODS", "MethodInfo"),
@@ -45,6 +47,7 @@ __all__ = [
     "MethodInfo",
     "PathMachine",
     "PathPoint",
+    "RuleEnsembleClassifier",
     "RunOutcome",
     "TwoLayerMKLClassifier",
     "UnsupervisedMKL",

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from ..kernels import expansions
 from ..kernels.pairs import PairMap, pair_columns
 from .methods.kernel_predict import decide_store
+from .methods.rules_predict import decide_rules
 from .methods.task_predict import decide_task_store
 from .passes.atoms import take
 from .passes.columns import Columns, fetch_columns
@@ -19,6 +20,7 @@ from .records.config import FGMConfig
 from .records.context import RunContext
 from .records.fgm import FGMModel, positions
 from .records.kernel_model import KernelModel
+from .records.rule_model import RuleModel
 from .records.task_model import TaskModel
 
 
@@ -65,6 +67,11 @@ def decision_path(model: Any, ctx: RunContext) -> list[tuple[int, np.ndarray]]:
 @decision_values.register
 def _(model: KernelModel, ctx: RunContext) -> np.ndarray:
     return decide_store(model, ctx)
+
+
+@decision_values.register
+def _(model: RuleModel, ctx: RunContext) -> np.ndarray:
+    return decide_rules(model, ctx)
 
 
 @decision_values.register

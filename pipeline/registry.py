@@ -6,16 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .methods import fgm_run, gmkl_run, kta_path_run, latent_tasks_run, two_layer_run, umkl_run
+from .methods import fgm_run, gmkl_run, kta_path_run, latent_tasks_run, rules_run, two_layer_run, umkl_run
 from .records.config import FGMConfig, MethodConfig
 from .records.config_kernels import MKLConfig
 from .records.config_kta import KTAPathConfig
 from .records.config_latent import LatentTaskConfig
+from .records.config_rules import RuleConfig
 from .records.config_two_layer import TwoLayerConfig
 from .records.config_umkl import UMKLConfig
 from .records.context import RunContext
 from .records.fgm import FGMModel
 from .records.kernel_model import KernelModel
+from .records.rule_model import RuleModel
 from .records.task_model import TaskModel
 
 
@@ -98,5 +100,13 @@ METHODS: dict[str, MethodInfo] = {
         model=TaskModel,
         estimator="estimators.latent_tasks:LatentTaskMKLClassifier",
         regressor="estimators.latent_tasks:LatentTaskMKLRegressor",
+    ),
+    "rule-ensemble": MethodInfo(
+        name="rule-ensemble",
+        title="Rule ensemble on the lattice of conjunctions",
+        config=RuleConfig,
+        prepare=rules_run.prepare,
+        model=RuleModel,
+        estimator="estimators.rules:RuleEnsembleClassifier",
     ),
 }

@@ -25,10 +25,11 @@ import numpy as np
 from ...kernels.hierarchy import DualPoint
 from ...kernels.hulls import NodeSet
 from ...kernels.propositions import ABOVE, AT_MOST, Propositions
-from ...kernels.rule_bits import pack, unpack
+from ...kernels.rule_bits import conjunctions, pack, unpack
 from ...kernels.rule_cuts import CutMachine, refined_cuts
 from ...kernels.rule_lattice import RuleLattice
 from ...kernels.rule_machine import RulePoint, solve_rules
+from ...kernels.rule_newton import bias_root
 from ...kernels.rule_search import DEPTHS, Search
 from ..loops.active import EVERYWHERE, ActiveRule, ActiveState, Restricted, Violations, active_step
 from ..loops.protocol import Step
@@ -44,6 +45,9 @@ SWEEPS = 6
 
 MASTER_STEPS = 300
 """Re-weightings of one solve at most."""
+
+BIAS_SMOOTHING = 1e-2
+"""Width of the hinge's parabola where the bias alone is fitted."""
 
 FIRST_DEPTH = 2
 
@@ -231,9 +235,8 @@ class RuleLoop:
     def _selected(self, state: RuleState, ctx: RunContext) -> Kept:
         lattice = self.grounds(ctx).lattice
         weights = state.master.weights @ lattice.root.T
-        # The new nodes of the last round came too late for the machine.
         found = Kept(self.grounds(ctx).propositions, state.active.nodes, weights, state.master.bias, state.active.upper, 0)
-        return found
+        return _pruned(found, lattice, self.config.prune)
 
     def _refine(self, state: RuleState, ctx: RunContext) -> tuple[RuleState, dict[str, Any]]:
         kept = state.kept
@@ -268,7 +271,7 @@ class RuleLoop:
 
     def _values(self, ctx: RunContext, kept: Kept, grounds: Grounds) -> dict[int, np.ndarray]:
         """Return the raw training values of the columns of the kept rules."""
-        items = _lattice_items(kept)
+        items = items_of(kept)
         used = sorted({j for r in chosen(kept, self.config.prune)[0] for j in items[r]})
         columns = np.unique(kept.propositions.column[used])
         if not len(columns):
@@ -292,7 +295,7 @@ class RuleLoop:
             nodes = state.active.nodes
             weights = state.master.weights @ lattice.root.T
             kept = Kept(self.grounds(ctx).propositions, nodes, weights, state.master.bias, 0.0, 0)
-        items = _lattice_items(kept)
+        items = items_of(kept)
         rules, weights = chosen(kept, 0.0 if state.kept is None else self.config.prune)
         columns = np.unique(kept.propositions.column[sorted({j for r in rules for j in items[r]})])
         raw = fetch_columns(ctx, columns) if len(columns) else np.zeros((self._n, 0))
@@ -334,7 +337,8 @@ def chosen(kept: Kept, prune: float) -> tuple[list[int], np.ndarray]:
     return places.tolist(), kept.weights[places]
 
 
-def _lattice_items(kept: Kept) -> list[list[int]]:
+def items_of(kept: Kept) -> list[list[int]]:
+    """Return the propositions of every node of the hull."""
     width = 64 * kept.nodes.keys.shape[1]
     return [np.flatnonzero(row).tolist() for row in unpack(kept.nodes.keys, width)] if kept.nodes.size else []
 
@@ -402,7 +406,7 @@ class _Lattice:
 
 def _on_own_propositions(kept: Kept, grounds: Grounds, config: RuleConfig, values: dict[int, np.ndarray]) -> tuple[Kept, RuleLattice]:
     """Return the kept rules on the propositions that occur in them, with the lattice of these."""
-    items, (places, weights) = _lattice_items(kept), chosen(kept, config.prune)
+    items, (places, weights) = items_of(kept), chosen(kept, config.prune)
     used = np.array(sorted({j for r in places for j in items[r]}), np.int64)
     new = {int(j): k for k, j in enumerate(used)}
     propositions = kept.propositions.take(used)
@@ -421,7 +425,7 @@ def _on_own_propositions(kept: Kept, grounds: Grounds, config: RuleConfig, value
 
 
 def _moved(kept: Kept, lattice: RuleLattice, values: dict[int, np.ndarray]) -> tuple[Kept, RuleLattice]:
-    items, props = _lattice_items(kept), kept.propositions
+    items, props = items_of(kept), kept.propositions
     if not np.isin(props.kind, (AT_MOST, ABOVE)).any():
         return kept, lattice
     machine = CutMachine(items, kept.weights, kept.bias, lattice.rows, lattice.y, lattice.cost)
@@ -436,7 +440,22 @@ def _fitted(kept: Kept, lattice: RuleLattice, config: RuleConfig) -> Kept:
         return kept
     warm = (np.asarray(kept.weights @ np.linalg.pinv(lattice.root).T, np.float64), kept.bias)
     point: RulePoint = solve_rules(lattice.problem(kept.nodes, config.rho), warm=warm, tol=config.tol, max_iter=MASTER_STEPS)
-    return replace(kept, weights=point.G @ lattice.root.T, bias=point.bias, objective=point.objective, sweep=kept.sweep + 1)
+    found = replace(kept, weights=point.G @ lattice.root.T, bias=point.bias, objective=point.objective, sweep=kept.sweep + 1)
+    return _pruned(found, lattice, config.prune)
+
+
+def _pruned(kept: Kept, lattice: RuleLattice, prune: float) -> Kept:
+    """Return the machine without small weights, the bias of every task anew."""
+    places, weights = chosen(kept, prune)
+    clean = np.zeros_like(kept.weights)
+    clean[places] = weights
+    items = items_of(kept)
+    flags = unpack(conjunctions([items[r] for r in places], lattice.columns, lattice.n), lattice.n)
+    bias = np.empty(len(kept.bias))
+    for t, (rows, y, cost) in enumerate(zip(lattice.rows, lattice.y, lattice.cost, strict=True)):
+        F = np.zeros(len(rows)) if not places else flags.T[rows].astype(np.float64) @ np.ascontiguousarray(weights[:, t])
+        bias[t] = bias_root(F, y, cost, BIAS_SMOOTHING, float(kept.bias[t]))
+    return replace(kept, weights=clean, bias=bias)
 
 
 def _better(old: Kept, new: Kept, config: RuleConfig) -> bool:

@@ -1,0 +1,77 @@
+"""Columns of text as numbers: names of categories in order, NaN for what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+UNSEEN = -1.0
+"""Number of a category that training did not have."""
+
+
+def has_text(X: Any) -> bool:
+    """Return whether data are a frame or an array with columns that may hold text."""
+    if hasattr(X, "dtypes") and hasattr(X, "columns"):
+        return any(getattr(dtype, "kind", "O") not in "fiub" for dtype in X.dtypes)
+    return isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS"
+
+
+def encoded(X: Any, known: Mapping[int, Sequence[str]] | None) -> tuple[Any, dict[int, list[str]]]:
+    """Return data with numbers in the place of text, and the names of the categories of each column of text.
+
+    Parameters
+    ----------
+    X
+        A frame or a 2-D array.
+    known
+        Names of the categories at fit; ``None`` at fit itself. Other names become ``UNSEEN``.
+
+    Raises
+    ------
+    TypeError
+        An entry is neither text nor a number nor missing.
+    """
+    frame = hasattr(X, "columns") and hasattr(X, "iloc")
+    width = X.shape[1]
+    columns, found = [], {}
+    for j in range(width):
+        values = np.asarray(X.iloc[:, j] if frame else X[:, j], dtype=object)
+        numbers = None if known is not None and j in known else _numbers(values)
+        if numbers is None:
+            names = known.get(j) if known is not None else None
+            numbers, found[j] = _codes(values, names)
+        columns.append(numbers)
+    table = np.column_stack(columns) if columns else np.zeros((X.shape[0], 0))
+    if not frame:
+        return table, found
+    return type(X)(table, columns=X.columns, index=X.index), found
+
+
+def _numbers(values: np.ndarray) -> np.ndarray | None:
+    """Return a column as float64, ``None`` if it holds text."""
+    out = np.empty(len(values))
+    for i, value in enumerate(values):
+        if isinstance(value, str):
+            return None
+        out[i] = np.nan if _missing(value) else _number(value)
+    return out
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, (Real, np.generic)):
+        raise TypeError(f"argument must be a string or a real number, not {type(value).__name__}")
+    return float(value)
+
+
+def _missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
+
+
+def _codes(values: np.ndarray, names: Sequence[str] | None) -> tuple[np.ndarray, list[str]]:
+    texts = [None if _missing(value) else str(value) for value in values]
+    known = sorted({text for text in texts if text is not None}) if names is None else list(names)
+    place = {name: float(code) for code, name in enumerate(known)}
+    return np.array([np.nan if text is None else place.get(text, UNSEEN) for text in texts]), known
