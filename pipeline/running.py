@@ -320,7 +320,7 @@ def _run(
 
 def _last(history: Any) -> dict[str, Any]:
     row = history[-1] if history else {}
-    known = {key: row.get(key) for key in ("train_accuracy", "test_accuracy")}
+    known = {key: row.get(key) for key in ("train_accuracy", "test_accuracy", "train_r2", "test_r2")}
     # NaN while the run goes on, None once read back from the history file.
     return {key: value for key, value in known.items() if value is not None and value == value}
 

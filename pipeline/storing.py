@@ -13,7 +13,7 @@ from sklearn.base import is_regressor
 
 from ..cluster import open_executor, parse_bytes
 from ..storage import BlockStore, DataError, RunStore, StorageError, write_model
-from .methods.scoring import predicted_codes, stratified_split
+from .methods.scoring import held_out_rows, predicted_codes, r_squared
 from .predict import decision_path, decision_values
 from .records.context import Emit, RunContext, ignore
 from .running import Where, load_model
@@ -138,25 +138,31 @@ def score_store(
     """
     place = Where(cluster, allow_plaintext=allow_plaintext, **where)
     estimator, data, values = _decide(run, store, place, on_event or ignore)
-    _, record = _finished(run)
+    folder, record = _finished(run)
     if not hasattr(estimator, "classes_"):
-        return _score_numbers(run, estimator, data, values[:, 0])
+        # Methods that hold no rows out of a regression were fitted to all.
+        held = "test_r2" in (folder.read_json("summary") or {})
+        return _score_numbers(run, estimator, data, values[:, 0], _scored_rows(record, data) if held else np.ones(data.n_rows, dtype=bool))
     truth, rows = _truth(estimator, data), _scored_rows(record, data)
     table = {"rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
     return {**table, "path": _path(estimator.model_, data, truth, rows, place)}
 
 
-def _score_numbers(run: str, estimator: Any, data: BlockStore, values: np.ndarray) -> dict[str, Any]:
+def _score_numbers(run: str, estimator: Any, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
     if not is_regressor(estimator):
         raise ValueError(
             f"{run}: {type(estimator).__name__} learns without a target, there is nothing to score; predict writes its components"
         )
     if not data.has_table("y") or data.meta.labels is not None:
         raise DataError("there is no real-valued target to compare predictions with", data.url)
-    error = data.target() - values
-    spread = float(np.square(data.target() - data.target().mean()).sum())
-    r2 = 1.0 - float(np.square(error).sum()) / spread if spread > 0 else None
-    return {"rows": len(values), "r2": r2, "rmse": float(np.sqrt(np.square(error).mean())), "mae": float(np.abs(error).mean())}
+    truth, values = data.target()[rows], values[rows]
+    r2, error = r_squared(truth, values), truth - values
+    return {
+        "rows": len(values),
+        "r2": r2 if np.isfinite(r2) else None,
+        "rmse": float(np.sqrt(np.square(error).mean())),
+        "mae": float(np.abs(error).mean()),
+    }
 
 
 def _path(model: Any, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: Where) -> list[dict[str, Any]]:
@@ -177,10 +183,10 @@ def _truth(estimator: Any, data: BlockStore) -> np.ndarray:
 
 
 def _scored_rows(record: Mapping[str, Any], data: BlockStore) -> np.ndarray:
-    share = float(record["extra"].get("test_share", 0.0))
-    if share > 0 and data.digest == record["data_digest"]:
-        return stratified_split(data.target().astype(np.int64), share, int(record["seed"]))
-    return np.ones(data.n_rows, dtype=bool)
+    held = None
+    if data.digest == record["data_digest"]:
+        held = held_out_rows(record["extra"], data.target(), int(record["seed"]), data.meta.labels)
+    return np.ones(data.n_rows, dtype=bool) if held is None else held
 
 
 def _metrics(truth: np.ndarray, values: np.ndarray, classes: np.ndarray) -> dict[str, Any]:

@@ -65,8 +65,13 @@ def _table(
 
 
 def best_row(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the row of highest mean accuracy; among equals the one with fewest features or kernels, then the first."""
-    return min(rows, key=lambda row: (-row["accuracy"], row["selected"]))
+    """Return the row of highest mean accuracy, or R2; among equals the one with fewest features or kernels, then the first."""
+    return min(rows, key=lambda row: (-row[measure_of(row)], row["selected"]))
+
+
+def measure_of(row: Mapping[str, Any]) -> str:
+    """Return what a table compares by: ``"accuracy"``, or ``"r2"`` of regressions."""
+    return "accuracy" if "accuracy" in row else "r2"
 
 
 def cross_validate(
@@ -99,7 +104,8 @@ def cross_validate(
     Returns
     -------
     list of dict
-        ``rounds`` (of the Feature Generating Machine), ``accuracy`` (mean over folds), ``deviation``, ``selected``, ``folds``.
+        ``rounds`` (of the Feature Generating Machine), ``accuracy`` (mean over folds), ``deviation``, ``selected``, ``folds``; of
+        regressions ``r2`` and ``mse`` in place of the accuracy.
     """
     with tempfile.TemporaryDirectory(prefix="gramplane-") as folder:
         place = Where(cluster, **where)
@@ -129,7 +135,7 @@ def tune(
     All fits share the passes over the data. Feature Generating Machine: the path of every fit gives each number of rounds up to
     ``max_rounds`` for free, and the best number is part of the choice. Multiple kernel learning (``mkl``; say a grid of ``C`` and ``v``):
     the fits share the Gram matrices, one pass of forms for all in every step; kernels are normalised over all rows, those held out
-    included.
+    included. Points are compared by accuracy, those of a real-valued target by R2.
 
     Parameters
     ----------
@@ -145,7 +151,7 @@ def tune(
     Returns
     -------
     RunOutcome
-        ``summary`` holds the best parameters and their accuracy.
+        ``summary`` holds the best parameters and their accuracy, or R2.
     """
     where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     store, emit, more = BlockStore.open(data), on_event or ignore, extra or {}
@@ -169,6 +175,6 @@ def tune(
         folder.write_json("tune", rows)
         final = {**points[best["point"]], **rounds}
         fit = run_method(method, final, data=data, run=str(Path(run) / "best"), seed=seed, extra=more, on_event=on_event, **vars(where))
-        summary = {"best": jsonable(final), **{key: best[key] for key in ("accuracy", "deviation", "selected")}, "fit": fit.summary}
+        summary = {"best": jsonable(final), **{key: best[key] for key in (measure_of(best), "deviation", "selected")}, "fit": fit.summary}
         folder.write_json("summary", summary)
     return RunOutcome("done", summary, run=run)

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC, SVR
 from sklearn.utils.estimator_checks import check_estimator
@@ -28,6 +29,7 @@ from gramplane.pipeline import (
     score_store,
     tune,
 )
+from gramplane.pipeline.methods.grids import fold_masks
 from gramplane.storage import DataError
 from gramplane.storage.ingest import ingest, ingest_grams
 from tests.support.oracles import gram as gram_oracle
@@ -426,9 +428,39 @@ def test_grids_share_matrices_and_passes(tmp_path):
     alone = cross_validate("mkl", {"kernels": KERNELS, "C": 10.0, "v": 0.0}, data=str(tmp_path / "data"), folds=3)
     assert alone[0]["folds"] == table[2]["folds"] and alone[0]["selected"] == table[2]["selected"]
     assert tune("mkl", grid, **place).status == "already-done"
-    ingest((X, X[:, 0]), tmp_path / "real", task="regression")
-    with pytest.raises(DataError, match="compared by accuracy, which needs classes"):
-        cross_validate("mkl", {"kernels": KERNELS}, data=str(tmp_path / "real"), folds=3)
+
+
+def test_grids_of_regressions_are_compared_by_r2(tmp_path):
+    X, _ = rows(16, n=90)
+    target = np.sin(2 * X[:, 0]) + 0.1 * X[:, 1]
+    ingest((X, target), tmp_path / "data", task="regression")
+    grid, place = {"C": [0.01, 3.0], "v": [0.0, 1.0]}, {"data": str(tmp_path / "data"), "run": str(tmp_path / "run"), "folds": 3}
+    done = tune("mkl", grid, params={"kernels": KERNELS, "epsilon": 0.05}, **place)
+    table = json.loads((tmp_path / "run" / "tune.json").read_text())
+    best = max(table, key=lambda row: row["r2"])
+    assert done.summary["best"]["C"] == best["C"] == 3.0 and done.summary["r2"] == best["r2"] > 0.5
+    assert best["mse"] == min(row["mse"] for row in table) < target.var()
+    model = load_model(tmp_path / "run" / "best")
+    assert isinstance(model, MKLRegressor) and model.score(X, target) > 0.8
+    # A fold by hand: the machine of the other rows, kernels normalised over all.
+    alone = cross_validate("mkl", {"kernels": KERNELS, "epsilon": 0.05, "C": 3.0, "v": 0.0}, data=place["data"], folds=3)
+    masks = fold_masks(target, None, 3, 0)
+    assert (np.sum(masks, axis=0) == 1).all()
+    weights = np.where(masks[0], 0.0, 1.0)
+    fitted = MKLRegressor(KERNELS, epsilon=0.05, C=3.0, v=0.0).fit(X, target, weights)
+    assert alone[0]["folds"][0] == pytest.approx(r2_score(target[masks[0]], fitted.predict(X[masks[0]])), abs=0.02)
+    with pytest.raises(DataError, match="90 rows are too few"):
+        cross_validate("mkl", {"kernels": KERNELS}, data=place["data"], folds=99)
+
+
+def test_a_regression_holds_rows_out(tmp_path):
+    X, _ = rows(17, n=90)
+    target = np.sin(2 * X[:, 0])
+    ingest((X, target), tmp_path / "data", task="regression")
+    run = str(tmp_path / "run")
+    done = run_method("mkl", {"kernels": KERNELS}, data=str(tmp_path / "data"), run=run, extra={"test_share": 0.3})
+    table = score_store(run, str(tmp_path / "data"))
+    assert table["rows"] == 27 and table["r2"] == pytest.approx(done.summary["test_r2"], abs=1e-5)
 
 
 def test_the_plan_refuses_more_kernels_than_memory(tmp_path):

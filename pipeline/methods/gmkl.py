@@ -26,7 +26,7 @@ from ..records.context import RunContext
 from .gmkl_passes import Solved, evaluate_only, formed, modelled, with_all_kernels
 from .kernel_checks import doubtful
 from .kernel_setup import needs_centring
-from .scoring import Fit, accuracy_metrics
+from .scoring import Fit, TargetFit, accuracy_metrics
 
 UNFINISHED = ("max_iter", "flat")
 """Reasons of a stop before the tolerance was reached."""
@@ -81,7 +81,7 @@ class MKLLoop:
     settings
         Where Gram matrices lie; decided from sizes by default.
     fits
-        Classifiers whose accuracy is followed.
+        Classifiers and regressions whose accuracy, or R2, is followed.
     data
         What the kernels are over, where that is not the data set of the run: matrices that were given.
     configs
@@ -96,7 +96,7 @@ class MKLLoop:
         specs: Sequence[Any],
         problems: Sequence[DualProblem],
         settings: GramSettings | None = None,
-        fits: Sequence[Fit] = (),
+        fits: Sequence[Fit | TargetFit] = (),
         data: Any = None,
         configs: Sequence[MKLConfig] | None = None,
     ) -> None:

@@ -28,7 +28,7 @@ from .kernel_setup import (
     store_inputs,
     with_gram_store,
 )
-from .scoring import Fit, held_out_rows, with_held_out
+from .scoring import Fit, TargetFit, held_out_rows, with_held_out
 
 SHOWN = 20
 """Kernels whose weights a report follows along the iterations."""
@@ -46,7 +46,7 @@ def build_loop(
     ctx
         Where it will run.
     held_out
-        ``(n_samples,)`` mask of rows to measure accuracy on.
+        ``(n_samples,)`` mask of rows to measure accuracy, or R2, on.
     budget
         Bytes that matrices in memory, and one block pair of all kernels, may take; by default the driver's memory.
 
@@ -59,9 +59,9 @@ def build_loop(
     problems = dual_problems(config, inputs, config.epsilon)
     settings = gram_settings(config, specs, inputs.data, ctx)
     check_memory(len(specs), ctx.data.n_rows, settings, ctx.driver_memory if budget is None else budget)
-    fits = () if inputs.classes is None else (Fit(0, inputs.n_machines, inputs.target, held_out),)
+    fit = TargetFit(0, inputs.target, held_out) if inputs.classes is None else Fit(0, inputs.n_machines, inputs.target, held_out)
     kind = SingleLoop if config.solver == "single" else MKLLoop
-    return kind(config, specs, problems, settings, fits, apart(inputs.data))
+    return kind(config, specs, problems, settings, (fit,), apart(inputs.data))
 
 
 def machine_memory() -> int:
@@ -91,7 +91,7 @@ def check_memory(k: int, n: int, settings: GramSettings, budget: int) -> None:
 def prepare(config: MKLConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
     """Return the method ready to run on ``ctx.data``; ``extra`` may hold ``test_share``."""
     config, inputs = with_gram_store(config, store_inputs(ctx, "mkl"))
-    held_out = None if inputs.classes is None else held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
+    held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
     inputs = with_held_out(inputs, held_out)
     loop = build_loop(config, inputs, ctx, held_out)
     return Prepared(

@@ -15,7 +15,8 @@ from ..passes.grams import Grams
 from ..records.context import RunContext
 from .gmkl import MKLLoop, MKLState
 from .gmkl_passes import Solved, formed
-from .scoring import predicted_codes, stratified_folds
+from .grids import fold_masks
+from .scoring import Fit, predicted_codes, r_squared
 
 FOLDS = 5
 NAN = float("nan")
@@ -63,10 +64,8 @@ class SingleLoop(MKLLoop):
         return Step(new, {**unknown, "validation": score, "n_selected": 1, "machines": len(self.problems)})
 
     def _masks(self, seed: int) -> list[np.ndarray]:
-        if self.fits:
-            return stratified_folds(self.fits[0].codes, seed, [1.0 / FOLDS] * FOLDS)
-        order = np.random.default_rng(np.random.SeedSequence((seed, 0xF01D))).permutation(self.problems[0].n)
-        return [np.isin(np.arange(len(order)), part) for part in np.array_split(order, FOLDS)]
+        fit = self.fits[0]
+        return fold_masks(fit.codes, (), FOLDS, seed) if isinstance(fit, Fit) else fold_masks(fit.target, None, FOLDS, seed)
 
     def _score(self, grams: Grams, q: int, masks: list[np.ndarray]) -> float:
         gram, values = grams.combine(np.eye(1, grams.k, q)[0]), np.zeros((len(self.problems), grams.n))
@@ -75,10 +74,12 @@ class SingleLoop(MKLLoop):
                 found = solve_smo(gram, without(problem, mask), tol=self.config.tol)
                 values[m, mask] = found.decision[mask] + found.bias
         used = np.any([problem.hi > problem.lo for problem in self.problems], axis=0)
-        if self.fits:
-            return float(np.mean(predicted_codes(values)[used] == self.fits[0].codes[used]))
-        target = self.problems[0].c[used]
-        return float(1.0 - np.sum((values[0, used] - target) ** 2) / max(np.sum((target - target.mean()) ** 2), 1e-300))
+        fit = self.fits[0]
+        if isinstance(fit, Fit):
+            return float(np.mean(predicted_codes(values)[used] == fit.codes[used]))
+        found = r_squared(fit.target[used], values[0, used])
+        # A target without spread tells no kernel from another.
+        return found if np.isfinite(found) else 0.0
 
     def _best(self, state: Any, grams: Grams) -> Step[Any]:
         theta, machines = np.eye(1, grams.k, int(np.argmax(state.scores)))[0], []

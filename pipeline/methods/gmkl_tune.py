@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ...storage import DataError
 from ..records.config_kernels import MKLConfig
 from ..records.context import RunContext
 from .gmkl import MKLLoop
 from .gmkl_run import check_memory
 from .grids import Shared, alike, fold_masks
 from .kernel_setup import apart, dual_problems, gram_settings, resolved_kernels, store_inputs, with_gram_store
-from .scoring import Fit, with_held_out
+from .scoring import Fit, TargetFit, with_held_out
 
 GRAM_PARAMETERS = ("kernels", "normalize", "grams", "gram_store")
 """Parameters that change the matrices: points that differ in them cannot share a pass."""
@@ -25,8 +24,8 @@ def shared_loops(ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str,
 
     Raises
     ------
-    DataError
-        The target is real-valued: there is no accuracy to compare.
+    ValueError
+        The method chooses among kernels by folds of its own.
     """
     if any(config.solver == "single" for config in grid):
         raise ValueError("solver='single' chooses its kernel by folds of its own; run it once per setting")
@@ -35,8 +34,6 @@ def shared_loops(ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str,
 
 def _shared(ctx: RunContext, points: tuple[int, ...], grid: Sequence[MKLConfig], folds: int, seed: int) -> Shared:
     first, inputs = with_gram_store(grid[points[0]], store_inputs(ctx, "mkl"))
-    if inputs.classes is None:
-        raise DataError("the target holds real numbers; grids are compared by accuracy, which needs classes", ctx.data.url)
     masks = fold_masks(inputs.target, inputs.classes, folds, seed)
     specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
     settings = gram_settings(first, specs, inputs.data, ctx)
@@ -45,7 +42,8 @@ def _shared(ctx: RunContext, points: tuple[int, ...], grid: Sequence[MKLConfig],
     for k in points:
         for mask in masks:
             own = dual_problems(grid[k], with_held_out(inputs, mask), grid[k].epsilon)
-            fits.append(Fit(len(problems), len(own), inputs.target, mask))
+            place = len(problems)
+            fits.append(TargetFit(place, inputs.target, mask) if inputs.classes is None else Fit(place, len(own), inputs.target, mask))
             problems += own
             configs += [grid[k]] * len(own)
     return Shared(points, MKLLoop(first, specs, problems, settings, fits, apart(inputs.data), configs))
@@ -54,19 +52,26 @@ def _shared(ctx: RunContext, points: tuple[int, ...], grid: Sequence[MKLConfig],
 def table_rows(
     shared: Shared, grid: Sequence[MKLConfig], folds: int, history: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return one row per grid point: accuracy over the folds (mean, standard deviation) and kernels."""
+    """Return one row per grid point: accuracy (of a regression R2 and mean square error) over the folds, and kernels."""
     rows, last = [], history[-1]
     for place, point in enumerate(shared.points):
         part = slice(place * folds, (place + 1) * folds)
-        accuracy = np.array(last["test_accuracy"][part], dtype=float)
+        measure = "r2" if "test_r2" in last else "accuracy"
+        found = np.array(last[f"test_{measure}"][part], dtype=float)
         rows.append(
             {
                 "point": point,
                 **{name: getattr(grid[point], name) for name in names},
-                "accuracy": float(accuracy.mean()),
-                "deviation": float(accuracy.std(ddof=1)),
+                measure: float(found.mean()),
+                **({"mse": _error(shared.loop.fits[part], found)} if measure == "r2" else {}),
+                "deviation": float(found.std(ddof=1)),
                 "selected": float(np.mean(last["selected"][part])),
-                "folds": accuracy.tolist(),
+                "folds": found.tolist(),
             }
         )
     return rows
+
+
+def _error(fits: Sequence[TargetFit], found: np.ndarray) -> float:
+    """Return the mean square error over folds of known R2."""
+    return float(np.mean([(1.0 - r2) * fit.target[fit.held_out].var() for fit, r2 in zip(fits, found, strict=True)]))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .scoring import stratified_folds
+from .scoring import plain_folds, stratified_folds
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ def alike(grid: Sequence[Any], parameters: Sequence[str]) -> list[tuple[int, ...
     return [tuple(k for k, other in enumerate(keys) if other == key) for key in dict.fromkeys(keys)]
 
 
-def fold_masks(codes: np.ndarray, classes: Sequence[Any], folds: int, seed: int) -> list[np.ndarray]:
-    """Return the mask of held-out rows of every fold, stratified by class.
+def fold_masks(codes: np.ndarray, classes: Sequence[Any] | None, folds: int, seed: int) -> list[np.ndarray]:
+    """Return the mask of held-out rows of every fold, stratified by class where there are classes.
 
     Raises
     ------
@@ -43,4 +43,5 @@ def fold_masks(codes: np.ndarray, classes: Sequence[Any], folds: int, seed: int)
     """
     if folds < 2:
         raise ValueError(f"folds={folds}: must be at least 2")
-    return stratified_folds(codes, seed, [1.0 / folds] * folds, classes)
+    shares = [1.0 / folds] * folds
+    return plain_folds(len(codes), seed, shares) if classes is None else stratified_folds(codes, seed, shares, classes)

@@ -1,4 +1,4 @@
-"""Accuracy along the path: what each round's model gets right on training rows and on rows held out by a mask."""
+"""Accuracy (of a regression R2) along the path: what each round's model gets right on training rows and on rows held out by a mask."""
 
 from __future__ import annotations
 
@@ -40,6 +40,30 @@ class Fit:
         return range(self.first, self.first + self.count)
 
 
+@dataclass(frozen=True)
+class TargetFit:
+    """One regression machine among the machines of a loop.
+
+    Attributes
+    ----------
+    first
+        Its number.
+    target
+        ``(n_samples,)`` real target.
+    held_out
+        ``(n_samples,)`` mask of test rows, or ``None``.
+    """
+
+    first: int
+    target: np.ndarray
+    held_out: np.ndarray | None = None
+
+    @property
+    def machines(self) -> range:
+        """Indices of its machines: one."""
+        return range(self.first, self.first + 1)
+
+
 def predicted_codes(decisions: np.ndarray) -> np.ndarray:
     """Return the class of each row from ``(n_machines, n_samples)`` decision values."""
     return (decisions[0] > 0).astype(np.int64) if len(decisions) == 1 else decisions.argmax(axis=0)
@@ -58,18 +82,32 @@ def _share(right: np.ndarray) -> float:
     return float(right.mean()) if right.size else NAN
 
 
-def accuracy_metrics(fits: Sequence[Fit], decisions: Mapping[int, np.ndarray]) -> dict[str, object]:
-    """Return what a history row holds of the accuracies: two numbers for one fit, lists for several."""
+def r_squared(target: np.ndarray, values: np.ndarray) -> float:
+    """Return the share of the target's variance that values explain, 1 at best; NaN where there is none."""
+    spread = float(np.square(target - target.mean()).sum()) if target.size else 0.0
+    return 1.0 - float(np.square(target - values).sum()) / spread if spread > 0.0 else NAN
+
+
+def explained(fit: TargetFit, decisions: Mapping[int, np.ndarray]) -> tuple[float, float]:
+    """Return ``(train, test)`` R2 of a regression; NaN where there are no rows."""
+    values, held = decisions[fit.first], np.zeros(len(fit.target), dtype=bool) if fit.held_out is None else fit.held_out
+    return r_squared(fit.target[~held], values[~held]), r_squared(fit.target[held], values[held])
+
+
+def accuracy_metrics(fits: Sequence[Fit | TargetFit], decisions: Mapping[int, np.ndarray]) -> dict[str, object]:
+    """Return what a history row holds of accuracies, or of R2 for regressions: two numbers for one fit, lists for several."""
     if not fits:
         return {}
-    train, test = zip(*(accuracies(fit, decisions) for fit in fits), strict=True)
+    name = "r2" if isinstance(fits[0], TargetFit) else "accuracy"
+    found = [explained(fit, decisions) if isinstance(fit, TargetFit) else accuracies(fit, decisions) for fit in fits]
+    train, test = zip(*found, strict=True)
     if len(fits) == 1:
-        return {"train_accuracy": train[0], "test_accuracy": test[0]}
-    return {"train_accuracy": list(train), "test_accuracy": list(test)}
+        return {f"train_{name}": train[0], f"test_{name}": test[0]}
+    return {f"train_{name}": list(train), f"test_{name}": list(test)}
 
 
-def held_out_rows(extra: Mapping[str, Any], codes: np.ndarray, seed: int, classes: Sequence[Any]) -> np.ndarray | None:
-    """Return the mask of the rows that ``test_share`` holds out of a run, or ``None``.
+def held_out_rows(extra: Mapping[str, Any], codes: np.ndarray, seed: int, classes: Sequence[Any] | None) -> np.ndarray | None:
+    """Return the mask of the rows that ``test_share`` holds out of a run, or ``None``; without ``classes`` of any rows.
 
     Raises
     ------
@@ -81,7 +119,9 @@ def held_out_rows(extra: Mapping[str, Any], codes: np.ndarray, seed: int, classe
     share = extra.get("test_share", 0.0)
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
         raise ValueError(f"test_share={share!r}: must be a number between 0 and 1, without 1")
-    return stratified_split(codes, float(share), seed, classes) if share > 0 else None
+    if share == 0:
+        return None
+    return plain_folds(len(codes), seed, [float(share)])[0] if classes is None else stratified_split(codes, float(share), seed, classes)
 
 
 def with_held_out(inputs: Inputs, held_out: np.ndarray | None) -> Inputs:
@@ -102,6 +142,24 @@ def stratified_split(codes: np.ndarray, share: float, seed: int, classes: Sequen
         A class with too few rows to appear in both parts.
     """
     return stratified_folds(codes, seed, [share], classes)[0]
+
+
+def plain_folds(n: int, seed: int, shares: Sequence[float]) -> list[np.ndarray]:
+    """Return disjoint masks with the given shares of n rows.
+
+    Raises
+    ------
+    DataError
+        Too few rows for every part to have one.
+    """
+    order = np.random.default_rng(np.random.SeedSequence((seed, 0xF01D))).permutation(n)
+    edges = np.round(np.concatenate(([0.0], np.cumsum(shares))) * n).astype(int)
+    if np.any(np.diff(edges) == 0) or (edges[-1] == n and len(shares) == 1):
+        raise DataError(f"{n} rows are too few to appear in every part of a split into {list(shares)}")
+    masks = [np.zeros(n, dtype=bool) for _ in shares]
+    for mask, lo, hi in zip(masks, edges[:-1], edges[1:], strict=True):
+        mask[order[lo:hi]] = True
+    return masks
 
 
 def stratified_folds(codes: np.ndarray, seed: int, shares: Sequence[float], classes: Sequence[Any] = ()) -> list[np.ndarray]:
