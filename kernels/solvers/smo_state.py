@@ -49,7 +49,7 @@ def bias_of(problem: DualProblem, beta: FloatArray, g: FloatArray, ends: Ends) -
     if problem.total is None:
         return 0.0
     up, down, can_rise, can_fall = offsets(problem, beta)
-    free = can_rise & can_fall & (up == down)
+    free = can_rise & can_fall & (up == down) if problem.kink else can_rise & can_fall
     if free.any():
         return -float((g + up)[free].mean())
     known = [end for end in ends[:2] if abs(end) < OVERFLOW]
@@ -71,7 +71,7 @@ def finish(
     return solution(
         problem,
         beta,
-        g + problem.c - problem.ridges() * beta,
+        g + problem.c if problem.ridge is None else g + problem.c - problem.ridge * beta,
         bias_of(problem, beta, g, ends),
         iterations=steps,
         converged=converged,
