@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .estimators.kta_path import KTASelectionPath, PathMachine
     from .estimators.latent_tasks import LatentTaskMKLClassifier, LatentTaskMKLRegressor
     from .estimators.mkl import MKLClassifier, MKLRegressor
+    from .estimators.multitask import MultiTaskMKLClassifier, MultiTaskMKLRegressor
     from .estimators.rules import RuleEnsembleClassifier
     from .estimators.two_layer import TwoLayerMKLClassifier
     from .estimators.umkl import UnsupervisedMKL
@@ -26,6 +27,7 @@ _HOMES = {
     "estimators.latent_tasks": ("LatentTaskMKLClassifier", "LatentTaskMKLRegressor"),
     "estimators.mkl": ("MKLClassifier", "MKLRegressor"),
     "estimators.rules": ("RuleEnsembleClassifier",),
+    "estimators.multitask": ("MultiTaskMKLClassifier", "MultiTaskMKLRegressor"),
     "estimators.two_layer": ("TwoLayerMKLClassifier",),
     "estimators.umkl": ("UnsupervisedMKL",),
     "registry": ("METHODS", "MethodInfo"),
@@ -45,6 +47,8 @@ __all__ = [
     "MKLClassifier",
     "MKLRegressor",
     "MethodInfo",
+    "MultiTaskMKLClassifier",
+    "MultiTaskMKLRegressor",
     "PathMachine",
     "PathPoint",
     "RuleEnsembleClassifier",

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .methods import fgm_run, gmkl_run, kta_path_run, latent_tasks_run, rules_run, two_layer_run, umkl_run
+from .methods import fgm_run, gmkl_run, kta_path_run, latent_tasks_run, multitask_run, rules_run, two_layer_run, umkl_run
 from .records.config import FGMConfig, MethodConfig
 from .records.config_kernels import MKLConfig
 from .records.config_kta import KTAPathConfig
 from .records.config_latent import LatentTaskConfig
 from .records.config_rules import RuleConfig
+from .records.config_tasks import MultiTaskMKLConfig
 from .records.config_two_layer import TwoLayerConfig
 from .records.config_umkl import UMKLConfig
 from .records.context import RunContext
@@ -108,5 +109,14 @@ METHODS: dict[str, MethodInfo] = {
         prepare=rules_run.prepare,
         model=RuleModel,
         estimator="estimators.rules:RuleEnsembleClassifier",
+    ),
+    "multitask-mkl": MethodInfo(
+        name="multitask-mkl",
+        title="Multiple kernel learning for many tasks",
+        config=MultiTaskMKLConfig,
+        prepare=multitask_run.prepare,
+        model=TaskModel,
+        estimator="estimators.multitask:MultiTaskMKLClassifier",
+        regressor="estimators.multitask:MultiTaskMKLRegressor",
     ),
 }
