@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from .arrays import ArraySpec, ChunkedArray, Record, crc32c, group_json, write_array, write_object
 from .blocks import VerifyReport
-from .errors import DigestMismatch, MissingBlock, SchemaError, UnalignedWrite
+from .errors import DigestMismatch, MissingBlock, UnalignedWrite
 from .gram_bundle import Bundle, GramMeta, GramTask, check_kernels, runs
-from .gram_catalog import LOCK, Digests, GramCatalog, begin_store, describe_bundle, describe_store, hold_store, several
+from .gram_catalog import LOCK, Digests, GramCatalog, agree, begin_store, describe_bundle, describe_store, hold_store, several
 from .gram_layout import OBJECT_BYTES, plan_block
 from .gram_records import BlockRecord, GramSums, add_up, block_sums, running_crcs
 from .gram_upkeep import copy_kernels, places_of, remove_tree, tasks_of, verify
@@ -97,6 +97,7 @@ class GramStore(GramCatalog):
         dtype: str = "float32",
         block: int | None = None,
         budget: int = OBJECT_BYTES,
+        groups: Sequence[int] = (),
     ) -> "GramStore":
         """Make a store for some kernels, or open the one that is there and add the kernels it lacks.
 
@@ -116,6 +117,8 @@ class GramStore(GramCatalog):
             Rows of a block; planned from n, the number of kernels, the type and the budget. A store that is there keeps its own.
         budget : int
             Bytes of one object, about; what a task that computes or reads one must hold.
+        groups : sequence of int
+            Sizes of consecutive groups of samples, if only the squares of the groups on the diagonal are wanted.
 
         Raises
         ------
@@ -129,10 +132,11 @@ class GramStore(GramCatalog):
         wanted, objects = check_kernels(kernels), open_objects(url)
         if objects.size(MANIFEST) is None:
             itemsize = np.dtype(dtype).itemsize if dtype in ("float32", "float64") else 4
-            planned = plan_block(n, len(wanted), itemsize, budget) if block is None else min(block, n)
-            begin_store(objects, GramMeta(n, planned, dtype, data_digest, budget))
+            planned = plan_block(max(groups, default=n), len(wanted), itemsize, budget) if block is None else min(block, n)
+            begin_store(objects, GramMeta(n, planned, dtype, data_digest, budget, tuple(groups)))
         store = cls(objects)
-        _agree(store, data_digest, {"n": n, "dtype": dtype, "block": store.meta.block if block is None else min(block, n)})
+        same = {"n": n, "dtype": dtype, "block": store.meta.block if block is None else min(block, n)}
+        agree(store, data_digest, same, tuple(groups))
         if any(digest not in store.places for digest, _ in wanted):
             with hold_store(objects):
                 store.refresh()
@@ -460,18 +464,6 @@ class GramStore(GramCatalog):
             for key, _ in found:
                 self.objects.delete(key)
             return found
-
-
-def _agree(store: GramStore, data_digest: str, wanted: dict[str, Any]) -> None:
-    """Refuse a store of other samples, or one laid out otherwise."""
-    meta = store.meta
-    if meta.data != data_digest:
-        raise DigestMismatch(
-            f"{store.url} holds kernels of the data {meta.data}; these data have the digest {data_digest}: choose another place"
-        )
-    for name, value in wanted.items():
-        if getattr(meta, name) != value:
-            raise SchemaError(f"{store.url} has {name} {getattr(meta, name)!r}; {value!r} was asked for: choose another place")
 
 
 _SHARED_STORES = 16

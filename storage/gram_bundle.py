@@ -72,6 +72,8 @@ class GramMeta:
         Digest of the samples.
     budget : int
         Bytes of one object, about.
+    groups : tuple of int
+        Sizes of consecutive groups of samples of which only the squares on the diagonal are kept; empty: the whole matrices.
     """
 
     n: int
@@ -79,6 +81,7 @@ class GramMeta:
     dtype: str
     data: str
     budget: int
+    groups: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         rules = {
@@ -91,10 +94,10 @@ class GramMeta:
                 raise SchemaError(f"{name} is {getattr(self, name)!r}, which a Gram store cannot have")
         _ = self.layout
 
-    @property
+    @cached_property
     def layout(self) -> GramLayout:
         """How the matrices are cut."""
-        return GramLayout(self.n, self.block)
+        return GramLayout(self.n, self.block, self.groups)
 
     @property
     def itemsize(self) -> int:
@@ -104,7 +107,8 @@ class GramMeta:
     def attributes(self) -> dict[str, Any]:
         """Attributes of the root group."""
         names = ("n", "block", "dtype", "data", "budget")
-        return {"gramplane": {"schema": SCHEMA, **dict(zip(names, astuple(self), strict=True))}}
+        told = dict(zip(names, astuple(self), strict=False))
+        return {"gramplane": {"schema": SCHEMA, **told, **({"groups": list(self.groups)} if self.groups else {})}}
 
     @classmethod
     def from_attributes(cls, attributes: Any, where: str) -> "GramMeta":
@@ -117,7 +121,7 @@ class GramMeta:
         """
         found = _fields(attributes, SCHEMA, where, "a Gram store", "make it again with `gramplane gram`")
         try:
-            return cls(found["n"], found["block"], found["dtype"], found["data"], found["budget"])
+            return cls(found["n"], found["block"], found["dtype"], found["data"], found["budget"], tuple(found.get("groups", ())))
         except (KeyError, TypeError) as error:
             raise SchemaError(f"{where}: attribute {error} is absent from the description of a Gram store") from error
 
@@ -145,6 +149,7 @@ class Bundle:
         """Content key: data, kernels, and how they are stored."""
         meta = self.meta
         content = [BUNDLE_SCHEMA, meta.data, meta.n, meta.block, meta.dtype, list(self.digests)]
+        content += [list(meta.groups)] if meta.groups else []
         return hashlib.sha256(canonical(content)).hexdigest()[:16]
 
     @cached_property
@@ -181,9 +186,12 @@ class Bundle:
 
     @cached_property
     def blocks(self) -> ArraySpec:
-        """The array of the blocks, (k, n, n); its lower block triangle is never written and reads as NaN."""
-        n, b, k = self.meta.n, self.meta.block, len(self.kernels)
-        return ArraySpec((k, n, n), (k, b, b), self.meta.dtype)
+        """The array of the blocks, (k, n, n); its lower block triangle is never written and reads as NaN.
+
+        With groups block i begins at row i * block: what its rows do not fill, and what lies between groups, reads as NaN too.
+        """
+        side, b, k = self.meta.layout.side, self.meta.block, len(self.kernels)
+        return ArraySpec((k, side, side), (k, b, b), self.meta.dtype)
 
     @cached_property
     def records(self) -> ArraySpec:

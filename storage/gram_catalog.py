@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .arrays import Record, check_crc, group_json, parse_json, write_object
-from .errors import MissingBlock, SchemaError, space_for
+from .errors import DigestMismatch, MissingBlock, SchemaError, space_for
 from .gram_bundle import FOLDER, Bundle, GramMeta, GramTask
 from .gram_reading import BlockReader
 from .locks import Lease, file_lock
@@ -198,6 +198,30 @@ def _make_folder(objects: LocalObjects) -> None:
         raise SchemaError(f"{objects.url} is a folder with files that are not a Gram store ({min(foreign)}, …); choose an empty place")
     with space_for(objects.url, 0):
         objects.root.mkdir(parents=True, exist_ok=True)
+
+
+def agree(store: GramCatalog, data_digest: str, wanted: dict[str, Any], groups: tuple[int, ...] = ()) -> None:
+    """Refuse a store of other samples, or one laid out otherwise.
+
+    Raises
+    ------
+    DigestMismatch
+        Other samples; both digests are named.
+    SchemaError
+        Another n, type, block size or other groups.
+    """
+    meta = store.meta
+    if meta.data != data_digest:
+        raise DigestMismatch(
+            f"{store.url} holds kernels of the data {meta.data}; these data have the digest {data_digest}: choose another place"
+        )
+    if meta.groups != groups:
+        kept, asked = (f"the squares of {len(found)} groups" if found else "whole matrices" for found in (meta.groups, groups))
+        sizes = " of other sizes" if kept == asked else ""
+        raise SchemaError(f"{store.url} keeps {kept} of rows; {asked}{sizes} were asked for: choose another place")
+    for name, value in wanted.items():
+        if getattr(meta, name) != value:
+            raise SchemaError(f"{store.url} has {name} {getattr(meta, name)!r}; {value!r} was asked for: choose another place")
 
 
 def describe_store(objects: Objects, meta: GramMeta, listed: Record) -> Record:

@@ -1,7 +1,10 @@
 """How Gram matrices are cut into blocks: from their order, their number, the element type and a byte budget alone."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
 from math import isqrt
 
 from .arrays import MAX_CHUNK_BYTES
@@ -45,45 +48,75 @@ def plan_block(n: int, n_kernels: int, itemsize: int, budget: int = OBJECT_BYTES
 class GramLayout:
     """Symmetric n x n matrices in square blocks, of which the upper triangle is kept.
 
+    With groups, only the squares of the groups on the diagonal are kept, each cut from its own beginning: no block holds rows of two
+    groups, and no block pair joins two.
+
     Attributes
     ----------
     n : int
         Order.
     block : int
-        Rows of a block; the last one may have fewer.
+        Rows of a block; the last one of a group may have fewer.
+    groups : tuple of int
+        Sizes of consecutive groups of rows; empty: all rows are one.
     """
 
     n: int
     block: int
+    groups: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not (type(self.n) is type(self.block) is int and 1 <= self.block <= self.n < 2**31):
             raise SchemaError(f"n is {self.n!r} and block {self.block!r}; both must be integers with 1 <= block <= n < 2^31")
-        if self.n_blocks > MAX_BLOCKS:
+        if self.groups and (any(type(size) is not int or size < 1 for size in self.groups) or sum(self.groups) != self.n):
+            raise SchemaError(
+                f"groups are {len(self.groups)} sizes that add up to {sum(self.groups)}; they must be positive and add up to {self.n}"
+            )
+        if self.n_pairs > MAX_BLOCKS * (MAX_BLOCKS + 1) // 2:
             raise SchemaError(f"n is {self.n} and block {self.block}: {self.n_blocks} row blocks; the limit is {MAX_BLOCKS}")
+
+    @cached_property
+    def _starts(self) -> tuple[int, ...]:
+        """First rows of the groups, and n."""
+        return (0, *accumulate(self.groups or (self.n,)))
+
+    @cached_property
+    def _firsts(self) -> tuple[int, ...]:
+        """First blocks of the groups, and their number."""
+        return (0, *accumulate(-(-(hi - lo) // self.block) for lo, hi in pairwise(self._starts)))
+
+    @cached_property
+    def _spans(self) -> tuple[tuple[int, int], ...]:
+        cuts = ((start, min(hi, start + self.block)) for lo, hi in pairwise(self._starts) for start in range(lo, hi, self.block))
+        return tuple(cuts)
 
     @property
     def n_blocks(self) -> int:
-        """Number of row blocks, m."""
-        return -(-self.n // self.block)
+        """Number of row blocks."""
+        return self._firsts[-1]
 
     @property
     def n_pairs(self) -> int:
-        """Number of block pairs, m (m + 1) / 2."""
-        return self.n_blocks * (self.n_blocks + 1) // 2
+        """Number of block pairs: m (m + 1) / 2 for m blocks of a group, added up."""
+        return sum((hi - lo) * (hi - lo + 1) // 2 for lo, hi in pairwise(self._firsts))
+
+    @property
+    def side(self) -> int:
+        """Order of the stored array: with groups every block has the full size, what its rows leave is padding."""
+        return self.n_blocks * self.block if self.groups else self.n
 
     @property
     def edges(self) -> tuple[int, ...]:
         """Cut positions, from 0 to n."""
-        return (*range(0, self.n, self.block), self.n)
+        return (*(lo for lo, _ in self._spans), self.n)
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Yield the block pairs (i, j) with i <= j, row by row."""
-        return ((i, j) for i in range(self.n_blocks) for j in range(i, self.n_blocks))
+        return ((i, j) for lo, hi in pairwise(self._firsts) for i in range(lo, hi) for j in range(i, hi))
 
     def span(self, i: int) -> tuple[int, int]:
         """Half-open range of the rows of block i."""
-        return i * self.block, min(self.n, (i + 1) * self.block)
+        return self._spans[i]
 
     def shape(self, i: int, j: int) -> tuple[int, int]:
         """Rows and columns of block pair (i, j), without padding."""
@@ -100,6 +133,8 @@ class GramLayout:
         """
         if not (0 <= i < self.n_blocks and 0 <= j < self.n_blocks):
             raise SchemaError(f"block pair ({i}, {j}) does not exist: the Gram matrix has {self.n_blocks} row blocks of {self.block}")
+        if self.groups and bisect_right(self._firsts, i) != bisect_right(self._firsts, j):
+            raise SchemaError(f"block pair ({i}, {j}) joins two groups of rows, of which only the squares on the diagonal are kept")
 
     def bundle_sizes(self, n_kernels: int, itemsize: int, budget: int) -> list[int]:
         """Divide kernels into bundles of about equal size whose objects keep to the budget, at least one kernel each.

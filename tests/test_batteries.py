@@ -213,11 +213,13 @@ def test_a_dry_run_tells_the_plan_and_writes_nothing(case, tmp_path):
 def test_loaded_estimators_decide_like_the_store(case):
     chosen, folder = case
     model = load_model(folder / "straight")
-    assert type(model).__name__ == METHODS[chosen.method].estimator.split(":")[1]
+    info = METHODS[chosen.method]
+    named = info.estimator if hasattr(model, "classes_") or info.regressor is None else info.regressor
+    assert type(model).__name__ == named.split(":")[1]
     assert len(model.history_["iteration"]) == len(rounds(folder))
     assert {name: value for name, value in model.get_params().items() if name in chosen.params} == chosen.params
-    # What has no target gives coordinates in the place of decisions.
-    decide = model.decision_function if hasattr(model, "decision_function") else model.transform
+    # What has no target gives coordinates in the place of decisions, a regression numbers.
+    decide = next(getattr(model, name) for name in ("decision_function", "transform", "predict") if hasattr(model, name))
     assert np.isfinite(decide(folder / "data.zarr")).all()
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...kernels.domains import ElasticNetSet, LpBall, NormDomain
+from ...kernels.domains import Domain, ElasticNetSet, LpBall, NormDomain
 from ...kernels.solvers.simplemkl import reduced_step
 from ...kernels.solvers.small_qp import LowerBound, lower_bound, project_on_level
 from ...kernels.solvers.weight_newton import model_minimiser
@@ -115,6 +115,17 @@ def simplemkl_step(state: WeightState, found: Trial, domain: NormDomain, tau: fl
 def uniform_step(state: WeightState, found: Trial, domain: NormDomain, tau: float, tol: float, evaluate: Evaluate) -> WeightState:
     """Keep the equal weights; the bounds tell how far they are from the best ones."""
     return replace(state, stop="uniform")
+
+
+def mirror_move(domain: Domain, weights: np.ndarray, slopes: np.ndarray, move: int) -> np.ndarray:
+    """Return the weights after mirror step number ``move`` (from 1) of length ``sqrt(log k / move) / max |slope|``.
+
+    Steps of a divergent series, as in chapter 5 of Jawanpuria's thesis (2014); mirror descent is not monotone.
+    """
+    steepest = float(np.abs(slopes).max())
+    if not steepest > 0.0:
+        return weights
+    return domain.mirror(weights, slopes, float(np.sqrt(np.log(len(weights)) / move)) / steepest)
 
 
 STEPPERS: dict[str, Stepper] = {

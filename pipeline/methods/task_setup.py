@@ -156,13 +156,25 @@ def with_tasks(inputs: KernelInputs, task: Any, where: str = "") -> TaskInputs:
             f"There are {len(inputs.classes)} classes; make every class a task of its own, against the rest"
         )
     codes, names = task_codes(task, len(inputs.target))
-    weight = np.ones(len(codes)) if inputs.sample_weight is None else inputs.sample_weight
-    mass = np.bincount(codes, weight > 0, minlength=len(names))
+    found = TaskInputs(inputs.data, inputs.target, inputs.classes, inputs.sample_weight, codes, names)
+    refuse_empty(found, where)
+    return found
+
+
+def refuse_empty(inputs: TaskInputs, where: str = "") -> None:
+    """Refuse tasks without a row of positive weight.
+
+    Raises
+    ------
+    DataError
+        The first of them are named.
+    """
+    weight = np.ones(len(inputs.codes)) if inputs.sample_weight is None else inputs.sample_weight
+    mass = np.bincount(inputs.codes, weight > 0, minlength=inputs.n_tasks)
     if not mass.all():
-        empty = [names[t] for t in np.flatnonzero(mass == 0)]
+        empty = [inputs.names[t] for t in np.flatnonzero(mass == 0)]
         listed = f"{', '.join(map(repr, empty[:SHOWN]))}{', …' if len(empty) > SHOWN else ''}"
         raise DataError(f"task {listed} is empty: no row of positive weight; every task needs some", where)
-    return TaskInputs(inputs.data, inputs.target, inputs.classes, inputs.sample_weight, codes, names)
 
 
 def store_tasks(data: Any) -> np.ndarray | None:

@@ -50,6 +50,21 @@ def _three(path: Path) -> BlockStore:
     return ingest((X, np.array(["a", "b", "c"])[codes]), path, scale="standard", groups=np.arange(40) // 3)
 
 
+def _real(path: Path) -> BlockStore:
+    X, _ = planted(2, d=30)
+    return ingest((X, X[:, 0] + 0.5 * np.sin(3 * X[:, 1])), path, task="regression")
+
+
+def _tasks(path: Path) -> BlockStore:
+    X, y = planted(2, d=30)
+    return ingest((X, y), path, task_column=np.arange(len(y)) * 7 % 3 + 5)
+
+
+def _task_numbers(path: Path) -> BlockStore:
+    X, y = planted(4, d=12)
+    return ingest((X, X[:, 0] + 0.1 * y), path, task="regression", task_column=np.arange(len(y)) // 20)
+
+
 FGM = {"B": 4, "C": 1.0, "max_rounds": 4}
 OTHER = ({**FGM, "C": 2.0}, "C")
 
@@ -78,6 +93,12 @@ def _latent(path: Path) -> BlockStore:
     return ingest((X, np.where(values > 0, "up", "down")), path, task_column=task)
 
 
+TASKS = {"kernels": MKL["kernels"], "p": 4.0, "tol": 1e-2}
+OTHER_TASKS = ({**TASKS, "p": 6.0}, "p")
+
+RULES = {"C": 3.0, "n_thresholds": 3, "max_visits": 20000}
+OTHER_RULES = ({**RULES, "a": 3.0}, "a")
+
 CASES: dict[str, Case] = {
     "fgm-sparse": Case("fgm", FGM, _sparse, OTHER),
     "fgm-logistic-bias": Case("fgm", {**FGM, "loss": "logistic", "fit_intercept": True, "debias": True}, _dense, OTHER),
@@ -90,6 +111,8 @@ CASES: dict[str, Case] = {
     "mkl-two": Case("mkl", MKL, _dense, OTHER_MKL, {"test_share": 0.25}),
     "mkl-classes-recompute": Case("mkl", {**MKL, "grams": "recompute", "v": 0.9}, _three, OTHER_MKL),
     "mkl-simplemkl": Case("mkl", {**MKL, "constraint": "simplex", "solver": "simplemkl"}, _sparse, OTHER_MKL),
+    "mkl-single-classes": Case("mkl", {**MKL, "solver": "single"}, _three, OTHER_MKL, {"test_share": 0.25}),
+    "mkl-regression": Case("mkl", MKL, _real, OTHER_MKL, {"test_share": 0.25}),
     "unsupervised-mkl": Case("unsupervised-mkl", UMKL, _dense, OTHER_UMKL),
     "unsupervised-mkl-gain-recompute": Case(
         "unsupervised-mkl", {**UMKL, "stop": "gain", "gamma2": 0.5, "grams": "recompute"}, _sparse, OTHER_UMKL
@@ -102,4 +125,11 @@ CASES: dict[str, Case] = {
     ),
     "kta-path-two": Case("kta-path", KTA, _dense, OTHER_KTA),
     "kta-path-classes-linear": Case("kta-path", {**KTA, "kernel": "linear"}, _three, OTHER_KTA),
+    "multitask-mkl-classes": Case("multitask-mkl", TASKS, _tasks, OTHER_TASKS, {"test_share": 0.25}),
+    "multitask-mkl-numbers-recompute": Case(
+        "multitask-mkl", {**TASKS, "q": 1.5, "loss": "squared", "grams": "recompute"}, _task_numbers, OTHER_TASKS
+    ),
+    "multitask-mkl-mirror": Case("multitask-mkl", {**TASKS, "solver": "mirror", "max_iter": 4}, _tasks, OTHER_TASKS),
+    "rule-ensemble-two": Case("rule-ensemble", RULES, _dense, OTHER_RULES, {"test_share": 0.25}),
+    "rule-ensemble-classes": Case("rule-ensemble", {**RULES, "rho": 2.0, "refine_cuts": False}, _three, OTHER_RULES),
 }

@@ -1,0 +1,80 @@
+"""One machine among many: a small dual problem solved as exactly as the whole search needs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import get_lapack_funcs
+
+from .dual import DenseGram, DualProblem, DualSolution, Scratch, solution
+from .ridge import solve_ridge
+from .smo import solve_smo
+
+FloatArray = NDArray[np.float64]
+
+TIGHTENINGS = 8
+
+RIDGE_TOL = 1e-9
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How exactly a machine is solved.
+
+    Attributes
+    ----------
+    tol
+        First tolerance of the optimality conditions.
+    aim
+        The machine's own gap at which it ends; until then the tolerance is tightened.
+    """
+
+    tol: float
+    aim: float
+
+
+def solve_machine(matrix: NDArray[Any], problem: DualProblem, warm: FloatArray, accuracy: Accuracy, scratch: Scratch) -> DualSolution:
+    """Solve one machine from the coefficients before.
+
+    Squared losses are solved exactly by one factorisation, others by sequential minimal optimisation. Rows without a box (all of a task
+    with one label only) are left at zero.
+
+    Parameters
+    ----------
+    matrix
+        ``(m, m)`` its kernel.
+    """
+    if not np.any(problem.hi > problem.lo):
+        return solution(problem, np.zeros(problem.n), np.zeros(problem.n), 0.0, iterations=0, converged=True)
+    if problem.ridge is not None:
+        return exact_ridge(matrix, problem)
+    gram, tol = DenseGram(matrix, scratch), accuracy.tol
+    found = solve_smo(gram, problem, warm=warm, tol=tol)
+    for _ in range(TIGHTENINGS):
+        if found.gap <= accuracy.aim or not found.converged:
+            break
+        tol *= 0.25
+        found = solve_smo(gram, problem, warm=found.beta, tol=tol, gradient=found.decision - problem.c)
+    return found
+
+
+def exact_ridge(matrix: NDArray[Any], problem: DualProblem) -> DualSolution:
+    """Solve ``(K + diag(ridge)) beta + b 1 = c``, ``1'beta = 0`` over the rows used, by a Cholesky factor with two right sides."""
+    used = np.flatnonzero(problem.hi > problem.lo)
+    ridge, whole = problem.ridges(), len(used) == problem.n
+    system = np.array(matrix if whole else matrix[np.ix_(used, used)], dtype=np.float64, order="F")
+    system[np.diag_indices(len(used))] += ridge[used]
+    right = np.stack([problem.c[used], np.ones(len(used))], axis=1)
+    (posv,) = get_lapack_funcs(("posv",), (system,))
+    _, answers, failed = posv(system, right, lower=1, overwrite_a=1)
+    if failed:
+        # A matrix that is indefinite by its rounding: products repair what the factor cannot.
+        return solve_ridge(DenseGram(matrix), problem, tol=RIDGE_TOL)
+    bias = float(answers[:, 0].sum() / answers[:, 1].sum())
+    beta = np.zeros(problem.n)
+    beta[used] = answers[:, 0] - bias * answers[:, 1]
+    beta[used] -= beta[used].mean()
+    return solution(problem, beta, matrix @ beta, bias, iterations=1, converged=True)

@@ -1,0 +1,199 @@
+"""Multiple kernel learning for many tasks as a method of the runner: from a store to a loop, from its state to model and tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...kernels.multitask import effective
+from ...kernels.normalization import Normalization
+from ...kernels.solvers.dual import DualProblem, ridge_problem, svr_problem
+from ..loops.prepared import Prepared
+from ..passes.task_blocks import entries_bytes, task_layout, task_pairs, task_settings
+from ..passes.task_solves import batch_bytes, batches_of
+from ..records.config_tasks import MultiTaskMKLConfig
+from ..records.context import RunContext
+from ..records.task_model import TaskModel
+from .gmkl import selected
+from .kernel_setup import apart, resolved_kernels
+from .multitask import UNFINISHED, MultiTaskLoop, MultiTaskState, TaskProblem, TaskSearch
+from .scoring import Fit, held_out_rows, with_held_out
+from .task_setup import TaskInputs, build_task_model, refuse_empty, single_label_tasks, store_task_inputs, task_costs
+
+SHOWN = 20
+"""Kernels whose weights a report shows by task."""
+
+
+def loss_of(config: MultiTaskMKLConfig, inputs: TaskInputs) -> str:
+    """Return the loss, ``auto`` resolved.
+
+    Raises
+    ------
+    ValueError
+        A loss of classes on a real target or the other way round.
+    """
+    classes = inputs.classes is not None
+    if config.loss == "auto":
+        return "hinge" if classes else "epsilon_insensitive"
+    if config.loss == ("epsilon_insensitive" if classes else "hinge"):
+        held, fitting = ("classes", "hinge") if classes else ("real numbers", "epsilon_insensitive")
+        raise ValueError(f"loss={config.loss!r}: the target holds {held}; use {fitting!r} or 'squared'")
+    return config.loss
+
+
+def task_problem(config: MultiTaskMKLConfig, inputs: TaskInputs) -> TaskProblem:
+    """Return the losses of all rows in the order of tasks; rows of tasks with one label have no box: a constant is predicted there."""
+    constants = single_label_tasks(inputs)
+    cost = np.where(constants[inputs.codes] != 0, 0.0, task_costs(config, inputs))[inputs.order]
+    target, loss = inputs.signs()[inputs.order], loss_of(config, inputs)
+    if not cost.any():
+        return TaskProblem(DualProblem(target, 0.0 * cost, 0.0 * cost), constants)
+    if loss == "hinge":
+        problem = DualProblem(target, np.where(target > 0, 0.0, -cost), np.where(target > 0, cost, 0.0))
+    else:
+        problem = svr_problem(target, config.epsilon, cost) if loss == "epsilon_insensitive" else ridge_problem(target, cost)
+    return TaskProblem(problem, constants)
+
+
+def build_loop(
+    config: MultiTaskMKLConfig,
+    inputs: TaskInputs,
+    ctx: RunContext,
+    fits: Sequence[Fit] = (),
+    problems: Sequence[TaskProblem] | None = None,
+    configs: Sequence[MultiTaskMKLConfig] | None = None,
+) -> MultiTaskLoop:
+    """Return the loop of one fit, or of several on the same tasks.
+
+    Parameters
+    ----------
+    config, inputs
+        Parameters and data.
+    ctx
+        Where it will run.
+    fits
+        Classifiers whose accuracy is followed.
+    problems, configs
+        Losses and parameters of several fits.
+
+    Raises
+    ------
+    ValueError
+        Kernels that do not suit the data or cannot be formed within tasks, or a loss that does not suit the target.
+    """
+    specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
+    layout = task_layout(np.diff(inputs.edges).tolist(), len(specs))
+    given = apart(inputs.data)
+    policy = "auto" if given is not None and config.grams == "store" else config.grams
+    settings = task_settings(ctx, layout, len(specs), policy, None if given is not None else config.gram_store)
+    own = [task_problem(config, inputs)] if problems is None else problems
+    return MultiTaskLoop(config, specs, own, settings, layout, inputs.order, fits, given, configs)
+
+
+def prepare(config: MultiTaskMKLConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
+    """Return the method ready to run on ``ctx.data``; ``extra`` may hold ``test_share``."""
+    if config.kernels == "precomputed":
+        raise ValueError("kernels='precomputed': a run computes its kernels from the rows of its store; give matrices to the estimator")
+    inputs = store_task_inputs(ctx, "multitask-mkl")
+    held_out = None if inputs.classes is None else held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
+    inputs = with_held_out(inputs, held_out)
+    refuse_empty(inputs, ctx.data.url)
+    fits = () if inputs.classes is None else (Fit(0, 1, inputs.target, held_out),)
+    loop = build_loop(config, inputs, ctx, fits)
+    return Prepared(
+        loop=loop,
+        model=lambda state, ctx: model_of(config, inputs, loop, state, ctx),
+        summary=lambda state, model: summary(config, state, model),
+        tables=lambda state, model: tables(config, state, loop, inputs),
+        plan=plan_of(loop, ctx),
+    )
+
+
+def plan_of(loop: MultiTaskLoop, ctx: RunContext) -> dict[str, Any]:
+    """Return what the run will do: where the entries lie, tasks of a pass, memory of a step."""
+    settings, layout, k = loop.settings, loop.layout, len(loop.specs)
+    batches = batches_of(task_pairs(ctx.data if loop.data is None else loop.data, loop.specs, layout, loop.order), layout)
+    return {
+        "grams": settings.policy,
+        "gram_reason": settings.reason,
+        "gram_block_rows": layout.block,
+        "kernels": k,
+        "gram_bytes": entries_bytes(layout, k),
+        "gram_store": settings.store,
+        "learning_tasks": loop.n_tasks,
+        "machines": loop.n_tasks * len(loop.problems),
+        "iterations_at_most": loop.config.max_iter,
+        "tasks_per_pass": 0 if settings.policy == "memory" else len(batches),
+        "task_bytes": int(max(batch_bytes(batch) for batch in batches)),
+    }
+
+
+def model_of(config: MultiTaskMKLConfig, inputs: TaskInputs, loop: MultiTaskLoop, state: MultiTaskState, ctx: RunContext) -> TaskModel:
+    """Return the model of the best point found."""
+    search, grams = state.searches[0], loop.grams(ctx)
+    beta = np.empty(inputs.order.size)
+    beta[inputs.order] = search.best_beta
+    figures = {
+        "lower_bound": float(search.lower),
+        "upper_bound": float(search.upper),
+        "iterations": float(state.iteration),
+        "converged": float(state.stop not in UNFINISHED),
+    }
+    arrays = {"kernel_weights": search.best_weights, "task_shares": search.best_shares, "weights_path": search.path}
+    norms = [_in_data_order(norm, inputs.order) for norm in grams.normalizations]
+    weights = effective(search.best_weights, search.best_shares)
+    return build_task_model(config, inputs, loop.specs, norms, weights, beta, search.best_bias, figures, arrays)
+
+
+def _in_data_order(norm: Normalization, order: np.ndarray) -> Normalization:
+    if norm.diag_root is None:
+        return norm
+    root = np.empty_like(norm.diag_root)
+    root[order] = norm.diag_root
+    return replace(norm, diag_root=root)
+
+
+def summary(config: MultiTaskMKLConfig, state: MultiTaskState, model: TaskModel) -> dict[str, Any]:
+    """Return the figures of a finished run as a small JSON object."""
+    upper, lower = model.figures["upper_bound"], model.figures["lower_bound"]
+    return {
+        "objective": upper,
+        "gap": upper - lower,
+        "lower_bound": lower,
+        "upper_bound": upper,
+        "iterations": state.iteration,
+        "n_selected": int(selected(model.arrays["kernel_weights"], config.threshold).sum()),
+        "n_kernels": len(model.weights),
+        "n_tasks": len(model.intercepts),
+        "n_support": len(model.support_ids),
+        "stop": state.stop,
+        "classes": json.loads(model.classes_json),
+    }
+
+
+def tables(config: MultiTaskMKLConfig, state: MultiTaskState, loop: MultiTaskLoop, inputs: TaskInputs) -> dict[str, list[dict[str, Any]]]:
+    """Return the report's tables: kernels by weight, their part in every task, the tasks."""
+    search = state.searches[0]
+    weights = search.best_weights
+    order = np.lexsort((np.arange(len(weights)), -weights))
+    order = order[selected(weights, config.threshold)[order]]
+    names = [str(spec) for spec in loop.specs]
+    part = effective(weights, search.best_shares)
+    return {
+        "kernels": [{"kernel": names[q], "weight": float(weights[q])} for q in order],
+        "task_kernels": [{"task": name, **{names[q]: float(part[q, t]) for q in order[:SHOWN]}} for t, name in enumerate(inputs.names)],
+        "tasks": _task_table(search, loop, inputs),
+    }
+
+
+def _task_table(search: TaskSearch, loop: MultiTaskLoop, inputs: TaskInputs) -> list[dict[str, Any]]:
+    supports = np.add.reduceat(search.best_beta != 0, loop.edges[:-1])
+    sizes = np.diff(loop.edges)
+    return [
+        {"task": name, "rows": int(sizes[t]), "support": int(supports[t]), "intercept": float(search.best_bias[t])}
+        for t, name in enumerate(inputs.names)
+    ]
