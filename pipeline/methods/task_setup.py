@@ -96,7 +96,7 @@ def _task_array(task: Any, n: int) -> np.ndarray:
     if found.dtype.kind == "f":
         whole = np.isfinite(found) & (found == np.rint(found))
         if not whole.all():
-            raise ValueError(f"task[{int(np.argmin(whole))}]={found[np.argmin(whole)]!r}: tasks are named by integers or strings")
+            raise ValueError(f"task[{int(np.argmin(whole))}]={float(found[np.argmin(whole)])!r}: tasks are named by integers or strings")
         found = found.astype(np.int64)
     if found.dtype.kind not in "iubUS":
         raise ValueError(f"task has type {found.dtype}: tasks are named by integers or strings, all of one kind")
