@@ -22,6 +22,7 @@ WORDS = ("gaussian", "monomial", "hermite")
 
 _TEXT = re.compile(r"\s*(subsets|grid)\s*\((.*)\)\s*", re.DOTALL)
 _WORD = re.compile(rf"({'|'.join(WORDS)})\s*(?:\(\s*(?:(width|degree)\s*=\s*)?([^()]*?)\s*\))?\s*(\[[^\]]*\])?")
+_CLASS = re.compile(r"[\w.]+:[\w.]+")
 _HERMITE = "gramplane.kernels.graph_texts:hermite"
 _RECORD = ("name", "kernel", "parents", "d")
 
@@ -63,6 +64,18 @@ def graph_of(given: Any, a: float = 2.0, d: int | None = None, spread: np.ndarra
     if isinstance(given, KernelDag):
         return given
     raise ValueError(f"dag={given!r}: must be {FORM}, a list of nodes, or a graph")
+
+
+def check_graph(given: Any, a: float = 2.0) -> None:
+    """Refuse what no data could make a graph of; :func:`graph_record` says what may be given.
+
+    Raises
+    ------
+    ValueError
+        As :func:`graph_of`.
+    """
+    if not (isinstance(given, str) and _CLASS.fullmatch(given)):
+        graph_of(given, a, d=1)
 
 
 def graph_record(given: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .estimators.fgm import FGMClassifier, PathPoint
+    from .estimators.hierarchical import HierarchicalKernelClassifier, HierarchicalKernelRegressor
     from .estimators.inputs import use_client
     from .estimators.kta_path import KTASelectionPath, PathMachine
     from .estimators.latent_tasks import LatentTaskMKLClassifier, LatentTaskMKLRegressor
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "estimators.fgm": ("FGMClassifier", "PathPoint"),
+    "estimators.hierarchical": ("HierarchicalKernelClassifier", "HierarchicalKernelRegressor"),
     "estimators.inputs": ("use_client",),
     "estimators.kta_path": ("KTASelectionPath", "PathMachine"),
     "estimators.latent_tasks": ("LatentTaskMKLClassifier", "LatentTaskMKLRegressor"),
     "estimators.mkl": ("MKLClassifier", "MKLRegressor"),
-    "estimators.rules": ("RuleEnsembleClassifier",),
     "estimators.multitask": ("MultiTaskMKLClassifier", "MultiTaskMKLRegressor"),
+    "estimators.rules": ("RuleEnsembleClassifier",),
     "estimators.two_layer": ("TwoLayerMKLClassifier",),
     "estimators.umkl": ("UnsupervisedMKL",),
     "registry": ("METHODS", "MethodInfo"),
@@ -41,6 +43,8 @@ __all__ = [
     "METHODS",
     "ConfigMismatch",
     "FGMClassifier",
+    "HierarchicalKernelClassifier",
+    "HierarchicalKernelRegressor",
     "KTASelectionPath",
     "LatentTaskMKLClassifier",
     "LatentTaskMKLRegressor",

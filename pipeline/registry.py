@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .methods import fgm_run, gmkl_run, kta_path_run, latent_tasks_run, multitask_run, rules_run, two_layer_run, umkl_run
+from .methods import fgm_run, gmkl_run, hkl_run, kta_path_run, latent_tasks_run, multitask_run, rules_run, two_layer_run, umkl_run
 from .records.config import FGMConfig, MethodConfig
+from .records.config_hkl import HKLConfig
 from .records.config_kernels import MKLConfig
 from .records.config_kta import KTAPathConfig
 from .records.config_latent import LatentTaskConfig
@@ -35,7 +36,7 @@ class MethodInfo:
     prepare
         ``prepare(config, ctx, extra)`` returns the loop with its finishing functions.
     model
-        Record type of a saved model.
+        Record type of a saved model, or several.
     estimator
         ``module:class`` of the scikit-learn class, under ``gramplane.pipeline``.
     regressor
@@ -46,7 +47,7 @@ class MethodInfo:
     title: str
     config: type[MethodConfig]
     prepare: Callable[[Any, RunContext, Mapping[str, Any]], Any]
-    model: type
+    model: type | tuple[type, ...]
     estimator: str
     regressor: str | None = None
 
@@ -109,6 +110,15 @@ METHODS: dict[str, MethodInfo] = {
         prepare=rules_run.prepare,
         model=RuleModel,
         estimator="estimators.rules:RuleEnsembleClassifier",
+    ),
+    "hierarchical-kernels": MethodInfo(
+        name="hierarchical-kernels",
+        title="Hierarchical kernel learning",
+        config=HKLConfig,
+        prepare=hkl_run.prepare,
+        model=(KernelModel, TaskModel),
+        estimator="estimators.hierarchical:HierarchicalKernelClassifier",
+        regressor="estimators.hierarchical:HierarchicalKernelRegressor",
     ),
     "multitask-mkl": MethodInfo(
         name="multitask-mkl",

@@ -62,14 +62,18 @@ class KernelEstimator(BaseEstimator):
 
     def _config(self) -> Any:
         """Return the checked parameters."""
-        given = {name: value for name, value in self.get_params(deep=False).items() if name in self._config_type.model_fields}
+        given = self._plain({name: value for name, value in self.get_params(deep=False).items() if name in self._config_type.model_fields})
+        return configured(
+            self._config_type, {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+        )
+
+    def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return parameters as the parameter model takes them."""
         if "kernels" in given:
             given["kernels"] = kernel_texts(given["kernels"])
         if isinstance(given.get("class_weight"), Mapping):
             given["class_weight"] = {str(key): value for key, value in given["class_weight"].items()}
-        return configured(
-            self._config_type, {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
-        )
+        return given
 
     # -- data ----------------------------------------------------------------------------------------------------------------------
 

@@ -96,8 +96,11 @@ def _latent(path: Path) -> BlockStore:
 TASKS = {"kernels": MKL["kernels"], "p": 4.0, "tol": 1e-2}
 OTHER_TASKS = ({**TASKS, "p": 6.0}, "p")
 
-RULES = {"C": 3.0, "n_thresholds": 3, "max_visits": 20000}
+RULES = {"C": 3.0, "n_thresholds": 2, "max_visits": 2000, "max_rounds": 2, "max_rules": 60}
 OTHER_RULES = ({**RULES, "a": 3.0}, "a")
+
+HKL = {"dag": "subsets(gaussian[0:6])", "C": 5.0, "tol": 1e-2, "n_add": 3}
+OTHER_HKL = ({**HKL, "rho": 1.2}, "rho")
 
 CASES: dict[str, Case] = {
     "fgm-sparse": Case("fgm", FGM, _sparse, OTHER),
@@ -132,4 +135,11 @@ CASES: dict[str, Case] = {
     "multitask-mkl-mirror": Case("multitask-mkl", {**TASKS, "solver": "mirror", "max_iter": 4}, _tasks, OTHER_TASKS),
     "rule-ensemble-two": Case("rule-ensemble", RULES, _dense, OTHER_RULES, {"test_share": 0.25}),
     "rule-ensemble-classes": Case("rule-ensemble", {**RULES, "rho": 2.0, "refine_cuts": False}, _three, OTHER_RULES),
+    "hierarchical-kernels-two": Case("hierarchical-kernels", HKL, _dense, OTHER_HKL, {"test_share": 0.25}),
+    "hierarchical-kernels-classes-recompute": Case(
+        "hierarchical-kernels", {**HKL, "rho": 1.2, "grams": "recompute"}, _three, ({**HKL, "rho": 1.5}, "rho")
+    ),
+    "hierarchical-kernels-tasks-mirror": Case(
+        "hierarchical-kernels", {**HKL, "solver": "mirror", "task_kernel": 1.0}, _tasks, ({**HKL, "task_kernel": 2.0}, "task_kernel")
+    ),
 }

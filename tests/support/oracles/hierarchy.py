@@ -62,3 +62,37 @@ def squared_dual_gauge(hull, forms, rho):
     bounds = [(-30, 10)] * hull.size
     found = [minimize(value, start, method="L-BFGS-B", bounds=bounds, options={"maxiter": 3000, "maxfun": 10**6}) for start in starts]
     return -min(one.fun for one in found) * forms.max()
+
+
+def primal_optimum(hull, grams, y, rho, C, loss):
+    """min 1/2 Omega^2 + C sum loss over functions ``f_w = L_w g_w`` with ``K_w = L_w L_w'`` and a bias, by L-BFGS; squared losses.
+
+    Parameters
+    ----------
+    hull, rho
+        Graph and exponent.
+    grams
+        ``(W, n, n)``.
+    y
+        Labels -1 and +1 for ``"squared_hinge"``, targets for ``"squared"``.
+    """
+    count, n = len(grams), len(y)
+    values, vectors = zip(*(np.linalg.eigh(gram) for gram in grams), strict=True)
+    maps = np.stack([v * np.sqrt(np.maximum(s, 0.0)) for s, v in zip(values, vectors, strict=True)])
+    above = pairs(hull)
+
+    def value(x):
+        g, bias = x[:-1].reshape(count, n), x[-1]
+        norms = np.sqrt((g**2).sum(axis=1) + 1e-14)
+        sizes = (above.T @ norms**rho) ** (1 / rho)
+        total = hull.d @ sizes
+        slopes = total * (above @ (hull.d * sizes ** (1 - rho))) * norms ** (rho - 2)
+        decision = np.einsum("wij,wj->i", maps, g) + bias
+        rest = y - decision if loss == "squared" else np.maximum(1 - y * decision, 0.0)
+        back = -2 * C * (rest if loss == "squared" else y * rest)
+        gradient = slopes[:, None] * g + np.einsum("wij,i->wj", maps, back)
+        return 0.5 * total**2 + C * rest @ rest, np.append(gradient.ravel(), back.sum())
+
+    x = np.random.default_rng(0).normal(0, 0.01, count * n + 1)
+    options = {"maxiter": 1500, "maxfun": 3000, "ftol": 1e-12, "gtol": 1e-7, "maxcor": 30}
+    return float(minimize(value, x, jac=True, method="L-BFGS-B", options=options).fun)
