@@ -144,7 +144,7 @@ def objective(runs: Sequence[RunView]) -> list[Picture]:
 
 def gaps(runs: Sequence[RunView]) -> list[Picture]:
     """Return the two certificates per round, on a logarithmic scale."""
-    runs = [run for run in runs if not run.bounded]
+    runs = [run for run in runs if not run.bounded and not known(run.column("restricted_gap"))]
     if not any(value > 0 for run in runs for key in ("gap", "outer_gap") for value in run.column(key)):
         return []
 
@@ -288,10 +288,12 @@ def pictures(runs: Sequence[RunView]) -> list[Picture]:
     """Return every figure the runs have data for: shared ones first, then one set per run."""
     from .kernel_figures import bounds, kept, weight_paths
     from .path_figures import changed_bases, kernels_in_use, path_accuracy, path_counts, path_weights
+    from .task_figures import certificates, heat_maps, working_sets
 
-    found = [*accuracy(runs), *objective(runs), *gaps(runs), *bounds(runs), *kept(runs)]
+    found = [*accuracy(runs), *objective(runs), *gaps(runs), *bounds(runs), *kept(runs), *certificates(runs), *working_sets(runs)]
     found += [*path_accuracy(runs), *path_counts(runs), *kernels_in_use(runs), *changed_bases(runs)]
     for run in runs:
         prefix = f"{run.name}: " if len(runs) > 1 else ""
-        found += [*weights(run, prefix), *weight_paths(run, prefix), *path_weights(run, prefix), *pixels(run, prefix), *phases(run, prefix)]
+        found += [*weights(run, prefix), *weight_paths(run, prefix), *path_weights(run, prefix), *heat_maps(run, prefix)]
+        found += [*pixels(run, prefix), *phases(run, prefix)]
     return [*found, *traffic(runs)]
