@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from .hierarchy import DualPoint, dual_bound, gauge, joint_weights, shares_of, start_weights
+from .hierarchy import DualBound, DualPoint, dual_bound, gauge, joint_weights, shares_of, start_weights
 from .hulls import Hull
 from .jit import one_thread
 from .rule_bits import Bytes, FloatArray, forward, transposed
@@ -38,11 +38,15 @@ SHARE_OF_GAP = 8.0 / 3.0
 FIRST_BLUR, WARM_BLUR, LEAST_BLUR = 0.3, 0.1, 1e-6
 """Norms are smoothed by this share of the largest, halved at every step: a node at exactly zero would stay there."""
 
+BEYOND, LEAPS = 0.5, (0.05, 20.0)
+"""Part of a change of the weights that is added to it, and the factors between which the change may lie."""
+
 INNER = 3
 """Newton steps between two re-weightings."""
 
-PASSES, TIGHT = 400, 0.1
-"""Passes for the bound of a dual gauge, which need no data: many are cheaper than one more step; and its share of the tolerance."""
+FEW_PASSES, PASSES, TIGHT = 12, 400, 0.1
+"""Passes for the bound of a dual gauge, which need no data: few at first, many where these can close the gap; and its share of the
+tolerance."""
 
 FEW = 4
 """Rows are merged when there are so many times fewer different ones."""
@@ -211,6 +215,8 @@ class RuleSearch:
         self._blur = WARM_BLUR if known else FIRST_BLUR
         self._found: RulePoint | None = None
         self._iterations = self._steps = 0
+        self._before: FloatArray | None = None
+        self._falls = True
         self.forms = np.zeros(hull.size)
 
     @property
@@ -219,13 +225,21 @@ class RuleSearch:
         return np.sqrt(np.sum(self._G**2, axis=1))
 
     def weights(self) -> FloatArray:
-        """Return the weights delta that belong to the point, smoothed a little less every time."""
+        """Return the weights delta for the next move: those that belong to the point, smoothed less every time, and some way beyond.
+
+        The closed form approaches its limit by a factor a step; going on by half of each change, of the logarithm, saves a third of the
+        steps. After a step that did not lower the objective the closed form itself is taken.
+        """
         hull, norms = self.problem.hull, self.norms
         top = float(norms.max(initial=0.0))
         if top == 0.0:
             return start_weights(hull)
         blur, self._blur = max(self._blur, LEAST_BLUR) * top, 0.5 * self._blur
-        return joint_weights(hull, np.sqrt(norms**2 + blur**2), self.problem.rho)
+        delta, before = joint_weights(hull, np.sqrt(norms**2 + blur**2), self.problem.rho), self._before
+        self._before = delta
+        if before is None or not self._falls:
+            return delta
+        return delta * np.clip(delta / np.maximum(before, np.finfo(float).tiny), *LEAPS) ** BEYOND
 
     def move(self, delta: FloatArray) -> list[FloatArray]:
         """Take Newton steps at given weights; returns the decisions of every task, before the bias."""
@@ -255,11 +269,11 @@ class RuleSearch:
         alpha = [multipliers(F, task.y, task.cost, h, b) for F, task, b in parts]
         sums = np.column_stack([transposed(task.rows, task.y * a, hull.size) for task, a in zip(tasks, alpha, strict=True)])
         self.forms = np.sum((sums @ problem.root) ** 2, axis=1)
-        start = shares_of(hull, norms, problem.rho) if eta is None else eta
-        bound = dual_bound(hull, self.forms, problem.rho, start, PASSES if eta is None else 0, TIGHT * tol)
         loss = sum(smooth_value(F, task.y, task.cost, 0.0, b) for F, task, b in parts)
         objective = 0.5 * gauge(hull, norms, problem.rho) ** 2 + loss
-        found = Bounded(alpha, bound.eta, bound.value, float(sum(a.sum() for a in alpha)), _reach(alpha, [task.cost for task in tasks]))
+        linear, reach = float(sum(a.sum() for a in alpha)), _reach(alpha, [task.cost for task in tasks])
+        bound = self._bound(eta, DualPoint(linear, 0.0, reach), objective, tol)
+        found = Bounded(alpha, bound.eta, bound.value, linear, reach)
         self._iterations += 1
         self._keep(found, objective, tol)
         zone = sum(float(task.cost[zone_of(F, task.y, task.cost, h, b)].sum()) for F, task, b in parts)
@@ -267,8 +281,20 @@ class RuleSearch:
         self._h = max(min(target, h), SHRINK * h)
         return self.best
 
+    def _bound(self, eta: FloatArray | None, point: DualPoint, objective: float, tol: float) -> DualBound:
+        """Bound the dual gauge; by many passes only where these can close the gap."""
+        hull, rho = self.problem.hull, self.problem.rho
+        if eta is not None:
+            return dual_bound(hull, self.forms, rho, eta, 0)
+        found = dual_bound(hull, self.forms, rho, shares_of(hull, self.norms, rho), FEW_PASSES, TIGHT * tol)
+        lowest = objective if self._found is None else min(objective, self._found.objective)
+        if lowest - point.value(found.value) <= tol * lowest or lowest - point.value(found.attained) > tol * lowest:
+            return found
+        return dual_bound(hull, self.forms, rho, found.eta, PASSES, TIGHT * tol)
+
     def _keep(self, found: Bounded, objective: float, tol: float) -> None:
         old, dual = self._found, found.value
+        self._falls = old is None or objective < old.objective
         point = RulePoint(
             self._G.copy(),
             self._bias.copy(),
