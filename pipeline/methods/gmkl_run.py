@@ -12,7 +12,7 @@ import numpy as np
 from ...kernels.bank import PackedBank
 from ..loops.prepared import Prepared
 from ..passes.gram_source import pair_bytes, row_pairs
-from ..passes.grams import GramSettings
+from ..passes.grams import GramSettings, pass_groups
 from ..records.config_kernels import MKLConfig
 from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
@@ -112,7 +112,7 @@ def plan_of(config: MKLConfig, loop: MKLLoop, ctx: RunContext) -> dict[str, Any]
         **settings.describe(ctx.data.n_rows, len(loop.specs)),
         "machines": len(loop.problems),
         "iterations_at_most": config.max_iter,
-        "tasks_per_pass": len(refs),
+        "tasks_per_pass": len(pass_groups(refs)),
         "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 8 * ctx.data.n_rows * len(loop.problems),
     }
 

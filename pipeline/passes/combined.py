@@ -21,19 +21,13 @@ from ...kernels.normalization import Normalization
 from ...kernels.two_layer import block_layer
 from ...storage import GramStore, GramTask, RunStore, open_gram
 from ..records.context import RunContext, received
-from .blocks import listed
-from .gram_source import PairRef, StoredPair, normalised, normalised_part, pair_bytes
+from .blocks import TASK_BYTES, listed
+from .gram_source import PairRef, StoredPair, grouped, loaded_bytes, normalised, normalised_part, pair_bytes
 
 Norms = tuple[Normalization, ...] | None
 
 MATRIX_SHARE = 0.25
 """Share of the driver's memory that one weighted sum, or what a solver holds of it, may take."""
-
-TASK_BYTES = 64 << 20
-"""Block pairs of one task, loaded one after the other."""
-
-TASKS = 16
-"""Tasks at least, where there are as many block pairs."""
 
 PART_BYTES = 4 << 20
 """Entries one task brings to the driver, about."""
@@ -161,7 +155,7 @@ class CombinedGram:
 
     def __init__(self, ctx: RunContext, refs: Sequence[PairRef], total: BlockSum, diagonal: np.ndarray) -> None:
         self._ctx, self._refs, self._total = ctx, list(refs), total
-        self._groups = _grouped(self._refs)
+        self._groups = grouped(self._refs)
         self._diagonal = diagonal
 
     @property
@@ -214,7 +208,7 @@ class CombinedGram:
         for ref, nbytes in zip(self._refs, _result_bytes(self._refs, wanted, fresh), strict=True):
             if not nbytes:
                 continue
-            if task and (size + nbytes > PART_BYTES or _loaded([*task, ref]) > TASK_BYTES):
+            if task and (size + nbytes > PART_BYTES or loaded_bytes([*task, ref]) > TASK_BYTES):
                 tasks, task, sizes, size = [*tasks, tuple(task)], [], [*sizes, size], 0
                 if sum(sizes) >= BATCH_BYTES:
                     yield tasks, max(sizes), sum(sizes)
@@ -239,22 +233,6 @@ def _result_bytes(refs: Sequence[PairRef], wanted: np.ndarray, fresh: int) -> li
         entries = new_rows * columns + (0 if ref.rows == ref.cols else (rows - new_rows) * new_columns)
         found.append(4 * entries + (8 * (rows + columns) + 512 if entries else 0))
     return found
-
-
-def _loaded(refs: Sequence[PairRef]) -> int:
-    return sum(ref.nbytes for ref in refs)
-
-
-def _grouped(refs: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Divide block pairs into tasks, by their bytes alone."""
-    most = min(TASK_BYTES, -(-_loaded(refs) // TASKS))
-    groups, group = [], []
-    for ref in refs:
-        if group and _loaded([*group, ref]) > most:
-            groups.append(tuple(group))
-            group = []
-        group.append(ref)
-    return [*groups, tuple(group)]
 
 
 def combined_gram(
@@ -297,7 +275,7 @@ def _written(ctx: RunContext, run: RunStore, refs: Sequence[PairRef], total: Blo
     missing = store.missing([key])
     if missing:
         pairs = {(ref.rows, ref.cols): ref.select(used) if isinstance(ref, StoredPair) else ref for ref in refs}
-        builds = _grouped([SumBuild(task, pairs[task.rows, task.cols]) for task in missing])
+        builds = grouped([SumBuild(task, pairs[task.rows, task.cols]) for task in missing])
         program = BlockProgram("gram-sum", sum_chunk, listed, _sum_bytes, 512 * max(map(len, builds)))
         chosen = replace(total, theta=theta[used], norms=None if norms is None else tuple(norms[q] for q in used))
         with store.lock():

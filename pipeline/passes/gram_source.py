@@ -16,7 +16,7 @@ from ...kernels.gram import gram_block
 from ...kernels.normalization import Normalization
 from ...kernels.spec import KernelSpec
 from ...storage import BlockStore, GramRef, MemoryBlocks, block_cache, open_shared
-from .blocks import scale_of
+from .blocks import TASK_BYTES, byte_groups, scale_of
 from .given_grams import GivenGrams, GivenPair
 from .scaling import scaled
 
@@ -28,6 +28,9 @@ TILE = 128
 
 FREED_BYTES = 32 << 20
 """What the allocator of a process may keep of blocks that were freed: glibc gives back no less at a time once it has seen large ones."""
+
+TASKS = 16
+"""Tasks at least, where there are as many block pairs."""
 
 LARGEST = 2048
 """Rows of a block at most: a wider one computes no faster, and its task needs more memory."""
@@ -186,6 +189,16 @@ def row_pairs(data: Any, specs: Sequence[Any], block: int) -> Sequence[PairRef]:
     digest = "" if near else data.digest
     source = data if near else None
     return [RowPair(data.url, digest, rows, cols, tuple(specs), data.n_cols, source) for rows, cols in pairs(data.n_rows, block)]
+
+
+def loaded_bytes(refs: Sequence[Any]) -> int:
+    """Return the bytes of some block pairs once they are loaded."""
+    return sum(ref.nbytes for ref in refs)
+
+
+def grouped(refs: Sequence[Any], least: int = 0) -> list[tuple[Any, ...]]:
+    """Divide block pairs into tasks, by their bytes alone; a task that takes less than ``least`` is not worth its way to a worker."""
+    return byte_groups(refs, max(least, min(TASK_BYTES, -(-loaded_bytes(refs) // TASKS))))
 
 
 def normalised(ref: PairRef, norms: Sequence[Normalization] | None) -> np.ndarray:

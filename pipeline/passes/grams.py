@@ -27,7 +27,7 @@ from ...storage import GramStore, GramTask, open_gram
 from ..records.context import RunContext, received
 from .blocks import listed
 from .combined import MATRIX_SHARE, combined_gram
-from .gram_source import PairRef, RowPair, StoredPair, block_rows, normalised, pair_bytes, row_pairs
+from .gram_source import PairRef, RowPair, StoredPair, block_rows, grouped, normalised, pair_bytes, row_pairs
 from .task_grams import added_sums, combined_tasks_block, task_sums_chunk
 
 Policy = Literal["memory", "store", "recompute"]
@@ -42,6 +42,9 @@ PLACES: dict[Policy, str] = {
 
 BANK_SHARE = 0.5
 """Share of the driver's memory that a bank of Gram matrices may take."""
+
+PASS_BYTES = 16 << 20
+"""Block pairs of one task of a pass, together at least where there are as many: some 50 ms of work where kernels are computed."""
 
 BATCH_BYTES = 64 << 20
 """Blocks brought to the driver at a time while a bank is filled."""
@@ -111,6 +114,16 @@ class Build(NamedTuple):
 
     task: GramTask
     pair: RowPair
+
+
+def group_chunk(group: tuple[PairRef, ...], chunk: Any, *broadcast: Any) -> list[Any]:
+    """Return what a step makes of some block pairs, one after the other."""
+    return [found for ref in group for found in chunk(ref, *broadcast)]
+
+
+def pass_groups(refs: Sequence[PairRef]) -> list[tuple[PairRef, ...]]:
+    """Return the tasks of a pass."""
+    return grouped(refs, PASS_BYTES)
 
 
 def block_chunk(ref: PairRef) -> list[Filled]:
@@ -443,8 +456,14 @@ class Grams:
 
     def _pass(self, name: str, chunk: Any, result: int, *broadcast: Any, refs: Sequence[PairRef] | None = None) -> list[Any]:
         chosen = self._refs if refs is None else refs
-        program = BlockProgram(name, chunk, listed, pair_bytes, result, combine_bytes=2 * result * len(chosen))
-        return self.ctx.run_pass(plan(program, chosen, *broadcast))
+        groups = pass_groups(chosen)
+        most = result * max(map(len, groups))
+
+        def task_bytes(group: tuple[PairRef, ...]) -> int:
+            return max(map(pair_bytes, group)) + most
+
+        program = BlockProgram(name, group_chunk, listed, task_bytes, most, combine_bytes=2 * result * len(chosen))
+        return self.ctx.run_pass(plan(program, groups, chunk, *broadcast))
 
     def _batches(self) -> Iterator[list[PairRef]]:
         batch: list[PairRef] = []
