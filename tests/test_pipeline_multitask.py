@@ -188,6 +188,15 @@ def test_policies_and_cuts_of_tasks_give_the_same_bits(monkeypatch, tmp_path):
     assert cut.objective_ == pytest.approx(found[0].objective_, rel=1e-9)
 
 
+def test_small_tasks_computed_together_give_the_bits_of_each_alone():
+    X, y, task = data(18, T=7, m=21)
+    near, far = (
+        MultiTaskMKLRegressor([*KERNELS, "laplacian(gamma=0.3)"], p=6.0, grams=grams).fit(X, y, task) for grams in ("memory", "recompute")
+    )
+    assert np.array_equal(near.model_.beta, far.model_.beta)
+    assert np.array_equal(near.task_kernel_weights_, far.task_kernel_weights_)
+
+
 def test_predictions_on_a_store_read_its_tasks(tmp_path):
     X, y, task = data(12)
     machine = MultiTaskMKLClassifier(KERNELS, p=6.0).fit(sp.csr_array(X), signs(y, task), task)

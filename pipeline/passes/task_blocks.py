@@ -7,7 +7,7 @@ any kind loads to the raw kernels ``(k, rows, columns)`` in the same bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -204,6 +204,35 @@ def _whole(data: GivenGrams) -> np.ndarray:
     if isinstance(data.source, GramStore):
         raise ValueError("a Gram store of whole matrices cannot be cut into tasks; give the matrices as an array (n_kernels, n, n)")
     return data.source
+
+
+def loaded(pairs: Sequence[TaskPair]) -> list[np.ndarray]:
+    """Load block pairs; squares of small tasks that lie side by side are cut out of one computed square, which is the same bits sooner."""
+    found: list[np.ndarray] = []
+    at = 0
+    while at < len(pairs):
+        group = _side_by_side(pairs, at)
+        if len(group) == 1:
+            found.append(pairs[at].load())
+        else:
+            whole = replace(group[0], left=np.concatenate([pair.left for pair in group])).load()
+            start = group[0].rows[0]
+            cuts = [slice(pair.rows[0] - start, pair.rows[1] - start) for pair in group]
+            found += [np.ascontiguousarray(whole[:, cut, cut]) for cut in cuts]
+        at += len(group)
+    return found
+
+
+def _side_by_side(pairs: Sequence[TaskPair], at: int) -> list[ComputedPair]:
+    """Return the pairs from one on that may be computed together: squares of at most a tile of rows, ascending in the data."""
+    first: Any = pairs[at]
+    group = [first]
+    for pair in pairs[at + 1 :] if isinstance(first, ComputedPair) and first.rows == first.cols else ():
+        fits = isinstance(pair, ComputedPair) and pair.rows == pair.cols and pair.rows[1] - first.rows[0] <= TILE
+        if not fits or pair.left[0] <= group[-1].left[-1]:
+            break
+        group.append(pair)
+    return group
 
 
 def chosen_rows(data: Any, ids: np.ndarray) -> Any:

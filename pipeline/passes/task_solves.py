@@ -26,7 +26,7 @@ from ..records.context import RunContext
 from .blocks import listed
 from .gram_source import FREED_BYTES, StoredPair
 from .grams import GramSettings
-from .task_blocks import BATCH_BYTES, ComputedPair, HeldPair, TaskPair, task_pairs
+from .task_blocks import BATCH_BYTES, ComputedPair, HeldPair, TaskPair, loaded, task_pairs
 
 HELD_BYTES = 256 << 20
 """Blocks of one task kept between its sum and its forms; beyond that they are loaded twice."""
@@ -354,7 +354,7 @@ class TaskGrams:
         return kernel_sums(self.n, self._pass("task-sums", sums_chunk, 24 * self.k * largest, batches))
 
     def _fill(self) -> list[KernelSums]:
-        blocks = [pair.load() for pair in self._pairs]
+        blocks = loaded(self._pairs)
         sums = [block_sums(block, pair.rows, pair.cols) for block, pair in zip(blocks, self._pairs, strict=True)]
         self._pairs = [HeldPair(pair.rows, pair.cols, block) for block, pair in zip(blocks, self._pairs, strict=True)]
         return kernel_sums(self.n, sums)
