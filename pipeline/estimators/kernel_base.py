@@ -16,6 +16,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ...storage import DataError, GramStore, MemoryBlocks
+from ..loops.run import run_loop
+from ..methods.gmkl_run import machine_memory
 from ..methods.kernel_predict import decide_grams, decide_rows, scaled_rows
 from ..methods.kernel_setup import KernelInputs, kernel_texts
 from ..passes.given_grams import GivenGrams, as_stack
@@ -149,6 +151,21 @@ class KernelEstimator(BaseEstimator):
         place: Any = data
         with fit_context(place, "sync" if near else self.cluster, fan_out(self.callbacks, self.verbose), seed) as ctx:
             yield ctx
+
+    def _fit(self, method: Any, X: Any, y: Any, sample_weight: Any) -> Any:
+        """Run the loop of a method on any form of data and set what follows from its model; returns the loop's last state.
+
+        ``method`` is the module that has ``build_loop``, ``model_of``, and ``remarks`` for what the user should know of the fit.
+        """
+        config, inputs = self._config(), self._inputs(X, y, sample_weight)
+        with self._context(inputs.data) as ctx:
+            loop = method.build_loop(config, inputs, ctx, budget=machine_memory())
+            outcome = run_loop(loop, ctx, keep=False)
+            self._set_model(method.model_of(config, inputs, loop, outcome.state, ctx))
+            for message in method.remarks(loop, outcome.state, inputs, ctx):
+                warnings.warn(message, UserWarning, stacklevel=3)
+        self._set_history(outcome.history)
+        return outcome.state
 
     # -- results -------------------------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,10 @@ class KTASelectionPath(SelectorMixin, KernelClassifier):
     ``p_end``, with ``a_i = y'HK_iHy / trace(HK_iH)``. Active kernels (weight above ``eps``) become fewer as p falls and never come back.
     For more than two classes a_i is the sum over the classes, each against the rest: the alignment with "same class or not".
 
+    The machine of :meth:`predict` and :meth:`decision_function` is the one at the last point with an active kernel (``p_``): the one with
+    fewest kernels, not that of the best accuracy in ``path_scores_``. :meth:`svm_at` gives the machine at any p, :meth:`p_for` the p of a
+    number of kernels.
+
     Parameters
     ----------
     kernel

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from ..loops.run import run_loop
+from ..methods import gmkl_run
 from ..methods.gmkl import selected
-from ..methods.gmkl_run import build_loop, machine_memory, model_of
-from ..methods.kernel_checks import doubtful
 from ..records.config_kernels import MKLConfig
 from ..records.kernel_model import KernelModel
 from .kernel_base import KernelClassifier, KernelEstimator
@@ -100,6 +97,8 @@ class _MKL(KernelEstimator):
     """What both estimators share."""
 
     _config_type = MKLConfig
+    tol: float
+    max_iter: int
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit on arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a block store.
@@ -118,17 +117,9 @@ class _MKL(KernelEstimator):
         ValueError
             A parameter out of range, data that are not finite, one class only, or a kernel that is not positive semi-definite.
         """
-        config = self._config()
-        inputs = self._inputs(X, y, sample_weight)
-        with self._context(inputs.data) as ctx:
-            loop = build_loop(config, inputs, ctx, budget=machine_memory())
-            outcome = run_loop(loop, ctx, keep=False)
-            self._set_model(model_of(config, inputs, loop, outcome.state, ctx))
-            for message in doubtful(loop.grams(ctx)):
-                warnings.warn(message, UserWarning, stacklevel=2)
-        self._set_history(outcome.history)
-        ended = "the machine's rounding" if outcome.state.stop == "flat" else f"max_iter={config.max_iter}"
-        self._warn_unfinished(self.converged_, f"{ended} ended the fit before tol={config.tol:g} was reached")
+        state = self._fit(gmkl_run, X, y, sample_weight)
+        ended = "the machine's rounding" if state.stop == "flat" else f"max_iter={self.max_iter}"
+        self._warn_unfinished(self.converged_, f"{ended} ended the fit before tol={self.tol:g} was reached")
         return self
 
     def _set_model(self, model: KernelModel) -> None:

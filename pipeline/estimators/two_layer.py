@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from ...kernels.spec import KernelSpec
-from ..loops.run import run_loop
-from ..methods.gmkl_run import machine_memory
-from ..methods.kernel_checks import doubtful
-from ..methods.two_layer_run import build_loop, idle, model_of
+from ..methods import two_layer_run
 from ..records.config_two_layer import TwoLayerConfig
 from ..records.kernel_model import KernelModel
 from .kernel_base import NAN, KernelClassifier
@@ -171,18 +167,10 @@ class TwoLayerMKLClassifier(KernelClassifier):
         ValueError
             A parameter out of range, data that are not finite, one class only, or a kernel that is not positive semi-definite.
         """
-        config = self._config()
-        inputs = self._inputs(X, y, sample_weight)
-        with self._context(inputs.data) as ctx:
-            loop = build_loop(config, inputs, ctx, budget=machine_memory())
-            outcome = run_loop(loop, ctx, keep=False)
-            self._set_model(model_of(config, inputs, loop, outcome.state, ctx))
-            for message in [*doubtful(loop.grams(outcome.state.widths, ctx)), *idle(outcome.state, loop, inputs.classes or ())]:
-                warnings.warn(message, UserWarning, stacklevel=2)
-        self._set_history(outcome.history)
-        ended = ENDED.get(str(outcome.state.stop), "").format(config.max_iter)
+        state = self._fit(two_layer_run, X, y, sample_weight)
+        ended = ENDED.get(str(state.stop), "").format(self.max_iter)
         left = f"the projected gradient is {self.violation_:.2g}"
-        self._warn_unfinished(self.converged_, f"{ended} ended the fit before tol={config.tol:g} was reached; {left}")
+        self._warn_unfinished(self.converged_, f"{ended} ended the fit before tol={self.tol:g} was reached; {left}")
         return self
 
     def _set_model(self, model: KernelModel) -> None:

@@ -18,6 +18,7 @@ from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
 from .gmkl import UNFINISHED, MKLLoop, MKLState, selected
 from .gmkl_single import SingleLoop
+from .kernel_checks import doubtful
 from .kernel_setup import (
     KernelInputs,
     apart,
@@ -136,6 +137,11 @@ def model_of(config: MKLConfig, inputs: KernelInputs, loop: MKLLoop, state: MKLS
         figures,
         {f"weights_path_{m}": machine.path for m, machine in enumerate(machines)},
     )
+
+
+def remarks(loop: MKLLoop, state: MKLState, inputs: KernelInputs, ctx: RunContext) -> list[str]:
+    """Return what the user should know of a fit: kernels that add nothing, or nothing new."""
+    return doubtful(loop.grams(ctx))
 
 
 def summary(config: MKLConfig, state: MKLState, model: KernelModel) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from ..records.config_two_layer import TwoLayerConfig
 from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
 from .gmkl_run import check_memory
+from .kernel_checks import doubtful
 from .kernel_setup import (
     KernelInputs,
     apart,
@@ -140,6 +141,11 @@ def model_of(config: TwoLayerConfig, inputs: KernelInputs, loop: TwoLayerLoop, s
     biases = np.array([machine.bias for machine in machines])
     found = build_model(config, inputs, loop.grams(state.widths, ctx), theta, beta, biases, figures, {**arrays, "new_gammas": state.widths})
     return replace(found, layers=2)
+
+
+def remarks(loop: TwoLayerLoop, state: TwoLayerState, inputs: KernelInputs, ctx: RunContext) -> list[str]:
+    """Return what the user should know of a fit: kernels that add nothing, machines without kernels."""
+    return [*doubtful(loop.grams(state.widths, ctx)), *idle(state, loop, inputs.classes or ())]
 
 
 def idle(state: TwoLayerState, loop: TwoLayerLoop, classes: Sequence[Any]) -> list[str]:
