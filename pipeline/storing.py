@@ -14,8 +14,11 @@ from sklearn.base import is_regressor
 from ..cluster import open_executor, parse_bytes
 from ..storage import BlockStore, DataError, RunStore, StorageError, write_model
 from .methods.scoring import held_out_rows, predicted_codes, r_squared
+from .methods.task_predict import store_codes
+from .methods.task_scoring import task_accuracies, task_variances
 from .predict import decision_path, decision_values
 from .records.context import Emit, RunContext, ignore
+from .records.task_model import TaskModel
 from .running import Where, load_model
 
 
@@ -134,6 +137,7 @@ def score_store(
     """Return the metric table of a run on a store.
 
     Of classes accuracy, and precision, recall and F1 per class, area under the curve for two; of a regression R2 and errors.
+    Of many tasks also the mean over tasks and a row per task; the other figures are of all rows together.
     On the training store of a run with ``test_share`` the table speaks of the held-out rows.
     """
     place = Where(cluster, allow_plaintext=allow_plaintext, **where)
@@ -145,6 +149,8 @@ def score_store(
         return _score_numbers(run, estimator, data, values[:, 0], _scored_rows(record, data) if held else np.ones(data.n_rows, dtype=bool))
     truth, rows = _truth(estimator, data), _scored_rows(record, data)
     table = {"rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
+    if isinstance(estimator.model_, TaskModel) and values.shape[1] == 1:
+        table |= task_accuracies(*_tasks(estimator.model_, data, rows), truth[rows], values[rows, 0])
     return {**table, "path": _path(estimator.model_, data, truth, rows, place)}
 
 
@@ -157,12 +163,21 @@ def _score_numbers(run: str, estimator: Any, data: BlockStore, values: np.ndarra
         raise DataError("there is no real-valued target to compare predictions with", data.url)
     truth, values = data.target()[rows], values[rows]
     r2, error = r_squared(truth, values), truth - values
+    tasks = {}
+    if isinstance(estimator.model_, TaskModel):
+        tasks = task_variances(*_tasks(estimator.model_, data, rows), truth, values)
     return {
         "rows": len(values),
         "r2": r2 if np.isfinite(r2) else None,
         "rmse": float(np.sqrt(np.square(error).mean())),
         "mae": float(np.abs(error).mean()),
+        **tasks,
     }
+
+
+def _tasks(model: TaskModel, data: BlockStore, rows: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...]]:
+    """Return the tasks of the scored rows, and the names."""
+    return store_codes(model, data)[rows], model.tasks
 
 
 def _path(model: Any, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: Where) -> list[dict[str, Any]]:

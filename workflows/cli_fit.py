@@ -236,7 +236,8 @@ def _score(group: click.Group) -> None:
 
 
 def score_text(found: dict[str, Any]) -> str:
-    """Return a metric table for a reader: figures, then one line per class."""
-    single = table([(key, value) for key, value in found.items() if key != "classes" and value != []])
-    rows = [" ".join(f"{key}={figure(value)}" for key, value in row.items()) for row in found.get("classes", [])]
+    """Return a metric table for a reader: figures, then one line per class, and per task."""
+    single = table([(key, value) for key, value in found.items() if key not in ("classes", "tasks") and value != []])
+    several = [*found.get("classes", []), *found.get("tasks", [])]
+    rows = [" ".join(f"{key}={figure(value)}" for key, value in row.items()) for row in several]
     return "\n".join([single, *rows])

@@ -36,7 +36,7 @@ from ..passes.task_solves import Machines, TaskGrams
 from ..records.config_tasks import MultiTaskMKLConfig
 from ..records.context import RunContext
 from .gmkl import selected
-from .scoring import Fit, accuracy_metrics
+from .scoring import Fit, TargetFit, accuracy_metrics
 
 UNFINISHED = ("max_iter",)
 """Reasons of a stop before the tolerance was reached."""
@@ -167,7 +167,7 @@ class MultiTaskLoop:
     settings, layout, order
         Where Gram matrices lie and how they are cut, and the rows of the data task by task.
     fits
-        Classifiers whose accuracy is followed.
+        Machines whose accuracy or R2 is followed.
     data
         What the kernels are over, where that is not the data set of the run: matrices that were given.
     configs
@@ -184,7 +184,7 @@ class MultiTaskLoop:
         settings: GramSettings,
         layout: Any,
         order: np.ndarray,
-        fits: Sequence[Fit] = (),
+        fits: Sequence[Fit | TargetFit] = (),
         data: Any = None,
         configs: Sequence[MultiTaskMKLConfig] | None = None,
     ) -> None:

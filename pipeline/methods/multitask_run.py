@@ -21,7 +21,7 @@ from ..records.task_model import TaskModel
 from .gmkl import selected
 from .kernel_setup import apart, resolved_kernels
 from .multitask import UNFINISHED, MultiTaskLoop, MultiTaskState, TaskProblem, TaskSearch
-from .scoring import Fit, held_out_rows, with_held_out
+from .scoring import Fit, TargetFit, held_out_rows, with_held_out
 from .task_setup import TaskInputs, build_task_model, refuse_empty, single_label_tasks, store_task_inputs, task_costs
 
 SHOWN = 20
@@ -63,7 +63,7 @@ def build_loop(
     config: MultiTaskMKLConfig,
     inputs: TaskInputs,
     ctx: RunContext,
-    fits: Sequence[Fit] = (),
+    fits: Sequence[Fit | TargetFit] = (),
     problems: Sequence[TaskProblem] | None = None,
     configs: Sequence[MultiTaskMKLConfig] | None = None,
 ) -> MultiTaskLoop:
@@ -76,7 +76,7 @@ def build_loop(
     ctx
         Where it will run.
     fits
-        Classifiers whose accuracy is followed.
+        Machines whose accuracy or R2 is followed.
     problems, configs
         Losses and parameters of several fits.
 
@@ -99,11 +99,11 @@ def prepare(config: MultiTaskMKLConfig, ctx: RunContext, extra: Mapping[str, Any
     if config.kernels == "precomputed":
         raise ValueError("kernels='precomputed': a run computes its kernels from the rows of its store; give matrices to the estimator")
     inputs = store_task_inputs(ctx, "multitask-mkl")
-    held_out = None if inputs.classes is None else held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
+    held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
     inputs = with_held_out(inputs, held_out)
     refuse_empty(inputs, ctx.data.url)
-    fits = () if inputs.classes is None else (Fit(0, 1, inputs.target, held_out),)
-    loop = build_loop(config, inputs, ctx, fits)
+    fit = TargetFit(0, inputs.target, held_out) if inputs.classes is None else Fit(0, 1, inputs.target, held_out)
+    loop = build_loop(config, inputs, ctx, (fit,))
     return Prepared(
         loop=loop,
         model=lambda state, ctx: model_of(config, inputs, loop, state, ctx),
