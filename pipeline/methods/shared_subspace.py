@@ -1,0 +1,283 @@
+"""Multiple kernel learning with a subspace that tasks share (MK-MTSFL): the search for couplings of tasks.
+
+Problem, closed forms and certificate: :mod:`gramplane.kernels.shared_subspace` and docs/methods.md. One step solves the machine of all
+tasks at the couplings ``D_j``; primal and dual value bound the optimum, and the next couplings follow from the forms of pairs of tasks.
+Long steps are not monotone: the best point is kept, and when neither bound has moved for a while the search goes back to it and takes the
+steps of the alternation, which descend. The rivals, in coordinates of the pooled feature space, are in :mod:`.subspace_rivals`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ...kernels.jit import one_thread
+from ...kernels.shared_subspace import (
+    SubspaceBounds,
+    best_coupling,
+    bounds,
+    coupling_slack,
+    dual_value,
+    even_coupling,
+    long_step,
+    next_pace,
+    roots,
+)
+from ...kernels.solvers.dual import DenseGram, DualProblem, DualSolution
+from ...kernels.solvers.ridge import RidgeSolver
+from ...kernels.solvers.smo import solve_smo
+from ..loops.protocol import Step
+from ..passes.grams import Grams, GramSettings
+from ..records.config_subspace import SharedSubspaceConfig
+from ..records.context import RunContext
+from .scoring import Fit, accuracy_metrics
+
+UNFINISHED = ("max_iter",)
+"""Reasons of a stop before the tolerance was reached."""
+
+FIRST_TOL = 1e-2
+"""Tolerance at which a machine is first solved, in units of the slope of its dual."""
+
+GAP_SHARE = 0.1
+"""A machine is solved on until its own gap is below this share of the gap."""
+
+EXACT = 1e-8
+"""Tolerance of the linear system of the squared loss, in units of the greatest target."""
+
+REFINED = 50
+"""Steps that refine a linear system at most; a few do, and none helps where round-off is reached."""
+
+SMOOTH, FADE, FAINT = 1e-2, 0.6, 0.1
+"""Smoothing of the first step, its decay, and its end in units of ``tol / T``: what it adds to all traces stays below the tolerance."""
+
+MEMORY = 0.2
+"""Least share of the newest machine in the mean of the machines, for losses without curvature."""
+
+LOST = 6
+"""Steps in a row that moved neither bound, after which the search goes back to its best point and takes short steps."""
+
+
+def _none() -> np.ndarray:
+    return np.zeros(0)
+
+
+@dataclass(frozen=True)
+class SubspaceState:
+    """State of the search.
+
+    Attributes
+    ----------
+    iteration
+        Steps taken.
+    coupling
+        ``(m, T, T)`` D to be tried next; m is the number of kernels, one for the average kernel.
+    beta
+        ``(n,)`` newest coefficients.
+    upper, lower
+        Bounds of the optimum.
+    best_coupling, best_beta, best_bias, best_decision
+        The point whose primal value is ``upper``.
+    pace, slack
+        ``(m,)`` lengths of long steps, and how far D is from the best one of its forms.
+    slow
+        Steps in a row that moved neither bound.
+    short
+        Whether steps are those of the alternation.
+    since
+        Step at which the smoothing began anew.
+    sums, constants, average, length
+        Mirror descent: what its steps have added up, the constants of the logarithms, the mean of the coefficients weighted by the lengths
+        of the steps, and the sum of these.
+    part
+        ``(r, T)`` alternation in the pooled space: W.
+    stop
+        Why it ended, or ``None``.
+    """
+
+    iteration: int
+    coupling: np.ndarray
+    beta: np.ndarray
+    upper: float
+    lower: float
+    best_coupling: np.ndarray
+    best_beta: np.ndarray
+    best_bias: np.ndarray
+    best_decision: np.ndarray
+    pace: np.ndarray
+    slack: np.ndarray
+    slow: int = 0
+    short: bool = False
+    since: int = 0
+    sums: np.ndarray = field(default_factory=_none)
+    constants: np.ndarray = field(default_factory=_none)
+    average: np.ndarray = field(default_factory=_none)
+    length: float = 0.0
+    part: np.ndarray = field(default_factory=_none)
+    stop: str | None = None
+
+    @property
+    def gap(self) -> float:
+        """Absolute gap between the bounds."""
+        return self.upper - self.lower
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap in units of the upper bound."""
+        return self.gap / max(self.upper, np.finfo(float).tiny) if np.isfinite(self.gap) else np.inf
+
+
+class SubspaceLoop:
+    """The search for couplings of tasks.
+
+    Parameters
+    ----------
+    config
+        Parameters.
+    specs
+        Kernels.
+    problem
+        Losses of all rows, in the order of the data; its groups are the tasks.
+    constants
+        ``(T,)`` label of tasks with a constant prediction, 0 for others; their rows have an empty box.
+    n_tasks
+        T.
+    settings
+        Where Gram matrices lie.
+    fits
+        Classifiers whose accuracy is followed.
+    data
+        What the kernels are over, where that is not the data set of the run: matrices that were given.
+    """
+
+    state_type = SubspaceState
+
+    def __init__(
+        self,
+        config: SharedSubspaceConfig,
+        specs: Sequence[Any],
+        problem: DualProblem,
+        constants: np.ndarray,
+        n_tasks: int,
+        settings: GramSettings,
+        fits: Sequence[Fit] = (),
+        data: Any = None,
+    ) -> None:
+        assert problem.groups is not None
+        self.config, self.specs, self.problem, self.constants = config, tuple(specs), problem, constants
+        self.codes, self.n_tasks = problem.groups, n_tasks
+        self.settings, self.fits, self.data = settings, tuple(fits), data
+        self._grams: Grams | None = None
+
+    @property
+    def mix(self) -> np.ndarray:
+        """``(m, k)`` kernels of the search as sums of the given ones."""
+        return np.eye(len(self.specs))
+
+    def grams(self, ctx: RunContext) -> Grams:
+        """Return the Gram matrices: a function of data and settings, made anew after a resume."""
+        ctx = ctx if self.data is None else replace(ctx, data=self.data)
+        if self._grams is None:
+            self._grams = Grams(ctx, self.specs, self.settings, centre=any(s.centre and s.normalize == "cosine" for s in self.specs))
+        self._grams.ctx = ctx
+        return self._grams
+
+    def init(self, ctx: RunContext) -> SubspaceState:
+        """Return the state before the first machine: tasks that are not coupled, kernels with equal traces."""
+        self.grams(ctx)
+        m, n = len(self.mix), self.problem.n
+        start, none = even_coupling(m, self.n_tasks, self.config.q), np.zeros(n)
+        best = start, none, np.zeros(self.n_tasks), none
+        return SubspaceState(0, start, none, np.inf, 0.0, *best, pace=np.ones(m), slack=np.full(m, np.inf))
+
+    def step(self, state: SubspaceState, ctx: RunContext) -> Step[SubspaceState]:
+        """Solve the machine, bound the optimum, and choose the next couplings."""
+        with one_thread():
+            state, seconds = self._step(state, self.grams(ctx))
+        state = self._ended(replace(state, iteration=state.iteration + 1))
+        return Step(state, {**self._metrics(state), "seconds_machines": seconds})
+
+    def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
+        found, forms, seconds = self.machine(state, state.coupling, grams)
+        state = self.kept(state, state.coupling, found, forms)
+        if self.problem.ridge is None:
+            state = self._averaged(state, grams)
+        return self._moved(state, forms), seconds
+
+    def _averaged(self, state: SubspaceState, grams: Grams) -> SubspaceState:
+        """Return the state with the dual value of a mean of the machines: corners of the box come and go from one machine to the next."""
+        share = max(1.0 / (state.iteration + 1), MEMORY)
+        before = state.average if state.average.size else state.beta
+        average = before + share * (state.beta - before)
+        lower = max(state.lower, dual_value(self.problem, average, self.forms(average, grams), self.config.q))
+        return replace(state, average=average, slow=0 if lower > state.lower else state.slow, lower=lower)
+
+    def machine(self, state: SubspaceState, coupling: np.ndarray, grams: Grams) -> tuple[DualSolution, np.ndarray, float]:
+        """Return the machine at a coupling, its forms ``(m, T, T)``, and the seconds of its solve."""
+        gram = grams.combine_tasks(np.einsum("mk,mst->kst", self.mix, coupling), self.codes)
+        began = time.perf_counter()
+        found = self.solved(gram, state)
+        seconds = time.perf_counter() - began
+        return found, self.forms(found.beta, grams), seconds
+
+    def forms(self, beta: np.ndarray, grams: Grams) -> np.ndarray:
+        """Return the forms A of coefficients, ``(m, T, T)``."""
+        return np.einsum("mk,kst->mst", self.mix, grams.task_forms(beta, self.codes, self.n_tasks))
+
+    def solved(self, gram: DenseGram, state: SubspaceState) -> DualSolution:
+        """Return the machine on a matrix, as exact as the gap of the search asks for."""
+        if self.problem.ridge is not None:
+            scale = float(np.abs(self.problem.c).max()) or 1.0
+            return RidgeSolver().solve(gram, self.problem, warm=state.beta, tol=EXACT * scale, max_iter=REFINED)
+        tol, found = FIRST_TOL, solve_smo(gram, self.problem, warm=state.beta, tol=FIRST_TOL)
+        room = max(state.gap, self.config.tol * found.upper) if np.isfinite(state.gap) else found.upper
+        while found.gap > GAP_SHARE * room and tol > EXACT:
+            tol *= 0.1
+            found = solve_smo(gram, self.problem, warm=found.beta, tol=tol)
+        return found
+
+    def kept(self, state: SubspaceState, coupling: np.ndarray, found: DualSolution, forms: np.ndarray) -> SubspaceState:
+        """Return the state with bounds and best point brought up to date."""
+        told = bounds(self.problem, found.beta, found.decision, forms, coupling, self.config.q)
+        return self.noted(replace(state, beta=found.beta), coupling, found.beta, found.decision, told)
+
+    def noted(
+        self, state: SubspaceState, coupling: np.ndarray, beta: np.ndarray, decision: np.ndarray, told: SubspaceBounds
+    ) -> SubspaceState:
+        """Return the state with given bounds taken in."""
+        better = told.primal < state.upper
+        slow = 0 if better or told.dual > state.lower else state.slow + 1
+        state = replace(state, slow=slow, lower=max(state.lower, told.dual))
+        if not better:
+            return state
+        bias = np.where(self.constants != 0, self.constants, told.biases)
+        point = {"best_coupling": coupling, "best_beta": beta, "best_bias": bias, "best_decision": decision + bias[self.codes]}
+        return replace(state, upper=told.primal, **point)
+
+    def _moved(self, state: SubspaceState, forms: np.ndarray) -> SubspaceState:
+        smoothing, q = self.smoothing(state), self.config.q
+        if state.slow >= LOST:
+            # Directions that long steps gave up get another chance.
+            state = replace(state, slow=0, since=state.iteration)
+            return state if state.short else replace(state, coupling=state.best_coupling, short=True)
+        if state.short:
+            return replace(state, coupling=best_coupling(roots(state.coupling, forms, smoothing), q))
+        slack = coupling_slack(state.coupling, forms)
+        pace = next_pace(state.pace, slack, state.slack)
+        return replace(state, coupling=long_step(state.coupling, forms, pace, q, smoothing), pace=pace, slack=slack)
+
+    def smoothing(self, state: SubspaceState) -> float:
+        """Return the smoothing of a step, in units of the greatest singular value."""
+        return max(SMOOTH * FADE ** (state.iteration - state.since), FAINT * self.config.tol / self.n_tasks)
+
+    def _ended(self, state: SubspaceState) -> SubspaceState:
+        if state.gap <= self.config.tol * state.upper:
+            return replace(state, stop="tol")
+        return replace(state, stop="max_iter") if state.iteration >= self.config.max_iter else state
+
+    def _metrics(self, state: SubspaceState) -> dict[str, Any]:
+        figures = {"objective": state.upper, "gap": state.gap, "lower_bound": state.lower, "upper_bound": state.upper}
+        return {**figures, "relative_gap": state.relative_gap, "machines": 1, **accuracy_metrics(self.fits, {0: state.best_decision})}

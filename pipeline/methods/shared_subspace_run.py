@@ -1,0 +1,180 @@
+"""Shared-subspace multiple kernel learning as a method of the runner: from a store to a loop, from its state to model and tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...cluster import MemoryBoundExceeded, bytes_text
+from ...kernels.solvers.dual import DualProblem
+from ..loops.prepared import Prepared
+from ..passes.combined import MATRIX_SHARE
+from ..passes.grams import pooled_refusal
+from ..records.config_subspace import SharedSubspaceConfig
+from ..records.context import RunContext
+from ..records.task_model import TaskModel
+from .kernel_setup import apart, gram_settings, resolved_kernels, with_gram_store
+from .multitask_run import task_problem
+from .scoring import Fit, held_out_rows, with_held_out
+from .shared_subspace import UNFINISHED, SubspaceLoop, SubspaceState
+from .subspace_rivals import LOOPS
+from .task_setup import TaskInputs, build_task_model, refuse_empty, store_task_inputs
+
+SHOWN = 60
+"""Tasks whose couplings a report shows."""
+
+EIGENVALUES = 20
+"""Eigenvalues of a coupling that a report shows."""
+
+
+def pooled_problem(config: Any, inputs: TaskInputs) -> tuple[DualProblem, np.ndarray]:
+    """Return the losses of all rows in the order of the data, tasks as groups, and ``(T,)`` the label of tasks with one label, else 0."""
+    own = task_problem(config, inputs)
+    place = np.empty(len(inputs.order), np.int64)
+    place[inputs.order] = np.arange(len(inputs.order))
+    parts = own.problem.c, own.problem.lo, own.problem.hi, own.problem.ridges()
+    c, lo, hi, ridge = (part[place] for part in parts)
+    smooth = None if own.problem.ridge is None else ridge
+    return DualProblem(c, lo, hi, own.problem.kink, 0.0, smooth, inputs.codes), own.constants
+
+
+def build_loop(config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext, fits: Sequence[Fit] = ()) -> SubspaceLoop:
+    """Return the loop of one fit.
+
+    Parameters
+    ----------
+    config, inputs
+        Parameters and data.
+    ctx
+        Where it will run.
+    fits
+        Classifiers whose accuracy is followed.
+
+    Raises
+    ------
+    ValueError
+        Kernels that do not suit the data, or a loss that does not suit the target.
+    gramplane.cluster.MemoryBoundExceeded
+        What must lie on the driver does not fit its budget.
+    """
+    specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
+    check_room(config, len(inputs.target), len(specs), ctx.driver_memory)
+    settings = gram_settings(config, specs, inputs.data, ctx)
+    problem, constants = pooled_problem(config, inputs)
+    return LOOPS[config.solver](config, specs, problem, constants, inputs.n_tasks, settings, fits, apart(inputs.data))
+
+
+def check_room(config: SharedSubspaceConfig, n: int, k: int, driver_memory: int) -> None:
+    """Refuse a fit whose pooled matrix, or the factors of a rival, are beyond the driver's budget.
+
+    Raises
+    ------
+    gramplane.cluster.MemoryBoundExceeded
+        Need and budget are named.
+    """
+    matrix = int(4 * n**2 / MATRIX_SHARE)
+    if matrix > driver_memory:
+        raise MemoryBoundExceeded(f"{pooled_refusal(n, driver_memory)}; raise --driver-memory, or use multitask-mkl", matrix, driver_memory)
+    held = 8 * n**2 * (2 * (k if config.solver == "mirror" else 1) + 3)
+    if config.solver != "auto" and held > driver_memory:
+        need = f"solver={config.solver!r} holds factors of {n} pooled rows in {bytes_text(held)}"
+        raise MemoryBoundExceeded(f"{need}, the driver has {bytes_text(driver_memory)}; solver='auto' needs none", held, driver_memory)
+
+
+def prepare(config: SharedSubspaceConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
+    """Return the method ready to run on ``ctx.data``; ``extra`` may hold ``test_share``."""
+    inputs = store_task_inputs(ctx, "shared-subspace-mkl")
+    held_out = None if inputs.classes is None else held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
+    inputs = with_held_out(inputs, held_out)
+    refuse_empty(inputs, ctx.data.url)
+    config, found = with_gram_store(config, inputs)
+    assert isinstance(found, TaskInputs)
+    fits = () if inputs.classes is None else (Fit(0, 1, inputs.target, held_out),)
+    loop = build_loop(config, found, ctx, fits)
+    return Prepared(
+        loop=loop,
+        model=lambda state, ctx: model_of(config, found, loop, state, ctx),
+        summary=lambda state, model: summary(state, model),
+        tables=lambda state, model: tables(state, loop, found),
+        plan=plan_of(loop, ctx),
+    )
+
+
+def plan_of(loop: SubspaceLoop, ctx: RunContext) -> dict[str, Any]:
+    """Return what the run will do: where the entries lie, and what the driver holds."""
+    n, k = ctx.data.n_rows, len(loop.specs)
+    return {
+        **loop.settings.describe(n, k),
+        "learning_tasks": loop.n_tasks,
+        "pooled_matrix_bytes": 4 * n**2,
+        "iterations_at_most": loop.config.max_iter,
+    }
+
+
+def couplings(loop: SubspaceLoop, state: SubspaceState) -> np.ndarray:
+    """Return the best D of the given kernels, ``(k, T, T)``."""
+    return np.einsum("mk,mst->kst", loop.mix, state.best_coupling)
+
+
+def model_of(config: SharedSubspaceConfig, inputs: TaskInputs, loop: SubspaceLoop, state: SubspaceState, ctx: RunContext) -> TaskModel:
+    """Return the model of the best point found."""
+    figures = {
+        "lower_bound": float(state.lower),
+        "upper_bound": float(state.upper),
+        "iterations": float(state.iteration),
+        "converged": float(state.stop not in UNFINISHED),
+    }
+    weights = couplings(loop, state)
+    arrays = {"kernel_weights": np.trace(weights, axis1=1, axis2=2)}
+    norms = loop.grams(ctx).normalizations
+    return build_task_model(config, inputs, loop.specs, norms, weights, state.best_beta, state.best_bias, figures, arrays)
+
+
+def summary(state: SubspaceState, model: TaskModel) -> dict[str, Any]:
+    """Return the figures of a finished run as a small JSON object."""
+    upper, lower = model.figures["upper_bound"], model.figures["lower_bound"]
+    return {
+        "objective": upper,
+        "gap": upper - lower,
+        "lower_bound": lower,
+        "upper_bound": upper,
+        "iterations": state.iteration,
+        "n_kernels": len(model.weights),
+        "n_tasks": len(model.intercepts),
+        "n_support": len(model.support_ids),
+        "stop": state.stop,
+        "classes": json.loads(model.classes_json),
+    }
+
+
+def tables(state: SubspaceState, loop: SubspaceLoop, inputs: TaskInputs) -> dict[str, list[dict[str, Any]]]:
+    """Return the report's tables: kernels by trace, eigenvalues of their couplings, couplings of tasks, the tasks."""
+    weights = couplings(loop, state)
+    traces = np.trace(weights, axis1=1, axis2=2)
+    order = np.lexsort((np.arange(len(traces)), -traces))
+    names = [str(spec) for spec in loop.specs]
+    spectra = np.linalg.eigvalsh(weights)[:, ::-1][:, :EIGENVALUES]
+    return {
+        "kernels": [{"kernel": names[q], "weight": float(traces[q])} for q in order],
+        "eigenvalues": [{"kernel": names[q], **{str(i + 1): float(v) for i, v in enumerate(spectra[q])}} for q in order],
+        "task_pairs": pair_table(weights.sum(axis=0), inputs.names),
+        "tasks": _task_table(state, loop, inputs),
+    }
+
+
+def pair_table(coupling: np.ndarray, names: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the weight of the rows of one task in the machine of another, a row per task; of the first tasks."""
+    shown = [str(name) for name in names[:SHOWN]]
+    return [{"task": name, **dict(zip(shown, map(float, coupling[t]), strict=False))} for t, name in enumerate(shown)]
+
+
+def _task_table(state: SubspaceState, loop: SubspaceLoop, inputs: TaskInputs) -> list[dict[str, Any]]:
+    sizes = np.bincount(loop.codes, minlength=loop.n_tasks)
+    supports = np.bincount(loop.codes, state.best_beta != 0, minlength=loop.n_tasks)
+    return [
+        {"task": name, "rows": int(sizes[t]), "support": int(supports[t]), "intercept": float(state.best_bias[t])}
+        for t, name in enumerate(inputs.names)
+    ]
