@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .estimators.mkl import MKLClassifier, MKLRegressor
     from .estimators.multitask import MultiTaskMKLClassifier, MultiTaskMKLRegressor
     from .estimators.rules import RuleEnsembleClassifier
+    from .estimators.shared_subspace import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
     from .estimators.two_layer import TwoLayerMKLClassifier
     from .estimators.umkl import UnsupervisedMKL
     from .registry import METHODS, MethodInfo
@@ -30,6 +31,7 @@ _HOMES = {
     "estimators.mkl": ("MKLClassifier", "MKLRegressor"),
     "estimators.multitask": ("MultiTaskMKLClassifier", "MultiTaskMKLRegressor"),
     "estimators.rules": ("RuleEnsembleClassifier",),
+    "estimators.shared_subspace": ("SharedSubspaceMKLClassifier", "SharedSubspaceMKLRegressor"),
     "estimators.two_layer": ("TwoLayerMKLClassifier",),
     "estimators.umkl": ("UnsupervisedMKL",),
     "registry": ("METHODS", "MethodInfo"),
@@ -57,6 +59,8 @@ __all__ = [
     "PathPoint",
     "RuleEnsembleClassifier",
     "RunOutcome",
+    "SharedSubspaceMKLClassifier",
+    "SharedSubspaceMKLRegressor",
     "TwoLayerMKLClassifier",
     "UnsupervisedMKL",
     "cross_validate",

@@ -6,13 +6,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .methods import fgm_run, gmkl_run, hkl_run, kta_path_run, latent_tasks_run, multitask_run, rules_run, two_layer_run, umkl_run
+from .methods import (
+    fgm_run,
+    gmkl_run,
+    hkl_run,
+    kta_path_run,
+    latent_tasks_run,
+    multitask_run,
+    rules_run,
+    shared_subspace_run,
+    two_layer_run,
+    umkl_run,
+)
 from .records.config import FGMConfig, MethodConfig
 from .records.config_hkl import HKLConfig
 from .records.config_kernels import MKLConfig
 from .records.config_kta import KTAPathConfig
 from .records.config_latent import LatentTaskConfig
 from .records.config_rules import RuleConfig
+from .records.config_subspace import SharedSubspaceConfig
 from .records.config_tasks import MultiTaskMKLConfig
 from .records.config_two_layer import TwoLayerConfig
 from .records.config_umkl import UMKLConfig
@@ -128,5 +140,14 @@ METHODS: dict[str, MethodInfo] = {
         model=TaskModel,
         estimator="estimators.multitask:MultiTaskMKLClassifier",
         regressor="estimators.multitask:MultiTaskMKLRegressor",
+    ),
+    "shared-subspace-mkl": MethodInfo(
+        name="shared-subspace-mkl",
+        title="Multiple kernel learning in a subspace that tasks share",
+        config=SharedSubspaceConfig,
+        prepare=shared_subspace_run.prepare,
+        model=TaskModel,
+        estimator="estimators.shared_subspace:SharedSubspaceMKLClassifier",
+        regressor="estimators.shared_subspace:SharedSubspaceMKLRegressor",
     ),
 }

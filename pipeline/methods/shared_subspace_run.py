@@ -12,6 +12,7 @@ from ...cluster import MemoryBoundExceeded, bytes_text
 from ...kernels.solvers.dual import DualProblem
 from ..loops.prepared import Prepared
 from ..passes.combined import MATRIX_SHARE
+from ..passes.gram_source import pair_bytes, row_pairs
 from ..passes.grams import pooled_refusal
 from ..records.config_subspace import SharedSubspaceConfig
 from ..records.context import RunContext
@@ -106,8 +107,11 @@ def prepare(config: SharedSubspaceConfig, ctx: RunContext, extra: Mapping[str, A
 def plan_of(loop: SubspaceLoop, ctx: RunContext) -> dict[str, Any]:
     """Return what the run will do: where the entries lie, and what the driver holds."""
     n, k = ctx.data.n_rows, len(loop.specs)
+    refs = row_pairs(ctx.data if loop.data is None else loop.data, loop.specs, loop.settings.block)
     return {
         **loop.settings.describe(n, k),
+        "tasks_per_pass": 0 if loop.settings.policy == "memory" else len(refs),
+        "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 16 * n + 24 * k * loop.n_tasks**2,
         "learning_tasks": loop.n_tasks,
         "pooled_matrix_bytes": 4 * n**2,
         "iterations_at_most": loop.config.max_iter,

@@ -42,8 +42,13 @@ class PooledLoop(SubspaceLoop):
     def factors(self, grams: Grams) -> list[np.ndarray]:
         """Return the factors of the kernels of the search: a function of the data, made anew after a resume."""
         if self._factors is None:
-            self._factors = [pooled_factor(grams.combine(weights).array) for weights in self.mix]
+            self._factors = [pooled_factor(self._whole(grams, weights)) for weights in self.mix]
         return self._factors
+
+    def _whole(self, grams: Grams, weights: np.ndarray) -> np.ndarray:
+        gram = grams.combine(weights)
+        assert isinstance(gram, DenseGram), "what the driver cannot hold was refused before"
+        return gram.array
 
     def independent(
         self, state: SubspaceState, halves: list[Half], grams: Grams

@@ -96,6 +96,9 @@ def _latent(path: Path) -> BlockStore:
 TASKS = {"kernels": MKL["kernels"], "p": 4.0, "tol": 1e-2}
 OTHER_TASKS = ({**TASKS, "p": 6.0}, "p")
 
+SUBSPACE = {"kernels": ["rbf(gamma=0.5)", "linear", "linear[4:8] cosine"], "tol": 1e-4, "max_iter": 4}
+OTHER_SUBSPACE = ({**SUBSPACE, "q": 1.2}, "q")
+
 RULES = {"C": 3.0, "n_thresholds": 2, "max_visits": 2000, "max_rounds": 2, "max_rules": 60}
 OTHER_RULES = ({**RULES, "a": 3.0}, "a")
 
@@ -133,6 +136,16 @@ CASES: dict[str, Case] = {
         "multitask-mkl", {**TASKS, "q": 1.5, "loss": "squared", "grams": "recompute"}, _task_numbers, OTHER_TASKS
     ),
     "multitask-mkl-mirror": Case("multitask-mkl", {**TASKS, "solver": "mirror", "max_iter": 4}, _tasks, OTHER_TASKS),
+    "shared-subspace-mkl-classes": Case("shared-subspace-mkl", SUBSPACE, _tasks, OTHER_SUBSPACE, {"test_share": 0.25}),
+    "shared-subspace-mkl-numbers-recompute": Case(
+        "shared-subspace-mkl", {**SUBSPACE, "loss": "squared", "grams": "recompute"}, _task_numbers, OTHER_SUBSPACE
+    ),
+    "shared-subspace-mkl-mirror": Case(
+        "shared-subspace-mkl", {**SUBSPACE, "loss": "squared", "solver": "mirror", "max_iter": 3}, _task_numbers, OTHER_SUBSPACE
+    ),
+    "shared-subspace-mkl-alternate": Case(
+        "shared-subspace-mkl", {**SUBSPACE, "loss": "squared", "solver": "alternate", "max_iter": 3}, _task_numbers, OTHER_SUBSPACE
+    ),
     "rule-ensemble-two": Case("rule-ensemble", RULES, _dense, OTHER_RULES, {"test_share": 0.25}),
     "rule-ensemble-classes": Case("rule-ensemble", {**RULES, "rho": 2.0, "refine_cuts": False}, _three, OTHER_RULES),
     "hierarchical-kernels-two": Case("hierarchical-kernels", HKL, _dense, OTHER_HKL, {"test_share": 0.25}),

@@ -142,10 +142,15 @@ def _run_part(run: RunView) -> Named:
         tables.append(make_table("Selected features", run.selected, "All of them are in selected.csv.", opened=True))
     if run.kernels:
         tables.append(make_table("Kernels by weight", run.kernels, "All of them are in kernels.csv.", opened=True))
+    if run.tables.get("rules"):
+        tables.append(make_table("Rules by weight", run.tables["rules"], "All of them are in rules.csv and rules.json.", opened=True))
     if run.tables.get("depths"):
         tables.append(make_table("Kernels by depth", run.tables["depths"], "All of them are in depths.csv.", opened=True))
     if run.tables.get("groups"):
         tables.append(make_table("Groups of tasks by weight", run.tables["groups"], "All of them are in groups.csv.", opened=True))
+    if run.tables.get("eigenvalues"):
+        told = "Of the weights between tasks, kernel by kernel: how many directions the tasks share."
+        tables.append(make_table("Eigenvalues between tasks", run.tables["eigenvalues"], told))
     by_class = [{"store": score.get("store"), **row} for score in run.scores for row in score.get("classes", [])]
     if by_class:
         tables.append(make_table("Scores by class", by_class, opened=True))
