@@ -295,11 +295,11 @@ def summary(state: RuleState, model: RuleModel) -> dict[str, Any]:
 
 
 def tables(model: RuleModel) -> dict[str, list[dict[str, Any]]]:
-    """Return the report's tables: the rules, largest weight first, and the heaviest of the active set."""
+    """Return the report's tables: the rules, largest weight first."""
     rules = []
     for record in rule_records(model):
-        told = {name: record[name] for name in ("text", "vote", "weight", "support", "length")}
-        rules.append({**told, **{f"weight[{name}]": value for name, value in record.get("weights", {}).items()}})
+        told = {name: record[name] for name in ("vote", "weight", "support", "length")}
+        rules.append({"rule": record["text"], **told, **{f"weight[{name}]": value for name, value in record.get("weights", {}).items()}})
     return {"rules": rules}
 
 

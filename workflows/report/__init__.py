@@ -42,14 +42,15 @@ def write_report(runs: Sequence[str | Path], out: str | Path, names: Sequence[st
 def write_views(views: Sequence[RunView], out: str | Path) -> Written:
     """Write the report of views made by hand or by `view_run` (see `write_report`)."""
     from .render import page
-    from .tables import csv_files
+    from .tables import csv_files, json_files
 
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    files = {"report.html": page(views, footer=f"Written by gramplane from {', '.join(view.path for view in views)}."), **csv_files(views)}
+    footer = f"Written by gramplane from {', '.join(view.path for view in views)}."
+    files = {"report.html": page(views, footer=footer), **csv_files(views), **json_files(views)}
     for name, text in files.items():
         replace_text(folder / name, text)
-    return Written(folder / "report.html", tuple(folder / name for name in files if name.endswith(".csv")))
+    return Written(folder / "report.html", tuple(folder / name for name in files if name != "report.html"))
 
 
 __all__ = ["RunView", "Written", "view_run", "write_report", "write_views"]

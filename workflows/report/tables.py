@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Sequence
 
 from .view import Row, RunView
@@ -42,3 +43,9 @@ def csv_files(runs: Sequence[RunView]) -> dict[str, str]:
         "summary.csv": [{"run": run.name, "method": run.method, **run.summary} for run in runs],
     }
     return {name: csv_text(rows) for name, rows in parts.items() if rows}
+
+
+def json_files(runs: Sequence[RunView]) -> dict[str, str]:
+    """Return ``{file name: text}``: the rules of all runs, where there are any."""
+    rules = [{"run": run.name, **row} for run in runs for row in run.tables.get("rules", ())]
+    return {"rules.json": json.dumps(rules, indent=1) + "\n"} if rules else {}

@@ -67,6 +67,8 @@ class RunView:
     @property
     def unit(self) -> str:
         """What the method selects."""
+        if self.tables.get("rules") is not None:
+            return "rules"
         return "kernels" if self.tables.get("kernels") or "n_kernels" in self.summary or self.bounded else "features"
 
     def column(self, key: str) -> list[float]:

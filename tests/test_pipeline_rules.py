@@ -1,0 +1,330 @@
+"""Rule ensembles through every door: certificates, hulls, classes, tasks, missing values, text, stores, runs, exports, bad input."""
+
+import csv
+import json
+import warnings
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import check_estimator
+
+from gramplane.kernels.jit import one_thread
+from gramplane.kernels.propositions import Propositions
+from gramplane.kernels.rule_machine import solve_rules
+from gramplane.pipeline import RuleEnsembleClassifier, load_model, predict_store, run_method, score_store
+from gramplane.pipeline.methods.rules import RuleLoop, Task
+from gramplane.pipeline.passes.propositions import packed_propositions
+from gramplane.pipeline.records.config_rules import RuleConfig
+from gramplane.pipeline.records.context import RunContext
+from gramplane.storage import DataError, MemoryBlocks
+from gramplane.storage.ingest import ingest
+from gramplane.workflows.cli import main
+
+QUICK = {"n_thresholds": 3, "max_visits": 20_000}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with one_thread():
+        yield
+
+
+def planted(n=300, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, ((X[:, 0] > 0.3) & (X[:, 1] <= 0.1)).astype(int)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = planted()
+    with one_thread():
+        return RuleEnsembleClassifier(C=3.0).fit(X, y), X, y
+
+
+def grow(config, flags, y, ctx):
+    """The loop over given 0/1 columns, without refinement, with every state it passed."""
+    X = np.column_stack([flags.T, 0.1 * np.arange(len(y))])[:, :-1]
+    loop = RuleLoop(config, [Task(np.arange(len(y)), y, np.full(len(y), config.C))], np.eye(1), (), len(y))
+    context = ctx(MemoryBlocks(X))
+    states = [loop.init(context)]
+    while states[-1].stop is None:
+        states.append(loop.step(states[-1], context).state)
+    return loop, states, context
+
+
+@pytest.fixture
+def ctx():
+    from gramplane.cluster import open_executor
+
+    with open_executor(None) as executor:
+        yield lambda data: RunContext(executor, data)
+
+
+# --- the certificate, on lattices that can be listed -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("rho", [2.0, 1.1])
+def test_the_certificate_is_never_below_the_true_gap_and_every_active_set_is_a_hull(rho, seed, ctx):
+    rng = np.random.default_rng(seed)
+    flags = (rng.random((3, 60)) < 0.5).astype(float)
+    y = np.where((flags[0] * flags[1] + flags[2] * (1 - flags[0]) + (rng.random(60) < 0.15)) % 2 > 0.5, 1.0, -1.0)
+    config = RuleConfig(rho=rho, a=1.5, C=4.0, tol=1e-2, add=2, rest=None, refine_cuts=False, refit=False, skip_implied=False)
+    loop, states, context = grow(config, flags, y, ctx)
+    lattice = loop.grounds(context).lattice
+    assert lattice.p == 6
+    every = lattice.hull(lattice.named([list(item) for size in range(7) for item in combinations(range(6), size)]))
+    best = solve_rules(lattice.problem(every, rho), tol=1e-4)
+    last = states[-1].active
+    assert last.stop == "certified"
+    assert last.certificate <= config.tol * last.upper
+    for state in (one.active for one in states[1:]):
+        assert state.certified <= best.objective * (1 + 1e-9)
+        assert state.upper >= best.dual * (1 - 1e-9)
+        known = {tuple(item) for item in lattice.items(state.nodes.keys)}
+        assert all(item[:k] + item[k + 1 :] in known for item in known for k in range(len(item)))
+    assert any(len(item) >= 2 for item in lattice.items(last.nodes.keys))
+
+
+def test_visits_that_run_out_leave_a_certificate_to_a_depth_and_caps_warn():
+    X, y = planted(seed=1)
+    y = y ^ (np.random.default_rng(0).random(len(y)) < 0.1)
+    with pytest.warns(ConvergenceWarning, match="max_rounds=2 ended the fit"):
+        machine = RuleEnsembleClassifier(C=10.0, max_rounds=2, max_visits=200, refine_cuts=False).fit(X, y)
+    assert not machine.converged_
+    assert not machine.certificate_["complete"]
+    assert machine.certificate_["restricted_gap"] >= 0
+    with pytest.warns(ConvergenceWarning, match="max_rules=30"):
+        small = RuleEnsembleClassifier(C=10.0, max_rules=30, add=5, max_visits=200, rest=None, refine_cuts=False).fit(X, y)
+    assert len(small.active_set_) <= 30
+
+
+# --- rules --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_predictions_are_those_of_the_rules(fitted):
+    machine, X, y = fitted
+    np.testing.assert_allclose(machine.transform(X) @ machine.coef_[0] + machine.intercept_[0], machine.decision_function(X), atol=1e-10)
+    assert machine.score(X, y) >= 0.98
+    by_hand = np.full(len(X), machine.intercept_[0])
+    for rule in machine.rules_:
+        holds = np.ones(len(X), bool)
+        for part in rule["conditions"]:
+            column = X[:, part["column"]]
+            holds &= column <= part["cut"] if part["sign"] == "<=" else column > part["cut"]
+        assert holds.sum() == rule["support"]
+        by_hand += holds * rule["weight"] * (1 if rule["vote"] == 1 else -1)
+    np.testing.assert_allclose(by_hand, machine.decision_function(X), atol=1e-10)
+    assert [rule["weight"] for rule in machine.rules_] == sorted((rule["weight"] for rule in machine.rules_), reverse=True)
+    assert all(rule["weight"] > 0.02 * machine.rules_[0]["weight"] for rule in machine.rules_)
+    assert machine.get_feature_names_out().tolist() == [rule["text"] for rule in machine.rules_]
+
+
+def test_predictions_of_rules_are_those_of_kernels(ctx):
+    """f_w = mu_w sum_i alpha_i y_i phi_w(x_i) as rules, and as a machine on the kernels phi_w phi_w'."""
+    X, y = planted(80)
+    sign = np.where(y == 1, 1.0, -1.0)
+    found = packed_propositions(ctx(MemoryBlocks(X)), np.ones(80, bool), 3, ())
+    from gramplane.kernels.hierarchy import effective_weights
+    from gramplane.kernels.rule_lattice import RuleLattice
+
+    lattice = RuleLattice(found.columns, 80, (np.arange(80),), (sign,), (np.ones(80),), np.eye(1), 2.0)
+    nodes = lattice.start(8)
+    point = solve_rules(lattice.problem(nodes, 1.5), tol=1e-3)
+    flags, beta = lattice.flags(nodes).astype(float), sign * point.alpha[0]
+    mu = effective_weights(nodes.hull, point.eta, (flags @ beta) ** 2, 1.5)
+    np.testing.assert_allclose(flags.T @ (mu * (flags @ beta)), ((flags.T * mu) @ flags) @ beta, atol=1e-10)
+
+
+def test_moved_cuts_are_better_and_lie_between_training_values(fitted):
+    machine, X, y = fitted
+    plain = RuleEnsembleClassifier(C=3.0, refine_cuts=False).fit(X, y)
+    fresh, labels = planted(2000, seed=9)
+    assert machine.score(fresh, labels) >= plain.score(fresh, labels)
+    first = machine.history_["refit_objective"] if "refit_objective" in machine.history_ else None
+    assert first is None or np.isfinite(first).any()
+
+
+def test_several_classes_share_rules():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(240, 3))
+    y = np.array(["low", "mid", "top"])[np.digitize(X[:, 0], [-0.4, 0.5])]
+    machine = RuleEnsembleClassifier(C=5.0).fit(X, y)
+    assert machine.score(X, y) >= 0.97
+    assert machine.decision_function(X).shape == (240, 3)
+    assert set(machine.rules_[0]["weights"]) == {"low", "mid", "top"}
+    np.testing.assert_allclose(machine.transform(X) @ machine.coef_.T + machine.intercept_, machine.decision_function(X), atol=1e-10)
+
+
+def test_tasks_share_rules_and_one_label_gives_a_constant():
+    X, y = planted(240)
+    task = np.array(["a", "b", "c"])[np.arange(240) % 3]
+    y = np.where(task == "c", 1, y)
+    machine = RuleEnsembleClassifier(C=3.0, task_kernel=[[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]], **QUICK).fit(X, y, task)
+    assert machine.tasks_.tolist() == ["a", "b", "c"]
+    assert machine.score(X, y, task) >= 0.9
+    assert (machine.predict(X, np.full(240, "c")) == 1).all()
+    with pytest.raises(ValueError, match="task 'z' was not there at fit"):
+        machine.predict(X[:1], ["z"])
+    with pytest.raises(ValueError, match="predictions need the task"):
+        machine.predict(X)
+    for matrix, told in (([[1.0, 2], [2, 1]], "shape"), (np.diag([1.0, 1, -1]), "eigenvalue"), ([[1, 0, 0], [1, 1, 0], [0, 0, 1]], "symm")):
+        with pytest.raises(ValueError, match=told):
+            RuleEnsembleClassifier(task_kernel=matrix).fit(X, y, task)
+    with pytest.raises(ValueError, match="needs tasks"):
+        RuleEnsembleClassifier(task_kernel=np.eye(2)).fit(X, y)
+
+
+# --- data -----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_missing_values_are_a_proposition_and_fail_every_comparison():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    X[rng.random(200) < 0.4, 0] = np.nan
+    y = np.isnan(X[:, 0]).astype(int)
+    machine = RuleEnsembleClassifier(C=5.0, **QUICK).fit(X, y)
+    assert machine.score(X, y) == 1.0
+    assert any("is missing" in rule["text"] for rule in machine.rules_)
+    with pytest.raises(ValueError, match="infinity"):
+        machine.fit(np.where(np.isnan(X), np.inf, X), y)
+
+
+def test_columns_of_text_and_categories_that_were_not_there():
+    rng = np.random.default_rng(0)
+    town = np.array(["x", "y", "z"])[rng.integers(0, 3, 150)]
+    frame = pd.DataFrame({"town": town, "age": rng.normal(size=150)})
+    y = np.where((town == "y") & (frame["age"] > 0), "yes", "no")
+    machine = RuleEnsembleClassifier(C=5.0, **QUICK).fit(frame, y)
+    assert machine.score(frame, y) >= 0.97
+    assert any("town = y" in rule["text"] for rule in machine.rules_)
+    frame.loc[:1, "town"] = "new"
+    with pytest.warns(UserWarning, match="2 values of 1 categorical columns"):
+        found = machine.transform(frame)[:2], machine.predict(frame)
+    about = [k for k, rule in enumerate(machine.rules_) if "town" in rule["text"]]
+    assert not found[0][:, about].any()
+    numbers = np.column_stack([np.unique(town, return_inverse=True)[1], frame["age"]])
+    named = RuleEnsembleClassifier(C=5.0, categorical=[0], **QUICK).fit(numbers, y)
+    assert any("x0 = 1" in rule["text"] for rule in named.rules_)
+    with pytest.raises(ValueError, match="categorical names column 'street'"):
+        RuleEnsembleClassifier(categorical=["street"]).fit(frame, y)
+
+
+def test_constant_columns_sparse_columns_and_order_of_rows():
+    X, y = planted(200)
+    wide = np.column_stack([X, np.full(200, 3.0)])
+    machine = RuleEnsembleClassifier(C=2.0, **QUICK).fit(wide, y)
+    assert 4 not in {column for rule in machine.rules_ for column in rule["columns"]}
+    same = RuleEnsembleClassifier(C=2.0, **QUICK).fit(sp.csr_array(wide), y)
+    assert same.rules_ == machine.rules_
+    doubled = RuleEnsembleClassifier(C=2.0, **QUICK).fit(np.column_stack([wide, X]), y)
+    assert doubled.objective_ == machine.objective_
+    order = np.random.default_rng(0).permutation(200)
+    turned = RuleEnsembleClassifier(C=2.0, **QUICK).fit(wide[order], y[order])
+    np.testing.assert_allclose(turned.objective_, machine.objective_, rtol=2e-3)
+    steep = RuleEnsembleClassifier(C=2.0, **QUICK).fit(100.0 * wide, y)
+    np.testing.assert_allclose(steep.objective_, machine.objective_, rtol=1e-9)
+
+
+def test_propositions_do_not_depend_on_chunks(ctx):
+    X, _ = planted(100, 30)
+    one = packed_propositions(ctx(MemoryBlocks(X)), np.arange(100) % 5 > 0, 4, (2,))
+    two = packed_propositions(ctx(MemoryBlocks(X, stripe_bytes=1024)), np.arange(100) % 5 > 0, 4, (2,))
+    np.testing.assert_array_equal(one.columns, two.columns)
+    for name in Propositions.__dataclass_fields__:
+        np.testing.assert_array_equal(getattr(one.propositions, name), getattr(two.propositions, name))
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"rho": 1.0}, "rho=1.0"),
+        ({"rho": 2.5}, "rho=2.5"),
+        ({"a": 1.0}, "a=1.0"),
+        ({"n_thresholds": 0}, "n_thresholds=0"),
+        ({"prune": 1.0}, "prune=1.0"),
+        ({"solver": "best"}, "solver='best'"),
+        ({"categorical": [9]}, "column 9"),
+    ],
+)
+def test_bad_parameters_are_named(params, told):
+    with pytest.raises(ValueError, match=told):
+        RuleEnsembleClassifier(**params).fit(*planted(20))
+
+
+# --- runs, reports, exports -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_the_estimator_and_its_report_has_the_rules(tmp_path):
+    X, y = planted(200)
+    store = ingest((X, np.array(["no", "yes"])[y]), tmp_path / "data.zarr", names=["age", "size", "c", "d"])
+    params = {"C": 3.0, **QUICK}
+    done = run_method("rule-ensemble", params, data=str(tmp_path / "data.zarr"), run=str(tmp_path / "run"))
+    machine = load_model(tmp_path / "run")
+    direct = RuleEnsembleClassifier(**params).fit(store)
+    assert machine.rules_ == direct.rules_
+    assert done.summary["n_rules"] == len(machine.rules_)
+    assert done.summary["train_accuracy"] == direct.score(X, np.array(["no", "yes"])[y])
+    assert all("age" in rule["text"] or "size" in rule["text"] for rule in machine.rules_[:2])
+    told = predict_store(str(tmp_path / "run"), str(tmp_path / "data.zarr"), str(tmp_path / "out.csv"))
+    assert told["rows"] == 200
+    assert score_store(str(tmp_path / "run"), str(tmp_path / "data.zarr"))["accuracy"] == done.summary["train_accuracy"]
+    assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "report"), "--quiet"]) == 0
+    rows = list(csv.DictReader((tmp_path / "report" / "rules.csv").open()))
+    assert [row["rule"] for row in rows] == [rule["text"] for rule in machine.rules_]
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "Rules by weight" in page and "age &gt; " in page
+    machine.to_csv(tmp_path / "rules.csv")
+    assert [row["rule"] for row in csv.DictReader((tmp_path / "rules.csv").open())] == [rule["text"] for rule in machine.rules_]
+    whole = json.loads(machine.to_json(tmp_path / "rules.json"))
+    assert whole["rules"][0]["text"] == machine.rules_[0]["text"]
+    assert json.loads((tmp_path / "report" / "rules.json").read_text())[0]["rule"] == machine.rules_[0]["text"]
+
+
+def test_the_command_line_fits_rules(tmp_path):
+    X, y = planted(120)
+    ingest((X, y), tmp_path / "data.zarr")
+    words = ["fit", "rule-ensemble", "--data", tmp_path / "data.zarr", "--run", tmp_path / "run", "--set", "C=2", "--set", "n_thresholds=2"]
+    assert main([*map(str, words), "--quiet"]) == 0
+    assert load_model(tmp_path / "run").get_params()["n_thresholds"] == 2
+
+
+def test_a_real_target_is_refused(tmp_path):
+    X, _ = planted(40)
+    ingest((X, X[:, 0]), tmp_path / "data.zarr", task="regression")
+    with pytest.raises(DataError, match="real-valued"):
+        run_method("rule-ensemble", {}, data=str(tmp_path / "data.zarr"), run=str(tmp_path / "run"))
+
+
+# --- scikit-learn -------------------------------------------------------------------------------------------------------------------------
+
+CUTS = "cuts are quantiles of the rows, whatever their weights"
+EXPECTED = dict.fromkeys(("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"), CUTS)
+
+
+def test_checks_of_scikit_learn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = check_estimator(
+            RuleEnsembleClassifier(n_thresholds=2, max_visits=500, max_rounds=2),
+            expected_failed_checks=EXPECTED,
+            on_fail=None,
+            on_skip=None,
+        )
+    names = {status: sorted(row["check_name"] for row in found if row["status"] == status) for status in ("passed", "xfail", "skipped")}
+    assert [(row["check_name"], str(row["exception"])[:200]) for row in found if row["status"] == "failed"] == []
+    assert names["xfail"] == sorted(EXPECTED)
+    assert len(names["passed"]) >= 66 and len(names["skipped"]) <= 1
+
+
+def test_parameters_are_stored_untouched():
+    matrix = np.eye(2)
+    machine = RuleEnsembleClassifier(task_kernel=matrix, categorical=(1,))
+    assert machine.task_kernel is matrix
+    np.testing.assert_array_equal(clone(machine).task_kernel, matrix)
