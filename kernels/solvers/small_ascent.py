@@ -5,10 +5,34 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..domains_norms import elastic_response, power_response, project_elastic
+from ..domains_norms import elastic_response, greatest, power_response, project_elastic
 from ..jit import compiled
 
 FloatArray = NDArray[np.float64]
+
+
+@compiled
+def inner(x: FloatArray, y: FloatArray) -> float:
+    """Return x'y."""
+    total = 0.0
+    for k in range(x.size):
+        total += x[k] * y[k]
+    return total
+
+
+@compiled
+def blend(x: FloatArray, a: float, y: FloatArray) -> FloatArray:
+    """Return x + a y."""
+    out = np.empty(x.size)
+    for k in range(x.size):
+        out[k] = x[k] + a * y[k]
+    return out
+
+
+@compiled
+def image(matrix: FloatArray, x: FloatArray) -> FloatArray:
+    """Return matrix x."""
+    return matrix @ x
 
 
 @compiled
@@ -19,18 +43,22 @@ def _response(s: FloatArray, elastic: bool, shape: float) -> FloatArray:
 @compiled
 def _project_simplex(w: FloatArray) -> FloatArray:
     """Return the projection onto the weights with sum one: lifted above the boundary, at most one and equal to one are the same."""
-    lifted = project_elastic(w - w.min() + 1.0, 1.0)
-    return lifted / lifted.sum()
+    ones = np.ones(w.size)
+    lifted = project_elastic(blend(w, 1.0 + greatest(blend(np.zeros(w.size), -1.0, w)), ones), 1.0)
+    total = inner(lifted, ones)
+    for k in range(w.size):
+        lifted[k] /= total
+    return lifted
 
 
 @compiled
 def ascend(
-    c: FloatArray, S: FloatArray, p: FloatArray, elastic: bool, shape: float, tol: float, max_iter: int
+    c: FloatArray, S: FloatArray, turned: FloatArray, p: FloatArray, elastic: bool, shape: float, tol: float, max_iter: int
 ) -> tuple[FloatArray, FloatArray, int]:
     """Maximise c'p - 1/2 sigma(S'p) over the simplex by accelerated projected gradients with restarts.
 
     sigma is the support function of an elastic-net set (shape v < 1) or of a p-norm ball (shape p > 1). The step is found by
-    backtracking; momentum starts anew whenever it points downhill.
+    backtracking; momentum starts anew whenever it points downhill. `turned` is S transposed.
 
     Returns
     -------
@@ -40,41 +68,51 @@ def ascend(
         The response with the least greatest cut.
     steps : int
     """
-    q, ahead, momentum, step = p.copy(), p.copy(), 1.0, -1.0
+    ones, start = np.ones(p.size), blend(p, 0.0, p)
+    q, ahead, momentum, step = start, start, 1.0, -1.0
     best, low = -np.inf, np.inf
-    best_p, best_theta = p.copy(), np.zeros(S.shape[1])
+    best_p, best_theta = start, np.zeros(S.shape[1])
     for steps in range(max_iter + 1):
         # At `ahead`: value, gradient and both sides of the certificate.
-        theta = _response(ahead @ S, elastic, shape)
-        slope = c - 0.5 * (S @ theta)
-        value = ahead @ slope
-        inside = ahead.min() >= 0.0
-        if inside and value > best:
-            best, best_p = value, ahead.copy()
-        if slope.max() < low:
-            low, best_theta = slope.max(), theta
+        theta = _response(image(turned, ahead), elastic, shape)
+        slope = blend(c, -0.5, image(S, theta))
+        value = inner(ahead, slope)
+        if value > best and _inside(ahead):
+            best, best_p = value, ahead
+        top = greatest(slope)
+        if top < low:
+            low, best_theta = top, theta
         if low - best <= tol or steps == max_iter:
             break
-        centred = slope - slope.mean()
+        centred = blend(slope, -inner(slope, ones) / slope.size, ones)
         if step < 0.0:
-            step = 1.0 / max(np.sqrt(np.sum(centred * centred)), 1e-300)
+            step = 1.0 / max(np.sqrt(inner(centred, centred)), 1e-300)
         step *= 1.5
         while True:
-            trial = _project_simplex(ahead + step * centred)
-            move = trial - ahead
-            response = _response(trial @ S, elastic, shape)
-            reached = trial @ (c - 0.5 * (S @ response))
+            trial = _project_simplex(blend(ahead, step, centred))
+            move = blend(trial, -1.0, ahead)
+            response = _response(image(turned, trial), elastic, shape)
+            reached = inner(trial, blend(c, -0.5, image(S, response)))
             # A concave function with curvature 1/step lies above this parabola.
-            bound = value + slope @ move - 0.5 / step * (move @ move)
+            bound = value + inner(slope, move) - 0.5 / step * inner(move, move)
             if reached >= bound - 1e-14 * abs(value):
                 break
             step *= 0.5
         if reached > best:
-            best, best_p = reached, trial.copy()
-        turned = slope @ (trial - q) < 0.0
-        following = 1.0 if turned else 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
-        ahead = trial.copy() if turned else trial + (momentum - 1.0) / following * (trial - q)
-        if not turned and ahead.min() < 0.0:
+            best, best_p = reached, trial
+        last = blend(trial, -1.0, q)
+        turns = inner(slope, last) < 0.0
+        following = 1.0 if turns else 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
+        ahead = trial if turns else blend(trial, (momentum - 1.0) / following, last)
+        if not _inside(ahead):
             ahead = _project_simplex(ahead)
         q, momentum = trial, following
     return best_p, best_theta, steps
+
+
+@compiled
+def _inside(p: FloatArray) -> bool:
+    for k in range(p.size):
+        if p[k] < 0.0:
+            return False
+    return True

@@ -146,7 +146,8 @@ def lower_bound(cuts: Cuts, domain: Domain, warm: FloatArray | None = None, *, t
             return _by_linear_program(cuts, domain, whole, start)
         elastic = isinstance(domain, ElasticNetSet)
         shape = domain.v if elastic else domain.p  # type: ignore[union-attr]
-        p, theta, steps = ascend(cuts.c, cuts.S, start, elastic, shape, tol * float(np.abs(cuts.c).max()), MASTER_STEPS)
+        turned, least = np.ascontiguousarray(cuts.S.T), tol * float(np.abs(cuts.c).max())
+        p, theta, steps = ascend(cuts.c, cuts.S, turned, start, elastic, shape, least, MASTER_STEPS)
         return _certified(cuts, domain, p, theta, steps)
 
 

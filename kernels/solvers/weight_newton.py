@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
-from ..domains_norms import elastic_response, project_elastic
+from ..domains_norms import elastic_response, greatest, project_elastic
 from ..jit import compiled, one_thread
 from .dual import DualProblem
+from .small_ascent import blend, image, inner
 
 FloatArray = NDArray[np.float64]
 
@@ -101,31 +102,33 @@ def model_minimiser(theta: FloatArray, s: FloatArray, root: FloatArray, v: float
 @compiled
 def _minimised(theta: FloatArray, s: FloatArray, root: FloatArray, turned: FloatArray, v: float, tol: float, most: int) -> FloatArray:
     """Accelerated projected gradients with backtracking, started anew when momentum points uphill."""
-    x, ahead, momentum = theta.copy(), theta.copy(), 1.0
+    start = blend(theta, 0.0, theta)
+    x, ahead, momentum = start, start, 1.0
     # Where the curvature is rounding, steps of a million diameters of the set reach its edge too, and can still be projected.
-    least = max(1e-6 * np.max(np.abs(s)), 1e-300)
-    bend = max(np.sum(root * root) / max(1, min(root.shape[0], root.shape[1])), least)
+    least = max(1e-6 * max(greatest(s), greatest(blend(np.zeros(s.size), -1.0, s))), 1e-300)
+    flat = root.reshape(root.size)
+    bend = max(inner(flat, flat) / max(1, min(root.shape[0], root.shape[1])), least)
     for step in range(most):
-        image = root @ (ahead - theta)
-        slope = turned @ image - 0.5 * s
+        slope = blend(image(turned, image(root, blend(ahead, -1.0, theta))), -0.5, s)
         if step % LOOK == 0:
             # The least of the linearised model over the set bounds the model from below.
-            here = turned @ (root @ (x - theta)) - 0.5 * s
-            if here @ (x - elastic_response(-here, v)) <= tol:
+            here = blend(image(turned, image(root, blend(x, -1.0, theta))), -0.5, s)
+            if inner(here, blend(x, -1.0, elastic_response(blend(np.zeros(s.size), -1.0, here), v))) <= tol:
                 break
         bend = max(0.8 * bend, least)
         while True:
-            trial = project_elastic(ahead - slope / bend, v)
-            move = trial - ahead
-            stretched = root @ move
-            if stretched @ stretched <= bend * (move @ move) * (1.0 + 1e-12) or bend > 1e300:
+            trial = project_elastic(blend(ahead, -1.0 / bend, slope), v)
+            move = blend(trial, -1.0, ahead)
+            stretched = image(root, move)
+            if inner(stretched, stretched) <= bend * inner(move, move) * (1.0 + 1e-12) or bend > 1e300:
                 break
             bend *= 2.0
-        if slope @ (trial - x) > 0.0:
-            ahead, momentum = trial.copy(), 1.0
+        last = blend(trial, -1.0, x)
+        if inner(slope, last) > 0.0:
+            ahead, momentum = trial, 1.0
         else:
             following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
-            ahead = trial + (momentum - 1.0) / following * (trial - x)
+            ahead = blend(trial, (momentum - 1.0) / following, last)
             momentum = following
         x = trial
     return x
