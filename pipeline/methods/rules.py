@@ -220,7 +220,8 @@ class RuleLoop:
         new = RuleState(state.iteration + 1, active, master)
         if active.stop is not None:
             new = replace(new, kept=self._selected(new, ctx), stop=None if self._goes_on() else active.stop)
-        return new, {"phase": "grow", **figures, "newton_steps": master.steps, "n_selected": self._count(new)}
+        told = {"newton_steps": master.steps, "n_selected": self._count(new), "refit_objective": float("nan")}
+        return new, {"phase": "grow", **figures, **told}
 
     def _goes_on(self) -> bool:
         return self.config.refine_cuts or self.config.refit
