@@ -12,7 +12,8 @@ method come from 3-fold cross-validation within the training rows; the fits of t
 last one at 1e-2. Measure: explained variance in per cent (Sarcos; targets scaled by task) or area under the ROC curve, mean over tasks.
 
 * sarcos: the 4,449 test rows only; 7 tasks of 15 training and 1,985 test rows each. The thesis drew from all 48,933 rows.
-* landmine: fields 0-9 and 15-23, 20 % for training. The same data.
+* landmine: fields 0-9 and 15-23, 20 % for training. The same data. One row in 17 is a mine: C is balanced over the classes and the loss
+  squared, for all three methods; with equal costs hinge machines tell next to nothing here (70 %, below the table's), whoever makes them.
 * mhc: the ten alleles with most peptides, 9 x 20 indicators, binders below 500 nM; 20 %. A stand-in: other peptides than the thesis'.
 * yale: 28 pairs of the first 8 persons, 5 images of each for training, 30 principal components of these. The thesis does not name its 8.
 """
@@ -23,7 +24,8 @@ import _harness as bench  # isort: skip
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -47,7 +49,7 @@ PUBLISHED = {
 SAME_DATA = ("landmine",)
 
 MUS = (0.01, 0.1, 1.0, 10.0)
-COSTS = {"sarcos": (0.01, 0.1, 1.0, 10.0), "yale": (0.01, 0.1, 1.0, 10.0), "landmine": (0.01, 0.1, 1.0), "mhc": (0.01, 0.1, 1.0)}
+COSTS = {"sarcos": (0.01, 0.1, 1.0, 10.0), "yale": (0.01, 0.1, 1.0, 10.0), "landmine": (0.01, 0.1), "mhc": (0.01, 0.1, 1.0)}
 SPLITS = {"sarcos": 10, "yale": 5, "landmine": 2, "mhc": 3}
 
 
@@ -62,6 +64,38 @@ class Split:
     test_y: np.ndarray
     test_task: np.ndarray
     labels: bool
+    balanced: bool = False
+
+    @property
+    def squared(self) -> bool:
+        """Whether the loss is squared, else the hinge."""
+        return self.balanced or not self.labels
+
+    def costs(self, C: float) -> np.ndarray:
+        """Return C of every row, in a balanced set divided by the share of its class, over two."""
+        share = np.where(self.y > 0, np.mean(self.y > 0), np.mean(self.y <= 0))
+        return 0.5 * C / share if self.balanced else np.full(len(self.y), C)
+
+    @cached_property
+    def scales(self) -> np.ndarray:
+        """What brings the kernels, one per feature and one of all, to trace n."""
+        squares = np.square(self.X).sum(axis=0)
+        return len(self.X) / np.append(squares, squares.sum())
+
+    @cached_property
+    def grams(self) -> np.ndarray:
+        """The Gram matrices of these kernels: made once for all parameters that are tried."""
+        features = self.X.T[:, :, None] * self.X.T[:, None, :]
+        return (self.scales[:, None, None] * np.concatenate([features, (self.X @ self.X.T)[None]])).astype(np.float32)
+
+    def decide(self, weights: np.ndarray, beta: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
+        """Return decision values of the test rows from weights ``(k, T, T)`` of the kernels between tasks."""
+        names, codes = np.unique(self.task, return_inverse=True)
+        sums = ((codes == np.arange(len(names))[:, None]) * beta) @ self.X
+        scaled = weights * self.scales[:, None, None]
+        slopes = np.einsum("jst,sj->tj", scaled[:-1], sums) + scaled[-1].T @ sums
+        test = np.searchsorted(names, self.test_task)
+        return np.einsum("nj,nj->n", self.test_X, slopes[test]) + intercepts[test]
 
 
 # -- planted -----------------------------------------------------------------------------------------------------------------
@@ -147,7 +181,7 @@ def landmine(folder: Path, rng: np.random.Generator) -> Split:
     data = np.load(folder / "landmine.npz")
     kept = np.isin(data["task"], [*range(10), *range(15, 24)])
     X, y, task = data["X"][kept], np.where(data["y"][kept] == data["y"].max(), 1.0, -1.0), data["task"][kept].astype(int)
-    return parted(X, y, task, *shares(y, task, 0.2, rng))
+    return replace(parted(X, y, task, *shares(y, task, 0.2, rng)), balanced=True)
 
 
 def mhc(folder: Path, rng: np.random.Generator) -> Split:
@@ -190,23 +224,28 @@ DATA: dict[str, Callable[[Path, np.random.Generator], Split]] = {"sarcos": sarco
 
 
 def mtgfl(split: Split, C: float, mu: float, search: bool) -> np.ndarray:
-    """Return decision values of the test rows."""
+    """Return decision values of the test rows; while parameters are searched, from Gram matrices that are made once."""
     kind = LatentTaskMKLClassifier if split.labels else LatentTaskMKLRegressor
-    tol: dict[str, Any] = {"tol": 5e-2, "stop_at_rest": True} if search else {}
-    loss = "hinge" if split.labels else "squared"
-    machine = kind(kernels_of(split.X.shape[1]), mu=mu, C=C, loss=loss, **tol).fit(split.X, split.y, split.task)
+    given: dict[str, Any] = {"mu": mu, "C": C, "loss": "squared" if split.squared else "hinge"}
+    if split.balanced:
+        given["class_weight"] = "balanced"
+    if search:
+        machine = kind("precomputed", normalize="none", tol=5e-2, stop_at_rest=True, **given).fit(split.grams, split.y, split.task)
+        beta = np.zeros(len(split.y))
+        beta[machine.support_vectors_] = machine.dual_coef_
+        return split.decide(machine.task_kernel_weights_, beta, machine.intercept_)
+    machine = kind(kernels_of(split.X.shape[1]), **given).fit(split.X, split.y, split.task)
     return machine.decision_function(split.test_X, split.test_task) if split.labels else machine.predict(split.test_X, split.test_task)
 
 
 def pooled(split: Split, C: float, shared: float) -> np.ndarray:
     """Return decision values of machines on ``(shared + [s = t]) K``, a bias per task."""
-    K = split.X @ split.X.T
-    scale = len(K) / np.trace(K)
+    K, scale = split.X @ split.X.T, split.scales[-1]
     _, codes = np.unique(split.task, return_inverse=True)
     gram = DenseGram(scale * K * (shared + (codes[:, None] == codes)))
-    base = svc_problem(split.y, C) if split.labels else ridge_problem(split.y, C)
+    base = ridge_problem(split.y, split.costs(C)) if split.squared else svc_problem(split.y, C)
     problem = DualProblem(base.c, base.lo, base.hi, base.kink, 0.0, base.ridge, codes)
-    found = solve_smo(gram, problem, tol=1e-3) if split.labels else solve_ridge(gram, problem, tol=1e-6)
+    found = solve_ridge(gram, problem, tol=1e-6) if split.squared else solve_smo(gram, problem, tol=1e-3)
     assert found.biases is not None
     test = np.searchsorted(np.unique(split.task), split.test_task)
     return scale * ((split.test_X @ split.X.T) * (shared + (test[:, None] == codes))) @ found.beta + found.biases[test]
@@ -241,7 +280,8 @@ def folds(split: Split, rng: np.random.Generator, count: int = 3) -> Iterator[Sp
             fold[rows] = (np.arange(len(rows)) + rng.integers(count)) % count
     for f in range(count):
         own, other = fold != f, fold == f
-        yield Split(split.X[own], split.y[own], split.task[own], split.X[other], split.y[other], split.task[other], split.labels)
+        rows = (split.X[own], split.y[own], split.task[own], split.X[other], split.y[other], split.task[other])
+        yield Split(*rows, split.labels, split.balanced)
 
 
 def chosen(split: Split, method: str, costs: tuple[float, ...], rng: np.random.Generator) -> tuple[float, float]:

@@ -29,6 +29,7 @@ from ..records.config_latent import LatentTaskConfig
 from ..records.context import RunContext
 from .kernel_checks import doubtful
 from .kernel_setup import needs_centring
+from .scoring import Fit, TargetFit, accuracy_metrics
 
 ADDED = 60
 """Groups that join at a time, without their ancestors."""
@@ -67,9 +68,9 @@ class GroupMachine:
     solves, steps
         Machines solved, in all and since groups joined.
     upper
-        Least primal value, attained by the next three.
-    best_weights, best_beta, biases
-        ``(W, k)``, ``(n,)``, ``(T,)``.
+        Least primal value, attained by the next four.
+    best_weights, best_beta, biases, decision
+        ``(W, k)``, ``(n,)``, ``(T,)``, and the decision values of all rows ``(n,)``.
     """
 
     weights: np.ndarray
@@ -81,6 +82,7 @@ class GroupMachine:
     best_weights: np.ndarray
     best_beta: np.ndarray
     biases: np.ndarray
+    decision: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -112,12 +114,14 @@ class LatentLoop:
         Kernels.
     problem
         Dual problem of all rows, one equality per task.
-    learned
-        ``(n_learned,)`` tasks that take part in groups, ascending; the others (all rows of one label) are predicted by a constant.
+    constants
+        ``(T,)`` the label -1 or +1 of tasks with one label only, which is predicted and takes no part in groups; 0 for the others.
     settings
         Where Gram matrices lie; decided from sizes by default.
     data
         What the kernels are over, where that is not the data set of the run: matrices that were given.
+    fits
+        What is followed on training rows and rows held out.
     """
 
     state_type = LatentState
@@ -127,13 +131,16 @@ class LatentLoop:
         config: LatentTaskConfig,
         specs: Sequence[Any],
         problem: DualProblem,
-        learned: np.ndarray,
+        constants: np.ndarray,
         settings: GramSettings | None = None,
         data: Any = None,
+        fits: Sequence[Fit | TargetFit] = (),
     ) -> None:
         self.config, self.specs, self.problem, self.settings, self.data = config, tuple(specs), problem, settings, data
-        self.learned = learned
-        self.lattice = TaskLattice(len(learned), config.a, config.inverted)
+        self.constants, self.fits = constants, tuple(fits)
+        # With constants alone, one of them stands for a lattice without work.
+        self.learned = np.flatnonzero(constants == 0) if (constants == 0).any() else np.zeros(1, np.int64)
+        self.lattice = TaskLattice(len(self.learned), config.a, config.inverted)
         rest = 0.1 * config.tol if config.stop_at_rest else None
         self.rule = ActiveRule(config.tol, config.max_rounds, config.max_groups, ADDED, True, rest)
         self._grams: Grams | None = None
@@ -156,7 +163,7 @@ class LatentLoop:
         shares = kernel_shares(np.zeros((nodes.size, grams.k)), self.config.p)
         weights, zeros = start_weights(nodes.hull)[:, None] * shares, np.zeros(grams.n)
         forms = np.zeros((grams.k, lattice.n_tasks, lattice.n_tasks))
-        machine = GroupMachine(weights, zeros, forms, 0, 0, np.inf, weights, zeros, np.zeros(self.n_tasks))
+        machine = GroupMachine(weights, zeros, forms, 0, 0, np.inf, weights, zeros, self.constants, zeros)
         return LatentState(ActiveState(nodes), machine)
 
     def step(self, state: LatentState, ctx: RunContext) -> Step[LatentState]:
@@ -165,6 +172,7 @@ class LatentLoop:
         active, machine, figures = active_step(state.active, state.machine, self, self.rule, ctx)
         if active.stop is None and machine.solves >= self.config.max_iter:
             active = replace(active, stop="max_iter")
+        figures |= accuracy_metrics(self.fits, {0: machine.decision})
         return Step(LatentState(active, machine), {**figures, "seconds_step": time.perf_counter() - began})
 
     # -- what the active-set loop asks for -----------------------------------------------------------------------------------------
@@ -185,7 +193,9 @@ class LatentLoop:
         machine = replace(master, beta=found.beta, forms=forms, solves=master.solves + 1, steps=master.steps + 1)
         if upper < master.upper:
             assert found.biases is not None
-            machine = replace(machine, upper=upper, best_weights=master.weights, best_beta=found.beta, biases=found.biases)
+            biases = np.where(self.constants != 0, self.constants, found.biases)
+            decision = found.decision + biases[self.codes]
+            machine = replace(machine, upper=upper, best_weights=master.weights, best_beta=found.beta, biases=biases, decision=decision)
         machine = replace(machine, weights=self._weights(nodes, norms, master.steps))
         point = dual_point(self.problem, found.beta)
         ended = machine.steps >= MOST_STEPS or machine.solves >= config.max_iter
@@ -243,7 +253,7 @@ class LatentLoop:
     @property
     def n_tasks(self) -> int:
         """Number of tasks, also of those that take no part."""
-        return int(self.codes.max()) + 1
+        return len(self.constants)
 
     @property
     def codes(self) -> np.ndarray:

@@ -23,8 +23,8 @@ from ..records.task_model import TaskModel
 from .gmkl_run import check_memory
 from .kernel_setup import apart, gram_settings, resolved_kernels
 from .latent_tasks import LatentLoop, LatentState, dual_point
-from .scoring import held_out_rows, with_held_out
-from .task_setup import TaskInputs, build_task_model, single_label_tasks, store_task_inputs, task_costs
+from .scoring import Fit, TargetFit, held_out_rows, with_held_out
+from .task_setup import TaskInputs, build_task_model, refuse_empty, single_label_tasks, store_task_inputs, task_costs
 
 SHOWN = 20
 """Kernels whose weights a report shows by group."""
@@ -54,7 +54,9 @@ def pooled_problem(config: LatentTaskConfig, inputs: TaskInputs, constants: np.n
     return replace(found, groups=inputs.codes)
 
 
-def build_loop(config: LatentTaskConfig, inputs: TaskInputs, ctx: RunContext, budget: int | None = None) -> LatentLoop:
+def build_loop(
+    config: LatentTaskConfig, inputs: TaskInputs, ctx: RunContext, held_out: np.ndarray | None = None, budget: int | None = None
+) -> LatentLoop:
     """Return the loop of a fit.
 
     Parameters
@@ -63,6 +65,8 @@ def build_loop(config: LatentTaskConfig, inputs: TaskInputs, ctx: RunContext, bu
         Parameters and data.
     ctx
         Where it will run.
+    held_out
+        ``(n_samples,)`` mask of rows that are only scored.
     budget
         Bytes that matrices in memory may take; by default the driver's memory.
 
@@ -78,9 +82,8 @@ def build_loop(config: LatentTaskConfig, inputs: TaskInputs, ctx: RunContext, bu
     check_memory(len(specs), problem.n, settings, ctx.driver_memory if budget is None else budget)
     if 4 * problem.n**2 > MATRIX_SHARE * ctx.driver_memory:
         raise ValueError(pooled_refusal(problem.n, ctx.driver_memory))
-    # With constants alone, one of them stands for a lattice without work.
-    learned = np.flatnonzero(constants == 0) if (constants == 0).any() else np.zeros(1, np.int64)
-    return LatentLoop(config, specs, problem, learned, settings, apart(inputs.data))
+    fit = TargetFit(0, inputs.target, held_out) if inputs.classes is None else Fit(0, 1, inputs.target, held_out)
+    return LatentLoop(config, specs, problem, constants, settings, apart(inputs.data), (fit,))
 
 
 def prepare(config: LatentTaskConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
@@ -88,9 +91,10 @@ def prepare(config: LatentTaskConfig, ctx: RunContext, extra: Mapping[str, Any])
     if config.kernels == "precomputed":
         raise ValueError("kernels='precomputed': a run computes its kernels from the rows of its store; give matrices to the estimator")
     inputs = store_task_inputs(ctx, "latent-task-mkl")
-    held_out = None if inputs.classes is None else held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
+    held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
     inputs = with_held_out(inputs, held_out)
-    loop = build_loop(config, inputs, ctx)
+    refuse_empty(inputs, ctx.data.url)
+    loop = build_loop(config, inputs, ctx, held_out)
     return Prepared(
         loop=loop,
         model=lambda state, ctx: model_of(config, inputs, loop, state, ctx),
@@ -163,7 +167,7 @@ def model_of(config: LatentTaskConfig, inputs: TaskInputs, loop: LatentLoop, sta
     """Return the model of the best point found."""
     machine, nodes, grams = state.machine, state.active.nodes, loop.grams(ctx)
     groups, weights = ranked_groups(config, loop, state)
-    proven, constants = certificate_of(loop, state), single_label_tasks(inputs)
+    proven = certificate_of(loop, state)
     figures = {
         "lower_bound": float(machine.upper - proven.gap),
         "upper_bound": float(machine.upper),
@@ -177,9 +181,8 @@ def model_of(config: LatentTaskConfig, inputs: TaskInputs, loop: LatentLoop, sta
         "working_set": float(nodes.size),
     }
     arrays = {"groups": groups.astype(np.uint8), "group_kernel_weights": weights}
-    biases = np.where(constants != 0, constants, machine.biases)
     shares = loop.shares(nodes, machine.best_weights)
-    return build_task_model(config, inputs, loop.specs, grams.normalizations, shares, machine.best_beta, biases, figures, arrays)
+    return build_task_model(config, inputs, loop.specs, grams.normalizations, shares, machine.best_beta, machine.biases, figures, arrays)
 
 
 def ranked_groups(config: LatentTaskConfig, loop: LatentLoop, state: LatentState) -> tuple[np.ndarray, np.ndarray]:
