@@ -16,6 +16,9 @@ from .rule_search import DEPTHS, Search, SignedRows, compatible, find_violators,
 
 IndexArray = NDArray[np.int64]
 
+BATCH = 512
+"""Conjunctions whose sums over descendants are computed at once."""
+
 
 @dataclass(frozen=True)
 class RuleLattice:
@@ -166,3 +169,28 @@ class RuleLattice:
         known = known_keys(self.items(nodes.keys), self.keys)
         given = self.signed(alpha) if rows is None else rows
         return find_violators(given, known, self.keys, self.pairs, self.a, threshold, frontier=frontier, depth=depth, visits=visits)
+
+    def descendant_bound(self, nodes: NodeSet, alpha: Sequence[FloatArray]) -> float:
+        """Return the thesis' bound of the squared dual gauge outside a hull, over the whole lattice, from one matrix.
+
+        The greatest value, over the conjunctions u all of whose parents are in the hull, of z_u' K_u z_u with the sum over all descendants
+        K_u = (a^-2 / (1 + b))^|u| (phi_u phi_u') * (1 + b)^(X X'), b = (1 + a)^-2, entry by entry (A.1.11). No pairs are left out. It takes
+        n^2 numbers, and grows with (1 + b)^p: for few rows and propositions.
+        """
+        X, items = unpack(self.columns, self.n).T.astype(np.float64), self.items(nodes.keys)
+        known = {tuple(item) for item in items}
+        new = {tuple(sorted((*item, e))) for item in items for e in range(self.p) if e not in item} - known
+        frontier = [u for u in sorted(new) if all(u[:k] + u[k + 1 :] in known for k in range(len(u)))]
+        b = (1.0 + self.a) ** -2
+        R, Z = (1.0 + b) ** (X @ X.T), np.zeros((len(self.rows), self.n))
+        for t, (rows, y, value) in enumerate(zip(self.rows, self.y, alpha, strict=True)):
+            Z[t, rows] = y * value
+        best = 0.0
+        for lo in range(0, len(frontier), BATCH):
+            some = frontier[lo : lo + BATCH]
+            phi = np.stack([X[:, list(u)].all(axis=1) for u in some], axis=1).astype(np.float64)
+            # sum over s and t of B_st z_s' R z_t, z_s = phi * Z_s, by the root of B.
+            forms = sum((part * (R @ part)).sum(axis=0) for part in (phi * row[:, None] for row in self.root.T @ Z))
+            factors = (self.a**-2 / (1.0 + b)) ** np.array([len(u) for u in some])
+            best = max(best, float(np.max(factors * forms)))
+        return best

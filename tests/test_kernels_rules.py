@@ -291,6 +291,23 @@ def test_three_forms_of_the_descendant_sum_agree():
         np.testing.assert_allclose((a**-2 / (1 + b)) ** len(u) * np.outer(phi, phi) * R, total, rtol=1e-12)
 
 
+def test_the_thesis_bound_covers_every_conjunction_outside():
+    similarity = np.array([[1.0, 0.4], [0.4, 1.0]])
+    lattice, flags = make(4, 40, 2, seed=10, similarity=similarity)
+    alpha = [np.random.default_rng(t).random(40) for t in range(2)]
+    inside = lattice.hull(lattice.named([[0], [1], [2], [3], [0, 1]]))
+    s = {}
+    for size in range(2, 5):
+        for item in combinations(range(4), size):
+            s[item] = np.array([flags[list(item)].all(axis=0) @ (y * a) for y, a in zip(lattice.y, alpha, strict=True)])
+    best = 0.0
+    for u in [item for item in combinations(range(4), 2) if item != (0, 1)]:
+        below = [w for w in s if set(u) <= set(w)]
+        sums = [sum(2.0 ** len(v) for v in s if set(u) <= set(v) <= set(w)) for w in below]
+        best = max(best, sum(s[w] @ similarity @ s[w] / d**2 for w, d in zip(below, sums, strict=True)))
+    np.testing.assert_allclose(lattice.descendant_bound(inside, alpha), best, rtol=1e-10)
+
+
 def test_pairs_that_imply_or_contradict_each_other_are_left_out():
     x = np.arange(40)
     flags = np.stack([x < 10, x >= 10, x < 20, x % 2 == 0]).astype(np.uint8)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.hierarchy import DualPoint
 from ...kernels.propositions import ABOVE, AT_MOST, Propositions
 from ...storage import DataError
 from ..loops.active import EVERYWHERE, FINISHED
@@ -21,6 +22,9 @@ from .kernel_setup import KernelInputs, costs, labels_of, store_inputs
 from .rules import Kept, RuleLoop, RuleState, Task, chosen, items_of, rule_flags
 from .scoring import Fit, held_out_rows, with_held_out
 from .task_setup import TaskInputs, store_tasks, with_tasks
+
+FEW_PROPOSITIONS, FEW_ROWS = 30, 1000
+"""Up to so many propositions and rows the thesis' certificate is computed, too: beyond, it tells nothing."""
 
 
 def build_loop(config: RuleConfig, inputs: KernelInputs, categorical: Sequence[int], held_out: np.ndarray | None = None) -> RuleLoop:
@@ -193,7 +197,7 @@ def model_of(
         active_propositions=every.take(used),
         **_lists("active", [[place[j] for j in item] for item in active_items]),
         active_weights=nodes.weights,
-        figures=_figures(state, config, kept),
+        figures={**_figures(state, kept), "descendant_gap": descendant_gap(loop, state, ctx)},
     )
 
 
@@ -237,7 +241,7 @@ def _support(propositions: Propositions, items: Sequence[Sequence[int]], loop: R
     return flags[loop.grounds(ctx).rows].sum(axis=0).astype(np.int64)
 
 
-def _figures(state: RuleState, config: RuleConfig, kept: Kept) -> dict[str, float]:
+def _figures(state: RuleState, kept: Kept) -> dict[str, float]:
     active = state.active
     depth = float("nan") if active.depth is None else (float("inf") if active.depth == EVERYWHERE else float(active.depth))
     return {
@@ -256,12 +260,26 @@ def _figures(state: RuleState, config: RuleConfig, kept: Kept) -> dict[str, floa
     }
 
 
+def descendant_gap(loop: RuleLoop, state: RuleState, ctx: RunContext) -> float:
+    """Return the gap that the thesis' sums over descendants certify, on the lattice of all conjunctions; NaN for more than a few rows."""
+    lattice, active, master = loop.grounds(ctx).lattice, state.active, state.master
+    if lattice.p > FEW_PROPOSITIONS or lattice.n > FEW_ROWS or not np.isfinite(active.upper):
+        return float("nan")
+    # The nodes that joined last came after the multipliers.
+    alpha = np.split(master.alpha, np.cumsum([len(rows) for rows in lattice.rows])[:-1])
+    linear, cost = float(master.alpha.sum()), np.concatenate(lattice.cost)
+    used = master.alpha > 0
+    reach = float(max(np.min(cost[used] / master.alpha[used]), 1.0)) if used.any() else 1.0
+    bound = max(active.bound, lattice.descendant_bound(active.nodes, alpha))
+    return float(max(active.upper - DualPoint(linear, 0.0, reach).value(bound), 0.0))
+
+
 def certificate(model: RuleModel) -> dict[str, Any]:
     """Return what is certified of the active set's problem, before cuts were moved.
 
     ``gap`` is absolute; ``depth`` is the length of conjunctions to which it holds (``None``: every length; with ``gap`` NaN: nothing but
     the hull was looked at to the end); ``all_pairs`` tells whether conjunctions of propositions that imply or contradict each other were
-    in the lattice.
+    in the lattice. ``descendant_gap`` is what the thesis' sums over descendants certify, for few rows and propositions, else NaN.
     """
     figures, depth = model.figures, model.figures["depth"]
     return {
@@ -273,6 +291,7 @@ def certificate(model: RuleModel) -> dict[str, Any]:
         "all_pairs": not json.loads(model.params_json)["skip_implied"],
         "bound": figures["bound"],
         "worst_outside": figures["worst_outside"],
+        "descendant_gap": figures["descendant_gap"],
     }
 
 
