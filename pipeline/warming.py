@@ -45,7 +45,15 @@ def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
         "second layer": lambda: BankLayer(bank).weigh(np.ones(bank.k), np.ones((bank.n, bank.n)), y.astype(np.float64)),
         "level method": lambda: _small_programs(len(specs)),
         "alignments and their path": lambda: _aligned(X, y),
+        "groups of tasks": lambda: _grouped(X, y),
     }
+
+
+def _grouped(X: np.ndarray, y: np.ndarray) -> None:
+    from .estimators.latent_tasks import LatentTaskMKLClassifier
+
+    for loss in ("hinge", "squared"):
+        LatentTaskMKLClassifier(["linear[0:2]", "linear"], loss=loss, max_iter=2).fit(X, y, np.arange(len(y)) % 2)
 
 
 def _small_programs(k: int) -> None:
