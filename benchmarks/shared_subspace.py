@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from gramplane.kernels.jit import one_thread
 
 KERNELS = ["linear", *(f"rbf(gamma={10.0**power:g})" for power in range(-2, 4))]
-COSTS = {"school": (0.1, 0.3, 1.0, 3.0), "sarcos": (0.1, 1.0, 10.0, 100.0)}
+COSTS = {"school": (0.1, 0.3, 1.0, 3.0), "sarcos": (1.0, 10.0, 100.0, 1000.0)}
 ROWS, FOLDS = 15, 3
 THESIS = {"school": ("14.0", 13.86), "sarcos": ("25.7", 25.66)}
 

@@ -54,8 +54,8 @@ REFINED = 50
 SMOOTH, FADE, FAINT = 1e-2, 0.6, 0.1
 """Smoothing of the first step, its decay, and its end in units of ``tol / T``: what it adds to all traces stays below the tolerance."""
 
-MEMORY = 0.2
-"""Least share of the newest machine in the mean of the machines, for losses without curvature."""
+SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
+"""Shares of the newest machine in a mean that are tried, for losses without curvature."""
 
 LOST = 6
 """Steps in a row that moved neither bound, after which the search goes back to its best point and takes short steps."""
@@ -89,9 +89,10 @@ class SubspaceState:
         Whether steps are those of the alternation.
     since
         Step at which the smoothing began anew.
-    sums, constants, average, length
-        Mirror descent: what its steps have added up, the constants of the logarithms, the mean of the coefficients weighted by the lengths
-        of the steps, and the sum of these.
+    average, average_forms
+        Mean of machines with the best dual value, for losses without curvature, and its forms; mirror descent: weighted by its steps.
+    sums, constants, length
+        Mirror descent: what its steps have added up, the constants of the logarithms, and the sum of the lengths of the steps.
     part
         ``(r, T)`` alternation in the pooled space: W.
     stop
@@ -115,6 +116,7 @@ class SubspaceState:
     sums: np.ndarray = field(default_factory=_none)
     constants: np.ndarray = field(default_factory=_none)
     average: np.ndarray = field(default_factory=_none)
+    average_forms: np.ndarray = field(default_factory=_none)
     length: float = 0.0
     part: np.ndarray = field(default_factory=_none)
     stop: str | None = None
@@ -204,16 +206,26 @@ class SubspaceLoop:
         found, forms, seconds = self.machine(state, state.coupling, grams)
         state = self.kept(state, state.coupling, found, forms)
         if self.problem.ridge is None:
-            state = self._averaged(state, grams)
+            state = self._mixed(state, forms, grams)
         return self._moved(state, forms), seconds
 
-    def _averaged(self, state: SubspaceState, grams: Grams) -> SubspaceState:
-        """Return the state with the dual value of a mean of the machines: corners of the box come and go from one machine to the next."""
-        share = max(1.0 / (state.iteration + 1), MEMORY)
-        before = state.average if state.average.size else state.beta
-        average = before + share * (state.beta - before)
-        lower = max(state.lower, dual_value(self.problem, average, self.forms(average, grams), self.config.q))
-        return replace(state, average=average, slow=0 if lower > state.lower else state.slow, lower=lower)
+    def _mixed(self, state: SubspaceState, forms: np.ndarray, grams: Grams) -> SubspaceState:
+        """Return the state with the best dual value between the newest machine and the best mean of earlier ones.
+
+        Losses without curvature have machines that jump from corner to corner of the box; the dual value is concave.
+        """
+        if not state.average.size:
+            return replace(state, average=state.beta, average_forms=forms)
+        before, held = state.average, state.average_forms
+        cross = self.forms(before + state.beta, grams) - held - forms
+        found = []
+        for share in SHARES:
+            rest = 1.0 - share
+            mean = rest * before + share * state.beta, rest**2 * held + rest * share * cross + share**2 * forms
+            found.append((dual_value(self.problem, *mean, self.config.q), *mean))
+        lower, average, mixed = max(found, key=lambda one: one[0])
+        slow = 0 if lower > state.lower else state.slow
+        return replace(state, average=average, average_forms=mixed, slow=slow, lower=max(lower, state.lower))
 
     def machine(self, state: SubspaceState, coupling: np.ndarray, grams: Grams) -> tuple[DualSolution, np.ndarray, float]:
         """Return the machine at a coupling, its forms ``(m, T, T)``, and the seconds of its solve."""
