@@ -101,6 +101,12 @@ def test_bad_settings_are_refused_before_work_starts(place, capsys, setting, wor
     assert not (place / "bad").exists()
 
 
+def test_the_example_can_be_read(tmp_path, capsys):
+    shutil.copy(WORKFLOWS / "hierarchical_kernels.yaml", tmp_path / "w.yaml")
+    assert result(["run", tmp_path / "w.yaml", "--check"], capsys)["status"] == "checked"
+
+
+@pytest.mark.slow
 def test_the_example_runs(tmp_path, capsys):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(60, 3))

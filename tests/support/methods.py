@@ -102,8 +102,9 @@ OTHER_SUBSPACE = ({**SUBSPACE, "q": 1.2}, "q")
 RULES = {"C": 3.0, "n_thresholds": 2, "max_visits": 2000, "max_rounds": 2, "max_rules": 60}
 OTHER_RULES = ({**RULES, "a": 3.0}, "a")
 
-HKL = {"dag": "subsets(gaussian[0:6])", "C": 5.0, "tol": 1e-2, "n_add": 3}
-OTHER_HKL = ({**HKL, "rho": 1.2}, "rho")
+HKL = {"dag": "subsets(gaussian[0:4])", "C": 5.0, "tol": 3e-2, "n_add": 2}
+HKL_TASKS = {**HKL, "C": 10.0, "tol": 3e-3, "solver": "mirror", "task_kernel": 1.0}
+OTHER_HKL = ({**HKL, "rho": 1.5}, "rho")
 
 CASES: dict[str, Case] = {
     "fgm-sparse": Case("fgm", FGM, _sparse, OTHER),
@@ -148,11 +149,10 @@ CASES: dict[str, Case] = {
     ),
     "rule-ensemble-two": Case("rule-ensemble", RULES, _dense, OTHER_RULES, {"test_share": 0.25}),
     "rule-ensemble-classes": Case("rule-ensemble", {**RULES, "rho": 2.0, "refine_cuts": False}, _three, OTHER_RULES),
-    "hierarchical-kernels-two": Case("hierarchical-kernels", HKL, _dense, OTHER_HKL, {"test_share": 0.25}),
     "hierarchical-kernels-classes-recompute": Case(
-        "hierarchical-kernels", {**HKL, "rho": 1.2, "grams": "recompute"}, _three, ({**HKL, "rho": 1.5}, "rho")
+        "hierarchical-kernels", {**HKL, "rho": 1.2, "grams": "recompute"}, _three, OTHER_HKL, {"test_share": 0.25}
     ),
     "hierarchical-kernels-tasks-mirror": Case(
-        "hierarchical-kernels", {**HKL, "solver": "mirror", "task_kernel": 1.0}, _tasks, ({**HKL, "task_kernel": 2.0}, "task_kernel")
+        "hierarchical-kernels", HKL_TASKS, _tasks, ({**HKL_TASKS, "task_kernel": 2.0}, "task_kernel")
     ),
 }
