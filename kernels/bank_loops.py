@@ -31,7 +31,8 @@ def count_packed(n: int) -> int:
 def combine_bands(values: NDArray[Any], n: int, used: IndexArray, weights: FloatArray, out: NDArray[Any]) -> None:
     """Write sum over q of weights[q] times kernel used[q] to out (n, n), both triangles."""
     total = np.empty(max(n, STRIP))
-    at = 0
+    # A plain 0 would have what is called below compiled twice: for the number 0, and for any number.
+    at = np.int64(0)
     for first in range(0, n, BAND):
         width = n - first
         rows = min(BAND, width)

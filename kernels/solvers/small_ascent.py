@@ -112,7 +112,7 @@ def ascend(
 
 @compiled
 def _inside(p: FloatArray) -> bool:
+    lowest = 0.0
     for k in range(p.size):
-        if p[k] < 0.0:
-            return False
-    return True
+        lowest = min(lowest, p[k])
+    return lowest >= 0.0
