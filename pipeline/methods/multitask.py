@@ -44,7 +44,7 @@ UNFINISHED = ("max_iter",)
 FIRST_TOL = 1e-2
 """Tolerance at which a machine is first solved, in units of the slope of its dual."""
 
-GAP_SHARE = 0.1
+GAP_SHARE = 0.02
 """A machine is solved on until its own gap is below its part of this share of the gap."""
 
 SETTLED = 1e-6
