@@ -46,7 +46,14 @@ def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
         "level method": lambda: _small_programs(len(specs)),
         "alignments and their path": lambda: _aligned(X, y),
         "groups of tasks": lambda: _grouped(X, y),
+        "rules": lambda: _ruled(X, y),
     }
+
+
+def _ruled(X: np.ndarray, y: np.ndarray) -> None:
+    from .estimators.rules import RuleEnsembleClassifier
+
+    RuleEnsembleClassifier(n_thresholds=2, max_visits=1000).fit(X, y)
 
 
 def _grouped(X: np.ndarray, y: np.ndarray) -> None:
