@@ -48,7 +48,9 @@ def _table(
 ) -> list[dict[str, Any]]:
     info = method_named(method)
     if info.name not in _TUNED:
-        raise ValueError(f"method {method!r} has no grids that share passes; run it once per setting")
+        raise ValueError(
+            f"method {method!r} has no grids that share passes ({', '.join(_TUNED)} have); fit it once per setting, with a test share"
+        )
     tuned = _TUNED[info.name]
     configs = [configured(info.config, point) for point in points]
     names = sorted({name for point in points for name in point})

@@ -59,6 +59,15 @@ def test_file_text_and_gram_store_name_the_same_kernels(place: Path, tmp_path: P
     assert both["summary"]["n_kernels"] == 1 and result(["inspect", tmp_path / "new"], capsys)["kernels"] == 1
 
 
+def test_a_grid_takes_kernels_and_gram_stores_as_a_fit_does(place: Path, tmp_path: Path, capsys):
+    words = ["tune", "mkl", "--data", place / "train", "--grid", "C=1,3", "--folds", "2"]
+    grams = result([*words, "--run", tmp_path / "a", "--grams", place / "grams"], capsys)
+    kernels = result([*words, "--run", tmp_path / "b", "--kernels", place / "kernels.yaml"], capsys)
+    assert grams["summary"]["accuracy"] == kernels["summary"]["accuracy"] > 0.6
+    assert grams["summary"]["fit"]["n_kernels"] == kernels["summary"]["fit"]["n_kernels"] == 15
+    assert result([*words, "--run", tmp_path / "c", "--kernels", "linear[7]"], capsys, 2)["error"].startswith("--set kernels: kernels[0]")
+
+
 def test_predict_score_and_report(place: Path, tmp_path: Path, capsys):
     table = result(["score", place / "run", place / "test"], capsys)
     assert table["accuracy"] > 0.6 and [row["label"] for row in table["classes"]] == [0, 1, 2]

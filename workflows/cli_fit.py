@@ -122,6 +122,8 @@ def _tune(group: click.Group) -> None:
     @click.option("--run", required=True, metavar="RUN", help="Run directory; one that is there is continued.")
     @click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,...", help="Values of a parameter; may be repeated.")
     @set_option
+    @click.option("--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
+    @click.option("--grams", metavar="GRAMS", help="Use the kernels of this Gram store (see gram); with --kernels, keep those in it.")
     @click.option("--groups", metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids.")
     @click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
     @seed_option
@@ -134,6 +136,8 @@ def _tune(group: click.Group) -> None:
         run: str,
         grids: tuple[str, ...],
         settings: tuple[str, ...],
+        kernels: str | None,
+        grams: str | None,
         folds: int,
         where: Where,
         dry_run: bool,
@@ -144,7 +148,8 @@ def _tune(group: click.Group) -> None:
         from ..pipeline import tune as tune_method
 
         grid = {key: value if isinstance(value, list) else [value] for key, value in split_settings(_lists(grids), "--grid").items()}
-        params, args = check_grid(method, grid, split_settings(settings)), _fit_args(method, inputs)
+        values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
+        params, args = check_grid(method, grid, values, _width(data, values)), _fit_args(method, inputs)
         shared = {"data": existing(data, "store"), "run": run, "seed": args.seed, "extra": extras_of(args), **where.arguments()}
         with frame.progress() as sink:
             if dry_run:
@@ -169,20 +174,21 @@ def _lists(grids: tuple[str, ...]) -> list[str]:
     ]
 
 
-def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any]) -> dict[str, Any]:
-    """Check every value of a grid before the first fit; return the fixed parameters, coerced to their types.
+def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d: int | None = None) -> dict[str, Any]:
+    """Check every value of a grid before the first fit; return the fixed parameters, coerced to their types (kernels over d columns).
 
     Raises
     ------
     ConfigError
         For a key that is given twice, unknown, or has a value that is not allowed.
     """
+    params = explicit(method_config(method, fixed, d=d))
     for key, values in grid.items():
         if key in fixed:
             raise ConfigError(f"--grid {key}: {key} is also set by --set")
         for value in values:
-            method_config(method, {**fixed, key: value}, lambda loc: f"--grid {loc[0]}" if loc else "--grid")
-    return explicit(method_config(method, fixed))
+            method_config(method, {**fixed, key: value}, lambda loc: f"--grid {loc[0]}" if loc else "--grid", d=d)
+    return params
 
 
 def _resume(group: click.Group) -> None:

@@ -34,7 +34,9 @@ def _gram(group: click.Group) -> None:
         With --precomputed the matrices come from a file; STORE, if given, says whose rows they belong to.
         """
         if (kernels is None) == (precomputed is None):
-            raise click.UsageError("give either --kernels or --precomputed")
+            raise click.UsageError(
+                "give either --kernels or --precomputed; a file with the line '- grid: {}' holds the kernels that a fit has by default"
+            )
         if precomputed is not None and dry_run:
             raise click.UsageError("--dry-run plans the computing of kernels; --precomputed computes none")
         if precomputed is None and store is None:

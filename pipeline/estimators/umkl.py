@@ -46,7 +46,8 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
     n_bases
         Samples that rebuild a sample.
     gamma1
-        Weight of the distance between a sample and its bases.
+        Weight of the distance between a sample and its bases. Where it outweighs the reconstruction a single kernel remains: on sets of
+        13 to 60 standardised features that was so from 0.1 on.
     gamma2
         Cost of one basis; it decides with ``stop="gain"`` only.
     stop
@@ -102,7 +103,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         self,
         kernels: Any = None,
         n_bases: int = 10,
-        gamma1: float = 1.0,
+        gamma1: float = 0.01,
         gamma2: float = 0.0,
         stop: Literal["size", "gain"] = "size",
         safeguard: bool = True,

@@ -195,6 +195,7 @@ def summary(state: KTAState, model: KernelModel) -> dict[str, Any]:
         "n_support": len(model.support_ids),
         "stop": state.stop,
         "classes": json.loads(model.classes_json),
+        **(_scores((float(state.scored[-1][1]), float(state.scored[-1][2]))) if len(state.scored) else {}),
     }
 
 

@@ -18,7 +18,7 @@ class UMKLConfig(MethodConfig):
         None, description="kernels as short texts; default: Gaussians and polynomials on all features and on each one"
     )
     n_bases: Count = Field(10, description="points that rebuild a point")
-    gamma1: NotNegative = Field(1.0, description="weight of the distance between a point and its bases")
+    gamma1: NotNegative = Field(0.01, description="weight of the distance between a point and its bases")
     gamma2: NotNegative = Field(0.0, description="cost of one basis; decides with stop=gain only")
     stop: Literal["size", "gain"] = Field("size", description="exactly n_bases bases, or fewer where no further one helps")
     safeguard: bool = Field(True, description="keep a point's bases where new ones are worse, so that the objective never rises")
