@@ -141,11 +141,11 @@ class Primal:
         z, smooth, options = (
             np.zeros(self.design.shape[1]),
             1e-1,
-            {"maxiter": 4000, "ftol": 1e-15, "gtol": 1e-9, "maxcor": 30},
+            {"maxiter": 800, "ftol": 1e-15, "gtol": 1e-9, "maxcor": 30},
         )
         best = np.inf
         while smooth >= last:
             z = minimize(self.value, z, args=(smooth,), jac=True, method="L-BFGS-B", options=options).x
             best = min(best, self.value(z)[0])
-            smooth *= 0.3
+            smooth *= 0.2
         return best, z
