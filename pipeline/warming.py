@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,12 @@ def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
         bank.products(y)
         bank.inner_products(centred=True)
 
+    def tasks() -> None:
+        codes = np.arange(bank.n) % 2
+        bank.task_forms(y, codes, 2)
+        matrix = bank.combine_tasks(np.ones((bank.k, 2, 2)), codes)
+        solve_smo(DenseGram(matrix), replace(svc_problem(y, 1.0), groups=codes))
+
     return {
         "kernel matrices": blocks,
         "kernel matrices of strings": lambda: gram_block(
@@ -42,6 +49,7 @@ def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
         ),
         "bank of kernel matrices": passes,
         "kernel machine": lambda: solve_smo(DenseGram(whole[0]), svc_problem(y, 1.0)),
+        "kernel machine of tasks": tasks,
         "second layer": lambda: BankLayer(bank).weigh(np.ones(bank.k), np.ones((bank.n, bank.n)), y.astype(np.float64)),
         "level method": lambda: _small_programs(len(specs)),
         "alignments and their path": lambda: _aligned(X, y),
