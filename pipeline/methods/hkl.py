@@ -23,7 +23,7 @@ from ..records.context import RunContext, ignore
 from .hkl_machines import Machines
 from .hkl_master import HKLMaster, Master, enlarged_master, first_master
 from .hkl_oracle import Looks
-from .scoring import Fit, accuracy_metrics
+from .scoring import Fit, TargetFit, accuracy_metrics
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class HKLLoop:
     machines
         What shares the kernels.
     fits
-        Classifiers whose accuracy is followed.
+        Classifiers and regressions whose accuracy is followed.
     """
 
     state_type = HKLState
 
-    def __init__(self, config: HKLConfig, dag: KernelDag, machines: Machines, fits: Sequence[Fit] = ()) -> None:
+    def __init__(self, config: HKLConfig, dag: KernelDag, machines: Machines, fits: Sequence[Fit | TargetFit] = ()) -> None:
         self.config, self.dag, self.machines, self.fits = config, dag, machines, tuple(fits)
         self.rule = ActiveRule(config.tol, config.max_rounds, config.max_nodes, config.n_add, True, config.rest)
         self.looks = Looks(dag, config.max_visits)

@@ -17,8 +17,9 @@ from ...kernels.spec import KernelSpec, check_columns
 from ...storage import DataError
 from ..loops.active import EVERYWHERE, FINISHED
 from ..loops.prepared import Prepared
+from ..passes.combined import MATRIX_SHARE
 from ..passes.gram_source import pair_bytes, row_pairs, rows_of
-from ..passes.grams import GramSettings
+from ..passes.grams import GramSettings, pooled_refusal
 from ..records.config_hkl import HKLConfig
 from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
@@ -27,7 +28,7 @@ from .hkl import HKLLoop, HKLState, selected_nodes
 from .hkl_machines import checked_task_kernel, machines_of
 from .kernel_predict import spans
 from .kernel_setup import KernelInputs, build_model, check_rows, store_inputs
-from .scoring import Fit, held_out_rows, with_held_out
+from .scoring import Fit, TargetFit, held_out_rows, with_held_out
 from .task_setup import TaskInputs, build_task_model, store_tasks, with_tasks
 
 ROWS = 4096
@@ -79,8 +80,11 @@ def build_loop(config: HKLConfig, inputs: KernelInputs, ctx: RunContext, held_ou
         raise ValueError("task_kernel needs the task of every row: fit(X, y, task), or a store ingested with --task-column")
     task_kernel = checked_task_kernel(config.task_kernel, inputs.n_tasks) if isinstance(inputs, TaskInputs) else None
     graph = resolved_graph(config, inputs.data, dag, inputs.sample_weight)
-    fits = () if inputs.classes is None else (Fit(0, 1 if tasks else inputs.n_machines, inputs.target, held_out),)
-    return HKLLoop(config, graph, machines_of(config, inputs, task_kernel), fits)
+    if tasks and 4 * ctx.data.n_rows**2 > MATRIX_SHARE * ctx.driver_memory:
+        raise ValueError(pooled_refusal(ctx.data.n_rows, ctx.driver_memory))
+    machines = 1 if tasks else inputs.n_machines
+    fit = TargetFit(0, inputs.target, held_out) if inputs.classes is None else Fit(0, machines, inputs.target, held_out)
+    return HKLLoop(config, graph, machines_of(config, inputs, task_kernel), (fit,))
 
 
 def resolved_graph(config: HKLConfig, data: Any, dag: Any = None, weight: np.ndarray | None = None) -> KernelDag:
@@ -159,7 +163,7 @@ def _traced(graph: KernelDag, data: Any) -> KernelDag:
 def prepare(config: HKLConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
     """Return the method ready to run on ``ctx.data``; ``extra`` may hold ``test_share``."""
     inputs = store_inputs(ctx, "hierarchical-kernels")
-    held_out = None if inputs.classes is None else held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
+    held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
     inputs = with_held_out(inputs, held_out)
     codes = store_tasks(ctx.data)
     inputs = inputs if codes is None else with_tasks(inputs, codes, ctx.data.url)
