@@ -13,6 +13,7 @@ from gramplane.kernels.jit import one_thread
 from gramplane.kernels.task_lattice import TaskLattice, group_forms, kernel_norms, kernel_shares
 from gramplane.pipeline import LatentTaskMKLClassifier, LatentTaskMKLRegressor, MKLClassifier
 from gramplane.storage import DataError
+from gramplane.storage.ingest import ingest
 from tests.support.oracles.latent_tasks import Primal, all_groups, random_problem
 
 
@@ -310,3 +311,17 @@ def test_checks_of_scikit_learn(estimator, least):
     assert sorted(row["check_name"] for row in found if row["status"] == "xfail") == sorted(BY_WEIGHT)
     assert sum(row["status"] == "passed" for row in found) >= least
     assert sum(row["status"] == "skipped" for row in found) <= 2
+
+
+@pytest.mark.cluster
+def test_workers_give_the_same_bits(tmp_path):
+    X, y, task = planted(2, rows=40)
+    ingest((X, y), tmp_path / "rows", task="regression", task_column=task)
+    given = {"kernels": ["linear[0:3]", "rbf(gamma=0.1)"], "mu": 0.1, "loss": "squared", "grams": "recompute", "max_iter": 3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        one = LatentTaskMKLRegressor(**given).fit(str(tmp_path / "rows"))
+        two = LatentTaskMKLRegressor(**given, cluster="local:2").fit(str(tmp_path / "rows"))
+    assert two.dual_coef_.tobytes() == one.dual_coef_.tobytes()
+    assert two.task_kernel_weights_.tobytes() == one.task_kernel_weights_.tobytes()
+    assert two.predict(str(tmp_path / "rows")).tobytes() == one.predict(X, task).tobytes()
