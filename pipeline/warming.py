@@ -54,6 +54,7 @@ def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
         "level method": lambda: _small_programs(len(specs)),
         "alignments and their path": lambda: _aligned(X, y),
         "groups of tasks": lambda: _grouped(X, y),
+        "graphs of kernels": lambda: _hierarchical(X, y),
         "rules": lambda: _ruled(X, y),
     }
 
@@ -62,6 +63,12 @@ def _ruled(X: np.ndarray, y: np.ndarray) -> None:
     from .estimators.rules import RuleEnsembleClassifier
 
     RuleEnsembleClassifier(n_thresholds=2, max_visits=1000).fit(X, y)
+
+
+def _hierarchical(X: np.ndarray, y: np.ndarray) -> None:
+    from .estimators.hierarchical import HierarchicalKernelClassifier
+
+    HierarchicalKernelClassifier("subsets(gaussian; depth=1)", tol=0.1).fit(X, y)
 
 
 def _grouped(X: np.ndarray, y: np.ndarray) -> None:
