@@ -32,7 +32,7 @@ def combine_bands(values: NDArray[Any], n: int, used: IndexArray, weights: Float
     """Write sum over q of weights[q] times kernel used[q] to out (n, n), both triangles."""
     total = np.empty(max(n, STRIP))
     # A plain 0 would have what is called below compiled twice: for the number 0, and for any number.
-    at = np.int64(0)
+    at = int(np.int64(0))
     for first in range(0, n, BAND):
         width = n - first
         rows = min(BAND, width)
@@ -44,7 +44,10 @@ def combine_bands(values: NDArray[Any], n: int, used: IndexArray, weights: Float
             _add_kernels(part, values, at, used, weights)
             at += taken * width
             for r in range(taken):
-                out[first + start + r, first:] = part[r * width : (r + 1) * width]
+                to, row = out[first + start + r, first:], part[r * width : (r + 1) * width]
+                # Copied as slices, they would have the texts of errors about shapes compiled.
+                for k in range(width):
+                    to[k] = row[k]
         mirror_band(out, first, rows)
 
 

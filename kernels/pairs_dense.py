@@ -118,14 +118,14 @@ def _raise_bar(
     ratio: Array, hi: Array, hj: Array, diagonal: bool, error: float, bar: float, keys: Array, ids: Array, spare: Array
 ) -> float:
     """Push keys that the tile's products have at least; return the new bar: the B-th largest of them, if that many."""
-    size = np.int64(0)
+    size = int(np.int64(0))
     while size < keys.size and keys[size] > 0.0:
         size += 1
     for a in range(hi.size):
         for b in range(a if diagonal else hj.size):
             least = (abs(ratio[a, b]) - error) * hi[a] * hj[b]
             if least > bar:
-                size = offer(keys, ids, spare, size, least, np.int64(0), 0.0)
+                size = offer(keys, ids, spare, size, least, int(np.int64(0)), 0.0)
                 if size == keys.size:
                     bar = max(bar, keys[0])
     return bar
@@ -134,7 +134,7 @@ def _raise_bar(
 @compiled
 def _candidates(ratio: Array, hi: Array, hj: Array, diagonal: bool, error: float, bar: float, where: Array) -> int:
     """Count the tile's products that may reach the bar; write the first of them into where (q, 2)."""
-    size = np.int64(0)
+    size = int(np.int64(0))
     for a in range(hi.size):
         for b in range(a if diagonal else hj.size):
             most = (abs(ratio[a, b]) + error) * hi[a] * hj[b]

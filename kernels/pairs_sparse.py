@@ -120,7 +120,7 @@ def _push(g: float, factor: float, a: int, b: int, bar: float, size: int, hk: Ar
 @compiled
 def _scan_triangle(triangle: Array, done: int, ids: Array, factor: float, threshold: float, hk: Array, hi: Array, hv: Array) -> int:
     """Push the entries of a triangle; return the heap's size, or -1 for a number that is not finite."""
-    size, at = np.int64(0), 0
+    size, at = int(np.int64(0)), 0
     bar = max(threshold, 5e-324)
     for j in range(max(done, 1), ids.size):
         for k in range(j):
@@ -155,7 +155,7 @@ def _by_column(
     hv: Array,
 ) -> int:
     """Gustavson's product: for each column j the sums over all k < j at once; sums is zero before and after."""
-    size = np.int64(0)
+    size = int(np.int64(0))
     bar = max(threshold, 5e-324)
     for j in range(lo, hi):
         if bound.size and bound[j] * factor * (1.0 + 2.0**-50) < bar:

@@ -233,7 +233,7 @@ def _scan_sparse(
     hv: Array,
 ) -> tuple[int, int]:
     """Return (heap size, position of a score that is not finite or -1)."""
-    size = np.int64(0)
+    size = int(np.int64(0))
     bar = max(threshold, 5e-324)
     # The columns known to be large come first, one by one; then the stretches between them, whatever the bound cannot exclude.
     for stretch in range(2 * first.size + 1):

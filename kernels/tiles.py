@@ -105,11 +105,15 @@ def _decays(
         if base > 0.0:
             base_kernel(sums[r : r + rows], base, work)
         for a in range(rows):
-            e = work[a]
+            # Loops: copied as slices, they would have the texts of errors about shapes compiled.
+            e, s = work[a], sums[r + a]
             if base == 0.0:
-                e[:] = sums[r + a]
+                for c in range(e.size):
+                    e[c] = s[c]
             elif keep.shape[0] > 0:
-                keep[r + a, :] = e
+                to = keep[r + a]
+                for c in range(e.size):
+                    to[c] = e[c]
         _squarings(work, rows, width, squarings, slots, out, i + r, j)
 
 

@@ -92,7 +92,7 @@ class Heap(NamedTuple):
 @compiled
 def _scan(keys: Array, values: Array, ids: Array, offset: int, threshold: float, hk: Array, hi: Array, hv: Array) -> tuple[int, int]:
     """Return (heap size, position of a key that is not finite or -1)."""
-    size = np.int64(0)
+    size = int(np.int64(0))
     bar = max(threshold, 5e-324)
     for j in range(keys.size):
         key = keys[j]
