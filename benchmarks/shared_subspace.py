@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from gramplane.kernels.jit import one_thread
 
 KERNELS = ["linear", *(f"rbf(gamma={10.0**power:g})" for power in range(-2, 4))]
-COSTS = {"school": (0.1, 0.3, 1.0, 3.0), "sarcos": (1.0, 10.0, 100.0, 1000.0)}
+COSTS = {"school": (0.3, 1.0, 3.0), "sarcos": (1.0, 10.0, 100.0, 1000.0)}
 ROWS, FOLDS = 15, 3
 THESIS = {"school": ("14.0", 13.86), "sarcos": ("25.7", 25.66)}
 
@@ -90,7 +90,7 @@ class Split:
         for fold in range(FOLDS):
             inside, outside = self.train & (self.folds != fold), self.train & (self.folds == fold)
             for place, cost in enumerate(costs):
-                found = self.fit(inside, cost).predict(self.X[outside], self.task[outside])
+                found = self.fit(inside, cost, tol=3e-2, max_iter=12).predict(self.X[outside], self.task[outside])
                 errors[place] += np.sum((self.y[outside] - found) ** 2)
         return costs[int(np.argmin(errors))]
 
@@ -131,7 +131,7 @@ def school(report: bench.Report, options: Any) -> None:
     found = []
     for seed in range(1 if options.tiny else options.rival_splits):
         split = Split(*data, seed)
-        found.append(split.explained(split.fit(split.train, 1.0, solver="alternate", max_iter=12)))
+        found.append(split.explained(split.fit(split.train, 1.0, solver="alternate", max_iter=30)))
     report.value("School: mean explained variance of MTSFL on the average kernel, C=1 (thesis 12.4)", float(np.mean(found, axis=0)[0]))
 
 
@@ -141,8 +141,8 @@ def rivals(report: bench.Report, options: Any) -> None:
     limits = {"auto": 60, "mirror": 60, "alternate": 60}
     times = bench.alternate(
         {name: lambda name=name: split.fit(split.train, 1.0, solver=name, max_iter=limits[name]) for name in limits},
-        1 if options.tiny else min(options.reps, 3),
-        warm=1,
+        1 if options.tiny else min(options.reps, 2),
+        warm=0,
     )
     for name in limits:
         model = times[name].result

@@ -45,13 +45,14 @@ def spread(beta: FloatArray, codes: IndexArray, n_tasks: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class Half:
-    """``Q = H H'`` of one kernel, ``H`` (r, s)."""
+    """``Q = H H' + base I`` of one kernel, ``H`` (r, s)."""
 
     factor: FloatArray
+    base: float = 0.0
 
     def part(self, G: FloatArray) -> FloatArray:
         """Return ``W = Q G``."""
-        return self.factor @ (self.factor.T @ G)
+        return self.factor @ (self.factor.T @ G) + self.base * G
 
 
 class Squares:
@@ -142,12 +143,12 @@ def alternating_half(W: FloatArray, rank: int, smoothing: float) -> Half:
         eps in units of the greatest singular value: ``eps = smoothing^2 sigma_max^2``.
     """
     if not W.any():
-        return Half(np.eye(rank) / np.sqrt(rank))
-    vectors, values, _ = np.linalg.svd(W, full_matrices=True)
-    lengths = np.zeros(rank)
-    lengths[: len(values)] = values
-    lengths = np.sqrt(lengths**2 + (smoothing * values[0]) ** 2)
-    return Half(vectors * np.sqrt(lengths / lengths.sum()))
+        return Half(np.zeros((rank, 0)), 1.0 / rank)
+    vectors, values, _ = np.linalg.svd(W, full_matrices=False)
+    least = smoothing * float(values[0])
+    lengths = np.sqrt(values**2 + least**2)
+    total = float(lengths.sum()) + least * (rank - len(values))
+    return Half(vectors * np.sqrt((lengths - least) / total), least / total)
 
 
 def independent_kernel(factors: Sequence[FloatArray], halves: Sequence[Half], codes: IndexArray) -> FloatArray:
@@ -156,7 +157,9 @@ def independent_kernel(factors: Sequence[FloatArray], halves: Sequence[Half], co
     images = [F @ half.factor for F, half in zip(factors, halves, strict=True)]
     for t in range(int(codes.max()) + 1):
         rows = np.flatnonzero(codes == t)
-        out[np.ix_(rows, rows)] = sum(image[rows] @ image[rows].T for image in images)
+        own = (F[rows] for F in factors)
+        plain = (half.base * (F @ F.T) for half, F in zip(halves, own, strict=True) if half.base)
+        out[np.ix_(rows, rows)] = sum(image[rows] @ image[rows].T for image in images) + sum(plain)
     return out
 
 

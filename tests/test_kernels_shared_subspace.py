@@ -223,8 +223,8 @@ def test_independent_machines_have_the_kernel_of_their_task_alone():
     factors = [pooled_factor(F @ F.T) for F in features]
     for F, factor in zip(features, factors):
         np.testing.assert_allclose(factor @ factor.T, F @ F.T, atol=1e-10)
-    halves = [Half(np.random.default_rng(3).normal(size=(F.shape[1], 2))) for F in factors]
-    whole = sum(F @ half.factor @ half.factor.T @ F.T for F, half in zip(factors, halves))
+    halves = [Half(np.random.default_rng(3).normal(size=(F.shape[1], 2)), base) for F, base in zip(factors, (0.0, 0.3, 1.0))]
+    whole = sum(F @ half.part(F.T) for F, half in zip(factors, halves))
     np.testing.assert_allclose(independent_kernel(factors, halves, codes), whole * (codes[:, None] == codes), atol=1e-12)
 
 
@@ -233,8 +233,8 @@ def test_the_half_of_the_alternation_is_the_root_of_its_parts():
     Q = alternating_half(W, 6, 0.1)
     values, vectors = np.linalg.eigh(W @ W.T)
     expected = (vectors * np.sqrt(np.maximum(values, 0) + 0.01 * values[-1])) @ vectors.T
-    np.testing.assert_allclose(Q.factor @ Q.factor.T, expected / np.trace(expected), atol=1e-12)
-    np.testing.assert_allclose(alternating_half(np.zeros(0), 4, 0.1).factor, np.eye(4) / 2)
+    np.testing.assert_allclose(Q.part(np.eye(6)), expected / np.trace(expected), atol=1e-12)
+    np.testing.assert_allclose(alternating_half(np.zeros(0), 4, 0.1).part(np.eye(4)), np.eye(4) / 4)
 
 
 @pytest.mark.parametrize("q", [1.0, 1.5, 2.0])
