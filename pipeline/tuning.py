@@ -12,12 +12,12 @@ from typing import Any
 from ..cluster import TLSFiles, parse_bytes
 from ..storage import BlockStore, RunStore
 from .loops.run import run_loop
-from .methods import fgm_tune, gmkl_tune
+from .methods import fgm_tune, gmkl_tune, multitask_tune
 from .records.context import Emit, RunContext, ignore
 from .records.validation import configured
 from .running import RunOutcome, Where, executing, jsonable, method_named, run_method
 
-_TUNED: dict[str, Any] = {"fgm": fgm_tune, "mkl": gmkl_tune}
+_TUNED: dict[str, Any] = {"fgm": fgm_tune, "mkl": gmkl_tune, "multitask-mkl": multitask_tune}
 """Methods whose grids share passes: their ``shared_loops(ctx, configs, extra, folds, seed)`` and ``table_rows``."""
 
 
@@ -137,7 +137,8 @@ def tune(
     All fits share the passes over the data. Feature Generating Machine: the path of every fit gives each number of rounds up to
     ``max_rounds`` for free, and the best number is part of the choice. Multiple kernel learning (``mkl``; say a grid of ``C`` and ``v``):
     the fits share the Gram matrices, one pass of forms for all in every step; kernels are normalised over all rows, those held out
-    included. Points are compared by accuracy, those of a real-valued target by R2.
+    included. Of many tasks (``multitask-mkl``) folds are drawn within tasks. Points are compared by accuracy, those of a real-valued
+    target by R2.
 
     Parameters
     ----------

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.jit import one_thread
+from gramplane.pipeline import load_model, tune
+from gramplane.storage import DataError
 from gramplane.workflows.cli import main
 
 WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
@@ -78,6 +80,18 @@ def test_real_targets_are_explained_by_task(tmp_path, capsys):
     assert found["r2"] > 0.8
     assert found["mean_r2"] == pytest.approx(np.mean([row["r2"] for row in found["tasks"]]))
     assert "median_r2" in found
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_grids_share_matrices_and_fold_by_task(tmp_path, capsys, real):
+    data = ingested(tmp_path / "train", capsys, *(("--task", "regression") if real else ()), real=real)
+    grid, kernels = {"C": [0.01, 1.0], "p": [2.0, 6.0]}, ["rbf(gamma=0.5)", "linear"]
+    found = tune("multitask-mkl", grid, data=str(data), run=str(tmp_path / "tuned"), params={"kernels": kernels}, folds=3)
+    assert found.summary["best"]["C"] == 1.0
+    assert found.summary["r2" if real else "accuracy"] > 0.6
+    assert load_model(tmp_path / "tuned").C == 1.0
+    with pytest.raises(DataError, match="task 4 has 30 rows, too few for 40 folds"):
+        tune("multitask-mkl", grid, data=str(data), run=str(tmp_path / "none"), params={"kernels": kernels}, folds=40)
 
 
 @pytest.mark.parametrize(

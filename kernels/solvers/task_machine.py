@@ -62,7 +62,10 @@ def solve_machine(matrix: NDArray[Any], problem: DualProblem, warm: FloatArray, 
 
 
 def exact_ridge(matrix: NDArray[Any], problem: DualProblem) -> DualSolution:
-    """Solve ``(K + diag(ridge)) beta + b 1 = c``, ``1'beta = 0`` over the rows used, by a Cholesky factor with two right sides."""
+    """Solve ``(K + diag(ridge)) beta + b 1 = c``, ``1'beta = 0`` over the rows used, by a Cholesky factor with two right sides.
+
+    The solution has no bounds of its own (NaN).
+    """
     used = np.flatnonzero(problem.hi > problem.lo)
     ridge, whole = problem.ridges(), len(used) == problem.n
     system = np.array(matrix if whole else matrix[np.ix_(used, used)], dtype=np.float64, order="F")
@@ -77,4 +80,6 @@ def exact_ridge(matrix: NDArray[Any], problem: DualProblem) -> DualSolution:
     beta = np.zeros(problem.n)
     beta[used] = answers[:, 0] - bias * answers[:, 1]
     beta[used] -= beta[used].mean()
-    return solution(problem, beta, matrix @ beta, bias, iterations=1, converged=True)
+    # Bounds of one machine are of no use to the search, which bounds all tasks together.
+    nothing = float("nan")
+    return DualSolution(beta, bias, nothing, nothing, nothing, 1, True, matrix @ beta)

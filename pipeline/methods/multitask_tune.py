@@ -1,0 +1,59 @@
+"""Grids and folds of multiple kernel learning for many tasks: every (parameters, fold) is a search of one loop on shared matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...storage import DataError
+from ..records.config_tasks import MultiTaskMKLConfig
+from ..records.context import RunContext
+from .gmkl_tune import GRAM_PARAMETERS, table_rows
+from .grids import Shared, alike
+from .multitask_run import build_loop, task_problem
+from .scoring import Fit, TargetFit, stratified_folds, with_held_out
+from .task_setup import TaskInputs, store_task_inputs
+
+
+def shared_loops(ctx: RunContext, grid: Sequence[MultiTaskMKLConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[Shared]:
+    """Return the loops that evaluate a grid by cross-validation on row masks, folds stratified by task.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two folds.
+    DataError
+        A task with fewer rows than folds.
+    """
+    inputs = store_task_inputs(ctx, "multitask-mkl")
+    masks = task_folds(inputs, folds, seed)
+    return [_shared(ctx, points, grid, inputs, masks) for points in alike(grid, GRAM_PARAMETERS)]
+
+
+def task_folds(inputs: TaskInputs, folds: int, seed: int) -> list[np.ndarray]:
+    """Return the mask of held-out rows of every fold; every task has rows in all of them."""
+    if folds < 2:
+        raise ValueError(f"folds={folds}: must be at least 2")
+    sizes = np.diff(inputs.edges)
+    if sizes.min() < folds:
+        t = int(np.argmin(sizes))
+        raise DataError(f"task {inputs.names[t]!r} has {sizes[t]} rows, too few for {folds} folds", inputs.data.url)
+    return stratified_folds(inputs.codes, seed, [1.0 / folds] * folds)
+
+
+def _shared(
+    ctx: RunContext, points: tuple[int, ...], grid: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray]
+) -> Shared:
+    problems, configs, fits = [], [], []
+    for k in points:
+        for mask in masks:
+            place = len(problems)
+            fits.append(TargetFit(place, inputs.target, mask) if inputs.classes is None else Fit(place, 1, inputs.target, mask))
+            problems.append(task_problem(grid[k], with_held_out(inputs, mask)))
+            configs.append(grid[k])
+    return Shared(points, build_loop(grid[points[0]], inputs, ctx, fits, problems, configs))
+
+
+__all__ = ["shared_loops", "table_rows", "task_folds"]
