@@ -43,7 +43,7 @@ from .scoring import Fit, accuracy_metrics
 SWEEPS = 6
 """Times that cuts are moved and rules fitted again, at most."""
 
-MASTER_STEPS = 300
+MASTER_STEPS = 100
 """Re-weightings of one solve at most."""
 
 BIAS_SMOOTHING = 1e-2
