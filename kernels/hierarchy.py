@@ -35,6 +35,7 @@ FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.int64]
 
 __all__ = [
+    "TIGHT",
     "DualBound",
     "DualPoint",
     "Hull",

@@ -14,6 +14,8 @@ import numpy as np
 
 from ...kernels.domains import LpBall, Simplex
 from ...kernels.hierarchy import (
+    TIGHT,
+    DualBound,
     DualPoint,
     Hull,
     NodeSet,
@@ -48,6 +50,9 @@ it took two thirds of the solves."""
 
 ETA_SMOOTH = 1e-3
 """Smoothing of the norms that a dual bound starts from."""
+
+PASSES = 400
+"""Improvements of a dual bound at most: each takes some ten microseconds, a solve a thousand times that."""
 
 MACHINE_SHARE = 0.1
 """Gap of the machines, as a share of the gap that is aimed at or left, whichever is more."""
@@ -239,7 +244,7 @@ class Master:
         forms = np.where(self.constant, 0.0, self.machines.forms(self.grams, betas))
         norms, point = used * np.sqrt(forms), self.machines.point(solutions)
         upper = 0.5 * gauge(self.hull, norms, self.rho) ** 2 + loss_of(solutions)
-        bound = dual_bound(self.hull, forms, self.rho, shares_of(self.hull, smoothed(norms, ETA_SMOOTH), self.rho))
+        bound = self._bound(forms, norms, master.eta, aim)
         before = master.upper - master.lower
         master = replace(master, betas=betas, norms=norms, solves=master.solves + 1, since=master.since + 1)
         if upper < master.upper:
@@ -260,6 +265,12 @@ class Master:
             master = replace(master, eta=bound.eta)
         fell = not master.upper - master.lower > IMPROVED * before
         return replace(master, stale=0 if fell else master.stale + 1), forms, solutions
+
+    def _bound(self, forms: np.ndarray, norms: np.ndarray, eta: np.ndarray, aim: float) -> DualBound:
+        """Bound the squared dual gauge, to about ``aim``, from the shares of the norms mixed with where the last bound was found."""
+        start = shares_of(self.hull, smoothed(norms, ETA_SMOOTH), self.rho)
+        size = max(gauge(self.hull, norms, self.rho) ** 2, 1e-300)
+        return dual_bound(self.hull, forms, self.rho, 0.5 * (start + eta), PASSES, max(min(aim / size, 1e-2), TIGHT))
 
     # -- mirror descent ------------------------------------------------------------------------------------------------------------
 
