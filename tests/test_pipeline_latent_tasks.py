@@ -1,6 +1,7 @@
 """Latent groups of tasks: optimum against a general solver over all groups, certificates, limits, invariances, planted groups."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from gramplane.kernels.hierarchy import NodeSet, psi_gradient
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.task_lattice import TaskLattice, group_forms, kernel_norms, kernel_shares
 from gramplane.pipeline import LatentTaskMKLClassifier, LatentTaskMKLRegressor, MKLClassifier
+from gramplane.pipeline.methods.latent_tasks import refuse_negative
 from gramplane.storage import DataError
 from gramplane.storage.ingest import ingest
 from tests.support.oracles.latent_tasks import Primal, all_groups, random_problem
@@ -290,6 +292,22 @@ def test_bad_tasks_are_refused():
         LatentTaskMKLRegressor(["linear"]).fit(X, y, task, sample_weight=(task < 3).astype(float))
     with pytest.raises(ValueError, match="Only binary classification"):
         LatentTaskMKLClassifier(["linear"]).fit(X, np.arange(16) % 3, task)
+
+
+@pytest.mark.parametrize("loss", ["squared", "epsilon_insensitive"])
+def test_a_kernel_that_is_none_is_refused(loss):
+    X, y, task = planted(0, rows=6)
+    with pytest.raises(ValueError, match=r"precomputed kernel 1 is not positive semi-definite"):
+        LatentTaskMKLRegressor("precomputed", loss=loss).fit(np.stack([X @ X.T, -X @ X.T]), y, task)
+    grams = SimpleNamespace(specs=["good", "bad"], diagonals=lambda: np.ones((2, 4)))
+    forms, beta = np.zeros((2, 2, 2)), np.array([1.0, -1.0, 0.5, -0.5])
+    forms[1, 1, 1] = -1e-6
+    refuse_negative(grams, forms, SimpleNamespace(beta=beta, indefinite=False), np.array([0, 0, 1, 1]))
+    forms[1, 1, 1] = -1e-3
+    with pytest.raises(DataError, match=r"kernel bad is not positive semi-definite: beta'K beta = -0\.001"):
+        refuse_negative(grams, forms, SimpleNamespace(beta=beta, indefinite=False), np.array([0, 0, 1, 1]))
+    with pytest.raises(DataError, match="the weighted sum of all has negative curvature"):
+        refuse_negative(grams, 0 * forms, SimpleNamespace(beta=beta, indefinite=True), np.array([0, 0, 1, 1]))
 
 
 # -- scikit-learn ------------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from ...kernels.solvers.dual import DualProblem, DualSolution, Gram
 from ...kernels.solvers.duals import solve_ridge, solve_smo
 from ...kernels.task_lattice import TaskLattice, group_forms, kernel_norms, kernel_shares, pair_weights
 from ...kernels.task_search import search_groups
+from ...storage import DataError
 from ..loops.active import EVERYWHERE, ActiveRule, ActiveState, Restricted, Violations, active_step
 from ..loops.protocol import Step
 from ..loops.weights import linear_value
@@ -45,6 +46,9 @@ MOST_STEPS = 60
 
 MACHINE_SHARE = 0.05
 """Own gap of a machine, as a share of the one that is asked for."""
+
+ROUND_OFF = 1e-5
+"""Forms of single-precision kernels below zero by more than this, relative to the size of their terms, are no rounding."""
 
 RIDGE_TOL = 1e-6
 """Residual of squared-loss machines, as a share of the greatest target."""
@@ -182,7 +186,9 @@ class LatentLoop:
         config, grams, groups = self.config, self.grams(ctx), self.lattice.groups(nodes.keys)
         gram = grams.combine_tasks(self.shares(nodes, master.weights), self.codes)
         found = solve_machine(gram, self.problem, master.beta, min(tol, 0.1) * MACHINE_SHARE)
-        forms = grams.task_forms(found.beta, self.codes, self.n_tasks)[:, self.learned[:, None], self.learned]
+        forms = grams.task_forms(found.beta, self.codes, self.n_tasks)
+        refuse_negative(grams, forms, found, self.codes)
+        forms = forms[:, self.learned[:, None], self.learned]
         own = group_forms(groups, forms, config.mu)
         norms = master.weights * np.sqrt(own)
         of_groups = kernel_norms(norms, config.p)
@@ -267,6 +273,24 @@ class LatentLoop:
         norms = np.hypot(norms, smooth)
         of_groups = kernel_norms(norms, self.config.p)
         return joint_weights(nodes.hull, of_groups, self.config.q)[:, None] * kernel_shares(norms, self.config.p)
+
+
+def refuse_negative(grams: Grams, forms: np.ndarray, found: DualSolution, codes: np.ndarray) -> None:
+    """Refuse kernels that a machine has shown not to be positive semi-definite; ``forms`` are ``(k, T, T)``.
+
+    Raises
+    ------
+    DataError
+        The kernel is named where the rows of one task show it.
+    """
+    sums = np.bincount(codes, np.abs(found.beta), forms.shape[1])
+    own = np.diagonal(forms, axis1=1, axis2=2)
+    wrong = own < -ROUND_OFF * np.abs(grams.diagonals()).max(axis=1)[:, None] * sums**2
+    if wrong.any():
+        j, t = np.argwhere(wrong)[0]
+        raise DataError(f"kernel {grams.specs[j]} is not positive semi-definite: beta'K beta = {own[j, t]:.3g} over the rows of one task")
+    if found.indefinite:
+        raise DataError("a kernel is not positive semi-definite: the weighted sum of all has negative curvature")
 
 
 def dual_point(problem: DualProblem, beta: np.ndarray) -> DualPoint:
