@@ -136,7 +136,7 @@ CASES: dict[str, Case] = {
     "multitask-mkl-numbers-recompute": Case(
         "multitask-mkl", {**TASKS, "q": 1.5, "loss": "squared", "grams": "recompute"}, _task_numbers, OTHER_TASKS
     ),
-    "multitask-mkl-mirror": Case("multitask-mkl", {**TASKS, "solver": "mirror", "max_iter": 4}, _tasks, OTHER_TASKS),
+    "multitask-mkl-mirror": Case("multitask-mkl", {**TASKS, "solver": "mirror", "max_iter": 3}, _tasks, OTHER_TASKS),
     "shared-subspace-mkl-classes": Case("shared-subspace-mkl", SUBSPACE, _tasks, OTHER_SUBSPACE, {"test_share": 0.25}),
     "shared-subspace-mkl-numbers-recompute": Case(
         "shared-subspace-mkl", {**SUBSPACE, "loss": "squared", "grams": "recompute"}, _task_numbers, OTHER_SUBSPACE
