@@ -57,6 +57,9 @@ SMOOTH, FADE, FAINT = 1e-2, 0.6, 0.1
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
 """Shares of the newest machine in a mean that are tried, for losses without curvature."""
 
+RETREAT = 0.25
+"""Factor of the lengths of long steps after one that led uphill."""
+
 LOST = 6
 """Steps in a row that moved neither bound, after which the search goes back to its best point and takes short steps."""
 
@@ -85,6 +88,8 @@ class SubspaceState:
         ``(m,)`` lengths of long steps, and how far D is from the best one of its forms.
     slow
         Steps in a row that moved neither bound.
+    value
+        Primal value of the newest machine.
     short
         Whether steps are those of the alternation.
     since
@@ -111,6 +116,7 @@ class SubspaceState:
     pace: np.ndarray
     slack: np.ndarray
     slow: int = 0
+    value: float = np.inf
     short: bool = False
     since: int = 0
     sums: np.ndarray = field(default_factory=_none)
@@ -262,7 +268,7 @@ class SubspaceLoop:
         """Return the state with given bounds taken in."""
         better = told.primal < state.upper
         slow = 0 if better or told.dual > state.lower else state.slow + 1
-        state = replace(state, slow=slow, lower=max(state.lower, told.dual))
+        state = replace(state, slow=slow, lower=max(state.lower, told.dual), value=told.primal)
         if not better:
             return state
         bias = np.where(self.constants != 0, self.constants, told.biases)
@@ -278,7 +284,7 @@ class SubspaceLoop:
         if state.short:
             return replace(state, coupling=best_coupling(roots(state.coupling, forms, smoothing), q))
         slack = coupling_slack(state.coupling, forms)
-        pace = next_pace(state.pace, slack, state.slack)
+        pace = next_pace(state.pace, slack, state.slack) if state.value <= state.upper else np.maximum(RETREAT * state.pace, 1.0)
         return replace(state, coupling=long_step(state.coupling, forms, pace, q, smoothing), pace=pace, slack=slack)
 
     def smoothing(self, state: SubspaceState) -> float:
