@@ -50,7 +50,7 @@ SAME_DATA = ("landmine",)
 
 MUS = (0.01, 0.1, 1.0, 10.0)
 COSTS = {"sarcos": (0.01, 0.1, 1.0, 10.0), "yale": (0.01, 0.1, 1.0, 10.0), "landmine": (0.01, 0.1), "mhc": (0.01, 0.1, 1.0)}
-SPLITS = {"sarcos": 10, "yale": 4, "landmine": 2, "mhc": 3}
+SPLITS = {"sarcos": 10, "yale": 4, "landmine": 2, "mhc": 2}
 
 
 @dataclass(frozen=True)
