@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
@@ -21,10 +21,8 @@ from ..records.config_hkl import HKLConfig
 from ..records.kernel_model import KernelModel
 from ..records.task_model import TaskModel
 from .inputs import is_store, opened
-from .kernel_base import KernelEstimator, labelled
+from .kernel_base import CLASS_WEIGHT, KernelEstimator, documented, labelled
 from .task_base import TaskEstimator
-
-T = TypeVar("T", bound=type)
 
 _PARAMETERS = """
 
@@ -110,16 +108,6 @@ _REST = """    cluster
     Jawanpuria: Learning Kernels for Multiple Predictive Tasks. PhD thesis, IIT Bombay (2014), chapter 5.
     Bach: Exploring Large Feature Spaces with Hierarchical Multiple Kernel Learning. NIPS (2008).
     """
-
-
-def _documented(own: str) -> Callable[[T], T]:
-    """Append the description of the parameters to a class' docstring; ``own`` describes those of that class alone."""
-
-    def add(cls: T) -> T:
-        cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}{_PARAMETERS}{own}{_REST}"
-        return cls
-
-    return add
 
 
 class _Hierarchical(TaskEstimator):
@@ -219,9 +207,7 @@ def active_texts(model: Any) -> list[str]:
     return [str(kernel_of(record)) for record in json.loads(model.kernels_json)]
 
 
-@_documented("""    class_weight
-        ``"balanced"`` or a dict of class factors of ``C``.
-""")
+@documented(_PARAMETERS, _REST, CLASS_WEIGHT)
 class HierarchicalKernelClassifier(ClassifierMixin, _Hierarchical):
     """Support vector classifier on kernels that are chosen from a graph of them, a kernel together with its ancestors (gHKL, gHKL_MT).
 
@@ -291,9 +277,13 @@ class HierarchicalKernelClassifier(ClassifierMixin, _Hierarchical):
         return float(accuracy_score(y, self.predict(X, task), sample_weight=sample_weight))
 
 
-@_documented("""    epsilon
+@documented(
+    _PARAMETERS,
+    _REST,
+    """    epsilon
         Half width of the tube without loss.
-""")
+""",
+)
 class HierarchicalKernelRegressor(RegressorMixin, _Hierarchical):
     """Support vector or ridge regression on kernels that are chosen from a graph of them, a kernel together with its ancestors.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -17,7 +17,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from ...storage import DataError, GramStore, MemoryBlocks
 from ..loops.run import run_loop
-from ..methods.gmkl_run import machine_memory
 from ..methods.kernel_predict import decide_grams, decide_rows, scaled_rows
 from ..methods.kernel_setup import KernelInputs, kernel_texts
 from ..passes.given_grams import GivenGrams, as_stack
@@ -29,7 +28,24 @@ from ..records.kernel_model import KernelModel
 from ..records.validation import configured
 from .inputs import fan_out, fit_context, history_arrays, in_memory, is_store, opened, seed_of
 
+T = TypeVar("T", bound=type)
+
 NAN = float("nan")
+
+CLASS_WEIGHT = """    class_weight
+        ``"balanced"`` or a dict of class factors of ``C``.
+"""
+"""Description of the parameter that classifiers have beside what they share with regressors."""
+
+
+def documented(parameters: str, rest: str, own: str = "") -> Callable[[T], T]:
+    """Append to a class' docstring what it shares with another: parameters, those of its own, then the rest and the attributes."""
+
+    def add(cls: T) -> T:
+        cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}{parameters}{own}{rest}"
+        return cls
+
+    return add
 
 
 class KernelEstimator(BaseEstimator):
@@ -152,14 +168,14 @@ class KernelEstimator(BaseEstimator):
         with fit_context(place, "sync" if near else self.cluster, fan_out(self.callbacks, self.verbose), seed) as ctx:
             yield ctx
 
-    def _fit(self, method: Any, X: Any, y: Any, sample_weight: Any) -> Any:
-        """Run the loop of a method on any form of data and set what follows from its model; returns the loop's last state.
+    def _fit(self, method: Any, config: MethodConfig, inputs: KernelInputs, **options: Any) -> Any:
+        """Run the loop of a method and set what follows from its model; returns the loop's last state.
 
-        ``method`` is the module that has ``build_loop``, ``model_of``, and ``remarks`` for what the user should know of the fit.
+        ``method`` is the module that has ``build_loop``, which gets the ``options``, ``model_of``, and ``remarks`` for what the user
+        should know of the fit.
         """
-        config, inputs = self._config(), self._inputs(X, y, sample_weight)
         with self._context(inputs.data) as ctx:
-            loop = method.build_loop(config, inputs, ctx, budget=machine_memory())
+            loop = method.build_loop(config, inputs, ctx, **options)
             outcome = run_loop(loop, ctx, keep=False)
             self._set_model(method.model_of(config, inputs, loop, outcome.state, ctx))
             for message in method.remarks(loop, outcome.state, inputs, ctx):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any
 
-from ..loops.run import run_loop
+from ..methods import latent_tasks_run
 from ..methods.gmkl_run import machine_memory
-from ..methods.latent_tasks_run import Certificate, build_loop, model_of
+from ..methods.latent_tasks_run import Certificate
 from ..records.config_latent import LatentTaskConfig
 from ..records.task_model import TaskModel
+from .kernel_base import CLASS_WEIGHT, documented
 from .task_base import TaskClassifier, TaskEstimator, TaskRegressor
-
-T = TypeVar("T", bound=type)
 
 ENDED = {
     "max_iter": "max_iter={0.max_iter}",
@@ -120,51 +119,19 @@ _REST = """    cluster
     """
 
 
-def _documented(own: str = "") -> Callable[[T], T]:
-    """Append the description of the parameters to a class' docstring; ``own`` describes those of that class alone."""
-
-    def add(cls: T) -> T:
-        cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}{_PARAMETERS}{own}{_REST}"
-        return cls
-
-    return add
-
-
 class _LatentTaskMKL(TaskEstimator):
     """What both estimators share."""
 
     _config_type = LatentTaskConfig
+    _method = latent_tasks_run
 
-    def fit(self, X: Any, y: Any = None, task: Any = None, sample_weight: Any = None) -> Self:
-        """Fit on arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a block store.
+    def _options(self) -> dict[str, Any]:
+        return {"budget": machine_memory()}
 
-        Parameters
-        ----------
-        X
-            ``(n_samples, n_features)``; a block store may hold target and tasks itself.
-        y
-            ``(n_samples,)`` target.
-        task
-            ``(n_samples,)`` integers or strings that name the task of each row, in any order; ``None`` is a single task.
-        sample_weight
-            ``(n_samples,)`` factors of ``C``.
-
-        Raises
-        ------
-        ValueError
-            A parameter out of range, data that are not finite, more than two classes, an empty task.
-        """
-        config = self._config()
-        inputs = self._task_inputs(X, y, task, sample_weight)
-        with self._context(inputs.data) as ctx:
-            loop = build_loop(config, inputs, ctx, budget=machine_memory())
-            outcome = run_loop(loop, ctx, keep=False)
-            self._set_model(model_of(config, inputs, loop, outcome.state, ctx))
-        self._set_history(outcome.history)
-        ended = ENDED.get(str(outcome.state.stop), str(outcome.state.stop)).format(config)
+    def _unfinished(self, state: Any) -> str:
+        ended = ENDED.get(str(state.stop), str(state.stop)).format(self)
         told = f"a relative gap of {self.certificate_.relative_gap:.2g} is certified"
-        self._warn_unfinished(self.converged_, f"{ended} ended the fit before tol={config.tol:g} was reached; {told}")
-        return self
+        return f"{ended} ended the fit before tol={self.tol:g} was reached; {told}"
 
     def _set_model(self, model: TaskModel) -> None:
         super()._set_model(model)
@@ -173,7 +140,6 @@ class _LatentTaskMKL(TaskEstimator):
         totals = self.group_kernel_weights_.sum(axis=1).tolist()
         self.groups_ = [TaskGroup(tuple(self.tasks_[own].tolist()), total) for own, total in zip(groups, totals, strict=True)]
         self.task_kernel_weights_ = model.weights.copy()
-        self.dual_coef_ = model.beta
         self.certificate_ = Certificate(
             figures["certified_gap"],
             figures["certified_relative_gap"],
@@ -185,9 +151,7 @@ class _LatentTaskMKL(TaskEstimator):
         self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
 
 
-@_documented("""    class_weight
-        ``"balanced"`` or a dict of class factors of ``C``.
-""")
+@documented(_PARAMETERS, _REST, CLASS_WEIGHT)
 class LatentTaskMKLClassifier(TaskClassifier, _LatentTaskMKL):
     """Classifiers of many tasks whose kernels are shared by groups of tasks (MTGFL); two classes, the same for all tasks.
 
@@ -247,7 +211,7 @@ class LatentTaskMKLClassifier(TaskClassifier, _LatentTaskMKL):
         self.callbacks = callbacks
 
 
-@_documented()
+@documented(_PARAMETERS, _REST)
 class LatentTaskMKLRegressor(TaskRegressor, _LatentTaskMKL):
     """Regressions of many tasks whose kernels are shared by groups of tasks (MTGFL).
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
 from ..methods import gmkl_run
 from ..methods.gmkl import selected
+from ..methods.gmkl_run import machine_memory
 from ..records.config_kernels import MKLConfig
 from ..records.kernel_model import KernelModel
-from .kernel_base import KernelClassifier, KernelEstimator
-
-T = TypeVar("T", bound=type)
+from .kernel_base import CLASS_WEIGHT, KernelClassifier, KernelEstimator, documented
 
 _PARAMETERS = """
 
@@ -83,16 +82,6 @@ _REST = """    cluster
     """
 
 
-def _documented(own: str) -> Callable[[T], T]:
-    """Append the description of the parameters to a class' docstring; ``own`` describes those of that class alone."""
-
-    def add(cls: T) -> T:
-        cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}{_PARAMETERS}{own}{_REST}"
-        return cls
-
-    return add
-
-
 class _MKL(KernelEstimator):
     """What both estimators share."""
 
@@ -117,7 +106,8 @@ class _MKL(KernelEstimator):
         ValueError
             A parameter out of range, data that are not finite, one class only, or a kernel that is not positive semi-definite.
         """
-        state = self._fit(gmkl_run, X, y, sample_weight)
+        config = self._config()
+        state = self._fit(gmkl_run, config, self._inputs(X, y, sample_weight), budget=machine_memory())
         ended = "the machine's rounding" if state.stop == "flat" else f"max_iter={self.max_iter}"
         self._warn_unfinished(self.converged_, f"{ended} ended the fit before tol={self.tol:g} was reached")
         return self
@@ -135,9 +125,7 @@ class _MKL(KernelEstimator):
         self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
 
 
-@_documented("""    class_weight
-        ``"balanced"`` or a dict of class factors of ``C``.
-""")
+@documented(_PARAMETERS, _REST, CLASS_WEIGHT)
 class MKLClassifier(KernelClassifier, _MKL):
     """Support vector classifier on a weighted sum of kernels, weights learnt with it.
 
@@ -186,9 +174,13 @@ class MKLClassifier(KernelClassifier, _MKL):
         self.callbacks = callbacks
 
 
-@_documented("""    epsilon
+@documented(
+    _PARAMETERS,
+    _REST,
+    """    epsilon
         Half width of the tube without loss.
-""")
+""",
+)
 class MKLRegressor(RegressorMixin, _MKL):
     """Support vector regression on a weighted sum of kernels, weights learnt with it.
 

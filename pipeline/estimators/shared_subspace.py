@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any
 
-from ..loops.run import run_loop
-from ..methods.shared_subspace_run import build_loop, model_of
+from ..methods import shared_subspace_run
 from ..records.config_subspace import SharedSubspaceConfig
 from ..records.task_model import TaskModel
+from .kernel_base import CLASS_WEIGHT, documented
 from .task_base import TaskClassifier, TaskEstimator, TaskRegressor
-
-T = TypeVar("T", bound=type)
 
 _PARAMETERS = """
 
@@ -79,51 +77,11 @@ _REST = """    cluster
     """
 
 
-def _documented(own: str = "") -> Callable[[T], T]:
-    """Append the description of the parameters to a class' docstring; ``own`` describes those of that class alone."""
-
-    def add(cls: T) -> T:
-        cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}{_PARAMETERS}{own}{_REST}"
-        return cls
-
-    return add
-
-
 class _SharedSubspace(TaskEstimator):
     """What both estimators share."""
 
     _config_type = SharedSubspaceConfig
-
-    def fit(self, X: Any, y: Any = None, task: Any = None, sample_weight: Any = None) -> Self:
-        """Fit on arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a block store.
-
-        Parameters
-        ----------
-        X
-            ``(n_samples, n_features)``; a block store may hold target and tasks itself.
-        y
-            ``(n_samples,)`` target.
-        task
-            ``(n_samples,)`` integers or strings that name the task of each row, in any order; ``None`` is a single task.
-        sample_weight
-            ``(n_samples,)`` factors of ``C``.
-
-        Raises
-        ------
-        ValueError
-            A parameter out of range, data that are not finite, more than two classes, an empty task.
-        gramplane.cluster.MemoryBoundExceeded
-            The matrix of all rows does not fit the driver's budget.
-        """
-        config = self._config()
-        inputs = self._task_inputs(X, y, task, sample_weight)
-        with self._context(inputs.data) as ctx:
-            loop = build_loop(config, inputs, ctx)
-            outcome = run_loop(loop, ctx, keep=False)
-            self._set_model(model_of(config, inputs, loop, outcome.state, ctx))
-        self._set_history(outcome.history)
-        self._warn_unfinished(self.converged_, f"max_iter={config.max_iter} ended the fit before tol={config.tol:g} was reached")
-        return self
+    _method = shared_subspace_run
 
     def _set_model(self, model: TaskModel) -> None:
         super()._set_model(model)
@@ -131,15 +89,12 @@ class _SharedSubspace(TaskEstimator):
         self.kernel_weights_ = model.arrays["kernel_weights"].copy()
         self.task_weights_ = model.weights.copy()
         self.subspace_ = self.task_weights_
-        self.dual_coef_ = model.beta
         self.lower_bound_, self.upper_bound_ = figures["lower_bound"], figures["upper_bound"]
         self.objective_, self.dual_gap_ = self.upper_bound_, self.upper_bound_ - self.lower_bound_
         self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
 
 
-@_documented("""    class_weight
-        ``"balanced"`` or a dict of class factors of ``C``.
-""")
+@documented(_PARAMETERS, _REST, CLASS_WEIGHT)
 class SharedSubspaceMKLClassifier(TaskClassifier, _SharedSubspace):
     """Classifiers of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL); two classes.
 
@@ -182,7 +137,7 @@ class SharedSubspaceMKLClassifier(TaskClassifier, _SharedSubspace):
         self.callbacks = callbacks
 
 
-@_documented()
+@documented(_PARAMETERS, _REST)
 class SharedSubspaceMKLRegressor(TaskRegressor, _SharedSubspace):
     """Regressions of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL).
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
@@ -21,12 +21,52 @@ class TaskEstimator(KernelEstimator):
     """Base of estimators for many tasks: ``fit(X, y, task)`` and ``predict(X, task)``.
 
     ``task`` names the task of every row by an integer or a string; ``None`` is a single task, or the task table of a store. A subclass
-    names its parameter model, calls :meth:`_task_inputs` in ``fit`` and sets its :class:`TaskModel` with :meth:`_set_model`.
+    names its parameter model and its method's module, and adds its attributes in :meth:`_set_model`.
     """
 
+    _method: ClassVar[Any]
+    """Module of the method's ``build_loop``, ``model_of`` and ``remarks``."""
+
+    tol: float
+    max_iter: int
     model_: Any
     tasks_: np.ndarray
     intercept_: np.ndarray
+    dual_coef_: np.ndarray
+
+    def fit(self, X: Any, y: Any = None, task: Any = None, sample_weight: Any = None) -> Self:
+        """Fit on arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a block store.
+
+        Parameters
+        ----------
+        X
+            ``(n_samples, n_features)``; a block store may hold target and tasks itself.
+        y
+            ``(n_samples,)`` target.
+        task
+            ``(n_samples,)`` integers or strings that name the task of each row, in any order; ``None`` is a single task.
+        sample_weight
+            ``(n_samples,)`` factors of ``C``.
+
+        Raises
+        ------
+        ValueError
+            A parameter out of range, data that are not finite, more than two classes, an empty task.
+        gramplane.cluster.MemoryBoundExceeded
+            A matrix of all rows is needed, and is beyond the memory that a fit may take.
+        """
+        config = self._config()
+        state = self._fit(self._method, config, self._task_inputs(X, y, task, sample_weight), **self._options())
+        self._warn_unfinished(self.converged_, self._unfinished(state))
+        return self
+
+    def _options(self) -> dict[str, Any]:
+        """Return what the method's ``build_loop`` gets beside parameters and data."""
+        return {}
+
+    def _unfinished(self, state: Any) -> str:
+        """Return what to say of a fit that ended before its tolerance was reached."""
+        return f"max_iter={self.max_iter} ended the fit before tol={self.tol:g} was reached"
 
     def _task_inputs(self, X: Any, y: Any, task: Any, sample_weight: Any = None) -> TaskInputs:
         """Return data, target, tasks and weights from any form of data.
@@ -46,7 +86,7 @@ class TaskEstimator(KernelEstimator):
         super()._set_model(model)  # pyright: ignore[reportArgumentType] (the record of this family)
         self.tasks_ = np.asarray(model.tasks)
         self.intercept_ = model.intercepts
-        self.support_vectors_ = model.support_ids
+        self.support_vectors_, self.dual_coef_ = model.support_ids, model.beta
 
     def _values(self, X: Any, task: Any = None) -> np.ndarray:
         """Return ``(n_samples, 1)`` decision values of any form of data."""

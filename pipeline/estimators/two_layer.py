@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from ...kernels.spec import KernelSpec
 from ..methods import two_layer_run
+from ..methods.gmkl_run import machine_memory
 from ..records.config_two_layer import TwoLayerConfig
 from ..records.kernel_model import KernelModel
 from .kernel_base import NAN, KernelClassifier
@@ -167,7 +168,8 @@ class TwoLayerMKLClassifier(KernelClassifier):
         ValueError
             A parameter out of range, data that are not finite, one class only, or a kernel that is not positive semi-definite.
         """
-        state = self._fit(two_layer_run, X, y, sample_weight)
+        config = self._config()
+        state = self._fit(two_layer_run, config, self._inputs(X, y, sample_weight), budget=machine_memory())
         ended = ENDED.get(str(state.stop), "").format(self.max_iter)
         left = f"the projected gradient is {self.violation_:.2g}"
         self._warn_unfinished(self.converged_, f"{ended} ended the fit before tol={self.tol:g} was reached; {left}")

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ...kernels.gram import gram_block, gram_diagonal
 from ...kernels.normalization import Normalization
-from ...kernels.spec import KernelSpec
+from ...kernels.products import AnyKernel
 from ..loops.run import run_loop
 from ..methods.kernel_predict import scaled_rows, support_rows, used_specs
 from ..methods.umkl_run import build_loop, model_of
@@ -205,7 +205,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         self._n_features_out = len(model.theta)
 
 
-def _normalised(model: KernelModel, norm: Normalization, spec: KernelSpec, block: np.ndarray, left: Any, right: Any) -> np.ndarray:
+def _normalised(model: KernelModel, norm: Normalization, spec: AnyKernel, block: np.ndarray, left: Any, right: Any) -> np.ndarray:
     """Return a raw block between any rows, centred and scaled by the sums of the training rows."""
     if norm.only_scales:
         return block * norm.scale
@@ -219,7 +219,7 @@ def _normalised(model: KernelModel, norm: Normalization, spec: KernelSpec, block
     return both.apply_block(block, slice(0, len(block)), slice(len(block), None))
 
 
-def _side(model: KernelModel, norm: Normalization, spec: KernelSpec, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+def _side(model: KernelModel, norm: Normalization, spec: AnyKernel, rows: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of every row's raw entries over the training rows, and its length in feature space after centring."""
     diagonal = gram_diagonal([spec], rows)[0].astype(np.float64)
     if norm.row_mean is None:

@@ -195,8 +195,7 @@ def solve_machine(gram: Gram, problem: DualProblem, state: WeightState, tol: flo
         if not np.isfinite(aim) or solution.gap <= aim or not solution.converged:
             break
         inner *= 0.25
-        gradient = solution.decision + problem.ridges() * solution.beta - problem.c
-        solution = solve_smo(gram, problem, warm=solution.beta, tol=inner, gradient=gradient)
+        solution = solve_smo(gram, problem, warm=solution.beta, tol=inner, gradient=solution.decision - problem.c)
     return solution
 
 

@@ -312,7 +312,7 @@ def solve_machine(gram: Gram, problem: DualProblem, warm: np.ndarray, share: flo
         if found.gap <= share * abs(found.upper) or not found.converged:
             break
         tol *= 0.25
-        found = solve_smo(gram, problem, warm=found.beta, tol=tol, gradient=found.decision + problem.ridges() * found.beta - problem.c)
+        found = solve_smo(gram, problem, warm=found.beta, tol=tol, gradient=found.decision - problem.c)
     return found
 
 

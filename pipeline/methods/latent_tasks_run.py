@@ -21,6 +21,7 @@ from ..records.config_latent import LatentTaskConfig
 from ..records.context import RunContext
 from ..records.task_model import TaskModel
 from .gmkl_run import check_memory
+from .kernel_checks import doubtful
 from .kernel_setup import apart, gram_settings, resolved_kernels
 from .latent_tasks import LatentLoop, LatentState, dual_point
 from .scoring import Fit, TargetFit, held_out_rows, with_held_out
@@ -194,6 +195,11 @@ def ranked_groups(config: LatentTaskConfig, loop: LatentLoop, state: LatentState
     groups = np.zeros((len(order), loop.n_tasks), bool)
     groups[:, loop.learned] = loop.lattice.groups(nodes.keys[order])
     return groups, weights[order]
+
+
+def remarks(loop: LatentLoop, state: LatentState, inputs: TaskInputs, ctx: RunContext) -> list[str]:
+    """Return what the user should know of a fit: kernels that add nothing, or nothing new."""
+    return doubtful(loop.grams(ctx))
 
 
 def summary(state: LatentState, model: TaskModel) -> dict[str, Any]:

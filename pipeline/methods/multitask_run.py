@@ -157,6 +157,11 @@ def _in_data_order(norm: Normalization, order: np.ndarray) -> Normalization:
     return replace(norm, diag_root=root)
 
 
+def remarks(loop: MultiTaskLoop, state: MultiTaskState, inputs: TaskInputs, ctx: RunContext) -> list[str]:
+    """Return what the user should know of a fit: nothing beyond its history."""
+    return []
+
+
 def summary(config: MultiTaskMKLConfig, state: MultiTaskState, model: TaskModel) -> dict[str, Any]:
     """Return the figures of a finished run as a small JSON object."""
     upper, lower = model.figures["upper_bound"], model.figures["lower_bound"]

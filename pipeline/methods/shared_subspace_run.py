@@ -17,6 +17,7 @@ from ..passes.grams import pooled_refusal
 from ..records.config_subspace import SharedSubspaceConfig
 from ..records.context import RunContext
 from ..records.task_model import TaskModel
+from .kernel_checks import doubtful
 from .kernel_setup import apart, gram_settings, resolved_kernels, with_gram_store
 from .multitask_run import task_problem
 from .scoring import Fit, held_out_rows, with_held_out
@@ -135,6 +136,11 @@ def model_of(config: SharedSubspaceConfig, inputs: TaskInputs, loop: SubspaceLoo
     arrays = {"kernel_weights": np.trace(weights, axis1=1, axis2=2)}
     norms = loop.grams(ctx).normalizations
     return build_task_model(config, inputs, loop.specs, norms, weights, state.best_beta, state.best_bias, figures, arrays)
+
+
+def remarks(loop: SubspaceLoop, state: SubspaceState, inputs: TaskInputs, ctx: RunContext) -> list[str]:
+    """Return what the user should know of a fit: kernels that add nothing, or nothing new."""
+    return doubtful(loop.grams(ctx))
 
 
 def summary(state: SubspaceState, model: TaskModel) -> dict[str, Any]:

@@ -226,10 +226,11 @@ def loaded(pairs: Sequence[TaskPair]) -> list[np.ndarray]:
 def _side_by_side(pairs: Sequence[TaskPair], at: int) -> list[ComputedPair]:
     """Return the pairs from one on that may be computed together: squares of at most a tile of rows, ascending in the data."""
     first: Any = pairs[at]
-    group = [first]
+    group: list[ComputedPair] = [first]
     for pair in pairs[at + 1 :] if isinstance(first, ComputedPair) and first.rows == first.cols else ():
-        fits = isinstance(pair, ComputedPair) and pair.rows == pair.cols and pair.rows[1] - first.rows[0] <= TILE
-        if not fits or pair.left[0] <= group[-1].left[-1]:
+        if not isinstance(pair, ComputedPair) or pair.rows != pair.cols or pair.rows[1] - first.rows[0] > TILE:
+            break
+        if pair.left[0] <= group[-1].left[-1]:
             break
         group.append(pair)
     return group
