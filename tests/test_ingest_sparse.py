@@ -71,7 +71,7 @@ def test_jobs_do_not_matter(source, tmp_path, small_pieces, jobs):
     assert one.digest == more.digest
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 60), st.integers(5, 900), st.integers(1, 50), st.integers(1, 30))
 def test_any_cut_gives_the_same_columns(tmp_path_factory, seed, n, d, piece, nnz, cols):
     folder = tmp_path_factory.mktemp("cut")

@@ -179,7 +179,7 @@ def test_the_scheduler_killed(place, cluster, tmp_path, times):
 # -- the driver --------------------------------------------------------------------------------------------------------------
 
 
-@repeated(3, 25)
+@repeated(2, 25)
 def test_the_driver_killed_at_random_moments(place, cluster, tmp_path, times):
     """B4: killed again and again, continued on other numbers of workers, at most one round lost each time."""
     rng = random.Random(times)
@@ -200,7 +200,7 @@ def test_the_driver_killed_at_random_moments(place, cluster, tmp_path, times):
     equal_runs(run, place / "straight")
 
 
-@repeated(3, 50)
+@repeated(2, 50)
 def test_the_driver_killed_while_it_writes(tmp_path, times):
     """Rounds of milliseconds on few data: most of the time goes into history and checkpoints, so most kills hit the writing of one."""
     ingest(planted(1, d=300), tmp_path / "store")
@@ -346,7 +346,7 @@ def test_a_fit_on_a_given_gram_store_runs_on_workers(matrices, cluster):
 # -- signals -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)])
 @repeated(1, 10)
 def test_interrupted(place, cluster, tmp_path, number, code, times):
     """B17: the exit code within 10 s, no process, no temporary file; the run goes on."""
@@ -410,7 +410,7 @@ def write_text(path, n_rows=40_000, width=100):
             file.writelines(f"{rng.choice((1, -1))} {entries}\n" for _ in range(100))
 
 
-@repeated(3, 20)
+@repeated(2, 20)
 def test_ingest_killed_at_random_moments(text, tmp_path, times):
     """Killed again and again and started anew: the same bytes, and no scratch left."""
     folder, seconds = text
@@ -435,7 +435,7 @@ def wait_until_begun(command, folder):
     return not command.ended()
 
 
-@repeated(3, 8)
+@repeated(2, 8)
 def test_one_of_several_processes_works(place, tmp_path, times):
     """B12: they start the same run at once; one works, the others end with 99 within 5 s of seeing it."""
     run = tmp_path / "run"

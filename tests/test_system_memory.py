@@ -32,7 +32,7 @@ def store(tmp_path_factory):
     return wide_store(tmp_path_factory.mktemp("memory") / "store", n=4096, d=24_576)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ["features", *(pytest.param(case, marks=pytest.mark.slow) for case in ("debiased", "logistic"))])
 def test_every_worker_stays_within_the_peak_planned_for_it(store, tmp_path, case):
     events = []
     where = {"cluster": "local:2", "worker_memory": LIMIT}

@@ -62,7 +62,7 @@ def same_as_sync(place, name):
     assert scores[0] == scores[1]
 
 
-@pytest.mark.parametrize("form", ["address", "scheduler file"])
+@pytest.mark.parametrize("form", ["address", pytest.param("scheduler file", marks=pytest.mark.slow)])
 def test_a_workflow_over_tcp(place, plain, form):
     name = form.replace(" ", "-")
     code, found = submit(place, name, plain.address if form == "address" else plain.config)
@@ -70,7 +70,7 @@ def test_a_workflow_over_tcp(place, plain, form):
     same_as_sync(place, name)
 
 
-@pytest.mark.parametrize("form", ["options", "environment"])
+@pytest.mark.parametrize("form", ["options", pytest.param("environment", marks=pytest.mark.slow)])
 def test_a_workflow_over_tls(place, encrypted, form):
     tls = encrypted.tls
     if form == "options":
