@@ -280,8 +280,8 @@ def machine_on(folder, grams, run, cluster, on_event=None):
 
 
 def stored(grams):
-    """The bytes of a Gram store, but for its lock."""
-    return {name: value for name, value in tree_bytes(grams).items() if name != "lock"}
+    """The bytes of a Gram store, but for its lock and for the temporary file of a worker killed while it wrote, which ``clean`` drops."""
+    return {name: value for name, value in tree_bytes(grams).items() if name != "lock" and not name.endswith(".tmp")}
 
 
 def recorded(grams):
