@@ -305,3 +305,32 @@ def test_a_full_disk_is_reported_and_the_work_continued(tmp_path, limit):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     check_store(ingest(source, tmp_path / "S"), X, y)
     assert not (tmp_path / "S.ingest").exists()
+
+
+@pytest.mark.parametrize("moment", ["before", "during"])
+def test_killed_after_the_last_step(tmp_path, monkeypatch, moment):
+    """The store is whole; the scratch that a kill left goes with the next command."""
+    source, _, X, y = sources(tmp_path)["plain"]
+    space = tmp_path / "S.ingest"
+
+    def dies(folder, **options):
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        if moment == "before":
+            patch.setattr(scratch.Scratch, "remove", dies)
+        else:
+            patch.setattr(scratch.shutil, "rmtree", dies)
+        ingest(source, tmp_path / "S")
+    assert (space / "lock").exists()
+    check_store(ingest(source, tmp_path / "S"), X, y)
+    assert not space.exists()
+
+
+def test_scratch_in_use_beside_a_finished_store_stays(tmp_path):
+    source, _, X, y = sources(tmp_path)["plain"]
+    ingest(source, tmp_path / "S")
+    (tmp_path / "S.ingest").mkdir()
+    with file_lock(tmp_path / "S.ingest" / "lock"):
+        check_store(ingest(source, tmp_path / "S"), X, y)
+        assert (tmp_path / "S.ingest" / "lock").exists()

@@ -16,7 +16,7 @@ from .build import Extras, Job, build
 from .labels import Target
 from .options import Options, Progress, read_groups, read_names, whole
 from .reading import Source
-from .scratch import Scratch
+from .scratch import Scratch, sweep
 from .sequences import SequenceSource
 from .sources import open_input
 from .text import default_jobs
@@ -172,7 +172,9 @@ def _run(
 ) -> BlockStore:
     wanted = {**extras.info, "options": options.describe()}
     if open_objects(url).size(MANIFEST) is not None and not overwrite:
-        return _finished(url, wanted, source)
+        store = _finished(url, wanted, source)
+        sweep(_scratch_folder(url, scratch))
+        return store
     hint = source.hint()
     with Scratch(_scratch_folder(url, scratch), {**_key(wanted), "hint": hint}, resume=resume and hint is not None) as space:
         threads = default_jobs(Path(source.name)) if jobs is None else jobs

@@ -8,14 +8,14 @@ import json
 import shutil
 import socket
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import psutil
 
-from ..errors import OutOfSpace, SchemaError, space_for
+from ..errors import OutOfSpace, RunLocked, SchemaError, space_for
 from ..locks import file_lock
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -110,7 +110,11 @@ class Scratch:
         return self.folder / name
 
     def remove(self) -> None:
-        """Delete the folder."""
+        """Delete the folder; its lock last, by which a later ingest knows what a kill here left as ours."""
+        with suppress(OSError):
+            for path in self.folder.iterdir():
+                if path.name != _LOCK:
+                    path.unlink()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> "Scratch":
@@ -136,3 +140,10 @@ def _lock(folder: Path, held: ExitStack) -> None:
         if (folder / _LOCK).exists():
             return
         held.close()
+
+
+def sweep(folder: Path) -> None:
+    """Remove the scratch of an ingest that was killed after its last step; foreign folders and those in use stay."""
+    if folder.is_dir():
+        with suppress(RunLocked, SchemaError), Scratch(folder, {}, resume=False):
+            pass
