@@ -19,7 +19,7 @@ from .dual import (
 from .logistic_dual import LogisticProblem, logistic_problem, solve_logistic
 from .ridge import RidgeSolver, solve_ridge
 from .row_cache import RowCacheGram
-from .smo import solve_smo
+from .smo import solve_smo, solve_to_gap
 
 __all__ = [
     "DUAL_SOLVERS",
@@ -38,6 +38,7 @@ __all__ = [
     "solve_logistic",
     "solve_ridge",
     "solve_smo",
+    "solve_to_gap",
     "squared_hinge_problem",
     "svc_problem",
     "svr_problem",

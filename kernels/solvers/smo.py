@@ -5,6 +5,8 @@ A matrix in memory is solved by the compiled steps of :mod:`.smo_shrink`, any ot
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,9 @@ FloatArray = NDArray[np.float64]
 
 MAX_STEPS = 10_000_000
 """Safety net when no cap is given: minutes."""
+
+TIGHTENINGS = 8
+"""Times that :func:`solve_to_gap` solves on, at most."""
 
 REFRESH = 100_000
 """Steps after which the gradient is computed anew, so that its round-off does not grow with their number."""
@@ -66,6 +71,31 @@ def solve_smo(
     beta = problem.start(warm)
     solve = _solve_dense if problem.groups is None else solve_grouped
     return solve(gram, problem, beta, first_gradient(gram, problem, beta, warm, gradient), tol, limit)
+
+
+def solve_to_gap(
+    gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: float, aim: Callable[[DualSolution], float], tighter: float = 0.25
+) -> DualSolution:
+    """Solve on with tighter tolerances, each from the point before, until the gap of the solution is small enough.
+
+    Parameters
+    ----------
+    gram, problem, warm
+        See :func:`solve_smo`.
+    tol : float
+        First tolerance.
+    aim : callable
+        ``aim(solution)``: the gap at which a solution will do.
+    tighter : float
+        Factor of the tolerance from one solve to the next, at most ``TIGHTENINGS`` times.
+    """
+    found = solve_smo(gram, problem, warm=warm, tol=tol)
+    for _ in range(TIGHTENINGS):
+        if found.gap <= aim(found) or not found.converged:
+            break
+        tol *= tighter
+        found = solve_smo(gram, problem, warm=found.beta, tol=tol, gradient=found.decision - problem.c)
+    return found
 
 
 def _solve_dense(gram: DenseGram, problem: DualProblem, beta: FloatArray, g: FloatArray, tol: float, limit: int) -> DualSolution:

@@ -11,11 +11,9 @@ from scipy.linalg import get_lapack_funcs
 
 from .dual import DenseGram, DualProblem, DualSolution, Scratch, solution
 from .ridge import solve_ridge
-from .smo import solve_smo
+from .smo import solve_to_gap
 
 FloatArray = NDArray[np.float64]
-
-TIGHTENINGS = 8
 
 RIDGE_TOL = 1e-9
 
@@ -51,14 +49,7 @@ def solve_machine(matrix: NDArray[Any], problem: DualProblem, warm: FloatArray, 
         return solution(problem, np.zeros(problem.n), np.zeros(problem.n), 0.0, iterations=0, converged=True)
     if problem.ridge is not None:
         return exact_ridge(matrix, problem)
-    gram, tol = DenseGram(matrix, scratch), accuracy.tol
-    found = solve_smo(gram, problem, warm=warm, tol=tol)
-    for _ in range(TIGHTENINGS):
-        if found.gap <= accuracy.aim or not found.converged:
-            break
-        tol *= 0.25
-        found = solve_smo(gram, problem, warm=found.beta, tol=tol, gradient=found.decision - problem.c)
-    return found
+    return solve_to_gap(DenseGram(matrix, scratch), problem, warm=warm, tol=accuracy.tol, aim=lambda found: accuracy.aim)
 
 
 def exact_ridge(matrix: NDArray[Any], problem: DualProblem) -> DualSolution:

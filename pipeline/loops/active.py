@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from ...kernels.hierarchy import DualPoint, NodeSet
+from ...kernels.solvers.dual import DualProblem
+from .weights import linear_value
 
 if TYPE_CHECKING:
     from ..records.context import RunContext
@@ -221,6 +223,14 @@ class ActiveProblem(Protocol[M]):
     def penalties(self, keys: np.ndarray) -> np.ndarray:
         """Return d of nodes ``(m, width)``."""
         ...
+
+
+def dual_point(problem: DualProblem, beta: np.ndarray) -> DualPoint:
+    """Return what the dual value of beta, and of its multiples in the box, depends on."""
+    ends = np.where(beta > 0, problem.hi, problem.lo)
+    used = beta != 0
+    reach = float(np.min(ends[used] / beta[used], initial=np.inf))
+    return DualPoint(linear_value(problem, beta), float(problem.ridges() @ (beta * beta)), max(reach, 1.0))
 
 
 def threshold_of(found: Restricted, tol: float) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from ...kernels.domains import Domain
 from ...kernels.solvers.dual import DualProblem, DualSolution, Gram
 from ...kernels.solvers.small_qp import Cuts
-from ...kernels.solvers.smo import solve_smo
+from ...kernels.solvers.smo import solve_smo, solve_to_gap
 
 FIRST_TOL = 0.1
 INNER_TOL = 1e-3
@@ -24,8 +24,6 @@ INNER_SHARE = 0.3
 
 GAP_SHARE = 0.25
 """A machine is solved on until its own gap is below this share of the gap between the bounds."""
-
-TIGHTENINGS = 8
 
 LEAST_KERNELS = 32
 """Fewer kernels than this are all looked at in every step."""
@@ -188,15 +186,11 @@ def inner_tol(state: WeightState, tol: float) -> float:
 
 def solve_machine(gram: Gram, problem: DualProblem, state: WeightState, tol: float, share: float = GAP_SHARE) -> DualSolution:
     """Solve a machine by the tolerance schedule, and on until its own gap is at most a share of that between the bounds."""
-    inner = inner_tol(state, tol)
-    solution = solve_smo(gram, problem, warm=state.beta, tol=inner)
-    for _ in range(TIGHTENINGS):
-        aim = share * max(min(state.upper, solution.upper) - state.floor, tol * max(1.0, abs(solution.upper)))
-        if not np.isfinite(aim) or solution.gap <= aim or not solution.converged:
-            break
-        inner *= 0.25
-        solution = solve_smo(gram, problem, warm=solution.beta, tol=inner, gradient=solution.decision - problem.c)
-    return solution
+
+    def aim(solution: DualSolution) -> float:
+        return share * max(min(state.upper, solution.upper) - state.floor, tol * max(1.0, abs(solution.upper)))
+
+    return solve_to_gap(gram, problem, warm=state.beta, tol=inner_tol(state, tol), aim=aim)
 
 
 def solve_fixed(gram: Gram, problem: DualProblem, tol: float) -> DualSolution:

@@ -16,9 +16,9 @@ import numpy as np
 from ...kernels.hierarchy import DualPoint
 from ...kernels.solvers.dual import DenseGram, DualProblem, DualSolution, ridge_problem, squared_hinge_problem, svc_problem, svr_problem
 from ...kernels.solvers.ridge import RidgeSolver
-from ...kernels.solvers.smo import solve_smo
+from ...kernels.solvers.smo import solve_to_gap
 from ...storage import DataError
-from ..loops.weights import linear_value
+from ..loops.active import dual_point
 from ..passes.grams import Grams, pooled_refusal
 from .kernel_setup import KernelInputs, costs, labels_of
 from .task_setup import TaskInputs, task_costs
@@ -27,7 +27,6 @@ FIRST_TOL = 0.03
 """Tolerance of a machine's first solve in units of the gradient; tightened until its gap is small enough."""
 
 TIGHTER = 0.2
-TIGHTENINGS = 8
 
 ROWS = 1024
 """Rows of a matrix that are multiplied by the task kernel at a time."""
@@ -100,20 +99,18 @@ class Machines:
         share = aim / len(self.problems)
         if self.squared:
             return [RidgeSolver().solve(gram, problem, warm=beta, tol=1e-7 * _size(problem)) for problem, beta in self._pairs(betas)]
-        return [_solved(gram, problem, beta, share) for problem, beta in self._pairs(betas)]
+        return [
+            solve_to_gap(gram, problem, warm=beta, tol=FIRST_TOL, aim=lambda found: share, tighter=TIGHTER)
+            for problem, beta in self._pairs(betas)
+        ]
 
     def _pairs(self, betas: np.ndarray) -> Any:
         return zip(self.problems, betas, strict=True)
 
     def point(self, solutions: Sequence[DualSolution]) -> DualPoint:
         """Return the dual point of all machines together."""
-        linear = square = 0.0
-        reach = np.inf
-        for problem, solution in zip(self.problems, solutions, strict=True):
-            linear += linear_value(problem, solution.beta)
-            square += float(problem.ridges() @ (solution.beta * solution.beta))
-            reach = min(reach, reach_of(problem, solution.beta))
-        return DualPoint(linear, square, max(reach, 1.0))
+        points = [dual_point(problem, solution.beta) for problem, solution in zip(self.problems, solutions, strict=True)]
+        return DualPoint(sum(p.linear for p in points), sum(p.square for p in points), min(p.reach for p in points))
 
     def biases(self, solutions: Sequence[DualSolution]) -> np.ndarray:
         """Return the biases: one per machine, or per task."""
@@ -138,24 +135,6 @@ def loss_of(solutions: Sequence[DualSolution]) -> float:
 
 def _size(problem: DualProblem) -> float:
     return max(float(np.abs(problem.c).max()), 1e-12)
-
-
-def _solved(gram: Any, problem: DualProblem, beta: np.ndarray, aim: float) -> DualSolution:
-    tol = FIRST_TOL
-    solution = solve_smo(gram, problem, warm=beta, tol=tol)
-    for _ in range(TIGHTENINGS):
-        if solution.gap <= aim or not solution.converged:
-            break
-        tol *= TIGHTER
-        solution = solve_smo(gram, problem, warm=solution.beta, tol=tol, gradient=solution.decision - problem.c)
-    return solution
-
-
-def reach_of(problem: DualProblem, beta: np.ndarray) -> float:
-    """Return the greatest t for which ``t beta`` is in the box, which holds zero."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = np.where(beta > 0, problem.hi / beta, np.where(beta < 0, problem.lo / beta, np.inf))
-    return float(np.min(ratios, initial=np.inf))
 
 
 # -- from data to machines -----------------------------------------------------------------------------------------------------

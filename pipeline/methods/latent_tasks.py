@@ -16,15 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.hierarchy import DualPoint, NodeSet, dual_bound, dual_exponent, gauge, joint_weights, shares_of, start_weights
+from ...kernels.hierarchy import NodeSet, dual_bound, dual_exponent, gauge, joint_weights, shares_of, start_weights
 from ...kernels.solvers.dual import DualProblem, DualSolution, Gram
-from ...kernels.solvers.duals import solve_ridge, solve_smo
+from ...kernels.solvers.duals import solve_ridge, solve_to_gap
 from ...kernels.task_lattice import TaskLattice, group_forms, kernel_norms, kernel_shares, pair_weights
 from ...kernels.task_search import search_groups
 from ...storage import DataError
-from ..loops.active import EVERYWHERE, ActiveRule, ActiveState, Restricted, Violations, active_step
+from ..loops.active import EVERYWHERE, ActiveRule, ActiveState, Restricted, Violations, active_step, dual_point
 from ..loops.protocol import Step
-from ..loops.weights import linear_value
 from ..passes.grams import Grams, GramSettings
 from ..records.config_latent import LatentTaskConfig
 from ..records.context import RunContext
@@ -52,9 +51,6 @@ ROUND_OFF = 1e-5
 
 RIDGE_TOL = 1e-6
 """Residual of squared-loss machines, as a share of the greatest target."""
-
-TIGHTENINGS = 6
-"""Times that a machine is solved on more exactly."""
 
 
 @dataclass(frozen=True)
@@ -293,27 +289,9 @@ def refuse_negative(grams: Grams, forms: np.ndarray, found: DualSolution, codes:
         raise DataError("a kernel is not positive semi-definite: the weighted sum of all has negative curvature")
 
 
-def dual_point(problem: DualProblem, beta: np.ndarray) -> DualPoint:
-    """Return what the dual value of beta, and of its multiples, depends on."""
-    ends = np.where(beta > 0, problem.hi, problem.lo)
-    used = beta != 0
-    reach = float(np.min(ends[used] / beta[used], initial=np.inf))
-    return DualPoint(linear_value(problem, beta), float(problem.ridges() @ (beta * beta)), max(reach, 1.0))
-
-
 def solve_machine(gram: Gram, problem: DualProblem, warm: np.ndarray, share: float) -> DualSolution:
     """Solve a machine until its own gap is at most a share of its value."""
     squared = not np.isfinite(problem.hi).all()
     if squared:
         return solve_ridge(gram, problem, warm=warm, tol=RIDGE_TOL * max(float(np.abs(problem.c).max()), 1e-300))
-    tol = min(0.1, 10.0 * share)
-    found = solve_smo(gram, problem, warm=warm, tol=tol)
-    for _ in range(TIGHTENINGS):
-        if found.gap <= share * abs(found.upper) or not found.converged:
-            break
-        tol *= 0.25
-        found = solve_smo(gram, problem, warm=found.beta, tol=tol, gradient=found.decision - problem.c)
-    return found
-
-
-__all__ = ["GroupMachine", "LatentLoop", "LatentState", "dual_point", "solve_machine"]
+    return solve_to_gap(gram, problem, warm=warm, tol=min(0.1, 10.0 * share), aim=lambda found: share * abs(found.upper))

@@ -12,7 +12,7 @@ import numpy as np
 from ...kernels.hierarchy import dual_bound, dual_exponent
 from ...kernels.solvers.dual import DualProblem, ridge_problem, svr_problem
 from ...kernels.task_lattice import group_forms, kernel_norms
-from ..loops.active import FINISHED
+from ..loops.active import FINISHED, dual_point
 from ..loops.prepared import Prepared
 from ..passes.combined import MATRIX_SHARE
 from ..passes.gram_source import pair_bytes, row_pairs
@@ -23,7 +23,7 @@ from ..records.task_model import TaskModel
 from .gmkl_run import check_memory
 from .kernel_checks import doubtful
 from .kernel_setup import apart, gram_settings, resolved_kernels
-from .latent_tasks import LatentLoop, LatentState, dual_point
+from .latent_tasks import LatentLoop, LatentState
 from .scoring import Fit, TargetFit, held_out_rows, with_held_out
 from .task_setup import TaskInputs, build_task_model, refuse_empty, single_label_tasks, store_task_inputs, task_costs
 

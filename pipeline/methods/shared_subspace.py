@@ -29,7 +29,7 @@ from ...kernels.shared_subspace import (
 )
 from ...kernels.solvers.dual import DenseGram, DualProblem, DualSolution
 from ...kernels.solvers.ridge import RidgeSolver
-from ...kernels.solvers.smo import solve_smo
+from ...kernels.solvers.smo import solve_to_gap
 from ..loops.protocol import Step
 from ..passes.grams import Grams, GramSettings
 from ..records.config_subspace import SharedSubspaceConfig
@@ -250,12 +250,11 @@ class SubspaceLoop:
         if self.problem.ridge is not None:
             scale = float(np.abs(self.problem.c).max()) or 1.0
             return RidgeSolver().solve(gram, self.problem, warm=state.beta, tol=EXACT * scale, max_iter=REFINED)
-        tol, found = FIRST_TOL, solve_smo(gram, self.problem, warm=state.beta, tol=FIRST_TOL)
-        room = max(state.gap, self.config.tol * found.upper) if np.isfinite(state.gap) else found.upper
-        while found.gap > GAP_SHARE * room and tol > EXACT:
-            tol *= 0.1
-            found = solve_smo(gram, self.problem, warm=found.beta, tol=tol)
-        return found
+
+        def aim(found: DualSolution) -> float:
+            return GAP_SHARE * (max(state.gap, self.config.tol * found.upper) if np.isfinite(state.gap) else found.upper)
+
+        return solve_to_gap(gram, self.problem, warm=state.beta, tol=FIRST_TOL, aim=aim)
 
     def kept(self, state: SubspaceState, coupling: np.ndarray, found: DualSolution, forms: np.ndarray) -> SubspaceState:
         """Return the state with bounds and best point brought up to date."""
