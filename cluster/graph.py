@@ -150,6 +150,7 @@ def _strip(failure: BlockFailure) -> None:
 
 
 def _travels(value: Any) -> bool:
+    # Serialising runs whatever code the value brings, so it may fail in any way; it then travels as text.
     try:
         deserialize(*serialize(value, on_error="raise"))
     except Exception:

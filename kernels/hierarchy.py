@@ -65,6 +65,9 @@ LEAST_LOG = -575.0
 PASSES = 30
 """Improvements of eta tried for a dual bound."""
 
+STRETCH, LONGEST = 1.5, 8.0
+"""Growth of the power by which eta moves, from pass to pass, and its limit, in units of 1/rho."""
+
 TIGHT = 1e-6
 """A dual bound this close to what eta attains, relatively, is not improved."""
 
@@ -156,7 +159,7 @@ def log_zeta(hull: Hull, eta: FloatArray, rho: float) -> FloatArray:
 
 def log_psi(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> float:
     """Return log psi(eta) = log sum_w zeta_w M_w^rhobar of forms M (W,); minus infinity if all are zero."""
-    return _log_total(log_zeta(hull, eta, rho) + dual_exponent(rho) * _log(forms, least=-np.inf))
+    return log_total(log_zeta(hull, eta, rho) + dual_exponent(rho) * _log(forms, least=-np.inf))
 
 
 def log_slopes(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> FloatArray:
@@ -195,7 +198,8 @@ class DualBound(NamedTuple):
 def dual_bound(hull: Hull, forms: FloatArray, rho: float, eta: FloatArray, passes: int = PASSES, tight: float = TIGHT) -> DualBound:
     """Bound the squared dual gauge of sqrt(forms) without any more data.
 
-    Every pass multiplies eta by ((d psi / d eta) / psi)^(1/rho), which leaves a maximiser where it is.
+    Every pass multiplies eta by a power of (d psi / d eta) / psi, which leaves a maximiser where it is: 1/rho, which raises psi, and more
+    from pass to pass for as long as psi rises.
 
     Parameters
     ----------
@@ -212,20 +216,9 @@ def dual_bound(hull: Hull, forms: FloatArray, rho: float, eta: FloatArray, passe
     """
     if not np.any(forms > 0):
         return DualBound(0.0, 0.0, eta)
-    power, powers = dual_exponent(rho), dual_exponent(rho) * _log(forms, least=-np.inf)
-    log_eta = _log(eta)
-    log_eta = np.maximum(log_eta - _log_total(log_eta), LEAST_LOG)
-    best, attained, kept = np.inf, -np.inf, log_eta
-    for _ in range(passes + 1):
-        zeta, slopes = _looked_at(hull, log_eta, powers, rho)
-        value = _log_total(zeta + powers)
-        attained = max(attained, value / power)
-        if float(slopes.max()) / power < best:
-            best, kept = float(slopes.max()) / power, log_eta
-        if best - attained <= tight:
-            break
-        moved = log_eta + (slopes - value) / rho
-        log_eta = np.maximum(moved - _log_total(moved), LEAST_LOG)
+    power, powers, turned = dual_exponent(rho), dual_exponent(rho) * _log(forms, least=-np.inf), hull.turned
+    graph = hull.indptr, hull.indices, turned.indptr, turned.rows, hull.log_d
+    best, attained, kept = improved_eta(*graph, _log(eta), powers, float(rho), power, int(passes), float(tight))
     return DualBound(math.exp(best), math.exp(min(attained, best)), np.exp(kept))
 
 
@@ -319,9 +312,18 @@ def _log(values: FloatArray, least: float = LEAST_LOG) -> FloatArray:
         return np.maximum(np.log(values), least)
 
 
-def _log_total(terms: FloatArray) -> float:
-    top = float(terms.max(initial=-np.inf))
-    return top + math.log(float(np.exp(terms - top).sum())) if np.isfinite(top) else -np.inf
+@compiled
+def log_total(terms: FloatArray) -> float:
+    """Return the logarithm of the sum of exponentials."""
+    top = -np.inf
+    for term in terms:
+        top = max(top, term)
+    if not np.isfinite(top):
+        return -np.inf
+    total = 0.0
+    for term in terms:
+        total += math.exp(term - top)
+    return top + math.log(total)
 
 
 @compiled
@@ -361,3 +363,36 @@ def log_sums(
                 w = turned[at]
                 total += math.exp(rho * (zeta[w] - log_eta[i]) + powers[w] - top)
             slopes[i] = rho * log_d[i] + top + math.log(total)
+
+
+@compiled
+def improved_eta(
+    indptr: IndexArray,
+    indices: IndexArray,
+    turned_indptr: IndexArray,
+    turned: IndexArray,
+    log_d: FloatArray,
+    log_eta: FloatArray,
+    powers: FloatArray,
+    rho: float,
+    power: float,
+    passes: int,
+    tight: float,
+) -> tuple[float, float, FloatArray]:
+    """Return the logarithms of the least bound, of the greatest value attained, and of the eta of the bound."""
+    zeta, slopes = np.empty(log_d.size), np.empty(log_d.size)
+    log_eta = np.maximum(log_eta - log_total(log_eta), LEAST_LOG)
+    best, attained, before, stride, kept = np.inf, -np.inf, -np.inf, 1.0, log_eta
+    for _ in range(passes + 1):
+        log_sums(indptr, indices, turned_indptr, turned, log_d, log_eta, powers, rho, zeta, slopes)
+        value, steepest = log_total(zeta + powers), slopes.max() / power
+        attained = max(attained, value / power)
+        if steepest < best:
+            best, kept = steepest, log_eta
+        if best - attained <= tight:
+            break
+        stride = min(STRETCH * stride, LONGEST) if value >= before else 1.0
+        before = value
+        moved = log_eta + stride / rho * (slopes - value)
+        log_eta = np.maximum(moved - log_total(moved), LEAST_LOG)
+    return best, attained, kept

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from .methods import (
-    fgm_run,
-    gmkl_run,
-    hkl_run,
-    kta_path_run,
-    latent_tasks_run,
-    multitask_run,
-    rules_run,
-    shared_subspace_run,
-    two_layer_run,
-    umkl_run,
-)
 from .records.config import FGMConfig, MethodConfig
 from .records.config_hkl import HKLConfig
 from .records.config_kernels import MKLConfig
@@ -34,6 +23,9 @@ from .records.kernel_model import KernelModel
 from .records.rule_model import RuleModel
 from .records.task_model import TaskModel
 
+if TYPE_CHECKING:
+    from .loops.prepared import Prepared
+
 
 @dataclass(frozen=True)
 class MethodInfo:
@@ -45,8 +37,10 @@ class MethodInfo:
         Name on the command line; title in reports.
     config
         Parameter model.
-    prepare
-        ``prepare(config, ctx, extra)`` returns the loop with its finishing functions.
+    run
+        Module under ``gramplane.pipeline.methods`` that prepares its runs; loaded when one begins.
+    passes
+        Module under ``gramplane.pipeline.passes`` whose block programs a worker loads before its memory is measured.
     model
         Record type of a saved model, or several.
     estimator
@@ -58,10 +52,15 @@ class MethodInfo:
     name: str
     title: str
     config: type[MethodConfig]
-    prepare: Callable[[Any, RunContext, Mapping[str, Any]], Any]
+    run: str
     model: type | tuple[type, ...]
     estimator: str
     regressor: str | None = None
+    passes: str = "grams"
+
+    def prepare(self, config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
+        """Return the loop of a run with its finishing functions."""
+        return import_module(f".methods.{self.run}", __package__).prepare(config, ctx, extra)
 
 
 METHODS: dict[str, MethodInfo] = {
@@ -69,15 +68,16 @@ METHODS: dict[str, MethodInfo] = {
         name="fgm",
         title="Feature Generating Machine",
         config=FGMConfig,
-        prepare=fgm_run.prepare,
+        run="fgm_run",
         model=FGMModel,
         estimator="estimators.fgm:FGMClassifier",
+        passes="feature_scores",
     ),
     "mkl": MethodInfo(
         name="mkl",
         title="Generalized multiple kernel learning",
         config=MKLConfig,
-        prepare=gmkl_run.prepare,
+        run="gmkl_run",
         model=KernelModel,
         estimator="estimators.mkl:MKLClassifier",
         regressor="estimators.mkl:MKLRegressor",
@@ -86,7 +86,7 @@ METHODS: dict[str, MethodInfo] = {
         name="unsupervised-mkl",
         title="Unsupervised multiple kernel learning",
         config=UMKLConfig,
-        prepare=umkl_run.prepare,
+        run="umkl_run",
         model=KernelModel,
         estimator="estimators.umkl:UnsupervisedMKL",
     ),
@@ -94,7 +94,7 @@ METHODS: dict[str, MethodInfo] = {
         name="kta-path",
         title="Kernel selection path",
         config=KTAPathConfig,
-        prepare=kta_path_run.prepare,
+        run="kta_path_run",
         model=KernelModel,
         estimator="estimators.kta_path:KTASelectionPath",
     ),
@@ -102,7 +102,7 @@ METHODS: dict[str, MethodInfo] = {
         name="two-layer-mkl",
         title="Two-layer multiple kernel learning",
         config=TwoLayerConfig,
-        prepare=two_layer_run.prepare,
+        run="two_layer_run",
         model=KernelModel,
         estimator="estimators.two_layer:TwoLayerMKLClassifier",
     ),
@@ -110,7 +110,7 @@ METHODS: dict[str, MethodInfo] = {
         name="latent-task-mkl",
         title="Multiple kernel learning on latent task structure",
         config=LatentTaskConfig,
-        prepare=latent_tasks_run.prepare,
+        run="latent_tasks_run",
         model=TaskModel,
         estimator="estimators.latent_tasks:LatentTaskMKLClassifier",
         regressor="estimators.latent_tasks:LatentTaskMKLRegressor",
@@ -119,15 +119,16 @@ METHODS: dict[str, MethodInfo] = {
         name="rule-ensemble",
         title="Rule ensemble on the lattice of conjunctions",
         config=RuleConfig,
-        prepare=rules_run.prepare,
+        run="rules_run",
         model=RuleModel,
         estimator="estimators.rules:RuleEnsembleClassifier",
+        passes="propositions",
     ),
     "hierarchical-kernels": MethodInfo(
         name="hierarchical-kernels",
         title="Hierarchical kernel learning",
         config=HKLConfig,
-        prepare=hkl_run.prepare,
+        run="hkl_run",
         model=(KernelModel, TaskModel),
         estimator="estimators.hierarchical:HierarchicalKernelClassifier",
         regressor="estimators.hierarchical:HierarchicalKernelRegressor",
@@ -136,16 +137,17 @@ METHODS: dict[str, MethodInfo] = {
         name="multitask-mkl",
         title="Multiple kernel learning for many tasks",
         config=MultiTaskMKLConfig,
-        prepare=multitask_run.prepare,
+        run="multitask_run",
         model=TaskModel,
         estimator="estimators.multitask:MultiTaskMKLClassifier",
         regressor="estimators.multitask:MultiTaskMKLRegressor",
+        passes="task_solves",
     ),
     "shared-subspace-mkl": MethodInfo(
         name="shared-subspace-mkl",
         title="Multiple kernel learning in a subspace that tasks share",
         config=SharedSubspaceConfig,
-        prepare=shared_subspace_run.prepare,
+        run="shared_subspace_run",
         model=TaskModel,
         estimator="estimators.shared_subspace:SharedSubspaceMKLClassifier",
         regressor="estimators.shared_subspace:SharedSubspaceMKLRegressor",

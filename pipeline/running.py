@@ -299,8 +299,7 @@ def _run(
     began = time.perf_counter()
     record = folder.config
     tally = Tally()
-    passes = "grams" if {"kernels", "dag"} & set(info.config.model_fields) else "feature_scores"
-    with executing(where, store, tee((emit, tally.listen)), passes) as executor:
+    with executing(where, store, tee((emit, tally.listen)), info.passes) as executor:
         ctx = replace(_context(executor, store, folder, record, emit), tally=tally)
         ready: Prepared = prepared or info.prepare(config, ctx, record["extra"])
         if folder.read_json("decisions") is None:

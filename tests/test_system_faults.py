@@ -113,6 +113,7 @@ def test_a_worker_killed_during_a_round(place, cluster, tmp_path, times):
         cluster.start_worker()
 
 
+@pytest.mark.slow
 @repeated(1, 5)
 def test_all_workers_killed_and_new_ones_started(place, cluster, tmp_path, times):
     """B2: bit-equal, at most 30 s after workers are back."""
@@ -152,6 +153,7 @@ def test_no_workers_come_back(place, cluster, tmp_path):
 # -- the scheduler -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @repeated(1, 5)
 def test_the_scheduler_killed(place, cluster, tmp_path, times):
     """B5: exit 4 within 10 s and a sound checkpoint; the run goes on on a new cluster."""
@@ -179,6 +181,7 @@ def test_the_scheduler_killed(place, cluster, tmp_path, times):
 # -- the driver --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @repeated(2, 25)
 def test_the_driver_killed_at_random_moments(place, cluster, tmp_path, times):
     """B4: killed again and again, continued on other numbers of workers, at most one round lost each time."""
@@ -346,7 +349,8 @@ def test_a_fit_on_a_given_gram_store_runs_on_workers(matrices, cluster):
 # -- signals -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @repeated(1, 10)
 def test_interrupted(place, cluster, tmp_path, number, code, times):
     """B17: the exit code within 10 s, no process, no temporary file; the run goes on."""
@@ -370,6 +374,7 @@ def test_interrupted(place, cluster, tmp_path, number, code, times):
     equal_runs(run, place / "straight")
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_at_once(place, tmp_path):
     run = tmp_path / "run"
     command = start([*fit_words(place / "store", run), "--cluster", "local:1"], tmp_path)

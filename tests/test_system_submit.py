@@ -62,7 +62,8 @@ def same_as_sync(place, name):
     assert scores[0] == scores[1]
 
 
-@pytest.mark.parametrize("form", ["address", pytest.param("scheduler file", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["address", "scheduler file"])
 def test_a_workflow_over_tcp(place, plain, form):
     name = form.replace(" ", "-")
     code, found = submit(place, name, plain.address if form == "address" else plain.config)

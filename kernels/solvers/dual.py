@@ -220,6 +220,11 @@ class DualProblem:
         """Return ridge, zeros when there is none."""
         return np.zeros(self.n) if self.ridge is None else self.ridge
 
+    def part(self, rows: IndexArray | slice) -> DualProblem:
+        """Return the problem of some rows alone, whose beta sums to zero: that of one group, or of all in another order."""
+        ridge = None if self.ridge is None else self.ridge[rows]
+        return DualProblem(self.c[rows], self.lo[rows], self.hi[rows], self.kink, 0.0, ridge)
+
     def feasible(self, beta: FloatArray) -> FloatArray:
         """Return beta as it is if feasible, else the nearest clip(beta - t, lo, hi) with the right sum."""
         clipped = np.minimum(np.maximum(beta, self.lo), self.hi)

@@ -137,17 +137,27 @@ def map_notes(config: FGMConfig, data: Any) -> list[str]:
 def build_machines(config: FGMConfig, inputs: FGMInputs) -> list[Machine]:
     """Return one binary machine per class (one for two classes), with their loss weights."""
     cost = row_costs(config, inputs)
+    refuse_idle_classes(inputs.classes, inputs.codes, cost)
     positives = [1] if len(inputs.classes) == 2 else range(len(inputs.classes))
     return [_machine(config, inputs, cost, positive) for positive in positives]
 
 
 def _machine(config: FGMConfig, inputs: FGMInputs, cost: np.ndarray, positive: int) -> Machine:
     y = np.where(inputs.codes == positive, 1.0, -1.0)
-    rest = inputs.classes[1 - positive] if len(inputs.classes) == 2 else f"not {inputs.classes[positive]}"
-    for sign, name in ((1.0, inputs.classes[positive]), (-1.0, rest)):
-        if not np.any(cost[y == sign] > 0):
-            raise DataError(f"class {name!r} has no sample with positive weight; every class needs one")
     return Machine(y, cost, config)
+
+
+def refuse_idle_classes(classes: Sequence[Any], codes: np.ndarray, cost: np.ndarray) -> None:
+    """Refuse classes without a row whose loss has a weight.
+
+    Raises
+    ------
+    DataError
+        The first such class is named.
+    """
+    idle = np.bincount(codes, cost > 0, minlength=len(classes)) == 0
+    if idle.any():
+        raise DataError(f"class {classes[int(idle.argmax())]!r} has no sample with positive weight; every class needs one")
 
 
 def row_costs(config: FGMConfig, inputs: FGMInputs) -> np.ndarray:

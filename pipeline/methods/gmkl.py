@@ -21,11 +21,11 @@ from ..loops.protocol import Step
 from ..loops.steppers import POLISHED, STEPPERS, modellable
 from ..loops.weights import GAP_SHARE, Trial, WeightState, absorbed, fresh, narrowed, solve_fixed, solve_machine, with_best
 from ..passes.grams import Grams, GramSettings
+from ..passes.held import held_grams
 from ..records.config_kernels import MKLConfig
 from ..records.context import RunContext
 from .gmkl_passes import Solved, evaluate_only, formed, modelled, with_all_kernels
 from .kernel_checks import doubtful
-from .kernel_setup import needs_centring
 from .scoring import Fit, TargetFit, accuracy_metrics
 
 UNFINISHED = ("max_iter", "flat")
@@ -104,15 +104,7 @@ class MKLLoop:
         self.settings, self.fits, self.data = settings, tuple(fits), data
         self.configs = tuple([config] * len(self.problems) if configs is None else configs)
         self.domains = tuple(domain_of(one) for one in self.configs)
-        self._grams: Grams | None = None
-
-    def grams(self, ctx: RunContext) -> Grams:
-        """Return the Gram matrices: a function of data and settings, made anew after a resume."""
-        ctx = ctx if self.data is None else replace(ctx, data=self.data)
-        if self._grams is None:
-            self._grams = Grams(ctx, self.specs, self.settings, centre=needs_centring(self.specs))
-        self._grams.ctx = ctx
-        return self._grams
+        self.grams = held_grams(self.specs, settings, data)
 
     def init(self, ctx: RunContext) -> MKLState:
         """Return equal weights for every machine."""

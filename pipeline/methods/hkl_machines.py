@@ -20,8 +20,9 @@ from ...kernels.solvers.smo import solve_to_gap
 from ...storage import DataError
 from ..loops.active import dual_point
 from ..passes.grams import Grams, pooled_refusal
+from .fgm_setup import refuse_idle_classes
 from .kernel_setup import KernelInputs, costs, labels_of
-from .task_setup import TaskInputs, task_costs
+from .task_setup import TaskInputs
 
 FIRST_TOL = 0.03
 """Tolerance of a machine's first solve in units of the gradient; tightened until its gap is small enough."""
@@ -155,22 +156,9 @@ def machines_of(config: Any, inputs: KernelInputs, task_kernel: np.ndarray | Non
         raise DataError("no sample has a positive weight; a fit needs some")
     if inputs.classes is None:
         return Machines((_regression(config, inputs.target, cost),), config.loss == "squared")
-    problems = []
-    for machine in range(inputs.n_machines):
-        labels = labels_of(inputs, machine)
-        for sign in (1.0, -1.0):
-            if not np.any(cost[labels == sign] > 0):
-                raise DataError(f"class {_side(inputs, machine, sign)!r} has no sample with positive weight; every class needs one")
-        make = svc_problem if config.loss == "hinge" else squared_hinge_problem
-        problems.append(make(labels, cost))
-    return Machines(tuple(problems))
-
-
-def _side(inputs: KernelInputs, machine: int, sign: float) -> Any:
-    assert inputs.classes is not None
-    if len(inputs.classes) == 2:
-        return inputs.classes[int(sign > 0)]
-    return inputs.classes[machine] if sign > 0 else f"not {inputs.classes[machine]}"
+    refuse_idle_classes(inputs.classes, inputs.target, cost)
+    make = svc_problem if config.loss == "hinge" else squared_hinge_problem
+    return Machines(tuple(make(labels_of(inputs, machine), cost) for machine in range(inputs.n_machines)))
 
 
 def _regression(config: Any, target: np.ndarray, cost: np.ndarray) -> DualProblem:
@@ -178,7 +166,7 @@ def _regression(config: Any, target: np.ndarray, cost: np.ndarray) -> DualProble
 
 
 def _task_machines(config: Any, inputs: TaskInputs, task_kernel: np.ndarray) -> Machines:
-    cost = task_costs(config, inputs)
+    cost = costs(config, inputs)
     if inputs.classes is None:
         problem = _regression(config, np.asarray(inputs.target, np.float64), cost)
         return Machines((replace(problem, groups=inputs.codes),), config.loss == "squared", inputs.codes, task_kernel)
@@ -186,29 +174,3 @@ def _task_machines(config: Any, inputs: TaskInputs, task_kernel: np.ndarray) -> 
     make = svc_problem if config.loss == "hinge" else squared_hinge_problem
     problem = make(inputs.signs(), cost, bias=False)
     return Machines((replace(problem, total=0.0, groups=inputs.codes),), False, inputs.codes, task_kernel)
-
-
-def checked_task_kernel(given: Any, n_tasks: int) -> np.ndarray | None:
-    """Return the task kernel as a matrix ``(T, T)``, ``None`` where it is left to the identity.
-
-    Raises
-    ------
-    ValueError
-        Another shape, numbers that are not finite, not symmetric, or not positive semi-definite.
-    """
-    if given is None:
-        return None
-    if isinstance(given, (int, float)) and not isinstance(given, bool):
-        if not given > 0:
-            raise ValueError(f"task_kernel={given!r}: mu of I + 11'/mu must be positive")
-        return np.eye(n_tasks) + 1.0 / float(given)
-    found = np.asarray(given, np.float64)
-    if found.shape != (n_tasks, n_tasks) or not np.isfinite(found).all():
-        raise ValueError(f"task_kernel: shape {found.shape}, must be ({n_tasks}, {n_tasks}) of finite numbers, tasks in ascending order")
-    top = float(np.abs(found).max())
-    if np.abs(found - found.T).max() > 1e-10 * top:
-        raise ValueError("task_kernel: must be symmetric")
-    lowest = float(np.linalg.eigvalsh(found)[0])
-    if lowest < -1e-10 * top or top == 0:
-        raise ValueError(f"task_kernel: must be positive semi-definite and not zero; its least eigenvalue is {lowest:.3g}")
-    return 0.5 * (found + found.T)

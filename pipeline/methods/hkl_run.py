@@ -25,11 +25,11 @@ from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
 from ..records.task_model import TaskModel
 from .hkl import HKLLoop, HKLState, selected_nodes
-from .hkl_machines import checked_task_kernel, machines_of
+from .hkl_machines import machines_of
 from .kernel_predict import spans
 from .kernel_setup import KernelInputs, build_model, check_rows, store_inputs
 from .scoring import Fit, TargetFit, held_out_rows, with_held_out
-from .task_setup import TaskInputs, build_task_model, store_tasks, with_tasks
+from .task_setup import TaskInputs, build_task_model, checked_task_kernel, store_tasks, with_tasks
 
 ROWS = 4096
 """Rows read at a time for widths and traces."""

@@ -22,7 +22,7 @@ from ..passes.grams import Grams, GramSettings
 from ..records.context import RunContext
 from ..records.fgm import FeatureScale
 from ..records.kernel_model import KernelModel
-from .fgm_setup import FGMInputs, row_costs
+from .fgm_setup import FGMInputs, refuse_idle_classes, row_costs
 from .kernel_predict import spans
 
 
@@ -207,22 +207,8 @@ def dual_problems(config: Any, inputs: KernelInputs, epsilon: float = 0.1) -> li
         raise DataError("no sample has a positive weight; a fit needs some")
     if inputs.classes is None:
         return [svr_problem(inputs.target, epsilon, cost)]
-    return [_one_problem(inputs, cost, machine) for machine in range(inputs.n_machines)]
-
-
-def _one_problem(inputs: KernelInputs, cost: np.ndarray, machine: int) -> DualProblem:
-    assert inputs.classes is not None
-    y, two = labels_of(inputs, machine), len(inputs.classes) == 2
-    names = {1.0: inputs.classes[1 if two else machine], -1.0: inputs.classes[0] if two else f"not {inputs.classes[machine]}"}
-    for sign, name in names.items():
-        if not np.any(cost[y == sign] > 0):
-            raise DataError(f"class {name!r} has no sample with positive weight; every class needs one")
-    return svc_problem(y, cost)
-
-
-def needs_centring(specs: Sequence[Any]) -> bool:
-    """Return whether centring cannot be left to the bias: a cosine of centred rows."""
-    return any(spec.centre and spec.normalize == "cosine" for spec in specs)
+    refuse_idle_classes(inputs.classes, inputs.target, cost)
+    return [svc_problem(labels_of(inputs, machine), cost) for machine in range(inputs.n_machines)]
 
 
 # -- from solutions to a model -------------------------------------------------------------------------------------------------

@@ -25,10 +25,10 @@ from ...storage import DataError
 from ..loops.active import EVERYWHERE, ActiveRule, ActiveState, Restricted, Violations, active_step, dual_point
 from ..loops.protocol import Step
 from ..passes.grams import Grams, GramSettings
+from ..passes.held import held_grams
 from ..records.config_latent import LatentTaskConfig
 from ..records.context import RunContext
 from .kernel_checks import doubtful
-from .kernel_setup import needs_centring
 from .scoring import Fit, TargetFit, accuracy_metrics
 
 ADDED = 60
@@ -143,15 +143,7 @@ class LatentLoop:
         self.lattice = TaskLattice(len(self.learned), config.a, config.inverted)
         rest = 0.1 * config.tol if config.stop_at_rest else None
         self.rule = ActiveRule(config.tol, config.max_rounds, config.max_groups, ADDED, True, rest)
-        self._grams: Grams | None = None
-
-    def grams(self, ctx: RunContext) -> Grams:
-        """Return the Gram matrices: a function of data and settings, made anew after a resume."""
-        ctx = ctx if self.data is None else replace(ctx, data=self.data)
-        if self._grams is None:
-            self._grams = Grams(ctx, self.specs, self.settings, centre=needs_centring(self.specs))
-        self._grams.ctx = ctx
-        return self._grams
+        self.grams = held_grams(self.specs, settings, data)
 
     def init(self, ctx: RunContext) -> LatentState:
         """Return the sources of the lattice with equal weights."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...kernels.hierarchy import dual_bound, dual_exponent
-from ...kernels.solvers.dual import DualProblem, ridge_problem, svr_problem
 from ...kernels.task_lattice import group_forms, kernel_norms
 from ..loops.active import FINISHED, dual_point
 from ..loops.prepared import Prepared
@@ -25,34 +24,13 @@ from .kernel_checks import doubtful
 from .kernel_setup import apart, gram_settings, resolved_kernels
 from .latent_tasks import LatentLoop, LatentState
 from .scoring import Fit, TargetFit, held_out_rows, with_held_out
-from .task_setup import TaskInputs, build_task_model, refuse_empty, single_label_tasks, store_task_inputs, task_costs
+from .task_setup import TaskInputs, build_task_model, pooled_problem, refuse_empty, store_task_inputs
 
 SHOWN = 20
 """Kernels whose weights a report shows by group."""
 
 LISTED = 100
 """Groups a report lists at most."""
-
-
-def pooled_problem(config: LatentTaskConfig, inputs: TaskInputs, constants: np.ndarray) -> DualProblem:
-    """Return the losses of all rows, beta of every task with sum zero; rows of tasks with one label have no box.
-
-    Raises
-    ------
-    ValueError
-        A loss of classes on a real target or the other way round.
-    """
-    classes = inputs.classes is not None
-    loss = config.loss if config.loss != "auto" else "hinge" if classes else "epsilon_insensitive"
-    if loss == ("epsilon_insensitive" if classes else "hinge"):
-        held, fitting = ("classes", "hinge") if classes else ("real numbers", "epsilon_insensitive")
-        raise ValueError(f"loss={config.loss!r}: the target holds {held}; use {fitting!r} or 'squared'")
-    cost, target = np.where(constants[inputs.codes] != 0, 0.0, task_costs(config, inputs)), inputs.signs()
-    if loss == "hinge" or not cost.any():
-        found = DualProblem(target, np.where(target > 0, 0.0, -cost), np.where(target > 0, cost, 0.0))
-    else:
-        found = ridge_problem(target, cost) if loss == "squared" else svr_problem(target, config.epsilon, cost)
-    return replace(found, groups=inputs.codes)
 
 
 def build_loop(
@@ -77,14 +55,13 @@ def build_loop(
         Kernels that do not suit the data, a loss that does not suit the target, or more rows than the driver's memory allows.
     """
     specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
-    constants = single_label_tasks(inputs)
-    problem = pooled_problem(config, inputs, constants)
+    own = pooled_problem(config, inputs)
     settings = gram_settings(config, specs, inputs.data, ctx)
-    check_memory(len(specs), problem.n, settings, ctx.driver_memory if budget is None else budget)
-    if 4 * problem.n**2 > MATRIX_SHARE * ctx.driver_memory:
-        raise ValueError(pooled_refusal(problem.n, ctx.driver_memory))
+    check_memory(len(specs), own.problem.n, settings, ctx.driver_memory if budget is None else budget)
+    if 4 * own.problem.n**2 > MATRIX_SHARE * ctx.driver_memory:
+        raise ValueError(pooled_refusal(own.problem.n, ctx.driver_memory))
     fit = TargetFit(0, inputs.target, held_out) if inputs.classes is None else Fit(0, 1, inputs.target, held_out)
-    return LatentLoop(config, specs, problem, constants, settings, apart(inputs.data), (fit,))
+    return LatentLoop(config, specs, own.problem, own.constants, settings, apart(inputs.data), (fit,))
 
 
 def prepare(config: LatentTaskConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:

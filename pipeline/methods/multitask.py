@@ -27,16 +27,17 @@ from ...kernels.multitask import (
     paced_weights,
     task_shares,
 )
-from ...kernels.solvers.dual import DualProblem
 from ...kernels.solvers.task_machine import Accuracy
 from ..loops.protocol import Step
 from ..loops.steppers import mirror_move
 from ..passes.grams import GramSettings
+from ..passes.held import Held
 from ..passes.task_solves import Machines, TaskGrams
 from ..records.config_tasks import MultiTaskMKLConfig
 from ..records.context import RunContext
 from .gmkl import selected
 from .scoring import Fit, TargetFit, accuracy_metrics
+from .task_setup import TaskProblem
 
 UNFINISHED = ("max_iter",)
 """Reasons of a stop before the tolerance was reached."""
@@ -137,22 +138,6 @@ class MultiTaskState:
         return next((reason for reason in UNFINISHED if reason in reasons), str(reasons[-1]))
 
 
-@dataclass(frozen=True)
-class TaskProblem:
-    """Losses of one fit.
-
-    Attributes
-    ----------
-    problem
-        Of all rows in the order of tasks; rows of tasks with a constant prediction have an empty box.
-    constants
-        ``(T,)`` label of such tasks, 0 for others.
-    """
-
-    problem: DualProblem
-    constants: np.ndarray
-
-
 class MultiTaskLoop:
     """The search for kernel weights of one or several fits on the same tasks.
 
@@ -192,20 +177,12 @@ class MultiTaskLoop:
         self.settings, self.layout, self.order, self.fits, self.data = settings, layout, order, tuple(fits), data
         self.configs = tuple([config] * len(self.problems) if configs is None else configs)
         self.edges = np.concatenate([[0], np.cumsum(layout.groups)]).astype(np.int64)
-        self._grams: TaskGrams | None = None
+        self.grams = Held(lambda ctx: TaskGrams(ctx, self.specs, layout, order, settings), data)
 
     @property
     def n_tasks(self) -> int:
         """Number of tasks."""
         return len(self.layout.groups)
-
-    def grams(self, ctx: RunContext) -> TaskGrams:
-        """Return the Gram matrices: a function of data and settings, made anew after a resume."""
-        ctx = ctx if self.data is None else replace(ctx, data=self.data)
-        if self._grams is None:
-            self._grams = TaskGrams(ctx, self.specs, self.layout, self.order, self.settings)
-        self._grams.ctx = ctx
-        return self._grams
 
     def init(self, ctx: RunContext) -> MultiTaskState:
         """Return equal weights and shares for every fit."""

@@ -11,7 +11,6 @@ import numpy as np
 
 from ...kernels.multitask import effective
 from ...kernels.normalization import Normalization
-from ...kernels.solvers.dual import DualProblem, ridge_problem, svr_problem
 from ..loops.prepared import Prepared
 from ..passes.task_blocks import entries_bytes, task_layout, task_pairs, task_settings
 from ..passes.task_solves import batch_bytes, batches_of
@@ -20,43 +19,18 @@ from ..records.context import RunContext
 from ..records.task_model import TaskModel
 from .gmkl import selected
 from .kernel_setup import apart, resolved_kernels
-from .multitask import UNFINISHED, MultiTaskLoop, MultiTaskState, TaskProblem, TaskSearch
+from .multitask import UNFINISHED, MultiTaskLoop, MultiTaskState, TaskSearch
 from .scoring import Fit, TargetFit, held_out_rows, with_held_out
-from .task_setup import TaskInputs, build_task_model, refuse_empty, single_label_tasks, store_task_inputs, task_costs
+from .task_setup import TaskInputs, TaskProblem, build_task_model, pooled_problem, refuse_empty, store_task_inputs
 
 SHOWN = 20
 """Kernels whose weights a report shows by task."""
 
 
-def loss_of(config: MultiTaskMKLConfig, inputs: TaskInputs) -> str:
-    """Return the loss, ``auto`` resolved.
-
-    Raises
-    ------
-    ValueError
-        A loss of classes on a real target or the other way round.
-    """
-    classes = inputs.classes is not None
-    if config.loss == "auto":
-        return "hinge" if classes else "epsilon_insensitive"
-    if config.loss == ("epsilon_insensitive" if classes else "hinge"):
-        held, fitting = ("classes", "hinge") if classes else ("real numbers", "epsilon_insensitive")
-        raise ValueError(f"loss={config.loss!r}: the target holds {held}; use {fitting!r} or 'squared'")
-    return config.loss
-
-
 def task_problem(config: MultiTaskMKLConfig, inputs: TaskInputs) -> TaskProblem:
-    """Return the losses of all rows in the order of tasks; rows of tasks with one label have no box: a constant is predicted there."""
-    constants = single_label_tasks(inputs)
-    cost = np.where(constants[inputs.codes] != 0, 0.0, task_costs(config, inputs))[inputs.order]
-    target, loss = inputs.signs()[inputs.order], loss_of(config, inputs)
-    if not cost.any():
-        return TaskProblem(DualProblem(target, 0.0 * cost, 0.0 * cost), constants)
-    if loss == "hinge":
-        problem = DualProblem(target, np.where(target > 0, 0.0, -cost), np.where(target > 0, cost, 0.0))
-    else:
-        problem = svr_problem(target, config.epsilon, cost) if loss == "epsilon_insensitive" else ridge_problem(target, cost)
-    return TaskProblem(problem, constants)
+    """Return the losses of all rows in the order of tasks."""
+    found = pooled_problem(config, inputs)
+    return TaskProblem(found.problem.part(inputs.order), found.constants)
 
 
 def build_loop(

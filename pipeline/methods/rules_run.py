@@ -18,10 +18,11 @@ from ..passes.columns import fetch_columns
 from ..records.config_rules import RuleConfig
 from ..records.context import RunContext
 from ..records.rule_model import RuleModel, conditions, rule_records
+from .fgm_setup import refuse_idle_classes
 from .kernel_setup import KernelInputs, costs, labels_of, store_inputs
 from .rules import Kept, RuleLoop, RuleState, Task, chosen, items_of, rule_flags
 from .scoring import Fit, held_out_rows, with_held_out
-from .task_setup import TaskInputs, store_tasks, with_tasks
+from .task_setup import TaskInputs, checked_task_kernel, store_tasks, with_tasks
 
 FEW_PROPOSITIONS, FEW_ROWS = 30, 1000
 """Up to so many propositions and rows the thesis' certificate is computed, too: beyond, it tells nothing."""
@@ -70,9 +71,7 @@ def _task_machines(inputs: TaskInputs, cost: np.ndarray) -> list[Task]:
 def _class_machines(inputs: KernelInputs, cost: np.ndarray) -> list[Task]:
     assert inputs.classes is not None
     rows = np.flatnonzero(cost > 0)
-    for code, name in enumerate(inputs.classes):
-        if not np.any(inputs.target[rows] == code):
-            raise DataError(f"class {name!r} has no sample with positive weight; every class needs one")
+    refuse_idle_classes(inputs.classes, inputs.target, cost)
     return [Task(rows, labels_of(inputs, machine)[rows], cost[rows]) for machine in range(inputs.n_machines)]
 
 
@@ -82,21 +81,16 @@ def task_similarity(given: Any, n_tasks: int, tasked: bool) -> np.ndarray:
     Raises
     ------
     ValueError
-        Not square, symmetric, positive semidefinite of the right size, or given without tasks.
+        Not a kernel of the tasks with a positive diagonal, or given without tasks.
     """
-    if given is None:
-        return np.eye(n_tasks)
-    if not tasked:
+    if given is not None and not tasked:
         raise ValueError("task_kernel needs tasks: classes are fitted one against the rest, without shared weight")
-    B = np.asarray(given, np.float64)
-    if B.shape != (n_tasks, n_tasks):
-        raise ValueError(f"task_kernel has shape {B.shape}; there are {n_tasks} tasks, so it must be ({n_tasks}, {n_tasks})")
-    if not (np.isfinite(B).all() and np.allclose(B, B.T, rtol=1e-10, atol=1e-12)):
-        raise ValueError("task_kernel must be finite and symmetric")
-    least, most = (float(value) for value in np.linalg.eigvalsh(B)[[0, -1]])
-    if least < -1e-10 * max(most, 0.0) or np.any(np.diag(B) <= 0):
-        raise ValueError(f"task_kernel has the least eigenvalue {least:.3g}; it must be positive semidefinite, its diagonal positive")
-    return 0.5 * (B + B.T)
+    found = checked_task_kernel(given, n_tasks)
+    if found is None:
+        return np.eye(n_tasks)
+    if np.any(np.diag(found) <= 0):
+        raise ValueError(f"task_kernel: its diagonal must be positive; the least entry is {np.diag(found).min():.3g}")
+    return found
 
 
 def categorical_columns(given: Sequence[Any] | None, n_cols: int, names: Sequence[str] | None) -> list[int]:
@@ -256,7 +250,7 @@ def _figures(state: RuleState, kept: Kept) -> dict[str, float]:
         "newton_steps": float(state.master.steps),
         "iterations": float(state.iteration),
         "refit_objective": float(kept.objective),
-        "converged": float(state.active.stop in (*FINISHED, "rest")),
+        "converged": float(state.active.stop in FINISHED),
     }
 
 

@@ -32,6 +32,7 @@ from ...kernels.solvers.ridge import RidgeSolver
 from ...kernels.solvers.smo import solve_to_gap
 from ..loops.protocol import Step
 from ..passes.grams import Grams, GramSettings
+from ..passes.held import held_grams
 from ..records.config_subspace import SharedSubspaceConfig
 from ..records.context import RunContext
 from .scoring import Fit, accuracy_metrics
@@ -178,20 +179,12 @@ class SubspaceLoop:
         self.config, self.specs, self.problem, self.constants = config, tuple(specs), problem, constants
         self.codes, self.n_tasks = problem.groups, n_tasks
         self.settings, self.fits, self.data = settings, tuple(fits), data
-        self._grams: Grams | None = None
+        self.grams = held_grams(self.specs, settings, data)
 
     @property
     def mix(self) -> np.ndarray:
         """``(m, k)`` kernels of the search as sums of the given ones."""
         return np.eye(len(self.specs))
-
-    def grams(self, ctx: RunContext) -> Grams:
-        """Return the Gram matrices: a function of data and settings, made anew after a resume."""
-        ctx = ctx if self.data is None else replace(ctx, data=self.data)
-        if self._grams is None:
-            self._grams = Grams(ctx, self.specs, self.settings, centre=any(s.centre and s.normalize == "cosine" for s in self.specs))
-        self._grams.ctx = ctx
-        return self._grams
 
     def init(self, ctx: RunContext) -> SubspaceState:
         """Return the state before the first machine: tasks that are not coupled, kernels with equal traces."""

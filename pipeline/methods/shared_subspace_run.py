@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ...cluster import MemoryBoundExceeded, bytes_text
-from ...kernels.solvers.dual import DualProblem
 from ..loops.prepared import Prepared
 from ..passes.combined import MATRIX_SHARE
 from ..passes.gram_source import pair_bytes, row_pairs
@@ -19,28 +18,16 @@ from ..records.context import RunContext
 from ..records.task_model import TaskModel
 from .kernel_checks import doubtful
 from .kernel_setup import apart, gram_settings, resolved_kernels, with_gram_store
-from .multitask_run import task_problem
 from .scoring import Fit, held_out_rows, with_held_out
 from .shared_subspace import UNFINISHED, SubspaceLoop, SubspaceState
 from .subspace_rivals import LOOPS
-from .task_setup import TaskInputs, build_task_model, refuse_empty, store_task_inputs
+from .task_setup import TaskInputs, build_task_model, pooled_problem, refuse_empty, store_task_inputs
 
 SHOWN = 60
 """Tasks whose couplings a report shows."""
 
 EIGENVALUES = 20
 """Eigenvalues of a coupling that a report shows."""
-
-
-def pooled_problem(config: Any, inputs: TaskInputs) -> tuple[DualProblem, np.ndarray]:
-    """Return the losses of all rows in the order of the data, tasks as groups, and ``(T,)`` the label of tasks with one label, else 0."""
-    own = task_problem(config, inputs)
-    place = np.empty(len(inputs.order), np.int64)
-    place[inputs.order] = np.arange(len(inputs.order))
-    parts = own.problem.c, own.problem.lo, own.problem.hi, own.problem.ridges()
-    c, lo, hi, ridge = (part[place] for part in parts)
-    smooth = None if own.problem.ridge is None else ridge
-    return DualProblem(c, lo, hi, own.problem.kink, 0.0, smooth, inputs.codes), own.constants
 
 
 def build_loop(config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext, fits: Sequence[Fit] = ()) -> SubspaceLoop:
@@ -65,8 +52,8 @@ def build_loop(config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext
     specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
     check_room(config, len(inputs.target), len(specs), ctx.driver_memory)
     settings = gram_settings(config, specs, inputs.data, ctx)
-    problem, constants = pooled_problem(config, inputs)
-    return LOOPS[config.solver](config, specs, problem, constants, inputs.n_tasks, settings, fits, apart(inputs.data))
+    own = pooled_problem(config, inputs)
+    return LOOPS[config.solver](config, specs, own.problem, own.constants, inputs.n_tasks, settings, fits, apart(inputs.data))
 
 
 def check_room(config: SharedSubspaceConfig, n: int, k: int, driver_memory: int) -> None:

@@ -68,7 +68,7 @@ class PooledLoop(SubspaceLoop):
 
     def _ended(self, state: SubspaceState) -> SubspaceState:
         state = super()._ended(state)
-        return state if state.stop is None or self._grams is None else self._coupled(state, self._grams)
+        return state if state.stop is None or self.grams.found is None else self._coupled(state, self.grams.found)
 
     def _coupled(self, state: SubspaceState, grams: Grams) -> SubspaceState:
         """Return the last state with the best point as couplings and their machine."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.normalization import Normalization
+from ...kernels.solvers.dual import DualProblem, ridge_problem, svr_problem
 from ...storage import DataError
 from ..passes.given_grams import GivenGrams
 from ..records.context import RunContext
@@ -209,9 +210,82 @@ def single_label_tasks(inputs: TaskInputs) -> np.ndarray:
     return np.where(ups == 0, -1.0, np.where(downs == 0, 1.0, 0.0))
 
 
-def task_costs(config: Any, inputs: TaskInputs) -> np.ndarray:
-    """Return ``C_i = C * sample weight * class weight``, ``(n_samples,)``."""
-    return costs(config, inputs)
+@dataclass(frozen=True)
+class TaskProblem:
+    """Losses of one fit.
+
+    Attributes
+    ----------
+    problem
+        Of all rows; rows of tasks with a constant prediction have an empty box.
+    constants
+        ``(T,)`` label of such tasks, 0 for others.
+    """
+
+    problem: DualProblem
+    constants: np.ndarray
+
+
+def task_loss(config: Any, inputs: TaskInputs) -> str:
+    """Return the loss, ``auto`` resolved.
+
+    Raises
+    ------
+    ValueError
+        A loss of classes on a real target or the other way round.
+    """
+    classes = inputs.classes is not None
+    if config.loss == "auto":
+        return "hinge" if classes else "epsilon_insensitive"
+    if config.loss == ("epsilon_insensitive" if classes else "hinge"):
+        held, fitting = ("classes", "hinge") if classes else ("real numbers", "epsilon_insensitive")
+        raise ValueError(f"loss={config.loss!r}: the target holds {held}; use {fitting!r} or 'squared'")
+    return config.loss
+
+
+def pooled_problem(config: Any, inputs: TaskInputs) -> TaskProblem:
+    """Return the losses of all rows in the order of the data, beta of every task with sum zero.
+
+    Rows of tasks with one label have no box: a constant is predicted there.
+
+    Raises
+    ------
+    ValueError
+        A loss of classes on a real target or the other way round.
+    """
+    constants, loss = single_label_tasks(inputs), task_loss(config, inputs)
+    cost, target = np.where(constants[inputs.codes] != 0, 0.0, costs(config, inputs)), inputs.signs()
+    if loss == "hinge" or not cost.any():
+        found = DualProblem(target, np.where(target > 0, 0.0, -cost), np.where(target > 0, cost, 0.0))
+    else:
+        found = ridge_problem(target, cost) if loss == "squared" else svr_problem(target, config.epsilon, cost)
+    return TaskProblem(replace(found, groups=inputs.codes), constants)
+
+
+def checked_task_kernel(given: Any, n_tasks: int) -> np.ndarray | None:
+    """Return the task kernel as a matrix ``(T, T)``, ``None`` where it is left to the identity.
+
+    Raises
+    ------
+    ValueError
+        Another shape, numbers that are not finite, not symmetric, or not positive semi-definite.
+    """
+    if given is None:
+        return None
+    if isinstance(given, (int, float)) and not isinstance(given, bool):
+        if not given > 0:
+            raise ValueError(f"task_kernel={given!r}: mu of I + 11'/mu must be positive")
+        return np.eye(n_tasks) + 1.0 / float(given)
+    found = np.asarray(given, np.float64)
+    if found.shape != (n_tasks, n_tasks) or not np.isfinite(found).all():
+        raise ValueError(f"task_kernel: shape {found.shape}, must be ({n_tasks}, {n_tasks}) of finite numbers, tasks in ascending order")
+    top = float(np.abs(found).max())
+    if np.abs(found - found.T).max() > 1e-10 * top:
+        raise ValueError("task_kernel: must be symmetric")
+    lowest = float(np.linalg.eigvalsh(found)[0])
+    if lowest < -1e-10 * top or top == 0:
+        raise ValueError(f"task_kernel: must be positive semi-definite and not zero; its least eigenvalue is {lowest:.3g}")
+    return 0.5 * (found + found.T)
 
 
 # -- from solutions to a model -------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from ..loops.protocol import Step
 from ..passes.column_sums import mean_largest_sums
 from ..passes.gram_source import rows_of
 from ..passes.grams import MATRIX_SHARE, Grams, GramSettings
+from ..passes.held import Held
 from ..records.config_umkl import UMKLConfig
 from ..records.context import RunContext
 from .kernel_predict import spans
@@ -78,7 +79,7 @@ class UMKLLoop:
 
     def __init__(self, config: UMKLConfig, specs: Sequence[Any], settings: GramSettings, size: int) -> None:
         self.config, self.specs, self.settings, self.size = config, tuple(specs), settings, size
-        self._grams: Grams | None = None
+        self.grams = Held(lambda ctx: Grams(ctx, self.specs, settings, centre=True))
         self._inner: np.ndarray | None = None
         self._factors: np.ndarray | None = None
 
@@ -104,12 +105,6 @@ class UMKLLoop:
                     )
                 self._factors[place] = 1.0 / sums
         return self._factors
-
-    def grams(self, ctx: RunContext) -> Grams:
-        """Return the kernels over the training rows."""
-        if self._grams is None:
-            self._grams = Grams(ctx, self.specs, self.settings, centre=True)
-        return self._grams
 
     def inner(self, ctx: RunContext) -> np.ndarray:
         """Return the inner products of all rows, ``(n, n)``."""

@@ -131,16 +131,11 @@ def solve_chunk(batch: TaskBatch) -> list[Solved]:
             own = slice(part.rows[0] - begin, part.rows[1] - begin)
             blocks = _Blocks(part, orders.norms, begin)
             matrix = blocks.combine(np.ascontiguousarray(orders.weights[:, place]))
-            found = solve_machine(matrix, _problem(orders.problem, own), orders.beta[own], orders.accuracy, scratch)
+            found = solve_machine(matrix, orders.problem.part(own), orders.beta[own], orders.accuracy, scratch)
             beta[own], decision[own] = found.beta, found.decision
             forms[place] = blocks.forms(found.beta, None if orders.beside is None else orders.beside[own])
             wrong += [part.number] if found.indefinite else []
     return [Solved(begin, beta, decision, forms, tuple(wrong))]
-
-
-def _problem(problem: DualProblem, rows: slice) -> DualProblem:
-    ridge = None if problem.ridge is None else problem.ridge[rows]
-    return DualProblem(problem.c[rows], problem.lo[rows], problem.hi[rows], problem.kink, 0.0, ridge)
 
 
 class _Blocks:
@@ -339,7 +334,7 @@ class TaskGrams:
         if norms is not None:
             norms = tuple(replace(norm, diag_root=None if norm.diag_root is None else norm.diag_root[rows]) for norm in norms)
         beside = None if whole.beside is None else whole.beside[rows]
-        own = _problem(whole.problem, rows)
+        own = whole.problem.part(rows)
         return replace(batch, orders=Orders(own, whole.beta[rows], whole.weights[:, first:last], whole.accuracy, beside, norms))
 
     # -- making --------------------------------------------------------------------------------------------------------------------

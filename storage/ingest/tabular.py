@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -71,7 +72,7 @@ def roles(names: Sequence[str], given: Mapping[str, Any], source: str) -> Roles:
     return Roles(features, columns, arrays)
 
 
-class _Table:
+class _Table(ABC):
     """What the readers of tables share: columns to rows, and the checks."""
 
     format = ""
@@ -89,13 +90,13 @@ class _Table:
         """Identity for resuming."""
         return self.identity()
 
+    @abstractmethod
     def identity(self) -> str | None:
         """Identity by content."""
-        raise NotImplementedError
 
+    @abstractmethod
     def batches(self, step: int, options: Options) -> Iterator[list[npt.NDArray[Any]]]:
         """Yield about ``step`` rows as one array per column."""
-        raise NotImplementedError
 
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
         """Read everything."""
