@@ -127,7 +127,8 @@ def run_planted(options: Any, report: bench.Report) -> None:
         if name == "RuleFit":
             report.value("accuracy below RuleFit's", row["accuracy"] - accuracy, "<= 0.01", form=".4f")
     told = machine.certificate_
-    report.note(f"certificate before cuts were moved: {told}; rounds {machine.n_iter_}; objective {machine.objective_:.6g}")
+    over = "all conjunctions" if told["complete"] else f"conjunctions of at most {told['depth']} propositions"
+    report.note(f"before cuts were moved: relative gap {told['relative_gap']:.2g} over {over}; {machine.n_iter_} rounds")
     for rule in machine.rules_[:6]:
         report.note(f"{rule['text']} -> {rule['vote']}, weight {rule['weight']:.3f}, support {rule['support']}")
 
