@@ -12,7 +12,7 @@ from ..kernels import expansions
 from ..kernels.pairs import PairMap, pair_columns
 from .methods.kernel_predict import decide_store
 from .methods.rules_predict import decide_rules
-from .methods.task_predict import decide_task_store
+from .methods.task_predict import decide_task_store, store_codes
 from .passes.atoms import take
 from .passes.columns import Columns, fetch_columns
 from .passes.scaling import inverse_row_norms, scaled
@@ -20,6 +20,7 @@ from .records.config import FGMConfig
 from .records.context import RunContext
 from .records.fgm import FGMModel, positions
 from .records.kernel_model import KernelModel
+from .records.linear_model import LinearModel
 from .records.rule_model import RuleModel
 from .records.task_model import TaskModel
 
@@ -79,6 +80,27 @@ def _(model: TaskModel, ctx: RunContext) -> np.ndarray:
     return decide_task_store(model, ctx)
 
 
+PIECE_COLUMNS = 4096
+"""Columns of a linear model that are held at once."""
+
+
+@decision_values.register
+def _(model: LinearModel, ctx: RunContext) -> np.ndarray:
+    """Return the decision values of linear machines; of tasks each row's own, ``(n_samples, 1)``."""
+    _check_width(model.n_features, model.row_scaled, ctx.data)
+    values = np.zeros((ctx.data.n_rows, len(model.intercepts)))
+    for features in np.split(model.features, np.arange(PIECE_COLUMNS, len(model.features), PIECE_COLUMNS)):
+        if len(features):
+            coef = model.coef[:, features]
+            values += np.asarray(fetch_columns(ctx, features) @ (coef.toarray() if sp.issparse(coef) else coef).T)  # pyright: ignore[reportAttributeAccessIssue] (sparse)
+    if model.row_scaled:
+        values *= ctx.data.scale.row_factor[:, None]  # pyright: ignore[reportOptionalSubscript] (checked)
+    values += model.intercepts
+    if model.tasks is None:
+        return values
+    return np.take_along_axis(values, store_codes(model, ctx.data)[:, None], axis=1)
+
+
 @decision_values.register
 def _(model: FGMModel, ctx: RunContext) -> np.ndarray:
     """Return the decision values of a Feature Generating Machine.
@@ -88,20 +110,22 @@ def _(model: FGMModel, ctx: RunContext) -> np.ndarray:
     ValueError
         The data has another width than the training data, or no row factors where the model needs them.
     """
-    data = ctx.data
-    if data.n_cols != model.n_features:
+    _check_width(model.n_features, model.row_scaled, ctx.data)
+    if not len(model.features):
+        return np.tile(model.intercepts, (ctx.data.n_rows, 1))
+    return decided(model, store_columns(model, ctx))
+
+
+def _check_width(n_features: int, row_scaled: bool, data: Any) -> None:
+    if data.n_cols != n_features:
         raise ValueError(
-            f"{data.url} has {data.n_cols} features, the model was trained on {model.n_features}; ingest the file with --like "
-            "TRAINING_STORE"
+            f"{data.url} has {data.n_cols} features, the model was trained on {n_features}; ingest the file with --like TRAINING_STORE"
         )
-    if model.row_scaled and data.scale.row_factor is None:
+    if row_scaled and data.scale.row_factor is None:
         raise ValueError(
             f"{data.url} has no row factors (scale {data.scale.kind!r}), the model was trained on rows of unit norm; ingest the file with "
             "--like TRAINING_STORE"
         )
-    if not len(model.features):
-        return np.tile(model.intercepts, (data.n_rows, 1))
-    return decided(model, store_columns(model, ctx))
 
 
 def store_columns(model: FGMModel, ctx: RunContext) -> Columns:

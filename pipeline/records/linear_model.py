@@ -1,0 +1,79 @@
+"""A fitted linear machine, or several: one per class, one per task. A plain record, saved without pickle."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+WIDE = 50_000
+"""From this many features coefficients are kept sparse: dense ones would be mostly zeros."""
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """``f_m(x) = <coef_m, x> + intercept_m`` for every machine m; of rows scaled to unit norm ``<coef_m, x / ||x||> + intercept_m``.
+
+    Attributes
+    ----------
+    params_json
+        The method's parameters.
+    classes_json
+        The class labels in order, as JSON; ``null`` for regression. Two classes have one machine, more have one each.
+    tasks_json
+        The names of the tasks in order, as JSON, machines being tasks; ``null`` where there are none.
+    n_features
+        Width of the training data.
+    coef
+        ``(n_machines, n_features)`` for columns as they were given: the factors of column scaling are inside.
+    intercepts
+        ``(n_machines,)``.
+    row_scaled
+        Whether rows are divided by their norm before use.
+    figures
+        Objective, gap and the like, by name.
+    arrays
+        Further results of a method, by name.
+    """
+
+    params_json: str
+    classes_json: str
+    tasks_json: str
+    n_features: int
+    coef: np.ndarray | sp.csr_array
+    intercepts: np.ndarray
+    row_scaled: bool = False
+    figures: dict[str, float] = field(default_factory=dict)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def features(self) -> np.ndarray:
+        """Sorted features with a weight in some machine."""
+        return np.unique(self.coef.indices[self.coef.data != 0]) if sp.issparse(self.coef) else np.flatnonzero(self.coef.any(axis=0))  # pyright: ignore[reportAttributeAccessIssue] (sparse)
+
+    @property
+    def tasks(self) -> tuple[Any, ...] | None:
+        """Names of the tasks, or ``None``."""
+        names = json.loads(self.tasks_json)
+        return None if names is None else tuple(names)
+
+    @property
+    def classes(self) -> tuple[Any, ...] | None:
+        """The class labels, or ``None`` for regression."""
+        labels = json.loads(self.classes_json)
+        return None if labels is None else tuple(labels)
+
+
+def raw_coefficients(
+    weights: np.ndarray, intercepts: np.ndarray, factor: np.ndarray | None, shift: np.ndarray | None
+) -> tuple[np.ndarray | sp.csr_array, np.ndarray]:
+    """Return ``(coef, intercepts)`` for columns as given, from weights ``(n_machines, d)`` of columns ``(x - shift) factor``.
+
+    Wide coefficients come back sparse.
+    """
+    coef = weights if factor is None else weights * factor
+    moved = intercepts if shift is None else intercepts - coef @ shift
+    return (sp.csr_array(coef) if coef.shape[1] >= WIDE else coef), moved
