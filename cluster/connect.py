@@ -157,12 +157,15 @@ def _start_workers(config: ClusterConfig, folder: str) -> LocalCluster:
 
 
 def _end_leftovers(cluster: LocalCluster) -> None:
-    # A worker in the middle of a long task may not hear that it should end. Tasks are pure, so nothing is lost by killing it.
+    # A worker takes a second to say goodbye, and in the middle of a long task it may not hear that it should. Tasks are pure, so nothing
+    # is lost by killing it.
     pids = [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
-    _close(cluster, _CLOSE_LOCAL_TIMEOUT)
+    for nanny in cluster.workers.values():
+        nanny.auto_restart = False
     for pid in filter(psutil.pid_exists, pids):
         with contextlib.suppress(psutil.NoSuchProcess):
             psutil.Process(pid).kill()
+    _close(cluster, _CLOSE_LOCAL_TIMEOUT)
 
 
 @contextlib.contextmanager
