@@ -41,6 +41,15 @@ class MethodInfo:
         Module under ``gramplane.pipeline.methods`` that prepares its runs; loaded when one begins.
     passes
         Module under ``gramplane.pipeline.passes`` whose block programs a worker loads before its memory is measured.
+    tasks
+        Whether it fits the tasks of a store that has them.
+    scored
+        Whether its fits are scored on rows held out, so that settings can be compared.
+    shared
+        Module under ``gramplane.pipeline.methods`` with ``shared_loops`` and ``table_rows``, where the fits of a grid share passes; by
+        default they are done one after another.
+    missing
+        Whether it takes stores with missing values.
     model
         Record type of a saved model, or several.
     estimator
@@ -57,6 +66,10 @@ class MethodInfo:
     estimator: str
     regressor: str | None = None
     passes: str = "grams"
+    missing: bool = False
+    tasks: bool = False
+    scored: bool = True
+    shared: str | None = None
 
     def prepare(self, config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
         """Return the loop of a run with its finishing functions."""
@@ -72,6 +85,7 @@ METHODS: dict[str, MethodInfo] = {
         model=FGMModel,
         estimator="estimators.fgm:FGMClassifier",
         passes="feature_scores",
+        shared="fgm_tune",
     ),
     "mkl": MethodInfo(
         name="mkl",
@@ -81,6 +95,7 @@ METHODS: dict[str, MethodInfo] = {
         model=KernelModel,
         estimator="estimators.mkl:MKLClassifier",
         regressor="estimators.mkl:MKLRegressor",
+        shared="gmkl_tune",
     ),
     "unsupervised-mkl": MethodInfo(
         name="unsupervised-mkl",
@@ -89,6 +104,7 @@ METHODS: dict[str, MethodInfo] = {
         run="umkl_run",
         model=KernelModel,
         estimator="estimators.umkl:UnsupervisedMKL",
+        scored=False,
     ),
     "kta-path": MethodInfo(
         name="kta-path",
@@ -114,6 +130,7 @@ METHODS: dict[str, MethodInfo] = {
         model=TaskModel,
         estimator="estimators.latent_tasks:LatentTaskMKLClassifier",
         regressor="estimators.latent_tasks:LatentTaskMKLRegressor",
+        tasks=True,
     ),
     "rule-ensemble": MethodInfo(
         name="rule-ensemble",
@@ -123,6 +140,8 @@ METHODS: dict[str, MethodInfo] = {
         model=RuleModel,
         estimator="estimators.rules:RuleEnsembleClassifier",
         passes="propositions",
+        missing=True,
+        tasks=True,
     ),
     "hierarchical-kernels": MethodInfo(
         name="hierarchical-kernels",
@@ -132,6 +151,7 @@ METHODS: dict[str, MethodInfo] = {
         model=(KernelModel, TaskModel),
         estimator="estimators.hierarchical:HierarchicalKernelClassifier",
         regressor="estimators.hierarchical:HierarchicalKernelRegressor",
+        tasks=True,
     ),
     "multitask-mkl": MethodInfo(
         name="multitask-mkl",
@@ -142,6 +162,8 @@ METHODS: dict[str, MethodInfo] = {
         estimator="estimators.multitask:MultiTaskMKLClassifier",
         regressor="estimators.multitask:MultiTaskMKLRegressor",
         passes="task_solves",
+        tasks=True,
+        shared="multitask_tune",
     ),
     "shared-subspace-mkl": MethodInfo(
         name="shared-subspace-mkl",
@@ -151,5 +173,6 @@ METHODS: dict[str, MethodInfo] = {
         model=TaskModel,
         estimator="estimators.shared_subspace:SharedSubspaceMKLClassifier",
         regressor="estimators.shared_subspace:SharedSubspaceMKLRegressor",
+        tasks=True,
     ),
 }

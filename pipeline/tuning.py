@@ -1,24 +1,25 @@
-"""Cross-validation and grids on a store: folds are row masks, all fits share the passes, nothing is copied."""
+"""Cross-validation and grids on a store: folds are row masks, nothing is copied, and fits share passes where the method can."""
 
 from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..cluster import TLSFiles, parse_bytes
-from ..storage import BlockStore, RunStore
+from ..cluster import Executor, TLSFiles, open_executor, parse_bytes
+from ..storage import BlockStore, DataError, RunStore
 from .loops.run import run_loop
-from .methods import fgm_tune, gmkl_tune, multitask_tune
 from .records.context import Emit, RunContext, ignore
 from .records.validation import configured
+from .registry import MethodInfo
 from .running import RunOutcome, Where, executing, jsonable, method_named, run_method
 
-_TUNED: dict[str, Any] = {"fgm": fgm_tune, "mkl": gmkl_tune, "multitask-mkl": multitask_tune}
-"""Methods whose grids share passes: their ``shared_loops(ctx, configs, extra, folds, seed)`` and ``table_rows``."""
+if TYPE_CHECKING:
+    from .methods.fold_tune import Search
 
 
 def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -35,40 +36,110 @@ def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
-def _table(
-    method: str,
-    points: Sequence[Mapping[str, Any]],
-    store: BlockStore,
-    folder: Path,
-    folds: int,
-    seed: int,
-    where: Where,
-    emit: Emit,
-    extra: Any,
-) -> list[dict[str, Any]]:
+def check_tunable(method: str, grid: Mapping[str, Any]) -> None:
+    """Refuse methods and parameters whose settings cannot be compared.
+
+    Raises
+    ------
+    ValueError
+        An unknown method, one without a score on held-out rows, or a parameter that says where matrices lie.
+    """
+    from .methods.fold_tune import PLACES
+
     info = method_named(method)
-    if info.name not in _TUNED:
-        raise ValueError(
-            f"method {method!r} has no grids that share passes ({', '.join(_TUNED)} have); fit it once per setting, with a test share"
-        )
-    tuned = _TUNED[info.name]
-    configs = [configured(info.config, point) for point in points]
-    names = sorted({name for point in points for name in point})
-    rows: list[dict[str, Any]] = []
-    with executing(where, store, emit) as executor:
-        ctx = RunContext(executor, store, None, parse_bytes(where.driver_memory), emit, seed)
-        for k, shared in enumerate(tuned.shared_loops(ctx, configs, extra, folds, seed)):
-            settings = {"points": [jsonable(points[i]) for i in shared.points], "folds": folds, "seed": seed, "data": store.digest}
-            run = RunStore.create(folder / f"cv-{k}", settings)
-            with run.lock():
-                history = run_loop(shared.loop, replace(ctx, run=run)).history
-            rows += tuned.table_rows(shared, configs, folds, history, names)
-    return rows
+    if not info.scored:
+        raise ValueError(f"method {method!r} has no score on rows held out, so settings cannot be compared; fit it once per setting")
+    for name in grid:
+        if info.shared is None and name in PLACES:
+            raise ValueError(f"grid[{name!r}]: {name} says where matrices lie, which changes no result; give it among the fixed parameters")
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """A grid with its data: what is evaluated, and how often."""
+
+    info: MethodInfo
+    points: Sequence[Mapping[str, Any]]
+    configs: Sequence[Any]
+    store: BlockStore
+    folds: int
+    seed: int
+    extra: Mapping[str, Any]
+
+    def context(self, executor: Executor, where: Where, emit: Emit = ignore) -> RunContext:
+        return RunContext(executor, self.store, None, parse_bytes(where.driver_memory), emit, self.seed)
+
+    def search(self, ctx: RunContext) -> Search:
+        from .methods.fold_tune import Search, fold_inputs
+
+        inputs, masks = fold_inputs(ctx, self.info.name, self.info.tasks, self.folds, self.seed)
+        record = {"method": self.info.name, "folds": self.folds, "seed": self.seed, "data": self.store.digest}
+        points = [jsonable(point) for point in self.points]
+        return Search(self.info.prepare, self.configs, points, self.extra, inputs, masks, record)
+
+
+def _grid(
+    method: str, points: Sequence[Mapping[str, Any]], store: BlockStore, folds: int, seed: int, extra: Mapping[str, Any] | None
+) -> _Grid:
+    info = method_named(method)
+    return _Grid(info, points, [configured(info.config, point) for point in points], store, folds, seed, extra or {})
+
+
+def _check(grid: _Grid, where: Where) -> None:
+    """Refuse what does not fit the data before there is a folder, in this process."""
+    if grid.info.shared is not None:
+        return
+    from .methods.fold_tune import check_points
+
+    with open_executor(None) as executor:
+        ctx = grid.context(executor, where)
+        check_points(grid.search(ctx), ctx)
+
+
+def _table(grid: _Grid, folder: Path, where: Where, emit: Emit) -> list[dict[str, Any]]:
+    names = sorted({name for point in grid.points for name in point})
+    with executing(where, grid.store, emit, grid.info.passes) as executor:
+        rows = (_fold_rows if grid.info.shared is None else _shared_rows)(grid, grid.context(executor, where, emit), folder, names)
+        return [_with_error(row, grid.folds) for row in rows]
+
+
+def _fold_rows(grid: _Grid, ctx: RunContext, folder: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    from .methods.fold_tune import table_rows
+
+    yield from table_rows(grid.search(ctx), ctx, folder, names)
+
+
+def _shared_rows(grid: _Grid, ctx: RunContext, folder: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    tuned = import_module(f".methods.{grid.info.shared}", __package__)
+    for k, shared in enumerate(tuned.shared_loops(ctx, grid.configs, grid.extra, grid.folds, grid.seed)):
+        points = [jsonable(grid.points[i]) for i in shared.points]
+        run = RunStore.create(folder / f"cv-{k}", {"points": points, "folds": grid.folds, "seed": grid.seed, "data": grid.store.digest})
+        with run.lock():
+            history = run_loop(shared.loop, replace(ctx, run=run)).history
+        yield from tuned.table_rows(shared, grid.configs, grid.folds, history, names)
+
+
+def _with_error(row: Mapping[str, Any], folds: int) -> dict[str, Any]:
+    """Return a row with the standard error of its mean beside the deviation."""
+    deviation = row["deviation"]
+    error = {"standard_error": None if deviation is None else deviation / folds**0.5}
+    head = list(row).index("deviation") + 1
+    return {**dict(list(row.items())[:head]), **error, **dict(list(row.items())[head:])}
 
 
 def best_row(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the row of highest mean accuracy, or R2; among equals the one with fewest features or kernels, then the first."""
-    return min(rows, key=lambda row: (-row[measure_of(row)], row["selected"]))
+    """Return the row of highest mean accuracy, or R2; among equals the one with fewest features or kernels, then the first.
+
+    Raises
+    ------
+    DataError
+        No row has a score in every fold.
+    """
+    # Without a score a row holds None, or NaN where its method's own table says so.
+    known = [row for row in rows if row[measure_of(row)] is not None and row[measure_of(row)] == row[measure_of(row)]]
+    if not known:
+        raise DataError("no point of the grid has a score in every fold: nothing was selected, or the target has no variance there")
+    return min(known, key=lambda row: (-row[measure_of(row)], row["selected"]))
 
 
 def measure_of(row: Mapping[str, Any]) -> str:
@@ -88,7 +159,7 @@ def cross_validate(
     on_event: Emit | None = None,
     **where: Any,
 ) -> list[dict[str, Any]]:
-    """Return the accuracy of a method over stratified folds of a store, one row per round.
+    """Return the accuracy of a method over stratified folds of a store: one row, of ``fgm`` one per round.
 
     Parameters
     ----------
@@ -106,12 +177,18 @@ def cross_validate(
     Returns
     -------
     list of dict
-        ``rounds`` (of the Feature Generating Machine), ``accuracy`` (mean over folds), ``deviation``, ``selected``, ``folds``; of
-        regressions ``r2`` and ``mse`` in place of the accuracy.
+        ``rounds`` (of the Feature Generating Machine), ``accuracy`` (mean over folds), ``deviation``, ``standard_error``, ``selected``,
+        ``folds``; of regressions ``r2`` and ``mse`` in place of the accuracy.
+
+    Raises
+    ------
+    ValueError
+        An unknown method, or one that has no score on rows held out.
     """
+    check_tunable(method, {})
+    grid = _grid(method, [dict(params)], BlockStore.open(data), folds, seed, extra)
     with tempfile.TemporaryDirectory(prefix="gramplane-") as folder:
-        place = Where(cluster, **where)
-        return _table(method, [dict(params)], BlockStore.open(data), Path(folder), folds, seed, place, on_event or ignore, extra or {})
+        return _table(grid, Path(folder), Where(cluster, **where), on_event or ignore)
 
 
 def tune(
@@ -134,11 +211,13 @@ def tune(
 ) -> RunOutcome:
     """Evaluate a grid by cross-validation and fit the best point on all rows.
 
-    All fits share the passes over the data. Feature Generating Machine: the path of every fit gives each number of rounds up to
-    ``max_rounds`` for free, and the best number is part of the choice. Multiple kernel learning (``mkl``; say a grid of ``C`` and ``v``):
-    the fits share the Gram matrices, one pass of forms for all in every step; kernels are normalised over all rows, those held out
-    included. Of many tasks (``multitask-mkl``) folds are drawn within tasks. Points are compared by accuracy, those of a real-valued
-    target by R2.
+    The fits of ``fgm``, ``mkl`` and ``multitask-mkl`` share the passes over the data. Feature Generating Machine: the path of every fit
+    gives each number of rounds up to ``max_rounds`` for free, and the best number is part of the choice. Multiple kernel learning (say a
+    grid of ``C`` and ``v``): the fits share the Gram matrices, one pass of forms for all in every step. Other methods fit point after
+    point, fold after fold, each as a run of its own with the fold held out; a fit that is done is not done again.
+
+    Rows held out have weight zero; kernels are normalised over all rows, those held out included. Of many tasks folds are drawn within
+    tasks. Points are compared by accuracy, those of a real-valued target by R2.
 
     Parameters
     ----------
@@ -155,7 +234,13 @@ def tune(
     -------
     RunOutcome
         ``summary`` holds the best parameters and their accuracy, or R2.
+
+    Raises
+    ------
+    ValueError
+        An unknown method or parameter, a grid without values, or one that cannot be compared.
     """
+    check_tunable(method, grid)
     where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     store, emit, more = BlockStore.open(data), on_event or ignore, extra or {}
     points = [{**(params or {}), **point} for point in grid_points(grid)]
@@ -167,17 +252,24 @@ def tune(
         "data_digest": store.digest,
         "extra": jsonable(more),
     }
+    search = _grid(method, points, store, folds, seed, more)
+    if not (Path(run) / "config.json").exists():
+        _check(search, where)
     folder = RunStore.create(run, record)
     with folder.lock():
         done = folder.read_json("summary")
         if done is not None:
             return RunOutcome("already-done", done, run=run)
-        rows = _table(method, points, store, Path(run), folds, seed, where, emit, more)
+        rows = _table(search, Path(run), where, emit)
         best = best_row(rows)
         rounds = {"max_rounds": best["rounds"]} if "rounds" in best else {}
         folder.write_json("tune", rows)
         final = {**points[best["point"]], **rounds}
         fit = run_method(method, final, data=data, run=str(Path(run) / "best"), seed=seed, extra=more, on_event=on_event, **vars(where))
-        summary = {"best": jsonable(final), **{key: best[key] for key in (measure_of(best), "deviation", "selected")}, "fit": fit.summary}
+        summary = {
+            "best": jsonable(final),
+            **{key: best[key] for key in (measure_of(best), "deviation", "standard_error", "selected")},
+            "fit": fit.summary,
+        }
         folder.write_json("summary", summary)
     return RunOutcome("done", summary, run=run)

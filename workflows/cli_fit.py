@@ -154,15 +154,18 @@ def _tune(group: click.Group) -> None:
         with frame.progress() as sink:
             if dry_run:
                 first = {**params, **{key: values[0] for key, values in grid.items()}}
-                return _tune_plan(run_method(method, first, dry_run=True, on_event=sink, **shared).plan, grid, folds, run)
+                return _tune_plan(method, run_method(method, first, dry_run=True, on_event=sink, **shared).plan, grid, folds, run)
             outcome = tune_method(method, grid, params=params, folds=folds, on_event=sink, **shared)
         return outcome_result(outcome, run)
 
 
-def _tune_plan(plan: dict[str, Any] | None, grid: dict[str, list[Any]], folds: int, run: str) -> Result:
+def _tune_plan(method: str, plan: dict[str, Any] | None, grid: dict[str, list[Any]], folds: int, run: str) -> Result:
     """Return the size of the grid with the plan of its first fit."""
+    from ..pipeline import METHODS
+
     points = math.prod(len(values) for values in grid.values())
-    found = {"points": points, "folds": folds, "fits_sharing_passes": points * folds, "first_fit": plan}
+    fits = "fits" if METHODS[method].shared is None else "fits_sharing_passes"
+    found = {"points": points, "folds": folds, fits: points * folds, "first_fit": plan}
     return Result("planned", {"run": run, "plan": found}, f"plan; nothing was run\n{table(list(found.items()))}")
 
 
@@ -182,7 +185,13 @@ def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d
     ConfigError
         For a key that is given twice, unknown, or has a value that is not allowed.
     """
+    from ..pipeline.tuning import check_tunable
+
     params = explicit(method_config(method, fixed, d=d))
+    try:
+        check_tunable(method, grid)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     for key, values in grid.items():
         if key in fixed:
             raise ConfigError(f"--grid {key}: {key} is also set by --set")

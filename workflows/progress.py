@@ -12,10 +12,10 @@ import click
 from .console import one_line
 
 Sink = Callable[[Mapping[str, Any]], None]
-LINES = frozenset({"iteration", "warning", "resume", "step", "rows", "grams"})
+LINES = frozenset({"iteration", "warning", "resume", "step", "rows", "grams", "fold"})
 """Events worth a line in a log; plans, phases and checkpoints are not."""
 
-KEPT = frozenset({"iteration", "warning", "grams"})
+KEPT = frozenset({"iteration", "warning", "grams", "fold"})
 """Events that stay on the screen above the bar."""
 
 _FIGURES = (("objective", "objective", ".6g"), ("gap", "gap", ".1e"), ("outer_gap", "outer gap", ".2e"), ("n_selected", "selected", "d"))
@@ -44,6 +44,9 @@ def headline(event: Mapping[str, Any]) -> str | None:
         return str(event.get("phase") or event.get("step") or event.get("name") or "")
     if kind == "rows":
         return f"{event.get('rows', 0):,} rows, {event.get('bytes', 0) / 2**20:,.0f} MiB"
+    if kind == "fold":
+        scores = [f"  {name} {event[name]:.4g}" for name in ("accuracy", "r2") if isinstance(event.get(name), float)]
+        return f"point {event['point']} of {event['points']}, fold {event['fold']} of {event['folds']}{''.join(scores)}"
     return f"resumed after round {event.get('iteration')}" if kind == "resume" else None
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...storage import DataError
 from .scoring import plain_folds, stratified_folds
+
+if TYPE_CHECKING:
+    from .task_setup import TaskInputs
 
 
 @dataclass(frozen=True)
@@ -45,3 +49,22 @@ def fold_masks(codes: np.ndarray, classes: Sequence[Any] | None, folds: int, see
         raise ValueError(f"folds={folds}: must be at least 2")
     shares = [1.0 / folds] * folds
     return plain_folds(len(codes), seed, shares) if classes is None else stratified_folds(codes, seed, shares, classes)
+
+
+def task_folds(inputs: TaskInputs, folds: int, seed: int) -> list[np.ndarray]:
+    """Return the mask of held-out rows of every fold; every task has rows in all of them.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two folds.
+    DataError
+        A task with fewer rows than folds.
+    """
+    if folds < 2:
+        raise ValueError(f"folds={folds}: must be at least 2")
+    sizes = np.diff(inputs.edges)
+    if sizes.min() < folds:
+        t = int(np.argmin(sizes))
+        raise DataError(f"task {inputs.names[t]!r} has {sizes[t]} rows, too few for {folds} folds", inputs.data.url)
+    return stratified_folds(inputs.codes, seed, [1.0 / folds] * folds)

@@ -206,7 +206,8 @@ class KTALoop:
             values=np.concatenate([state.values, path.weights.data]),
             newton_steps=np.concatenate([state.newton_steps, path.newton_steps]),
         )
-        alone = self.config.n_machines == 1 or not new.counts.any()
+        # The model's own machine comes at the end; here one is needed for points on the way, or for a score on rows held out.
+        alone = (self.config.n_machines == 1 and self.fit.held_out is None) or not new.counts.any()
         return replace(new, stop="end" if alone and last == len(self.grid) else None)
 
     def _train(self, state: KTAState, ctx: RunContext) -> KTAState:

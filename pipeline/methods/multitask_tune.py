@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...storage import DataError
 from ..records.config_tasks import MultiTaskMKLConfig
 from ..records.context import RunContext
 from .gmkl_tune import GRAM_PARAMETERS, table_rows
-from .grids import Shared, alike
+from .grids import Shared, alike, task_folds
 from .multitask_run import build_loop, task_problem
-from .scoring import Fit, TargetFit, stratified_folds, with_held_out
+from .scoring import Fit, TargetFit, with_held_out
 from .task_setup import TaskInputs, store_task_inputs
 
 
@@ -32,17 +31,6 @@ def shared_loops(ctx: RunContext, grid: Sequence[MultiTaskMKLConfig], extra: Map
     return [_shared(ctx, points, grid, inputs, masks) for points in alike(grid, GRAM_PARAMETERS)]
 
 
-def task_folds(inputs: TaskInputs, folds: int, seed: int) -> list[np.ndarray]:
-    """Return the mask of held-out rows of every fold; every task has rows in all of them."""
-    if folds < 2:
-        raise ValueError(f"folds={folds}: must be at least 2")
-    sizes = np.diff(inputs.edges)
-    if sizes.min() < folds:
-        t = int(np.argmin(sizes))
-        raise DataError(f"task {inputs.names[t]!r} has {sizes[t]} rows, too few for {folds} folds", inputs.data.url)
-    return stratified_folds(inputs.codes, seed, [1.0 / folds] * folds)
-
-
 def _shared(
     ctx: RunContext, points: tuple[int, ...], grid: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray]
 ) -> Shared:
@@ -56,4 +44,4 @@ def _shared(
     return Shared(points, build_loop(grid[points[0]], inputs, ctx, fits, problems, configs))
 
 
-__all__ = ["shared_loops", "table_rows", "task_folds"]
+__all__ = ["shared_loops", "table_rows"]

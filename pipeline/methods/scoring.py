@@ -109,19 +109,30 @@ def accuracy_metrics(fits: Sequence[Fit | TargetFit], decisions: Mapping[int, np
 def held_out_rows(extra: Mapping[str, Any], codes: np.ndarray, seed: int, classes: Sequence[Any] | None) -> np.ndarray | None:
     """Return the mask of the rows that ``test_share`` holds out of a run, or ``None``; without ``classes`` of any rows.
 
+    A mask that is given as ``held_out``, a fold say, goes before the share.
+
     Raises
     ------
     ValueError
-        A share that is none.
+        A share that is none, or a mask of another length.
     DataError
         A class with too few rows to appear in both parts.
     """
+    if extra.get("held_out") is not None:
+        return _checked_mask(extra["held_out"], len(codes))
     share = extra.get("test_share", 0.0)
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
         raise ValueError(f"test_share={share!r}: must be a number between 0 and 1, without 1")
     if share == 0:
         return None
     return plain_folds(len(codes), seed, [float(share)])[0] if classes is None else stratified_split(codes, float(share), seed, classes)
+
+
+def _checked_mask(given: Any, n: int) -> np.ndarray:
+    mask = np.asarray(given, dtype=bool)
+    if mask.shape != (n,):
+        raise ValueError(f"held_out has shape {mask.shape}, the data has {n} rows: it must say of every row whether it is held out")
+    return mask
 
 
 def with_held_out(inputs: Inputs, held_out: np.ndarray | None) -> Inputs:

@@ -35,7 +35,7 @@ from ..passes.grams import Grams, GramSettings
 from ..passes.held import held_grams
 from ..records.config_subspace import SharedSubspaceConfig
 from ..records.context import RunContext
-from .scoring import Fit, accuracy_metrics
+from .scoring import Fit, TargetFit, accuracy_metrics
 
 UNFINISHED = ("max_iter",)
 """Reasons of a stop before the tolerance was reached."""
@@ -157,7 +157,7 @@ class SubspaceLoop:
     settings
         Where Gram matrices lie.
     fits
-        Classifiers whose accuracy is followed.
+        What is followed on training rows and rows held out: accuracy, or R2.
     data
         What the kernels are over, where that is not the data set of the run: matrices that were given.
     """
@@ -172,7 +172,7 @@ class SubspaceLoop:
         constants: np.ndarray,
         n_tasks: int,
         settings: GramSettings,
-        fits: Sequence[Fit] = (),
+        fits: Sequence[Fit | TargetFit] = (),
         data: Any = None,
     ) -> None:
         assert problem.groups is not None

@@ -18,7 +18,7 @@ from ..records.context import RunContext
 from ..records.task_model import TaskModel
 from .kernel_checks import doubtful
 from .kernel_setup import apart, gram_settings, resolved_kernels, with_gram_store
-from .scoring import Fit, held_out_rows, with_held_out
+from .scoring import Fit, TargetFit, held_out_rows, with_held_out
 from .shared_subspace import UNFINISHED, SubspaceLoop, SubspaceState
 from .subspace_rivals import LOOPS
 from .task_setup import TaskInputs, build_task_model, pooled_problem, refuse_empty, store_task_inputs
@@ -30,7 +30,7 @@ EIGENVALUES = 20
 """Eigenvalues of a coupling that a report shows."""
 
 
-def build_loop(config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext, fits: Sequence[Fit] = ()) -> SubspaceLoop:
+def build_loop(config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext, fits: Sequence[Fit | TargetFit] = ()) -> SubspaceLoop:
     """Return the loop of one fit.
 
     Parameters
@@ -40,7 +40,7 @@ def build_loop(config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext
     ctx
         Where it will run.
     fits
-        Classifiers whose accuracy is followed.
+        What is followed on training rows and rows held out: accuracy, or R2.
 
     Raises
     ------
@@ -76,13 +76,13 @@ def check_room(config: SharedSubspaceConfig, n: int, k: int, driver_memory: int)
 def prepare(config: SharedSubspaceConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
     """Return the method ready to run on ``ctx.data``; ``extra`` may hold ``test_share``."""
     inputs = store_task_inputs(ctx, "shared-subspace-mkl")
-    held_out = None if inputs.classes is None else held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
+    held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
     inputs = with_held_out(inputs, held_out)
     refuse_empty(inputs, ctx.data.url)
     config, found = with_gram_store(config, inputs)
     assert isinstance(found, TaskInputs)
-    fits = () if inputs.classes is None else (Fit(0, 1, inputs.target, held_out),)
-    loop = build_loop(config, found, ctx, fits)
+    fit = TargetFit(0, inputs.target, held_out) if inputs.classes is None else Fit(0, 1, inputs.target, held_out)
+    loop = build_loop(config, found, ctx, (fit,))
     return Prepared(
         loop=loop,
         model=lambda state, ctx: model_of(config, found, loop, state, ctx),

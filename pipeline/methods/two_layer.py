@@ -175,6 +175,11 @@ class TwoLayerLoop:
         problem = self.problems[place * len(self.problems) // count]
         return TwoLayer(self.grams(widths, ctx), problem, self.penalty, self._scratch)
 
+    @property
+    def rows(self) -> np.ndarray:
+        """Rows with a cost, which are the same for all machines."""
+        return np.flatnonzero(self.problems[0].hi > self.problems[0].lo)
+
     # -- steps ---------------------------------------------------------------------------------------------------------------------
 
     def init(self, ctx: RunContext) -> TwoLayerState:
@@ -182,7 +187,8 @@ class TwoLayerLoop:
         rng, grams = np.random.default_rng(ctx.seed), self.grams(np.zeros(0), ctx)
         for message in doubtful(grams):
             ctx.emit({"event": "warning", "message": message})
-        count, none, diagonals = len(self.problems) * self.config.n_restarts, np.zeros(0), grams.diagonals()
+        count, none, rows = len(self.problems) * self.config.n_restarts, np.zeros(0), self.rows
+        diagonals = grams.diagonals() if len(rows) == grams.n else np.ascontiguousarray(grams.diagonals()[:, rows])
         machines = []
         for place in range(count):
             point = self.machine(place, count, none, ctx).start(rng, diagonals)
@@ -265,7 +271,7 @@ class TwoLayerLoop:
 
     def _search(self, place: int, state: TwoLayerState, ctx: RunContext) -> Candidate | None:
         machine = state.machines[place]
-        found = best_candidate(self.config, self.penalty, self.grams(state.widths, ctx), machine.point())
+        found = best_candidate(self.config, self.penalty, self.grams(state.widths, ctx), machine.point(), self.rows)
         return found if found is not None and found.gain > self.config.tol * self.penalty else None
 
     def _grown(self, state: TwoLayerState, added: list[float], ctx: RunContext) -> TwoLayerState:

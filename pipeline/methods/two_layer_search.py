@@ -38,14 +38,16 @@ class Candidate(NamedTuple):
     gain: float
 
 
-def best_candidate(config: TwoLayerConfig, penalty: float, grams: LayerGrams, point: TwoLayerPoint) -> Candidate | None:
+def best_candidate(
+    config: TwoLayerConfig, penalty: float, grams: LayerGrams, point: TwoLayerPoint, rows: np.ndarray | None = None
+) -> Candidate | None:
     """Return the Gaussian that helps a machine most, or ``None`` where all rows are equal.
 
     By the rule ``descent`` the gain is ``1/2 beta'(K2 o k) beta - penalty``, how fast the objective falls towards k; at the optimum of the
     enlarged problem it is nowhere positive. By the rule ``thesis`` it is the difference of ``1/2 beta' K2 beta - penalty * sum of weights``
-    between k alone with weight one and the present combination.
+    between k alone with weight one and the present combination. ``rows`` are those with a cost, which tell the range of widths.
     """
-    span = config.gamma_range or gamma_range(grams.ctx.data)
+    span = config.gamma_range or gamma_range(grams.ctx.data, rows)
     best: Candidate | None = None
     for _ in range(1 + REFINEMENTS if span else 0):
         assert span is not None
@@ -78,12 +80,16 @@ def _apart(grams: LayerGrams, specs: list[Any], policy: Any) -> LayerGrams:
     return LayerGrams(grams.ctx, specs, GramSettings(policy, grams.settings.block), centre=True)
 
 
-def gamma_range(data: Any) -> tuple[float, float] | None:
-    """Return the inverse quantiles of the squared distances between different rows; ``None`` where all rows are equal."""
-    found, _ = support_rows_of(data, np.unique(np.linspace(0, data.n_rows - 1, min(data.n_rows, SAMPLE)).astype(int)))
-    rows: Any = found
+def gamma_range(data: Any, rows: np.ndarray | None = None) -> tuple[float, float] | None:
+    """Return the inverse quantiles of the squared distances between different rows; ``None`` where all rows are equal.
+
+    Only ``rows``, ascending, are looked at; all by default.
+    """
+    among = np.arange(data.n_rows) if rows is None else rows
+    found, _ = support_rows_of(data, among[np.unique(np.linspace(0, len(among) - 1, min(len(among), SAMPLE)).astype(int))])
+    sample: Any = found
     with one_thread():
-        inner: Any = rows.astype(np.float64) @ rows.astype(np.float64).T
+        inner: Any = sample.astype(np.float64) @ sample.astype(np.float64).T
     inner = inner.toarray() if sp.issparse(inner) else inner
     squares = np.diag(inner)
     far = (squares[:, None] + squares[None, :] - 2.0 * inner)[np.triu_indices(len(inner), 1)]

@@ -1,0 +1,189 @@
+"""Grids of every method of the registry: what `tune` promises whatever the method, and that a fold held out is as if it were not there."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gramplane.kernels.jit import one_thread
+from gramplane.pipeline import METHODS, cross_validate, load_model, run_method, score_store, tune
+from gramplane.pipeline.methods.grids import fold_masks, task_folds
+from gramplane.pipeline.methods.task_setup import TaskInputs
+from gramplane.storage import BlockStore, DataError
+from gramplane.storage.ingest import ingest
+from tests.support.methods import CASES
+
+ALONE = [name for name, info in METHODS.items() if info.scored and info.shared is None]
+"""Methods whose grids are fitted one after another; those that share passes have tests of their own."""
+FIRST = {name: next(case for case in CASES.values() if case.method == name) for name in METHODS}
+
+
+class Stopped(Exception):
+    """What the event sink raises to end a run."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with one_thread():
+        yield
+
+
+def own_grid(case):
+    """Two values of the parameter in which the case's other parameters differ."""
+    other, name = case.other
+    first = case.params.get(name, METHODS[case.method].config.model_fields[name].default)
+    return {name: [first, other[name]]}
+
+
+def written(case, folder):
+    """A case's rows without scaling, in a store of their own; features, target, tasks."""
+    raw = case.data(folder / "raw.zarr")
+    X = np.asarray(getattr(raw.columns(np.arange(raw.n_cols)), "toarray", lambda: raw.columns(np.arange(raw.n_cols)))())
+    labels, task = raw.meta.labels, raw.row_table("task") if raw.has_table("task") else None
+    y = raw.target() if labels is None else np.array(labels)[raw.target().astype(int)]
+    return X, y, task
+
+
+def stored(X, y, task, path, **options):
+    kind = {"task": "regression"} if y.dtype.kind == "f" else {}
+    return ingest((X, y), path, task_column=task, **kind, **options)
+
+
+def summary(run):
+    return json.loads((Path(run) / "summary.json").read_text())
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_grid_of_any_method(tmp_path, name):
+    case = FIRST[name]
+    store = case.data(tmp_path / "data.zarr")
+    place = {"data": store.url, "run": str(tmp_path / "run"), "params": case.params, "folds": 2, "seed": 1}
+    grid, events = own_grid(case), []
+    (parameter,) = grid
+
+    def until_first(event):
+        if event["event"] == "fold":
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        tune(name, grid, **place, on_event=until_first)
+    first = tmp_path / "run" / "cv-0-0"
+    before = times(first)
+    done = tune(name, grid, **place, on_event=events.append)
+    assert len(before) > 3 and times(first) == before, "a fit that is done rests"
+    table = json.loads((tmp_path / "run" / "tune.json").read_text())
+    measure = "r2" if store.meta.labels is None else "accuracy"
+    assert {row["point"] for row in table} == {0, 1} and list({row[parameter]: 0 for row in table}) == grid[parameter]
+    for row in table:
+        assert len(row["folds"]) == 2 and np.isfinite(row["folds"]).all()
+        assert row[measure] == pytest.approx(np.mean(row["folds"])) and row["deviation"] == pytest.approx(np.std(row["folds"], ddof=1))
+        assert row["standard_error"] == pytest.approx(row["deviation"] / 2**0.5)
+    assert done.summary[measure] == max(row[measure] for row in table)
+    assert load_model(tmp_path / "run").get_params()[parameter] == done.summary["best"][parameter]
+    assert tune(name, grid, **place).status == "already-done"
+    told = [(event["point"], event["fold"]) for event in events if event["event"] == "fold"]
+    assert told == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    began = [event for event in events if event["event"] == "iteration" and event["iteration"] == 1]
+    assert len(began) == 4, "three fits that were left, and the best on all rows"
+
+
+def times(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "lock"}
+
+
+def masks_of(name, X, y, task, folds, seed):
+    labels, codes = np.unique(y, return_inverse=True)
+    classes = None if y.dtype.kind == "f" else tuple(labels.tolist())
+    if task is None or not METHODS[name].tasks:
+        return fold_masks(codes if classes else y, classes, folds, seed)
+    names, places = np.unique(task, return_inverse=True)
+    return task_folds(TaskInputs(None, codes, classes, None, places, tuple(names.tolist())), folds, seed)
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_fold_is_the_fit_of_the_other_rows_alone(tmp_path, name):
+    case = FIRST[name]
+    X, y, task = written(case, tmp_path)
+    params = {**case.params, **({"normalize": "none"} if "normalize" in METHODS[name].config.model_fields else {})}
+    if name == "two-layer-mkl":
+        params |= {"infinite": True, "max_new_kernels": 1}
+    mask = masks_of(name, X, y, task, 2, 4)[0]
+    # What is held out must not be looked at: far away, and on another scale.
+    far = np.where(mask[:, None], 3.0 * X + 1.0, X)
+    full = stored(far, y, task, tmp_path / "full.zarr")
+    part = stored(X[~mask], y[~mask], None if task is None else task[~mask], tmp_path / "part.zarr")
+    rest = stored(far[mask], y[mask], None if task is None else task[mask], tmp_path / "rest.zarr", like=part.url)
+    params, C = {key: value for key, value in params.items() if key != "C"}, params.get("C", 2.0)
+    tune(name, {"C": [C]}, data=full.url, run=str(tmp_path / "tuned"), params=params, folds=2, seed=4)
+    found = summary(tmp_path / "tuned" / "cv-0-0")
+    alone = run_method(name, {**params, "C": C}, data=part.url, run=str(tmp_path / "alone"), seed=4).summary
+    # A machine's solver goes another way where rows without a box lie in between.
+    assert found["objective"] == pytest.approx(alone["objective"], rel=1e-4)
+    assert found["n_selected" if "n_selected" in found else "n_kernels"] == alone["n_selected" if "n_selected" in found else "n_kernels"]
+    peer = score_store(str(tmp_path / "alone"), rest.url)
+    measure = "r2" if "r2" in peer else "accuracy"
+    assert found[f"test_{measure}"] == pytest.approx(peer[measure], abs=1.01 / mask.sum())
+
+
+@pytest.mark.parametrize("name", [name for name in ALONE if METHODS[name].regressor])
+def test_regressions_are_compared_by_r2(tmp_path, name):
+    rng = np.random.default_rng(3)
+    X, task = rng.normal(size=(60, 4)), np.arange(60) % 3
+    store = ingest((X, X[:, 0] + 0.1 * task), tmp_path / "data", task="regression", task_column=task)
+    params = {key: value for key, value in FIRST[name].params.items() if key not in ("kernels", "dag")} | {"loss": "squared", "tol": 0.05}
+    params |= {"dag": "subsets(gaussian[0:2])"} if name == "hierarchical-kernels" else {"kernels": ["linear", "rbf(gamma=0.5)[1]"]}
+    low, high = cross_validate_all(name, [{**params, "C": 1e-3}, {**params, "C": 10.0}], store.url)
+    assert high["r2"] > low["r2"] and high["mse"] < low["mse"] and high["r2"] > 0.2
+    masks = task_folds(TaskInputs(None, store.target(), None, None, task, (0, 1, 2)), 2, 0)
+    assert high["mse"] == pytest.approx(np.mean([(1 - r2) * store.target()[m].var() for r2, m in zip(high["folds"], masks, strict=True)]))
+
+
+def cross_validate_all(name, settings, data):
+    return [row for params in settings for row in cross_validate(name, params, data=data, folds=2)]
+
+
+def test_bad_grids_are_refused_before_there_is_a_folder(tmp_path):
+    X, y, task = written(FIRST["latent-task-mkl"], tmp_path)
+    data, run = stored(X, y, task, tmp_path / "data").url, str(tmp_path / "run")
+
+    def refused(method, grid, words, error=ValueError, **options):
+        with pytest.raises(error, match=words):
+            tune(method, grid, data=data, run=run, **options)
+        assert not Path(run).exists()
+
+    refused("latent-task-mkl", {"CC": [1.0]}, "CC")
+    refused("latent-task-mkl", {"C": []}, r"grid\['C'\]=\[\]: must be a list of at least one value")
+    refused("latent-task-mkl", {"C": [1.0, -1.0]}, "greater than 0")
+    refused("latent-task-mkl", {"grams": ["memory", "recompute"]}, "grams says where matrices lie, which changes no result")
+    refused("unsupervised-mkl", {"n_bases": [3, 4]}, "'unsupervised-mkl' has no score on rows held out")
+    refused("latent-task-mkl", {"C": [1.0]}, "has 12 rows, too few for 13 folds", DataError, folds=13)
+    refused("latent-task-mkl", {"C": [1.0]}, "folds=1: must be at least 2", folds=1)
+    refused("latent-task-mkl", {"kernels": [["linear"], ["linear[9]"]]}, "9")
+    refused("no-mkl", {"C": [1.0]}, "method 'no-mkl' does not exist")
+    with pytest.raises(ValueError, match="has no score on rows held out"):
+        cross_validate("unsupervised-mkl", {}, data=data)
+
+
+def test_a_point_without_a_score_is_not_chosen(tmp_path):
+    store = CASES["kta-path-two"].data(tmp_path / "data.zarr")
+    place = {"data": store.url, "params": {"dp": 0.25, "n_machines": 1}, "folds": 2}
+    tune("kta-path", {"lam2": [1e9, 1e-3]}, run=str(tmp_path / "run"), **place)
+    table = json.loads((tmp_path / "run" / "tune.json").read_text())
+    assert table[0]["accuracy"] is None and table[0]["standard_error"] is None and table[1]["accuracy"] > 0.5
+    assert load_model(tmp_path / "run").lam2 == 1e-3
+    with pytest.raises(DataError, match="no point of the grid has a score"):
+        tune("kta-path", {"lam2": [1e9]}, run=str(tmp_path / "none"), **place)
+
+
+@pytest.mark.cluster
+def test_a_grid_on_a_worker_gives_the_same_bits(tmp_path):
+    store = BlockStore.open(CASES["shared-subspace-mkl-numbers-recompute"].data(tmp_path / "data").url)
+    params = {**CASES["shared-subspace-mkl-numbers-recompute"].params, "max_iter": 2}
+    place = {"data": store.url, "params": params, "folds": 2}
+    for where, name in (("sync", "a"), ("local:1", "b")):
+        tune("shared-subspace-mkl", {"C": [0.1, 1.0]}, run=str(tmp_path / name), cluster=where, **place)
+    one, two = tmp_path / "a", tmp_path / "b"
+    assert (one / "tune.json").read_bytes() == (two / "tune.json").read_bytes()
+    files = sorted(path.relative_to(one) for path in (one / "best" / "model").rglob("*") if path.is_file())
+    assert files and all((one / file).read_bytes() == (two / file).read_bytes() for file in files)
