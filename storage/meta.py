@@ -10,6 +10,9 @@ import numpy.typing as npt
 from .errors import SchemaError
 
 SCHEMA = "gramplane.blocks/1"
+SCHEMA_WITH_MISSING = "gramplane.blocks/2"
+"""Of stores that hold missing values: programs that know nothing of them shall not take NaN for a number."""
+
 Label = str | int | float
 ScaleKind = Literal["none", "unit-column", "standard", "unit-row"]
 _SCALES = ("none", "unit-column", "standard", "unit-row")
@@ -62,6 +65,9 @@ class BlockMeta:
         ("columns",) or ("columns", "rows").
     info : mapping
         Free JSON values: source, options of the ingest, ….
+    n_missing : int
+        Missing values (NaN) of a store, all columns together; the column table "missing" has them by column. Only dense stores ingested
+        with ``missing="keep"`` have any. Those of arrays in memory are not counted.
     digest : str
         sha256 of the manifest; empty before the store is committed.
     """
@@ -74,6 +80,7 @@ class BlockMeta:
     scale: ScaleKind = "none"
     layouts: tuple[str, ...] = ("columns",)
     info: Mapping[str, Any] = field(default_factory=dict)
+    n_missing: int = 0
     digest: str = ""
 
     def __post_init__(self) -> None:
@@ -84,6 +91,7 @@ class BlockMeta:
             "dtype": self.dtype in _VALUES,
             "scale": self.scale in _SCALES,
             "layouts": self.layouts in (("columns",), ("columns", "rows")),
+            "n_missing": 0 <= self.n_missing <= (self.n_rows * self.n_cols if self.kind == "dense" else 0),
         }
         for name, holds in rules.items():
             if not holds:
@@ -97,7 +105,9 @@ class BlockMeta:
     def attributes(self) -> dict[str, Any]:
         """Attributes of the root group; the digest is not among them, since it covers them."""
         values = {name: value for name, value in asdict(self).items() if name != "digest"}
-        return {"gramplane": {"schema": SCHEMA, **values}}
+        if not self.n_missing:
+            del values["n_missing"]
+        return {"gramplane": {"schema": SCHEMA_WITH_MISSING if self.n_missing else SCHEMA, **values}}
 
     @classmethod
     def from_attributes(cls, attributes: Any, digest: str, where: str) -> "BlockMeta":
@@ -111,9 +121,9 @@ class BlockMeta:
         found = attributes.get("gramplane") if isinstance(attributes, dict) else None
         if not isinstance(found, dict) or "schema" not in found:
             raise SchemaError(f"{where} is not a block store: its attributes have no 'gramplane.schema'")
-        if found["schema"] != SCHEMA:
+        if found["schema"] not in (SCHEMA, SCHEMA_WITH_MISSING):
             raise SchemaError(
-                f"{where} has the schema {found['schema']!r}; this version reads {SCHEMA!r}: "
+                f"{where} has the schema {found['schema']!r}; this version reads {SCHEMA!r} and {SCHEMA_WITH_MISSING!r}: "
                 "run `gramplane ingest` again on the source, or install the version that wrote it"
             )
         values = {f.name: found[f.name] for f in fields(cls) if f.name in found}
@@ -122,7 +132,9 @@ class BlockMeta:
             "labels": lambda v: v is None or (isinstance(v, list) and all(isinstance(label, str | int | float) for label in v)),
             "layouts": lambda v: isinstance(v, list),
             "info": lambda v: isinstance(v, dict),
+            "n_missing": lambda v: type(v) is int and (v > 0) == (found["schema"] == SCHEMA_WITH_MISSING),
         }
+        values.setdefault("n_missing", 0)
         for name in ("n_rows", "n_cols", "kind", "dtype", *rules):
             if name not in values or not rules.get(name, bool)(values[name]):
                 raise SchemaError(f"{where}: the attribute {name} is {values.get(name)!r}, which a block store cannot have")

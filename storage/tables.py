@@ -13,6 +13,8 @@ _PIECE = 1 << 20
 def column_tables(block: npt.NDArray[Any] | sp.csc_array) -> dict[str, npt.NDArray[Any]]:
     """Summarise every column of a block that holds all its rows.
 
+    Missing values (NaN, of dense blocks) take no part.
+
     A column's entries are added in an order that does not depend on the other columns of the block, so the tables do not depend on
     where stripes are cut.
 
@@ -25,7 +27,8 @@ def column_tables(block: npt.NDArray[Any] | sp.csc_array) -> dict[str, npt.NDArr
     -------
     dict
         ``counts`` uint32: stored entries (sparse) or non-zeros (dense). ``norm1`` float32: sum_i |x_ij|, rounded up so that it is an
-        upper bound. ``sumsq`` float64: sum_i x_ij^2. ``minimum``, ``maximum`` in the type of the values, zeros included.
+        upper bound. ``sumsq`` float64: sum_i x_ij^2. ``minimum``, ``maximum`` in the type of the values, zeros included; 0 where all
+        values are missing.
     """
     if not isinstance(block, np.ndarray):
         return _sparse_tables(block)
@@ -43,11 +46,22 @@ def _types(dtype: np.dtype) -> dict[str, Any]:
 
 def _dense_tables(block: npt.NDArray[Any], out: dict[str, npt.NDArray[Any]]) -> None:
     by_column = np.ascontiguousarray(block.T, dtype=np.float64)
+    gone = np.isnan(by_column)
+    if gone.any():
+        _extremes(by_column, gone, out)
+        by_column = np.where(gone, 0.0, by_column)
+    elif by_column.shape[1]:
+        out["minimum"][:], out["maximum"][:] = by_column.min(axis=1), by_column.max(axis=1)
     out["counts"][:] = np.count_nonzero(by_column, axis=1)
     out["norm1"][:] = _round_up(np.abs(by_column).sum(axis=1), by_column.shape[1])
     out["sumsq"][:] = np.square(by_column).sum(axis=1)
-    if by_column.shape[1]:
-        out["minimum"][:], out["maximum"][:] = by_column.min(axis=1), by_column.max(axis=1)
+
+
+def _extremes(by_column: npt.NDArray[np.float64], gone: npt.NDArray[np.bool_], out: dict[str, npt.NDArray[Any]]) -> None:
+    """Fill the extremes of the values that are there; 0 where there are none."""
+    some = ~gone.all(axis=1)
+    out["minimum"][:] = np.where(some, np.fmin.reduce(by_column, axis=1), 0.0)
+    out["maximum"][:] = np.where(some, np.fmax.reduce(by_column, axis=1), 0.0)
 
 
 def _sparse_tables(block: sp.csc_array) -> dict[str, npt.NDArray[Any]]:

@@ -312,6 +312,13 @@ class BlockWriter:
             raise SchemaError(f"groups has the shape {table.shape}; it must be ({self.meta.n_cols},)")
         return self._write_array("groups", table)
 
+    def write_missing(self, counts: npt.ArrayLike) -> Record:
+        """Write the number of missing values of every column, if there are any; ``meta.n_missing`` becomes their sum."""
+        table = np.asarray(counts)
+        total = int(table.sum(dtype=np.int64))
+        self.meta = replace(self.meta, n_missing=total)
+        return self.write_table("missing", table, of="columns") if total else {}
+
     def write_scale(self, scale: ColumnScale) -> Record:
         """Write the factors of the column scaling; ``meta.scale`` becomes its kind."""
         written: Record = {}

@@ -83,6 +83,7 @@ def store_figures(store: Any) -> dict[str, Any]:
         "columns": meta.n_cols,
         "kind": meta.kind,
         "dtype": str(meta.dtype),
+        "missing": meta.n_missing,
         "stored": sum(block.nnz for block in blocks),
         "bytes": sum(block.nbytes for block in blocks),
         "blocks": len(blocks),

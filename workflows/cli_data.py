@@ -49,6 +49,9 @@ def _ingest(group: click.Group) -> None:
     @click.option("--groups", metavar="FILE", help="One group label per feature, one a line.")
     @click.option("--names", metavar="FILE", help="One name per feature, one a line.")
     @click.option("--layout", default="columns", show_default=True, metavar="columns|both", help="Write row blocks as well.")
+    @click.option(
+        "--missing", default="refuse", show_default=True, metavar="refuse|keep", help="Keep NaN and empty cells, for rule-ensemble alone."
+    )
     @click.option("--budget", default="256MiB", show_default=True, metavar="SIZE", help="Memory the ingest may take.")
     @click.option("--jobs", type=int, metavar="N", help="Parser threads; default: two for a large file, else one.")
     @click.option("--overwrite", is_flag=True, help="Replace a store made from another source or with other options.")
@@ -67,6 +70,8 @@ def _ingest(group: click.Group) -> None:
 def _store_text(figures: dict[str, Any]) -> str:
     rows = [(key, figures[key]) for key in ("store", "rows", "columns", "kind", "dtype", "scale", "labels", "blocks", "digest")]
     rows.insert(6, ("stored values", f"{figures['stored']:,} in {figures['bytes'] / 2**20:,.1f} MiB"))
+    if figures["missing"]:
+        rows.insert(7, ("missing values", f"{figures['missing']:,}"))
     return table(rows)
 
 

@@ -50,6 +50,9 @@ class IngestArgs(Closed):
     groups: str | None = Field(None, description="file with one group label per feature")
     names: str | None = Field(None, description="file with one name per feature")
     layout: Literal["columns", "both"] = Field("columns", description="column stripes, or row blocks as well")
+    missing: Literal["refuse", "keep"] = Field(
+        "refuse", description="what to do with missing values; kept, in dense input, they are for rule-ensemble alone"
+    )
     budget: str | int = Field("256MiB", description="memory the ingest may take")
     jobs: int | None = Field(None, ge=1, description="parser threads; default: two for a large file on several processors, else one")
     overwrite: bool = Field(False, description="replace a store made from another source or with other options")

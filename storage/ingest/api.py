@@ -42,6 +42,7 @@ def ingest(
     groups: Any = None,
     names: Any = None,
     layout: str = "columns",
+    missing: str = "refuse",
     budget: int = 256 << 20,
     jobs: int | None = None,
     scratch: str | os.PathLike[str] | None = None,
@@ -94,6 +95,10 @@ def ingest(
         Feature names; a file has one a line. Default: those the source has.
     layout : str
         "columns", or "both" for row blocks too.
+    missing : str
+        "refuse", or "keep" missing values of dense input: NaN, empty cells of CSV, NULL of Parquet, and what a data frame or a masked
+        array has none for, become NaN, ``BlockMeta.n_missing`` counts them, and the column table "missing" does so by column. Column
+        tables speak of the values that are there. Infinity is refused always, sparse input and scaling with "keep".
     budget : int
         Bytes of memory to work in, beyond the interpreter and its libraries. SVMlight lines may be an eighth of it, and without
         ``n_features`` indices a quarter. Two popular things are outside: 12 bytes per entry of the heaviest column, and formats that
@@ -147,6 +152,7 @@ def ingest(
         task_column=task_column,
         weight_column=weight_column,
         layout=layout,
+        missing=missing,
         budget=budget,
     )
     threads = None if jobs is None else whole("jobs", jobs, 1, 256)
@@ -268,6 +274,11 @@ def _scale(guide: BlockStore, options: Options, source: Source) -> ColumnScale |
     scale = guide.scale
     if options.scale not in ("none", scale.kind):
         raise SchemaError(f"scale is {options.scale!r}, but {guide.url} (like) has {scale.kind!r}; its factors are taken over")
+    if options.missing == "keep" and scale.kind != "none":
+        raise SchemaError(
+            f"missing is 'keep' (--missing keep), but {guide.url} (like) has the scale {scale.kind!r}; values are scaled only where none "
+            "is missing"
+        )
     if scale.shift is not None and source.sparse:
         raise SchemaError(f"{guide.url} (like) is dense with centred columns; this source is sparse and cannot be centred")
     return scale

@@ -18,7 +18,7 @@ from ..errors import DataError, SchemaError
 from .dask_rows import DaskSource
 from .labels import Target
 from .options import Options, Progress
-from .reading import Reading, check_width, read_rows
+from .reading import Reading, check_width, inexact, read_rows, unmasked
 from .row_tables import array_digest, at_row, row_tables
 from .scratch import Scratch
 from .spool import Block
@@ -106,7 +106,16 @@ def _matrix(x: Any, name: str) -> npt.NDArray[Any]:
         raise SchemaError(f"{name} has the shape {found.shape}; features must be a matrix (n_rows, n_cols)")
     if found.dtype.kind not in "biuf":
         raise SchemaError(f"{name} has the type {found.dtype}; features must be real numbers")
-    return found
+    return _unmasked(found, name) if isinstance(found, np.ma.MaskedArray) else found
+
+
+def _unmasked(x: np.ma.MaskedArray, name: str) -> npt.NDArray[Any]:
+    """Numbers with NaN in the place of masked ones."""
+    beyond = np.argwhere(inexact(np.ma.filled(x, 0)))
+    if len(beyond):
+        row, column = beyond[0].tolist()
+        raise at_row(name, f"value {x[row, column]} is beyond 2^53 and cannot be stored exactly", row, column + 1)
+    return unmasked(x)
 
 
 def _csr(x: Any, name: str) -> Any:

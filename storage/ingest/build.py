@@ -105,7 +105,7 @@ class Job:
     def tables(self, meta: BlockMeta) -> ColumnSummary:
         """Empty column tables."""
         own = meta.scale if self.extras.scale is None else "none"
-        return ColumnSummary(meta, own, self.scratch.folder, resumable=self.on_disk)
+        return ColumnSummary(meta, own, self.scratch.folder, resumable=self.on_disk, missing=self.options.missing == "keep")
 
 
 def build(job: Job) -> BlockStore:

@@ -26,6 +26,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "qid": ("refuse", "ignore"),
     "scale": SCALES,
     "layout": ("columns", "both"),
+    "missing": ("refuse", "keep"),
 }
 
 
@@ -49,6 +50,7 @@ class Options:
     task_column: Any = None
     weight_column: Any = None
     layout: str = "columns"
+    missing: str = "refuse"
     budget: int = 256 << 20
 
     def __post_init__(self) -> None:
@@ -57,6 +59,8 @@ class Options:
                 raise SchemaError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
         if self.n_features is not None:
             object.__setattr__(self, "n_features", whole("n_features", self.n_features, 1, _MAX_COLUMNS))
+        if self.missing == "keep" and self.scale != "none":
+            raise SchemaError(f"scale is {self.scale!r} with missing='keep' (--missing keep); values are scaled only where none is missing")
         object.__setattr__(self, "budget", whole("budget", self.budget, MIN_BUDGET, 1 << 50))
         object.__setattr__(self, "labels", check_declared(self.labels))
 
@@ -71,6 +75,9 @@ class Options:
         for name in ("target", "task_column", "weight_column"):
             if values[name] is not None and not isinstance(values[name], str):
                 values[name] = "array"
+        if self.missing == "refuse":
+            # Younger than the stores there are, which are still to be known by what made them.
+            del values["missing"]
         return {**values, "labels": None if self.labels is None else list(self.labels)}
 
 

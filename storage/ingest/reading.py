@@ -124,7 +124,7 @@ def read_rows(source: RowSource, scratch: Scratch, options: Options, target: Tar
     Raises
     ------
     DataError
-        At the first value that is not a finite number, naming row and column.
+        At the first value that is not a finite number (nor a missing one to be kept), naming row and column.
     """
     reading = Reading(target=target, counts=ColumnCounts() if source.sparse else None, n_cols=source.n_cols)
     done = scratch.notes("read")
@@ -172,7 +172,7 @@ def _checked(source: RowSource, options: Options, reading: Reading, progress: Pr
             # The width of a matrix counts, whether its last columns have entries or not.
             reading.meet(0, x.shape[1] - 1)
         else:
-            block = {"dense": dense_block(x, options.dtype, fault)}
+            block = {"dense": dense_block(x, options, fault)}
         if reading.n_cols not in (None, x.shape[1]):
             raise fault(f"the block has {x.shape[1]} columns; the first one had {reading.n_cols}", 0, None)
         reading.n_cols = int(x.shape[1])
@@ -189,7 +189,9 @@ def _from_row(source: RowSource, first: int) -> Place:
     return lambda reason, row, column=None: source.fault(reason, first + row, column)
 
 
-def as_floats(values: npt.NDArray[Any], dtype: str, place: Callable[[int], tuple[int, int | None]], fault: Place) -> npt.NDArray[Any]:
+def as_floats(
+    values: npt.NDArray[Any], dtype: str, place: Callable[[int], tuple[int, int | None]], fault: Place, missing: str | None = None
+) -> npt.NDArray[Any]:
     """Finite float32 or float64 values that equal the given ones (for ``dtype="float32"``: the nearest).
 
     Parameters
@@ -202,19 +204,30 @@ def as_floats(values: npt.NDArray[Any], dtype: str, place: Callable[[int], tuple
         Row and column of a position in the flattened values.
     fault : callable
         Builds the error.
+    missing : str, optional
+        "keep" lets NaN through; "refuse" names the way to keep it; None: there is none.
     """
     if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8:
         raise fault(f"values have the type {values.dtype}; numbers of at most 64 bits are expected", 0, None)
     wide = values.astype(np.float64, copy=False)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         narrow = wide.astype(np.float32)
-    checked = narrow if dtype == "float32" else wide
-    bad = ~np.isfinite(checked)
+    bad = ~np.isfinite(narrow if dtype == "float32" else wide)
     bad |= inexact(values)
+    gone = np.isnan(wide) if missing == "keep" else np.zeros(0, dtype=bool)
+    if gone.any():
+        bad &= ~gone
+        # One NaN for all: the bytes of a store shall not depend on which one the source had.
+        wide, narrow = np.where(gone, np.nan, wide), np.where(gone, np.float32(np.nan), narrow)
     if bad.any():
         first = int(np.flatnonzero(bad.reshape(-1))[0])
-        raise fault(_why(values.reshape(-1)[first]), *place(first))
-    return narrow if dtype == "float32" or np.array_equal(narrow, wide) else wide
+        raise fault(_why(values.reshape(-1)[first], missing), *place(first))
+    return narrow if dtype == "float32" or np.array_equal(narrow, wide, equal_nan=bool(gone.any())) else wide
+
+
+def unmasked(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Numbers with NaN in the place of masked ones."""
+    return np.ma.filled(values.astype(np.float64), np.nan) if isinstance(values, np.ma.MaskedArray) else values
 
 
 def inexact(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -224,18 +237,21 @@ def inexact(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return (values > EXACT_INTEGERS) | (values < -EXACT_INTEGERS)
 
 
-def _why(value: Any) -> str:
+def _why(value: Any, missing: str | None) -> str:
+    if np.isnan(value) and missing == "refuse":
+        told = "missing and infinite values are refused (missing='keep', --missing keep, stores missing ones, for rule-ensemble alone)"
+        return f"value {value} is not finite; {told}"
     if not np.isfinite(value):
-        return f"value {value} is not finite; missing and infinite values are refused"
+        return f"value {value} is not finite; {'' if missing == 'keep' else 'missing and '}infinite values are refused"
     if isinstance(value, np.integer):
         return f"value {value} is beyond 2^53 and cannot be stored exactly"
     return f"value {value} is beyond the range of float32"
 
 
-def dense_block(x: npt.NDArray[Any], dtype: str, fault: Place) -> npt.NDArray[Any]:
+def dense_block(x: npt.NDArray[Any], options: Options, fault: Place) -> npt.NDArray[Any]:
     """Dense rows (rows, n_cols) as a checked block (n_cols, rows)."""
     width = max(1, x.shape[1])
-    return np.ascontiguousarray(as_floats(x, dtype, lambda k: (k // width, k % width), fault).T)
+    return np.ascontiguousarray(as_floats(x, options.dtype, lambda k: (k // width, k % width), fault, options.missing).T)
 
 
 def sparse_block(x: Any, dtype: str, fault: Place) -> Block:

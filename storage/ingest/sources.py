@@ -34,6 +34,16 @@ def open_input(source: Any, options: Options) -> Source:
     DataError
         If a file cannot be read.
     """
+    found = _opened(source, options)
+    if options.missing == "keep" and found.sparse:
+        raise SchemaError(
+            f"missing is 'keep' (--missing keep), but {found.name} is sparse; only dense input (arrays, CSV, Parquet, data frames) keeps "
+            "missing values"
+        )
+    return found
+
+
+def _opened(source: Any, options: Options) -> Source:
     kind = "array" if not isinstance(source, str | Path) else _guess(str(source)) if options.format == "auto" else options.format
     if options.no_labels and kind != "svmlight":
         raise SchemaError(f"no_labels is for SVMlight text, and the format is {kind!r}: leave its target out instead")

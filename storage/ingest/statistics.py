@@ -98,13 +98,17 @@ class ColumnSummary:
         Where long tables wait; short ones stay in memory unless ``resumable``.
     resumable : bool
         Keep all tables in files.
+    missing : bool
+        Count the missing values of dense columns.
     """
 
-    def __init__(self, meta: BlockMeta, scale: str, folder: Path, *, resumable: bool) -> None:
+    def __init__(self, meta: BlockMeta, scale: str, folder: Path, *, resumable: bool, missing: bool = False) -> None:
         self.scale = scale
         kinds: dict[str, Any] = {"norm1": np.float32, "sumsq": np.float64, "minimum": meta.dtype, "maximum": meta.dtype}
         if meta.kind == "dense":
             kinds["counts"] = np.uint32
+        if missing:
+            kinds["missing"] = np.uint32
         if scale in ("unit-column", "standard"):
             kinds["factor"] = np.float64
         if scale == "standard" and meta.kind == "dense":
@@ -116,6 +120,8 @@ class ColumnSummary:
         """Summarise the columns from ``lo`` on, given with all their rows (ndarray or csc_array)."""
         with np.errstate(over="ignore", invalid="ignore"):
             found = column_tables(block)
+            if "missing" in self._columns:
+                found["missing"] = np.isnan(block).sum(axis=0)
             if self.scale == "unit-column":
                 found["factor"] = inverse_root(self._finite(lo, found["sumsq"]))
             if self.scale == "standard":
@@ -136,7 +142,9 @@ class ColumnSummary:
     def write(self, writer: BlockWriter) -> None:
         """Write the tables."""
         for name, column in self._columns.items():
-            if name not in ("factor", "shift"):
+            if name == "missing":
+                writer.write_missing(column.array())
+            elif name not in ("factor", "shift"):
                 writer.write_table(name, column.array(), of="columns")
 
     def scaling(self, row_factor: Floats | None) -> ColumnScale:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..errors import DataError, SchemaError
 from .labels import Target, as_number
 from .options import Options, Progress
-from .reading import Reading, check_width, inexact, read_rows
+from .reading import Reading, check_width, inexact, read_rows, unmasked
 from .row_tables import array_digest, at_row, row_tables
 from .scratch import Scratch
 from .spool import Block
@@ -96,7 +96,7 @@ class _Table(ABC):
 
     @abstractmethod
     def batches(self, step: int, options: Options) -> Iterator[list[npt.NDArray[Any]]]:
-        """Yield about ``step`` rows as one array per column."""
+        """Yield about ``step`` rows as one array per column; masked (over zeros) where its numbers have no form for missing ones."""
 
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
         """Read everything."""
@@ -111,7 +111,7 @@ class _Table(ABC):
             def fault(reason: str, k: int, table: str | None = None, first: int = first) -> DataError:
                 return self._fault(reason, first + k, None if table is None else self._roles.columns.get(table))
 
-            parts = {table: columns[k] for table, k in self._roles.columns.items()}
+            parts = {table: unmasked(columns[k]) for table, k in self._roles.columns.items()}
             parts |= {table: values[row : row + count] for table, values in self._roles.arrays.items()}
             block: Block = {}
             for table, values in parts.items():
@@ -131,10 +131,10 @@ class _Table(ABC):
         for k, values in enumerate(columns):
             if values.dtype.kind not in "biuf":
                 raise self.fault(f"the values have the type {values.dtype}; numbers are expected", first, k)
-            beyond = np.flatnonzero(inexact(values))
+            beyond = np.flatnonzero(inexact(np.ma.getdata(values)))
             if beyond.size:
                 raise self.fault(f"value {values[beyond[0]]} is beyond 2^53 and cannot be stored exactly", first + int(beyond[0]), k)
-        return np.column_stack([values.astype(np.float64, copy=False) for values in columns])
+        return np.column_stack([unmasked(values).astype(np.float64, copy=False) for values in columns])
 
     def fault(self, reason: str, row: int, column: int | None = None) -> DataError:
         """Build the error for a row and feature, counted from zero."""
@@ -168,7 +168,13 @@ class CsvSource(_Table):
         self._opened = open_source(source, name)
         self._text = io.BufferedReader(self._opened.stream, 1 << 20)
         self._delimiter, columns = _header(self._text.readline(_MAX_HEADER), name)
+        self._missing = options.missing == "keep"
         super().__init__(name, columns, options.row_columns(), options)
+
+    @property
+    def _blank_rows(self) -> bool:
+        """Whether an empty line is a row: one whose only cell is empty."""
+        return self._missing and len(self.columns) == 1
 
     def identity(self) -> str | None:
         """Identity by content; None for standard input."""
@@ -180,7 +186,7 @@ class CsvSource(_Table):
         types = {name: self._pa.string() if name in texts else self._pa.float64() for name in self.columns}
         read = self._csv.ReadOptions(column_names=self.columns, block_size=max(1 << 20, options.budget // 64), use_threads=False)
         convert = self._csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
-        parse = self._csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True)
+        parse = self._csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True, ignore_empty_lines=not self._blank_rows)
         try:
             with self._text, self._csv.open_csv(self._text, read, parse, convert) as reader:
                 for batch in reader:
@@ -196,7 +202,7 @@ class CsvSource(_Table):
             reader = csv.reader(text, delimiter=self._delimiter)
             try:
                 next(reader)
-                yield from ((reader.line_num, row) for row in reader if row)
+                yield from ((reader.line_num, row or [""]) for row in reader if row or self._blank_rows)
             except csv.Error as error:
                 raise DataError(str(error), self.name, reader.line_num) from error
 
@@ -209,10 +215,15 @@ class CsvSource(_Table):
             if len(row) != len(self.columns):
                 return DataError(f"the row has {len(row)} fields; the header has {len(self.columns)}", self.name, line)
             for k in numeric:
-                if as_number(row[k].strip()) is None:
+                if not self._is_cell(row[k], k):
                     reason = f"column {self.columns[k]!r}: value {row[k][:40]!r} is not a finite number"
                     return DataError(reason, self.name, line, k + 1)
         return DataError(why, self.name)
+
+    def _is_cell(self, text: str, k: int) -> bool:
+        """Whether a text is what column k may hold."""
+        gone = self._missing and k in self._roles.features and (not text or text.strip().lstrip("+-").lower() == "nan")
+        return gone or as_number(text.strip()) is not None
 
     def _fault(self, reason: str, row: int, column: int | None) -> DataError:
         found = next(islice(self._lines(), row, None), None) if self._digest is not None else None
@@ -273,11 +284,22 @@ class ParquetSource(_Table):
 
     def batches(self, step: int, options: Options) -> Iterator[list[npt.NDArray[Any]]]:
         """Yield batches of rows."""
+        kinds = _pyarrow("pyarrow.types")
         try:
             for batch in self._file.iter_batches(batch_size=step, use_threads=False):
-                yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+                yield [_arrow_column(column, kinds) for column in batch.columns]
         except Exception as error:  # damaged files make pyarrow raise almost anything
             raise DataError(f"cannot be read as Parquet: {error}", self.name) from error
+
+
+def _arrow_column(column: Any, kinds: Any) -> npt.NDArray[Any]:
+    """A column as an array; masked where whole numbers or truth values are NULL, which pyarrow would round or turn into objects."""
+    if not column.null_count or not (kinds.is_integer(column.type) or kinds.is_boolean(column.type) or kinds.is_null(column.type)):
+        return column.to_numpy(zero_copy_only=False)
+    if kinds.is_null(column.type):
+        return np.full(len(column), np.nan)
+    held = column.fill_null(False if kinds.is_boolean(column.type) else 0)
+    return np.ma.MaskedArray(held.to_numpy(zero_copy_only=False), column.is_null().to_numpy(zero_copy_only=False))
 
 
 # -- frames ----------------------------------------------------------------------------------------------------------
@@ -312,4 +334,14 @@ class FrameSource(_Table):
         """Yield slices of rows."""
         for lo in range(0, len(self._frame), step):
             part = self._frame.iloc[lo : lo + step]
-            yield [part.iloc[:, k].to_numpy() for k in range(len(self.columns))]
+            yield [_frame_column(part.iloc[:, k]) for k in range(len(self.columns))]
+
+
+def _frame_column(series: Any) -> npt.NDArray[Any]:
+    """A column as an array; masked where its type (such as Int64) marks missing numbers beside the values."""
+    plain = getattr(series.dtype, "numpy_dtype", None)
+    if plain is None or plain.kind not in "biuf" or not hasattr(series, "isna"):
+        return series.to_numpy()
+    gone = series.isna().to_numpy(dtype=bool)
+    held = series.to_numpy(dtype=plain, na_value=plain.type(0))
+    return np.ma.MaskedArray(held, gone) if gone.any() else held
