@@ -1,0 +1,80 @@
+"""Second moments of rows: sums of ``c (x, y, 1)(x, y, 1)'``, by task; what least squares needs of tall data.
+
+The sums are taken over pieces of rows that stay in a cache, in float64 whatever the data are, about a given shift: far from it they would
+lose digits. Pieces are added in the order of the rows, so the bits depend on the rows given and on nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .jit import one_thread
+
+Array = np.ndarray
+Rows = Any
+"""``(n, p)``: an array in either order, CSR or CSC."""
+
+PIECE_BYTES = 4 << 20
+"""Bytes of a piece of rows."""
+
+
+def row_moments(X: Rows, y: Array, cost: Array, *, shift: Array | None = None, codes: Array | None = None, n_tasks: int = 1) -> Array:
+    """Return the sums ``(n_tasks, p + 2, p + 2)`` of ``c (x - shift, y, 1)(x - shift, y, 1)'`` over the rows of each task.
+
+    Parameters
+    ----------
+    X
+        ``(n, p)`` rows: dense in either order, CSR or CSC.
+    y, cost
+        ``(n,)`` targets and weights; a cost is not negative.
+    shift
+        ``(p,)`` subtracted from every row; nothing by default.
+    codes
+        ``(n,)`` task of each row, 0 to ``n_tasks - 1``; all 0 by default.
+    n_tasks
+        Number of tasks.
+    """
+    p = int(X.shape[1])
+    out, height = np.zeros((n_tasks, p + 2, p + 2)), max(64, PIECE_BYTES // (8 * (p + 2)))
+    rows = sp.csr_array(X) if sp.issparse(X) else X
+    buffer = np.empty((min(height, max(len(y), 1)), p + 2))
+    with one_thread():
+        for task, piece in _pieces(codes, n_tasks, len(y), height):
+            part = _filled(buffer, rows[piece], y[piece], np.sqrt(cost[piece]), shift)
+            out[task] += part.T @ part
+    return out
+
+
+def _pieces(codes: Array | None, n_tasks: int, n: int, height: int) -> Iterator[tuple[int, Array | slice]]:
+    """Yield pieces of the rows of every task, ascending: a range where there is one task."""
+    if codes is None:
+        yield from ((0, slice(lo, min(lo + height, n))) for lo in range(0, n, height))
+        return
+    order = np.argsort(codes, kind="stable")
+    edges = np.searchsorted(codes[order], np.arange(n_tasks + 1))
+    for task in range(n_tasks):
+        for lo in range(edges[task], edges[task + 1], height):
+            yield task, order[lo : min(lo + height, edges[task + 1])]
+
+
+def _filled(buffer: Array, rows: Rows, y: Array, root: Array, shift: Array | None) -> Array:
+    part, p = buffer[: len(y)], buffer.shape[1] - 2
+    part[:, :p] = rows.toarray() if sp.issparse(rows) else rows
+    if shift is not None:
+        part[:, :p] -= shift
+    part[:, p], part[:, p + 1] = y, 1.0
+    if root.min() != 1.0 or root.max() != 1.0:
+        part *= root[:, None]
+    return part
+
+
+def unshifted(raw: Array, shift: Array) -> Array:
+    """Return sums about zero, of sums about a shift ``(p,)``: for problems without a bias."""
+    p = len(shift)
+    move = np.eye(p + 2)
+    move[:p, -1] = shift
+    return move @ raw @ move.T
