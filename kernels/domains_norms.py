@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import wrightomega
 
 from .jit import compiled
@@ -386,6 +385,9 @@ def _scaled_norms(norms: FloatArray) -> tuple[FloatArray, float]:
 
 def _root(excess: Callable[[float], float], low: float, high: float) -> float:
     """Return the root of a monotone function; round-off may move it to an end."""
+    # Loaded on demand: it takes a third of a second, which every worker would pay.
+    from scipy.optimize import brentq
+
     first, last = excess(low), excess(high)
     if first * last >= 0:
         return low if abs(first) <= abs(last) else high

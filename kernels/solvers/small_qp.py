@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog, minimize
 
 from ..domains import Domain, ElasticNetSet, LpBall, Simplex
 from ..jit import one_thread
@@ -183,6 +182,9 @@ def _by_linear_program(cuts: Cuts, domain: Domain, whole: bool, start: FloatArra
 
     A program that HiGHS gives up on leaves the bound of the best single cut or of ``start``, which holds as well, only lower.
     """
+    # Loaded on demand: it takes a third of a second, which every worker would pay.
+    from scipy.optimize import linprog
+
     t, n = cuts.S.shape
     unit = max(float(np.abs(cuts.S).max()), float(np.ptp(cuts.c)), 1e-300)
     middle = float(cuts.c.max())
@@ -314,6 +316,9 @@ class _LevelDual:
 
     def maximise(self, start: FloatArray) -> tuple[FloatArray, int]:
         """Return multipliers and the number of steps."""
+        # Loaded on demand: it takes a third of a second, which every worker would pay.
+        from scipy.optimize import minimize
+
         options: dict[str, Any] = {"maxiter": LEVEL_STEPS, "ftol": 1e-15, "gtol": 1e-11, "maxcor": 20}
         bounds = [(0.0, None)] * len(start)
         found = minimize(self.loss, start / self.unit, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
