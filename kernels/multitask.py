@@ -189,7 +189,7 @@ def certificate(
 
 def dual_value(problem: DualProblem, beta: FloatArray, forms: FloatArray, p: float, q: float) -> float:
     """Return the greatest dual value of multiples of beta: any is feasible as long as it stays in the box."""
-    linear = float(problem.c @ beta - problem.kink * np.abs(beta).sum())
+    linear = problem.linear(beta)
     curve = dual_norm(kernel_strengths(forms, p), q) + float((problem.ridges() * beta) @ beta)
     scale = min(room(problem, beta), max(linear, 0.0) / curve) if curve > 0 else 0.0
     return scale * linear - 0.5 * scale**2 * curve

@@ -166,7 +166,7 @@ def machine_value(problem: DualProblem, decision: FloatArray, norm: float) -> tu
 
 def dual_value(problem: DualProblem, beta: FloatArray, forms: FloatArray, q: float) -> float:
     """Return the greatest dual value of a multiple of beta; any multiple is feasible that stays in the box."""
-    linear = float(problem.c @ beta - problem.kink * np.abs(beta).sum())
+    linear = problem.linear(beta)
     curve = coupling_norm(forms, q) + float((problem.ridges() * beta) @ beta)
     scale = min(room(problem, beta), max(linear, 0.0) / curve) if curve > 0 else 0.0
     return scale * linear - 0.5 * scale**2 * curve

@@ -1,5 +1,6 @@
 """SMO: general-purpose optimisers, LIBSVM, certificates, invariances, warm starts, rows on demand, bad input."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +14,7 @@ from gramplane.kernels.solvers.row_cache import RowCacheGram
 from gramplane.kernels.solvers.smo import solve_smo
 from tests.support.oracles import svm_dual as oracle
 
-KINDS = ("svc", "svc-weighted", "svr", "squared_hinge", "boxes", "sum")
+KINDS = ("svc", "svc-weighted", "svr", "squared_hinge", "boxes", "sum", "tubes")
 
 
 def points(n, seed=0):
@@ -49,7 +50,16 @@ def case(kind, n, seed=0, bias=True):
     if kind == "boxes":
         lo = rng.uniform(-2, 0.5, n)
         return K, DualProblem(z, lo, lo + rng.uniform(0.1, 3, n), 0.3, float((lo + 0.05).sum()) if bias else None)
+    if kind == "tubes":
+        return K, tubes(y, rng.random(n) < 0.6)
     return K, DualProblem(np.zeros(n), np.zeros(n), np.full(n, max(0.2, 2 / n)), 0.0, 1.0 if bias else None)
+
+
+def tubes(y, inside, C=1.5, cap=0.4, width=0.1):
+    """Hinges, and tubes around zero for some rows: kinks of their own."""
+    cost = np.where(inside, cap, C)
+    lo, hi = np.where(inside | (y < 0), -cost, 0.0), np.where(inside | (y > 0), cost, 0.0)
+    return DualProblem(np.where(inside, 0.0, y), lo, hi, np.where(inside, width, 0.0), 0.0)
 
 
 def rows_of(K, budget=1 << 20, asked=None):
@@ -241,6 +251,31 @@ def test_scaling_kernel_and_cost_scales_the_dual(scale):
     b = solve_smo(DenseGram(scale * K), svc_problem(y, 1.0 / scale), tol=1e-6)
     assert b.objective * scale == pytest.approx(a.objective, rel=1e-9)
     assert b.iterations == pytest.approx(a.iterations, abs=0.2 * a.iterations)
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_one_kink_for_all_and_one_each_are_the_same_bits(rows):
+    K, problem = case("svr", 90)
+    each = replace(problem, kink=np.full(90, problem.kink))
+    a, b = (solve_smo(rows_of(K) if rows else DenseGram(K), p, tol=1e-6) for p in (problem, each))
+    assert a.beta.tobytes() == b.beta.tobytes()
+    assert (a.bias, a.objective, a.iterations) == (b.bias, b.objective, b.iterations)
+
+
+def test_pairs_that_reach_both_their_ends_in_one_step_keep_the_sum():
+    """Boxes small and equal: nearly every step is cut at both ends, or at a kink and an end."""
+    for seed in range(6):
+        K, _ = case("svc", 120, seed=seed)
+        rng = np.random.default_rng(seed)
+        y = np.where(rng.random(120) < 0.5, 1.0, -1.0)
+        before = tubes(y, rng.random(120) < 0.3, C=0.05, cap=0.05)
+        flipped = tubes(np.where(rng.random(120) < 0.2, -y, y), rng.random(120) < 0.3, C=0.05, cap=0.05)
+        first = solve_smo(DenseGram(K), before, tol=1e-7)
+        for s in (first, solve_smo(DenseGram(K), flipped, warm=first, tol=1e-7)):
+            assert np.mean(np.abs(s.beta) == 0.05) > 0.5
+            assert abs(s.beta.sum()) <= 1e-9 * 0.05 * 120
+            np.testing.assert_allclose(s.decision, K @ s.beta, atol=1e-12)
+        check(K, flipped, s, 1e-7)
 
 
 def test_row_left_out_by_cost_zero():
@@ -435,6 +470,8 @@ def test_matrix_that_is_not_finite_is_refused(value, make):
         (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), 0.0, 3.0), "total=3.0"),
         (lambda: DualProblem(np.ones(2), np.zeros(3), np.ones(2)), "lo: shape"),
         (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), -1.0), "kink"),
+        (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), np.array([0.1, np.nan])), "kink"),
+        (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), np.ones(3)), "kink: shape"),
         (lambda: DenseGram(np.ones((2, 3))), "square"),
         (lambda: DenseGram(-np.eye(2)), "diagonal entry 0"),
         (lambda: solve_smo(DenseGram(np.eye(3)), svc_problem([1, -1], 1.0)), "order 3"),

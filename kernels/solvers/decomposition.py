@@ -248,9 +248,7 @@ class _State:
             self._buffer = np.empty(int(SHRUNK * square.size) + 1, square.dtype)
         old, own, g = self._beta[chosen], self._beta[chosen].copy(), self._g[chosen].copy()
         inner = max(0.5 * tol, 0.1 * look.ends.violation)
-        part = DualProblem(
-            p.c[chosen], p.lo[chosen], p.hi[chosen], p.kink, None if p.total is None else float(own.sum()), self._ridge[chosen]
-        )
+        part = p.part(chosen, None if p.total is None else float(own.sum()))
         machine = ShrinkingSteps(part, square, self._buffer, self._diag[chosen], curvature_floor(self._diag, square.dtype))
         done, state, _ = machine.run(own, g, inner, min(limit, INNER_STEPS * len(chosen)))
         self._worst = min(self._worst, machine.worst)

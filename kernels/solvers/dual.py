@@ -1,11 +1,11 @@
 """Kernel duals in signed variables: the problem, access to its Gram matrix, and the certificate.
 
-max over beta of   c'beta - kink ||beta||_1 - 1/2 beta'(K + diag(ridge)) beta,   lo <= beta <= hi,  sum_i beta_i = total
+max over beta of   c'beta - sum_i kink_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta,   lo <= beta <= hi,  sum_i beta_i = total
 
 The signed form has no labels and no doubled variables: classification has beta = alpha y, regression one variable per row. With
 f = K beta and any bias b, weak duality bounds the optimum from above by the primal value
 
-1/2 beta'K beta + b total + sum_i max over lo_i <= t <= hi_i of  (c_i - f_i - b) t - kink |t| - 1/2 ridge_i t^2,
+1/2 beta'K beta + b total + sum_i max over lo_i <= t <= hi_i of  (c_i - f_i - b) t - kink_i |t| - 1/2 ridge_i t^2,
 
 whose sum over i is the loss: hinge, squared hinge, epsilon-insensitive or squared, according to the box (source: Schölkopf and Smola,
 "Learning with Kernels", 2002, chapters 7 and 9).
@@ -14,12 +14,16 @@ whose sum over i is the loss: hinge, squared hinge, epsilon-insensitive or squar
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..jit import compiled
+from .dual_gram import DenseGram as DenseGram
+from .dual_gram import Gram as Gram
+from .dual_gram import Scratch as Scratch
+from .dual_gram import add_rows as add_rows
+from .dual_gram import checked_diagonal as checked_diagonal
 
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.int64]
@@ -28,130 +32,17 @@ SUM_SLACK = 1e-10
 """A warm start whose sum is off by at most this share of sum |beta| counts as balanced."""
 
 
-class Gram(Protocol):
-    """A symmetric positive semi-definite matrix, by rows and products.
-
-    Attributes
-    ----------
-    n : int
-        Order.
-    """
-
-    @property
-    def n(self) -> int:
-        """Order of the matrix."""
-        ...
-
-    def diag(self) -> FloatArray:
-        """Return the diagonal, shape (n,)."""
-        ...
-
-    def rows(self, idx: IndexArray) -> NDArray[Any]:
-        """Return rows idx, shape (len(idx), n), float32 or float64."""
-        ...
-
-    def matvec(self, v: FloatArray) -> FloatArray:
-        """Return K v, shape (n,), accumulated in float64."""
-        ...
-
-
-class Scratch:
-    """A buffer that solves of one size hand on to one another, so that its pages are fetched once."""
-
-    def __init__(self) -> None:
-        self._held: NDArray[Any] = np.empty(0, dtype=np.float32)
-
-    def take(self, size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return at least `size` entries with undefined content, the same memory as before when it suffices."""
-        if self._held.dtype != dtype or self._held.size < size:
-            self._held = np.empty(size, dtype=dtype)
-        return self._held
-
-
-class DenseGram:
-    """A Gram matrix in memory.
-
-    Parameters
-    ----------
-    array : ndarray of shape (n, n)
-        Symmetric; float32 and float64 in C order are used where they lie, anything else is copied once.
-    scratch : Scratch, optional
-        Buffer of the shrunk problem, up to 0.57 n^2 entries; give the same to the solves of a loop.
-
-    Raises
-    ------
-    ValueError
-        If it is not square, is empty, or its diagonal is not finite and non-negative.
-    """
-
-    def __init__(self, array: ArrayLike, scratch: Scratch | None = None) -> None:
-        found = np.asarray(array)
-        dtype = found.dtype if found.dtype in (np.float32, np.float64) else np.dtype(np.float64)
-        self.array: NDArray[Any] = np.ascontiguousarray(found, dtype=dtype)
-        if self.array.ndim != 2 or self.array.shape[0] != self.array.shape[1] or not self.array.size:
-            raise ValueError(f"Gram matrix: shape {found.shape}, must be square and not empty")
-        self.n = len(self.array)
-        self._diag = checked_diagonal(np.diagonal(self.array))
-        self.scratch = Scratch() if scratch is None else scratch
-
-    def diag(self) -> FloatArray:
-        """Return the diagonal in float64, shape (n,)."""
-        return self._diag
-
-    def rows(self, idx: IndexArray) -> NDArray[Any]:
-        """Return a copy of rows idx."""
-        return self.array[idx]
-
-    def matvec(self, v: FloatArray) -> FloatArray:
-        """Return K v; rows of zero entries of v are not read."""
-        out = np.zeros(self.n)
-        add_rows(out, self.array, np.flatnonzero(v), v)
-        return out
-
-
-def checked_diagonal(diagonal: NDArray[Any]) -> FloatArray:
-    """Return the diagonal of a Gram matrix in float64.
-
-    Raises
-    ------
-    ValueError
-        If an entry is negative, infinite or not a number.
-    """
-    found = np.array(diagonal, dtype=np.float64)
-    wrong = ~((found >= 0) & np.isfinite(found))
-    if wrong.any():
-        at = int(np.argmax(wrong))
-        raise ValueError(f"Gram matrix: diagonal entry {at} is {found[at]}, must be finite and not negative")
-    return found
-
-
-@compiled
-def add_rows(out: FloatArray, matrix: NDArray[Any], idx: IndexArray, weights: FloatArray) -> None:
-    """Add sum over r in idx of weights[r] matrix[r] to out, four rows a pass, in float64."""
-    n = out.size
-    whole = idx.size - idx.size % 4
-    for at in range(0, whole, 4):
-        a, b, c, d = matrix[idx[at]], matrix[idx[at + 1]], matrix[idx[at + 2]], matrix[idx[at + 3]]
-        p, q, r, s = weights[idx[at]], weights[idx[at + 1]], weights[idx[at + 2]], weights[idx[at + 3]]
-        for k in range(n):
-            out[k] += (p * np.float64(a[k]) + q * np.float64(b[k])) + (r * np.float64(c[k]) + s * np.float64(d[k]))
-    for at in range(whole, idx.size):
-        row, weight = matrix[idx[at]], weights[idx[at]]
-        for k in range(n):
-            out[k] += weight * np.float64(row[k])
-
-
 @dataclass(frozen=True)
 class DualProblem:
-    """max c'beta - kink ||beta||_1 - 1/2 beta'(K + diag(ridge)) beta over a box, with or without a fixed sum.
+    """max c'beta - sum_i kink_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta over a box, with or without a fixed sum.
 
     Attributes
     ----------
     c : ndarray of shape (n,)
     lo, hi : ndarray of shape (n,)
         The box; infinite only where ridge is positive.
-    kink : float
-        Weight of the absolute values, >= 0.
+    kink : float or ndarray of shape (n,)
+        Weight of the absolute values, >= 0; one for all variables or one for each.
     total : float or None
         The sum of beta; None leaves it free, and the machine has no bias.
     ridge : ndarray of shape (n,) or None
@@ -168,15 +59,15 @@ class DualProblem:
     c: FloatArray
     lo: FloatArray
     hi: FloatArray
-    kink: float = 0.0
+    kink: float | FloatArray = 0.0
     total: float | None = 0.0
     ridge: FloatArray | None = None
     groups: IndexArray | None = None
 
     def __post_init__(self) -> None:
-        for name in ("c", "lo", "hi", "ridge"):
+        for name in ("c", "lo", "hi", "kink", "ridge"):
             value = getattr(self, name)
-            if value is not None:
+            if value is not None and (name != "kink" or np.ndim(value)):
                 value = np.ascontiguousarray(value, dtype=np.float64)
                 object.__setattr__(self, name, value)
                 if value.shape != (len(self.c),):
@@ -199,7 +90,7 @@ class DualProblem:
     def _check_numbers(self) -> None:
         if not len(self.c) or not np.isfinite(self.c).all():
             raise ValueError("c: must be finite and not empty")
-        if not (self.kink >= 0 and np.isfinite(self.kink)):
+        if not np.all((np.asarray(self.kink) >= 0) & np.isfinite(self.kink)):
             raise ValueError(f"kink={self.kink!r}: must be finite and not negative")
         if self.ridge is not None and not (np.isfinite(self.ridge).all() and (self.ridge >= 0).all()):
             raise ValueError("ridge: must be finite and not negative")
@@ -220,10 +111,24 @@ class DualProblem:
         """Return ridge, zeros when there is none."""
         return np.zeros(self.n) if self.ridge is None else self.ridge
 
-    def part(self, rows: IndexArray | slice) -> DualProblem:
-        """Return the problem of some rows alone, whose beta sums to zero: that of one group, or of all in another order."""
+    def kinks(self) -> FloatArray:
+        """Return the weight of every absolute value, shape (n,)."""
+        return self.kink if isinstance(self.kink, np.ndarray) else np.full(self.n, self.kink)
+
+    @property
+    def kinked(self) -> bool:
+        """Whether an absolute value has a weight."""
+        return bool(np.any(self.kink))
+
+    def linear(self, beta: FloatArray) -> float:
+        """Return c'beta - sum_i kink_i |beta_i|."""
+        return float(self.c @ beta - weighed(self.kink, np.abs(beta)))
+
+    def part(self, rows: IndexArray | slice, total: float | None = 0.0) -> DualProblem:
+        """Return the problem of some rows alone, without groups: that of one group, of a working set, or of all in another order."""
+        kink = self.kink[rows] if isinstance(self.kink, np.ndarray) else self.kink
         ridge = None if self.ridge is None else self.ridge[rows]
-        return DualProblem(self.c[rows], self.lo[rows], self.hi[rows], self.kink, 0.0, ridge)
+        return DualProblem(self.c[rows], self.lo[rows], self.hi[rows], kink, total, ridge)
 
     def feasible(self, beta: FloatArray) -> FloatArray:
         """Return beta as it is if feasible, else the nearest clip(beta - t, lo, hi) with the right sum."""
@@ -238,7 +143,7 @@ class DualProblem:
         off = np.abs(np.bincount(groups, clipped)) > SUM_SLACK * np.bincount(groups, np.abs(clipped))
         for group in np.flatnonzero(off):
             own = groups == group
-            clipped[own] = _balanced(beta[own], DualProblem(self.c[own], self.lo[own], self.hi[own], self.kink, 0.0, self.ridges()[own]))
+            clipped[own] = _balanced(beta[own], self.part(np.flatnonzero(own)))
         return clipped
 
     def start(self, warm: Warm) -> FloatArray:
@@ -333,9 +238,14 @@ Warm = DualSolution | FloatArray | None
 """Where a solver starts: a solution, a beta, or zero."""
 
 
+def weighed(kink: float | FloatArray, magnitudes: FloatArray) -> float:
+    """Return sum_i kink_i magnitudes_i."""
+    return float(kink @ magnitudes if isinstance(kink, np.ndarray) else kink * magnitudes.sum())
+
+
 def best_response(slope: FloatArray, problem: DualProblem) -> FloatArray:
     """Return argmax over lo <= t <= hi of slope t - kink |t| - 1/2 ridge t^2, row by row."""
-    soft = np.sign(slope) * np.maximum(np.abs(slope) - problem.kink, 0.0) if problem.kink else slope
+    soft = np.sign(slope) * np.maximum(np.abs(slope) - problem.kink, 0.0) if problem.kinked else slope
     if problem.ridge is None:
         free = np.where(soft > 0, problem.hi, np.where(soft < 0, problem.lo, 0.0))
     else:
@@ -353,16 +263,16 @@ def certify(problem: DualProblem, beta: FloatArray, decision: FloatArray, bias: 
     ValueError
         If one of them is not finite: the Gram matrix holds NaN, infinity, or numbers whose products overflow.
     """
-    ridge, kink = problem.ridge, problem.kink
+    ridge, kink, kinked = problem.ridge, problem.kink, problem.kinked
 
     def own(t: FloatArray) -> FloatArray:
         # What is zero is left out: small problems are certified thousands of times.
         value = slope * t if ridge is None else (slope - 0.5 * ridge * t) * t
-        return value - kink * np.abs(t) if kink else value
+        return value - kink * np.abs(t) if kinked else value
 
     slope = problem.c - decision - (bias if problem.groups is None else np.asarray(bias)[problem.groups])
     linear = (problem.c - 0.5 * decision) @ beta
-    objective = float(linear - kink * np.abs(beta).sum() - (0.0 if ridge is None else 0.5 * (ridge * beta) @ beta))
+    objective = float(linear - weighed(kink, np.abs(beta)) - (0.0 if ridge is None else 0.5 * (ridge * beta) @ beta))
     if problem.groups is None:
         off = 0.0 if problem.total is None else float(bias) * (problem.total - beta.sum())
     else:

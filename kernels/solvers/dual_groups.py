@@ -1,11 +1,11 @@
 """Duals with one equality per group of variables: beta sums to zero in every group, and every group has a bias of its own.
 
-max over beta of   c'beta - kink ||beta||_1 - 1/2 beta'(K + diag(ridge)) beta,   lo <= beta <= hi,  sum of beta over every group = 0
+max over beta of   c'beta - sum_i kink_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta,   lo <= beta <= hi,  sum of beta over every group = 0
 
 A pair of variables can move only inside one group, so the steps take the group that violates optimality most, move pairs in it
 (:func:`.smo_steps.pair_steps`) until a tenth of its violation is left, and bring the gradient of all variables up with the rows that moved.
 
-The bias of a group minimises the primal value sum_i max over t in the box of (c_i - f_i - b) t - kink |t| - 1/2 ridge_i t^2, a convex
+The bias of a group minimises the primal value sum_i max over t in the box of (c_i - f_i - b) t - kink_i |t| - 1/2 ridge_i t^2, a convex
 function of b whose slope is minus the sum of the responses t_i(b). Where the minimum is an interval, as for the hinge without a free
 support vector, its middle is taken; where it has no end on one side, as in a group of one class, the end it has.
 """
@@ -42,7 +42,8 @@ def group_biases(problem: DualProblem, decision: FloatArray) -> FloatArray:
     np.minimum.at(low, groups, slope)
     np.maximum.at(high, groups, slope)
     # Beyond these ends all responses have one sign.
-    low, high = low - problem.kink - 1.0 - np.abs(low), high + problem.kink + 1.0 + np.abs(high)
+    most = float(np.max(problem.kink))
+    low, high = low - most - 1.0 - np.abs(low), high + most + 1.0 + np.abs(high)
 
     def sums(bias: FloatArray) -> FloatArray:
         return np.asarray(np.bincount(groups, best_response(slope - bias[groups], problem), count), np.float64)
@@ -85,7 +86,7 @@ def solve_grouped(gram: DenseGram, problem: DualProblem, beta: FloatArray, g: Fl
     starts = np.concatenate(([0], np.cumsum(np.bincount(groups))))
     most = int(np.diff(starts).max())
     place = (order, starts, gram.scratch.take(most * most, dtype))
-    fixed = (diag, ridge, problem.lo, problem.hi, problem.kink, curvature_floor(diag, dtype))
+    fixed = (diag, ridge, problem.lo, problem.hi, problem.kinks(), curvature_floor(diag, dtype))
     worst, steps = np.zeros(1), 0
     while True:
         done, state, violation = group_steps(gram.array, *place, *fixed, beta, g, tol, min(REFRESH, limit - steps), worst)
@@ -109,7 +110,7 @@ def group_steps(
     ridge: FloatArray,
     lo: FloatArray,
     hi: FloatArray,
-    kink: float,
+    kink: FloatArray,
     floor: float,
     beta: FloatArray,
     g: FloatArray,
@@ -159,12 +160,12 @@ def group_steps(
         own = order[starts[chosen] : starts[chosen + 1]]
         a = own.size
         before, inner = beta[own], float(max(0.9 * tol, 0.1 * most))
-        state = diag[own], ridge[own], lo[own], hi[own]
+        state = diag[own], ridge[own], lo[own], hi[own], kink[own]
         own_beta, own_g, own_u, own_low = before.copy(), g[own], u[own], low[own]
         have, square = np.zeros(a, np.bool_), buffer[: a * a].reshape((a, a))
         room = min(cap - steps, max(200, 4 * a))
         done, _ = pair_steps(
-            source, own, have, square, state[0], state[1], state[2], state[3], kink, floor,
+            source, own, have, square, state[0], state[1], state[2], state[3], state[4], floor,
             own_beta, own_g, own_u, own_low, inner, room, worst,
         )  # fmt: skip
         steps += done

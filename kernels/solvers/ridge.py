@@ -125,7 +125,7 @@ def solve_ridge(gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: flo
 def _check(gram: Gram, problem: DualProblem) -> None:
     problem.check_gram(gram)
     used = problem.hi > problem.lo
-    if problem.kink or not (np.isinf(problem.lo[used]) & np.isinf(problem.hi[used])).all():
+    if problem.kinked or not (np.isinf(problem.lo[used]) & np.isinf(problem.hi[used])).all():
         raise ValueError("problem: a ridge problem has no kink and no finite bounds but [0, 0]")
 
 

@@ -39,7 +39,7 @@ def solve_smo(
     max_iter: int | None = None,
     gradient: FloatArray | None = None,
 ) -> DualSolution:
-    """Maximise c'beta - kink ||beta||_1 - 1/2 beta'(K + diag(ridge)) beta over the box.
+    """Maximise c'beta - sum_i kink_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta over the box.
 
     Parameters
     ----------

@@ -63,8 +63,8 @@ def _active(g: FloatArray, u: FloatArray, low: FloatArray, up: float, down: floa
 
 
 def _spaced(n: int) -> list[FloatArray]:
-    """Return diagonal, ridge, lo, hi, beta, g, u and l, undefined and apart from one another."""
-    return [row[:n] for row in np.empty((8, n + APART))]
+    """Return diagonal, ridge, lo, hi, kink, beta, g, u and l, undefined and apart from one another."""
+    return [row[:n] for row in np.empty((9, n + APART))]
 
 
 class ShrinkingSteps:
@@ -88,11 +88,11 @@ class ShrinkingSteps:
     """
 
     def __init__(self, problem: DualProblem, matrix: NDArray[Any], buffer: NDArray[Any], diag: FloatArray, floor: float) -> None:
-        self._matrix, self._buffer, self._kink, self._floor = matrix, buffer, problem.kink, floor
+        self._matrix, self._buffer, self._floor = matrix, buffer, floor
         self._paired = problem.total is not None
         self._steps = pair_steps if self._paired else single_steps
         self._state = _spaced(problem.n)
-        for row, given in zip(self._state, (diag, problem.ridges(), problem.lo, problem.hi)):
+        for row, given in zip(self._state, (diag, problem.ridges(), problem.lo, problem.hi, problem.kink)):
             row[:] = given
         self._everything, self._there = np.arange(problem.n), np.ones(problem.n, dtype=np.bool_)
         self._worst = np.zeros(1)
@@ -104,15 +104,15 @@ class ShrinkingSteps:
 
     def run(self, beta: FloatArray, g: FloatArray, tol: float, cap: int) -> tuple[int, int, Ends]:
         """Move beta and g = (K + diag(ridge)) beta - c in place; return steps, why they ended, and the ends over all variables."""
-        _, _, lo, hi, own, slope, u, low = self._state
+        _, _, lo, hi, kink, own, slope, u, low = self._state
         own[:], slope[:] = beta, g
-        set_offsets(self._everything, own, lo, hi, self._kink, u, low)
+        set_offsets(self._everything, own, lo, hi, kink, u, low)
         found = self._run(tol, cap)
         beta[:], g[:] = own, slope
         return found
 
     def _run(self, tol: float, cap: int) -> tuple[int, int, Ends]:
-        _, _, _, _, _, g, u, low = self._state
+        g, u, low = self._state[6:]
         n, steps, idle = len(g), 0, 0
         while True:
             _, m, top = extremes(g, u, low)
@@ -139,19 +139,19 @@ class ShrinkingSteps:
         for row, whole in zip(part, self._state):
             np.take(whole, active, out=row)
         done = self._call(active, np.zeros(a, dtype=np.bool_), self._buffer[: a * a].reshape(a, a), part, tol, cap)
-        _, ridge, lo, hi, beta, g, u, low = self._state
+        _, ridge, lo, hi, kink, beta, g, u, low = self._state
         change = np.zeros(n)
-        change[active] = part[4] - beta[active]
-        beta[active] = part[4]
+        change[active] = part[5] - beta[active]
+        beta[active] = part[5]
         moved = np.flatnonzero(change)
         add_rows(g, self._matrix, moved, change)
         g[moved] += change[moved] * ridge[moved]
-        set_offsets(moved, beta, lo, hi, self._kink, u, low)
+        set_offsets(moved, beta, lo, hi, kink, u, low)
         return done
 
     def _call(self, index: IndexArray, have: NDArray[np.bool_], matrix: NDArray[Any], state: list[FloatArray], tol: float, cap: int) -> int:
-        diag, ridge, lo, hi, beta, g, u, low = state
+        diag, ridge, lo, hi, kink, beta, g, u, low = state
         done, _ = self._steps(
-            self._matrix, index, have, matrix, diag, ridge, lo, hi, self._kink, self._floor, beta, g, u, low, tol, cap, self._worst
+            self._matrix, index, have, matrix, diag, ridge, lo, hi, kink, self._floor, beta, g, u, low, tol, cap, self._worst
         )
         return done

@@ -49,7 +49,7 @@ def bias_of(problem: DualProblem, beta: FloatArray, g: FloatArray, ends: Ends) -
     if problem.total is None:
         return 0.0
     up, down, can_rise, can_fall = offsets(problem, beta)
-    free = can_rise & can_fall & (up == down) if problem.kink else can_rise & can_fall
+    free = can_rise & can_fall & (up == down)
     if free.any():
         return -float((g + up)[free].mean())
     known = [end for end in ends[:2] if abs(end) < OVERFLOW]

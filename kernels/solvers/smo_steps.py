@@ -1,6 +1,6 @@
 """Sequential minimal optimisation of one dual problem on a square matrix in memory: the compiled steps.
 
-minimise over beta   1/2 beta'(K + diag(ridge)) beta - c'beta + kink ||beta||_1,   lo <= beta <= hi
+minimise over beta   1/2 beta'(K + diag(ridge)) beta - c'beta + sum_i kink_i |beta_i|,   lo <= beta <= hi
 
 with sum beta kept (pairs) or free (single variables). State: g = (K + diag(ridge)) beta - c and two offsets, u for moving up and l for
 moving down, the slope of the kink on that side; a variable that cannot move has u = FAR or l = -FAR, finite, so no pass needs a branch.
@@ -36,14 +36,16 @@ SOLVED, CAPPED, STUCK, BROKEN = 0, 1, 2, 3
 
 
 @compiled
-def set_offset(k: int, beta: FloatArray, lo: FloatArray, hi: FloatArray, kink: float, u: FloatArray, low: FloatArray) -> None:
+def set_offset(k: int, beta: FloatArray, lo: FloatArray, hi: FloatArray, kink: FloatArray, u: FloatArray, low: FloatArray) -> None:
     """Write u[k] and l[k]."""
-    u[k] = FAR if beta[k] >= hi[k] else (kink if beta[k] >= 0 else -kink)
-    low[k] = -FAR if beta[k] <= lo[k] else (kink if beta[k] > 0 else -kink)
+    u[k] = FAR if beta[k] >= hi[k] else (kink[k] if beta[k] >= 0 else -kink[k])
+    low[k] = -FAR if beta[k] <= lo[k] else (kink[k] if beta[k] > 0 else -kink[k])
 
 
 @compiled
-def set_offsets(index: IndexArray, beta: FloatArray, lo: FloatArray, hi: FloatArray, kink: float, u: FloatArray, low: FloatArray) -> None:
+def set_offsets(
+    index: IndexArray, beta: FloatArray, lo: FloatArray, hi: FloatArray, kink: FloatArray, u: FloatArray, low: FloatArray
+) -> None:
     """Write u and l at an index set."""
     for k in index:
         set_offset(k, beta, lo, hi, kink, u, low)
@@ -202,7 +204,7 @@ def pair_steps(
     ridge: FloatArray,
     lo: FloatArray,
     hi: FloatArray,
-    kink: float,
+    kink: FloatArray,
     floor: float,
     beta: FloatArray,
     g: FloatArray,
@@ -249,8 +251,8 @@ def pair_steps(
         curvature = diag[i] + diag[j] - 2.0 * np.float64(row_i[j])
         worst[0] = min(worst[0], curvature / (diag[i] + diag[j] + 1e-300))
         d = (g[j] + low[j] - m) / max(curvature, floor)
-        to_i = min(0.0, hi[i]) if kink > 0 and beta[i] < 0 else hi[i]
-        to_j = max(0.0, lo[j]) if kink > 0 and beta[j] > 0 else lo[j]
+        to_i = min(0.0, hi[i]) if kink[i] > 0 and beta[i] < 0 else hi[i]
+        to_j = max(0.0, lo[j]) if kink[j] > 0 and beta[j] > 0 else lo[j]
         room = min(to_i - beta[i], beta[j] - to_j)
         d = min(d, room)
         # A variable that reaches its end is set there exactly: the offsets test equality.
@@ -310,7 +312,7 @@ def single_steps(
     ridge: FloatArray,
     lo: FloatArray,
     hi: FloatArray,
-    kink: float,
+    kink: FloatArray,
     floor: float,
     beta: FloatArray,
     g: FloatArray,
@@ -343,10 +345,10 @@ def single_steps(
         slope = g[i] + u[i] if up else g[i] + low[i]
         at = beta[i]
         if up:
-            end = min(0.0, hi[i]) if kink > 0 and at < 0 else hi[i]
+            end = min(0.0, hi[i]) if kink[i] > 0 and at < 0 else hi[i]
             d = min(-slope * weight[i], end - at)
         else:
-            end = max(0.0, lo[i]) if kink > 0 and at > 0 else lo[i]
+            end = max(0.0, lo[i]) if kink[i] > 0 and at > 0 else lo[i]
             d = max(-slope * weight[i], end - at)
         beta[i] = end if d == end - at else at + d
         g[i] += d * ridge[i]

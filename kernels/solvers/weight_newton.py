@@ -1,6 +1,7 @@
 """A second-order model of J in the kernel weights, and its minimiser over an elastic-net set.
 
-J(theta) = max over beta of c'beta - kink ||beta||_1 - 1/2 beta'(K_theta + diag(ridge)) beta has the gradient -1/2 s, s_q = beta'K_q beta.
+J(theta) = max over beta of c'beta - sum_i kink_i |beta_i| - 1/2 beta'(K_theta + diag(ridge)) beta has the gradient -1/2 s, where
+s_q = beta'K_q beta.
 Where the free variables F (strictly inside their interval) stay the free ones, its Hessian is
 
     H = U_F' P U_F,   U_F = ((K_q beta)_F)_q,   P = A - A 1 1'A / (1'A 1),   A = (K_theta + diag(ridge))_FF^-1,
@@ -36,7 +37,7 @@ DENSER, BESIDE = 4.0, 64
 def free_rows(problem: DualProblem, beta: FloatArray) -> NDArray[np.int64]:
     """Return the variables strictly inside their interval, and off the kink."""
     inside = (beta > problem.lo) & (beta < problem.hi)
-    return np.flatnonzero(inside & (beta != 0.0) if problem.kink > 0 else inside)
+    return np.flatnonzero(inside & ((beta != 0.0) | (problem.kinks() == 0.0)) if problem.kinked else inside)
 
 
 def worth_a_model(n: int, free: int, kernels: int) -> bool:

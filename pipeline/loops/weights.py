@@ -206,7 +206,7 @@ def trial(problem: DualProblem, theta: np.ndarray, solution: DualSolution, s: np
 
 def linear_value(problem: DualProblem, beta: np.ndarray) -> float:
     """Return ``c'beta - kink ||beta||_1``."""
-    return float(problem.c @ beta - problem.kink * np.abs(beta).sum())
+    return problem.linear(beta)
 
 
 def absorbed(state: WeightState, found: Trial, domain: Domain) -> WeightState:

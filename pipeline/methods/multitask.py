@@ -285,7 +285,7 @@ def _nested(
     For 1 < q < 2 the thesis turns the alternation inside out: weights and machines settle for given shares, then these follow.
     """
     problem, beta = own.problem, found.beta
-    linear = float(problem.c @ beta - problem.kink * np.abs(beta).sum() - 0.5 * (problem.ridges() * beta) @ beta)
+    linear = problem.linear(beta) - float(0.5 * (problem.ridges() * beta) @ beta)
     inner = strengths if config.q == 1 else np.sum(found.forms / search.shares, axis=1)
     value = linear - 0.5 * float(search.weights @ inner)
     settled = abs(value - search.value) <= SETTLED * abs(value) or (config.q == 1 and config.p == 2)

@@ -8,11 +8,13 @@ from scipy.special import xlogy
 
 
 def dual_value(K, c, kink, ridge, beta):
-    return c @ beta - kink * np.abs(beta).sum() - 0.5 * beta @ K @ beta - 0.5 * (ridge * beta) @ beta
+    return c @ beta - np.sum(kink * np.abs(beta)) - 0.5 * beta @ K @ beta - 0.5 * (ridge * beta) @ beta
 
 
 def qp_optimum(K, c, lo, hi, kink=0.0, total=0.0, ridge=None, far=1e3, groups=None):
-    """max of the dual with beta = p - q, p, q >= 0 where the kink needs it; infinite bounds become `far`. Returns value and beta.
+    """max of the dual with beta = p - q, p, q >= 0 where the kink needs it (one number, or one each).
+
+    Infinite bounds become `far`. Returns value and beta.
 
     With groups every one of them has the sum `total`.
     """
@@ -20,15 +22,15 @@ def qp_optimum(K, c, lo, hi, kink=0.0, total=0.0, ridge=None, far=1e3, groups=No
     ridge = np.zeros(n) if ridge is None else ridge
     H = K + np.diag(ridge)
     lo, hi = np.maximum(lo, -far), np.minimum(hi, far)
-    split = np.hstack([np.eye(n), -np.eye(n)])
+    split, both = np.hstack([np.eye(n), -np.eye(n)]), np.tile(np.full(n, kink), 2)
     bounds = [(max(a, 0.0), max(b, 0.0)) for a, b in zip(lo, hi)] + [(max(-b, 0.0), max(-a, 0.0)) for a, b in zip(lo, hi)]
 
     def value(v):
         beta = split @ v
-        return 0.5 * beta @ H @ beta - c @ beta + kink * v.sum()
+        return 0.5 * beta @ H @ beta - c @ beta + both @ v
 
     def gradient(v):
-        return split.T @ (H @ (split @ v) - c) + kink
+        return split.T @ (H @ (split @ v) - c) + both
 
     constraints = []
     if total is not None:

@@ -1,0 +1,126 @@
+"""Gram matrices as dual solvers read them: the protocol, and one that lies in memory."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..jit import compiled
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.int64]
+
+
+class Gram(Protocol):
+    """A symmetric positive semi-definite matrix, by rows and products.
+
+    Attributes
+    ----------
+    n : int
+        Order.
+    """
+
+    @property
+    def n(self) -> int:
+        """Order of the matrix."""
+        ...
+
+    def diag(self) -> FloatArray:
+        """Return the diagonal, shape (n,)."""
+        ...
+
+    def rows(self, idx: IndexArray) -> NDArray[Any]:
+        """Return rows idx, shape (len(idx), n), float32 or float64."""
+        ...
+
+    def matvec(self, v: FloatArray) -> FloatArray:
+        """Return K v, shape (n,), accumulated in float64."""
+        ...
+
+
+class Scratch:
+    """A buffer that solves of one size hand on to one another, so that its pages are fetched once."""
+
+    def __init__(self) -> None:
+        self._held: NDArray[Any] = np.empty(0, dtype=np.float32)
+
+    def take(self, size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return at least `size` entries with undefined content, the same memory as before when it suffices."""
+        if self._held.dtype != dtype or self._held.size < size:
+            self._held = np.empty(size, dtype=dtype)
+        return self._held
+
+
+class DenseGram:
+    """A Gram matrix in memory.
+
+    Parameters
+    ----------
+    array : ndarray of shape (n, n)
+        Symmetric; float32 and float64 in C order are used where they lie, anything else is copied once.
+    scratch : Scratch, optional
+        Buffer of the shrunk problem, up to 0.57 n^2 entries; give the same to the solves of a loop.
+
+    Raises
+    ------
+    ValueError
+        If it is not square, is empty, or its diagonal is not finite and non-negative.
+    """
+
+    def __init__(self, array: ArrayLike, scratch: Scratch | None = None) -> None:
+        found = np.asarray(array)
+        dtype = found.dtype if found.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+        self.array: NDArray[Any] = np.ascontiguousarray(found, dtype=dtype)
+        if self.array.ndim != 2 or self.array.shape[0] != self.array.shape[1] or not self.array.size:
+            raise ValueError(f"Gram matrix: shape {found.shape}, must be square and not empty")
+        self.n = len(self.array)
+        self._diag = checked_diagonal(np.diagonal(self.array))
+        self.scratch = Scratch() if scratch is None else scratch
+
+    def diag(self) -> FloatArray:
+        """Return the diagonal in float64, shape (n,)."""
+        return self._diag
+
+    def rows(self, idx: IndexArray) -> NDArray[Any]:
+        """Return a copy of rows idx."""
+        return self.array[idx]
+
+    def matvec(self, v: FloatArray) -> FloatArray:
+        """Return K v; rows of zero entries of v are not read."""
+        out = np.zeros(self.n)
+        add_rows(out, self.array, np.flatnonzero(v), v)
+        return out
+
+
+def checked_diagonal(diagonal: NDArray[Any]) -> FloatArray:
+    """Return the diagonal of a Gram matrix in float64.
+
+    Raises
+    ------
+    ValueError
+        If an entry is negative, infinite or not a number.
+    """
+    found = np.array(diagonal, dtype=np.float64)
+    wrong = ~((found >= 0) & np.isfinite(found))
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise ValueError(f"Gram matrix: diagonal entry {at} is {found[at]}, must be finite and not negative")
+    return found
+
+
+@compiled
+def add_rows(out: FloatArray, matrix: NDArray[Any], idx: IndexArray, weights: FloatArray) -> None:
+    """Add sum over r in idx of weights[r] matrix[r] to out, four rows a pass, in float64."""
+    n = out.size
+    whole = idx.size - idx.size % 4
+    for at in range(0, whole, 4):
+        a, b, c, d = matrix[idx[at]], matrix[idx[at + 1]], matrix[idx[at + 2]], matrix[idx[at + 3]]
+        p, q, r, s = weights[idx[at]], weights[idx[at + 1]], weights[idx[at + 2]], weights[idx[at + 3]]
+        for k in range(n):
+            out[k] += (p * np.float64(a[k]) + q * np.float64(b[k])) + (r * np.float64(c[k]) + s * np.float64(d[k]))
+    for at in range(whole, idx.size):
+        row, weight = matrix[idx[at]], weights[idx[at]]
+        for k in range(n):
+            out[k] += weight * np.float64(row[k])
