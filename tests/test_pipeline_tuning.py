@@ -29,6 +29,11 @@ def _one_thread():
         yield
 
 
+def until_first_fold(event):
+    if event["event"] == "fold":
+        raise Stopped
+
+
 def own_grid(case):
     """Two values of the parameter in which the case's other parameters differ."""
     other, name = case.other
@@ -62,12 +67,8 @@ def test_a_grid_of_any_method(tmp_path, name):
     grid, events = own_grid(case), []
     (parameter,) = grid
 
-    def until_first(event):
-        if event["event"] == "fold":
-            raise Stopped
-
     with pytest.raises(Stopped):
-        tune(name, grid, **place, on_event=until_first)
+        tune(name, grid, **place, on_event=until_first_fold)
     first = tmp_path / "run" / "cv-0-0"
     before = times(first)
     done = tune(name, grid, **place, on_event=events.append)
@@ -115,7 +116,8 @@ def test_a_fold_is_the_fit_of_the_other_rows_alone(tmp_path, name):
     part = stored(X[~mask], y[~mask], None if task is None else task[~mask], tmp_path / "part.zarr")
     rest = stored(far[mask], y[mask], None if task is None else task[mask], tmp_path / "rest.zarr", like=part.url)
     params, C = {key: value for key, value in params.items() if key != "C"}, params.get("C", 2.0)
-    tune(name, {"C": [C]}, data=full.url, run=str(tmp_path / "tuned"), params=params, folds=2, seed=4)
+    with pytest.raises(Stopped):
+        tune(name, {"C": [C]}, data=full.url, run=str(tmp_path / "tuned"), params=params, folds=2, seed=4, on_event=until_first_fold)
     found = summary(tmp_path / "tuned" / "cv-0-0")
     alone = run_method(name, {**params, "C": C}, data=part.url, run=str(tmp_path / "alone"), seed=4).summary
     # A machine's solver goes another way where rows without a box lie in between.

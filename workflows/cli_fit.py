@@ -195,6 +195,8 @@ def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d
     for key, values in grid.items():
         if key in fixed:
             raise ConfigError(f"--grid {key}: {key} is also set by --set")
+        if not values:
+            raise ConfigError(f"--grid {key}: there must be at least one value")
         for value in values:
             method_config(method, {**fixed, key: value}, lambda loc: f"--grid {loc[0]}" if loc else "--grid", d=d)
     return params
