@@ -1,0 +1,254 @@
+"""Learners of a stream: one or several linear machines that take the same rows, by dual averaging or forward-backward splitting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from .dual_averaging import LOSSES, Norms, Rows, Rule, advance_average
+from .fobos import advance_fobos
+from .group_penalties import Array, Groups, add_shrunken, penalty_value
+
+Algorithm = Literal["da", "fobos"]
+
+
+@dataclass(frozen=True)
+class StreamPoint:
+    """Where a learner stands in its stream: all it needs to go on to the same bits.
+
+    Attributes
+    ----------
+    sums
+        ``(n_machines, n_features)`` sums of the rounds' mean subgradients (FOBOS: the weights).
+    norms
+        ``(n_machines, n_groups)`` maintained squared norms of the groups' sums; they carry round-off, which is why they are kept.
+    counts
+        Closed rounds, and rows of the open round.
+    totals
+        ``(n_machines, 4)`` sums of bias slopes (FOBOS: the bias), of losses, of weights, and of the biases of all rounds.
+    means
+        ``(n_machines, n_features)`` sums of the weights of all rounds; without columns where no mean is asked for.
+    indptr, indices, values
+        Rows of the open round.
+    slopes
+        ``(n_machines, n_rows)`` their slopes.
+    """
+
+    sums: Array
+    norms: Array
+    counts: Array
+    totals: Array
+    means: Array
+    indptr: Array
+    indices: Array
+    values: Array
+    slopes: Array
+
+
+class StreamLearner:
+    """Linear machines on one stream of rows; `take` changes them in place.
+
+    Parameters
+    ----------
+    groups
+        The penalty.
+    n_machines, n_features
+        How many machines, and how wide the rows are.
+    loss
+        ``"logistic"``, ``"squared"`` or ``"hinge"``.
+    gamma, rho
+        Weight of the proximity term, and its l1 part.
+    batch
+        Rows of a round.
+    intercept, average
+        Whether there is an intercept, and whether the mean of all iterates is kept.
+    algorithm
+        ``"da"`` or ``"fobos"``.
+    """
+
+    def __init__(
+        self,
+        groups: Groups,
+        n_machines: int,
+        n_features: int,
+        *,
+        loss: str,
+        gamma: float,
+        rho: float = 0.0,
+        batch: int = 1,
+        intercept: bool = True,
+        average: bool = False,
+        algorithm: Algorithm = "da",
+    ) -> None:
+        if algorithm == "fobos" and groups.feature_starts.size:
+            raise ValueError("groups overlap, but algorithm='fobos' needs a partition of the features; use algorithm='da'")
+        self.groups, self.algorithm = groups, algorithm
+        self.rule = Rule(LOSSES.index(loss), int(batch), float(gamma), float(rho * gamma), bool(intercept))
+        self._sums = np.zeros((n_machines, n_features))
+        self._norms = np.zeros((3, n_machines, groups.cost.size))
+        self._counts = np.zeros(2, np.int64)
+        self._totals = np.zeros((n_machines, 4))
+        self._means = np.zeros((n_machines, n_features if average else 0))
+        self._held = _Held(n_machines)
+        self._spare = np.zeros(n_features if algorithm == "fobos" else 0)
+
+    # -- the stream ------------------------------------------------------------------------------------------------------------------
+
+    def take(self, rows: Rows, targets: Array, weight: Array, finish: bool = False) -> None:
+        """Take rows.
+
+        Parameters
+        ----------
+        rows
+            In CSR form, with the order in which they come.
+        targets
+            float64 ``(n_machines, n)`` labels -1 and 1, or numbers.
+        weight
+            float64 ``(n,)``; rows of weight 0 are passed over.
+        finish
+            Close the open round, however few rows it has.
+
+        Raises
+        ------
+        ValueError
+            The loss is not finite any more: the iterates diverge.
+        """
+        before, slopes, first = self._counts, np.empty(targets.shape), 0
+        for k in range(len(self._sums)):
+            self._counts = before.copy()
+            first = self._advance(k, rows, targets[k], weight, slopes[k], finish)
+        if first >= 0:
+            self._held.clear()
+        self._held.append(rows, max(first, 0), slopes)
+        if not np.isfinite(self._totals).all():
+            raise ValueError(
+                f"the loss of the stream is not finite after {int(self._counts[0])} rounds: the iterates diverge; raise gamma="
+                f"{self.rule.gamma!r}, or scale features and target"
+            )
+
+    def _advance(self, k: int, rows: Rows, target: Array, weight: Array, slopes: Array, finish: bool) -> int:
+        held, kept = self._held.rows, self._held.slopes(k)
+        if self.algorithm == "fobos":
+            state = (self._sums[k], self._counts, self._totals[k], slopes, self._spare, finish)
+            return advance_fobos(rows, target, weight, held, kept, self.rule, self.groups, *state)
+        state = (self._sums[k], Norms(*self._norms[:, k]), self._counts, self._totals[k], slopes, self._means[k], finish)
+        return advance_average(rows, target, weight, held, kept, self.rule, self.groups, *state)
+
+    def finish(self) -> None:
+        """Close the open round, if it has rows."""
+        none = np.zeros(0)
+        rows = Rows(np.zeros(1, np.int64), np.zeros(0, np.int32), none, np.zeros(0, np.int64))
+        self.take(rows, np.zeros((len(self._sums), 0)), none, finish=True)
+
+    # -- what was learned ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def rounds(self) -> int:
+        """Closed rounds."""
+        return int(self._counts[0])
+
+    @property
+    def losses(self) -> Array:
+        """``(n_machines,)`` sum of the losses suffered, each before its row was learned."""
+        return self._totals[:, 1].copy()
+
+    @property
+    def weight(self) -> float:
+        """Sum of the weights of all rows."""
+        return float(self._totals[0, 2])
+
+    def weights(self, average: bool = False) -> tuple[Array, Array, Array]:
+        """Return ``(weights (n_machines, n_features), biases, Omega of each)`` of the newest round, or of the mean of all iterates."""
+        t = self.rounds
+        if average:
+            share = 1.0 / max(t, 1)
+            weights = self._means * share
+            values = [penalty_value(row, self.groups) if not self.groups.feature_starts.size else np.nan for row in weights]
+            return weights, self._totals[:, 3] * share, np.array(values)
+        if self.algorithm == "fobos":
+            return self._sums.copy(), self._totals[:, 0].copy(), np.array([penalty_value(row, self.groups) for row in self._sums])
+        weights, omega = np.zeros(self._sums.shape), np.zeros(len(self._sums))
+        if t == 0:
+            return weights, omega.copy(), omega
+        root = self.rule.gamma * np.sqrt(float(t))
+        for k, sums in enumerate(self._sums):
+            omega[k] = add_shrunken(sums, self.groups, float(t), self.rule.fade * np.sqrt(float(t)), -1.0 / root, weights[k])
+        return weights, self._totals[:, 0] / -root if self.rule.intercept else np.zeros(len(omega)), omega
+
+    # -- the state -------------------------------------------------------------------------------------------------------------------
+
+    def point(self) -> StreamPoint:
+        """Return a copy of the state."""
+        held = self._held.rows
+        return StreamPoint(
+            self._sums.copy(),
+            self._norms[0].copy(),
+            self._counts.copy(),
+            self._totals.copy(),
+            self._means.copy(),
+            held.indptr.copy(),
+            held.indices.copy(),
+            held.values.copy(),
+            np.stack([self._held.slopes(k) for k in range(len(self._sums))]),
+        )
+
+    def restore(self, point: StreamPoint) -> StreamLearner:
+        """Take over a state; scales of groups are made anew when they are asked for, to the same bits."""
+        self._sums, self._counts, self._totals = point.sums.copy(), point.counts.copy(), point.totals.copy()
+        self._means = point.means.copy()
+        self._norms[0], self._norms[1:] = point.norms, 0.0
+        self._held = _Held(len(point.sums))
+        order = np.arange(len(point.indptr) - 1, dtype=np.int64)
+        self._held.append(Rows(point.indptr, point.indices, point.values, order), 0, point.slopes)
+        return self
+
+
+class _Held:
+    """Rows of the open round in buffers that grow by doubling, so that rows that come one by one are not copied again and again."""
+
+    def __init__(self, n_machines: int) -> None:
+        self._indptr, self._order = np.zeros(16, np.int64), np.arange(15, dtype=np.int64)
+        self._indices, self._values = np.zeros(64, np.int32), np.zeros(64)
+        self._slopes = np.zeros((n_machines, 15))
+        self._n = 0
+
+    @property
+    def rows(self) -> Rows:
+        """The rows, in the order they came."""
+        end = int(self._indptr[self._n])
+        return Rows(self._indptr[: self._n + 1], self._indices[:end], self._values[:end], self._order[: self._n])
+
+    def slopes(self, k: int) -> Array:
+        """Return the slopes of one machine."""
+        return self._slopes[k, : self._n]
+
+    def clear(self) -> None:
+        """Forget the rows."""
+        self._n = 0
+
+    def append(self, rows: Rows, first: int, slopes: Array) -> None:
+        """Add the rows from place ``first`` on."""
+        chosen = rows.order[first:]
+        if not len(chosen):
+            return
+        n, m = self._n, self._n + len(chosen)
+        starts, lengths = rows.indptr[chosen], rows.indptr[chosen + 1] - rows.indptr[chosen]
+        at = int(self._indptr[n])
+        ends = at + np.cumsum(lengths)
+        self._reserve(m, int(ends[-1]))
+        self._indptr[n + 1 : m + 1] = ends
+        taken = np.repeat(starts - (ends - lengths), lengths) + np.arange(at, ends[-1])
+        self._indices[at : ends[-1]], self._values[at : ends[-1]] = rows.indices[taken], rows.values[taken]
+        self._slopes[:, n:m] = slopes[:, first:]
+        self._n = m
+
+    def _reserve(self, n: int, nnz: int) -> None:
+        if n >= len(self._order):
+            self._indptr, self._order = np.resize(self._indptr, 2 * n + 1), np.arange(2 * n, dtype=np.int64)
+            grown = np.zeros((len(self._slopes), 2 * n))
+            grown[:, : self._slopes.shape[1]] = self._slopes
+            self._slopes = grown
+        if nnz > len(self._indices):
+            self._indices, self._values = np.resize(self._indices, 2 * nnz), np.resize(self._values, 2 * nnz)
