@@ -16,6 +16,7 @@ from .methods.kernel_setup import check_rows
 from .passes.gram_source import RowPair, block_rows, pair_bytes, pairs
 from .passes.grams import Grams, GramSettings, build_blocks
 from .records.context import Emit, RunContext, Tally, ignore
+from .records.missing import refuse_missing
 from .running import ConfigMismatch, Where, executing, process_bytes
 
 __all__ = ["GramOutcome", "KernelSpec", "as_specs", "build_grams", "checked_kernels", "kernel_grid", "repair_grams"]
@@ -97,6 +98,7 @@ def build_grams(
     """
     where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     store = BlockStore.open(data)
+    refuse_missing(store, "gram")
     specs = checked_kernels(kernels, store)
     config = where.config()
     there = _existing(out, store)

@@ -32,6 +32,7 @@ from ..storage import BlockStore, RunStore, StorageError, cached_bytes, set_cach
 from .loops.prepared import Prepared
 from .loops.run import run_loop
 from .records.context import Emit, RunContext, Tally, ignore
+from .records.missing import refuse_missing
 from .records.names import nearest
 from .records.validation import configured
 from .registry import METHODS, MethodInfo
@@ -106,6 +107,20 @@ def method_named(name: str) -> MethodInfo:
     if name not in METHODS:
         raise ValueError(f"method {name!r} does not exist{nearest(name, METHODS)}")
     return METHODS[name]
+
+
+def open_data(url: str, info: MethodInfo) -> BlockStore:
+    """Return the store that a method works on.
+
+    Raises
+    ------
+    gramplane.storage.DataError
+        It holds missing values, and the method takes none.
+    """
+    store = BlockStore.open(url)
+    if not info.missing:
+        refuse_missing(store, info.name)
+    return store
 
 
 def store_digest(url: str) -> str:
@@ -188,7 +203,7 @@ def run_method(
     where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     info = method_named(method)
     config = configured(info.config, params)
-    store = BlockStore.open(data)
+    store = open_data(data, info)
     record = _record(info, config.model_dump(mode="json"), store, seed, extra or {}, where)
     where.config()
     if dry_run:
@@ -234,7 +249,7 @@ def resume_run(
         info = method_named(record["method"])
         if "data" not in place:
             raise StorageError(f"{run}: the run was prepared but never started; start it again with `gramplane fit`")
-        store = BlockStore.open(place["data"])
+        store = open_data(place["data"], info)
         _same_as_before(run, {**record, "data_digest": store.digest})
         return _run(info, configured(info.config, record["params"]), store, folder, where, on_event or ignore)
 

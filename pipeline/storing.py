@@ -19,7 +19,7 @@ from .methods.task_scoring import task_accuracies, task_variances
 from .predict import decision_path, decision_values
 from .records.context import Emit, RunContext, ignore
 from .records.task_model import TaskModel
-from .running import Where, load_model
+from .running import Where, load_model, method_named, open_data
 
 
 def _finished(run: str) -> tuple[RunStore, Mapping[str, Any]]:
@@ -31,8 +31,8 @@ def _finished(run: str) -> tuple[RunStore, Mapping[str, Any]]:
 
 
 def _decide(run: str, store: str, where: Where, emit: Emit) -> tuple[Any, BlockStore, np.ndarray]:
-    estimator = load_model(run)
-    data = BlockStore.open(store)
+    estimator, record = load_model(run), RunStore.open(run).config
+    data = open_data(store, method_named(record.get("method") or record["tune"]))
     with open_executor(where.config(), events=emit) as executor:
         ctx = RunContext(executor, data, None, parse_bytes(where.driver_memory) or 0, emit)
         return estimator, data, decision_values(estimator.model_, ctx)

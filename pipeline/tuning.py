@@ -16,7 +16,7 @@ from .loops.run import run_loop
 from .records.context import Emit, RunContext, ignore
 from .records.validation import configured
 from .registry import MethodInfo
-from .running import RunOutcome, Where, executing, jsonable, method_named, run_method
+from .running import RunOutcome, Where, executing, jsonable, method_named, open_data, run_method
 
 if TYPE_CHECKING:
     from .methods.fold_tune import Search
@@ -186,7 +186,7 @@ def cross_validate(
         An unknown method, or one that has no score on rows held out.
     """
     check_tunable(method, {})
-    grid = _grid(method, [dict(params)], BlockStore.open(data), folds, seed, extra)
+    grid = _grid(method, [dict(params)], open_data(data, method_named(method)), folds, seed, extra)
     with tempfile.TemporaryDirectory(prefix="gramplane-") as folder:
         return _table(grid, Path(folder), Where(cluster, **where), on_event or ignore)
 
@@ -242,7 +242,7 @@ def tune(
     """
     check_tunable(method, grid)
     where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
-    store, emit, more = BlockStore.open(data), on_event or ignore, extra or {}
+    store, emit, more = open_data(data, method_named(method)), on_event or ignore, extra or {}
     points = [{**(params or {}), **point} for point in grid_points(grid)]
     record = {
         "tune": method,

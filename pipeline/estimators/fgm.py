@@ -27,7 +27,7 @@ from ..records.config import FGMConfig
 from ..records.context import RunContext
 from ..records.fgm import FGMModel, MachineState
 from ..records.validation import configured
-from .inputs import fan_out, fit_context, history_arrays, in_memory, is_dask, is_store, opened, seed_of
+from .inputs import fan_out, fit_context, history_arrays, in_memory, is_dask, is_store, opened_for, seed_of
 
 NAN = float("nan")
 
@@ -263,7 +263,7 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
         return self._encoded(MemoryBlocks(X, stripe_bytes=MEMORY_STRIPE_BYTES), y, weight, self.groups)
 
     def _stored_inputs(self, X: Any, y: Any, sample_weight: Any) -> FGMInputs:
-        store = opened(X)
+        store = opened_for(self, X)
         if y is None and not store.has_table("y"):
             raise DataError("there is no target; give y, or ingest a file that has labels", store.url)
         labels = store.meta.labels
@@ -347,7 +347,7 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
 
     def _decide(self, X: Any) -> np.ndarray:
         if is_store(X):
-            with fit_context(opened(X), self.cluster, fan_out(None, 0), 0) as ctx:
+            with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
                 return decision_values(self.model_, ctx)
         return model_columns(self.model_, self._checked(X)) @ self.model_.weights.T + self.model_.intercepts
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, get_tags
 
 from ...cluster import Executor, LogSink, TaskFailed, executor_for_client, open_executor
 from ...storage import BlockStore, MemoryBlocks, RunStore
 from ..records.context import RunContext
+from ..records.missing import refuse_missing
 
 _CLIENT: ContextVar[Any] = ContextVar("gramplane_client", default=None)
 
@@ -57,6 +58,20 @@ def opened(X: Any) -> BlockStore:
     return X if isinstance(X, BlockStore) else BlockStore.open(X)
 
 
+def opened_for(estimator: Any, X: Any) -> BlockStore:
+    """Return the block store behind a path or object.
+
+    Raises
+    ------
+    gramplane.storage.DataError
+        It holds missing values, and the estimator's tags do not allow NaN.
+    """
+    store = opened(X)
+    if not get_tags(estimator).input_tags.allow_nan:
+        refuse_missing(store, type(estimator).__name__)
+    return store
+
+
 def default_executor(cluster: str | None) -> contextlib.AbstractContextManager[Executor]:
     """Return the executor of ``cluster``, or of the client in use."""
     client = _CLIENT.get()
@@ -92,7 +107,8 @@ def _plain_errors() -> Iterator[None]:
 def _written(data: MemoryBlocks, path: Path) -> BlockStore:
     from ...storage.ingest import ingest
 
-    return ingest(data.X, str(path), task="regression", progress=None)
+    # What may be missing was for the estimator to say.
+    return ingest(data.X, str(path), task="regression", missing="keep" if data.meta.kind == "dense" else "refuse", progress=None)
 
 
 def seed_of(random_state: Any) -> int:

@@ -26,7 +26,7 @@ from ..records.config import MethodConfig
 from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
 from ..records.validation import configured
-from .inputs import fan_out, fit_context, history_arrays, in_memory, is_store, opened, seed_of
+from .inputs import fan_out, fit_context, history_arrays, in_memory, is_store, opened_for, seed_of
 
 T = TypeVar("T", bound=type)
 
@@ -108,7 +108,7 @@ class KernelEstimator(BaseEstimator):
         if self._precomputed:
             return self._matrices(X, y)
         if is_store(X):
-            store = opened(X)
+            store = opened_for(self, X)
             self.n_features_in_ = store.n_cols
             return store, y
         if is_text(X):
@@ -220,7 +220,7 @@ class KernelEstimator(BaseEstimator):
         if model.precomputed:
             return decide_grams(model, self._test_matrices(X))
         if is_store(X):
-            with fit_context(opened(X), self.cluster, fan_out(None, 0), 0) as ctx:
+            with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
                 return decision_values(model, ctx)
         if is_text(X):
             return decide_rows(model, np.array(list(X), dtype=object))

@@ -13,7 +13,7 @@ from ..methods.kernel_predict import scaled_rows
 from ..methods.task_predict import decide_task_grams, decide_task_rows, decide_task_store
 from ..methods.task_setup import TaskInputs, known_codes, store_tasks, with_tasks
 from ..records.task_model import TaskModel
-from .inputs import fan_out, fit_context, in_memory, is_store, opened
+from .inputs import fan_out, fit_context, in_memory, is_store, opened_for
 from .kernel_base import KernelEstimator, is_text, labelled
 
 
@@ -93,7 +93,7 @@ class TaskEstimator(KernelEstimator):
         check_is_fitted(self, "model_")
         model: TaskModel = self.model_
         if is_store(X) and not model.precomputed:
-            with fit_context(opened(X), self.cluster, fan_out(None, 0), 0) as ctx:
+            with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
                 return decide_task_store(model, ctx, task)
         if model.precomputed:
             grams = self._test_matrices(X)
