@@ -162,6 +162,11 @@ def test_bad_grids_are_refused_before_there_is_a_folder(tmp_path):
     refused("latent-task-mkl", {"C": [1.0]}, "has 12 rows, too few for 13 folds", DataError, folds=13)
     refused("latent-task-mkl", {"C": [1.0]}, "folds=1: must be at least 2", folds=1)
     refused("latent-task-mkl", {"kernels": [["linear"], ["linear[9]"]]}, "9")
+    # A task none of whose rows counts in the training part of a fold that is not the first.
+    masks = task_folds(TaskInputs(None, np.zeros(48), None, None, np.unique(task, return_inverse=True)[1], (0, 10, 20, 30)), 3, 0)
+    stored(X, y, task, tmp_path / "light", weight_column=np.where((task == 20) & ~masks[2], 0.0, 1.0))
+    data = str(tmp_path / "light")
+    refused("latent-task-mkl", {"C": [1.0]}, "task 20 is empty", DataError, folds=3)
     refused("no-mkl", {"C": [1.0]}, "method 'no-mkl' does not exist")
     with pytest.raises(ValueError, match="has no score on rows held out"):
         cross_validate("unsupervised-mkl", {}, data=data)

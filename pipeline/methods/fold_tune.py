@@ -84,9 +84,11 @@ def fold_inputs(ctx: RunContext, method: str, tasks: bool, folds: int, seed: int
 
 
 def check_points(search: Search, ctx: RunContext) -> None:
-    """Prepare a fit of every point, and run none: what does not fit the data is refused before work starts."""
+    """Prepare a fit of every point and of every fold, and run none: what does not fit the data is refused before work starts."""
     for point in range(len(search.configs)):
         search.prepared(point, 0, ctx)
+    for fold in range(1, len(search.masks)):
+        search.prepared(0, fold, ctx)
 
 
 def table_rows(search: Search, ctx: RunContext, folder: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -97,7 +99,7 @@ def table_rows(search: Search, ctx: RunContext, folder: Path, names: Sequence[st
     for point, config in enumerate(search.configs):
         fits = [_figures(search, point, fold, ctx, folder) for fold in range(len(search.masks))]
         settings = {name: getattr(config, name) for name in names}
-        yield {"point": point, **settings, **_scores(search, fits), "selected": float(np.mean([_selected(fit) for fit in fits]))}
+        yield {"point": point, **settings, **_scores(search, fits)}
 
 
 def _figures(search: Search, point: int, fold: int, ctx: RunContext, folder: Path) -> dict[str, Any]:
@@ -128,13 +130,17 @@ def _selected(fit: Mapping[str, Any]) -> float:
 
 
 def _scores(search: Search, fits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return mean and deviation over folds, ``None`` where a fold has no score: no kernel left, or a target without variance there."""
+    """Return mean and deviation over folds, ``None`` where a fold has no score: no kernel left, or a target without variance there.
+
+    With them what was selected, as a mean over folds.
+    """
     measure, target = search.measure, search.inputs.target
     found = np.array([fit.get(f"test_{measure}", np.nan) for fit in fits], dtype=float)
     row = {measure: _known(found.mean())}
     if measure == "r2":
         row["mse"] = _known(np.mean([(1.0 - r2) * target[mask].var() for r2, mask in zip(found, search.masks, strict=True)]))
-    return {**row, "deviation": _known(found.std(ddof=1)), "folds": [_known(value) for value in found]}
+    selected = float(np.mean([_selected(fit) for fit in fits]))
+    return {**row, "deviation": _known(found.std(ddof=1)), "selected": selected, "folds": [_known(value) for value in found]}
 
 
 def _known(value: Any) -> float | None:
