@@ -5,8 +5,8 @@ After t rounds with subgradient sum s and bias sum s_b the weights are (Yang 201
 ``w_g = -(1 / (gamma sqrt(t))) [1 - t k_g / ||c_g||]_+ c_g``, ``c_g = S(s_g, t tau_g + rho gamma sqrt(t))``, ``b = -s_b / (gamma sqrt(t))``,
 
 so that only s is kept, and only the weights a row meets are made. Per group ``||s_g||^2`` is maintained: where it is at most
-``(t (k_g + tau_g) + rho gamma sqrt(t))^2`` the group is zero, for if some ``|s_j| > tau`` then ``||S(s_g, tau)|| <= ||s_g|| - tau``. Groups that
-pass get their scale once a round.
+``(t (k_g + tau_g) + rho gamma sqrt(t))^2`` the group is zero, for if some ``|s_j| > tau`` then
+``||S(s_g, tau)|| <= ||s_g|| - tau``. Groups that pass get their scale once a round.
 
 A round takes a fixed number of rows, wherever calls cut the stream: rows of a round that is not full are kept, with their slopes, until it
 is. So no cut changes a bit.
@@ -14,12 +14,12 @@ is. So no cut changes a bit.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .group_penalties import Array, Groups, add_shrunken, shrunken, shrunken_norm
 from .jit import compiled
+from .stream_groups import Array, Groups, add_shrunken, shrunken, shrunken_norm
 
 LOSSES = ("logistic", "squared", "hinge")
 """Losses of a stream, by their number in compiled loops."""
@@ -59,7 +59,7 @@ class Rule(NamedTuple):
 
 
 @compiled
-def loss_slope(kind: int, y: float, f: float) -> tuple[float, float]:
+def loss_slope(kind: int, y: Any, f: Any) -> tuple[float, float]:
     """Return the loss of a row and its derivative in the decision value: logistic, squared or hinge."""
     if kind == 1:
         return 0.5 * (f - y) * (f - y), f - y
@@ -81,7 +81,7 @@ class Norms(NamedTuple):
 
 
 @compiled
-def _scale(sums: Array, squares: Array, groups: Groups, g: int, t: float, fade: float) -> float:
+def _scale(sums: Array, squares: Array, groups: Groups, g: Any, t: float, fade: float) -> Any:
     """Return ``[1 - t k_g / ||c_g||]_+`` of a group that passed the screen."""
     tau, k = t * groups.inner[g] + fade, t * groups.cost[g]
     clear = tau == 0.0 and squares[g] > k * k * (1.0 + MARGIN)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from .dual_averaging import Rows, Rule, loss_slope
-from .group_penalties import Array, Groups, add_shrunken
 from .jit import compiled
+from .stream_groups import Array, Groups, add_shrunken
 
 
 @compiled

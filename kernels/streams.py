@@ -9,7 +9,8 @@ import numpy as np
 
 from .dual_averaging import LOSSES, Norms, Rows, Rule, advance_average
 from .fobos import advance_fobos
-from .group_penalties import Array, Groups, add_shrunken, penalty_value
+from .group_penalty import GroupPenalty
+from .stream_groups import Array, add_shrunken, stream_groups
 
 Algorithm = Literal["da", "fobos"]
 
@@ -52,10 +53,10 @@ class StreamLearner:
 
     Parameters
     ----------
-    groups
-        The penalty.
-    n_machines, n_features
-        How many machines, and how wide the rows are.
+    penalty, lam
+        Groups with their weights, and the weight of all.
+    n_machines
+        How many machines.
     loss
         ``"logistic"``, ``"squared"`` or ``"hinge"``.
     gamma, rho
@@ -70,9 +71,9 @@ class StreamLearner:
 
     def __init__(
         self,
-        groups: Groups,
-        n_machines: int,
-        n_features: int,
+        penalty: GroupPenalty,
+        lam: float,
+        n_machines: int = 1,
         *,
         loss: str,
         gamma: float,
@@ -82,12 +83,13 @@ class StreamLearner:
         average: bool = False,
         algorithm: Algorithm = "da",
     ) -> None:
-        if algorithm == "fobos" and groups.feature_starts.size:
+        self.penalty, n_features = penalty, penalty.n_features
+        self.groups, self.algorithm, self._lam = stream_groups(penalty, lam), algorithm, lam
+        if algorithm == "fobos" and penalty.overlapping:
             raise ValueError("groups overlap, but algorithm='fobos' needs a partition of the features; use algorithm='da'")
-        self.groups, self.algorithm = groups, algorithm
         self.rule = Rule(LOSSES.index(loss), int(batch), float(gamma), float(rho * gamma), bool(intercept))
         self._sums = np.zeros((n_machines, n_features))
-        self._norms = np.zeros((3, n_machines, groups.cost.size))
+        self._norms = np.zeros((3, n_machines, self.groups.cost.size))
         self._counts = np.zeros(2, np.int64)
         self._totals = np.zeros((n_machines, 4))
         self._means = np.zeros((n_machines, n_features if average else 0))
@@ -165,10 +167,9 @@ class StreamLearner:
         if average:
             share = 1.0 / max(t, 1)
             weights = self._means * share
-            values = [penalty_value(row, self.groups) if not self.groups.feature_starts.size else np.nan for row in weights]
-            return weights, self._totals[:, 3] * share, np.array(values)
+            return weights, self._totals[:, 3] * share, self._penalties(weights)
         if self.algorithm == "fobos":
-            return self._sums.copy(), self._totals[:, 0].copy(), np.array([penalty_value(row, self.groups) for row in self._sums])
+            return self._sums.copy(), self._totals[:, 0].copy(), self._penalties(self._sums)
         weights, omega = np.zeros(self._sums.shape), np.zeros(len(self._sums))
         if t == 0:
             return weights, omega.copy(), omega
@@ -176,6 +177,12 @@ class StreamLearner:
         for k, sums in enumerate(self._sums):
             omega[k] = add_shrunken(sums, self.groups, float(t), self.rule.fade * np.sqrt(float(t)), -1.0 / root, weights[k])
         return weights, self._totals[:, 0] / -root if self.rule.intercept else np.zeros(len(omega)), omega
+
+    def _penalties(self, weights: Array) -> Array:
+        """Return Omega of weights; NaN where the copies of features that overlap are not known."""
+        if self.penalty.overlapping:
+            return np.full(len(weights), np.nan)
+        return np.array([self._lam * self.penalty.value(row[None, self.penalty.members]) for row in weights])
 
     # -- the state -------------------------------------------------------------------------------------------------------------------
 

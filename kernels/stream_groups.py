@@ -1,24 +1,19 @@
-r"""Penalties on groups of features, as numbers per group that compiled loops read: what a group costs, and where its members lie.
+r"""Penalties on groups of features as loops over single rows read them: what a group costs, and where its members lie.
 
-With thresholds ``tau_g = lam r_g`` and costs ``k_g = lam sqrt(d_g)`` the penalty is ``Omega(w) = sum_g (k_g ||w_g|| + tau_g ||w_g||_1)``; l1,
-and groups of one feature each, have ``Omega(w) = single ||w||_1``. Groups that overlap each own a copy v_g of their features,
-``w = sum_g v_g`` and ``Omega = sum_g (k_g ||v_g|| + tau_g ||v_g||_1)``.
-
-Source: Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, section 3.3.
+With ``k_g = lam kappa_g`` and ``tau_g = lam r_g`` the penalty is ``Omega(v) = sum_g (k_g ||v_g|| + tau_g ||v_g||_1)``, see `GroupPenalty`;
+groups of one feature that are all alike have ``Omega(w) = single ||w||_1``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .groups import GroupIndex, build_groups
+from .group_penalty import GroupPenalty
 from .jit import compiled
 
 Array = np.ndarray
-PenaltyName = Literal["gl", "sgl", "egl", "l1"]
 
 
 class Groups(NamedTuple):
@@ -52,60 +47,37 @@ class Groups(NamedTuple):
     even: bool
 
 
-def group_penalty(penalty: PenaltyName, lam: float, r: float | Sequence[float], n_features: int, groups: object = None) -> Groups:
-    """Return the numbers of a penalty.
-
-    Parameters
-    ----------
-    penalty
-        ``"gl"``, ``"sgl"``, ``"egl"`` or ``"l1"`` (which looks at no groups).
-    lam, r
-        Weight of the penalty beside the mean loss; share of the l1 norm, one number or one per group, ``"sgl"`` and ``"egl"`` only.
-    n_features
-        Number of features.
-    groups
-        One label per feature, list of index arrays, or ``None``: every feature by itself.
-
-    Raises
-    ------
-    ValueError
-        Groups that do not cover the features, or another number of ``r`` than of groups.
-    """
-    shares = np.asarray(0.0 if penalty in ("gl", "l1") else r, np.float64)
-    if penalty == "l1" or (groups is None and shares.ndim == 0):
-        return _alone(lam * (1.0 + float(shares)) if penalty != "l1" else lam)
-    index = build_groups(np.arange(n_features) if groups is None else groups, n_features, "none")  # pyright: ignore[reportArgumentType] (checked there)
-    covered = np.diff(index.feature_indptr) > 0
-    if not covered.all():
-        raise ValueError(f"groups puts feature {int(np.argmin(covered))} in no group: a group lasso needs a group for every feature")
-    if shares.ndim and len(shares) != index.n_groups:
-        raise ValueError(f"r has {len(shares)} entries; it needs one number, or one for each of the {index.n_groups} groups")
-    return _placed(index, lam * np.sqrt(index.sizes), np.broadcast_to(lam * shares, index.n_groups).copy())
-
-
-def _alone(single: float) -> Groups:
-    none, zero = np.zeros(0, np.int64), np.zeros(0)
-    return Groups(np.zeros(1, np.int64), none, np.zeros(0, np.int32), 0, none, none, zero, zero.copy(), float(single), True)
-
-
-def _placed(index: GroupIndex, cost: Array, inner: Array) -> Groups:
+def stream_groups(penalty: GroupPenalty, lam: float) -> Groups:
+    """Return a penalty times ``lam`` as compiled loops read it; groups of one feature that are all alike count as none."""
     none, owner, magic = np.zeros(0, np.int64), np.zeros(0, np.int32), 0
-    starts, sizes, d = np.ascontiguousarray(index.indptr, np.int64), index.sizes, index.n_features
-    both = cost + inner
-    alike = float(both[0]), bool((both == both[0]).all() and (inner == inner[0]).all())
-    if index.kind != "disjoint":
-        return Groups(starts, index.members, owner, 0, index.feature_indptr, index.feature_groups, cost, inner, *alike)
-    contiguous = np.array_equal(index.members, np.arange(d))
+    cost, inner = lam * penalty.kappa, lam * penalty.inner
+    both, d = cost + inner, penalty.n_features
+    single, even = float(both[0]), bool((both == both[0]).all() and (inner == inner[0]).all())
+    if penalty.overlapping:
+        indptr, owners = _by_feature(penalty)
+        return Groups(penalty.indptr, penalty.members, owner, 0, indptr, owners, cost, inner, single, even)
+    if even and penalty.n_groups == d:
+        zero = np.zeros(0)
+        return Groups(np.zeros(1, np.int64), none, owner, 0, none.copy(), none.copy(), zero, zero.copy(), single, True)
+    sizes, contiguous = np.diff(penalty.indptr), np.array_equal(penalty.members, np.arange(d))
     if contiguous and (sizes == sizes[0]).all() and d * int(sizes[0]) < 1 << 32:
         # j // size for all j < d by one product: the error of the factor stays below one part of size.
         magic = (1 << 32) // int(sizes[0]) + 1
     else:
-        owner = index.feature_groups.astype(np.int32)
-    return Groups(starts, none if contiguous else index.members, owner, magic, none, none.copy(), cost, inner, *alike)
+        owner = np.empty(d, np.int32)
+        owner[penalty.members] = penalty.owner
+    members = none if contiguous else penalty.members
+    return Groups(penalty.indptr, members, owner, magic, none.copy(), none.copy(), cost, inner, single, even)
+
+
+def _by_feature(penalty: GroupPenalty) -> tuple[Array, Array]:
+    order = np.argsort(penalty.members, kind="stable")
+    counts = np.bincount(penalty.members, minlength=penalty.n_features)
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), penalty.owner[order]
 
 
 @compiled
-def shrunken(value: float, tau: float) -> float:
+def shrunken(value: Any, tau: Any) -> Any:
     """Return S(value, tau) = sign(value) max(|value| - tau, 0)."""
     if value > tau:
         return value - tau
@@ -113,7 +85,7 @@ def shrunken(value: float, tau: float) -> float:
 
 
 @compiled
-def shrunken_norm(values: Array, groups: Groups, g: int, tau: float) -> float:
+def shrunken_norm(values: Array, groups: Groups, g: int, tau: Any) -> Any:
     """Return ``||S(values_g, tau)||`` of one group."""
     total, listed = 0.0, groups.members.size > 0
     for p in range(groups.starts[g], groups.starts[g + 1]):
@@ -155,15 +127,6 @@ def add_shrunken(values: Array, groups: Groups, factor: float, fade: float, step
                 total += abs(scale * c)
             omega += groups.cost[g] * size * (norm - k) + groups.inner[g] * total
     return omega
-
-
-def penalty_value(weights: Array, groups: Groups) -> float:
-    """Return Omega(w), for groups that do not overlap."""
-    if groups.cost.size == 0:
-        return groups.single * float(np.abs(weights).sum())
-    ordered = weights[groups.members] if groups.members.size else weights
-    norms = np.sqrt(np.add.reduceat(ordered * ordered, groups.starts[:-1]))
-    return float(groups.cost @ norms + groups.inner @ np.add.reduceat(np.abs(ordered), groups.starts[:-1]))
 
 
 def dual_average(mean: Array, beta: float, groups: Groups, rho: float = 0.0) -> tuple[Array, float]:
