@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from ..group_penalty import GroupPenalty
 from ..jit import compiled, one_thread
+from ..mean_losses import best_dual
 
 Array = np.ndarray
 FloatArray = NDArray[np.float64]
@@ -180,6 +181,7 @@ def solve_moments(
     *,
     warm: FloatArray | None = None,
     tol: float = 1e-4,
+    least: float = 0.0,
     max_sweeps: int = 10_000,
 ) -> MomentSolution:
     """Minimise weighted least squares plus ``lam Omega`` from moments alone.
@@ -196,6 +198,8 @@ def solve_moments(
         First copies ``(n_tasks, n_copies)``; zeros by default.
     tol
         Stop when the gap is at most ``tol`` times the objective (or round-off of the moments).
+    least
+        Stop when the gap is at most this, too.
     max_sweeps
         Most sweeps over all groups, a multiple of 5.
 
@@ -204,7 +208,7 @@ def solve_moments(
     MomentSolution
     """
     with one_thread():
-        return _Descent(moments, penalty, lam).run(warm, tol, max_sweeps)
+        return _Descent(moments, penalty, lam).run(warm, tol, least, max_sweeps)
 
 
 class _Descent:
@@ -213,10 +217,10 @@ class _Descent:
         self._curvature = block_curvatures(moments.gram, penalty)
         self._kappa, self._inner = lam * penalty.kappa, lam * penalty.inner
 
-    def run(self, warm: FloatArray | None, tol: float, limit: int) -> MomentSolution:
+    def run(self, warm: FloatArray | None, tol: float, least: float, limit: int) -> MomentSolution:
         shape = (len(self._moments.cross), self._penalty.n_copies)
         at = self._point(np.zeros(shape) if warm is None else _contiguous(warm).copy())
-        floor, sweeps = ROUND_OFF * self._moments.square, 0
+        floor, sweeps = max(least, ROUND_OFF * self._moments.square), 0
         while at.gap > max(tol * at.objective, floor):
             if sweeps >= limit:
                 return MomentSolution(at.copies, at.objective, at.gap, sweeps, "max_sweeps")
@@ -244,26 +248,8 @@ class _Descent:
         rest = max(moments.square - 2.0 * shared + float(np.sum(weights * image)), 0.0)
         objective = 0.5 * rest + self._lam * self._penalty.value(copies)
         reach = float(self._penalty.dual_norms(moments.cross - image).max(initial=0.0))
-        dual = best_dual(rest, moments.square - shared, reach, self._lam)
+        dual = best_dual(rest, moments.square - shared, self._lam / reach if reach > 0.0 else np.inf)
         return _Point(copies, image, objective, objective - dual)
-
-
-def best_dual(rest: float, aligned: float, reach: float, lam: float) -> float:
-    """Return the largest dual value of scaled residuals ``a = t r``: ``t sum c y r - t^2/2 sum c r^2`` over ``|t| Omega*(X'cr) <= lam``.
-
-    Parameters
-    ----------
-    rest, aligned
-        ``sum c r^2`` and ``sum c y r`` (about the means with a bias).
-    reach
-        ``Omega*(sum c r x)``.
-    lam
-        Bound on it.
-    """
-    bound = lam / reach if reach > 0.0 else np.inf
-    scale = aligned / rest if rest > 0.0 else 1.0
-    scale = min(max(scale, -bound), bound)
-    return scale * aligned - 0.5 * scale * scale * rest
 
 
 def extrapolated(first: FloatArray, path: FloatArray) -> FloatArray | None:
