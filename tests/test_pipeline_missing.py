@@ -2,6 +2,7 @@
 
 import csv
 import json
+from importlib import import_module
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,6 @@ import pandas as pd
 import pytest
 from sklearn.utils import get_tags
 
-from gramplane import pipeline
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import (
     METHODS,
@@ -107,6 +107,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(there, tmp_path):
     assert bits(load_model(tmp_path / "run")) == bits(machine)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_one_worker_and_two_give_the_same_bits(there, tmp_path, monkeypatch):
     folder, machine, (X, y), (Z, _) = there
@@ -161,7 +162,8 @@ def test_estimators_say_the_same_as_the_registry(there):
     folder, *_ = there
     for name, info in METHODS.items():
         for place in filter(None, (info.estimator, info.regressor)):
-            estimator = getattr(pipeline, place.partition(":")[2])()
+            module, _, kind = place.partition(":")
+            estimator = getattr(import_module(f"gramplane.pipeline.{module}"), kind)()
             assert get_tags(estimator).input_tags.allow_nan == info.missing == (name == "rule-ensemble")
             if not info.missing:
                 with pytest.raises(DataError, match=f"{PLACE}{type(estimator).__name__} {RULE}"):
