@@ -210,7 +210,7 @@ def run_method(
         plan = _prepared(info, config, store, record).plan
         place = {"cluster": where.cluster, "process_bytes_at_most": process_bytes(where.config(), plan["task_bytes"])}
         return RunOutcome("planned", {}, {"method": info.name, "data": store.url, **place, **plan})
-    _same_as_before(run, record)
+    same_as_before(run, record)
     # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
     fresh = not (Path(run) / "config.json").exists()
     prepared = _prepared(info, config, store, record) if fresh else None
@@ -250,7 +250,7 @@ def resume_run(
         if "data" not in place:
             raise StorageError(f"{run}: the run was prepared but never started; start it again with `gramplane fit`")
         store = open_data(place["data"], info)
-        _same_as_before(run, {**record, "data_digest": store.digest})
+        same_as_before(run, {**record, "data_digest": store.digest})
         return _run(info, configured(info.config, record["params"]), store, folder, where, on_event or ignore)
 
 
@@ -276,8 +276,14 @@ def jsonable(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def _same_as_before(run: Any, record: Mapping[str, Any]) -> None:
-    # The cluster may change between starts: results do not depend on it, so it is no part of the configuration.
+def same_as_before(run: Any, record: Mapping[str, Any]) -> None:
+    """Refuse a run directory of another configuration; the cluster is no part of it, since results do not depend on it.
+
+    Raises
+    ------
+    ConfigMismatch
+        The keys that differ are named with both values.
+    """
     if not (Path(run) / "config.json").exists():
         return
     differing = list(_differences(RunStore.open(run).config, json.loads(json.dumps(record))))

@@ -16,7 +16,7 @@ from .loops.run import run_loop
 from .records.context import Emit, RunContext, ignore
 from .records.validation import configured
 from .registry import MethodInfo
-from .running import RunOutcome, Where, executing, jsonable, method_named, open_data, run_method
+from .running import RunOutcome, Where, executing, jsonable, method_named, open_data, run_method, same_as_before
 
 if TYPE_CHECKING:
     from .methods.fold_tune import Search
@@ -253,6 +253,7 @@ def tune(
         "extra": jsonable(more),
     }
     search = _grid(method, points, store, folds, seed, more)
+    same_as_before(run, record)
     if not (Path(run) / "config.json").exists():
         _check(search, where)
     folder = RunStore.create(run, record)

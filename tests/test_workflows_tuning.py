@@ -42,6 +42,8 @@ def test_a_grid_fitted_one_after_another(tmp_path, capsys):
     assert result(given, capsys)["status"] == "already-done"
     assert result(["status", run], capsys)["state"] == "done"
     assert result(["score", run, data], capsys)["r2"] > 0.7
+    error = result([*given[:-1], "3"], capsys, 2)["error"]
+    assert "belongs to another configuration: folds is 2 there and 3 here. Choose another run directory" in error
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path, capsys):
