@@ -178,6 +178,18 @@ class StreamLearner:
             omega[k] = add_shrunken(sums, self.groups, float(t), self.rule.fade * np.sqrt(float(t)), -1.0 / root, weights[k])
         return weights, self._totals[:, 0] / -root if self.rule.intercept else np.zeros(len(omega)), omega
 
+    def active(self) -> Array:
+        """Return which groups have a weight in some machine, bool ``(n_groups,)``, in the newest round."""
+        found, t = np.zeros(self.penalty.n_groups, bool), float(self.rounds)
+        for sums in self._sums if t else ():
+            copies = sums[None, self.penalty.members]
+            if self.algorithm == "da":
+                tau = t * self._lam * self.penalty.inner + self.rule.fade * np.sqrt(t)
+                copies = np.maximum(np.abs(copies) - tau[self.penalty.owner], 0.0)
+            bar = t * self._lam * self.penalty.kappa if self.algorithm == "da" else 0.0
+            found |= self.penalty.norms(copies) > bar
+        return found
+
     def _penalties(self, weights: Array) -> Array:
         """Return Omega of weights; NaN where the copies of features that overlap are not known."""
         if self.penalty.overlapping:

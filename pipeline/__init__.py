@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .estimators.fgm import FGMClassifier, PathPoint
+    from .estimators.group_lasso import GroupLassoClassifier, GroupLassoRegressor
     from .estimators.hierarchical import HierarchicalKernelClassifier, HierarchicalKernelRegressor
     from .estimators.inputs import use_client
     from .estimators.kta_path import KTASelectionPath, PathMachine
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from .estimators.mkl import MKLClassifier, MKLRegressor
     from .estimators.multitask import MultiTaskMKLClassifier, MultiTaskMKLRegressor
     from .estimators.rules import RuleEnsembleClassifier
+    from .estimators.selector import MultiTaskSelector
     from .estimators.shared_subspace import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
     from .estimators.two_layer import TwoLayerMKLClassifier
     from .estimators.umkl import UnsupervisedMKL
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "estimators.fgm": ("FGMClassifier", "PathPoint"),
+    "estimators.group_lasso": ("GroupLassoClassifier", "GroupLassoRegressor"),
     "estimators.hierarchical": ("HierarchicalKernelClassifier", "HierarchicalKernelRegressor"),
     "estimators.inputs": ("use_client",),
     "estimators.kta_path": ("KTASelectionPath", "PathMachine"),
@@ -31,6 +34,7 @@ _HOMES = {
     "estimators.mkl": ("MKLClassifier", "MKLRegressor"),
     "estimators.multitask": ("MultiTaskMKLClassifier", "MultiTaskMKLRegressor"),
     "estimators.rules": ("RuleEnsembleClassifier",),
+    "estimators.selector": ("MultiTaskSelector",),
     "estimators.shared_subspace": ("SharedSubspaceMKLClassifier", "SharedSubspaceMKLRegressor"),
     "estimators.two_layer": ("TwoLayerMKLClassifier",),
     "estimators.umkl": ("UnsupervisedMKL",),
@@ -45,6 +49,8 @@ __all__ = [
     "METHODS",
     "ConfigMismatch",
     "FGMClassifier",
+    "GroupLassoClassifier",
+    "GroupLassoRegressor",
     "HierarchicalKernelClassifier",
     "HierarchicalKernelRegressor",
     "KTASelectionPath",
@@ -55,6 +61,7 @@ __all__ = [
     "MethodInfo",
     "MultiTaskMKLClassifier",
     "MultiTaskMKLRegressor",
+    "MultiTaskSelector",
     "PathMachine",
     "PathPoint",
     "RuleEnsembleClassifier",

@@ -12,7 +12,9 @@ from .records.config_hkl import HKLConfig
 from .records.config_kernels import MKLConfig
 from .records.config_kta import KTAPathConfig
 from .records.config_latent import LatentTaskConfig
+from .records.config_online import GroupLassoConfig
 from .records.config_rules import RuleConfig
+from .records.config_selector import SelectorConfig
 from .records.config_subspace import SharedSubspaceConfig
 from .records.config_tasks import MultiTaskMKLConfig
 from .records.config_two_layer import TwoLayerConfig
@@ -20,6 +22,7 @@ from .records.config_umkl import UMKLConfig
 from .records.context import RunContext
 from .records.fgm import FGMModel
 from .records.kernel_model import KernelModel
+from .records.linear_model import LinearModel
 from .records.rule_model import RuleModel
 from .records.task_model import TaskModel
 
@@ -86,6 +89,15 @@ METHODS: dict[str, MethodInfo] = {
         estimator="estimators.fgm:FGMClassifier",
         passes="feature_scores",
         shared="fgm_tune",
+    ),
+    "group-lasso": MethodInfo(
+        name="group-lasso",
+        title="Group lasso on a stream of rows",
+        config=GroupLassoConfig,
+        run="online_run",
+        model=LinearModel,
+        estimator="estimators.group_lasso:GroupLassoClassifier",
+        regressor="estimators.group_lasso:GroupLassoRegressor",
     ),
     "mkl": MethodInfo(
         name="mkl",
@@ -173,6 +185,16 @@ METHODS: dict[str, MethodInfo] = {
         model=TaskModel,
         estimator="estimators.shared_subspace:SharedSubspaceMKLClassifier",
         regressor="estimators.shared_subspace:SharedSubspaceMKLRegressor",
+        tasks=True,
+    ),
+    "multitask-selector": MethodInfo(
+        name="multitask-selector",
+        title="Feature selection over many tasks",
+        config=SelectorConfig,
+        run="selector_run",
+        model=LinearModel,
+        estimator="estimators.selector:MultiTaskSelector",
+        passes="columns",
         tasks=True,
     ),
 }

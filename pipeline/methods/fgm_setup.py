@@ -165,10 +165,11 @@ def row_costs(config: FGMConfig, inputs: FGMInputs) -> np.ndarray:
     cost = np.full(len(inputs.codes), config.C)
     if inputs.sample_weight is not None:
         cost *= inputs.sample_weight
-    return cost if config.class_weight is None else cost * _class_factors(config, inputs)[inputs.codes]
+    return cost if config.class_weight is None else cost * class_factors(config, inputs)[inputs.codes]
 
 
-def _class_factors(config: FGMConfig, inputs: FGMInputs) -> np.ndarray:
+def class_factors(config: Any, inputs: FGMInputs) -> np.ndarray:
+    """Return the factor of every class that ``config.class_weight`` asks for."""
     if config.class_weight == "balanced":
         counts = np.bincount(inputs.codes, inputs.sample_weight, minlength=len(inputs.classes))
         return counts.sum() / (len(counts) * np.maximum(counts, np.finfo(float).tiny))

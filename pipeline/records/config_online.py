@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .config import Count, MethodConfig, Positive
 
@@ -37,3 +37,11 @@ class GroupLassoConfig(MethodConfig):
     tol: Positive = Field(1e-4, description="fista: duality gap at which the fit ends, relative to the objective")
     max_iter: Count = Field(1000, description="fista: steps at most")
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of the loss per class")
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> GroupLassoConfig:
+        if self.rho > 0 and self.penalty != "egl":
+            raise ValueError(f"rho={self.rho!r} needs penalty='egl', here it is {self.penalty!r}")
+        if self.average and self.algorithm != "da":
+            raise ValueError(f"average=True needs algorithm='da', here it is {self.algorithm!r}")
+        return self

@@ -106,7 +106,24 @@ HKL = {"dag": "subsets(gaussian[0:4])", "C": 5.0, "tol": 3e-2, "n_add": 2}
 HKL_TASKS = {**HKL, "C": 10.0, "tol": 3e-3, "solver": "mirror", "task_kernel": 1.0}
 OTHER_HKL = ({**HKL, "rho": 1.5}, "rho")
 
+GROUP_LASSO = {"lam": 0.02, "epochs": 3, "batch_size": 7}
+OTHER_GROUP_LASSO = ({**GROUP_LASSO, "gamma": 2.0}, "gamma")
+
+
+def _by_rows(path: Path) -> BlockStore:
+    X, y = planted(1, density=0.4)
+    return ingest((sp.csr_array(X), y), path, layout="both", groups=np.arange(X.shape[1]) // 4)
+
+
+SELECTOR = {"penalty": "mtfts", "lam": 0.05, "gamma": 20.0, "loss": "logistic", "epochs": 3, "fit_intercept": True}
+OTHER_SELECTOR = ({**SELECTOR, "r": 0.1}, "r")
+
 CASES: dict[str, Case] = {
+    "group-lasso-rows-sparse-groups": Case(
+        "group-lasso", {**GROUP_LASSO, "penalty": "sgl"}, _by_rows, OTHER_GROUP_LASSO, {"test_share": 0.25}
+    ),
+    "group-lasso-classes-average": Case("group-lasso", {**GROUP_LASSO, "average": True, "loss": "hinge"}, _three, OTHER_GROUP_LASSO),
+    "group-lasso-fobos-regression": Case("group-lasso", {**GROUP_LASSO, "algorithm": "fobos", "gamma": 5.0}, _real, OTHER_GROUP_LASSO),
     "fgm-sparse": Case("fgm", FGM, _sparse, OTHER),
     "fgm-logistic-bias": Case("fgm", {**FGM, "loss": "logistic", "fit_intercept": True, "debias": True}, _dense, OTHER),
     "fgm-groups-classes": Case("fgm", {**FGM, "outer_tol": 0.3}, _three, OTHER),
@@ -146,6 +163,20 @@ CASES: dict[str, Case] = {
     ),
     "shared-subspace-mkl-alternate": Case(
         "shared-subspace-mkl", {**SUBSPACE, "loss": "squared", "solver": "alternate", "max_iter": 3}, _task_numbers, OTHER_SUBSPACE
+    ),
+    "multitask-selector-classes": Case("multitask-selector", SELECTOR, _tasks, OTHER_SELECTOR, {"test_share": 0.25}),
+    "multitask-selector-numbers-refit": Case(
+        "multitask-selector",
+        {**SELECTOR, "loss": "squared", "task_offset": "shrunken", "refit": 0.01, "epochs": 2},
+        _task_numbers,
+        OTHER_SELECTOR,
+        {"test_share": 0.25},
+    ),
+    "multitask-selector-batch": Case(
+        "multitask-selector",
+        {**SELECTOR, "algorithm": "fista", "tol": 1e-8, "lam": 0.02, "refit": 0.01},
+        _tasks,
+        OTHER_SELECTOR,
     ),
     "rule-ensemble-two": Case("rule-ensemble", RULES, _dense, OTHER_RULES, {"test_share": 0.25}),
     "rule-ensemble-classes": Case("rule-ensemble", {**RULES, "rho": 2.0, "refine_cuts": False}, _three, OTHER_RULES),

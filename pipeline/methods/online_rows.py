@@ -1,0 +1,111 @@
+"""Rows of a data set as a stream: blocks in a seeded order, and rows inside a block in a seeded order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...kernels.dual_averaging import Rows
+from ...storage import BlockStore, DataError, MemoryBlocks
+
+STEP_BYTES = 64 << 20
+"""A step takes whole blocks up to this many bytes of rows; a checkpoint follows each."""
+
+_BLOCKS, _ROWS = 0x57EA, 0x57EB
+
+
+class RowBlocks:
+    """The rows of a store or of arrays, block by block, scaled.
+
+    A store with a row-wise layout is read block by block. Without one its rows are made from the columns once, if they fit the budget;
+    they are cut into the same blocks, so the bits of a fit are the same.
+
+    Parameters
+    ----------
+    data
+        Block store or its in-memory twin.
+    budget
+        Bytes the rows may take in memory, where they have to be made.
+
+    Raises
+    ------
+    DataError
+        No row-wise layout, and too large to make one.
+    """
+
+    def __init__(self, data: Any, budget: int) -> None:
+        self.data, self._scale = data, data.scale
+        self._held: Any = None
+        if isinstance(data, MemoryBlocks):
+            self._held = data
+        elif "rows" not in data.meta.layouts:
+            _check_budget(data, budget)
+        else:
+            self._held = data
+
+    @property
+    def source(self) -> Any:
+        """What has the row blocks; rows of a store without them are made when first asked for."""
+        if self._held is None:
+            every = self.data.columns(np.arange(self.data.n_cols))
+            self._held = MemoryBlocks(sp.csr_array(every) if sp.issparse(every) else every)
+        return self._held
+
+    def refs(self) -> Sequence[Any]:
+        """References to the row blocks, in row order."""
+        return self.source.row_blocks()
+
+    def load(self, ref: Any) -> Rows:
+        """Return a block as rows in the order they are stored."""
+        return scaled_rows(ref.load(), ref.rows[0], self._scale)
+
+
+def _check_budget(data: BlockStore, budget: int) -> None:
+    nnz = data.n_rows * data.n_cols if data.meta.kind == "dense" else int(np.asarray(data.column_table("counts"), np.int64).sum())
+    need = 2 * nnz * (data.meta.itemsize + (0 if data.meta.kind == "dense" else 4))
+    if need > budget:
+        raise DataError(
+            f"a stream reads rows; the store has columns only, and making rows of them takes {need / 2**20:,.0f} MiB of the driver's "
+            f"{budget / 2**20:,.0f} MiB: ingest it with --layout both, or raise --driver-memory",
+            data.url,
+        )
+
+
+def scaled_rows(X: Any, first: int, scale: Any) -> Rows:
+    """Return rows as compiled loops read them, ``r_i (x_ij - mu_j) s_j``; ``first`` is the number of the first one."""
+    n = X.shape[0]
+    if sp.issparse(X):
+        indptr, indices, values = X.indptr.astype(np.int64), np.asarray(X.indices, np.int32), X.data.astype(np.float64)
+    else:
+        dense = np.asarray(X, np.float64)
+        dense = dense if scale.shift is None else dense - scale.shift
+        indptr = np.arange(n + 1, dtype=np.int64) * X.shape[1]
+        indices, values = np.tile(np.arange(X.shape[1], dtype=np.int32), n), np.array(dense, order="C").ravel()
+    if scale.factor is not None:
+        values *= np.asarray(scale.factor)[indices]
+    if scale.row_factor is not None:
+        values *= np.repeat(np.asarray(scale.row_factor)[first : first + n], np.diff(indptr))
+    return Rows(indptr, indices, values, np.arange(n, dtype=np.int64))
+
+
+def block_order(n_blocks: int, seed: int, epoch: int, shuffle: bool) -> np.ndarray:
+    """Return the order of the blocks in an epoch: as stored, or a permutation drawn from seed and epoch."""
+    if not shuffle:
+        return np.arange(n_blocks)
+    return np.random.default_rng(np.random.SeedSequence((seed, _BLOCKS, epoch))).permutation(n_blocks)
+
+
+def row_order(n: int, seed: int, epoch: int, block: int, shuffle: bool) -> np.ndarray:
+    """Return the order of the rows inside a block: as stored, or a permutation drawn from seed, epoch and the block's number."""
+    if not shuffle:
+        return np.arange(n, dtype=np.int64)
+    return np.random.default_rng(np.random.SeedSequence((seed, _ROWS, epoch, block))).permutation(n).astype(np.int64)
+
+
+def step_end(refs: Sequence[Any], order: np.ndarray, start: int) -> int:
+    """Return the place in ``order`` behind the last block of the step that begins at ``start``."""
+    sizes = np.cumsum([refs[int(k)].nbytes for k in order[start:]])
+    return start + max(1, int(np.searchsorted(sizes, STEP_BYTES, side="right")))

@@ -1,0 +1,148 @@
+"""The group lasso as a method of the runner: on a stream of rows, or (``algorithm="fista"``) as a batch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..loops.prepared import Prepared
+from ..records.config_online import GroupLassoConfig
+from ..records.context import RunContext
+from ..records.linear_model import LinearModel, raw_coefficients
+from .online import Machine, StreamLoop, StreamState, figures_of
+from .online_measures import regret_rows
+from .online_setup import GroupLassoInputs, group_lasso_inputs
+
+SHOWN = 1000
+"""Features and groups in the report's tables."""
+
+
+def engine_of(config: GroupLassoConfig) -> Any:
+    """Return the module that fits: with ``build_loop``, ``model_of``, ``summary``, ``tables`` and ``plan_of``, as this one has them."""
+    if config.algorithm == "fista":
+        return import_module(".group_lasso_batch", __package__)
+    return sys.modules[__name__]
+
+
+def prepare(config: GroupLassoConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
+    """Return the method ready to run on ``ctx.data``; ``extra`` may hold ``groups``, ``test_share`` and ``held_out``."""
+    engine = engine_of(config)
+    loop = engine.build_loop(config, group_lasso_inputs(ctx, extra), ctx)
+    return Prepared(
+        loop=loop,
+        model=lambda state, ctx: engine.model_of(loop, state, ctx),
+        summary=engine.summary,
+        tables=lambda state, model: engine.tables(state, model, ctx.data.feature_names()),
+        plan=engine.plan_of(loop, ctx),
+    )
+
+
+def build_loop(config: GroupLassoConfig, inputs: GroupLassoInputs, ctx: RunContext) -> StreamLoop:
+    """Return the loop of a fit on a stream.
+
+    Raises
+    ------
+    DataError
+        A class without weight, or a store whose rows cannot be read.
+    ValueError
+        Groups, loss or algorithm that do not suit.
+    """
+    return StreamLoop(config, inputs, ctx.driver_memory)
+
+
+def model_of(loop: StreamLoop, state: StreamState, ctx: RunContext) -> LinearModel:
+    """Return the model of the newest round, or of the mean of all iterates."""
+    return linear_model(loop.machine, loop.inputs.classes, ctx.data, state)
+
+
+def plan_of(loop: StreamLoop, ctx: RunContext) -> dict[str, Any]:
+    """Return what the run will do: blocks per epoch, bytes read, memory of the state."""
+    config, data = loop.config, ctx.data
+    state = 8 * loop.machine.n_machines * (data.n_cols * (2 if config.average else 1) + 3 * loop.machine.penalty.n_groups)
+    by_rows = getattr(data.meta, "layouts", ()) and "rows" in data.meta.layouts
+    return {
+        "algorithm": config.algorithm,
+        "machines": loop.machine.n_machines,
+        "groups": loop.machine.penalty.n_groups,
+        "rows_from": "row blocks" if by_rows else "columns, made into rows once",
+        "epochs": config.epochs,
+        "rounds_at_most": config.epochs * -(-int(np.count_nonzero(loop.weight > 0)) // config.batch_size),
+        "bytes_read_per_epoch": int(sum(ref.nbytes for ref in data.column_blocks())),
+        "state_bytes": int(state),
+        "task_bytes": 0,
+    }
+
+
+def linear_model(machine: Machine, classes: Any, data: Any, state: StreamState) -> LinearModel:
+    """Return the model at a point of a stream, of data with these scales."""
+    config = machine.config
+    learner = machine.learner(state.point)
+    weights, biases, omega = learner.weights(config.average)
+    coef, intercepts = raw_coefficients(weights, biases, data.scale.factor, data.scale.shift)
+    rounds, last = float(learner.rounds), figures_of(state.along) if len(state.along) else {}
+    return LinearModel(
+        params_json=config.model_dump_json(),
+        classes_json=json.dumps(None if classes is None else list(classes)),
+        tasks_json="null",
+        n_features=int(data.n_cols),
+        coef=coef,
+        intercepts=intercepts,
+        row_scaled=data.scale.kind == "unit-row",
+        figures={"objective": _objective(state, omega), "gap": float("nan"), "rounds": rounds, "rows": float(last.get("rows", 0))},
+        arrays={"active_groups": machine.labels[learner.active()]},
+    )
+
+
+def _objective(state: StreamState, omega: np.ndarray) -> float:
+    """Return the mean loss of the last model plus Omega, summed over the machines; NaN where the rows are gone."""
+    if not len(state.ended):
+        return float("nan")
+    return float(state.ended.sum() / state.along[:, 2].sum() + omega.sum())
+
+
+def summary(state: StreamState, model: LinearModel) -> dict[str, Any]:
+    """Return the figures of a finished run as a small JSON object."""
+    figures = figures_of(state.along)
+    objective = model.figures["objective"]
+    return {
+        "objective": objective if np.isfinite(objective) else None,
+        "gap": None,
+        "mean_loss": figures["mean_loss"],
+        "rows": figures["rows"],
+        "rounds": int(model.figures["rounds"]),
+        "epochs": state.epoch,
+        "n_selected": len(model.features),
+        "n_groups": len(model.arrays["active_groups"]),
+        "n_features": model.n_features,
+        "stop": state.stop,
+        "classes": json.loads(model.classes_json),
+    }
+
+
+def tables(state: StreamState, model: LinearModel, names: list[str] | None) -> dict[str, list[dict[str, Any]]]:
+    """Return the report's tables: the stream step by step, selected groups, selected features with their weights."""
+    return {"stream": regret_rows(state.along, state.ended), **selected_tables(model, names)}
+
+
+def selected_tables(model: LinearModel, names: list[str] | None) -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of selected features, largest weights first, and of selected groups."""
+    features = model.features
+    coef: Any = model.coef[:, features]
+    weights = coef.toarray() if sp.issparse(coef) else coef
+    order = np.lexsort((features, -np.abs(weights).sum(axis=0)))[:SHOWN]
+    labels = json.loads(model.classes_json)
+    rows = [{"feature": f"x{features[j]}" if names is None else names[features[j]], **_weights(weights[:, j], labels)} for j in order]
+    groups = [{"group": int(label)} for label in model.arrays.get("active_groups", ())[:SHOWN]]
+    return {"selected": rows, "groups": groups}
+
+
+def _weights(column: np.ndarray, labels: Any) -> dict[str, float]:
+    if len(column) == 1:
+        return {"weight": float(column[0])}
+    return {f"weight[{label}]": float(value) for label, value in zip(labels, column, strict=True)}
