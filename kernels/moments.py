@@ -23,14 +23,16 @@ PIECE_BYTES = 4 << 20
 
 
 def row_moments(X: Rows, y: Array, cost: Array, *, shift: Array | None = None, codes: Array | None = None, n_tasks: int = 1) -> Array:
-    """Return the sums ``(n_tasks, p + 2, p + 2)`` of ``c (x - shift, y, 1)(x - shift, y, 1)'`` over the rows of each task.
+    """Return the sums ``(n_tasks, p + m + 1, p + m + 1)`` of ``c (x - shift, y, 1)(x - shift, y, 1)'`` over the rows of each task.
 
     Parameters
     ----------
     X
         ``(n, p)`` rows: dense in either order, CSR or CSC.
-    y, cost
-        ``(n,)`` targets and weights; a cost is not negative.
+    y
+        ``(n,)`` targets, or ``(n, m)`` several.
+    cost
+        ``(n,)`` weights, not negative.
     shift
         ``(p,)`` subtracted from every row; nothing by default.
     codes
@@ -38,13 +40,14 @@ def row_moments(X: Rows, y: Array, cost: Array, *, shift: Array | None = None, c
     n_tasks
         Number of tasks.
     """
-    p = int(X.shape[1])
-    out, height = np.zeros((n_tasks, p + 2, p + 2)), max(64, PIECE_BYTES // (8 * (p + 2)))
+    p, targets = int(X.shape[1]), y.reshape(len(y), -1)
+    width = p + targets.shape[1] + 1
+    out, height = np.zeros((n_tasks, width, width)), max(64, PIECE_BYTES // (8 * width))
     rows = sp.csr_array(X) if sp.issparse(X) else X
-    buffer = np.empty((min(height, max(len(y), 1)), p + 2))
+    buffer = np.empty((min(height, max(len(y), 1)), width))
     with one_thread():
         for task, piece in _pieces(codes, n_tasks, len(y), height):
-            part = _filled(buffer, rows[piece], y[piece], np.sqrt(cost[piece]), shift)
+            part = _filled(buffer, rows[piece], targets[piece], np.sqrt(cost[piece]), shift)
             out[task] += part.T @ part
     return out
 
@@ -61,20 +64,19 @@ def _pieces(codes: Array | None, n_tasks: int, n: int, height: int) -> Iterator[
             yield task, order[lo : min(lo + height, edges[task + 1])]
 
 
-def _filled(buffer: Array, rows: Rows, y: Array, root: Array, shift: Array | None) -> Array:
-    part, p = buffer[: len(y)], buffer.shape[1] - 2
+def _filled(buffer: Array, rows: Rows, targets: Array, root: Array, shift: Array | None) -> Array:
+    part, p = buffer[: len(targets)], rows.shape[1]
     part[:, :p] = rows.toarray() if sp.issparse(rows) else rows
     if shift is not None:
         part[:, :p] -= shift
-    part[:, p], part[:, p + 1] = y, 1.0
+    part[:, p:-1], part[:, -1] = targets, 1.0
     if root.min() != 1.0 or root.max() != 1.0:
         part *= root[:, None]
     return part
 
 
 def unshifted(raw: Array, shift: Array) -> Array:
-    """Return sums about zero, of sums about a shift ``(p,)``: for problems without a bias."""
-    p = len(shift)
-    move = np.eye(p + 2)
-    move[:p, -1] = shift
+    """Return sums about zero, of sums about a shift ``(p,)`` of the columns."""
+    move = np.eye(raw.shape[-1])
+    move[: len(shift), -1] = shift
     return move @ raw @ move.T

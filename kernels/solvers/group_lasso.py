@@ -99,19 +99,21 @@ class _Point(NamedTuple):
     gap: float
 
 
-def centred(raw: FloatArray, fit_bias: bool) -> Moments:
-    """Return the moments of raw sums ``(n_tasks, p + 2, p + 2)`` of ``c (x, y, 1)(x, y, 1)'``, about the means with a bias.
+def centred(raw: FloatArray, fit_bias: bool, target: int = 0, n_targets: int = 1) -> Moments:
+    """Return the moments of one target, of raw sums (see :func:`..moments.row_moments`); about the means with a bias.
 
     Rows are to be shifted close to their means before they are summed: what is subtracted here must not be large.
     """
-    p = raw.shape[1] - 2
+    p = raw.shape[1] - n_targets - 1
+    at = p + target
+    gram, cross, squares = raw[:, :p, :p], raw[:, :p, at], raw[:, at, at]
     total = np.maximum(raw[:, -1, -1], np.finfo(float).tiny)
-    means, centres = raw[:, :p, -1] / total[:, None], raw[:, p, -1] / total
+    means, centres = raw[:, :p, -1] / total[:, None], raw[:, at, -1] / total
     if not fit_bias:
-        return Moments(_contiguous(raw[:, :p, :p]), _contiguous(raw[:, :p, p]), float(raw[:, p, p].sum()), 0.0 * means, 0.0 * centres)
-    gram = raw[:, :p, :p] - raw[:, :p, -1, None] * means[:, None, :]
-    cross = raw[:, :p, p] - raw[:, :p, -1] * centres[:, None]
-    square = float(np.maximum(raw[:, p, p] - raw[:, p, -1] * centres, 0.0).sum())
+        return Moments(_contiguous(gram), _contiguous(cross), float(squares.sum()), 0.0 * means, 0.0 * centres)
+    gram = gram - raw[:, :p, -1, None] * means[:, None, :]
+    cross = cross - raw[:, :p, -1] * centres[:, None]
+    square = float(np.maximum(squares - raw[:, at, -1] * centres, 0.0).sum())
     return Moments(_contiguous(gram), _contiguous(cross), square, means, centres)
 
 

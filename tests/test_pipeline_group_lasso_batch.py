@@ -1,0 +1,217 @@
+"""Batch group lasso over blocks: every engine ends at the optimum of the whole problem, wherever the data lie, with the same bits."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from gramplane.cluster import MemoryBoundExceeded, open_executor
+from gramplane.kernels.group_penalty import group_penalty, single_features
+from gramplane.kernels.groups import build_groups
+from gramplane.kernels.mean_losses import MeanLoss
+from gramplane.kernels.solvers.group_lasso_rows import RowProblem, TaskRows, solve_rows
+from gramplane.pipeline.loops.run import run_loop
+from gramplane.pipeline.methods.group_lasso_batch import BatchLoop, BatchProblem
+from gramplane.pipeline.passes import moments as passes
+from gramplane.pipeline.passes.moments import feature_slopes, moments_pass, scale_as_given
+from gramplane.pipeline.passes.scaling import scaled
+from gramplane.pipeline.records.context import RunContext
+from gramplane.storage import MemoryBlocks, RunStore
+from gramplane.storage.ingest import ingest
+
+D = 60
+
+
+def planted(loss="squared", sparse=False, n=90, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, D)) + (0.0 if sparse else 1.0)
+    if sparse:
+        X = np.where(rng.random((n, D)) < 0.3, X, 0.0)
+    y = X[:, :5] @ rng.normal(size=5) + X[:, 30] + 0.5 * rng.normal(size=n) + 1.0
+    if loss != "squared":
+        y = np.where(y > np.median(y), 1.0, -1.0)
+    return (sp.csr_array(X) if sparse else X), y
+
+
+def problem_of(y, loss="squared", share=0.1, **options):
+    index = build_groups(np.arange(D) // 5, D)
+    penalty = group_penalty(index, np.sqrt(index.sizes), options.pop("inner", 0.3))
+    targets = np.atleast_2d(y)
+    n = targets.shape[1]
+    return BatchProblem(targets, np.full(n, 1.0 / n), loss, penalty, options.pop("lam", share * 0.3), **options)
+
+
+def fitted(problem, data, run=None, **options):
+    with open_executor("sync") as executor:
+        loop = BatchLoop(problem)
+        outcome = run_loop(loop, RunContext(executor, data, run, **options), keep=run is not None)
+    return loop.result(outcome.state), outcome
+
+
+def whole(problem, X, m=0):
+    X = X.toarray() if sp.issparse(X) else X
+    rows = TaskRows(X, np.array([0, len(X)]))
+    small = RowProblem(rows, problem.targets[m], problem.cost, MeanLoss(problem.loss), problem.penalty, problem.lam, problem.fit_bias)
+    return solve_rows(small, tol=1e-9, max_iter=20_000)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(
+    ("loss", "engine", "bias"),
+    [
+        ("squared", "gram", True),
+        ("squared", "gram", False),
+        ("squared", "working_set", True),
+        ("squared", "fista", True),
+        ("logistic", "working_set", True),
+        ("logistic", "working_set", False),
+    ],
+)
+def test_every_engine_ends_at_the_optimum(sparse, loss, engine, bias):
+    X, y = planted(loss, sparse)
+    problem = problem_of(y, loss, engine=engine, fit_bias=bias, tol=1e-7)
+    found, outcome = fitted(problem, MemoryBlocks(X))
+    best = whole(problem, X)
+    assert found.converged
+    assert found.engine == engine
+    assert -1e-9 <= found.objective - best.objective <= found.gap + 1e-9
+    assert found.gap <= 1e-7 * found.objective
+    f = X @ found.weights[0, 0] + found.biases[0, 0]
+    exact = problem.cost @ MeanLoss(loss).values(y, f) + problem.lam * problem.penalty.value(found.weights[0])
+    np.testing.assert_allclose(found.objective, exact, rtol=1e-9)
+    assert 0 < len(found.active[0]) < problem.penalty.n_groups
+    assert outcome.history[-1]["gap"] == found.gap
+
+
+def test_a_hinge_is_certified_on_a_working_set():
+    X, y = planted("hinge")
+    problem = problem_of(y, "hinge", tol=2e-3, share=0.3)
+    found, _ = fitted(problem, MemoryBlocks(X))
+    assert found.converged
+    other, _ = fitted(replace(problem, engine="fista"), MemoryBlocks(X))
+    assert abs(found.objective - other.objective) <= max(found.gap, other.gap) + 1e-12
+
+
+def test_machines_share_passes_and_are_those_of_single_fits():
+    X, y = planted()
+    for engine in ("gram", "working_set"):
+        several = problem_of(np.stack([y, y**2, -y]), engine=engine, tol=1e-6)
+        found, outcome = fitted(several, MemoryBlocks(X))
+        for m in range(3):
+            single, _ = fitted(replace(several, targets=several.targets[m : m + 1]), MemoryBlocks(X))
+            np.testing.assert_allclose(found.weights[m], single.weights[0], atol=1e-9)
+        assert outcome.history[0]["tasks"] == 1 if engine == "gram" else outcome.history[0]["tasks"] >= 1
+
+
+@pytest.mark.parametrize(("engine", "loss"), [("gram", "squared"), ("working_set", "squared"), ("working_set", "logistic")])
+def test_lambda_max_is_where_the_first_group_enters(engine, loss):
+    X, y = planted(loss)
+    largest = fitted(problem_of(y, loss, engine=engine), MemoryBlocks(X))[0].lambda_max
+    at, _ = fitted(problem_of(y, loss, engine=engine, lam=1.000001 * largest), MemoryBlocks(X))
+    below, _ = fitted(problem_of(y, loss, engine=engine, lam=0.999 * largest, tol=1e-9), MemoryBlocks(X))
+    assert not at.weights.any()
+    assert below.weights.any()
+
+
+@pytest.mark.parametrize("engine", ["gram", "fista"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_tasks_share_the_support_of_rows(engine, bias):
+    X, y = planted()
+    codes = np.arange(len(y)) * 7 % 3
+    cost = 1.0 / np.bincount(codes)[codes]
+    problem = BatchProblem(y[None], cost, "squared", single_features(D, 1.0, 0.2), 0.3, bias, 1e-7, 2000, engine, codes, 3)
+    found, _ = fitted(problem, MemoryBlocks(X))
+    assert found.converged
+    rows = TaskRows(np.concatenate([X[codes == q] for q in range(3)]), np.cumsum([0, *np.bincount(codes)]))
+    order = np.argsort(codes, kind="stable")
+    best = solve_rows(RowProblem(rows, y[order], cost[order], MeanLoss("squared"), problem.penalty, 0.3, bias), tol=1e-9, max_iter=20_000)
+    assert -1e-9 <= found.objective - best.objective <= found.gap + 1e-9
+    assert found.weights.shape == (1, 3, D)
+
+
+def test_logistic_tasks_are_solved_on_all_their_columns():
+    X, y = planted("logistic", n=120)
+    codes = np.arange(120) % 2
+    problem = BatchProblem(y[None], np.full(120, 1 / 60), "logistic", single_features(D), 0.1, True, 1e-6, 50, "auto", codes, 2)
+    found, _ = fitted(problem, MemoryBlocks(X))
+    assert found.converged
+    assert found.lambda_max > 0.1
+
+
+def test_overlapping_groups_keep_a_copy_each():
+    X, y = planted()
+    index = build_groups([np.arange(lo, min(lo + 8, D)) for lo in range(0, D, 6)], D)
+    penalty = group_penalty(index, np.sqrt(index.sizes))
+    results = [fitted(replace(problem_of(y, engine=e, tol=1e-8), penalty=penalty), MemoryBlocks(X))[0] for e in ("gram", "working_set")]
+    np.testing.assert_allclose(results[0].objective, results[1].objective, rtol=1e-7)
+    columns = X[:, index.members]
+    apart = build_groups(np.repeat(np.arange(index.n_groups), index.sizes), columns.shape[1])
+    copied = BatchProblem(y[None], np.full(90, 1 / 90), "squared", group_penalty(apart, np.sqrt(apart.sizes)), 0.03, tol=1e-8)
+    np.testing.assert_allclose(fitted(copied, MemoryBlocks(columns))[0].objective, results[0].objective, rtol=1e-7)
+
+
+@pytest.mark.parametrize("scale", ["none", "standard", "unit-column", "unit-row"])
+def test_stores_and_memory_give_the_same_bits(tmp_path, scale, monkeypatch):
+    monkeypatch.setattr(passes, "ROWS", 16)
+    X, y = planted()
+    store = ingest((X, y), tmp_path / "store", task="regression", scale=scale)
+    held = MemoryBlocks(X, y, scale=store.scale)
+    Z = scaled(X, scale_as_given(store, slice(0, D)), store.scale.row_factor)
+    with open_executor("sync") as executor:
+        here, there = (RunContext(executor, data) for data in (held, store))
+        U = np.random.default_rng(1).normal(size=(2, len(y)))
+        np.testing.assert_allclose(feature_slopes(there, U), U @ Z, atol=1e-10)
+        assert (feature_slopes(here, U) == feature_slopes(there, U)).all()
+        cost = np.full(len(y), 1.0 / len(y))
+        (a, shift), (b, _) = (moments_pass(ctx, y[:, None], cost, centre=True) for ctx in (here, there))
+        assert (a == b).all()
+        rows = np.column_stack([Z - shift, y, np.ones(len(y))])
+        np.testing.assert_allclose(a[0], rows.T @ rows / len(y), atol=1e-10)
+    for engine in ("gram", "working_set"):
+        found = [fitted(problem_of(y, engine=engine), data)[0] for data in (held, store)]
+        assert (found[0].weights == found[1].weights).all()
+
+
+@pytest.mark.parametrize(("engine", "loss"), [("gram", "squared"), ("working_set", "logistic"), ("fista", "hinge")])
+def test_a_resumed_fit_has_the_bits_of_an_undisturbed_one(tmp_path, engine, loss, monkeypatch):
+    X, y = planted(loss)
+    tol, share = (1e-2, 0.1) if loss == "hinge" else (1e-8, 0.03)
+    problem = problem_of(y, loss, engine=engine, tol=tol, share=share, max_iter=12)
+    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso_batch.PROXIMAL_STEPS", 20)
+    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso_batch.SWEEPS", 5)
+    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso_batch.FIRST_GROUPS", 2)
+    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso_batch.MORE_GROUPS", 2)
+    straight, outcome = fitted(problem, MemoryBlocks(X))
+    assert outcome.state.iteration > 2
+    run = RunStore.create(tmp_path / "run", {})
+    cut = replace(problem, max_iter=2)
+    with open_executor("sync") as executor:
+        ctx, loop = RunContext(executor, MemoryBlocks(X), run), BatchLoop(problem)
+        state = loop.init(ctx)
+        for _ in range(cut.max_iter):
+            state = loop.step(state, ctx).state
+        run.save_checkpoint(state.iteration, state)
+    resumed, _ = fitted(problem, MemoryBlocks(X), run)
+    assert (resumed.weights == straight.weights).all()
+    assert resumed.gap == straight.gap
+
+
+def test_left_out_rows_do_not_exist():
+    X, y = planted("logistic")
+    cost = np.where(np.arange(90) < 80, 1 / 80, 0.0)
+    for loss, target in (("logistic", y), ("squared", y)):
+        problem = replace(problem_of(target, loss, tol=1e-8), cost=cost)
+        shorter = replace(problem, cost=cost[:80], targets=problem.targets[:, :80])
+        a, b = fitted(problem, MemoryBlocks(X))[0], fitted(shorter, MemoryBlocks(X[:80]))[0]
+        np.testing.assert_allclose(a.weights, b.weights, atol=1e-6)
+
+
+def test_what_cannot_be_done_is_said():
+    X, y = planted("logistic")
+    with pytest.raises(ValueError, match="engine='gram' solves the squared loss; the loss is 'logistic'"):
+        fitted(problem_of(y, "logistic", engine="gram"), MemoryBlocks(X))
+    with pytest.raises(MemoryBoundExceeded, match="columns of the batch group lasso's working set need"):
+        fitted(problem_of(y, "logistic"), MemoryBlocks(X), driver_memory=1000)
+    short, _ = fitted(problem_of(y, "logistic", tol=1e-12, max_iter=1), MemoryBlocks(X))
+    assert not short.converged
