@@ -140,14 +140,6 @@ class TaskRows:
         return TaskRows(indptr, *(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
 
 
-def losses(name: str, target: FloatArray, predicted: FloatArray) -> FloatArray:
-    """Return the loss of every row."""
-    if name == "squared":
-        return 0.5 * np.square(predicted - target)
-    margins = target * predicted
-    return np.logaddexp(0.0, -margins) if name == "logistic" else np.maximum(1.0 - margins, 0.0)
-
-
 @dataclass(frozen=True)
 class OpenRound:
     """Rows that were read but whose round is not complete.

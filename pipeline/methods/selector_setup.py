@@ -1,0 +1,147 @@
+"""From data, target and tasks to the rows that feature selection over many tasks reads: scaled, signed, about their offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...kernels.task_selection import TaskRows
+from ...storage import DataError, MemoryBlocks
+from ..passes.gram_source import rows_of
+from ..records.config_selector import SelectorConfig
+from .task_setup import TaskInputs
+
+ENTRY_BYTES = 40
+"""Bytes the driver holds per entry while rows are read and evaluated, at most."""
+
+
+@dataclass(frozen=True)
+class SelectorData:
+    """Rows of a fit.
+
+    Attributes
+    ----------
+    rows
+        All rows, held-out ones among them with weight 0; targets are signs, or numbers less the offsets.
+    offsets
+        ``(n_tasks,)`` subtracted from the target of every task.
+    n_features
+        Number of features.
+    names
+        The tasks.
+    """
+
+    rows: TaskRows
+    offsets: np.ndarray
+    n_features: int
+    names: tuple[Any, ...]
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks."""
+        return len(self.names)
+
+    @property
+    def mean_weights(self) -> np.ndarray:
+        """``(n,)`` weights of the mean loss: those of every task sum to 1."""
+        totals = np.bincount(self.rows.codes, self.rows.weight, self.n_tasks)
+        return self.rows.weight / np.where(totals > 0, totals, 1.0)[self.rows.codes]
+
+
+def check_loss(config: SelectorConfig, inputs: TaskInputs) -> None:
+    """Refuse losses that do not suit the target.
+
+    Raises
+    ------
+    ValueError
+        What the target holds, and what to use, are named.
+    """
+    if inputs.classes is None and config.loss != "squared":
+        raise ValueError(f"loss={config.loss!r}: the target holds real numbers; use 'squared'")
+    if inputs.classes is not None and config.loss == "squared":
+        raise ValueError("loss='squared': the target holds classes; use 'logistic' or 'hinge'")
+
+
+def entry_count(data: Any) -> int:
+    """Return the entries of a data set as its rows are held: non-zeros, or all where columns are shifted or dense."""
+    if data.meta.kind == "dense":
+        return int(data.n_rows * data.n_cols)
+    return int(np.asarray(data.column_table("counts"), np.int64).sum())
+
+
+def check_memory(data: Any, driver_memory: int) -> None:
+    """Refuse data whose rows are beyond the driver's budget: rounds take rows of every task, from all over the data.
+
+    Raises
+    ------
+    ValueError
+        Need and budget are named.
+    """
+    need = ENTRY_BYTES * entry_count(data)
+    if need > driver_memory:
+        raise ValueError(
+            f"rounds of one row per task read rows from all over the data, which take {need >> 20} MiB on the driver; it has "
+            f"{driver_memory >> 20} MiB: raise --driver-memory, or feed the rows in pieces with MultiTaskSelector.partial_fit"
+        )
+
+
+def sparse_rows(X: Any) -> sp.csr_array:
+    """Return rows as float64 CSR with ascending columns; what was given is never changed."""
+    found = sp.csr_array(X, dtype=np.float64)
+    if not found.has_canonical_format:
+        found = found.copy()
+        found.sum_duplicates()
+    return found
+
+
+def task_rows(X: Any, codes: np.ndarray, target: np.ndarray, weight: np.ndarray) -> TaskRows:
+    """Return rows ``(n, d)`` of any form with their tasks, as compiled loops read them."""
+    found: Any = sparse_rows(X)
+    parts = found.indptr.astype(np.int64), found.indices.astype(np.int32), found.data
+    return TaskRows(*parts, codes.astype(np.int64), np.asarray(target, np.float64), np.asarray(weight, np.float64))
+
+
+def _scaled_rows(data: Any) -> Any:
+    plain = data.scale.factor is None and data.scale.shift is None and data.scale.row_factor is None
+    return data.X if isinstance(data, MemoryBlocks) and plain else rows_of(data, 0, data.n_rows)
+
+
+def selector_data(config: SelectorConfig, inputs: TaskInputs) -> SelectorData:
+    """Return the rows of a fit.
+
+    Raises
+    ------
+    DataError
+        No row has a positive weight.
+    """
+    n = len(inputs.codes)
+    weight = np.ones(n) if inputs.sample_weight is None else np.asarray(inputs.sample_weight, np.float64)
+    if not np.any(weight > 0):
+        raise DataError("no sample has a positive weight; a fit needs some")
+    offsets = task_offsets(config.task_offset, inputs.codes, inputs.signs(), weight, inputs.n_tasks)
+    rows = task_rows(_scaled_rows(inputs.data), inputs.codes, inputs.signs() - offsets[inputs.codes], weight)
+    return SelectorData(rows, offsets, int(inputs.data.n_cols), inputs.names)
+
+
+def task_offsets(kind: str | None, codes: np.ndarray, target: np.ndarray, weight: np.ndarray, n_tasks: int) -> np.ndarray:
+    """Return what is subtracted from the target of every task, ``(n_tasks,)``.
+
+    ``"mean"`` is the mean m of all rows; ``"shrunken"`` is ``m + (m_q - m) v_b / (v_b + v_w / n_q)`` with the mean m_q of task q's n_q
+    rows, the variance v_w of rows within tasks and v_b that of the tasks' own means: the best linear predictor of a task's mean.
+    """
+    if kind is None:
+        return np.zeros(n_tasks)
+    mean = float(np.average(target, weights=weight))
+    if kind == "mean":
+        return np.full(n_tasks, mean)
+    counts = np.bincount(codes, weight > 0, n_tasks)
+    totals = np.bincount(codes, weight, n_tasks)
+    means = np.bincount(codes, weight * target, n_tasks) / totals
+    spread = float(weight @ np.square(target - means[codes])) / float(weight.sum())
+    within = spread * counts.sum() / max(counts.sum() - n_tasks, 1.0)
+    between = max(0.0, float(np.var(means)) - float(np.mean(within / counts)))
+    noise = between + within / counts
+    return mean + (means - mean) * np.divide(between, noise, out=np.zeros(n_tasks), where=noise > 0)
