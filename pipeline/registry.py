@@ -53,6 +53,8 @@ class MethodInfo:
         default they are done one after another.
     missing
         Whether it takes stores with missing values.
+    streams
+        Whether it also learns from a text that is read once.
     model
         Record type of a saved model, or several.
     estimator
@@ -70,6 +72,7 @@ class MethodInfo:
     regressor: str | None = None
     passes: str = "grams"
     missing: bool = False
+    streams: bool = False
     tasks: bool = False
     scored: bool = True
     shared: str | None = None
@@ -98,6 +101,7 @@ METHODS: dict[str, MethodInfo] = {
         model=LinearModel,
         estimator="estimators.group_lasso:GroupLassoClassifier",
         regressor="estimators.group_lasso:GroupLassoRegressor",
+        streams=True,
     ),
     "mkl": MethodInfo(
         name="mkl",

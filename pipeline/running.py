@@ -109,18 +109,30 @@ def method_named(name: str) -> MethodInfo:
     return METHODS[name]
 
 
-def open_data(url: str, info: MethodInfo) -> BlockStore:
-    """Return the store that a method works on.
+def open_data(url: str, info: MethodInfo, extra: Mapping[str, Any] | None = None) -> Any:
+    """Return the store that a method works on, or the text it learns from (``extra["stream"]``).
 
     Raises
     ------
+    ValueError
+        A text, and the method learns from stores only.
     gramplane.storage.DataError
         It holds missing values, and the method takes none.
     """
+    stream = (extra or {}).get("stream")
+    if stream is not None:
+        if not info.streams:
+            raise ValueError(f"method {info.name!r} needs a store, it does not learn from a stream; ingest the text first")
+        return importlib.import_module(".methods.online_text", __package__).TextData(url, stream)
     store = BlockStore.open(url)
     if not info.missing:
         refuse_missing(store, info.name)
     return store
+
+
+def _check_place(where: Where, extra: Mapping[str, Any] | None) -> None:
+    if (extra or {}).get("stream") is not None and where.config().kind != "sync":
+        raise ValueError(f"cluster={where.cluster!r}: a stream is read by one process; leave the cluster out")
 
 
 def store_digest(url: str) -> str:
@@ -203,7 +215,8 @@ def run_method(
     where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     info = method_named(method)
     config = configured(info.config, params)
-    store = open_data(data, info)
+    store = open_data(data, info, extra)
+    _check_place(where, extra)
     record = _record(info, config.model_dump(mode="json"), store, seed, extra or {}, where)
     where.config()
     if dry_run:
@@ -249,7 +262,8 @@ def resume_run(
         info = method_named(record["method"])
         if "data" not in place:
             raise StorageError(f"{run}: the run was prepared but never started; start it again with `gramplane fit`")
-        store = open_data(place["data"], info)
+        store = open_data(place["data"], info, record["extra"])
+        _check_place(where, record["extra"])
         same_as_before(run, {**record, "data_digest": store.digest})
         return _run(info, configured(info.config, record["params"]), store, folder, where, on_event or ignore)
 

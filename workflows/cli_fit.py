@@ -47,7 +47,12 @@ def outcome_result(outcome: Any, run: str) -> Result:
 def _fit(group: click.Group) -> None:
     @command(group, short_help="Fit a method on a store.")
     @click.argument("method")
-    @click.option("--data", required=True, metavar="STORE", help="Training data, a block store.")
+    @click.option("--data", metavar="STORE", help="Training data, a block store.")
+    @click.option("--stream", metavar="FILE|-", help="Learn from SVMlight text instead, read once; - is standard input (group-lasso).")
+    @click.option("--n-features", type=click.IntRange(min=1), metavar="N", help="With --stream: width of the rows.")
+    @click.option("--labels", metavar="A,B,...", help="With --stream: the labels there will be; default -1,1.")
+    @click.option("--task", type=click.Choice(["classification", "regression"]), help="With --stream: what the labels are.")
+    @click.option("--zero-based", type=click.Choice(["no", "yes"]), help="With --stream: whether indices count from zero; default no.")
     @click.option("--run", required=True, metavar="RUN", help="Run directory; one that is there is continued.")
     @set_option
     @click.option("--groups", metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids.")
@@ -60,7 +65,8 @@ def _fit(group: click.Group) -> None:
     def fit(
         frame: Frame,
         method: str,
-        data: str,
+        data: str | None,
+        stream: str | None,
         run: str,
         settings: tuple[str, ...],
         kernels: str | None,
@@ -69,28 +75,63 @@ def _fit(group: click.Group) -> None:
         dry_run: bool,
         **inputs: Any,
     ) -> Result:
-        """Fit METHOD on a store and keep everything in a run directory.
+        """Fit METHOD on a store, or on a stream of rows, and keep everything in a run directory.
 
         Started again, a run continues at its last checkpoint; a finished run is left alone.
         """
         from ..pipeline import run_method
 
+        text = {key: inputs.pop(key) for key in ("n_features", "labels", "task", "zero_based")}
+        source, extra = training_data(data, stream, text)
         values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
-        params = explicit(method_config(method, values, d=_width(data, values)))
+        params = explicit(method_config(method, values, d=_width(source, values)))
         args = _fit_args(method, inputs)
         with frame.progress() as sink:
             outcome = run_method(
                 method,
                 params,
-                data=existing(data, "store"),
+                data=source,
                 run=run,
                 dry_run=dry_run,
                 on_event=sink,
                 seed=args.seed,
-                extra=extras_of(args),
+                extra={**extras_of(args), **extra},
                 **where.arguments(),
             )
         return outcome_result(outcome, run)
+
+
+def training_data(data: str | None, stream: str | None, text: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the store or text to learn from, and what is said of a text.
+
+    Raises
+    ------
+    ConfigError
+        Not exactly one of both, no width of a text, an option of texts for a store, or nothing there.
+    """
+    given = {key: value for key, value in text.items() if value is not None}
+    if stream is None:
+        if data is None:
+            raise ConfigError("give --data STORE, or --stream FILE for rows that are read once")
+        for key in given:
+            raise ConfigError(f"--{key.replace('_', '-')} describes a text; it goes with --stream, not with --data")
+        return existing(data, "store"), {}
+    if data is not None:
+        raise ConfigError("--data and --stream exclude each other")
+    if "n_features" not in given:
+        raise ConfigError("--stream needs --n-features, the width of its rows")
+    if "labels" in given:
+        given["labels"] = _label_numbers(given["labels"])
+    if "zero_based" in given:
+        given["zero_based"] = given["zero_based"] == "yes"
+    return stream if stream == "-" else existing(stream, "stream: file"), {"stream": given}
+
+
+def _label_numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"--labels {text}: write numbers with commas between them") from None
 
 
 def _with_options(values: dict[str, Any], options: dict[str, str | None]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class StreamState:
     iteration, stop
         Steps so far; why it is over (``"epochs"``, ``"end"`` of a text), or ``None``.
     epoch, block
-        Passes that are done; blocks of the present one that are done, in its order.
+        Passes that are done; blocks of the present one that are done, in its order (of a text: lines).
     rows, offset
         Rows taken so far; bytes of text read, where the stream is a text.
     point

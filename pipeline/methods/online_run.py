@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ...storage.ingest.row_text import PIECE
 from ..loops.prepared import Prepared
 from ..records.config_online import GroupLassoConfig
 from ..records.context import RunContext
@@ -18,6 +19,7 @@ from ..records.linear_model import LinearModel, raw_coefficients
 from .online import Machine, StreamLoop, StreamState, figures_of
 from .online_measures import regret_rows
 from .online_setup import GroupLassoInputs, group_lasso_inputs
+from .online_text import TextData, TextLoop, text_inputs
 
 SHOWN = 1000
 """Features and groups in the report's tables."""
@@ -33,7 +35,8 @@ def engine_of(config: GroupLassoConfig) -> Any:
 def prepare(config: GroupLassoConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
     """Return the method ready to run on ``ctx.data``; ``extra`` may hold ``groups``, ``test_share`` and ``held_out``."""
     engine = engine_of(config)
-    loop = engine.build_loop(config, group_lasso_inputs(ctx, extra), ctx)
+    inputs = text_inputs(config, ctx.data, extra) if isinstance(ctx.data, TextData) else group_lasso_inputs(ctx, extra)
+    loop = engine.build_loop(config, inputs, ctx)
     return Prepared(
         loop=loop,
         model=lambda state, ctx: engine.model_of(loop, state, ctx),
@@ -43,7 +46,7 @@ def prepare(config: GroupLassoConfig, ctx: RunContext, extra: Mapping[str, Any])
     )
 
 
-def build_loop(config: GroupLassoConfig, inputs: GroupLassoInputs, ctx: RunContext) -> StreamLoop:
+def build_loop(config: GroupLassoConfig, inputs: GroupLassoInputs, ctx: RunContext) -> StreamLoop | TextLoop:
     """Return the loop of a fit on a stream.
 
     Raises
@@ -53,29 +56,33 @@ def build_loop(config: GroupLassoConfig, inputs: GroupLassoInputs, ctx: RunConte
     ValueError
         Groups, loss or algorithm that do not suit.
     """
-    return StreamLoop(config, inputs, ctx.driver_memory)
+    return TextLoop(config, inputs) if isinstance(inputs.data, TextData) else StreamLoop(config, inputs, ctx.driver_memory)
 
 
-def model_of(loop: StreamLoop, state: StreamState, ctx: RunContext) -> LinearModel:
+def model_of(loop: StreamLoop | TextLoop, state: StreamState, ctx: RunContext) -> LinearModel:
     """Return the model of the newest round, or of the mean of all iterates."""
     return linear_model(loop.machine, loop.inputs.classes, ctx.data, state)
 
 
-def plan_of(loop: StreamLoop, ctx: RunContext) -> dict[str, Any]:
+def plan_of(loop: StreamLoop | TextLoop, ctx: RunContext) -> dict[str, Any]:
     """Return what the run will do: blocks per epoch, bytes read, memory of the state."""
     config, data = loop.config, ctx.data
     state = 8 * loop.machine.n_machines * (data.n_cols * (2 if config.average else 1) + 3 * loop.machine.penalty.n_groups)
-    by_rows = getattr(data.meta, "layouts", ()) and "rows" in data.meta.layouts
-    return {
+    plan = {
         "algorithm": config.algorithm,
         "machines": loop.machine.n_machines,
         "groups": loop.machine.penalty.n_groups,
-        "rows_from": "row blocks" if by_rows else "columns, made into rows once",
+        "state_bytes": int(state),
+        "task_bytes": 0,
+    }
+    if isinstance(data, TextData):
+        return {**plan, "rows_from": "standard input" if data.url == "-" else "text", "text_bytes_per_step": PIECE}
+    return {
+        **plan,
+        "rows_from": "row blocks" if "rows" in data.meta.layouts else "columns, made into rows once",
         "epochs": config.epochs,
         "rounds_at_most": config.epochs * -(-int(np.count_nonzero(loop.weight > 0)) // config.batch_size),
         "bytes_read_per_epoch": int(sum(ref.nbytes for ref in data.column_blocks())),
-        "state_bytes": int(state),
-        "task_bytes": 0,
     }
 
 

@@ -16,7 +16,7 @@ Progress = Callable[[int, int, str], None]
 FORMATS = ("auto", "svmlight", "csv", "parquet", "npz", "npy", "mat", "fasta", "strings", "array")
 SCALES = ("none", "unit-column", "standard", "unit-row")
 MIN_BUDGET = 8 << 20
-_MAX_COLUMNS = 2**31 - 2
+MAX_COLUMNS = 2**31 - 2
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "format": FORMATS,
@@ -58,7 +58,7 @@ class Options:
             if getattr(self, name) not in allowed:
                 raise SchemaError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
         if self.n_features is not None:
-            object.__setattr__(self, "n_features", whole("n_features", self.n_features, 1, _MAX_COLUMNS))
+            object.__setattr__(self, "n_features", whole("n_features", self.n_features, 1, MAX_COLUMNS))
         if self.missing == "keep" and self.scale != "none":
             raise SchemaError(f"scale is {self.scale!r} with missing='keep' (--missing keep); values are scaled only where none is missing")
         object.__setattr__(self, "budget", whole("budget", self.budget, MIN_BUDGET, 1 << 50))
