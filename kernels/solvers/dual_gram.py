@@ -94,6 +94,32 @@ class DenseGram:
         return out
 
 
+class RepeatedGram:
+    """A Gram matrix some of whose rows occur more than once, read from the one that holds each once.
+
+    Parameters
+    ----------
+    gram : Gram
+    places : ndarray of shape (n,)
+        Row of ``gram`` of every row.
+    """
+
+    def __init__(self, gram: Gram, places: IndexArray) -> None:
+        self.gram, self.places, self.n = gram, places, len(places)
+
+    def diag(self) -> FloatArray:
+        """Return the diagonal, shape (n,)."""
+        return self.gram.diag()[self.places]
+
+    def rows(self, idx: IndexArray) -> NDArray[Any]:
+        """Return rows idx, shape (len(idx), n)."""
+        return np.ascontiguousarray(self.gram.rows(self.places[idx])[:, self.places])
+
+    def matvec(self, v: FloatArray) -> FloatArray:
+        """Return K v, shape (n,)."""
+        return self.gram.matvec(np.asarray(np.bincount(self.places, v, self.gram.n), np.float64))[self.places]
+
+
 def checked_diagonal(diagonal: NDArray[Any]) -> FloatArray:
     """Return the diagonal of a Gram matrix in float64.
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .decomposition import solve_decomposition
 from .dual import DenseGram, DualProblem, DualSolution, Gram, Warm
+from .dual_gram import RepeatedGram
 from .dual_groups import solve_grouped
 from .problem import checked_limits
 from .smo_shrink import ShrinkingSteps
@@ -19,6 +20,7 @@ from .smo_state import curvature_floor, finish, first_gradient
 from .smo_steps import BROKEN, CAPPED, SOLVED
 
 FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.int64]
 
 MAX_STEPS = 10_000_000
 """Safety net when no cap is given: minutes."""
@@ -64,13 +66,16 @@ def solve_smo(
     ValueError
         If sizes do not fit, the warm start is not valid, or the matrix is not finite.
     """
-    if not isinstance(gram, DenseGram):
+    base = gram.gram if isinstance(gram, RepeatedGram) else gram
+    if not isinstance(base, DenseGram) or (base is not gram and problem.groups is not None):
         return solve_decomposition(gram, problem, warm=warm, tol=tol, max_iter=max_iter, gradient=gradient)
     problem.check_gram(gram)
     limit = checked_limits(tol, max_iter, MAX_STEPS)
     beta = problem.start(warm)
-    solve = _solve_dense if problem.groups is None else solve_grouped
-    return solve(gram, problem, beta, first_gradient(gram, problem, beta, warm, gradient), tol, limit)
+    first = first_gradient(gram, problem, beta, warm, gradient)
+    if problem.groups is not None:
+        return solve_grouped(base, problem, beta, first, tol, limit)
+    return _solve_dense(base, problem, beta, first, tol, limit, gram.places if isinstance(gram, RepeatedGram) else None)
 
 
 def solve_to_gap(
@@ -98,11 +103,15 @@ def solve_to_gap(
     return found
 
 
-def _solve_dense(gram: DenseGram, problem: DualProblem, beta: FloatArray, g: FloatArray, tol: float, limit: int) -> DualSolution:
-    dtype, ridge = gram.array.dtype, problem.ridges()
+def _solve_dense(
+    base: DenseGram, problem: DualProblem, beta: FloatArray, g: FloatArray, tol: float, limit: int, places: IndexArray | None = None
+) -> DualSolution:
+    dtype, ridge = base.array.dtype, problem.ridges()
+    gram = base if places is None else RepeatedGram(base, places)
     diag = gram.diag() + ridge
-    buffer = gram.scratch.take(int(0.5625 * gram.n**2) + 1, dtype)
-    machine = ShrinkingSteps(problem, gram.array, buffer, diag, curvature_floor(diag, dtype))
+    # Where rows share those of the matrix there is no copy of the whole to fall back on.
+    buffer = base.scratch.take(int((0.5625 if places is None else 1.0) * gram.n**2) + 1, dtype)
+    machine = ShrinkingSteps(problem, base.array, buffer, diag, curvature_floor(diag, dtype), places)
     steps = 0
     while True:
         done, state, ends = machine.run(beta, g, tol, min(REFRESH, limit - steps))

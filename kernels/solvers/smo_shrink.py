@@ -80,6 +80,8 @@ class ShrinkingSteps:
         Diagonal of K + diag(ridge).
     floor : float
         Least curvature of a step.
+    places : ndarray of shape (n,), optional
+        Row of the matrix of every variable, where some share theirs; `buffer` must hold n^2 entries then.
 
     Attributes
     ----------
@@ -87,8 +89,16 @@ class ShrinkingSteps:
         Most negative curvature met, relative to its pair's diagonal.
     """
 
-    def __init__(self, problem: DualProblem, matrix: NDArray[Any], buffer: NDArray[Any], diag: FloatArray, floor: float) -> None:
-        self._matrix, self._buffer, self._floor = matrix, buffer, floor
+    def __init__(
+        self,
+        problem: DualProblem,
+        matrix: NDArray[Any],
+        buffer: NDArray[Any],
+        diag: FloatArray,
+        floor: float,
+        places: IndexArray | None = None,
+    ) -> None:
+        self._matrix, self._buffer, self._floor, self._places = matrix, buffer, floor, places
         self._paired = problem.total is not None
         self._steps = pair_steps if self._paired else single_steps
         self._state = _spaced(problem.n)
@@ -131,6 +141,8 @@ class ShrinkingSteps:
             steps, idle = steps + done, 0 if done else idle + 1
 
     def _whole(self, tol: float, cap: int) -> int:
+        if self._places is not None:
+            return self._part(self._everything, tol, cap)
         return self._call(self._everything, self._there, self._matrix, self._state, tol, cap)
 
     def _part(self, active: IndexArray, tol: float, cap: int) -> int:
@@ -138,16 +150,26 @@ class ShrinkingSteps:
         part = _spaced(a)
         for row, whole in zip(part, self._state):
             np.take(whole, active, out=row)
-        done = self._call(active, np.zeros(a, dtype=np.bool_), self._buffer[: a * a].reshape(a, a), part, tol, cap)
+        index = active if self._places is None else self._places[active]
+        done = self._call(index, np.zeros(a, dtype=np.bool_), self._buffer[: a * a].reshape(a, a), part, tol, cap)
         _, ridge, lo, hi, kink, beta, g, u, low = self._state
         change = np.zeros(n)
         change[active] = part[5] - beta[active]
         beta[active] = part[5]
         moved = np.flatnonzero(change)
-        add_rows(g, self._matrix, moved, change)
+        self._add(g, moved, change)
         g[moved] += change[moved] * ridge[moved]
         set_offsets(moved, beta, lo, hi, kink, u, low)
         return done
+
+    def _add(self, g: FloatArray, moved: IndexArray, change: FloatArray) -> None:
+        if self._places is None:
+            add_rows(g, self._matrix, moved, change)
+            return
+        order = len(self._matrix)
+        total, weights = np.zeros(order), np.asarray(np.bincount(self._places[moved], change[moved], order), np.float64)
+        add_rows(total, self._matrix, np.flatnonzero(weights), weights)
+        g += total[self._places]
 
     def _call(self, index: IndexArray, have: NDArray[np.bool_], matrix: NDArray[Any], state: list[FloatArray], tol: float, cap: int) -> int:
         diag, ridge, lo, hi, kink, beta, g, u, low = state
