@@ -101,6 +101,7 @@ METHODS: dict[str, MethodInfo] = {
         model=LinearModel,
         estimator="estimators.group_lasso:GroupLassoClassifier",
         regressor="estimators.group_lasso:GroupLassoRegressor",
+        passes="moments",
         streams=True,
     ),
     "mkl": MethodInfo(

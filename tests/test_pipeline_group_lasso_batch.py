@@ -7,12 +7,12 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
-from gramplane.kernels.group_penalty import group_penalty, single_features
+from gramplane.kernels.group_penalty import group_penalty
 from gramplane.kernels.groups import build_groups
 from gramplane.kernels.mean_losses import MeanLoss
 from gramplane.kernels.solvers.group_lasso_rows import RowProblem, TaskRows, solve_rows
 from gramplane.pipeline.loops.run import run_loop
-from gramplane.pipeline.methods.group_lasso_batch import BatchLoop, BatchProblem
+from gramplane.pipeline.methods.group_lasso_loop import BatchLoop, BatchProblem
 from gramplane.pipeline.passes import moments as passes
 from gramplane.pipeline.passes.moments import feature_slopes, moments_pass, scale_as_given
 from gramplane.pipeline.passes.scaling import scaled
@@ -77,8 +77,8 @@ def test_every_engine_ends_at_the_optimum(sparse, loss, engine, bias):
     assert found.engine == engine
     assert -1e-9 <= found.objective - best.objective <= found.gap + 1e-9
     assert found.gap <= 1e-7 * found.objective
-    f = X @ found.weights[0, 0] + found.biases[0, 0]
-    exact = problem.cost @ MeanLoss(loss).values(y, f) + problem.lam * problem.penalty.value(found.weights[0])
+    f = X @ found.weights[0] + found.biases[0]
+    exact = problem.cost @ MeanLoss(loss).values(y, f) + problem.lam * problem.penalty.value(found.weights)
     np.testing.assert_allclose(found.objective, exact, rtol=1e-9)
     assert 0 < len(found.active[0]) < problem.penalty.n_groups
     assert outcome.history[-1]["gap"] == found.gap
@@ -112,31 +112,6 @@ def test_lambda_max_is_where_the_first_group_enters(engine, loss):
     below, _ = fitted(problem_of(y, loss, engine=engine, lam=0.999 * largest, tol=1e-9), MemoryBlocks(X))
     assert not at.weights.any()
     assert below.weights.any()
-
-
-@pytest.mark.parametrize("engine", ["gram", "fista"])
-@pytest.mark.parametrize("bias", [True, False])
-def test_tasks_share_the_support_of_rows(engine, bias):
-    X, y = planted()
-    codes = np.arange(len(y)) * 7 % 3
-    cost = 1.0 / np.bincount(codes)[codes]
-    problem = BatchProblem(y[None], cost, "squared", single_features(D, 1.0, 0.2), 0.3, bias, 1e-7, 2000, engine, codes, 3)
-    found, _ = fitted(problem, MemoryBlocks(X))
-    assert found.converged
-    rows = TaskRows(np.concatenate([X[codes == q] for q in range(3)]), np.cumsum([0, *np.bincount(codes)]))
-    order = np.argsort(codes, kind="stable")
-    best = solve_rows(RowProblem(rows, y[order], cost[order], MeanLoss("squared"), problem.penalty, 0.3, bias), tol=1e-9, max_iter=20_000)
-    assert -1e-9 <= found.objective - best.objective <= found.gap + 1e-9
-    assert found.weights.shape == (1, 3, D)
-
-
-def test_logistic_tasks_are_solved_on_all_their_columns():
-    X, y = planted("logistic", n=120)
-    codes = np.arange(120) % 2
-    problem = BatchProblem(y[None], np.full(120, 1 / 60), "logistic", single_features(D), 0.1, True, 1e-6, 50, "auto", codes, 2)
-    found, _ = fitted(problem, MemoryBlocks(X))
-    assert found.converged
-    assert found.lambda_max > 0.1
 
 
 def test_overlapping_groups_keep_a_copy_each():
@@ -178,10 +153,10 @@ def test_a_resumed_fit_has_the_bits_of_an_undisturbed_one(tmp_path, engine, loss
     X, y = planted(loss)
     tol, share = (1e-2, 0.1) if loss == "hinge" else (1e-8, 0.03)
     problem = problem_of(y, loss, engine=engine, tol=tol, share=share, max_iter=12)
-    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso_batch.PROXIMAL_STEPS", 20)
-    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso_batch.SWEEPS", 5)
-    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso_batch.FIRST_GROUPS", 2)
-    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso_batch.MORE_GROUPS", 2)
+    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso_loop.PROXIMAL_STEPS", 20)
+    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso_loop.SWEEPS", 5)
+    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso_loop.FIRST_GROUPS", 2)
+    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso_loop.MORE_GROUPS", 2)
     straight, outcome = fitted(problem, MemoryBlocks(X))
     assert outcome.state.iteration > 2
     run = RunStore.create(tmp_path / "run", {})

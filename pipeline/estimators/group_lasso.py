@@ -20,7 +20,7 @@ from ...kernels.streams import StreamLearner
 from ...storage import ColumnScale, DataError, MemoryBlocks
 from ..loops.run import run_loop
 from ..methods.fgm_setup import FGMInputs, class_factors
-from ..methods.online import StreamState, machine_of
+from ..methods.online import Machine, StreamState, machine_of
 from ..methods.online_rows import scaled_rows
 from ..methods.online_run import engine_of, linear_model
 from ..methods.online_setup import GroupLassoInputs
@@ -117,6 +117,7 @@ class _GroupLasso(BaseEstimator):
     callbacks: Any
     n_features_in_: int
     classes_: np.ndarray
+    _machine: Machine
     _stream: StreamLearner | None
     _model: LinearModel | None
 
@@ -162,11 +163,13 @@ class _GroupLasso(BaseEstimator):
             outcome = run_loop(loop, ctx, keep=False)
             self._set_model(engine.model_of(loop, outcome.state, ctx))
         self._set_history(outcome.history)
-        # A stream goes on from here with partial_fit.
-        self._stream = loop.machine.learner(outcome.state.point) if isinstance(outcome.state, StreamState) else None
-        self.converged_ = outcome.state.stop != "max_iter"
+        if isinstance(outcome.state, StreamState) and inputs.data.scale.kind == "none":
+            # A stream goes on from here with partial_fit; rows of a scaled store would not be those that come then.
+            self._machine, self._stream = loop.machine, loop.machine.learner(outcome.state.point)
+        self.converged_ = outcome.state.stop not in ("max_iter", "no_progress")
         if not self.converged_:
-            warnings.warn(f"max_iter={config.max_iter} ended the fit at the gap {self.dual_gap_:.3g}", ConvergenceWarning, stacklevel=2)
+            reason = f"max_iter={config.max_iter}" if outcome.state.stop == "max_iter" else "round-off"
+            warnings.warn(f"{reason} ended the fit at the gap {self.dual_gap_:.3g}", ConvergenceWarning, stacklevel=2)
         return self
 
     def _inputs(self, X: Any, y: Any, sample_weight: Any) -> GroupLassoInputs:
@@ -241,7 +244,9 @@ class _GroupLasso(BaseEstimator):
     def _begin(self, X: Any, y: Any, classes: Any) -> None:
         config = self._config()
         if getattr(self, "_model", None) is not None:
-            raise ValueError("partial_fit cannot go on: where a stream stands is no part of a saved model, nor of a batch fit; fit anew")
+            raise ValueError(
+                "partial_fit cannot go on: where a stream stands is no part of a saved model, of a batch fit, or of a fit on scaled rows"
+            )
         if config.algorithm == "fista":
             raise ValueError("algorithm='fista' needs all rows at once; partial_fit takes algorithm='da' or 'fobos'")
         if not self._is_classifier:

@@ -1,403 +1,137 @@
-"""Batch group lasso: the optimum over all rows, with its duality gap, for one target, one per class, or tasks that share groups.
-
-    min  sum_i c_i loss(y_i, x_i'w_q + b_q) + lam Omega(v),  w = scatter(v)        (docs/methods.md, "Batch group lasso")
-
-Three engines end at the same optimum; ``auto`` takes the first that suits:
-
-* ``gram`` (squared loss, few columns): one pass sums the second moments of the rows; nothing of the rows is kept.
-* ``working_set``: machines are solved on the columns of some groups; a pass over all columns gives the gap of the whole problem and the
-  groups that violate the dual most, which join.
-* ``fista``: all columns are held, steps are accelerated proximal gradients. Kept as a comparison.
-
-Source: Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, sections 3.3, 4.3.
-"""
+"""``algorithm="fista"`` of the group lasso as a method of the runner: from data and parameters to the batch loop, and to a model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+import json
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from ...cluster import MemoryBoundExceeded, bytes_text
-from ...kernels.group_penalty import GroupPenalty
-from ...kernels.mean_losses import LossName, MeanLoss
-from ...kernels.solvers.group_lasso import Moments, centred, solve_moments
-from ...kernels.solvers.group_lasso_rows import RowProblem, RowSolution, TaskRows, solve_rows
-from ..loops.protocol import Step
-from ..passes.columns import column_sizes
-from ..passes.moments import feature_slopes, fetch_scaled, moment_bytes, moments_pass
+from ...kernels.mean_losses import LossName
+from ..passes.blocks import column_tasks
+from ..passes.moments import moment_bytes, row_refs
+from ..records.config_online import GroupLassoConfig
 from ..records.context import RunContext
-
-Engine = Literal["auto", "gram", "working_set", "fista"]
-
-GRAM_COLUMNS = 512
-"""Up to so many columns a squared loss is solved on the moments of all of them."""
-
-FIRST_GROUPS, MORE_GROUPS = 20, 10
-"""Groups that join the empty set, and the least number that may join a later one (which may also double)."""
-
-INNER_SHARE, TIGHTER = 0.3, 0.1
-"""A set's problem is solved to this share of the tolerance; the factor of that share where no group is left to join."""
-
-SWEEPS, NEWTON_STEPS, PROXIMAL_STEPS = 500, 50, 300
-"""Steps of a machine within one step of the loop."""
+from ..records.linear_model import LinearModel, raw_coefficients
+from .group_lasso_loop import BatchLoop, BatchProblem, BatchState, chosen_engine
+from .online_run import selected_tables
+from .online_setup import GroupLassoInputs, loss_of, penalty_of, weights_of
+from .scoring import Fit, TargetFit
 
 
-@dataclass(frozen=True)
-class BatchProblem:
-    """What is to be minimised.
-
-    Attributes
-    ----------
-    targets
-        ``(n_machines, n)``: labels +-1 or values; machines share rows, costs and penalty.
-    cost
-        ``(n,)`` weights c_i, 0 for rows that are left out; those of a task sum to 1 for the mean loss.
-    loss
-        ``"logistic"``, ``"squared"`` or ``"hinge"``.
-    penalty, lam
-        Groups of features and the weight of the penalty.
-    fit_bias
-        Whether machines have a bias (one per task), which bears no penalty.
-    tol
-        Gap at which a machine ends, relative to its objective.
-    max_iter
-        Steps of the loop at most.
-    engine
-        ``"auto"``, ``"gram"``, ``"working_set"`` or ``"fista"``.
-    codes, n_tasks
-        ``(n,)`` task of each row, and how many there are.
-    """
-
-    targets: np.ndarray
-    cost: np.ndarray
-    loss: LossName
-    penalty: GroupPenalty
-    lam: float
-    fit_bias: bool = True
-    tol: float = 1e-4
-    max_iter: int = 1000
-    engine: Engine = "auto"
-    codes: np.ndarray | None = None
-    n_tasks: int = 1
-
-
-@dataclass(frozen=True)
-class BatchMachine:
-    """What one machine has found.
-
-    Attributes
-    ----------
-    groups
-        int64 groups of the working set, in the order they joined.
-    copies
-        ``(n_tasks, size)`` weights of their copies, group after group.
-    biases
-        ``(n_tasks,)``.
-    objective, lower
-        P, and the best dual value so far.
-    lambda_max
-        Least lam without any feature; NaN before it is known.
-    inner_tol
-        Relative gap to which the set's problem is solved.
-    mu
-        Smoothing of a hinge.
-    stop
-        ``"gap"``, ``"max_iter"``, ``"no_progress"`` or ``None``.
-    """
-
-    groups: np.ndarray
-    copies: np.ndarray
-    biases: np.ndarray
-    objective: float
-    lower: float
-    lambda_max: float
-    inner_tol: float
-    mu: float = 0.0
-    stop: str | None = None
-
-    @property
-    def gap(self) -> float:
-        """P minus the best dual value; not negative but for round-off, which is cut."""
-        return max(self.objective - self.lower, 0.0)
-
-
-@dataclass(frozen=True)
-class BatchState:
-    """State of the loop: what was decided, and one entry per machine."""
-
-    iteration: int
-    engine: str
-    machines: tuple[BatchMachine, ...]
-
-    @property
-    def stop(self) -> str | None:
-        """Reason why every machine has stopped, or ``None``."""
-        reasons = [machine.stop for machine in self.machines]
-        return None if None in reasons else max(str(reason) for reason in reasons)
-
-
-class BatchResult(NamedTuple):
-    """A finished fit.
-
-    Attributes
-    ----------
-    weights
-        ``(n_machines, n_tasks, n_features)`` of the columns as they were scaled.
-    biases
-        ``(n_machines, n_tasks)``.
-    active
-        Per machine, the groups with weights, ascending.
-    objective, gap
-        Sums over the machines.
-    lambda_max
-        Greatest of the machines.
-    converged
-        Whether every gap is within the tolerance.
-    engine
-        Which engine ran.
-    """
-
-    weights: np.ndarray
-    biases: np.ndarray
-    active: tuple[np.ndarray, ...]
-    objective: float
-    gap: float
-    lambda_max: float
-    converged: bool
-    engine: str
-
-
-class BatchLoop:
-    """Iteration of batch group lasso; a step is one round of every machine that has not stopped.
+class GroupLassoBatch(BatchLoop):
+    """The loop of a fit, with what its model is made of.
 
     Parameters
     ----------
-    problem
-        What is minimised.
+    config
+        Parameters.
+    inputs
+        Target, weights, groups.
     """
 
-    state_type = BatchState
-
-    def __init__(self, problem: BatchProblem) -> None:
-        self._problem = problem
-        self._moments: list[Moments] | None = None
-        self._held: dict[int, tuple[np.ndarray, Any]] = {}
-        self._order = None if problem.codes is None else np.argsort(problem.codes, kind="stable")
-        counts = [len(problem.cost)] if problem.codes is None else np.bincount(problem.codes, minlength=problem.n_tasks)
-        self._edges = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-
-    # -- the contract of a loop ---------------------------------------------------------------------------------------------
-
-    def init(self, ctx: RunContext) -> BatchState:
-        """Return the state before the first step: zeros, over no groups or over all."""
-        problem, engine = self._problem, chosen_engine(self._problem, ctx)
-        every = engine != "working_set" or problem.n_tasks > 1
-        groups = np.arange(problem.penalty.n_groups if every else 0, dtype=np.int64)
-        copies = np.zeros((problem.n_tasks, problem.penalty.n_copies if every else 0))
-        start = BatchMachine(groups, copies, np.zeros(problem.n_tasks), np.inf, -np.inf, float("nan"), INNER_SHARE * problem.tol)
-        return BatchState(0, engine, (start,) * len(problem.targets))
-
-    def step(self, state: BatchState, ctx: RunContext) -> Step[BatchState]:
-        """Return the state after one more round."""
-        open_ones = [m for m, machine in enumerate(state.machines) if machine.stop is None]
-        machines = list(state.machines)
-        advance = self._on_moments if state.engine == "gram" else self._on_rows
-        for m, machine in zip(open_ones, advance(open_ones, state, ctx), strict=True):
-            late = machine.stop is None and state.iteration + 1 >= self._problem.max_iter
-            machines[m] = replace(machine, stop="max_iter") if late else machine
-        after = BatchState(state.iteration + 1, state.engine, tuple(machines))
-        return Step(after, self._metrics(after))
-
-    def _metrics(self, state: BatchState) -> dict[str, Any]:
-        return {
-            "objective": sum(machine.objective for machine in state.machines),
-            "gap": sum(machine.gap for machine in state.machines),
-            "n_groups": sum(len(self._active(machine)) for machine in state.machines),
-            "n_working": sum(len(machine.groups) for machine in state.machines),
-            "lambda_max": max(machine.lambda_max for machine in state.machines),
-            "engine": state.engine,
-        }
-
-    # -- moments -------------------------------------------------------------------------------------------------------------
-
-    def _on_moments(self, which: Sequence[int], state: BatchState, ctx: RunContext) -> list[BatchMachine]:
-        moments = self._all_moments(ctx)
-        return [self._descend(state.machines[m], moments[m]) for m in which]
-
-    def _all_moments(self, ctx: RunContext) -> list[Moments]:
-        # Not part of the state: a resumed run sums them again, to the same bits.
-        if self._moments is None:
-            problem, n_targets = self._problem, len(self._problem.targets)
-            targets = np.ascontiguousarray(problem.targets.T)
-            raw, shift = moments_pass(ctx, targets, problem.cost, centre=problem.fit_bias, codes=problem.codes, n_tasks=problem.n_tasks)
-            found = [centred(raw, problem.fit_bias, m, n_targets) for m in range(n_targets)]
-            self._moments = found if shift is None else [replace(one, means=one.means + shift) for one in found]
-        return self._moments
-
-    def _descend(self, machine: BatchMachine, moments: Moments) -> BatchMachine:
-        problem = self._problem
-        found = solve_moments(moments, problem.penalty, problem.lam, warm=machine.copies, tol=problem.tol, max_sweeps=SWEEPS)
-        largest = float(problem.penalty.dual_norms(moments.cross).max(initial=0.0))
-        biases = moments.biases(problem.penalty.scatter(found.copies))
-        after = replace(machine, copies=found.copies, biases=biases, objective=found.objective, lambda_max=largest)
-        after = replace(after, lower=max(machine.lower, found.objective - found.gap))
-        return replace(after, stop="gap") if found.stop == "gap" else after
-
-    # -- rows ----------------------------------------------------------------------------------------------------------------
-
-    def _on_rows(self, which: Sequence[int], state: BatchState, ctx: RunContext) -> list[BatchMachine]:
-        solved = [self._solve(m, state, ctx) for m in which]
-        cost = self._problem.cost[self._order] if self._order is not None else self._problem.cost
-        U = np.stack([cost * found.slopes for _, found in solved])
-        machines = [state.machines[m] for m in which]
-        if state.engine == "fista" or self._problem.n_tasks > 1:
-            slopes = [rows.slopes(u) for (rows, _), u in zip(solved, U, strict=True)]
-            if state.iteration == 0:
-                largest = [self._largest(m, rows, cost) for m, (rows, _) in zip(which, solved, strict=True)]
-                machines = [replace(machine, lambda_max=value) for machine, value in zip(machines, largest, strict=True)]
-        else:
-            slopes = list(feature_slopes(ctx, U)[:, None])
-        return [self._judged(machine, m, found, z) for machine, m, (_, found), z in zip(machines, which, solved, slopes, strict=True)]
-
-    def _solve(self, m: int, state: BatchState, ctx: RunContext) -> tuple[TaskRows, RowSolution]:
-        """Solve the problem of a machine's working set."""
-        machine, problem = state.machines[m], self._problem
-        features, X = self._columns(m, machine.groups, ctx)
-        rows = TaskRows(X, self._edges)
-        y, cost = problem.targets[m], problem.cost
-        if self._order is not None:
-            y, cost = y[self._order], cost[self._order]
-        penalty = problem.penalty.restricted(machine.groups, features)
-        small = RowProblem(rows, y, cost, MeanLoss(problem.loss, machine.mu), penalty, problem.lam, problem.fit_bias)
-        method = "fista" if state.engine == "fista" else "auto"
-        limit = PROXIMAL_STEPS if method == "fista" or problem.loss == "hinge" else {"squared": 10 * SWEEPS}.get(problem.loss, NEWTON_STEPS)
-        found = solve_rows(small, warm=machine.copies, biases=machine.biases, tol=machine.inner_tol, max_iter=limit, method=method)
-        return rows, found
-
-    def _largest(self, m: int, rows: TaskRows, cost: np.ndarray) -> float:
-        """Return the least lam without any feature, from rows of all columns."""
-        problem, none = self._problem, np.zeros(0, np.int64)
-        y = problem.targets[m] if self._order is None else problem.targets[m][self._order]
-        nothing = RowProblem(rows, y, cost, MeanLoss(problem.loss), problem.penalty.restricted(none, none), problem.lam, problem.fit_bias)
-        slopes = rows.slopes(cost * solve_rows(nothing).slopes)
-        return float(problem.penalty.dual_norms(slopes).max(initial=0.0))
-
-    def _columns(self, m: int, groups: np.ndarray, ctx: RunContext) -> tuple[np.ndarray, Any]:
-        """Return the features of a set, ascending, and their columns; what is new is fetched."""
-        penalty = self._problem.penalty
-        features = np.unique(penalty.members[penalty.copies_of(groups)])
-        held, X = self._held.get(m, (np.zeros(0, np.int64), None))
-        if len(features) == len(held):
-            return features, np.zeros((len(self._problem.cost), 0)) if X is None else X
-        new = np.setdiff1d(features, held)
-        self._check_memory(ctx, features)
-        columns = self._float(fetch_scaled(ctx, new))
-        if X is not None:
-            order = np.argsort(np.concatenate([held, new]))
-            columns = (sp.csr_array(sp.hstack([X, columns])) if sp.issparse(X) else np.hstack([X, columns]))[:, order]
-        self._held[m] = features, columns if sp.issparse(columns) else np.ascontiguousarray(columns)
-        return self._held[m]
-
-    def _float(self, columns: Any) -> Any:
-        if sp.issparse(columns):
-            rows = sp.csr_array(columns, dtype=np.float64)
-            rows.sort_indices()
-            return rows if self._order is None else rows[self._order]
-        return np.asarray(columns, dtype=np.float64)[slice(None) if self._order is None else self._order]
-
-    def _check_memory(self, ctx: RunContext, features: np.ndarray) -> None:
-        need = int(column_sizes(ctx.data, features).sum()) * 2
-        if ctx.data.meta.kind == "dense":
-            need = 16 * ctx.data.n_rows * len(features)
-        if need > ctx.driver_memory:
-            raise MemoryBoundExceeded(
-                f"the {len(features)} columns of the batch group lasso's working set need {bytes_text(need)} on the driver, which has "
-                f"{bytes_text(ctx.driver_memory)}: raise --driver-memory or lam, or use algorithm='da'",
-                need,
-                ctx.driver_memory,
-            )
-
-    def _judged(self, machine: BatchMachine, m: int, found: RowSolution, z: np.ndarray) -> BatchMachine:
-        """Return a machine with the certificate over all groups, and with the groups that violate it most."""
-        problem = self._problem
-        norms = problem.penalty.dual_norms(z)
-        y, cost = problem.targets[m], problem.cost
-        if self._order is not None:
-            y, cost = y[self._order], cost[self._order]
-        loss, reach = MeanLoss(problem.loss, found.mu), float(norms.max(initial=0.0))
-        dual = loss.dual_value(y, cost, found.slopes, reach, problem.lam)
-        largest = machine.lambda_max if len(machine.groups) else reach
-        after = replace(
-            machine,
-            copies=found.copies,
-            biases=found.biases,
-            objective=found.objective,
-            lower=max(machine.lower, dual),
-            lambda_max=largest,
-            mu=found.mu,
+    def __init__(self, config: GroupLassoConfig, inputs: GroupLassoInputs) -> None:
+        self.config, self.inputs = config, inputs
+        penalty, self.labels = penalty_of(config, int(inputs.data.n_cols), inputs.groups)
+        weight, targets = weights_of(config, inputs), inputs.targets
+        loss: LossName = loss_of(config, inputs.classes)  # pyright: ignore[reportAssignmentType] (one of them)
+        if not config.lam > 0:
+            raise ValueError(f"lam={config.lam!r}: algorithm='fista' needs a penalty; without one there is no certificate")
+        real = inputs.classes is None
+        fit = TargetFit(0, inputs.target, inputs.held_out) if real else Fit(0, len(targets), inputs.target, inputs.held_out)
+        self.problem = BatchProblem(
+            targets,
+            weight / weight.sum(),
+            loss,
+            penalty,
+            config.lam,
+            fit_bias=config.fit_intercept,
+            tol=config.tol,
+            max_iter=config.max_iter,
+            fit=fit,
         )
-        return self._grown(after, norms, found.stop)
-
-    def _grown(self, machine: BatchMachine, norms: np.ndarray, inner_stop: str) -> BatchMachine:
-        problem = self._problem
-        if machine.gap <= problem.tol * machine.objective:
-            return replace(machine, stop="gap")
-        violating = norms > problem.lam
-        violating[machine.groups] = False
-        ids = np.flatnonzero(violating)
-        room = max(MORE_GROUPS, len(machine.groups)) if len(machine.groups) else FIRST_GROUPS
-        new = np.sort(ids[np.lexsort((ids, -norms[ids]))][:room])
-        if not len(new):
-            if inner_stop == "no_progress":
-                return replace(machine, stop="no_progress")
-            return replace(machine, inner_tol=TIGHTER * machine.inner_tol) if inner_stop == "gap" else machine
-        sizes = int(np.diff(problem.penalty.indptr)[new].sum())
-        copies = np.concatenate([machine.copies, np.zeros((problem.n_tasks, sizes))], axis=1)
-        return replace(machine, groups=np.concatenate([machine.groups, new]), copies=copies)
-
-    # -- results -------------------------------------------------------------------------------------------------------------
-
-    def _full(self, machine: BatchMachine) -> np.ndarray:
-        copies = np.zeros((self._problem.n_tasks, self._problem.penalty.n_copies))
-        copies[:, self._problem.penalty.copies_of(machine.groups)] = machine.copies
-        return copies
-
-    def _active(self, machine: BatchMachine) -> np.ndarray:
-        alive = machine.copies.any(axis=0)
-        owners = np.repeat(machine.groups, np.diff(self._problem.penalty.indptr)[machine.groups])
-        return np.unique(owners[alive])
-
-    def result(self, state: BatchState) -> BatchResult:
-        """Return the fit of the last state."""
-        machines = state.machines
-        return BatchResult(
-            weights=np.stack([self._problem.penalty.scatter(self._full(machine)) for machine in machines]),
-            biases=np.stack([machine.biases for machine in machines]),
-            active=tuple(self._active(machine) for machine in machines),
-            objective=sum(machine.objective for machine in machines),
-            gap=sum(machine.gap for machine in machines),
-            lambda_max=max(machine.lambda_max for machine in machines),
-            converged=all(machine.stop == "gap" for machine in machines),
-            engine=state.engine,
-        )
+        super().__init__(self.problem)
 
 
-def chosen_engine(problem: BatchProblem, ctx: RunContext) -> str:
-    """Return the engine that will run.
+def build_loop(config: GroupLassoConfig, inputs: GroupLassoInputs, ctx: RunContext) -> GroupLassoBatch:
+    """Return the loop of a batch fit.
 
     Raises
     ------
+    DataError
+        A class without weight.
     ValueError
-        ``"gram"`` for another loss than the squared one.
+        Groups or a loss that do not suit, or no penalty.
     """
-    if problem.engine == "gram" and problem.loss != "squared":
-        raise ValueError(f"engine='gram' solves the squared loss; the loss is {problem.loss!r}: use 'auto'")
-    if problem.engine != "auto":
-        return problem.engine
-    few = ctx.data.n_cols <= GRAM_COLUMNS or problem.n_tasks > 1
-    fits = 2 * moment_bytes(ctx.data, len(problem.targets), problem.n_tasks) <= ctx.driver_memory
-    return "gram" if problem.loss == "squared" and few and fits else "working_set"
+    return GroupLassoBatch(config, inputs)
+
+
+def model_of(loop: GroupLassoBatch, state: BatchState, ctx: RunContext) -> LinearModel:
+    """Return the model of the last state, for columns as they were given."""
+    found, classes, scale = loop.result(state), loop.inputs.classes, ctx.data.scale
+    coef, intercepts = raw_coefficients(found.weights, found.biases, scale.factor, scale.shift)
+    active = np.unique(np.concatenate(found.active))
+    figures = {"objective": found.objective, "gap": found.gap, "lambda_max": found.lambda_max}
+    return LinearModel(
+        params_json=loop.config.model_dump_json(),
+        classes_json=json.dumps(None if classes is None else list(classes)),
+        tasks_json="null",
+        n_features=int(ctx.data.n_cols),
+        coef=coef,
+        intercepts=intercepts,
+        row_scaled=scale.kind == "unit-row",
+        figures={**figures, "rounds": float(state.iteration), "converged": float(found.converged)},
+        arrays={"active_groups": loop.labels[active]},
+    )
+
+
+def plan_of(loop: GroupLassoBatch, ctx: RunContext) -> dict[str, Any]:
+    """Return what the run will do: engine, tasks of a pass, bytes read, memory of a task."""
+    data, engine = ctx.data, chosen_engine(loop.problem, ctx)
+    rows, columns = row_refs(data), column_tasks(data)
+    gram = engine == "gram"
+    return {
+        "algorithm": "fista",
+        "engine": engine,
+        "machines": len(loop.problem.targets),
+        "groups": loop.problem.penalty.n_groups,
+        "passes_at_most": 1 if gram else loop.problem.max_iter,
+        "tasks_per_pass": len(rows) if gram else len(columns),
+        "bytes_read_per_pass": int(sum(ref.nbytes for task in columns for ref in task)),
+        "task_bytes": int(max(3 * part.nbytes for part in rows) if gram else max(2 * ref.nbytes for task in columns for ref in task)),
+        **({"moment_bytes": moment_bytes(data, len(loop.problem.targets))} if gram else {}),
+    }
+
+
+def summary(state: BatchState, model: LinearModel) -> dict[str, Any]:
+    """Return the figures of a finished run as a small JSON object."""
+    return {
+        "objective": model.figures["objective"],
+        "gap": model.figures["gap"],
+        "lambda_max": model.figures["lambda_max"],
+        "engine": state.engine,
+        "rounds": state.iteration,
+        "n_selected": len(model.features),
+        "n_groups": len(model.arrays["active_groups"]),
+        "n_features": model.n_features,
+        "stop": state.stop,
+        "classes": json.loads(model.classes_json),
+    }
+
+
+def tables(state: BatchState, model: LinearModel, names: list[str] | None) -> dict[str, list[dict[str, Any]]]:
+    """Return the report's tables: selected features and groups, and the certificate of every machine."""
+    classes = json.loads(model.classes_json)
+    named = classes if classes is not None and len(state.machines) > 1 else [None] * len(state.machines)
+    rows = [
+        {
+            **({} if label is None else {"class": label}),
+            "objective": machine.objective,
+            "gap": machine.gap,
+            "lambda_max": machine.lambda_max,
+            "groups in the set": len(machine.groups),
+            "stop": machine.stop,
+        }
+        for label, machine in zip(named, state.machines, strict=True)
+    ]
+    return {"certificates": rows, **selected_tables(model, names)}

@@ -126,11 +126,10 @@ def row_refs(data: BlockStore | MemoryBlocks) -> list[RowsRef]:
     return [RowsRef(ref, span, 8 * (span[1] - span[0]) * data.n_cols) for span in ranges]
 
 
-def moments_chunk(part: RowsRef, targets: Any, cost: Any, codes: Any, shift: np.ndarray | None, n_tasks: int) -> np.ndarray:
+def moments_chunk(part: RowsRef, targets: Any, cost: Any, shift: np.ndarray | None) -> np.ndarray:
     """Return the raw moments of a block of rows (on a worker)."""
     span = slice(*part.rows)
-    tasks = None if codes is None else received(codes)[span]
-    return row_moments(part.load(), received(targets)[span], received(cost)[span], shift=shift, codes=tasks, n_tasks=n_tasks)
+    return row_moments(part.load(), received(targets)[span], received(cost)[span], shift=shift)
 
 
 def _added(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -145,14 +144,12 @@ def _moments_bytes(part: RowsRef) -> int:
     return 3 * part.nbytes
 
 
-def moment_bytes(data: BlockStore | MemoryBlocks, n_targets: int, n_tasks: int) -> int:
+def moment_bytes(data: BlockStore | MemoryBlocks, n_targets: int) -> int:
     """Return the bytes of the raw moments."""
-    return 8 * n_tasks * (int(data.n_cols) + n_targets + 1) ** 2
+    return 8 * (int(data.n_cols) + n_targets + 1) ** 2
 
 
-def moments_pass(
-    ctx: RunContext, targets: np.ndarray, cost: np.ndarray, *, centre: bool, codes: np.ndarray | None = None, n_tasks: int = 1
-) -> tuple[np.ndarray, np.ndarray | None]:
+def moments_pass(ctx: RunContext, targets: np.ndarray, cost: np.ndarray, *, centre: bool) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the raw moments of all rows (see :func:`gramplane.kernels.moments.row_moments`) and the shift they are about.
 
     Parameters
@@ -165,15 +162,34 @@ def moments_pass(
         ``(n,)``.
     centre
         Sum dense columns about the mean of the first rows, ``None`` being returned for no shift.
-    codes, n_tasks
-        Task of each row and how many there are.
     """
     refs, shift = row_refs(ctx.data), None
     if centre and ctx.data.meta.kind == "dense":
         first = RowsRef(refs[0].ref, (0, min(FIRST_ROWS, ctx.data.n_rows)), 0).load()
         shift = np.asarray(first, dtype=np.float64).mean(axis=0)
-    result = moment_bytes(ctx.data, targets.shape[1], n_tasks)
-    vectors = (ctx.share("targets", targets, len(refs)), ctx.share("costs", cost, len(refs)))
-    tasks = None if codes is None else ctx.share("codes", codes, len(refs))
-    program = BlockProgram("moments", moments_chunk, _added, _moments_bytes, result)
-    return ctx.run_pass(plan(program, refs, *vectors, tasks, shift, n_tasks)), shift
+    program = BlockProgram("moments", moments_chunk, _added, _moments_bytes, moment_bytes(ctx.data, targets.shape[1]))
+    return ctx.run_pass(plan(program, refs, ctx.share("targets", targets, len(refs)), ctx.share("costs", cost, len(refs)), shift)), shift
+
+
+# -- decisions -------------------------------------------------------------------------------------------------------------
+
+
+def decided(ctx: RunContext, weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
+    """Return ``(n_machines, n)`` decision values of all rows; columns with weights are fetched, few at a time.
+
+    Parameters
+    ----------
+    ctx
+        Executor and data.
+    weights
+        ``(n_machines, n_features)`` of scaled columns.
+    biases
+        ``(n_machines,)``.
+    """
+    features = np.flatnonzero(weights.any(axis=0))
+    width = max(1, ctx.driver_memory // (32 * ctx.data.n_rows))
+    values = np.tile(biases[:, None], (1, ctx.data.n_rows))
+    for lo in range(0, len(features), width):
+        part = features[lo : lo + width]
+        values += np.asarray(fetch_scaled(ctx, part) @ weights[:, part].T).T
+    return values

@@ -108,6 +108,8 @@ OTHER_HKL = ({**HKL, "rho": 1.5}, "rho")
 
 GROUP_LASSO = {"lam": 0.02, "epochs": 3, "batch_size": 7}
 OTHER_GROUP_LASSO = ({**GROUP_LASSO, "gamma": 2.0}, "gamma")
+BATCH_LASSO = {"lam": 0.02, "algorithm": "fista", "tol": 1e-6}
+OTHER_BATCH_LASSO = ({**BATCH_LASSO, "lam": 0.03}, "lam")
 
 
 def _by_rows(path: Path) -> BlockStore:
@@ -123,6 +125,10 @@ CASES: dict[str, Case] = {
         "group-lasso", {**GROUP_LASSO, "penalty": "sgl"}, _by_rows, OTHER_GROUP_LASSO, {"test_share": 0.25}
     ),
     "group-lasso-classes-average": Case("group-lasso", {**GROUP_LASSO, "average": True, "loss": "hinge"}, _three, OTHER_GROUP_LASSO),
+    "group-lasso-batch-classes": Case("group-lasso", BATCH_LASSO, _three, OTHER_BATCH_LASSO, {"test_share": 0.25}),
+    "group-lasso-batch-numbers": Case(
+        "group-lasso", {**BATCH_LASSO, "penalty": "sgl", "lam": 1e-4, "tol": 1e-10}, _real, OTHER_BATCH_LASSO
+    ),
     "group-lasso-fobos-regression": Case("group-lasso", {**GROUP_LASSO, "algorithm": "fobos", "gamma": 5.0}, _real, OTHER_GROUP_LASSO),
     "fgm-sparse": Case("fgm", FGM, _sparse, OTHER),
     "fgm-logistic-bias": Case("fgm", {**FGM, "loss": "logistic", "fit_intercept": True, "debias": True}, _dense, OTHER),
