@@ -18,6 +18,7 @@ from .methods.task_predict import store_codes
 from .methods.task_scoring import task_accuracies, task_variances
 from .predict import decision_path, decision_values
 from .records.context import Emit, RunContext, ignore
+from .records.linear_model import LinearModel
 from .records.task_model import TaskModel
 from .running import Where, load_model, method_named, open_data
 
@@ -149,7 +150,7 @@ def score_store(
         return _score_numbers(run, estimator, data, values[:, 0], _scored_rows(record, data) if held else np.ones(data.n_rows, dtype=bool))
     truth, rows = _truth(estimator, data), _scored_rows(record, data)
     table = {"rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
-    if isinstance(estimator.model_, TaskModel) and values.shape[1] == 1:
+    if _by_task(estimator.model_) and values.shape[1] == 1:
         table |= task_accuracies(*_tasks(estimator.model_, data, rows), truth[rows], values[rows, 0])
     return {**table, "path": _path(estimator.model_, data, truth, rows, place)}
 
@@ -164,7 +165,7 @@ def _score_numbers(run: str, estimator: Any, data: BlockStore, values: np.ndarra
     truth, values = data.target()[rows], values[rows]
     r2, error = r_squared(truth, values), truth - values
     tasks = {}
-    if isinstance(estimator.model_, TaskModel):
+    if _by_task(estimator.model_):
         tasks = task_variances(*_tasks(estimator.model_, data, rows), truth, values)
     return {
         "rows": len(values),
@@ -175,9 +176,13 @@ def _score_numbers(run: str, estimator: Any, data: BlockStore, values: np.ndarra
     }
 
 
-def _tasks(model: TaskModel, data: BlockStore, rows: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...]]:
+def _by_task(model: Any) -> bool:
+    return isinstance(model, TaskModel) or (isinstance(model, LinearModel) and model.tasks is not None)
+
+
+def _tasks(model: TaskModel | LinearModel, data: BlockStore, rows: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...]]:
     """Return the tasks of the scored rows, and the names."""
-    return store_codes(model, data)[rows], model.tasks
+    return store_codes(model, data)[rows], model.tasks or ()
 
 
 def _path(model: Any, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: Where) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from ...kernels.task_selection import Diverged, OpenRound, Rounds, TaskRows, TaskStream, run_rounds, task_penalty
 from ..methods import selector_run
+from ..methods.fgm_setup import FGMInputs, class_factors
 from ..methods.selector_setup import task_rows
 from ..methods.task_setup import known_codes, task_codes
 from ..passes.columns import fetch_columns
@@ -57,8 +58,14 @@ def _classifies(estimator: Any) -> bool:
 
 def _online(estimator: Any) -> bool:
     """Whether rows can be learnt one after the other; it is an attribute error to ask where not."""
-    for name, whole in (("algorithm", estimator.algorithm == "fista"), ("refit", estimator.refit), ("task_offset", estimator.task_offset)):
-        if whole not in (None, False):
+    whole = {
+        "algorithm": estimator.algorithm == "fista",
+        "refit": estimator.refit is not None,
+        "task_offset": estimator.task_offset is not None,
+        "class_weight": isinstance(estimator.class_weight, str),
+    }
+    for name, needed in whole.items():
+        if needed:
             raise AttributeError(f"{name}={getattr(estimator, name)!r} needs all rows at once, which only fit has")
     return True
 
@@ -99,6 +106,8 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
         Fit once more on the selected features alone, at this ``lam``: the selection is made by a strong penalty, the weights by a weak one.
     tol, max_iter
         Batch only: relative duality gap at which the fit ends; sweeps (squared), Newton steps (logistic) or proximal steps (hinge) at most.
+    class_weight
+        ``"balanced"`` or a dict of class factors of the loss; only a dict for ``partial_fit``.
     cluster
         Where the passes over a store run: ``None`` in-process, ``"local:4"``, ``"tls://..."`` ...
     random_state
@@ -150,6 +159,7 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
         refit: float | None = None,
         tol: float = 1e-4,
         max_iter: int = 1000,
+        class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -168,6 +178,7 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
         self.refit = refit
         self.tol = tol
         self.max_iter = max_iter
+        self.class_weight = class_weight
         self.cluster = cluster
         self.random_state = random_state
         self.verbose = verbose
@@ -253,6 +264,9 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
             else _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         )
         codes, target = self._codes(task, tasks, X.shape[0], begun), self._signs(y, classes, begun)
+        if config.class_weight is not None:
+            labels = (target > 0).astype(np.int64)
+            weight = weight * class_factors(config, FGMInputs(None, labels, tuple(self.classes_.tolist())))[labels]
         if not begun:
             self._begin(config, X.shape[1])
         self._learn(task_rows(X, codes, target, weight))
@@ -311,7 +325,7 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
         try:
             left = run_rounds(held.stream, every, order[order >= had], held.rounds, opened).open
         except Diverged as error:
-            row, name = error.row - had, self.tasks_[every.codes[error.row]]
+            row, name = error.row - had, self.tasks_.tolist()[every.codes[error.row]]
             told = f"gamma={held.rounds.gamma:g}: predictions grow without bound (row {row}, task {name!r})"
             raise ValueError(f"{told}; raise gamma to the order of the rows' squared norms, or scale the features") from None
         held.rows, held.slopes = every.chosen(left.rows), left.slopes

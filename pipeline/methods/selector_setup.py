@@ -9,9 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...kernels.task_selection import TaskRows
-from ...storage import DataError, MemoryBlocks
+from ...storage import MemoryBlocks
 from ..passes.gram_source import rows_of
 from ..records.config_selector import SelectorConfig
+from .online_setup import weights_of
 from .task_setup import TaskInputs
 
 ENTRY_BYTES = 40
@@ -115,12 +116,12 @@ def selector_data(config: SelectorConfig, inputs: TaskInputs) -> SelectorData:
     Raises
     ------
     DataError
-        No row has a positive weight.
+        No row, or none of a class, has a positive weight.
+    ValueError
+        Class weights that do not suit the target.
     """
-    n = len(inputs.codes)
-    weight = np.ones(n) if inputs.sample_weight is None else np.asarray(inputs.sample_weight, np.float64)
-    if not np.any(weight > 0):
-        raise DataError("no sample has a positive weight; a fit needs some")
+    given: Any = inputs
+    weight = weights_of(config, given)  # pyright: ignore[reportArgumentType] (both have a class weight)
     offsets = task_offsets(config.task_offset, inputs.codes, inputs.signs(), weight, inputs.n_tasks)
     rows = task_rows(_scaled_rows(inputs.data), inputs.codes, inputs.signs() - offsets[inputs.codes], weight)
     return SelectorData(rows, offsets, int(inputs.data.n_cols), inputs.names)

@@ -30,11 +30,14 @@ class SelectorConfig(MethodConfig):
     refit: NonNegative | None = Field(None, description="fit again at this lam on the selected features alone")
     tol: Positive = Field(1e-4, description="fista: duality gap at which the fit ends, relative to the objective")
     max_iter: Count = Field(1000, description="fista: sweeps (squared), Newton steps (logistic) or proximal steps (hinge) at most")
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of the loss per class")
 
     @model_validator(mode="after")
     def _suits_the_loss(self) -> SelectorConfig:
         if self.task_offset is not None and self.loss != "squared":
             raise ValueError(f"task_offset={self.task_offset!r} is subtracted from numbers; it needs loss='squared', not {self.loss!r}")
+        if self.class_weight is not None and self.loss == "squared":
+            raise ValueError(f"class_weight={self.class_weight!r}: loss='squared' fits numbers, there are no classes")
         for name, lam in (("lam", self.lam), ("refit", self.refit)):
             if self.algorithm == "fista" and lam == 0:
                 raise ValueError(f"{name}=0 leaves algorithm='fista' without a bound on its gap; choose a small positive number")

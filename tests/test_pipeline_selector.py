@@ -1,0 +1,363 @@
+"""Feature selection over many tasks: optimum, rounds, offsets, second fits; the same bits from arrays, stores and pieces; bad input."""
+
+import itertools
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import check_estimator
+
+from gramplane.kernels.jit import one_thread
+from gramplane.pipeline import GroupLassoRegressor, MultiTaskSelector, load_model, predict_store, run_method, score_store, tune
+from gramplane.storage import DataError
+from gramplane.storage.ingest import ingest
+from tests.support.oracles.task_selection import batch_optimum
+
+NAMES = np.array(["ash", "beech", "cedar"])
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with one_thread():
+        yield
+
+
+def problem(seed=0, n=90, d=8, signs=False, even=False):
+    """Three tasks of different sizes that share two of their features; rows of tasks are mixed."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)
+    codes = np.arange(n) % 3 if even else np.minimum(rng.integers(0, 6, n) // 2, 2) * (rng.random(n) < 0.8)
+    codes = codes.astype(int)
+    W = np.zeros((3, d))
+    W[:, :2], W[1, 4] = rng.normal(size=(3, 2)) + 1, 1.0
+    y = (X * W[codes]).sum(axis=1) + 0.3 * rng.normal(size=n) + 2.0 * codes
+    return X, (np.where(y > np.median(y), "up", "down") if signs else y), NAMES[codes]
+
+
+def selector(**more):
+    return MultiTaskSelector(**{"lam": 0.1, "gamma": 20.0, "epochs": 2, **more})
+
+
+def same(a, b):
+    np.testing.assert_array_equal(a.coef_, b.coef_)
+    np.testing.assert_array_equal(a.intercept_, b.intercept_)
+
+
+# -- the batch optimum -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("name", ["imtfs", "amtfs", "mtfts"])
+def test_batch_is_the_optimum_of_a_general_solver(name, bias):
+    X, y, task = problem(1, even=True)
+    lam, r = 0.3, 0.2
+    fitted = selector(penalty=name, lam=lam, r=r, algorithm="fista", fit_intercept=bias, tol=1e-9).fit(X, y, task)
+    row, entry = {"imtfs": (0.0, lam), "amtfs": (lam, 0.0), "mtfts": (lam, lam * r)}[name]
+    best = batch_optimum(X, y, np.arange(90) % 3, 3, row, entry, bias)
+    assert fitted.objective_ <= best + 1e-9
+    assert fitted.objective_ - fitted.dual_gap_ <= best + 1e-9
+    assert 0 <= fitted.dual_gap_ <= 1e-9 * fitted.objective_
+    values = fitted.predict(X, task)
+    told = sum(0.5 * np.square(y - values)[task == t].mean() for t in NAMES)
+    assert fitted.objective_ == pytest.approx(told + row * np.linalg.norm(fitted.coef_, axis=0).sum() + entry * np.abs(fitted.coef_).sum())
+
+
+@pytest.mark.parametrize(("loss", "tol"), [("logistic", 1e-4), ("hinge", 2e-2)])
+def test_batch_of_classes_closes_its_gap_and_rounds_come_close(loss, tol):
+    X, y, task = problem(2, n=150, signs=True, even=True)
+    best = selector(lam=0.05, loss=loss, algorithm="fista", fit_intercept=True, tol=tol).fit(X, y, task)
+    assert best.converged_ and best.dual_gap_ <= tol * best.objective_
+    online = selector(lam=0.05, gamma=1.0, loss=loss, epochs=400, fit_intercept=True).fit(X, y, task)
+    assert best.objective_ - best.dual_gap_ <= online.objective_ <= 1.05 * best.objective_
+    assert np.isnan(online.dual_gap_) and online.n_iter_ == 400 * 50
+    assert online.score(X, y, task) > 0.8
+
+
+def test_largest_useful_lam():
+    X, y, task = problem(3, even=True)
+    pull = np.stack([X[task == t].T @ y[task == t] / 30 for t in NAMES], axis=1)
+    largest = np.linalg.norm(pull, axis=1).max()
+    with pytest.warns(UserWarning, match="selects no feature"):
+        assert not selector(penalty="amtfs", lam=largest * 1.000001, algorithm="fista").fit(X, y, task).coef_.any()
+    assert selector(penalty="amtfs", lam=0.999 * largest, algorithm="fista", tol=1e-9).fit(X, y, task).coef_.any()
+
+
+def test_an_unfinished_batch_warns():
+    X, y, task = problem(1, signs=True)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 ended the fit before tol"):
+        assert not selector(lam=0.01, loss="logistic", algorithm="fista", max_iter=1).fit(X, y, task).converged_
+
+
+# -- rounds ------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["dense", "csr", "float32"])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_any_pieces_give_the_bits_of_a_fit(form, loss):
+    X, y, task = problem(4, signs=loss != "squared")
+    X = {"dense": X, "csr": sp.csr_array(X), "float32": X.astype(np.float32)}[form]
+    place = np.array([np.sum(task[:i] == task[i]) for i in range(90)])
+    order = np.lexsort((task, place))
+    whole = selector(loss=loss, epochs=1, shuffle=False, fit_intercept=True).fit(X, y, task)
+    for cuts in ([0, 90], [0, 1, 2, 3, 50, 51, 90], range(91)):
+        pieces = clone(whole)
+        for lo, hi in itertools.pairwise(cuts):
+            part = order[lo:hi]
+            pieces.partial_fit(X[part], y[part], task[part], tasks=NAMES, classes=["down", "up"])
+        if cuts != range(91):
+            assert pieces.tasks_.tolist() == NAMES.tolist()
+        # The last round of a stream stays open until its tasks have come, or one comes again: one row of every task closes it.
+        for model in (pieces, clone(whole).partial_fit(X[order], y[order], task[order], tasks=NAMES, classes=["down", "up"])):
+            model.partial_fit(X[:1], y[:1], task[order[-1:]])
+        same(pieces, model)
+    assert whole.n_iter_ == pieces.n_iter_
+
+
+def test_streams_go_on_after_a_fit_and_after_pickling():
+    X, y, task = problem(5, even=True)
+    one = selector(epochs=1, shuffle=False, fit_intercept=True).fit(X[:60], y[:60], task[:60]).partial_fit(X[60:], y[60:], task[60:])
+    two = selector(epochs=1, shuffle=False, fit_intercept=True).partial_fit(X, y, task)
+    same(one, two)
+    other = selector(fit_intercept=True).partial_fit(X[:31], y[:31], task[:31])
+    same(pickle.loads(pickle.dumps(other)).partial_fit(X[31:], y[31:], task[31:]), two)
+    assert two.n_iter_ == 30 and np.isnan(two.objective_)
+
+
+def test_one_task_is_the_lasso_of_a_stream():
+    X, y, _ = problem(6)
+    many = MultiTaskSelector("amtfs", lam=0.2, gamma=10.0, shuffle=False, fit_intercept=True).fit(X, y)
+    one = GroupLassoRegressor("l1", lam=0.2, gamma=10.0, shuffle=False).fit(X, y)
+    np.testing.assert_allclose(many.coef_[0], np.ravel(one.coef_), rtol=1e-9)
+    np.testing.assert_allclose(many.intercept_, one.intercept_, rtol=1e-9)
+
+
+def test_orders_are_drawn_from_the_seed_and_epochs_differ():
+    X, y, task = problem(7)
+    one = selector(random_state=1).fit(X, y, task)
+    same(one, selector(random_state=1).fit(X, y, task))
+    assert (one.coef_ != selector(random_state=2).fit(X, y, task).coef_).any()
+    order = np.random.default_rng(0).permutation(90)
+    plain = selector(shuffle=False)
+    assert (plain.fit(X, y, task).coef_ != clone(plain).fit(X[order], y[order], task[order]).coef_).any()
+    assert one.history_["epoch"].tolist() == [1, 2] and one.history_["rounds"].tolist() == [one.n_iter_ // 2, one.n_iter_]
+
+
+def test_long_epochs_are_cut_into_steps_of_the_same_bits(monkeypatch):
+    X, y, task = problem(8)
+    whole = selector(fit_intercept=True).fit(X, y, task)
+    monkeypatch.setattr("gramplane.pipeline.methods.selector.STEP_ENTRIES", 60)
+    parts = selector(fit_intercept=True).fit(X, y, task)
+    assert len(parts.history_["loss"]) > 8
+    same(whole, parts)
+    assert np.isnan(parts.history_["objective"][0]) and parts.history_["objective"][-1] == whole.history_["objective"][-1]
+
+
+def test_rows_of_weight_zero_are_not_there_and_weights_are_factors():
+    X, y, task = problem(9, signs=True)
+    weight = np.where(np.arange(90) % 4 == 0, 0.0, 1.0)
+    for algorithm in ("da", "fista"):
+        machine = selector(loss="logistic", algorithm=algorithm, shuffle=False, epochs=1, tol=1e-10)
+        without = clone(machine).fit(X[weight > 0], y[weight > 0], task[weight > 0])
+        np.testing.assert_allclose(clone(machine).fit(X, y, task, weight).coef_, without.coef_, atol=1e-9)
+        by_class = clone(machine).set_params(class_weight={"up": 3.0}).fit(X, y, task)
+        by_row = clone(machine).fit(X, y, task, np.where(y == "up", 3.0, 1.0))
+        same(by_class, by_row)
+    pieces = selector(loss="logistic", class_weight={"up": 3.0}).partial_fit(X, y, task)
+    same(pieces, selector(loss="logistic").partial_fit(X, y, task, np.where(y == "up", 3.0, 1.0)))
+
+
+# -- offsets and second fits -------------------------------------------------------------------------------------------------------
+
+
+def test_offsets_are_subtracted_and_given_back():
+    X, y, task = problem(10)
+    mean = selector(task_offset="mean").fit(X, y, task)
+    np.testing.assert_allclose(mean.intercept_, y.mean())
+    plain = selector().fit(X, y - y.mean(), task)
+    np.testing.assert_allclose(mean.coef_, plain.coef_, rtol=1e-12)
+    shrunken = selector(task_offset="shrunken").fit(X, y, task)
+    counts = np.array([np.sum(task == t) for t in NAMES])
+    means = np.array([y[task == t].mean() for t in NAMES])
+    within = sum(np.sum((y[task == t] - m) ** 2) for t, m in zip(NAMES, means, strict=True)) / (90 - 3)
+    between = max(0.0, means.var() - np.mean(within / counts))
+    np.testing.assert_allclose(shrunken.intercept_, y.mean() + (means - y.mean()) * between / (between + within / counts))
+    with pytest.warns(UserWarning, match="selects no feature"):
+        np.testing.assert_array_equal(selector(task_offset="shrunken").fit(X, np.full(90, 3.0), task).intercept_, 3.0)
+
+
+@pytest.mark.parametrize("algorithm", ["da", "fista"])
+def test_a_second_fit_is_a_fit_on_the_selection(algorithm):
+    X, y, task = problem(11)
+    both = selector(lam=0.6, refit=0.05, algorithm=algorithm, tol=1e-9).fit(X, y, task)
+    first = selector(lam=0.6, algorithm=algorithm, tol=1e-9).fit(X, y, task)
+    kept = first.get_support()
+    assert 0 < kept.sum() < 8
+    again = selector(lam=0.05, algorithm=algorithm, tol=1e-9).fit(X[:, kept], y, task)
+    np.testing.assert_allclose(both.coef_[:, kept], again.coef_, atol=1e-12)
+    assert not both.coef_[:, ~kept].any()
+    assert both.objective_ == pytest.approx(again.objective_)
+
+
+# -- as an estimator ---------------------------------------------------------------------------------------------------------------
+
+
+REASON = {
+    **dict.fromkeys(
+        ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
+        "a row of weight 2 comes once in a stream, two rows come twice",
+    ),
+}
+DIVERGES = dict.fromkeys(
+    ("check_fit_idempotent", "check_fit_check_is_fitted", "check_n_features_in"),
+    "no gamma suits both data of deviation 1 and data of deviation 100, on which the squared loss grows without bound",
+)
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected", "least"),
+    [
+        (MultiTaskSelector(gamma=20.0, lam=1e-3, fit_intercept=True), {**REASON, **DIVERGES}, 60),
+        (MultiTaskSelector(loss="logistic", lam=1e-3, epochs=20, fit_intercept=True), REASON, 68),
+        (MultiTaskSelector(algorithm="fista", lam=1e-3, fit_intercept=True, tol=1e-8), {}, 65),
+    ],
+    ids=["squared", "logistic", "batch"],
+)
+def test_checks_of_scikit_learn(machine, expected, least):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = check_estimator(machine, expected_failed_checks=expected, on_fail=None, on_skip=None)
+    names = {
+        status: sorted(row["check_name"] for row in found if row["status"] == status) for status in ("passed", "failed", "xfail", "skipped")
+    }
+    assert [(row["check_name"], str(row["exception"])[:200]) for row in found if row["status"] == "failed"] == []
+    assert names["xfail"] == sorted(expected)
+    assert len(names["passed"]) >= least and len(names["skipped"]) <= 1
+
+
+def test_what_it_is_follows_from_the_loss():
+    assert is_regressor(MultiTaskSelector()) and is_classifier(MultiTaskSelector(loss="hinge"))
+    assert not hasattr(MultiTaskSelector(), "decision_function")
+    assert not hasattr(MultiTaskSelector(algorithm="fista"), "partial_fit")
+    X, y, task = problem(12, signs=True)
+    machine = selector(loss="hinge", lam=0.2).fit(X, y, task)
+    np.testing.assert_array_equal(machine.predict(X, task), np.where(machine.decision_function(X, task) > 0, "up", "down"))
+    np.testing.assert_allclose(
+        machine.decision_function(X, task), (X * machine.coef_[np.searchsorted(NAMES, task)]).sum(axis=1), atol=1e-13
+    )
+    np.testing.assert_array_equal(machine.transform(X), X[:, machine.coef_.any(axis=0)])
+
+
+# -- stores ------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse", "standard", "unit-row"])
+def test_stores_give_the_bits_of_arrays(tmp_path, form):
+    X, y, names = problem(13)
+    task = np.searchsorted(NAMES, names) * 7
+    scale = form if form in ("standard", "unit-row") else "none"
+    store = ingest((sp.csr_array(X) if form == "sparse" else X, y), tmp_path / "s", task="regression", task_column=task, scale=scale)
+    params = {"lam": 0.1, "gamma": 20.0, "epochs": 2, "fit_intercept": True, "task_offset": "shrunken"}
+    run_method("multitask-selector", params, data=str(tmp_path / "s"), run=str(tmp_path / "run"), seed=0)
+    model = load_model(tmp_path / "run")
+    if scale == "none":
+        same(model, MultiTaskSelector(**params).fit(X, y, task))
+    same(model, MultiTaskSelector(**params).fit(store))
+    values = model.predict(X, task)
+    np.testing.assert_allclose(values, model.predict(store), atol=1e-10)
+    np.testing.assert_allclose(values, model.predict(store, task), atol=1e-10)
+    predict_store(str(tmp_path / "run"), str(tmp_path / "s"), str(tmp_path / "p.npz"))
+    table = score_store(str(tmp_path / "run"), str(tmp_path / "s"))
+    assert table["r2"] == pytest.approx(model.score(X, y, task), abs=1e-10)
+    assert [row["task"] for row in table["tasks"]] == [0, 7, 14]
+    with pytest.raises(ValueError, match="loaded or fitted as a batch"):
+        model.set_params(task_offset=None).partial_fit(X, y, task)
+
+
+@pytest.mark.parametrize("signs", [False, True])
+def test_grids_are_compared_on_rows_held_out(tmp_path, signs):
+    X, y, names = problem(14, n=150, signs=signs)
+    task = np.searchsorted(NAMES, names)
+    ingest((X, y), tmp_path / "s", task="classification" if signs else "regression", task_column=task)
+    loss = "logistic" if signs else "squared"
+    grid, params = {"lam": [0.02, 50.0]}, {"gamma": 2.0, "loss": loss, "epochs": 20, "fit_intercept": not signs}
+    found = tune("multitask-selector", grid, data=str(tmp_path / "s"), run=str(tmp_path / "tuned"), params=params, folds=3)
+    assert found.summary["best"]["lam"] == 0.02
+    assert found.summary["accuracy" if signs else "r2"] > 0.5
+    assert load_model(tmp_path / "tuned").lam == 0.02
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"lam": -1.0}, r"lam=-1.0"),
+        ({"gamma": 0.0}, r"gamma=0.0"),
+        ({"penalty": "l1"}, r"penalty='l1'"),
+        ({"epochs": 0}, "epochs=0"),
+        ({"task_offset": "mean", "loss": "hinge"}, r"task_offset='mean' is subtracted from numbers; it needs loss='squared', not 'hinge'"),
+        ({"refit": 0.0, "algorithm": "fista"}, "refit=0 leaves algorithm='fista' without a bound"),
+        ({"class_weight": "balanced"}, "class_weight='balanced': loss='squared' fits numbers"),
+    ],
+)
+def test_parameters_are_refused_with_their_rule(params, words):
+    X, y, task = problem(0)
+    with pytest.raises(ValueError, match=words):
+        MultiTaskSelector(**params).fit(X, y, task)
+
+
+def test_targets_and_tasks_are_refused_with_their_place(tmp_path):
+    X, y, task = problem(0, signs=True)
+    with pytest.raises(ValueError, match="Only binary classification"):
+        selector(loss="hinge").fit(X, np.arange(90) % 3, task)
+    with pytest.raises(ValueError, match="task has shape"):
+        selector(loss="hinge").fit(X, y, task[:80])
+    with pytest.raises(ValueError, match="task is None; the model knows 3 tasks"):
+        selector(loss="hinge").fit(X, y, task).predict(X)
+    with pytest.raises(DataError, match="task 'ash' is empty"):
+        selector(loss="hinge").fit(X, y, task, (task != "ash").astype(float))
+    codes = np.searchsorted(NAMES, task)
+    ingest((X, y), tmp_path / "s", task_column=codes)
+    with pytest.raises(ValueError, match="the target holds classes; use 'logistic'"):
+        run_method("multitask-selector", {}, data=str(tmp_path / "s"), run=str(tmp_path / "run"))
+    with pytest.raises(ValueError, match=r"take \d+ MiB on the driver; it has 0 MiB: raise --driver-memory"):
+        run_method("multitask-selector", {"loss": "logistic"}, data=str(tmp_path / "s"), run=str(tmp_path / "run"), driver_memory=1000)
+    assert not (tmp_path / "run").exists()
+    ingest((X, X[:, 0]), tmp_path / "r", task="regression", task_column=codes)
+    with pytest.raises(ValueError, match="the target holds real numbers; use 'squared'"):
+        run_method("multitask-selector", {"loss": "hinge"}, data=str(tmp_path / "r"), run=str(tmp_path / "run"))
+
+
+def test_a_stream_refuses_rows_before_it_learns_from_any():
+    X, y, task = problem(15, signs=True)
+    machine = selector(loss="logistic").partial_fit(X[:30], y[:30], task[:30], tasks=NAMES)
+    before = machine.coef_.copy()
+    spoiled = X[30:60].copy()
+    spoiled[7, 2] = np.nan
+    for form in (spoiled, sp.csr_array(spoiled)):
+        with pytest.raises(ValueError, match="row 7: Input"):
+            machine.partial_fit(form, y[30:60], task[30:60])
+    with pytest.raises(ValueError, match="X has 7 features, but MultiTaskSelector is expecting 8"):
+        machine.partial_fit(X[30:60, :7], y[30:60], task[30:60])
+    with pytest.raises(ValueError, match=r"row 0: label 'left' is not among the classes \['down', 'up'\]"):
+        machine.partial_fit(X[30:60], np.where(y[30:60] == "up", "left", "left"), task[30:60])
+    with pytest.raises(ValueError, match="task 'oak' was not there at fit"):
+        machine.partial_fit(X[30:60], y[30:60], np.full(30, "oak"))
+    np.testing.assert_array_equal(machine.coef_, before)
+    with pytest.raises(ValueError, match="there must be two; name both"):
+        selector(loss="logistic").partial_fit(X[:1], y[:1], task[:1])
+    with pytest.raises(AttributeError, match="partial_fit") as caught:
+        selector(refit=0.1).partial_fit(X, y, task)
+    assert "refit=0.1 needs all rows at once" in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize("ask", ["fit", "partial_fit"])
+def test_divergence_names_gamma(ask):
+    X, y, task = problem(16)
+    with pytest.raises(ValueError, match=r"gamma=1: predictions grow without bound \(.*row \d+, task '\w+'\); raise gamma"):
+        getattr(MultiTaskSelector(epochs=9), ask)(np.tile(1e3 * X, (4, 1)), np.tile(y, 4), np.tile(task, 4))
