@@ -4,9 +4,9 @@
 
 ``time``: 1,320 rounds of 139 tasks on 27 features (120 epochs of 11 rows a task), beside the same rounds in NumPy. ``school``: 139 tasks,
 11 training rows each, the rest is the test; percentages divided by 100. All settings are chosen by repeated validation inside the
-training rows: 3 of 11 rows per task are held out, three times. Explained variance is ``100 (1 - MSE / variance)`` over all test rows together.
-``planted``: in the place of conjoint data, which cannot be had: 139 tasks of 11 rows, some rows of W full, some in half of the tasks; F1 of
-the support, settings by the same validation.
+training rows: 3 of 11 rows per task are held out, three times. Explained variance is ``100 (1 - MSE / variance)`` over all test rows
+together. ``planted``: in the place of conjoint data, which cannot be had: 139 tasks of 11 rows, some rows of W full, some in half of the
+tasks; F1 of the support, settings by the same validation.
 """
 
 from __future__ import annotations
