@@ -163,7 +163,9 @@ def tables(model: LinearModel, data: SelectorData, names: Sequence[str] | None) 
             {"feature": told[k], "column": int(features[k]), "norm": float(norms[k]), "tasks": int(np.count_nonzero(weights[:, k]))}
             for k in order
         ],
-        "task_features": [{"task": name, **{told[k]: float(weights[q, k]) for k in order[:SHOWN]}} for q, name in enumerate(data.names)],
+        "task_features": []
+        if not len(order)
+        else [{"task": name, **{told[k]: float(weights[q, k]) for k in order[:SHOWN]}} for q, name in enumerate(data.names)],
         "tasks": [
             {"task": name, "rows": int(sizes[q]), "features": int(counts[q]), "intercept": float(model.intercepts[q])}
             for q, name in enumerate(data.names)

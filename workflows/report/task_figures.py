@@ -51,9 +51,10 @@ def working_sets(runs: Sequence[RunView]) -> list[Picture]:
 
 
 def heat_maps(run: RunView, prefix: str) -> list[Picture]:
-    """Return the weights of kernels by task, and the weights between tasks."""
+    """Return the weights of kernels or features by task, and the weights between tasks."""
     shown = (
         ("task_kernels", "Kernels by task", "Weight of every kernel in the machine of every task; the heaviest kernels stand left."),
+        ("task_features", "Features by task", "Weight of every selected feature in every task, largest norms left; blue positive."),
         ("task_pairs", "Tasks that learn together", "Weight of one task's rows in another's machine, summed over kernels."),
     )
     return [_heat(f"{prefix}{title}", told, rows) for key, title, told in shown if (rows := run.tables.get(key, ())) and len(rows) > 1]
@@ -64,8 +65,10 @@ def _heat(title: str, told: str, rows: Sequence[Row]) -> Picture:
     values = [[number(row.get(name)) for name in names] for row in rows]
 
     def paint(axes: Axes) -> None:
-        top = max((value for line in values for value in line if math.isfinite(value)), default=0.0)
-        image = axes.imshow(values, cmap="Blues", vmin=0.0, vmax=top or 1.0, aspect="auto", interpolation="nearest")
+        every = [value for line in values for value in line if math.isfinite(value)]
+        top, signed = max(map(abs, every), default=0.0) or 1.0, min(every, default=0.0) < 0
+        shades, least = ("RdBu", -top) if signed else ("Blues", 0.0)
+        image = axes.imshow(values, cmap=shades, vmin=least, vmax=top, aspect="auto", interpolation="nearest")
         axes.grid(visible=False)
         _named(axes.set_xticks, names, rotation=90)
         _named(axes.set_yticks, [str(row["task"]) for row in rows])
