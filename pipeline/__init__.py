@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .estimators.rules import RuleEnsembleClassifier
     from .estimators.selector import MultiTaskSelector
     from .estimators.shared_subspace import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
+    from .estimators.triclass import TriClassSVC
     from .estimators.two_layer import TwoLayerMKLClassifier
     from .estimators.umkl import UnsupervisedMKL
     from .registry import METHODS, MethodInfo
@@ -36,6 +37,7 @@ _HOMES = {
     "estimators.rules": ("RuleEnsembleClassifier",),
     "estimators.selector": ("MultiTaskSelector",),
     "estimators.shared_subspace": ("SharedSubspaceMKLClassifier", "SharedSubspaceMKLRegressor"),
+    "estimators.triclass": ("TriClassSVC",),
     "estimators.two_layer": ("TwoLayerMKLClassifier",),
     "estimators.umkl": ("UnsupervisedMKL",),
     "registry": ("METHODS", "MethodInfo"),
@@ -68,6 +70,7 @@ __all__ = [
     "RunOutcome",
     "SharedSubspaceMKLClassifier",
     "SharedSubspaceMKLRegressor",
+    "TriClassSVC",
     "TwoLayerMKLClassifier",
     "UnsupervisedMKL",
     "cross_validate",

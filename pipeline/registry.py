@@ -17,6 +17,7 @@ from .records.config_rules import RuleConfig
 from .records.config_selector import SelectorConfig
 from .records.config_subspace import SharedSubspaceConfig
 from .records.config_tasks import MultiTaskMKLConfig
+from .records.config_triclass import TriClassConfig
 from .records.config_two_layer import TwoLayerConfig
 from .records.config_umkl import UMKLConfig
 from .records.context import RunContext
@@ -101,6 +102,7 @@ METHODS: dict[str, MethodInfo] = {
         model=LinearModel,
         estimator="estimators.group_lasso:GroupLassoClassifier",
         regressor="estimators.group_lasso:GroupLassoRegressor",
+        shared="online_tune",
         passes="moments",
         streams=True,
     ),
@@ -113,6 +115,14 @@ METHODS: dict[str, MethodInfo] = {
         estimator="estimators.mkl:MKLClassifier",
         regressor="estimators.mkl:MKLRegressor",
         shared="gmkl_tune",
+    ),
+    "tri-class-svm": MethodInfo(
+        name="tri-class-svm",
+        title="Tri-class support vector machine",
+        config=TriClassConfig,
+        run="triclass_run",
+        model=KernelModel,
+        estimator="estimators.triclass:TriClassSVC",
     ),
     "unsupervised-mkl": MethodInfo(
         name="unsupervised-mkl",

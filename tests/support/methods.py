@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +64,26 @@ def _tasks(path: Path) -> BlockStore:
 def _task_numbers(path: Path) -> BlockStore:
     X, y = planted(4, d=12)
     return ingest((X, X[:, 0] + 0.1 * y), path, task="regression", task_column=np.arange(len(y)) // 20)
+
+
+_BESIDE = tempfile.TemporaryDirectory(prefix="gramplane-unlabelled-")
+UNLABELLED = {"unlabelled": str(Path(_BESIDE.name) / "unlabelled.zarr")}
+"""A second store, written when the first case that has it is."""
+
+
+def _tri_class(path: Path) -> BlockStore:
+    """Two classes and rows of neither; unlabelled rows of all three beside."""
+    rng = np.random.default_rng(3)
+    labels, hidden = np.resize([-1, 1, -1, 1, 0], 40), rng.integers(-1, 2, 60)
+    X, U = (rng.normal(size=(len(y), 6)) + 0.9 * y[:, None] for y in (labels, hidden))
+    store = ingest((X, labels), path)
+    if not Path(UNLABELLED["unlabelled"]).exists():
+        ingest(U, UNLABELLED["unlabelled"])
+    return store
+
+
+TRI = {"C": 2.0, "n_random": 1, "max_iter": 6}
+OTHER_TRI = ({**TRI, "eps": 0.2}, "eps")
 
 
 FGM = {"B": 4, "C": 1.0, "max_rounds": 4}
@@ -186,6 +207,14 @@ CASES: dict[str, Case] = {
     ),
     "rule-ensemble-two": Case("rule-ensemble", RULES, _dense, OTHER_RULES, {"test_share": 0.25}),
     "rule-ensemble-classes": Case("rule-ensemble", {**RULES, "rho": 2.0, "refine_cuts": False}, _three, OTHER_RULES),
+    "tri-class-svm-held-out": Case("tri-class-svm", {**TRI, "validation": 2}, _tri_class, OTHER_TRI, {**UNLABELLED, "test_share": 0.3}),
+    "tri-class-svm-cccp-balance": Case(
+        "tri-class-svm",
+        {**TRI, "algorithm": "cccp", "balance": "labels", "kernel": "linear", "grams": "recompute"},
+        _tri_class,
+        OTHER_TRI,
+        UNLABELLED,
+    ),
     "hierarchical-kernels-classes-recompute": Case(
         "hierarchical-kernels", {**HKL, "rho": 1.2, "grams": "recompute"}, _three, OTHER_HKL, {"test_share": 0.25}
     ),

@@ -1,0 +1,198 @@
+"""The tri-class support vector machine as a method of the runner: from two stores to a loop, from its state to model and tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...kernels.triclass_machine import Machine
+from ...storage import BlockStore, DataError
+from ..loops.prepared import Prepared
+from ..passes.gram_source import pair_bytes, row_pairs
+from ..passes.grams import GramSettings, pass_groups
+from ..records.config_triclass import TriClassConfig
+from ..records.context import RunContext
+from ..records.kernel_model import KernelModel
+from ..records.missing import refuse_missing
+from .kernel_setup import KernelInputs, apart, build_model, data_scaling, store_inputs
+from .scoring import held_out_rows
+from .triclass import PATH, TriClassLoop, TriClassState
+from .triclass_setup import (
+    CLASSES,
+    TriClassInputs,
+    checked_labels,
+    joined_stores,
+    kernel_of_rows,
+    points_of,
+    task_memory,
+    validation_masks,
+)
+
+UNFINISHED = (None, "max_iter")
+
+
+def build_loop(config: TriClassConfig, inputs: TriClassInputs, ctx: RunContext) -> TriClassLoop:
+    """Return the loop of a fit.
+
+    Raises
+    ------
+    ValueError
+        A kernel that does not suit the data, a balance without unlabelled rows, folds without rows of both classes.
+    """
+    data = inputs.data
+    spec = kernel_of_rows(config, data)
+    masks: list[np.ndarray | None] = [inputs.held_out, *validation_masks(config, inputs, ctx.seed)]
+    points = [points_of(config, inputs, mask) for mask in masks]
+    settings = GramSettings.of(replace(ctx, data=data), [spec], config.grams)
+    return TriClassLoop(config, spec, settings, inputs, points, masks, None if data is ctx.data else data)
+
+
+def prepare(config: TriClassConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
+    """Return the method ready to run on ``ctx.data``; ``extra`` may hold ``unlabelled``, a store, and ``test_share``."""
+    inputs, digest = run_inputs(ctx, extra)
+    loop = build_loop(config, inputs, ctx)
+    return Prepared(
+        loop=loop,
+        model=lambda state, ctx: model_of(config, inputs, loop, state, ctx),
+        summary=lambda state, model: summary(loop, state, model),
+        tables=lambda state, model: tables(loop, state),
+        plan=plan_of(loop, ctx, digest),
+    )
+
+
+def run_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> tuple[TriClassInputs, str | None]:
+    """Return labels and rows of a run, and the digest of its unlabelled store.
+
+    Raises
+    ------
+    DataError
+        Labels other than -1, 0 and +1, unlabelled rows that do not go with them or are not those that the run began with.
+    """
+    found = store_inputs(ctx, "tri-class-svm")
+    if found.classes is None:
+        raise DataError("the target is real-valued; tri-class-svm needs labels -1, +1 and 0", ctx.data.url)
+    labels = checked_labels(np.asarray(found.classes)[found.target], found.sample_weight, ctx.data.url)
+    classes = tuple(next(label for label in found.classes if float(label) == side) for side in CLASSES)
+    held_out = held_out_rows(extra, found.target, ctx.seed, found.classes)
+    place = extra.get("unlabelled")
+    store = None if place is None else BlockStore.open(str(place))
+    if store is not None:
+        refuse_missing(store, "tri-class-svm")
+        _same_as_before(ctx, store)
+    data: Any = ctx.data
+    rows = joined_stores(data, store, task_memory(ctx))
+    count = 0 if store is None else store.n_rows
+    return TriClassInputs(rows, labels, count, found.sample_weight, classes, held_out), None if store is None else store.digest
+
+
+def _same_as_before(ctx: RunContext, store: BlockStore) -> None:
+    before = None if ctx.run is None else (ctx.run.read_json("decisions") or {}).get("unlabelled_digest")
+    if before is not None and before != store.digest:
+        raise DataError("its content has changed since the run began; choose another run directory", store.url)
+
+
+def plan_of(loop: TriClassLoop, ctx: RunContext, digest: str | None) -> dict[str, Any]:
+    """Return what the run will do: rows, where the Gram matrix lies, tasks, memory of a task."""
+    data = ctx.data if loop.data is None else loop.data
+    refs = row_pairs(data, [loop.spec], loop.settings.block)
+    return {
+        **loop.settings.describe(data.n_rows, 1),
+        "kernel": str(loop.spec),
+        "labelled": len(loop.inputs.labels),
+        "unlabelled": loop.inputs.n_unlabelled,
+        "unlabelled_digest": digest,
+        "starts": list(loop.names),
+        "iterations_at_most": 1 + loop.config.max_iter,
+        "tasks_per_pass": len(pass_groups(refs)),
+        "task_bytes": int(max(pair_bytes(ref) for ref in refs)),
+    }
+
+
+def model_of(config: TriClassConfig, inputs: TriClassInputs, loop: TriClassLoop, state: TriClassState, ctx: RunContext) -> KernelModel:
+    """Return the model of the best start."""
+    best, n = loop.best(state), len(inputs.labels) + inputs.n_unlabelled
+    figures = {
+        "objective": best.objective / config.C,
+        "gap": best.gap / config.C,
+        "eps": config.eps,
+        "iterations": float(state.iteration),
+        "converged": float(state.stop not in UNFINISHED),
+    }
+    beta = best.beta[:n] if config.balance is None else best.beta[:n] + best.beta[n] * inputs.unlabelled / inputs.n_unlabelled
+    kernel = KernelInputs(inputs.data, inputs.labels, inputs.classes)
+    arrays = {
+        "assignment": best.labels[inputs.unlabelled].astype(np.int64),
+        "starts": np.array([machine.objective / config.C for machine in state.machines[: len(loop.names)]]),
+    }
+    found = build_model(config, kernel, loop.grams(ctx), np.ones((1, 1)), beta[None], np.array([best.bias]), figures, arrays)
+    # Rows that were read from a store are scaled; rows to come are not.
+    own = {} if apart(inputs.data) is not None or loop.data is None or not inputs.data.n_cols else data_scaling(ctx.data)
+    return replace(found, **own)
+
+
+def remarks(loop: TriClassLoop, state: TriClassState) -> list[str]:
+    """Return what the user should know of a fit: whether the unlabelled rows did not help where it was measured."""
+    rows = loop.validation(state)
+    if not rows:
+        return []
+    own, rival = rows[-1], max(rows[:-1], key=lambda row: row["accuracy"])
+    if own["accuracy"] >= rival["accuracy"]:
+        return []
+    return [
+        f"the unlabelled rows did not help on rows held out: accuracy {own['accuracy']:.4f}, of the {rival['machine']} "
+        f"{rival['accuracy']:.4f} ({'labelled rows alone' if rival['machine'] == 'SVM' else 'all unlabelled rows irrelevant'})"
+    ]
+
+
+def summary(loop: TriClassLoop, state: TriClassState, model: KernelModel) -> dict[str, Any]:
+    """Return the figures of a finished run as a small JSON object."""
+    best = loop.best(state)
+    minus, zero, plus = loop.counts(best)
+    checked = {row["machine"]: row["accuracy"] for row in loop.validation(state)}
+    return {
+        "objective": model.figures["objective"],
+        "gap": model.figures["gap"],
+        "iterations": state.iteration,
+        "start": loop.names[int(np.argmin(model.arrays["starts"]))],
+        "minus": minus,
+        "zero": zero,
+        "plus": plus,
+        "n_kernels": 1,
+        "n_support": len(model.support_ids),
+        "stop": state.stop,
+        "classes": json.loads(model.classes_json),
+        **({"validation": checked} if checked else {}),
+        **({"remark": text} if (text := " ".join(remarks(loop, state))) else {}),
+    }
+
+
+def tables(loop: TriClassLoop, state: TriClassState) -> dict[str, list[dict[str, Any]]]:
+    """Return the report's tables: validation beside the rivals, the starts, and every start step by step."""
+    steps = [{**dict(zip(PATH, row, strict=True)), "start": loop.names[int(row[1])]} for row in state.path.tolist()]
+    whole = ("iteration", "minus", "zero", "plus", "flips")
+    return {
+        "validation": loop.validation(state),
+        "starts": [_start_row(loop, name, machine) for name, machine in zip(loop.names, state.machines, strict=False)],
+        "assignments": [{key: int(value) if key in whole else value for key, value in row.items()} for row in steps],
+    }
+
+
+def _start_row(loop: TriClassLoop, name: str, machine: Machine) -> dict[str, Any]:
+    minus, zero, plus = loop.counts(machine)
+    held = np.zeros(len(loop.inputs.labels), dtype=bool) if loop.masks[0] is None else loop.masks[0]
+    accuracy = loop.accuracy(machine, held)
+    return {
+        "start": name,
+        "objective": machine.objective / loop.config.C,
+        "gap": machine.gap / loop.config.C,
+        "convex_problems": machine.solves,
+        "minus": minus,
+        "zero": zero,
+        "plus": plus,
+        "stop": machine.stop,
+        "test_accuracy": accuracy if accuracy == accuracy else None,
+    }
