@@ -8,17 +8,23 @@ import importlib
 import json
 import logging
 import os
+import signal
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import resource_tracker
 from pathlib import Path
+from types import FrameType
 from typing import Any, cast
 
 import dask
 import psutil
 from distributed import Client, LocalCluster, Security
 from distributed.comm import connect
+from distributed.utils import LoopRunner
+from tornado.ioloop import IOLoop
 
 from .config import ClusterConfig, Limits
 from .errors import ClusterConfigError, ClusterLost, ClusterUnreachable
@@ -123,15 +129,63 @@ def _single_threaded_children() -> Iterator[None]:
 def _local(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
     folder = stack.enter_context(_private_folder())
     stack.enter_context(_environment_kept())
-    cluster = _start_workers(config, folder)
-    stack.callback(_end_leftovers, cluster)
+    loop = _deaf_loop(stack)
+    with _signals_deferred():
+        cluster = _start_workers(config, folder, loop)
+        stack.callback(_end_leftovers, cluster)
     # Results come straight from their worker: those that pass through a scheduler are copied into one byte string there and back.
     client = Client(cluster, set_as_default=False, direct_to_workers=True)
     stack.callback(_close, client)
     return client
 
 
-def _start_workers(config: ClusterConfig, folder: str) -> LocalCluster:
+def _deaf_loop(stack: contextlib.ExitStack) -> IOLoop:
+    # Ctrl-C reaches the whole group of processes; only this one shall answer, and end the others. Processes inherit which signals the
+    # thread that starts them blocks, from before their first import on, and that is a thread of this loop, for restarted workers too.
+    runner = LoopRunner()
+    # It would unblock the signal again in the thread that first needs it.
+    resource_tracker.ensure_running()
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        runner.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+    stack.callback(runner.stop)
+    return cast(IOLoop, runner.loop)
+
+
+@contextlib.contextmanager
+def _signals_deferred() -> Iterator[None]:
+    # Half a cluster cannot be closed in order, so a first signal waits until all of it is there; a second one does not.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    met: list[int] = []
+
+    def defer(number: int, frame: FrameType | None) -> None:
+        met.append(number)
+        if len(met) > 1:
+            restore()
+            signal.raise_signal(number)
+
+    def restore() -> None:
+        for number, handler in before.items():
+            if callable(handler):
+                signal.signal(number, handler)
+
+    for number, handler in before.items():
+        if callable(handler):
+            signal.signal(number, defer)
+    try:
+        yield
+    finally:
+        restore()
+        if len(met) == 1:
+            signal.raise_signal(met[0])
+
+
+def _start_workers(config: ClusterConfig, folder: str, loop: IOLoop) -> LocalCluster:
     try:
         # The scheduler, too, makes files there; by default under a fixed name in the common temporary directory.
         with _single_threaded_children(), dask.config.set({"temporary-directory": folder}):
@@ -149,6 +203,7 @@ def _start_workers(config: ClusterConfig, folder: str) -> LocalCluster:
                 scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
                 env={"NUMBA_NUM_THREADS": "1", **dict.fromkeys(THREAD_LIMITS, "1")},
                 silence_logs=logging.ERROR,
+                loop=loop,
             )
     except (RuntimeError, OSError, TimeoutError) as error:
         raise ClusterLost(

@@ -439,9 +439,8 @@ def test_a_driver_that_ends_takes_its_workers_along(tmp_path, sign):
     script.write_text(SCRIPT)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")}
     Path(env["TMPDIR"]).mkdir()
-    driver = subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, start_new_session=True
-    )
+    with open(tmp_path / "stderr", "wb") as said:
+        driver = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=said, env=env, start_new_session=True)
     assert driver.stdout is not None
     assert driver.stdout.readline() == b"ready\n"
     time.sleep(0.7)
@@ -459,3 +458,6 @@ def test_a_driver_that_ends_takes_its_workers_along(tmp_path, sign):
     assert time.monotonic() - began < 12
     if sign == "SIGINT":
         assert list(Path(env["TMPDIR"]).iterdir()) == []
+        # Workers do not hear the signal: the one traceback is the driver's own.
+        messages = (tmp_path / "stderr").read_text()
+        assert (messages.count("Traceback"), messages.rstrip().splitlines()[-1]) == (1, "KeyboardInterrupt"), messages
