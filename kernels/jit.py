@@ -6,6 +6,8 @@ Everything compiled goes through :func:`compiled`; everything that calls BLAS go
 from __future__ import annotations
 
 import importlib
+import itertools
+import secrets
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
@@ -16,6 +18,21 @@ import threadpoolctl
 F = TypeVar("F", bound=Callable[..., Any])
 
 _pinned = threading.local()
+
+
+def _name_apart() -> None:
+    """Let the functions that this process compiles have names that no other process gives.
+
+    numba numbers the functions of a process from 1 and names by that number what cached code refers to. Two cache files that were written
+    by two processes, or by two versions of the source, then now and then mean different things by one name, and a call ends with
+    "'descr' is NULL". Numbers that begin at random do not meet.
+    """
+    identity = getattr(importlib.import_module("numba.core.bytecode"), "FunctionIdentity", None)
+    if hasattr(identity, "_unique_ids"):
+        identity._unique_ids = itertools.count(secrets.randbits(48))
+
+
+_name_apart()
 
 
 @overload

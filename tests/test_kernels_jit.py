@@ -1,5 +1,7 @@
 """Compilation options and the BLAS thread limit."""
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -108,3 +110,11 @@ def test_entering_again_is_cheap():
                     pass
             seconds.append((time.perf_counter() - start) / 20)
     assert min(seconds) < 20e-6
+
+
+def test_processes_name_what_they_compile_apart():
+    """Names of cached code hold a number of the process that compiled it; two processes that count from 1 give one name to two things."""
+    program = "import gramplane.kernels.jit; from numba.core.bytecode import FunctionIdentity as f; print(next(f._unique_ids))"
+    first, second = (int(subprocess.check_output([sys.executable, "-c", program])) for _ in range(2))
+    assert min(first, second) > 1 << 20
+    assert abs(first - second) > 1 << 20
