@@ -85,9 +85,17 @@ def _grid(
     return _Grid(info, points, [configured(info.config, point) for point in points], store, folds, seed, extra or {})
 
 
+def _sharing(grid: _Grid) -> Any:
+    """Return the module by which the fits of a grid share passes, or ``None``; a method may share for some parameters only."""
+    if grid.info.shared is None:
+        return None
+    module = import_module(f".methods.{grid.info.shared}", __package__)
+    return module if getattr(module, "shares", bool)(grid.configs) else None
+
+
 def _check(grid: _Grid, where: Where) -> None:
     """Refuse what does not fit the data before there is a folder, in this process."""
-    if grid.info.shared is not None:
+    if _sharing(grid) is not None:
         return
     from .methods.fold_tune import check_points
 
@@ -99,7 +107,7 @@ def _check(grid: _Grid, where: Where) -> None:
 def _table(grid: _Grid, folder: Path, where: Where, emit: Emit) -> list[dict[str, Any]]:
     names = sorted({name for point in grid.points for name in point})
     with executing(where, grid.store, emit, grid.info.passes) as executor:
-        rows = (_fold_rows if grid.info.shared is None else _shared_rows)(grid, grid.context(executor, where, emit), folder, names)
+        rows = (_fold_rows if _sharing(grid) is None else _shared_rows)(grid, grid.context(executor, where, emit), folder, names)
         return [_with_error(row, grid.folds) for row in rows]
 
 
@@ -110,7 +118,7 @@ def _fold_rows(grid: _Grid, ctx: RunContext, folder: Path, names: Sequence[str])
 
 
 def _shared_rows(grid: _Grid, ctx: RunContext, folder: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    tuned = import_module(f".methods.{grid.info.shared}", __package__)
+    tuned = _sharing(grid)
     for k, shared in enumerate(tuned.shared_loops(ctx, grid.configs, grid.extra, grid.folds, grid.seed)):
         points = [jsonable(grid.points[i]) for i in shared.points]
         run = RunStore.create(folder / f"cv-{k}", {"points": points, "folds": grid.folds, "seed": grid.seed, "data": grid.store.digest})
@@ -211,10 +219,11 @@ def tune(
 ) -> RunOutcome:
     """Evaluate a grid by cross-validation and fit the best point on all rows.
 
-    The fits of ``fgm``, ``mkl`` and ``multitask-mkl`` share the passes over the data. Feature Generating Machine: the path of every fit
-    gives each number of rounds up to ``max_rounds`` for free, and the best number is part of the choice. Multiple kernel learning (say a
-    grid of ``C`` and ``v``): the fits share the Gram matrices, one pass of forms for all in every step. Other methods fit point after
-    point, fold after fold, each as a run of its own with the fold held out; a fit that is done is not done again.
+    The fits of ``fgm``, ``mkl``, ``multitask-mkl`` and ``group-lasso`` share the passes over the data. Feature Generating Machine: the path
+    of every fit gives each number of rounds up to ``max_rounds`` for free, and the best number is part of the choice. Multiple kernel
+    learning (say a grid of ``C`` and ``v``): the fits share the Gram matrices, one pass of forms for all in every step. Group lasso on a
+    stream: every block of rows is read once for all fits. Other methods fit point after point, fold after fold, each as a run of its own
+    with the fold held out; a fit that is done is not done again.
 
     Rows held out have weight zero; kernels are normalised over all rows, those held out included. Of many tasks folds are drawn within
     tasks. Points are compared by accuracy, those of a real-valued target by R2.

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
+from gramplane.cluster import open_executor
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import (
     GroupLassoClassifier,
@@ -23,7 +24,10 @@ from gramplane.pipeline import (
     score_store,
     tune,
 )
-from gramplane.pipeline.methods import online_rows
+from gramplane.pipeline.methods import online_rows, online_tune
+from gramplane.pipeline.methods.grids import fold_masks
+from gramplane.pipeline.records.config_online import GroupLassoConfig
+from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks, RunStore
 from gramplane.storage.ingest import ingest, row_text
 from gramplane.workflows.cli import main
@@ -396,11 +400,49 @@ def test_commands_as_typed(text, tmp_path, capsys, monkeypatch):
     assert code == 3 and "broken.svm:2:4: index 40 exceeds the 30 features" in said.err
 
 
-def test_grids_of_penalty_and_gamma(tmp_path):
+def test_grids_of_penalty_and_gamma_read_the_rows_once(tmp_path, monkeypatch):
     X, value = problem(n=200)
     store = ingest((sp.csr_array(X), np.where(value > 0, 1, -1)), tmp_path / "data", groups=GROUPS, layout="both")
-    grid = {"lam": [0.02, 5.0], "gamma": [0.5, 2.0]}
-    done = tune("group-lasso", grid, data=store.url, run=str(tmp_path / "run"), params={"epochs": 2}, folds=3)
+    loads, load = [], online_rows.RowBlocks.load
+    monkeypatch.setattr(online_rows.RowBlocks, "load", lambda self, ref: loads.append(ref) or load(self, ref))
+    grid = {"lam": [0.05, 5.0], "gamma": [0.5, 2.0]}
+    with monkeypatch.context() as patch:
+        patch.setattr("gramplane.pipeline.tuning.run_method", lambda *args, **options: type("", (), {"summary": {}}))
+        done = tune("group-lasso", grid, data=store.url, run=str(tmp_path / "run"), params={"epochs": 2}, folds=3)
+    # Two epochs, and the scores of twelve fits.
+    assert len(loads) == 2 + 12
     rows = RunStore.open(tmp_path / "run").read_json("tune")
-    assert [(row["lam"], row["gamma"]) for row in rows] == [(0.02, 0.5), (0.02, 2.0), (5.0, 0.5), (5.0, 2.0)]
-    assert done.summary["best"]["lam"] == 0.02 and done.summary["accuracy"] > 0.85
+    assert [(row["lam"], row["gamma"]) for row in rows] == [(0.05, 0.5), (0.05, 2.0), (5.0, 0.5), (5.0, 2.0)]
+    assert done.summary["best"]["lam"] == 0.05 and done.summary["accuracy"] > 0.8
+    # A fit of the grid is the fit alone with these rows held out.
+    mask = fold_masks(store.target().astype(int), (-1, 1), 3, 0)[1]
+    alone = run_method(
+        "group-lasso",
+        {"epochs": 2, "lam": 0.05, "gamma": 2.0},
+        data=store.url,
+        run=str(tmp_path / "alone"),
+        extra={"held_out": mask},
+    )
+    assert rows[1]["folds"][1] == alone.summary["test_accuracy"]
+    # Little memory means more passes, of the same bits.
+    small = [
+        part.points for part in online_tune.shared_loops(context(store, 1 << 13), [GroupLassoConfig(lam=x) for x in (1, 2, 3)], {}, 3, 0)
+    ]
+    assert len(small) > 1 and sum(small, ()) == (0, 1, 2)
+
+
+def context(store, memory):
+    with open_executor(None) as executor:
+        return RunContext(executor, store, None, memory)
+
+
+def test_batch_fits_and_real_targets_are_tuned_too(tmp_path):
+    X, value = problem(n=120)
+    store = ingest((X, value), tmp_path / "data", task="regression", groups=GROUPS)
+    place = {"data": store.url, "folds": 2, "params": {"gamma": 5.0}}
+    streams = tune("group-lasso", {"lam": [0.01, 9.0]}, run=str(tmp_path / "da"), **place)
+    batch = tune("group-lasso", {"lam": [0.01, 9.0], "algorithm": ["fista"]}, run=str(tmp_path / "batch"), **place)
+    assert streams.summary["best"]["lam"] == batch.summary["best"]["lam"] == 0.01
+    assert batch.summary["r2"] > streams.summary["r2"] > 0.3
+    row = RunStore.open(tmp_path / "da").read_json("tune")[0]
+    assert row["mse"] == pytest.approx((1 - row["r2"]) * value.var(), rel=0.2)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...kernels.streams import StreamLearner
-from .online_rows import block_order, step_end
+from .online_rows import RowBlocks, block_order, step_end
 from .scoring import Fit, TargetFit, accuracy_metrics
 
 if TYPE_CHECKING:
@@ -50,12 +50,11 @@ def losses_of(kind: str, targets: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.maximum(1.0 - margins, 0.0) if kind == "hinge" else np.logaddexp(0.0, -margins)
 
 
-def decided(loop: StreamLoop, learner: StreamLearner) -> np.ndarray:
-    """Return the decision values of every row, ``(n_machines, n)``."""
-    weights, biases, _ = learner.weights(loop.config.average)
-    columns, out = np.ascontiguousarray(weights.T), np.empty(loop.targets.shape)
-    for ref in loop.blocks.refs():
-        rows = loop.blocks.load(ref)
+def decision_rows(blocks: RowBlocks, weights: np.ndarray, biases: np.ndarray, n: int) -> np.ndarray:
+    """Return the decision values of all n rows, ``(n_machines, n)``."""
+    columns, out = np.ascontiguousarray(weights.T), np.empty((len(weights), n))
+    for ref in blocks.refs():
+        rows = blocks.load(ref)
         block = sp.csr_array((rows.values, rows.indices, rows.indptr), shape=(len(rows.order), len(columns)))
         out[:, slice(*ref.rows)] = np.asarray(block @ columns).T + biases[:, None]
     return out
@@ -63,7 +62,8 @@ def decided(loop: StreamLoop, learner: StreamLearner) -> np.ndarray:
 
 def measured(loop: StreamLoop, learner: StreamLearner, seed: int) -> Measures:
     """Measure the last model of a fit: one more pass over the rows."""
-    values, inputs = decided(loop, learner), loop.inputs
+    weights, biases, _ = learner.weights(loop.config.average)
+    values, inputs = decision_rows(loop.blocks, weights, biases, loop.targets.shape[1]), loop.inputs
     losses = (losses_of(loop.machine.loss, loop.targets, values) * loop.weight).sum(axis=0)
     name = {"squared": "r2"} if inputs.classes is None else {}
     fit = TargetFit(0, inputs.target, inputs.held_out) if name else Fit(0, len(values), inputs.target, inputs.held_out)

@@ -105,7 +105,7 @@ def row_order(n: int, seed: int, epoch: int, block: int, shuffle: bool) -> np.nd
     return np.random.default_rng(np.random.SeedSequence((seed, _ROWS, epoch, block))).permutation(n).astype(np.int64)
 
 
-def step_end(refs: Sequence[Any], order: np.ndarray, start: int) -> int:
-    """Return the place in ``order`` behind the last block of the step that begins at ``start``."""
+def step_end(refs: Sequence[Any], order: np.ndarray, start: int, nbytes: int | None = None) -> int:
+    """Return the place in ``order`` behind the last block of the step that begins at ``start``; a step has ``nbytes`` of rows at most."""
     sizes = np.cumsum([refs[int(k)].nbytes for k in order[start:]])
-    return start + max(1, int(np.searchsorted(sizes, STEP_BYTES, side="right")))
+    return start + max(1, int(np.searchsorted(sizes, STEP_BYTES if nbytes is None else nbytes, side="right")))
