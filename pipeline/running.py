@@ -30,6 +30,7 @@ from ..cluster import (
 )
 from ..storage import BlockStore, RunStore, StorageError, cached_bytes, set_cache_limit
 from .loops.prepared import Prepared
+from .loops.protocol import Outcome
 from .loops.run import run_loop
 from .records.context import Emit, RunContext, Tally, ignore
 from .records.missing import refuse_missing
@@ -344,12 +345,33 @@ def _run(
     folder.drop_scratch()
     folder.write_model(model)
     folder.write_json("tables", ready.tables(outcome.state, model))
-    summary = {"method": info.name, **ready.summary(outcome.state, model), **_last(outcome.history)}
-    summary["seconds"] = time.perf_counter() - began
+    summary = {"method": info.name, **common_figures(ready.summary(outcome.state, model), outcome), "seconds": time.perf_counter() - began}
     # Written last: a run is finished when its summary stands.
     folder.write_json("summary", summary)
     emit({"event": "done", **summary})
     return RunOutcome("done", summary, run=str(folder.path))
+
+
+def common_figures(own: Mapping[str, Any], outcome: Outcome[Any]) -> dict[str, Any]:
+    """Return the summary of a run with what every method's has, under one name.
+
+    ``iterations`` (steps of the run), ``objective``, ``gap`` (absolute; ``None``: nothing is certified), ``certified_over`` (the problem
+    it is certified for), ``relative_gap`` (what the last step compared with its tolerance, else a share of the objective), ``stop`` and
+    ``classes`` (``None`` without); accuracies, or R2, of the last step where they were measured.
+    """
+    names = ("objective", "gap", "certified_over", "relative_gap", "stop", "classes")
+    told = {**dict.fromkeys(names), "relative_gap": _relative(own, outcome.history), **own}
+    return {**told, "iterations": outcome.state.iteration, **_last(outcome.history)}
+
+
+def _relative(own: Mapping[str, Any], history: Any) -> float | None:
+    gap, objective = own.get("gap"), own.get("objective")
+    if gap is None or gap != gap:
+        return None
+    found = history[-1].get("relative_gap") if history else None
+    if found is not None and found == found:
+        return float(found)
+    return None if not objective or objective != objective else float(gap / abs(objective))
 
 
 def _last(history: Any) -> dict[str, Any]:

@@ -270,7 +270,7 @@ def test_a_run_is_the_estimator_and_its_report_has_the_rules(tmp_path):
     machine = load_model(tmp_path / "run")
     direct = RuleEnsembleClassifier(**params).fit(store)
     assert machine.rules_ == direct.rules_
-    assert done.summary["n_rules"] == len(machine.rules_)
+    assert done.summary["n_selected"] == len(machine.rules_)
     assert done.summary["train_accuracy"] == direct.score(X, np.array(["no", "yes"])[y])
     assert all("age" in rule["text"] or "size" in rule["text"] for rule in machine.rules_[:2])
     told = predict_store(str(tmp_path / "run"), str(tmp_path / "data.zarr"), str(tmp_path / "out.csv"))

@@ -100,6 +100,7 @@ def summary(state: FGMState, model: FGMModel) -> dict[str, Any]:
     return {
         "objective": float(sum(machine.objective for machine in state.machines)),
         "gap": float(sum(machine.gap for machine in state.machines)),
+        "certified_over": "what was chosen so far; outer_gap is over all features",
         "outer_gap": float(sum(machine.outer_gap for machine in state.machines)),
         "rounds": max((len(machine.rounds) for machine in state.machines), default=0),
         "n_selected": len(_union(state)),

@@ -186,10 +186,10 @@ def plan_of(loop: HKLLoop, ctx: RunContext) -> dict[str, Any]:
     refs = row_pairs(ctx.data, specs, settings.block)
     return {
         **settings.describe(ctx.data.n_rows, most),
-        "graph_nodes": str(loop.dag.size),
+        "graph_nodes": countable(loop.dag.size),
         "nodes_at_most": most,
         "machines": len(loop.machines.problems),
-        "tasks": 1 if loop.machines.task_kernel is None else len(loop.machines.task_kernel),
+        "learning_tasks": 1 if loop.machines.task_kernel is None else len(loop.machines.task_kernel),
         "iterations_at_most": config.max_rounds,
         "tasks_per_pass": len(refs),
         "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 8 * ctx.data.n_rows * len(loop.machines.problems),
@@ -234,6 +234,13 @@ def _finite(value: float) -> float:
     return value if np.isfinite(value) else float("nan")
 
 
+def countable(size: int) -> int | float | None:
+    """Return a count as a JSON number that every reader takes: rounded beyond 2^53; ``None`` beyond 2^1023."""
+    if size <= 1 << 53:
+        return size
+    return float(size) if size.bit_length() < 1024 else None
+
+
 def certificate_text(active: Any) -> str:
     """Return what the certificate says, in words."""
     if active.depth is None:
@@ -249,11 +256,10 @@ def summary(loop: HKLLoop, state: HKLState, model: KernelModel | TaskModel) -> d
         "gap": _finite(active.certificate),
         "restricted_gap": float(active.upper - active.lower),
         "certified_over": certificate_text(active),
-        "iterations": active.iteration,
         "rounds": active.rounds,
         "solves": state.master.solves,
         "n_nodes": active.nodes.size,
-        "graph_nodes": str(loop.dag.size),
+        "graph_nodes": countable(loop.dag.size),
         "n_selected": int(selected_nodes(loop.dag, active, state.master, loop.config.threshold).size),
         "n_support": len(model.support_ids),
         "stop": state.stop,

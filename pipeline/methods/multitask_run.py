@@ -142,9 +142,9 @@ def summary(config: MultiTaskMKLConfig, state: MultiTaskState, model: TaskModel)
     return {
         "objective": upper,
         "gap": upper - lower,
+        "certified_over": "all kernels",
         "lower_bound": lower,
         "upper_bound": upper,
-        "iterations": state.iteration,
         "n_selected": int(selected(model.arrays["kernel_weights"], config.threshold).sum()),
         "n_kernels": len(model.weights),
         "n_tasks": len(model.intercepts),

@@ -289,6 +289,12 @@ def certificate(model: RuleModel) -> dict[str, Any]:
     }
 
 
+def _certified_over(told: Mapping[str, Any]) -> str:
+    if told["complete"]:
+        return "all rules"
+    return f"rules of at most {told['depth']} conditions" if told["depth"] else "none: rules next to the working set were looked at only"
+
+
 def summary(state: RuleState, model: RuleModel) -> dict[str, Any]:
     """Return the figures of a finished run as a small JSON object."""
     told = certificate(model)
@@ -297,13 +303,13 @@ def summary(state: RuleState, model: RuleModel) -> dict[str, Any]:
         "gap": told["gap"] if told["gap"] == told["gap"] else None,
         "relative_gap": told["relative_gap"] if told["gap"] == told["gap"] else None,
         "restricted_gap": told["restricted_gap"],
-        "certificate": "complete" if told["complete"] else f"to depth {told['depth']}" if told["depth"] else "hull only",
-        "iterations": state.iteration,
+        "certified_over": _certified_over(told),
+        "rounds": state.active.rounds,
         "n_selected": model.n_rules,
-        "n_rules": model.n_rules,
         "mean_length": float(model.lengths.mean()) if model.n_rules else 0.0,
-        "active_set": state.active.nodes.size,
+        "n_nodes": state.active.nodes.size,
         "stop": state.active.stop,
+        "classes": json.loads(model.classes_json),
     }
 
 

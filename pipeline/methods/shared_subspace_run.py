@@ -136,9 +136,9 @@ def summary(state: SubspaceState, model: TaskModel) -> dict[str, Any]:
     return {
         "objective": upper,
         "gap": upper - lower,
+        "certified_over": "all kernels and couplings of tasks",
         "lower_bound": lower,
         "upper_bound": upper,
-        "iterations": state.iteration,
         "n_kernels": len(model.weights),
         "n_tasks": len(model.intercepts),
         "n_support": len(model.support_ids),

@@ -163,9 +163,9 @@ def summary(state: TwoLayerState, model: KernelModel) -> dict[str, Any]:
     return {
         "objective": model.figures["objective"],
         "gap": model.figures["machine_gap"],
+        "certified_over": "the machines, at these weights of the kernels",
         "violation": model.figures["violation"],
         "penalty": model.figures["penalty"],
-        "iterations": state.iteration,
         "n_selected": len(model.used),
         "n_kernels": int(model.theta.shape[1]),
         "n_new_kernels": len(state.widths),

@@ -114,7 +114,7 @@ def summary(state: UMKLState, model: KernelModel) -> dict[str, Any]:
     return {
         "objective": float(state.objective),
         "gap": float(state.qp_gap),
-        "iterations": state.iteration,
+        "certified_over": "the weights, for these bases",
         "n_selected": int(np.count_nonzero(state.weights)),
         "n_kernels": len(state.weights),
         "stop": state.stop,
