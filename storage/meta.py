@@ -12,6 +12,9 @@ from .errors import SchemaError
 SCHEMA = "gramplane.blocks/1"
 SCHEMA_WITH_MISSING = "gramplane.blocks/2"
 """Of stores that hold missing values: programs that know nothing of them shall not take NaN for a number."""
+SCHEMA_WITH_TASK_NAMES = "gramplane.blocks/3"
+"""Of stores whose tasks have names: programs that know nothing of them would match the codes of two stores. It may hold missing values."""
+_SCHEMAS = (SCHEMA, SCHEMA_WITH_MISSING, SCHEMA_WITH_TASK_NAMES)
 
 Label = str | int | float
 ScaleKind = Literal["none", "unit-column", "standard", "unit-row"]
@@ -68,6 +71,8 @@ class BlockMeta:
     n_missing : int
         Missing values (NaN) of a store, all columns together; the column table "missing" has them by column. Only dense stores ingested
         with ``missing="keep"`` have any. Those of arrays in memory are not counted.
+    task_names : tuple of str or None
+        Name of task code 0, 1, …, ascending; None where the row table "task" holds the numbers of the tasks, or is not there.
     digest : str
         sha256 of the manifest; empty before the store is committed.
     """
@@ -81,6 +86,7 @@ class BlockMeta:
     layouts: tuple[str, ...] = ("columns",)
     info: Mapping[str, Any] = field(default_factory=dict)
     n_missing: int = 0
+    task_names: tuple[str, ...] | None = None
     digest: str = ""
 
     def __post_init__(self) -> None:
@@ -105,9 +111,16 @@ class BlockMeta:
     def attributes(self) -> dict[str, Any]:
         """Attributes of the root group; the digest is not among them, since it covers them."""
         values = {name: value for name, value in asdict(self).items() if name != "digest"}
-        if not self.n_missing:
-            del values["n_missing"]
-        return {"gramplane": {"schema": SCHEMA_WITH_MISSING if self.n_missing else SCHEMA, **values}}
+        for name in ("n_missing", "task_names"):
+            if not values[name]:
+                del values[name]
+        return {"gramplane": {"schema": self._schema, **values}}
+
+    @property
+    def _schema(self) -> str:
+        if self.task_names:
+            return SCHEMA_WITH_TASK_NAMES
+        return SCHEMA_WITH_MISSING if self.n_missing else SCHEMA
 
     @classmethod
     def from_attributes(cls, attributes: Any, digest: str, where: str) -> "BlockMeta":
@@ -121,23 +134,31 @@ class BlockMeta:
         found = attributes.get("gramplane") if isinstance(attributes, dict) else None
         if not isinstance(found, dict) or "schema" not in found:
             raise SchemaError(f"{where} is not a block store: its attributes have no 'gramplane.schema'")
-        if found["schema"] not in (SCHEMA, SCHEMA_WITH_MISSING):
+        if found["schema"] not in _SCHEMAS:
             raise SchemaError(
-                f"{where} has the schema {found['schema']!r}; this version reads {SCHEMA!r} and {SCHEMA_WITH_MISSING!r}: "
+                f"{where} has the schema {found['schema']!r}; this version reads {', '.join(map(repr, _SCHEMAS))}: "
                 "run `gramplane ingest` again on the source, or install the version that wrote it"
             )
         values = {f.name: found[f.name] for f in fields(cls) if f.name in found}
+        named = found["schema"] == SCHEMA_WITH_TASK_NAMES
         rules = {
             **dict.fromkeys(("n_rows", "n_cols"), lambda v: type(v) is int),
             "labels": lambda v: v is None or (isinstance(v, list) and all(isinstance(label, str | int | float) for label in v)),
             "layouts": lambda v: isinstance(v, list),
             "info": lambda v: isinstance(v, dict),
-            "n_missing": lambda v: type(v) is int and (v > 0) == (found["schema"] == SCHEMA_WITH_MISSING),
+            "n_missing": lambda v: type(v) is int and v >= 0 and (named or (v > 0) == (found["schema"] == SCHEMA_WITH_MISSING)),
+            "task_names": lambda v: _are_names(v) if named else v is None,
         }
         values.setdefault("n_missing", 0)
+        values.setdefault("task_names", None)
         for name in ("n_rows", "n_cols", "kind", "dtype", *rules):
             if name not in values or not rules.get(name, bool)(values[name]):
                 raise SchemaError(f"{where}: the attribute {name} is {values.get(name)!r}, which a block store cannot have")
         values["labels"] = None if values["labels"] is None else tuple(values["labels"])
         values["layouts"] = tuple(values["layouts"])
+        values["task_names"] = tuple(values["task_names"]) if named else None
         return cls(**{**values, "digest": digest})
+
+
+def _are_names(values: Any) -> bool:
+    return isinstance(values, list) and bool(values) and all(isinstance(name, str) for name in values) and values == sorted(set(values))

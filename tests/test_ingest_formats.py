@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import dask.array as da
 import numpy as np
@@ -17,6 +18,8 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
+from gramplane.pipeline.methods.task_predict import store_codes
+from gramplane.pipeline.methods.task_setup import store_tasks
 from gramplane.storage import DataError, SchemaError
 from gramplane.storage.ingest import ingest, reading
 from gramplane.storage.ingest.options import MIN_BUDGET
@@ -233,6 +236,42 @@ def test_text_labels_that_are_numbers_are_numbers(tmp_path):
     assert store.meta.labels == (-1, 1)
     assert store.target().tolist() == [1, 0, 1, 0]
     assert ingest(tmp_path / "a.csv", tmp_path / "T", target="y", task="regression").target().tolist() == [1, -1, 1, -1]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz", "frame", "array"])
+def test_tasks_by_name(tmp_path, kind):
+    """Names of any table, ascending; what was met first does not matter."""
+    frame = pd.DataFrame({"x": [1.0, 2, 3, 4], "label": [0, 1, 1, 0], "site": ["süd", "Nord", "10", "süd"]})
+    path, given = tmp_path / f"t.{kind}", {"target": "label", "task_column": "site"}
+    if kind == "csv":
+        frame.to_csv(path, index=False)
+    if kind == "parquet":
+        frame.to_parquet(path)
+    if kind == "npz":
+        np.savez(path, X=frame[["x"]].to_numpy(), label=frame["label"], site=frame["site"].to_numpy(str))
+    source = frame if kind == "frame" else path
+    if kind == "array":
+        source, given = frame[["x"]].to_numpy(), {"target": frame["label"], "task_column": frame["site"].tolist()}
+    store = ingest(source, tmp_path / "S", **given)
+    assert store.meta.task_names == ("10", "Nord", "süd") and store.row_table("task").tolist() == [2, 1, 0, 2]
+    assert store.row_table("task").dtype == np.int64 and store_tasks(store).tolist() == ["süd", "Nord", "10", "süd"]
+    assert json.loads((tmp_path / "S" / "zarr.json").read_text())["attributes"]["gramplane"]["schema"] == "gramplane.blocks/3"
+    known = SimpleNamespace(tasks=("10", "Mitte", "Nord", "süd"))
+    assert store_codes(known, store).tolist() == [3, 2, 0, 3]
+    alone = ingest((frame[["x"]].to_numpy(), frame["label"]), tmp_path / "U", task_column=[10] * 4)
+    assert store_codes(known, alone).tolist() == [0] * 4
+    with pytest.raises(ValueError, match="task 'Nord' was not there at fit"):
+        store_codes(SimpleNamespace(tasks=("10", "süd")), store)
+
+
+def test_text_tasks_that_are_numbers_are_numbers(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y,t\n1,1,10\n2,0,+9\n3,1,10.0\n4,0,-1\n")
+    store = ingest(tmp_path / "a.csv", tmp_path / "S", target="y", task_column="t")
+    assert store.meta.task_names is None and store.row_table("task").tolist() == [10, 9, 10, -1]
+    for cell, why in (("", "the task is missing"), ("0.5", "task 0.5 is not an integer"), ("nan", "task nan is not an integer")):
+        (tmp_path / "b.csv").write_text(f"x,y,t\n1,1,a\n2,0,{cell}\n")
+        with pytest.raises(DataError, match=f"b.csv:3:3: column 't': {why}"):
+            ingest(tmp_path / "b.csv", tmp_path / "T", target="y", task_column="t")
 
 
 def test_without_a_target(tmp_path, data):

@@ -88,6 +88,7 @@ def store_figures(store: Any) -> dict[str, Any]:
         "bytes": sum(block.nbytes for block in blocks),
         "blocks": len(blocks),
         "labels": None if meta.labels is None else list(meta.labels),
+        "tasks": None if meta.task_names is None else list(meta.task_names),
         "scale": meta.scale,
         "digest": store.digest,
     }
@@ -98,6 +99,8 @@ def extras_of(args: FitArgs, path: Callable[[str], str] = str) -> dict[str, Any]
     found: dict[str, Any] = {}
     if args.groups is not None:
         found["groups"] = read_groups(path(args.groups))
+    if args.unlabelled is not None:
+        found["unlabelled"] = existing(path(args.unlabelled), "unlabelled: store")
     if args.test_share:
         found["test_share"] = args.test_share
     return found

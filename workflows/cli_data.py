@@ -44,7 +44,7 @@ def _ingest(group: click.Group) -> None:
     @click.option("--task", default="classification", show_default=True, metavar="KIND", help="classification or regression.")
     @click.option("--labels", metavar="A,B,...", help="Class labels in the order wanted; others are refused.")
     @click.option("--target", metavar="NAME", help="Column or array of the target.")
-    @click.option("--task-column", metavar="NAME", help="Column or array naming the task of each row.")
+    @click.option("--task-column", metavar="NAME", help="Column or array with the task of each row: whole numbers, or names.")
     @click.option("--weight-column", metavar="NAME", help="Column or array of row weights.")
     @click.option("--groups", metavar="FILE", help="One group label per feature, one a line.")
     @click.option("--names", metavar="FILE", help="One name per feature, one a line.")
@@ -68,7 +68,7 @@ def _ingest(group: click.Group) -> None:
 
 
 def _store_text(figures: dict[str, Any]) -> str:
-    rows = [(key, figures[key]) for key in ("store", "rows", "columns", "kind", "dtype", "scale", "labels", "blocks", "digest")]
+    rows = [(key, figures[key]) for key in ("store", "rows", "columns", "kind", "dtype", "scale", "labels", "tasks", "blocks", "digest")]
     rows.insert(6, ("stored values", f"{figures['stored']:,} in {figures['bytes'] / 2**20:,.1f} MiB"))
     if figures["missing"]:
         rows.insert(7, ("missing values", f"{figures['missing']:,}"))

@@ -166,8 +166,12 @@ def store_codes(model: Any, data: Any) -> np.ndarray:
     ValueError
         No task table where the model knows several tasks, or a task that was not there at fit; the store is named.
     """
+    tasks = store_tasks(data)
+    if tasks is not None and tasks.dtype.kind in "iu" and any(isinstance(name, str) for name in model.tasks):
+        # A file that happens to hold none but the numbered ones among the names.
+        tasks = tasks.astype(str)
     try:
-        return known_codes(store_tasks(data), model.tasks, data.n_rows)
+        return known_codes(tasks, model.tasks, data.n_rows)
     except ValueError as error:
-        hint = "; ingest the rows with --task-column" if store_tasks(data) is None else ""
+        hint = "; ingest the rows with --task-column" if tasks is None else ""
         raise ValueError(f"{data.url}: {error}{hint}") from None

@@ -179,8 +179,11 @@ def refuse_empty(inputs: TaskInputs, where: str = "") -> None:
 
 
 def store_tasks(data: Any) -> np.ndarray | None:
-    """Return the task table of a store, ``None`` where it has none."""
-    return data.row_table("task") if hasattr(data, "has_table") and data.has_table("task") else None
+    """Return the task of each row of a store, by its name or number; ``None`` where it has none."""
+    if not (hasattr(data, "has_table") and data.has_table("task")):
+        return None
+    names = data.meta.task_names
+    return data.row_table("task") if names is None else np.array(names)[data.row_table("task")]
 
 
 def store_task_inputs(ctx: RunContext, name: str) -> TaskInputs:

@@ -87,8 +87,8 @@ def ingest(
         "unit-column" (s_j = 1/|x_j|), "standard" (s_j = 1/deviation; dense data are centred too, sparse data are not), "unit-row"
         (r_i = 1/|x_i|) or "none". Stored as factors beside the raw values; the factor of an empty or constant column is 0.
     target, task_column, weight_column : str or array, optional
-        Target, task number and weight of the rows: a column name (CSV, Parquet, frames), a variable name (.npz, .mat; default "y"), or
-        an array.
+        Target, task and weight of the rows: a column name (CSV, Parquet, frames), a variable name (.npz, .mat; default "y"), or an array.
+        Tasks are whole numbers or names (``BlockMeta.task_names``).
     groups : array or path, optional
         One label per feature, integers or texts; a file has one a line. Stripes do not cut runs of equal labels.
     names : list or path, optional

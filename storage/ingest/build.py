@@ -85,9 +85,11 @@ class Job:
 
     def meta(self, kind: Any, n_cols: int, dtype: str, info: dict[str, Any]) -> BlockMeta:
         """Description of the store."""
-        labels = self.reading.target.labels() if self.spool.has("y") else None
+        target = self.reading.target
+        labels, tasks = (target.labels() if self.spool.has("y") else None), (target.tasks.names() if self.spool.has("task") else None)
         # The kind of scaling is noted here, before the plan is sealed in the journal, and its factors follow.
-        return BlockMeta(self.spool.n_rows, n_cols, kind, dtype, labels, self.scale_kind, info={**self.extras.info, **info})
+        info = {**self.extras.info, **info}
+        return BlockMeta(self.spool.n_rows, n_cols, kind, dtype, labels, self.scale_kind, info=info, task_names=tasks)
 
     @property
     def scale_kind(self) -> Any:
@@ -329,10 +331,15 @@ def finish(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockStore:
 
 def _row_table(job: Job, name: str, dtype: Any) -> npt.NDArray[Any]:
     column = _row_vector(job, name, dtype)
-    encode: Callable[..., Any] = job.reading.target.encoder() if name == "y" else (lambda values: values)
+    encode = _encoder(job, name)
     for handle, start in zip(job.spool.handles, job.spool.starts[:-1].tolist(), strict=True):
         column.put(start, encode(handle.get(name)))
     return column.array()
+
+
+def _encoder(job: Job, name: str) -> Callable[..., Any]:
+    target = job.reading.target
+    return {"y": target.encoder, "task": target.tasks.encoder}.get(name, lambda: lambda values: values)()
 
 
 def _row_vector(job: Job, name: str, dtype: Any) -> Column:

@@ -71,12 +71,15 @@ class Target:
         Distinct numeric labels met.
     texts : dict
         Distinct texts met, with their provisional code (order of appearance), which stands in the blocks until the end.
+    tasks : TaskNames
+        The same for tasks that have names.
     """
 
     task: str = "classification"
     declared: tuple[Label, ...] | None = None
     numbers: set[float] = field(default_factory=set)
     texts: dict[str, int] = field(default_factory=dict)
+    tasks: "TaskNames" = field(default_factory=lambda: TaskNames())
 
     def allowed_numbers(self) -> Vector:
         """Declared labels as numbers; empty when any number is allowed.
@@ -173,13 +176,75 @@ class Target:
 
     def to_json(self) -> dict[str, Any]:
         """What was met, for the journal."""
-        return {"numbers": sorted(self.numbers), "texts": list(self.texts)}
+        return {"numbers": sorted(self.numbers), "texts": list(self.texts), "tasks": list(self.tasks.texts)}
 
     def restore(self, fields: dict[str, Any]) -> None:
         """Take over what the journal holds."""
         self.numbers.update(fields["numbers"])
         for text in fields["texts"]:
             self.texts.setdefault(text, len(self.texts))
+        for text in fields.get("tasks", []):
+            self.tasks.texts.setdefault(text, len(self.tasks.texts))
+
+
+@dataclass
+class TaskNames:
+    """Collects tasks that are given as texts. If all of them are whole numbers, they are those numbers; else all are names.
+
+    Attributes
+    ----------
+    texts : dict
+        Distinct texts met, with their provisional code (order of appearance), which stands in the blocks until the end.
+    """
+
+    texts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, texts: Sequence[str], fault: Fault) -> npt.NDArray[np.int64]:
+        """Note the tasks of some rows; return their provisional codes.
+
+        Raises
+        ------
+        DataError
+            From ``fault(reason, row)``, for a number that is not whole or not finite, or if there are too many.
+        """
+        codes = np.empty(len(texts), np.int64)
+        for row, text in enumerate(texts):
+            code = self.texts.get(text)
+            if code is None:
+                if not text.strip():
+                    raise fault("the task is missing", row)
+                if _is_odd_number(text):
+                    raise fault(f"task {text} is not an integer", row)
+                code = self.texts[text] = len(self.texts)
+            codes[row] = code
+        if len(self.texts) > MAX_CLASSES:
+            raise fault(f"more than {MAX_CLASSES} task names", 0)
+        return codes
+
+    def names(self) -> tuple[str, ...] | None:
+        """Names in ascending order; None where tasks are numbers."""
+        return None if self._numeric() else tuple(sorted(self.texts))
+
+    def encoder(self) -> Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
+        """Function from what stands in the blocks to numbers of tasks, or to codes of their names."""
+        if not self.texts:
+            return lambda values: values
+        place = {name: code for code, name in enumerate(sorted(self.texts))}
+        meant = [int(float(text)) for text in self.texts] if self._numeric() else [place[text] for text in self.texts]
+        table = np.array(meant, np.int64)
+        return lambda values: table[values]
+
+    def _numeric(self) -> bool:
+        return all(as_number(text) is not None for text in self.texts)
+
+
+def _is_odd_number(text: str) -> bool:
+    """Whether a text is a number that cannot be a task: NaN, infinite, not whole or beyond 2^53."""
+    try:
+        value = float(text)
+    except ValueError:
+        return False
+    return "_" not in text and text.isascii() and not (value.is_integer() and abs(value) < 2**53)
 
 
 def _meaning(text: str, numeric: bool) -> Label:

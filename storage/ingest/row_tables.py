@@ -11,6 +11,9 @@ from ..errors import DataError
 from .labels import Target
 from .spool import Block
 
+_TEXTS = "OUST"
+"""Kinds of arrays that hold texts."""
+
 
 def array_digest(arrays: Mapping[str, Any]) -> str:
     """sha256 over name, type, shape and bytes of arrays."""
@@ -29,21 +32,23 @@ def at_row(name: str, reason: str, row: int, column: int | str | None) -> DataEr
 
 
 def row_tables(parts: Mapping[str, Any], target: Target, fault: Callable[[str, int], DataError]) -> Block:
-    """Check some rows of the row tables: "y" float64 (or codes of texts), "task" int64, "weight" float64.
+    """Check some rows of the row tables: "y" float64 (or codes of texts), "task" int64 (or codes of names), "weight" float64.
 
     Raises
     ------
     DataError
-        If a target, weight or task number is not a finite number (or, a task, no integer).
+        If a target, weight or task number is not a finite number (or, a task, no integer), or a name is missing.
     """
     block: Block = {}
     for name, values in parts.items():
         found = np.asarray(values)
         if name == "y":
             block["y"] = _target(found, target, fault)
+        elif name == "task" and found.dtype.kind in _TEXTS:
+            block["task"] = target.tasks.add(_texts(found, "the task is missing", fault), fault)
         else:
             block[name] = _numbers(found, name, fault)
-    if "task" in block:
+    if "task" in block and block["task"].dtype.kind == "f":
         whole = np.rint(block["task"])
         _refuse(np.flatnonzero(whole != block["task"]), lambda row: f"task {block['task'][row]} is not an integer", fault)
         block["task"] = whole.astype(np.int64)
@@ -53,13 +58,22 @@ def row_tables(parts: Mapping[str, Any], target: Target, fault: Callable[[str, i
 
 
 def _target(values: npt.NDArray[Any], target: Target, fault: Callable[[str, int], DataError]) -> npt.NDArray[np.float64]:
-    if values.dtype.kind in "OUST" and target.task == "classification":
-        missing = [row for row, label in enumerate(values.tolist()) if label is None or label != label]
-        _refuse(np.array(missing), lambda row: "the label is missing", fault)
-        return target.add_texts([label.decode() if isinstance(label, bytes) else str(label) for label in values.tolist()], fault)
+    if values.dtype.kind in _TEXTS and target.task == "classification":
+        return target.add_texts(_texts(values, "the label is missing", fault), fault)
     numbers = _numbers(values, "label" if target.task == "classification" else "target", fault)
     target.add_numbers(numbers, fault)
     return numbers
+
+
+def _texts(values: npt.NDArray[Any], gone: str, fault: Callable[[str, int], DataError]) -> list[str]:
+    found = values.tolist()
+    _refuse(np.array([row for row, value in enumerate(found) if _is_missing(value)]), lambda row: gone, fault)
+    return [value.decode() if isinstance(value, bytes) else str(value) for value in found]
+
+
+def _is_missing(value: Any) -> bool:
+    # pandas.NA is equal to nothing and has no truth value either.
+    return value is None or type(value).__name__ == "NAType" or value != value
 
 
 def _numbers(values: npt.NDArray[Any], what: str, fault: Callable[[str, int], DataError]) -> npt.NDArray[np.float64]:

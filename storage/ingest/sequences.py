@@ -159,7 +159,7 @@ class SequenceSource:
         for name, key in self._tables.items():
             values = _words(found, key, fault) if isinstance(key, str) else np.asarray(key[first : first + len(found)])
             if values is not None:
-                as_text = name == "y" and target.task == "classification"
+                as_text = name == "task" or (name == "y" and target.task == "classification")
                 parts[name] = values if as_text or values.dtype.kind != "O" else _as_numbers(values, name, fault)
         letters = np.frombuffer(b"".join(sequence.letters for sequence in found), np.uint8)
         lengths = np.array([len(sequence.letters) for sequence in found], dtype=np.int64)

@@ -182,7 +182,8 @@ class CsvSource(_Table):
 
     def batches(self, step: int, options: Options) -> Iterator[list[npt.NDArray[Any]]]:
         """Yield blocks of rows."""
-        texts = {self.columns[self._roles.columns["y"]]} if "y" in self._roles.columns and options.task == "classification" else set()
+        as_text = {"task", "y"} if options.task == "classification" else {"task"}
+        texts = {self.columns[k] for table, k in self._roles.columns.items() if table in as_text}
         types = {name: self._pa.string() if name in texts else self._pa.float64() for name in self.columns}
         read = self._csv.ReadOptions(column_names=self.columns, block_size=max(1 << 20, options.budget // 64), use_threads=False)
         convert = self._csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
@@ -210,7 +211,8 @@ class CsvSource(_Table):
         """Build the error for the first row that does not fit, after pyarrow refused the text."""
         if self._digest is None:
             return DataError(why, self.name)
-        numeric = [k for k in range(len(self.columns)) if k not in self._roles.columns.values() or k != self._roles.columns.get("y")]
+        texts = {self._roles.columns.get("y"), self._roles.columns.get("task")}
+        numeric = [k for k in range(len(self.columns)) if k not in texts]
         for line, row in self._lines():
             if len(row) != len(self.columns):
                 return DataError(f"the row has {len(row)} fields; the header has {len(self.columns)}", self.name, line)
