@@ -288,10 +288,11 @@ def pictures(runs: Sequence[RunView]) -> list[Picture]:
     """Return every figure the runs have data for: shared ones first, then one set per run."""
     from .kernel_figures import bounds, kept, weight_paths
     from .path_figures import changed_bases, kernels_in_use, path_accuracy, path_counts, path_weights
+    from .stream_figures import streams
     from .task_figures import certificates, heat_maps, working_sets
 
     found = [*accuracy(runs), *objective(runs), *gaps(runs), *bounds(runs), *kept(runs), *certificates(runs), *working_sets(runs)]
-    found += [*path_accuracy(runs), *path_counts(runs), *kernels_in_use(runs), *changed_bases(runs)]
+    found += [*path_accuracy(runs), *path_counts(runs), *kernels_in_use(runs), *changed_bases(runs), *streams(runs)]
     for run in runs:
         prefix = f"{run.name}: " if len(runs) > 1 else ""
         found += [*weights(run, prefix), *weight_paths(run, prefix), *path_weights(run, prefix), *heat_maps(run, prefix)]
