@@ -56,6 +56,7 @@ def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
         "groups of tasks": lambda: _grouped(X, y),
         "graphs of kernels": lambda: _hierarchical(X, y),
         "rules": lambda: _ruled(X, y),
+        "features of many tasks": lambda: _shared_features(X, y),
     }
 
 
@@ -63,6 +64,13 @@ def _ruled(X: np.ndarray, y: np.ndarray) -> None:
     from .estimators.rules import RuleEnsembleClassifier
 
     RuleEnsembleClassifier(n_thresholds=2, max_visits=1000).fit(X, y)
+
+
+def _shared_features(X: np.ndarray, y: np.ndarray) -> None:
+    from .estimators.selector import MultiTaskSelector
+
+    for algorithm in ("da", "fista"):
+        MultiTaskSelector(lam=1e-3, gamma=1e3, algorithm=algorithm).fit(X, y, np.arange(len(y)) % 2)
 
 
 def _hierarchical(X: np.ndarray, y: np.ndarray) -> None:

@@ -140,7 +140,7 @@ def summary(state: State, model: LinearModel) -> dict[str, Any]:
     return {
         "objective": model.figures["objective"],
         "gap": gap if np.isfinite(gap) else None,
-        "iterations": state.iteration,
+        "certified_over": ("all features", "the selected features")[state.phase] if np.isfinite(gap) else None,
         "sweeps" if isinstance(state, BatchState) else "rounds": int(model.figures["iterations"]),
         "n_selected": len(model.features),
         "nonzeros": int(np.count_nonzero(chosen_weights(model))),
