@@ -54,6 +54,8 @@ class MethodInfo:
         default they are done one after another.
     missing
         Whether it takes stores with missing values.
+    unlabelled
+        Whether it takes a second store, of rows without a label.
     streams
         Whether it also learns from a text that is read once.
     model
@@ -73,13 +75,23 @@ class MethodInfo:
     regressor: str | None = None
     passes: str = "grams"
     missing: bool = False
+    unlabelled: bool = False
     streams: bool = False
     tasks: bool = False
     scored: bool = True
     shared: str | None = None
 
     def prepare(self, config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
-        """Return the loop of a run with its finishing functions."""
+        """Return the loop of a run with its finishing functions.
+
+        Raises
+        ------
+        ValueError
+            Unlabelled rows for a method that takes none.
+        """
+        if extra.get("unlabelled") is not None and not self.unlabelled:
+            takers = ", ".join(name for name, info in METHODS.items() if info.unlabelled)
+            raise ValueError(f"unlabelled={extra['unlabelled']!r}: {self.name} learns from labelled rows only; {takers} takes both")
         return import_module(f".methods.{self.run}", __package__).prepare(config, ctx, extra)
 
 
@@ -123,6 +135,7 @@ METHODS: dict[str, MethodInfo] = {
         run="triclass_run",
         model=KernelModel,
         estimator="estimators.triclass:TriClassSVC",
+        unlabelled=True,
     ),
     "unsupervised-mkl": MethodInfo(
         name="unsupervised-mkl",

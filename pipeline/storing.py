@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import is_regressor
 
 from ..cluster import open_executor, parse_bytes
+from ..kernels.triclass import crossing
 from ..storage import BlockStore, DataError, RunStore, StorageError, write_model
 from .methods.scoring import held_out_rows, predicted_codes, r_squared
 from .methods.task_predict import store_codes
@@ -40,9 +41,19 @@ def _decide(run: str, store: str, where: Where, emit: Emit) -> tuple[Any, BlockS
 
 
 def predict_store(
-    run: str, store: str, out: str, *, cluster: str = "sync", allow_plaintext: bool = False, on_event: Emit | None = None, **where: Any
+    run: str,
+    store: str,
+    out: str,
+    *,
+    three_way: bool = False,
+    cluster: str = "sync",
+    allow_plaintext: bool = False,
+    on_event: Emit | None = None,
+    **where: Any,
 ) -> dict[str, Any]:
     """Write predictions and decision values of a store's rows; the form follows the ending of ``out`` (npz, csv, parquet, zarr).
+
+    With ``three_way`` rows of neither class are predicted as 0, by a tri-class machine.
 
     Returns
     -------
@@ -52,11 +63,15 @@ def predict_store(
     writer = _writer(out)
     place = Where(cluster, allow_plaintext=allow_plaintext, **where)
     estimator, _, values = _decide(run, store, place, on_event or ignore)
+    if three_way and not hasattr(estimator, "predict_three_way"):
+        raise ValueError(f"three_way: {type(estimator).__name__} predicts its classes only; tri-class-svm knows rows of neither class")
     if not hasattr(estimator, "classes_"):
         # A regression, or components of a method without a target: the values are what there is to predict.
         writer(Path(out), None, values)
         return {"rows": len(values), "out": out, "columns": values.shape[1]}
     labels = estimator.classes_[predicted_codes(values.T)]
+    if three_way:
+        labels = np.where(np.abs(values[:, 0]) < crossing(estimator.model_.figures["eps"]), np.array([0]).astype(labels.dtype), labels)
     writer(Path(out), labels, values)
     names, counts = np.unique(labels, return_counts=True)
     return {"rows": len(labels), "out": out, "predicted": {str(name): int(count) for name, count in zip(names, counts, strict=True)}}
@@ -149,10 +164,22 @@ def score_store(
         held = "test_r2" in (folder.read_json("summary") or {})
         return _score_numbers(run, estimator, data, values[:, 0], _scored_rows(record, data) if held else np.ones(data.n_rows, dtype=bool))
     truth, rows = _truth(estimator, data), _scored_rows(record, data)
+    neither = {}
+    if hasattr(estimator, "predict_three_way"):
+        neither, rows = _score_three_ways(estimator, data, values[:, 0], rows), rows & (truth >= 0)
+        if not rows.any():
+            raise DataError("no row is labelled with one of the two classes, there is nothing to score", data.url)
     table = {"rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
     if _by_task(estimator.model_) and values.shape[1] == 1:
         table |= task_accuracies(*_tasks(estimator.model_, data, rows), truth[rows], values[rows, 0])
-    return {**table, "path": _path(estimator.model_, data, truth, rows, place)}
+    return {**table, **neither, "path": _path(estimator.model_, data, truth, rows, place)}
+
+
+def _score_three_ways(estimator: Any, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
+    """Return the rows of neither class and the accuracy over all three labels; the other figures are of rows of two classes."""
+    truth = _truth(estimator, data)
+    found = np.where(np.abs(values) < crossing(estimator.model_.figures["eps"]), -1, values > 0)
+    return {"rows_of_neither": int(np.sum(rows & (truth < 0))), "three_way_accuracy": float(np.mean((found == truth)[rows]))}
 
 
 def _score_numbers(run: str, estimator: Any, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:

@@ -56,6 +56,7 @@ def _fit(group: click.Group) -> None:
     @click.option("--run", required=True, metavar="RUN", help="Run directory; one that is there is continued.")
     @set_option
     @click.option("--groups", metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids.")
+    @click.option("--unlabelled", metavar="STORE", help="Unlabelled rows, a block store ingested --like the training data (tri-class-svm).")
     @click.option("--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
     @click.option("--grams", metavar="GRAMS", help="Use the kernels of this Gram store (see gram); with --kernels, keep those in it.")
     @click.option("--test-share", type=float, default=0.0, metavar="SHARE", help="Hold out this share of the rows to measure accuracy.")
@@ -166,6 +167,7 @@ def _tune(group: click.Group) -> None:
     @click.option("--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
     @click.option("--grams", metavar="GRAMS", help="Use the kernels of this Gram store (see gram); with --kernels, keep those in it.")
     @click.option("--groups", metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids.")
+    @click.option("--unlabelled", metavar="STORE", help="Unlabelled rows, a block store ingested --like the training data (tri-class-svm).")
     @click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
     @seed_option
     @cluster_options
@@ -266,14 +268,16 @@ def _predict(group: click.Group) -> None:
     @click.argument("run")
     @click.argument("store")
     @click.argument("out")
+    @click.option("--three-way", is_flag=True, help="Predict 0, too, for rows of neither class (tri-class-svm).")
     @cluster_options
-    def predict(frame: Frame, run: str, store: str, out: str, where: Where) -> Result:
+    def predict(frame: Frame, run: str, store: str, out: str, three_way: bool, where: Where) -> Result:
         """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr)."""
         from ..pipeline import predict_store
         from .report.collect import fitted
 
         with frame.progress() as sink:
-            found = predict_store(fitted(existing(run, "run")), existing(store, "store"), out, on_event=sink, **where.arguments())
+            place = {"on_event": sink, **where.arguments()}
+            found = predict_store(fitted(existing(run, "run")), existing(store, "store"), out, three_way=three_way, **place)
         return Result(fields=found, text=table(list(found.items())))
 
 

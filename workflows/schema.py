@@ -76,6 +76,7 @@ class FitArgs(Closed):
     method: str = Field(description="name of the method, such as fgm")
     store: str | None = Field(None, description="training data; default: the workflow's store")
     groups: str | None = Field(None, description="file with the groups of the features")
+    unlabelled: str | None = Field(None, description="store of unlabelled rows, for tri-class-svm")
     test_share: float = Field(0.0, ge=0, lt=1, description="share of the rows held out, to measure accuracy along the path")
     seed: int = Field(0, ge=0, description="root of every random number")
 
@@ -96,6 +97,7 @@ class PredictArgs(Closed):
 
     store: str = Field(description="data to predict")
     out: str = Field(description="file or folder to write; .npz, .csv, .parquet or .zarr")
+    three_way: bool = Field(False, description="predict 0, too, for rows of neither class (tri-class-svm)")
     model: str | None = Field(None, description="id of the fit or tune step; default: the one this step needs")
 
 

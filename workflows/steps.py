@@ -125,7 +125,7 @@ def _gram(place: Place, step: GramStep) -> Done:
 
 def _fit_inputs(place: Place, step: Any) -> dict[str, str]:
     file = kernel_file(place.read, step)
-    return _digests(existing(place.store(step), "store"), *_files(place, step, "groups"), *([] if file is None else [file]))
+    return _digests(existing(place.store(step), "store"), *_files(place, step, "groups", "unlabelled"), *([] if file is None else [file]))
 
 
 def _fitted(place: Place, step: Any, outcome: Any) -> Done:
@@ -201,7 +201,8 @@ def _predict(place: Place, step: Any) -> Done:
 
     (run,), out = place.models(step), place.read.path(step.args.out)
     Path(out).parent.mkdir(parents=True, exist_ok=True)
-    found = predict_store(str(run), place.store(step), out, on_event=place.sink, **place.where.arguments())
+    options = {"three_way": step.args.three_way, "on_event": place.sink, **place.where.arguments()}
+    found = predict_store(str(run), place.store(step), out, **options)
     return Done(found, _digests(out))
 
 
