@@ -16,7 +16,7 @@ from .jit import one_thread
 
 Array = np.ndarray
 Rows = Any
-"""``(n, p)``: an array in either order, CSR or CSC."""
+"""``(n, p)``: an array in either order, CSR or CSC; or a list of such blocks of columns, side by side."""
 
 PIECE_BYTES = 4 << 20
 """Bytes of a piece of rows."""
@@ -28,7 +28,7 @@ def row_moments(X: Rows, y: Array, cost: Array, *, shift: Array | None = None, c
     Parameters
     ----------
     X
-        ``(n, p)`` rows: dense in either order, CSR or CSC.
+        ``(n, p)`` rows: dense in either order, CSR or CSC; or a list of such blocks of columns.
     y
         ``(n,)`` targets, or ``(n, m)`` several.
     cost
@@ -40,14 +40,14 @@ def row_moments(X: Rows, y: Array, cost: Array, *, shift: Array | None = None, c
     n_tasks
         Number of tasks.
     """
-    p, targets = int(X.shape[1]), y.reshape(len(y), -1)
+    blocks: list[Any] = [sp.csr_array(block) if sp.issparse(block) else block for block in (X if isinstance(X, list) else [X])]
+    p, targets = sum(int(block.shape[1]) for block in blocks), y.reshape(len(y), -1)
     width = p + targets.shape[1] + 1
     out, height = np.zeros((n_tasks, width, width)), max(64, PIECE_BYTES // (8 * width))
-    rows = sp.csr_array(X) if sp.issparse(X) else X
     buffer = np.empty((min(height, max(len(y), 1)), width))
     with one_thread():
         for task, piece in _pieces(codes, n_tasks, len(y), height):
-            part = _filled(buffer, rows[piece], targets[piece], np.sqrt(cost[piece]), shift)
+            part = _filled(buffer, [block[piece] for block in blocks], targets[piece], np.sqrt(cost[piece]), shift)
             out[task] += part.T @ part
     return out
 
@@ -64,9 +64,11 @@ def _pieces(codes: Array | None, n_tasks: int, n: int, height: int) -> Iterator[
             yield task, order[lo : min(lo + height, edges[task + 1])]
 
 
-def _filled(buffer: Array, rows: Rows, targets: Array, root: Array, shift: Array | None) -> Array:
-    part, p = buffer[: len(targets)], rows.shape[1]
-    part[:, :p] = rows.toarray() if sp.issparse(rows) else rows
+def _filled(buffer: Array, blocks: list[Rows], targets: Array, root: Array, shift: Array | None) -> Array:
+    part, p = buffer[: len(targets)], 0
+    for block in blocks:
+        part[:, p : p + block.shape[1]] = block.toarray() if sp.issparse(block) else block
+        p += block.shape[1]
     if shift is not None:
         part[:, :p] -= shift
     part[:, p:-1], part[:, -1] = targets, 1.0

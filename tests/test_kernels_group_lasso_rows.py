@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from gramplane.kernels.mean_losses import MeanLoss
 from gramplane.kernels.solvers.group_lasso_rows import RowProblem, TaskRows, solve_rows
+from gramplane.kernels.working_columns import WorkingColumns
 
 from .support.oracles import group_lasso as oracle
 from .test_kernels_group_lasso import penalty_of, tasks_of
@@ -89,3 +90,23 @@ def test_separable_rows_and_useless_columns_end_finitely():
     found = solve_rows(replace(problem, rows=TaskRows(X, problem.rows.edges)), tol=1e-6)
     assert found.stop == "gap"
     assert np.isfinite(found.copies).all()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("even", [False, True])
+def test_columns_that_join_in_batches_have_the_moments_of_all(sparse, even):
+    problem, _, _ = problem_of("logistic")
+    X, n = problem.rows.X, len(problem.y)
+    cost = np.full(n, 1.0 / n) if even else np.where(np.arange(n) == 3, 0.0, problem.cost)
+    rows, order = WorkingColumns(cost, True), np.array([5, 6, 0, 7, 1])
+    for batch in (order[:2], order[2:4], order[4:]):
+        rows.append(batch, sp.csr_array(X[:, batch]) if sparse else X[:, batch])
+        whole = TaskRows(X[:, rows.features], problem.rows.edges)
+        for weights in (cost, cost * (1.0 + problem.y / 2)):
+            found, known = rows.moments(problem.y, weights, True), whole.moments(problem.y, weights, True)
+            np.testing.assert_allclose(found.gram, known.gram, atol=1e-12)
+            np.testing.assert_allclose(found.cross, known.cross, atol=1e-12)
+            np.testing.assert_allclose(found.means + rows.means, known.means, atol=1e-12)
+    w = np.arange(5.0)[None]
+    np.testing.assert_allclose(rows.decide(w) + w @ rows.means, X[:, rows.features] @ w[0], atol=1e-12)
+    assert sparse == (not rows.means.any())

@@ -110,7 +110,7 @@ class RowProblem:
     Attributes
     ----------
     rows
-        The columns.
+        The columns: :class:`TaskRows`, or :class:`..working_columns.WorkingColumns`.
     y, cost
         ``(n,)`` labels +-1 or targets, and weights; those of a task sum to 1 for the mean loss.
     loss
@@ -121,7 +121,7 @@ class RowProblem:
         Whether every task has a bias.
     """
 
-    rows: TaskRows
+    rows: Any
     y: FloatArray
     cost: FloatArray
     loss: MeanLoss
@@ -245,11 +245,10 @@ class _Solver:
 
     # -- points and certificates -------------------------------------------------------------------------------------------
 
-    def point(self, copies: FloatArray, start: FloatArray, z: FloatArray | None = None) -> _Point:
-        """Return everything at some copies; ``z`` where it is known already."""
+    def point(self, copies: FloatArray, start: FloatArray, known: FloatArray | None = None) -> _Point:
+        """Return everything at some copies; ``known`` is z where it is known already."""
         problem = self._problem
-        if z is None:
-            z = problem.rows.decide(problem.penalty.scatter(copies)) if copies.any() else np.zeros(len(problem.y))
+        z: FloatArray = problem.rows.decide(problem.penalty.scatter(copies)) if known is None else known
         biases = biases_at(problem, z, start)
         f = z + np.repeat(biases, np.diff(problem.rows.edges))
         loss = float(problem.cost @ problem.loss.values(problem.y, f))

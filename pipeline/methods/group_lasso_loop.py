@@ -19,13 +19,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from ...cluster import MemoryBoundExceeded, bytes_text
 from ...kernels.group_penalty import GroupPenalty
 from ...kernels.mean_losses import LossName, MeanLoss
 from ...kernels.solvers.group_lasso import Moments, centred, solve_moments
-from ...kernels.solvers.group_lasso_rows import RowProblem, RowSolution, TaskRows, solve_rows
+from ...kernels.solvers.group_lasso_rows import RowProblem, RowSolution, solve_rows
+from ...kernels.working_columns import WorkingColumns
 from ..loops.protocol import Step
 from ..passes.columns import column_sizes
 from ..passes.moments import decided, feature_slopes, fetch_scaled, moment_bytes, moments_pass
@@ -43,8 +43,11 @@ FIRST_GROUPS, MORE_GROUPS = 20, 10
 INNER_SHARE, TIGHTER = 0.3, 0.1
 """A set's problem is solved to this share of the tolerance; the factor of that share where no group is left to join."""
 
-SWEEPS, NEWTON_STEPS, PROXIMAL_STEPS = 25, 50, 300
-"""Steps of a machine within one step of the loop."""
+COARSE = 0.1
+"""Nor, where steps read the rows, is it solved closer than to this share of the whole problem's last gap."""
+
+SWEEPS, SET_SWEEPS, NEWTON_STEPS, PROXIMAL_STEPS = 25, 5000, 50, 300
+"""Steps of a machine within one step of the loop: sweeps on moments of all columns, and on those of a set; for other losses."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,8 @@ class BatchMachine:
     ----------
     groups
         int64 groups of the working set, in the order they joined.
+    joined
+        int64 how many joined at a time.
     copies
         ``(1, size)`` weights of their copies, group after group.
     biases
@@ -110,6 +115,7 @@ class BatchMachine:
     """
 
     groups: np.ndarray
+    joined: np.ndarray
     copies: np.ndarray
     biases: np.ndarray
     objective: float
@@ -185,7 +191,7 @@ class BatchLoop:
     def __init__(self, problem: BatchProblem) -> None:
         self._problem = problem
         self._moments: list[Moments] | None = None
-        self._held: dict[int, tuple[np.ndarray, Any]] = {}
+        self._held: dict[int, WorkingColumns] = {}
 
     # -- the contract of a loop ---------------------------------------------------------------------------------------------
 
@@ -195,7 +201,9 @@ class BatchLoop:
         every = engine != "working_set"
         groups = np.arange(problem.penalty.n_groups if every else 0, dtype=np.int64)
         copies = np.zeros((1, problem.penalty.n_copies if every else 0))
-        start = BatchMachine(groups, copies, np.zeros(1), np.inf, -np.inf, float("nan"), INNER_SHARE * problem.tol)
+        start = BatchMachine(
+            groups, np.full(1 if every else 0, len(groups)), copies, np.zeros(1), np.inf, -np.inf, float("nan"), INNER_SHARE * problem.tol
+        )
         return BatchState(0, engine, (start,) * len(problem.targets))
 
     def step(self, state: BatchState, ctx: RunContext) -> Step[BatchState]:
@@ -265,7 +273,7 @@ class BatchLoop:
         U = np.stack([cost * found.slopes for _, found in solved])
         machines = [state.machines[m] for m in which]
         if state.engine == "fista":
-            slopes = [rows.slopes(u) for (rows, _), u in zip(solved, U, strict=True)]
+            slopes = [self._placed(rows, u) for (rows, _), u in zip(solved, U, strict=True)]
             if state.iteration == 0:
                 largest = [self._largest(m, rows) for m, (rows, _) in zip(which, solved, strict=True)]
                 machines = [replace(machine, lambda_max=value) for machine, value in zip(machines, largest, strict=True)]
@@ -273,46 +281,49 @@ class BatchLoop:
             slopes = list(feature_slopes(ctx, U)[:, None])
         return [self._judged(machine, m, found, z) for machine, m, (_, found), z in zip(machines, which, solved, slopes, strict=True)]
 
-    def _solve(self, m: int, state: BatchState, ctx: RunContext) -> tuple[TaskRows, RowSolution]:
-        """Solve the problem of a machine's working set."""
-        machine, problem = state.machines[m], self._problem
-        features, X = self._columns(m, machine.groups, ctx)
-        rows = TaskRows(X, np.array([0, len(problem.cost)]))
-        penalty = problem.penalty.restricted(machine.groups, features)
-        small = self._rows_problem(m, rows, penalty, machine.mu)
-        method = "fista" if state.engine == "fista" else "auto"
-        limit = (
-            PROXIMAL_STEPS if method == "fista" or problem.loss == "hinge" else {"squared": 200 * SWEEPS}.get(problem.loss, NEWTON_STEPS)
-        )
-        found = solve_rows(small, warm=machine.copies, biases=machine.biases, tol=machine.inner_tol, max_iter=limit, method=method)
-        return rows, found
+    def _placed(self, rows: WorkingColumns, u: np.ndarray) -> np.ndarray:
+        """Return ``X'u`` over all features, of columns that are held."""
+        slopes = np.zeros((1, self._problem.penalty.n_features))
+        slopes[:, rows.features] = rows.slopes(u)
+        return slopes
 
-    def _rows_problem(self, m: int, rows: TaskRows, penalty: GroupPenalty, mu: float) -> RowProblem:
+    def _solve(self, m: int, state: BatchState, ctx: RunContext) -> tuple[WorkingColumns, RowSolution]:
+        """Solve the problem of a machine's working set."""
+        machine, loss = state.machines[m], self._problem.loss
+        rows = self._columns(m, machine, ctx)
+        small = self._rows_problem(m, rows, self._problem.penalty.restricted(machine.groups, rows.features), machine.mu)
+        method = "fista" if state.engine == "fista" else "auto"
+        limit = PROXIMAL_STEPS if method == "fista" or loss == "hinge" else SET_SWEEPS if loss == "squared" else NEWTON_STEPS
+        tol = machine.inner_tol
+        if loss != "squared" and np.isfinite(machine.objective):
+            # Far from the optimum a set is not worth a close look: it will grow.
+            tol = max(tol, COARSE * machine.gap / machine.objective)
+        found = solve_rows(small, warm=machine.copies, biases=machine.biases, tol=tol, max_iter=limit, method=method)
+        # Columns are centred here: the bias of raw ones is another.
+        return rows, found._replace(biases=found.biases - small.penalty.scatter(found.copies) @ rows.means)
+
+    def _rows_problem(self, m: int, rows: WorkingColumns, penalty: GroupPenalty, mu: float) -> RowProblem:
         problem = self._problem
         loss = MeanLoss(problem.loss, mu)
         return RowProblem(rows, problem.targets[m], problem.cost, loss, penalty, problem.lam, problem.fit_bias)
 
-    def _largest(self, m: int, rows: TaskRows) -> float:
+    def _largest(self, m: int, rows: WorkingColumns) -> float:
         """Return the least lam without any feature, from rows of all columns."""
         none, penalty = np.zeros(0, np.int64), self._problem.penalty
         nothing = solve_rows(self._rows_problem(m, rows, penalty.restricted(none, none), 0.0))
-        return float(penalty.dual_norms(rows.slopes(self._problem.cost * nothing.slopes)).max(initial=0.0))
+        return float(penalty.dual_norms(self._placed(rows, self._problem.cost * nothing.slopes)).max(initial=0.0))
 
-    def _columns(self, m: int, groups: np.ndarray, ctx: RunContext) -> tuple[np.ndarray, Any]:
-        """Return the features of a set, ascending, and their columns; what is new is fetched."""
-        penalty = self._problem.penalty
-        features = np.unique(penalty.members[penalty.copies_of(groups)])
-        held, X = self._held.get(m, (np.zeros(0, np.int64), None))
-        if len(features) == len(held):
-            return features, np.zeros((len(self._problem.cost), 0)) if X is None else X
-        new = np.setdiff1d(features, held)
-        self._check_memory(ctx, features)
-        columns = _double(fetch_scaled(ctx, new))
-        if X is not None:
-            order = np.argsort(np.concatenate([held, new]))
-            columns = (sp.csr_array(sp.hstack([X, columns])) if sp.issparse(X) else np.hstack([X, columns]))[:, order]
-        self._held[m] = features, columns if sp.issparse(columns) else np.ascontiguousarray(columns)
-        return self._held[m]
+    def _columns(self, m: int, machine: BatchMachine, ctx: RunContext) -> WorkingColumns:
+        """Return the columns of a machine's set; what is not held is fetched, as it joined."""
+        penalty, problem = self._problem.penalty, self._problem
+        held = self._held.setdefault(m, WorkingColumns(problem.cost, problem.fit_bias))
+        ends = np.cumsum(machine.joined)
+        for lo, hi in zip((ends - machine.joined)[held.n_batches :], ends[held.n_batches :], strict=True):
+            wanted = np.unique(penalty.members[penalty.copies_of(machine.groups[lo:hi])])
+            new = np.setdiff1d(wanted, held.features)
+            self._check_memory(ctx, np.concatenate([held.features, new]))
+            held.append(new, fetch_scaled(ctx, new))
+        return held
 
     def _check_memory(self, ctx: RunContext, features: np.ndarray) -> None:
         need = int(column_sizes(ctx.data, features).sum()) * 2
@@ -359,7 +370,7 @@ class BatchLoop:
             return replace(machine, inner_tol=TIGHTER * machine.inner_tol) if inner_stop == "gap" else machine
         sizes = int(np.diff(problem.penalty.indptr)[new].sum())
         copies = np.concatenate([machine.copies, np.zeros((1, sizes))], axis=1)
-        return replace(machine, groups=np.concatenate([machine.groups, new]), copies=copies)
+        return replace(machine, groups=np.concatenate([machine.groups, new]), joined=np.append(machine.joined, len(new)), copies=copies)
 
     # -- results -------------------------------------------------------------------------------------------------------------
 
@@ -403,11 +414,3 @@ def chosen_engine(problem: BatchProblem, ctx: RunContext) -> str:
     few = ctx.data.n_cols <= GRAM_COLUMNS
     fits = 2 * moment_bytes(ctx.data, len(problem.targets)) <= ctx.driver_memory
     return "gram" if problem.loss == "squared" and few and fits else "working_set"
-
-
-def _double(columns: Any) -> Any:
-    if not sp.issparse(columns):
-        return np.asarray(columns, dtype=np.float64)
-    rows = sp.csr_array(columns, dtype=np.float64)
-    rows.sort_indices()
-    return rows

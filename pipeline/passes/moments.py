@@ -36,8 +36,9 @@ def scale_as_given(data: BlockStore | MemoryBlocks, features: np.ndarray | slice
 
 
 def fetch_scaled(ctx: RunContext, features: np.ndarray) -> Columns:
-    """Fetch the columns of sorted distinct ``features`` (one column pass) and scale them."""
-    return scaled(fetch_columns(ctx, features), scale_as_given(ctx.data, features), ctx.data.scale.row_factor)
+    """Fetch the columns of sorted distinct ``features`` (one column pass; in memory they are taken as they lie) and scale them."""
+    raw = ctx.data.columns(features) if isinstance(ctx.data, MemoryBlocks) else fetch_columns(ctx, features)
+    return scaled(raw, scale_as_given(ctx.data, features), ctx.data.scale.row_factor)
 
 
 # -- slopes ----------------------------------------------------------------------------------------------------------------
