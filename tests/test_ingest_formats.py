@@ -529,3 +529,19 @@ def test_without_pyarrow_the_extra_is_named_and_dask_is_never_imported(tmp_path)
     assert kind == "SchemaError"
     assert "gramplane[io]" in message
     assert not dask
+
+
+def test_like_takes_the_roles_of_columns(tmp_path):
+    """Test data need no option said twice: columns are what they are in the store to follow, where they are there at all."""
+    (tmp_path / "a.csv").write_text("x,label,site,w,z\n1,yes,n,1,0\n2,no,s,2,3\n")
+    (tmp_path / "b.csv").write_text("x,label,site,w,z\n5,no,n,1,7\n")
+    (tmp_path / "c.csv").write_text("x,z\n5,7\n")
+    with pytest.raises(DataError, match=r"value 'yes' is not a finite number; .*--target"):
+        ingest(tmp_path / "a.csv", tmp_path / "A")
+    ingest(tmp_path / "a.csv", tmp_path / "A", target="label", task_column="site", weight_column="w")
+    store = ingest(tmp_path / "b.csv", tmp_path / "B", like=tmp_path / "A")
+    assert store.feature_names() == ["x", "z"] and store.meta.labels == ("no", "yes") and store.target().tolist() == [0]
+    assert store.meta.task_names == ("n",) and store.row_table("weight").tolist() == [1]
+    bare = ingest(tmp_path / "c.csv", tmp_path / "C", like=tmp_path / "A")
+    assert bare.meta.n_cols == 2 and not bare.has_table("y") and not bare.has_table("task")
+    assert ingest(tmp_path / "c.csv", tmp_path / "C", like=tmp_path / "A").digest == bare.digest

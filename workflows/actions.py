@@ -70,6 +70,9 @@ def ingest_source(args: IngestArgs, store: str, sink: Sink) -> dict[str, Any]:
     options = args.model_dump(exclude={"source", "store"})
     options["budget"] = sized(args.budget, "budget")
     written = ingest(args.source, store, progress=_bytes_progress(sink), **options)
+    if args.labels is None and args.like is None and any(isinstance(label, float) for label in written.meta.labels or ()):
+        shown = ", ".join(f"{label:g}" if isinstance(label, float) else str(label) for label in (written.meta.labels or ())[:3])
+        sink({"event": "warning", "message": f"the target {shown}, ... is taken for classes; --task regression takes it for numbers"})
     return store_figures(written)
 
 
@@ -88,6 +91,7 @@ def store_figures(store: Any) -> dict[str, Any]:
         "bytes": sum(block.nbytes for block in blocks),
         "blocks": len(blocks),
         "labels": None if meta.labels is None else list(meta.labels),
+        "target": store.has_table("y"),
         "tasks": None if meta.task_names is None else list(meta.task_names),
         "scale": meta.scale,
         "digest": store.digest,

@@ -35,7 +35,9 @@ def _ingest(group: click.Group) -> None:
         help="svmlight, csv, parquet, npz, npy, mat, fasta, strings; auto: by name.",
     )
     @click.option("--n-features", type=int, metavar="N", help="Number of columns, where the source does not say.")
-    @click.option("--like", metavar="STORE", help="Take width, labels, names and scaling from this store: for test data.")
+    @click.option(
+        "--like", metavar="STORE", help="Take width, labels, names, scaling and the columns' roles from this store: for test data."
+    )
     @click.option("--zero-based", default="no", show_default=True, metavar="no|yes|auto", help="Whether SVMlight indices start at 0.")
     @click.option("--qid", default="refuse", show_default=True, metavar="refuse|ignore", help="What to do with qid: in SVMlight lines.")
     @click.option("--no-labels", is_flag=True, help="SVMlight lines start with an entry, or with a label to be passed over; no target.")
@@ -69,6 +71,8 @@ def _ingest(group: click.Group) -> None:
 
 def _store_text(figures: dict[str, Any]) -> str:
     rows = [(key, figures[key]) for key in ("store", "rows", "columns", "kind", "dtype", "scale", "labels", "tasks", "blocks", "digest")]
+    if not figures["target"]:
+        rows.insert(7, ("target", "none; of a table or arrays --target names it"))
     rows.insert(6, ("stored values", f"{figures['stored']:,} in {figures['bytes'] / 2**20:,.1f} MiB"))
     if figures["missing"]:
         rows.insert(7, ("missing values", f"{figures['missing']:,}"))

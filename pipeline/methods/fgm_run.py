@@ -36,9 +36,11 @@ def store_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> FGMInputs:
     data = ctx.data
     labels = data.meta.labels
     if not data.has_table("y"):
-        raise DataError("there is no target; fgm needs class labels (ingest a file that has them)", data.url)
+        raise DataError(
+            "there is no target; fgm needs class labels (ingest a file that has them; --target names their column or array)", data.url
+        )
     if labels is None:
-        raise DataError("the target is real-valued; fgm needs class labels (ingest with task=classification)", data.url)
+        raise DataError("the target is real-valued; fgm needs class labels (ingest with --task classification)", data.url)
     codes = data.target().astype(np.int64)
     if len(np.unique(codes)) < 2:
         raise DataError(f"the target holds one class only ({labels[int(codes[0])]!r}); fgm needs at least two", data.url)

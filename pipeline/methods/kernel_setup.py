@@ -169,7 +169,7 @@ def store_inputs(ctx: RunContext, name: str) -> KernelInputs:
     """
     data = ctx.data
     if not data.has_table("y"):
-        raise DataError(f"there is no target; {name} needs one (ingest a file that has it)", data.url)
+        raise DataError(f"there is no target; {name} needs one (ingest a file that has it; --target names its column or array)", data.url)
     weight = data.row_table("weight") if data.has_table("weight") else None
     labels = data.meta.labels
     if labels is None:

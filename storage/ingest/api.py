@@ -14,7 +14,7 @@ from ..seal import MANIFEST
 from ..urls import local_path, open_objects
 from .build import Extras, Job, build
 from .labels import Target
-from .options import Options, Progress, read_groups, read_names, whole
+from .options import ROW_OPTIONS, Options, Progress, read_groups, read_names, whole
 from .reading import Source
 from .scratch import Scratch, sweep
 from .sequences import SequenceSource
@@ -69,7 +69,8 @@ def ingest(
     n_features : int, optional
         Width; SVMlight indices beyond it are refused. Default: the greatest index.
     like : path or URL, optional
-        A store whose width, labels and column scaling are taken over, as test data need them.
+        A store whose width, labels and column scaling are taken over, as test data need them; and the names of its target, task and weight
+        columns, where the source has such columns.
     zero_based : str
         Whether SVMlight indices count from zero: "no" (index 0 is an error), "yes", or "auto" (they do if index 0 occurs).
     dtype : str
@@ -154,6 +155,7 @@ def ingest(
         layout=layout,
         missing=missing,
         budget=budget,
+        follow=_columns(guide),
     )
     threads = None if jobs is None else whole("jobs", jobs, 1, 256)
     opened = open_input(source, options)
@@ -230,6 +232,12 @@ def _width(guide: BlockStore | None, n_features: int | None) -> int | None:
     if n_features not in (None, guide.meta.n_cols):
         raise SchemaError(f"n_features is {n_features}, but {guide.url} (like) has {guide.meta.n_cols} columns")
     return guide.meta.n_cols
+
+
+def _columns(guide: BlockStore | None) -> dict[str, str]:
+    """Names of the columns of the store to follow that are no features."""
+    made = {} if guide is None else dict(dict(guide.meta.info).get("options") or {})
+    return {name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)}
 
 
 def _holds_sequences(guide: BlockStore) -> bool:

@@ -147,7 +147,7 @@ def object_source(source: Any, options: Options) -> Any:
     SchemaError
         If it is none of these, or the target is given twice.
     """
-    columns = options.row_columns()
+    columns = options.row_columns(map(str, getattr(source, "columns", ())))
     if isinstance(source, tuple):
         if len(source) != 2 or "y" in columns:
             raise SchemaError("a tuple as source must be (X, y), with no target given beside it")
@@ -243,7 +243,7 @@ def _assemble(parts: Sequence[Any], form: Any) -> Any:
 
 def _file_tables(rest: dict[str, Any], options: Options, name: str) -> dict[str, npt.NDArray[Any]]:
     tables: dict[str, npt.NDArray[Any]] = {}
-    for table, where in ({"y": next((key for key in ("y", "Y") if key in rest), None)} | options.row_columns()).items():
+    for table, where in ({"y": next((key for key in ("y", "Y") if key in rest), None)} | options.row_columns(rest)).items():
         if where is None:
             continue
         if isinstance(where, str) and where not in rest:

@@ -1,7 +1,7 @@
 """What an ingest was asked to do, checked before any work."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ FORMATS = ("auto", "svmlight", "csv", "parquet", "npz", "npy", "mat", "fasta", "
 SCALES = ("none", "unit-column", "standard", "unit-row")
 MIN_BUDGET = 8 << 20
 MAX_COLUMNS = 2**31 - 2
+
+ROW_OPTIONS = {"y": "target", "task": "task_column", "weight": "weight_column"}
+"""Options that say where the row tables come from."""
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "format": FORMATS,
@@ -52,6 +55,7 @@ class Options:
     layout: str = "columns"
     missing: str = "refuse"
     budget: int = 256 << 20
+    follow: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -64,14 +68,19 @@ class Options:
         object.__setattr__(self, "budget", whole("budget", self.budget, MIN_BUDGET, 1 << 50))
         object.__setattr__(self, "labels", check_declared(self.labels))
 
-    def row_columns(self) -> dict[str, Any]:
-        """Where the row tables come from: "y", "task", "weight" -> column name or array, as far as they are given."""
-        found = {"y": self.target, "task": self.task_column, "weight": self.weight_column}
-        return {name: value for name, value in found.items() if value is not None}
+    def row_columns(self, there: Iterable[str] = ()) -> dict[str, Any]:
+        """Where the row tables come from: "y", "task", "weight" -> column name or array, as far as they are given.
+
+        Those of the store given as like (``follow``) count too, if they are among the names ``there``.
+        """
+        found = {name: getattr(self, option) for name, option in ROW_OPTIONS.items()}
+        known = set(there)
+        followed = {name: column for name, column in self.follow.items() if column in known}
+        return {**followed, **{name: value for name, value in found.items() if value is not None}}
 
     def describe(self) -> dict[str, Any]:
         """JSON form. Tables given as arrays belong to the source, whose digest covers them, so only their presence is noted."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "follow"}
         for name in ("target", "task_column", "weight_column"):
             if values[name] is not None and not isinstance(values[name], str):
                 values[name] = "array"

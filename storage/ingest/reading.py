@@ -280,5 +280,6 @@ def check_width(found: int, options: Options, name: str) -> None:
         Naming both.
     """
     if options.n_features not in (None, found):
-        extra = "; is one of them the target? name it (--target)" if found == options.n_features + 1 and options.target is None else ""
+        more = found > options.n_features and options.target is None
+        extra = "; name those that are no features (--target, --task-column, --weight-column)" if more else ""
         raise SchemaError(f"{name} has {found} columns; n_features (or the store given as like) says {options.n_features}{extra}")

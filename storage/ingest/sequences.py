@@ -224,7 +224,7 @@ def _tables(options: Options, form: str) -> dict[str, Any]:
         named = [name for name, values in given.items() if isinstance(values, str)]
         if named:
             raise SchemaError(f"{named[0]} column is {given[named[0]]!r}, but strings have no columns; write LABEL, a tab and the string")
-    return {"y": "label", **given}
+    return {"y": "label", **(options.follow if form == "fasta" else {}), **given}
 
 
 def _refuse_options(options: Options, name: str) -> None:

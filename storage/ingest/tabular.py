@@ -130,11 +130,17 @@ class _Table(ABC):
         """Feature columns as one matrix; 64-bit integers are checked here, before their type is lost."""
         for k, values in enumerate(columns):
             if values.dtype.kind not in "biuf":
-                raise self.fault(f"the values have the type {values.dtype}; numbers are expected", first, k)
+                raise self.fault(f"the values have the type {values.dtype}; numbers are expected{self._role_hint()}", first, k)
             beyond = np.flatnonzero(inexact(np.ma.getdata(values)))
             if beyond.size:
                 raise self.fault(f"value {values[beyond[0]]} is beyond 2^53 and cannot be stored exactly", first + int(beyond[0]), k)
         return np.column_stack([unmasked(values).astype(np.float64, copy=False) for values in columns])
+
+    def _role_hint(self, column: int | None = None) -> str:
+        """What to say of texts among the features while the table has no target."""
+        if "y" in {*self._roles.columns, *self._roles.arrays} or column in self._roles.columns.values():
+            return ""
+        return "; if the column is the target, or names tasks, say so (--target, --task-column)"
 
     def fault(self, reason: str, row: int, column: int | None = None) -> DataError:
         """Build the error for a row and feature, counted from zero."""
@@ -169,7 +175,7 @@ class CsvSource(_Table):
         self._text = io.BufferedReader(self._opened.stream, 1 << 20)
         self._delimiter, columns = _header(self._text.readline(_MAX_HEADER), name)
         self._missing = options.missing == "keep"
-        super().__init__(name, columns, options.row_columns(), options)
+        super().__init__(name, columns, options.row_columns(columns), options)
 
     @property
     def _blank_rows(self) -> bool:
@@ -218,7 +224,7 @@ class CsvSource(_Table):
                 return DataError(f"the row has {len(row)} fields; the header has {len(self.columns)}", self.name, line)
             for k in numeric:
                 if not self._is_cell(row[k], k):
-                    reason = f"column {self.columns[k]!r}: value {row[k][:40]!r} is not a finite number"
+                    reason = f"column {self.columns[k]!r}: value {row[k][:40]!r} is not a finite number{self._role_hint(k)}"
                     return DataError(reason, self.name, line, k + 1)
         return DataError(why, self.name)
 
@@ -278,7 +284,8 @@ class ParquetSource(_Table):
             self._file = parquet.ParquetFile(os.fspath(source))
         except Exception as error:  # damaged files make pyarrow raise almost anything
             raise DataError(f"cannot be read as Parquet: {error}", str(source)) from error
-        super().__init__(str(source), self._file.schema_arrow.names, options.row_columns(), options)
+        columns = self._file.schema_arrow.names
+        super().__init__(str(source), columns, options.row_columns(columns), options)
 
     def identity(self) -> str | None:
         """Identity by content."""
