@@ -290,11 +290,12 @@ def pictures(runs: Sequence[RunView]) -> list[Picture]:
     from .path_figures import changed_bases, kernels_in_use, path_accuracy, path_counts, path_weights
     from .stream_figures import streams
     from .task_figures import certificates, heat_maps, working_sets
+    from .triclass_figures import assignments
 
     found = [*accuracy(runs), *objective(runs), *gaps(runs), *bounds(runs), *kept(runs), *certificates(runs), *working_sets(runs)]
     found += [*path_accuracy(runs), *path_counts(runs), *kernels_in_use(runs), *changed_bases(runs), *streams(runs)]
     for run in runs:
         prefix = f"{run.name}: " if len(runs) > 1 else ""
         found += [*weights(run, prefix), *weight_paths(run, prefix), *path_weights(run, prefix), *heat_maps(run, prefix)]
-        found += [*pixels(run, prefix), *phases(run, prefix)]
+        found += [*assignments(run, prefix), *pixels(run, prefix), *phases(run, prefix)]
     return [*found, *traffic(runs)]

@@ -151,6 +151,10 @@ def _run_part(run: RunView) -> Named:
     if run.tables.get("eigenvalues"):
         told = "Of the weights between tasks, kernel by kernel: how many directions the tasks share."
         tables.append(make_table("Eigenvalues between tasks", run.tables["eigenvalues"], told))
+    if run.tables.get("starts"):
+        told = "Accuracy on rows held out, beside the machine on the labelled rows alone and the one with every unlabelled row irrelevant."
+        tables += [make_table("Validation", rows, told, opened=True)] if (rows := run.tables.get("validation")) else []
+        tables.append(make_table("Starts", run.tables["starts"], "Every step of them is in assignments.csv.", opened=True))
     by_class = [{"store": score.get("store"), **row} for score in run.scores for row in score.get("classes", [])]
     if by_class:
         tables.append(make_table("Scores by class", by_class, opened=True))
