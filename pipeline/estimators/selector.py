@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from sklearn.utils import ClassifierTags, RegressorTags, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ...kernels.task_selection import Diverged, OpenRound, Rounds, TaskRows, TaskStream, run_rounds, task_penalty
+from ...kernels.task_selection import TaskStream
 from ..methods import selector_run
 from ..methods.fgm_setup import FGMInputs, class_factors
 from ..methods.selector_setup import task_rows
@@ -26,30 +26,11 @@ from ..records.config_selector import SelectorConfig
 from ..records.linear_model import LinearModel
 from .inputs import fan_out, fit_context, in_memory, is_store, opened_for
 from .kernel_base import labelled
+from .selector_stream import Learned, first_not_finite
 from .task_base import TaskEstimator
 
 ROWS: Any = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False}
 """Forms of rows that are taken."""
-
-
-@dataclass
-class Learned:
-    """What ``partial_fit`` goes on from.
-
-    Attributes
-    ----------
-    stream
-        Sums over the closed rounds.
-    rows, slopes
-        Rows of the open round, in the order of arrival, and the derivatives of their losses.
-    rounds
-        What the steps minimise.
-    """
-
-    stream: TaskStream
-    rows: TaskRows
-    slopes: np.ndarray
-    rounds: Rounds
 
 
 def _classifies(estimator: Any) -> bool:
@@ -226,7 +207,7 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
         inputs = self._task_inputs(X, y, task, sample_weight)
         state = self._fit(selector_run, config, inputs)
         if config.algorithm == "da" and config.refit is None and config.task_offset is None:
-            self._learned = Learned(state.stream, _no_rows(), np.zeros(0), self._rounds(config, int(self.n_features_in_)))
+            self._learned = Learned.after(config, state.stream)
         self._warn_unfinished(bool(self.model_.figures["converged"]), self._unfinished(state))
         return self
 
@@ -268,8 +249,10 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
             labels = (target > 0).astype(np.int64)
             weight = weight * class_factors(config, FGMInputs(None, labels, tuple(self.classes_.tolist())))[labels]
         if not begun:
-            self._begin(config, X.shape[1])
-        self._learn(task_rows(X, codes, target, weight))
+            self._learned = Learned.after(config, TaskStream.empty(X.shape[1], len(self.tasks_)))
+            self.history_, self.converged_ = {}, True
+        vars(self).pop("_model", None)
+        self._learned.learn(task_rows(X, codes, target, weight), self.tasks_.tolist())
         return self
 
     def _validated_rows(self, X: Any, y: Any, begun: bool) -> tuple[Any, np.ndarray]:
@@ -277,7 +260,7 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
         try:
             found: Any = validate_data(self, X, y, reset=not begun, y_numeric=not self._is_classifier, **ROWS)
         except ValueError as error:
-            row = _first_not_finite(X)
+            row = first_not_finite(X)
             if row is None:
                 raise
             raise ValueError(f"row {row}: {error}") from None
@@ -305,31 +288,6 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
         if unknown.size:
             raise ValueError(f"row {unknown[0]}: label {y[unknown[0]].item()!r} is not among the classes {self.classes_.tolist()}")
         return np.where(y == self.classes_[1], 1.0, -1.0)
-
-    def _rounds(self, config: SelectorConfig, n_features: int) -> Rounds:
-        penalty = task_penalty(config.penalty, n_features, config.r)
-        return Rounds(penalty, config.lam, config.gamma, config.loss, config.fit_intercept)
-
-    def _begin(self, config: SelectorConfig, n_features: int) -> None:
-        stream = TaskStream.empty(n_features, len(self.tasks_))
-        self._learned = Learned(stream, _no_rows(), np.zeros(0), self._rounds(config, n_features))
-        self.history_ = {}
-        self.converged_ = True
-
-    def _learn(self, rows: TaskRows) -> None:
-        """Read rows behind those of the open round."""
-        held, had = self._learned, self._learned.rows.n
-        every = held.rows.followed_by(rows) if had else rows
-        order = np.flatnonzero(every.weight > 0)
-        opened = OpenRound(np.arange(had), held.slopes)
-        try:
-            left = run_rounds(held.stream, every, order[order >= had], held.rounds, opened).open
-        except Diverged as error:
-            row, name = error.row - had, self.tasks_.tolist()[every.codes[error.row]]
-            told = f"gamma={held.rounds.gamma:g}: predictions grow without bound (row {row}, task {name!r})"
-            raise ValueError(f"{told}; raise gamma to the order of the rows' squared norms, or scale the features") from None
-        held.rows, held.slopes = every.chosen(left.rows), left.slopes
-        vars(self).pop("_model", None)
 
     # -- the model -----------------------------------------------------------------------------------------------------------------
 
@@ -435,20 +393,3 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
         mask = np.zeros(self.n_features_in_, bool)
         mask[self.model_.features] = True
         return mask
-
-
-def _no_rows() -> TaskRows:
-    return task_rows(np.zeros((0, 1)), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
-
-
-def _first_not_finite(X: Any) -> int | None:
-    """Return the first row that holds NaN or infinity; ``None`` if there is none, or rows cannot be told."""
-    if sp.issparse(X):
-        entries: Any = sp.coo_array(X)
-        rows = np.sort(entries.coords[0][~np.isfinite(entries.data)])
-        return int(rows[0]) if rows.size else None
-    try:
-        rows = np.flatnonzero(~np.isfinite(np.asarray(X, np.float64)).all(axis=1))
-    except (TypeError, ValueError, np.exceptions.AxisError):
-        return None
-    return int(rows[0]) if rows.size else None

@@ -19,7 +19,7 @@ from ..loops.protocol import Step
 from ..records.config_selector import SelectorConfig
 from ..records.context import RunContext
 from .scoring import Fit, TargetFit, accuracy_metrics
-from .selector_setup import SelectorData
+from .selector_setup import SelectorData, without_bound
 
 STEP_ENTRIES = 1 << 17
 """Entries of rows that a step reads at most; more where the weights alone have more."""
@@ -144,11 +144,8 @@ class RoundsLoop:
         return Step(self._turned(moved, weights), metrics)
 
     def _diverged(self, row: int, t: int) -> str:
-        task = self.data.names[int(self.data.rows.codes[row])]
-        return (
-            f"gamma={self.config.gamma:g}: predictions grow without bound (round {t + 1}, row {row}, task {task!r}); raise gamma to the "
-            "order of the rows' squared norms, or scale the features"
-        )
+        name = self.data.names[int(self.data.rows.codes[row])]
+        return without_bound(self.config.gamma, row, name, f"round {t + 1}, ")
 
     def _turned(self, state: SelectorState, weights: np.ndarray) -> SelectorState:
         """Return the state with its reason to stop, or turned to the second fit."""

@@ -127,6 +127,12 @@ def selector_data(config: SelectorConfig, inputs: TaskInputs) -> SelectorData:
     return SelectorData(rows, offsets, int(inputs.data.n_cols), inputs.names)
 
 
+def without_bound(gamma: float, row: int, name: Any, where: str = "") -> str:
+    """Return what to say of a stream whose predictions diverge."""
+    told = f"gamma={gamma:g}: predictions grow without bound ({where}row {row}, task {name!r})"
+    return f"{told}; raise gamma to the order of the rows' squared norms, or scale the features"
+
+
 def task_offsets(kind: str | None, codes: np.ndarray, target: np.ndarray, weight: np.ndarray, n_tasks: int) -> np.ndarray:
     """Return what is subtracted from the target of every task, ``(n_tasks,)``.
 
