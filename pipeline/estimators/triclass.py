@@ -227,11 +227,10 @@ class TriClassSVC(KernelClassifier):
     def _tri_inputs(self, X: Any, y: Any, X_unlabelled: Any, sample_weight: Any) -> TriClassInputs:
         if y is None and not is_store(X):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        first, second = self._rows("X", X, True), None
-        if X_unlabelled is not None:
-            if self._precomputed:
-                raise ValueError("kernel='precomputed': X is the matrix of all rows, labelled ones first; X_unlabelled must be None")
-            second = self._rows("X_unlabelled", X_unlabelled, False)
+        if X_unlabelled is not None and self._precomputed:
+            raise ValueError("kernel='precomputed': X is the matrix of all rows, labelled ones first; X_unlabelled must be None")
+        first = self._rows("X", X, True)
+        second = None if X_unlabelled is None else self._rows("X_unlabelled", X_unlabelled, False)
         y = self._stored_target(first) if y is None else column_or_1d(y, warn=True)
         labelled = first.n_rows if not self._precomputed else len(y)
         if len(y) != labelled or labelled > first.n_rows:
@@ -307,8 +306,10 @@ def _joined(first: Any, second: Any) -> Any:
 def _refuse_not_finite(name: str, X: Any) -> None:
     """Refuse numbers that are not finite, their first row named; what is no array of numbers is left to others."""
     if sp.issparse(X):
-        wrong = ~np.isfinite(X.data) if X.dtype.kind == "f" else np.zeros(0, dtype=bool)
-        rows = X.tocoo().row[~np.isfinite(X.tocoo().data)] if wrong.any() else np.zeros(0)
+        if X.dtype.kind != "f":
+            return
+        entries = X.tocoo()
+        rows = entries.row[~np.isfinite(entries.data)]
     else:
         array = np.asarray(X)
         if array.dtype.kind != "f" or array.ndim != 2 or np.isfinite(array.sum()):
