@@ -108,13 +108,13 @@ def summary(state: BatchState, model: LinearModel) -> dict[str, Any]:
     return {
         "objective": model.figures["objective"],
         "gap": model.figures["gap"],
+        "certified_over": "all groups",
         "lambda_max": model.figures["lambda_max"],
         "engine": state.engine,
-        "rounds": state.iteration,
         "n_selected": len(model.features),
         "n_groups": len(model.arrays["active_groups"]),
         "n_features": model.n_features,
-        "stop": state.stop,
+        "stop": "tol" if state.stop == "gap" else state.stop,
         "classes": json.loads(model.classes_json),
     }
 

@@ -156,7 +156,7 @@ def summary(loop: TriClassLoop, state: TriClassState, model: KernelModel) -> dic
     return {
         "objective": model.figures["objective"],
         "gap": model.figures["gap"],
-        "iterations": state.iteration,
+        "certified_over": "the last convex problem of the best start",
         "start": loop.names[int(np.argmin(model.arrays["starts"]))],
         "minus": minus,
         "zero": zero,
