@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -151,3 +152,9 @@ def test_a_forbidden_import_is_seen(file: str, source: str):
 )
 def test_an_allowed_import_is_left_alone(file: str, source: str):
     assert _violations(imports_of(source, file)) == []
+
+
+@pytest.mark.parametrize("name", ["pipeline", "storage", "workflows"])
+def test_names_imported_on_first_use_are_listed(name):
+    module = importlib.import_module(f"gramplane.{name}")
+    assert dir(module) == sorted(module.__all__)

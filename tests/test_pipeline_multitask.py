@@ -6,8 +6,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.kernels.jit import one_thread
@@ -305,3 +307,13 @@ def test_checks_of_scikit_learn(estimator, least):
     assert len(names["passed"]) >= least
     assert len(names["skipped"]) <= 2
     assert clone(estimator).get_params() == estimator.get_params()
+
+
+def test_cross_validation_hands_tasks_on():
+    rng = np.random.default_rng(5)
+    X, task = rng.normal(size=(48, 3)), np.array(["n", "s"])[np.arange(48) % 2]
+    with sklearn.config_context(enable_metadata_routing=True):
+        machine = MultiTaskMKLClassifier(["linear"]).set_fit_request(task=True).set_score_request(task=True)
+        found = cross_val_score(machine, X, np.where(task == "n", X[:, 0], -X[:, 0]) > 0, params={"task": task}, cv=2)
+    # Without the tasks, whose signs differ, it would be one half.
+    assert found.mean() > 0.7

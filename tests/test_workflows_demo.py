@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gramplane.workflows.cli import main
-from gramplane.workflows.demo import candidates, write_digits
+from gramplane.workflows.demo import candidates, write_digits, write_workflow
 
 
 def run(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict:
@@ -55,3 +55,14 @@ def test_the_demo_tells_3_from_8_on_a_cluster_and_in_process_alike(tmp_path: Pat
     alone = run(tmp_path / "alone", capsys, "--cluster", "sync")
     assert alone["accuracy"] == found["accuracy"]
     assert model_bytes(tmp_path / "alone") == model_bytes(tmp_path / "cluster")
+
+
+def test_an_edited_workflow_stays(tmp_path: Path):
+    told: list[dict] = []
+    write_workflow(tmp_path / "demo.yaml", told.append)
+    first = (tmp_path / "demo.yaml").read_text()
+    write_workflow(tmp_path / "demo.yaml", told.append)
+    assert not told and first.startswith("#")
+    (tmp_path / "demo.yaml").write_text(first + "# mine\n")
+    write_workflow(tmp_path / "demo.yaml", told.append)
+    assert "was edited and is run as it is" in told[0]["message"] and (tmp_path / "demo.yaml").read_text().endswith("# mine\n")

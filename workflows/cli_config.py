@@ -101,7 +101,8 @@ def _demo(group: click.Group) -> None:
     def demo(frame: Frame, out: str, where: Where) -> Result:
         """Tell handwritten digits 3 from 8 by pairs of pixels, on a small Dask cluster, with a report page.
 
-        The data come with scikit-learn. The cluster is local:2 unless --cluster names another one.
+        The data come with scikit-learn. The cluster is local:2 unless --cluster names another one. The workflow file in DIR may be edited:
+        the next demo runs it as it is.
         """
         from .demo import run_demo
 

@@ -186,7 +186,10 @@ def _tune(group: click.Group) -> None:
         dry_run: bool,
         **inputs: Any,
     ) -> Result:
-        """Compare the parameters of a grid by cross-validation, and fit METHOD with the best on all rows."""
+        """Compare the parameters of a grid by cross-validation, and fit METHOD with the best on all rows.
+
+        Of fgm the number of rounds is chosen, too: every number up to max_rounds is compared, at no cost, and the best replaces max_rounds.
+        """
         from ..pipeline import run_method
         from ..pipeline import tune as tune_method
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from importlib import resources
 from pathlib import Path
@@ -10,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from .checking import ConfigError
 from .cli_options import Where
 from .progress import Sink
 
 WORKFLOW = "fgm_poly2.yaml"
 TEST_SHARE = 0.3
+STEPS = ("train", "pairs", "score", "report")
+"""Steps whose figures are shown."""
 
 
 def write_digits(folder: Path) -> None:
@@ -40,7 +42,7 @@ def run_demo(out: Path, where: Where, sink: Sink) -> dict[str, Any]:
     Parameters
     ----------
     out
-        Folder; what an earlier demonstration finished in it is not done again.
+        Folder; what an earlier demonstration finished in it is not done again, and its workflow file is kept as it was edited.
     where
         Cluster and memory.
     sink
@@ -51,11 +53,11 @@ def run_demo(out: Path, where: Where, sink: Sink) -> dict[str, Any]:
 
     began = time.perf_counter()
     write_digits(out / "data")
-    packed = resources.files(__package__ or "") / WORKFLOW
-    with resources.as_file(packed) as file:
-        shutil.copyfile(file, out / WORKFLOW)
+    write_workflow(out / WORKFLOW, sink)
     outcome = run_workflow(read_workflow(out / WORKFLOW), where=where, sink=sink)
     results = outcome.last["results"]
+    if not set(STEPS) <= set(results):
+        raise ConfigError(f"{out / WORKFLOW}: the demonstration needs the steps {', '.join(STEPS)}; `gramplane run` runs any other file")
     return {
         "accuracy": results["score"]["accuracy"],
         "n_selected": results["pairs"]["n_selected"],
@@ -65,6 +67,15 @@ def run_demo(out: Path, where: Where, sink: Sink) -> dict[str, Any]:
         "workflow": str(out / WORKFLOW),
         "steps": dict(outcome.steps),
     }
+
+
+def write_workflow(path: Path, sink: Sink) -> None:
+    """Write the workflow file; one that was edited stays, and is told."""
+    packed = (resources.files(__package__ or "") / WORKFLOW).read_bytes()
+    if not path.exists():
+        path.write_bytes(packed)
+    elif path.read_bytes() != packed:
+        sink({"event": "warning", "message": f"{path} was edited and is run as it is; remove it to get the demonstration's own back"})
 
 
 def candidates(width: int) -> int:

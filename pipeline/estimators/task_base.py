@@ -44,7 +44,9 @@ class TaskEstimator(KernelEstimator):
         y
             ``(n_samples,)`` target.
         task
-            ``(n_samples,)`` integers or strings that name the task of each row, in any order; ``None`` is a single task.
+            ``(n_samples,)`` integers or strings that name the task of each row, in any order; ``None`` is a single task of all rows (of a
+            block store: the tasks it holds). Cross-validation hands tasks on by metadata routing: ``set_fit_request(task=True)`` and
+            ``set_score_request(task=True)``.
         sample_weight
             ``(n_samples,)`` factors of ``C``.
 
