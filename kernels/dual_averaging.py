@@ -73,20 +73,20 @@ def loss_slope(kind: int, y: Any, f: Any) -> tuple[float, float]:
 
 
 class Norms(NamedTuple):
-    """Per group, float64 ``(n_groups,)``: the maintained ``||s_g||^2``, and the scale with the round it was made in."""
+    """Per group: float64 ``(n_groups,)`` maintained ``||s_g||^2``, and ``(n_groups, 2)`` scale with the round it was made in."""
 
     squares: Array
     scales: Array
-    stamps: Array
 
 
 @compiled
-def _scale(sums: Array, squares: Array, groups: Groups, g: Any, t: float, fade: float) -> Any:
-    """Return ``[1 - t k_g / ||c_g||]_+`` of a group that passed the screen."""
-    tau, k = t * groups.inner[g] + fade, t * groups.cost[g]
-    clear = tau == 0.0 and squares[g] > k * k * (1.0 + MARGIN)
-    norm = np.sqrt(squares[g]) if clear else shrunken_norm(sums, groups, g, tau)
-    return 1.0 - k / norm if norm > k else 0.0
+def _scale(sums: Array, norms: Norms, groups: Groups, g: Any, t: float, k: Any, tau: Any) -> Any:
+    """Return ``[1 - t k_g / ||c_g||]_+`` of a group that passed the screen, from its members; once a round."""
+    if norms.scales[g, 1] != t:
+        norm = shrunken_norm(sums, groups, g, tau)
+        norms.scales[g, 0] = 1.0 - k / norm if norm > k else 0.0
+        norms.scales[g, 1] = t
+    return norms.scales[g, 0]
 
 
 @compiled
@@ -94,9 +94,11 @@ def _margin_apart(rows: Rows, i: int, sums: Array, norms: Norms, groups: Groups,
     """Return ``-gamma sqrt(t) <w, x_i>`` for groups that do not overlap, or none."""
     # What the loop reads is named first: reaching into a tuple of arrays inside it counts references each time.
     indices, values, owner, inner, cost = rows.indices, rows.values, groups.owner, groups.inner, groups.cost
-    squares, scales, stamps = norms.squares, norms.scales, norms.stamps
-    magic, even, level = np.uint64(groups.magic), groups.even, t * groups.single + fade
-    total, limit, alone = 0.0, level * level * (1.0 - MARGIN), cost.size == 0
+    squares, magic, even, alone = norms.squares, np.uint64(groups.magic), groups.even, groups.cost.size == 0
+    level, total, k, tau = t * groups.single + fade, 0.0, 0.0, 0.0
+    limit = level * level * (1.0 - MARGIN)
+    if even and not alone:
+        k, tau = t * cost[0], t * inner[0] + fade
     for p in range(rows.indptr[i], rows.indptr[i + 1]):
         # Unsigned indices need no test for counting from the end.
         j = np.uint32(indices[p])
@@ -105,34 +107,30 @@ def _margin_apart(rows: Rows, i: int, sums: Array, norms: Norms, groups: Groups,
             continue
         g = (np.uint64(j) * magic) >> np.uint64(32) if magic else np.uint64(owner[j])
         if not even:
-            limit = t * (cost[g] + inner[g]) + fade
-            limit *= limit * (1.0 - MARGIN)
-        if squares[g] <= limit:
+            k, tau = t * cost[g], t * inner[g] + fade
+            limit = (k + tau) * (k + tau) * (1.0 - MARGIN)
+        square = squares[g]
+        if square <= limit:
             continue
-        if stamps[g] != t:
-            scales[g] = _scale(sums, squares, groups, g, t, fade)
-            stamps[g] = t
-        if scales[g] > 0.0:
-            total += values[p] * (scales[g] * shrunken(sums[j], t * inner[g] + fade))
+        # Without a threshold inside the group the maintained norm is the one that counts, unless it is too close to tell.
+        clear = tau == 0.0 and square > k * k * (1.0 + MARGIN)
+        scale = 1.0 - k / np.sqrt(square) if clear else _scale(sums, norms, groups, g, t, k, tau)
+        if scale > 0.0:
+            total += values[p] * (scale * shrunken(sums[j], tau))
     return total
 
 
 @compiled
 def _margin_overlap(rows: Rows, i: int, sums: Array, norms: Norms, groups: Groups, t: float, fade: float) -> float:
     """Return ``-gamma sqrt(t) <w, x_i>`` for groups that overlap: the sum over the copies of a feature."""
-    total, begins, owners, inner, cost = 0.0, groups.feature_starts, groups.feature_groups, groups.inner, groups.cost
-    squares, scales, stamps = norms.squares, norms.scales, norms.stamps
+    total, begins, owners, squares = 0.0, groups.feature_starts, groups.feature_groups, norms.squares
     for p in range(rows.indptr[i], rows.indptr[i + 1]):
         j = rows.indices[p]
         for e in range(begins[j], begins[j + 1]):
             g = owners[e]
-            limit = t * (cost[g] + inner[g]) + fade
-            if squares[g] <= limit * limit * (1.0 - MARGIN):
-                continue
-            if stamps[g] != t:
-                scales[g] = _scale(sums, squares, groups, g, t, fade)
-                stamps[g] = t
-            total += rows.values[p] * scales[g] * shrunken(sums[j], t * inner[g] + fade)
+            k, tau = t * groups.cost[g], t * groups.inner[g] + fade
+            if squares[g] > (k + tau) * (k + tau) * (1.0 - MARGIN):
+                total += rows.values[p] * _scale(sums, norms, groups, g, t, k, tau) * shrunken(sums[j], tau)
     return total
 
 

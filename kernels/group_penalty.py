@@ -75,7 +75,7 @@ class GroupPenalty:
     @cached_property
     def overlapping(self) -> bool:
         """Whether a feature has several copies."""
-        return len(np.unique(self.members)) < self.n_copies
+        return self.n_copies > 0 and int(np.bincount(self.members).max()) > 1
 
     def scatter(self, copies: FloatArray) -> FloatArray:
         """Return the weights ``(n_tasks, n_features)`` of copies ``(n_tasks, n_copies)``: the sum over the copies of a feature."""

@@ -89,7 +89,8 @@ class StreamLearner:
             raise ValueError("groups overlap, but algorithm='fobos' needs a partition of the features; use algorithm='da'")
         self.rule = Rule(LOSSES.index(loss), int(batch), float(gamma), float(rho * gamma), bool(intercept))
         self._sums = np.zeros((n_machines, n_features))
-        self._norms = np.zeros((3, n_machines, self.groups.cost.size))
+        self._squares = np.zeros((n_machines, self.groups.cost.size))
+        self._scales = np.zeros((n_machines, self.groups.cost.size, 2))
         self._counts = np.zeros(2, np.int64)
         self._totals = np.zeros((n_machines, 4))
         self._means = np.zeros((n_machines, n_features if average else 0))
@@ -135,7 +136,7 @@ class StreamLearner:
         if self.algorithm == "fobos":
             state = (self._sums[k], self._counts, self._totals[k], slopes, self._spare, finish)
             return advance_fobos(rows, target, weight, held, kept, self.rule, self.groups, *state)
-        state = (self._sums[k], Norms(*self._norms[:, k]), self._counts, self._totals[k], slopes, self._means[k], finish)
+        state = (self._sums[k], Norms(self._squares[k], self._scales[k]), self._counts, self._totals[k], slopes, self._means[k], finish)
         return advance_average(rows, target, weight, held, kept, self.rule, self.groups, *state)
 
     def finish(self) -> None:
@@ -203,7 +204,7 @@ class StreamLearner:
         held = self._held.rows
         return StreamPoint(
             self._sums.copy(),
-            self._norms[0].copy(),
+            self._squares.copy(),
             self._counts.copy(),
             self._totals.copy(),
             self._means.copy(),
@@ -217,7 +218,8 @@ class StreamLearner:
         """Take over a state; scales of groups are made anew when they are asked for, to the same bits."""
         self._sums, self._counts, self._totals = point.sums.copy(), point.counts.copy(), point.totals.copy()
         self._means = point.means.copy()
-        self._norms[0], self._norms[1:] = point.norms, 0.0
+        self._squares = point.norms.copy()
+        self._scales[:] = 0.0
         self._held = _Held(len(point.sums))
         order = np.arange(len(point.indptr) - 1, dtype=np.int64)
         self._held.append(Rows(point.indptr, point.indices, point.values, order), 0, point.slopes)

@@ -229,7 +229,7 @@ def test_norms_are_rebuilt_at_fixed_rounds(monkeypatch):
     point = learned(X, y, penalty, 0.02).point()
     exact = np.add.reduceat(np.square(point.sums[0]), penalty.indptr[:-1])
     np.testing.assert_allclose(point.norms[0], exact, rtol=1e-12)
-    drifted = loops.Norms(np.full(4, np.nan), np.zeros(4), np.zeros(4))
+    drifted = loops.Norms(np.full(4, np.nan), np.zeros((4, 2)))
     loops.fill_squares(point.sums[0], stream_groups(penalty, 0.02), drifted.squares)
     np.testing.assert_allclose(drifted.squares, exact, rtol=1e-14)
 

@@ -260,9 +260,10 @@ class _GroupLasso(BaseEstimator):
             raise ValueError(f"classes={list(classes)!r}: a classifier needs at least two")
 
     def _codes(self, y: np.ndarray) -> np.ndarray:
-        check_classification_targets(y)
-        codes: Any = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
-        unknown = np.flatnonzero(self.classes_[codes] != y)
+        # Labels of another kind cannot be sorted in among the classes.
+        alike = (np.asarray(y).dtype.kind in "OUS") == (self.classes_.dtype.kind in "OUS")
+        codes: Any = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1) if alike else np.zeros(len(y), np.int64)
+        unknown = np.flatnonzero(self.classes_[codes] != y) if alike else np.zeros(1, np.int64)
         if unknown.size:
             k = int(unknown[0])
             raise ValueError(f"y[{k}] is {np.asarray(y)[k]!r}, which is not one of the classes {self.classes_.tolist()}")

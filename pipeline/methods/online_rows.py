@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ...kernels.columns import flat
 from ...kernels.dual_averaging import Rows
 from ...storage import BlockStore, DataError, MemoryBlocks
 
@@ -78,7 +79,8 @@ def scaled_rows(X: Any, first: int, scale: Any) -> Rows:
     """Return rows as compiled loops read them, ``r_i (x_ij - mu_j) s_j``; ``first`` is the number of the first one."""
     n = X.shape[0]
     if sp.issparse(X):
-        indptr, indices, values = X.indptr.astype(np.int64), np.asarray(X.indices, np.int32), X.data.astype(np.float64)
+        values = X.data.astype(np.float64, copy=scale.factor is not None or scale.row_factor is not None)
+        indptr, indices = X.indptr.astype(np.int64), np.asarray(X.indices, np.int32)
     else:
         dense = np.asarray(X, np.float64)
         dense = dense if scale.shift is None else dense - scale.shift
@@ -88,7 +90,8 @@ def scaled_rows(X: Any, first: int, scale: Any) -> Rows:
         values *= np.asarray(scale.factor)[indices]
     if scale.row_factor is not None:
         values *= np.repeat(np.asarray(scale.row_factor)[first : first + n], np.diff(indptr))
-    return Rows(indptr, indices, values, np.arange(n, dtype=np.int64))
+    # Values that need no change are looked at where they lie.
+    return Rows(indptr, flat(indices), flat(values), np.arange(n, dtype=np.int64))
 
 
 def block_order(n_blocks: int, seed: int, epoch: int, shuffle: bool) -> np.ndarray:

@@ -1,0 +1,96 @@
+"""A stream of sparse rows, 100,000 x 1,000,000 with 100 non-zeros each, in batches of 1,000: group lasso against SGD with l1.
+
+Run with ``python benchmarks/stream.py``. Groups of ten neighbouring features; columns are drawn by popularity (log-uniform), so that few
+are frequent and most are rare. Both sides take the same rows in the same order, one pass, one thread. Validation of the rows is inside on
+both sides; SGD's ``fit`` is one call with all rows, which no stream has, and the bar for a learner without costs per call.
+"""
+
+from __future__ import annotations
+
+import _harness as bench  # isort: skip
+import numpy as np
+import scipy.sparse as sp
+from sklearn.linear_model import SGDClassifier
+
+from gramplane.pipeline import GroupLassoClassifier
+
+TARGET_PARTIAL, TARGET_FIT = 4.0, 1.0
+
+
+def stream_rows(n: int, d: int, per_row: int, size: int, seed: int = 0) -> tuple[sp.csr_array, np.ndarray]:
+    """Return rows with columns by popularity, and labels by a tenth of the frequent groups."""
+    rng = np.random.default_rng(seed)
+    popular = (float(d) ** rng.random((n, per_row))).astype(np.int64) - 1
+    places = rng.permutation(d // size)
+    columns = np.sort(places[popular // size] * size + popular % size, axis=1)
+    kept = np.ones(columns.shape, bool)
+    kept[:, 1:] = columns[:, 1:] != columns[:, :-1]
+    indptr = np.concatenate(([0], np.cumsum(kept.sum(axis=1)))).astype(np.int32)
+    X = sp.csr_array((rng.normal(size=indptr[-1]) / 10.0, columns[kept].astype(np.int32), indptr), shape=(n, d))
+    w = np.zeros((d // size, size))
+    w[places[rng.choice(d // size // 50, d // size // 500, replace=False)]] = 8.0 * rng.normal(size=(d // size // 500, size))
+    w = w.ravel()
+    return X, np.where(X @ w + 0.3 * rng.normal(size=n) > 0, 1, -1)
+
+
+def main() -> None:
+    parser = bench.arguments(__doc__, n=100_000, d=1_000_000, per_row=100, group=10, batch=1_000, lam=5e-5, gamma=0.05, alpha=1e-5)
+    options = parser.parse_args()
+    if options.tiny:
+        options.n, options.d, options.batch, options.reps = 4_000, 20_000, 500, 2
+    n, batch = options.n, options.batch
+    X, y = stream_rows(n + n // 5, options.d, options.per_row, options.group)
+    X, y, X_test, y_test = X[:n], y[:n], X[n:], y[n:]
+    pieces = [(X[lo : lo + batch], y[lo : lo + batch]) for lo in range(0, n, batch)]
+    groups = np.arange(options.d) // options.group
+
+    def ours(**given):
+        settings = {"lam": options.lam, "gamma": options.gamma, "groups": groups, "batch_size": batch, **given}
+        return GroupLassoClassifier(**settings, shuffle=False)
+
+    def sgd():
+        return SGDClassifier(loss="log_loss", penalty="l1", alpha=options.alpha, max_iter=1, tol=None, shuffle=False)
+
+    def streamed(make):
+        def run():
+            model = make()
+            for rows, labels in pieces:
+                model.partial_fit(rows, labels, classes=[-1, 1])
+            return model
+
+        return run
+
+    times = bench.alternate(
+        {
+            "group lasso": streamed(ours),
+            "sparse group lasso": streamed(lambda: ours(penalty="sgl", r=0.3)),
+            "group lasso, a round per row": streamed(lambda: ours(batch_size=1, gamma=options.gamma / 2)),
+            "SGD l1, partial_fit": streamed(sgd),
+            "SGD l1, one fit": lambda: sgd().fit(X, y),
+        },
+        options.reps,
+    )
+    report = bench.Report(f"stream of {n} x {options.d}, {options.per_row} non-zeros a row, batches of {batch}", options)
+    for name, timing in times.items():
+        report.time(name, timing)
+        report.value(f"{name}: rows a second", n / timing.median, form=",.0f")
+    gl, sgl, single, partial, fit = times.values()
+    for name, mine in (("group lasso", gl), ("sparse group lasso", sgl)):
+        report.value(f"rows/s, {name} : partial_fit", partial.median / mine.median, f">= {TARGET_PARTIAL}")
+        report.value(f"rows/s, {name} : one fit", fit.median / mine.median, f">= {TARGET_FIT}")
+        report.value(f"the same by processor time, {name} : partial_fit", partial.cpu_median / mine.cpu_median)
+        report.value(f"the same by processor time, {name} : one fit", fit.cpu_median / mine.cpu_median)
+    report.value("rows/s, a round per row : partial_fit", partial.median / single.median)
+    for name, timing in times.items():
+        accuracy = timing.result.score(X_test, y_test)
+        report.note(
+            f"{name}: accuracy {accuracy:.4f} on {n // 5} rows, {sp.csr_array(timing.result.coef_).count_nonzero()} non-zero weights"
+        )
+    report.note(
+        f"lam={options.lam:g}, gamma={options.gamma:g}; SGD alpha={options.alpha:g}; times end with the last row, before weights are made"
+    )
+    report.show()
+
+
+if __name__ == "__main__":
+    main()
