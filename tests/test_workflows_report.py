@@ -16,9 +16,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from gramplane.storage import RunStore
 from gramplane.workflows.checking import ConfigError
 from gramplane.workflows.report import RunView, write_report, write_views
-from gramplane.workflows.report.figures import pictures, safe
+from gramplane.workflows.report.collect import view_run
+from gramplane.workflows.report.figures import PALETTE, accuracy, gaps, objective, pictures, safe, weights
+from gramplane.workflows.report.glossary import explained
 from gramplane.workflows.report.pixels import pixel_usage
 from gramplane.workflows.report.render import TABLE_ROWS, cards, cell, page, summary_rows
 from gramplane.workflows.report.tables import csv_files
@@ -115,7 +118,7 @@ def test_the_page_stays_small_however_many_features():
 def test_figures_show_what_there_is():
     titles = [picture.title for picture in pictures([view()])]
     assert titles == [
-        "Accuracy along the path", "Objective", "Gaps", "Selected features", "Seconds by phase", "Tasks per round", "Bytes read per round",
+        "Accuracy along the path", "Objective", "Gaps", "Selected features", "Seconds by phase", "Tasks per round", "Bytes per round",
     ]  # fmt: skip
     assert [picture.title for picture in pictures([view(history=[], selected=[])])] == []
 
@@ -131,8 +134,6 @@ def test_labels_and_values_stand_in_the_figures():
 
 
 def test_scores_along_the_path_are_a_line():
-    from gramplane.workflows.report.figures import accuracy
-
     alone = accuracy([view(scores=[{"store": "t", "accuracy": 0.9}])])[0].uri
     path = accuracy([view(scores=[{"store": "t", "path": [{"n_selected": 10, "accuracy": 0.8}, {"n_selected": 50, "accuracy": 0.9}]}])])[
         0
@@ -143,11 +144,118 @@ def test_scores_along_the_path_are_a_line():
 def test_cards_and_summary_tell_the_figures():
     shown = {card["name"]: card["value"] for card in cards(view(scores=[{"store": "t", "accuracy": 0.97531}]))}
     assert shown == {
-        "accuracy on unseen rows": "0.9753", "selected features": "50", "columns in the data": "64", "rounds": "5", "seconds": "2.5",
+        "accuracy on unseen rows": "0.9753", "selected features": "50", "columns in the data": "64", "rounds": "5",
+        "seconds in rounds": "2.5",
     }  # fmt: skip
     rows = {row["name"]: row["values"] for row in summary_rows([view(), view(params={"B": 10, "C": 3.0})])}
     assert rows["C"] == ["1", "3"] and "B" not in rows
     assert rows["accuracy on unseen rows"] == ["0.9100", "0.9100"], "held-out rows of the last round"
+
+
+def bare(**more: object) -> RunView:
+    """Return a run without figures."""
+    return view(**{"history": [], "selected": [], **more})
+
+
+def rows_of(*runs: RunView) -> dict[str, list[str]]:
+    return {row["name"]: row["values"] for row in summary_rows(runs)}
+
+
+def test_seconds_are_those_the_command_line_told_and_those_of_the_rounds():
+    run = view(summary={"seconds": 13.25, "iterations": 5})
+    assert {card["name"]: card["value"] for card in cards(run)}["seconds of the run"] == "13.25"
+    rows = rows_of(run)
+    assert (rows["seconds of the run"], rows["seconds in rounds"]) == (["13.25"], ["2.5"])
+
+
+def test_every_gap_says_what_it_is_certified_over():
+    exact = {"gap": 0.1, "certified_over": "what was chosen so far", "outer_gap": 2.5, "iterations": 3, "rounds": 3}
+    graph = {"gap": 0.2, "certified_over": "all nodes", "restricted_gap": 0.05, "relative_gap": 0.01, "iterations": 6, "rounds": 2}
+    old = {"gap": 0.3, "rounds": 4}
+    rows = rows_of(view(summary=exact), view(summary=graph), view(summary=old))
+    assert rows["gap"] == ["0.1", "0.2", "0.3"] and rows["certified over"] == ["what was chosen so far", "all nodes", ""]
+    assert rows["gap to the exact optimum"] == ["2.5", "", ""] and rows["gap of the working set"] == ["", "0.05", ""]
+    assert rows["rounds"] == ["3", "6", "4"] and rows["rounds counted by max_rounds"] == ["", "2", ""]
+    assert [row["name"] for row in summary_rows([view(summary=graph)])].count("rounds") == 1
+
+
+def test_an_unfinished_run_says_so():
+    text = page([bare(name="cut", state="stopped", history=[{"iteration": 1}])])
+    assert "cut is not finished: it was interrupted after round 1; gramplane resume /runs/a continues it." in text
+    assert rows_of(view(), view(state="running"))["state"] == ["done", "running"]
+    assert "is still running" in page([bare(state="running")]) and "notice" not in page([bare()]).split("</style>")[1]
+
+
+def test_a_run_directory_without_summary_is_unfinished(tmp_path: Path):
+    run = RunStore.create(tmp_path / "run", {"method": "fgm", "params": {"B": 5}, "data_digest": "d", "seed": 0})
+    assert view_run(tmp_path / "run").state == "not started"
+    run.append_history({"iteration": 1, "objective": 2.0})
+    found = view_run(tmp_path / "run")
+    assert (found.state, found.steps) == ("stopped", 1) and found.meanings["C"].startswith("loss weight")
+    run.write_json("summary", {"iterations": 1})
+    assert view_run(tmp_path / "run").state == "done"
+    RunStore.create(tmp_path / "grid", {"tune": "fgm"})
+    with pytest.raises(ConfigError, match="the grid is not finished"):
+        view_run(tmp_path / "grid")
+
+
+def test_what_there_was_to_choose_from_stands_beside_what_was_chosen():
+    shown = {card["name"]: card["value"] for card in cards(view(settings={"n_atoms": 2144}))}
+    assert shown["candidates"] == "2,144" and "candidates" not in {card["name"] for card in cards(view(settings={"n_atoms": 64}))}
+    used = [{"kernel": f"k{j}", "weight": 1.0} for j in range(6)]
+    run = bare(tables={"kernels": used}, summary={"n_selected": 3}, meanings={"threshold": "share of the largest"})
+    (drawn,) = weights(run, "")
+    assert "6 heaviest of 6 kernels with a weight. 3 of them count as selected" in drawn.caption
+    assert "3 of these 6 count as selected (threshold: share of the largest)." in page([run])
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"summary": {"classes": [3, 8]}}, "positive ones speak for class 8, negative ones for class 3"),
+        ({"summary": {"classes": None}}, "positive ones raise the prediction"),
+        ({"selected": [{"feature": "a", "weight[x]": 1.0, "weight[y]": -3.0}]}, "positive where it speaks for its class"),
+    ],
+)
+def test_what_a_sign_says(more: dict, words: str):
+    (drawn,) = weights(view(**more), "")
+    assert words in drawn.caption
+
+
+def test_captions_speak_of_the_method():
+    rules = view(method="rule-ensemble", tables={"rules": []})
+    assert "as cuts are added" in objective([view()])[0].caption and "cuts" not in objective([rules])[0].caption
+    assert "adds features" in accuracy([view()])[0].caption and "adds features" not in accuracy([rules])[0].caption
+    plain = [{**row, "outer_gap": None} for row in history()]
+    (gap,) = gaps([view(history=plain, summary={"certified_over": "all groups"})])
+    assert gap.title == "Gap" and "over all groups" in gap.caption
+
+
+def test_lines_of_one_run_differ_in_colour_and_the_legend_shows_their_dashes():
+    (drawn,) = accuracy([view()])
+    image = images(f'<img src="{drawn.uri}">')[0]
+    legend = image[image.index('id="legend_1"') :]
+    assert PALETTE[0] in legend and PALETTE[1] in legend
+    ends = [[float(x) for x in re.findall(r"[ML] ([0-9.]+) ", path)] for path in re.findall(r'<path d="(M [^"]*)"[^>]*stroke', legend)]
+    assert max(max(x) - min(x) for x in ends if len(x) > 1) > 30, "points: several dashes long"
+    assert _whole_ticks(image)
+
+
+def _whole_ticks(image: str) -> bool:
+    ticks = re.findall(r'id="xtick_\d+".*?<text[^>]*>([^<]*)</text>', image, flags=re.DOTALL)
+    return len(ticks) > 1 and all("." not in tick for tick in ticks)
+
+
+def test_headings_are_explained_where_they_stand_and_at_the_end():
+    rounds = [{"iteration": 1, "outer_gap": 0.0}]
+    score = {"store": "t", "auc": 0.8}
+    run = bare(scores=[score], meanings={"C": "loss weight"}, settings={"tasks_per_pass": 3}, history=rounds)
+    text = page([run, bare(params={"B": 10, "C": 3.0})])
+    told = {(tag, attrs.get("title")) for tag, attrs in _Tags(text).tags}
+    assert ("th", html.unescape(explained("outer_gap"))) in told and ("th", explained("auc")) in told and ("th", "loss weight") in told
+    assert "What the words mean" in text and "max_rounds: the largest number of rounds was reached" in text
+    assert text.count(html.escape(explained("tasks_per_pass"))) == 1, "beside the setting"
+    assert explained("weight[a[0]]") == explained("weight") and explained("seconds_solve") and explained("x0") == ""
 
 
 def test_several_runs_stand_side_by_side():
@@ -162,6 +270,15 @@ def test_csv_holds_everything_in_full_precision():
     (row,) = csv.DictReader(io.StringIO(files["selected.csv"]))
     assert (row["feature"], float(row["weight"])) == ('a,"b"\nc', weight)
     assert len(list(csv.DictReader(io.StringIO(files["rounds.csv"])))) == 5
+
+
+def test_scores_in_csv_are_plain_and_their_tables_have_files_of_their_own():
+    score = {"store": "t", "accuracy": 0.5, "classes": [{"label": 1, "f1": 0.5}], "path": [{"n_selected": 5, "accuracy": 0.25}]}
+    files = csv_files([view(scores=[score, {**score, "store": "u", "classes": []}], trials=[{"C": 1, "odd": {"a": 1}}])])
+    assert files["scores.csv"] == "run,store,accuracy\nrun a,t,0.5\nrun a,u,0.5\n"
+    assert files["scores_classes.csv"] == "run,store,label,f1\nrun a,t,1,0.5\n"
+    assert len(files["scores_path.csv"].splitlines()) == 3
+    assert '"{""a"": 1}"' in files["trials.csv"]
 
 
 def test_missing_and_odd_values_are_shown_as_nothing():
@@ -180,7 +297,7 @@ def test_missing_and_odd_values_are_shown_as_nothing():
 
 def test_weights_of_several_classes_are_drawn_by_the_largest():
     rows = [{"feature": "a", "weight[x]": 1.0, "weight[y]": -3.0}]
-    (picture,) = [picture for picture in pictures([view(selected=rows)]) if picture.title == "Selected features"]
+    (picture,) = weights(view(selected=rows), "")
     assert picture.uri
 
 

@@ -41,13 +41,16 @@ def runs(tmp_path_factory) -> dict[str, Path]:
 def test_the_path_is_drawn(runs):
     view = view_run(runs["kta-path"])
     titles = [picture.title for picture in pictures([view])]
-    for title in ("Accuracy against number of kernels", "Kernels along p", "Weights along p", "Kernels by weight"):
+    for title in ("Accuracy against number of kernels along p", "Kernels along p", "Weights along p", "Kernels by weight"):
         assert titles.count(title) == 1, title
+    assert sum(title.startswith("Accuracy") for title in titles) == 1
     accuracy, counts, weights = (found[0] for found in (path_accuracy([view]), path_counts([view]), path_weights(view, "")))
     assert "held-out rows" in image(accuracy) and "training rows" in image(accuracy)
     assert "active kernels" in image(counts)
     best = view.tables["kernels"][0]["kernel"]
     assert f">{best}<" in image(weights)
+    (bars,) = [picture for picture in pictures([view]) if picture.title == "Kernels by weight"]
+    assert "sum to the number of rows" in bars.caption and "weight in the machine" in image(bars)
     scored = [row for row in view.tables["path"] if "test_accuracy" in row]
     assert len(scored) == 5 and all(0 <= row["test_accuracy"] <= 1 for row in scored)
 

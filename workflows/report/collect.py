@@ -53,6 +53,12 @@ def _held(path: Path) -> bool:
     return False
 
 
+def _state(run: Any) -> str:
+    if run.read_json("summary") is not None:
+        return "done"
+    return "running" if _held(run.path) else "stopped" if run.history() else "not started"
+
+
 def run_figures(path: str | Path) -> dict[str, Any]:
     """Return how far a run is: state, method, rounds, last figures. Needs no cluster and no data.
 
@@ -62,8 +68,7 @@ def run_figures(path: str | Path) -> dict[str, Any]:
         If ``path`` is no run directory.
     """
     tuned, run = is_tuned(path), _open(path)
-    summary, history = run.read_json("summary"), run.history()
-    state = "done" if summary is not None else "running" if _held(run.path) else "stopped" if history else "not started"
+    summary, history, state = run.read_json("summary"), run.history(), _state(run)
     place = run.read_json("where") or {}
     figures = {
         "run": str(path),
@@ -95,17 +100,21 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
     from ...pipeline import METHODS
 
     trials, shown = (_open(path).read_json("tune") or [] if is_tuned(path) else []), name or Path(path).resolve().name
+    if is_tuned(path) and not is_run(fitted(path)):
+        raise ConfigError(f"{path}: the grid is not finished, there is no fit to report on yet; give the tune command again")
     run = _open(fitted(path))
     config, place, tables = run.config, run.read_json("where") or {}, run.read_json("tables") or {}
-    history = run.history()
+    history, info = run.history(), METHODS[config["method"]]
     return RunView(
         name=shown,
         path=str(path),
         method=config["method"],
-        title=METHODS[config["method"]].title,
+        title=info.title,
         params=config["params"],
         settings={**place, "data_digest": config["data_digest"], "seed": config["seed"], **_decisions(run)},
-        summary=run.read_json("summary") or {**_last(history), "rounds": len(history)},
+        meanings={name: field.description or "" for name, field in info.config.model_fields.items()},
+        state=_state(run),
+        summary=run.read_json("summary") or {**_last(history), "iterations": len(history)},
         history=history,
         selected=tables.get("selected", []),
         tables={name: rows for name, rows in tables.items() if name != "selected"},

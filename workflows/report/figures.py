@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from .pixels import pixel_usage
-from .view import RunView, known, number, weight_of
+from .view import RunView, known, number, step_word, weight_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,6 +45,8 @@ _STYLE: dict[str, Any] = {
     "xtick.major.size": 0,
     "ytick.major.size": 0,
     "legend.frameon": False,
+    "legend.handlelength": 4.0,
+    "lines.dashed_pattern": (3.0, 1.8),
     "lines.linewidth": 2.0,
     "lines.markersize": 5,
     "figure.facecolor": "white",
@@ -88,11 +90,16 @@ def draw(paint: Callable[[Axes], Any], size: tuple[float, float] = (6.0, 3.3)) -
         return _uri(figure)
 
 
-def _rounds(axes: Axes) -> None:
+def _rounds(axes: Axes, word: str = "round") -> None:
+    axes.set_xlabel(word)
+    _whole(axes)
+
+
+def _whole(axes: Axes, along: str = "x") -> None:
+    """Put the ticks of an axis at whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
-    axes.set_xlabel("round")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    (axes.xaxis if along == "x" else axes.yaxis).set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def _log(axes: Axes) -> None:
@@ -112,7 +119,9 @@ def _lines(axes: Axes, runs: Sequence[RunView], keys: Sequence[tuple[str, str, s
     """Draw ``(key, label, line style)`` of every run; on a logarithmic scale only values above zero."""
     drawn = 0
     for colour, run in zip(_colours(len(runs)), runs, strict=True):
-        for key, label, style in keys:
+        # One run has a colour per line, several have one each.
+        colours = [colour] * len(keys) if len(runs) > 1 else _colours(len(keys))
+        for (key, label, style), colour in zip(keys, colours, strict=True):
             values = [value if value > 0 or not positive else math.nan for value in run.column(key)]
             if known(values):
                 axes.plot(run.column(x), values, style, color=colour, marker=_mark(run), label=_label(run, runs, label))
@@ -137,53 +146,72 @@ def objective(runs: Sequence[RunView]) -> list[Picture]:
 
     def paint(axes: Axes) -> None:
         _lines(axes, runs, [("objective", "", "-")])
-        _rounds(axes)
+        _rounds(axes, word)
 
-    return [Picture("Objective", "Value of the problem after each round; it falls as cuts are added.", draw(paint))]
+    word = step_word(runs)
+    cuts = "; it falls as cuts are added" if all(run.method == "fgm" for run in runs) else ""
+    return [Picture("Objective", f"Value of the problem after each {word}{cuts}.", draw(paint))]
 
 
 def gaps(runs: Sequence[RunView]) -> list[Picture]:
-    """Return the two certificates per round, on a logarithmic scale."""
+    """Return the certificates per round, on a logarithmic scale: two of methods that choose columns in cuts, else one."""
     runs = [run for run in runs if not run.bounded and not known(run.column("restricted_gap"))]
-    if not any(value > 0 for run in runs for key in ("gap", "outer_gap") for value in run.column(key)):
-        return []
+    two = [run for run in runs if known(run.column("outer_gap"))]
+    one = [run for run in runs if run not in two]
+    both = "Certified distance to the exact optimum (solid), and the duality gap left in the round's sub-problem (dotted)."
+    over = list(dict.fromkeys(str(run.summary["certified_over"]) for run in one if run.summary.get("certified_over")))
+    told = f"Certified distance of the objective to the least value{f', over {chr(32).join(over)}' if len(over) == 1 else ''}."
+    shown = (
+        ("Gaps", both, two, [("outer_gap", "to the exact optimum", "-"), ("gap", "of the sub-problem", ":")]),
+        ("Gap", told, one, [("gap", "", "-")]),
+    )
+    return [_gap(title, caption, own, keys) for title, caption, own, keys in shown if _positive(own, [key for key, _, _ in keys])]
 
+
+def _positive(runs: Sequence[RunView], keys: Sequence[str]) -> bool:
+    return any(value > 0 for run in runs for key in keys for value in run.column(key))
+
+
+def _gap(title: str, caption: str, runs: Sequence[RunView], keys: Sequence[tuple[str, str, str]]) -> Picture:
     def paint(axes: Axes) -> None:
-        _lines(axes, runs, [("outer_gap", "to the exact optimum", "-"), ("gap", "of the sub-problem", ":")], positive=True)
-        _rounds(axes)
+        _lines(axes, runs, keys, positive=True)
+        _rounds(axes, step_word(runs))
         _log(axes)
 
-    caption = "Certified distance to the exact optimum (solid), and the duality gap left in the round's sub-problem (dotted)."
-    return [Picture("Gaps", caption, draw(paint))]
+    return Picture(title, caption, draw(paint))
 
 
 def accuracy(runs: Sequence[RunView]) -> list[Picture]:
     """Return accuracy against the number of selected features, on training and held-out rows."""
+    runs = [run for run in runs if not run.along_path]
     if not any(known(run.column("train_accuracy")) or any("accuracy" in score for score in run.scores) for run in runs):
         return []
 
     def paint(axes: Axes) -> None:
         _lines(axes, runs, [("test_accuracy", "held-out rows", "-"), ("train_accuracy", "training rows", "--")], x="n_selected")
-        for colour, run in zip(_colours(len(runs)), runs, strict=True):
-            _scored(axes, run, colour, _label(run, runs))
+        _scored(axes, runs)
+        _whole(axes)
         axes.set_xlabel(f"selected {' or '.join(units)}")
         axes.set_ylabel("accuracy")
         axes.legend()
 
-    units = list(dict.fromkeys(run.unit for run in runs))
+    units, word = list(dict.fromkeys(run.unit for run in runs)), step_word(runs)
     if units == ["kernels"]:
-        return [Picture("Accuracy against number of kernels", "Every point is the best model after one round.", draw(paint))]
-    return [Picture("Accuracy along the path", "Each round adds features; every point is the model after one round.", draw(paint))]
+        return [Picture("Accuracy against number of kernels", f"Every point is the best model after one {word}.", draw(paint))]
+    if all(run.method == "fgm" for run in runs):
+        return [Picture("Accuracy along the path", "Each round adds features; every point is the model after one round.", draw(paint))]
+    return [Picture(f"Accuracy against number of {' or '.join(units)}", f"Every point is the model after one {word}.", draw(paint))]
 
 
-def _scored(axes: Axes, run: RunView, colour: str, label: str) -> None:
+def _scored(axes: Axes, runs: Sequence[RunView]) -> None:
     """Draw the accuracy on each scored store: along the path where the score followed it, else of the final model."""
-    for score in run.scores:
-        points = score.get("path") or [{"n_selected": run.summary.get("n_selected"), "accuracy": score.get("accuracy")}]
-        x, y = ([number(point.get(key)) for point in points] for key in ("n_selected", "accuracy"))
-        name = f"{label} {safe(str(score.get('store', 'scored')), 24)}".strip()
-        if known(x) and known(y):
-            axes.plot(x, y, "-", marker="D", markersize=7, color=colour, markeredgecolor="white", label=name)
+    for colour, run in zip(_colours(len(runs)) if len(runs) > 1 else [PALETTE[2]], runs, strict=True):
+        for score in run.scores:
+            points = score.get("path") or [{"n_selected": run.summary.get("n_selected"), "accuracy": score.get("accuracy")}]
+            x, y = ([number(point.get(key)) for point in points] for key in ("n_selected", "accuracy"))
+            name = _label(run, runs, safe(str(score.get("store", "scored")), 24))
+            if known(x) and known(y):
+                axes.plot(x, y, "-", marker="D", markersize=7, color=colour, markeredgecolor="white", label=name)
 
 
 def weights(run: RunView, prefix: str) -> list[Picture]:
@@ -201,17 +229,34 @@ def weights(run: RunView, prefix: str) -> list[Picture]:
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
         axes.axvline(0, color=FAINT, linewidth=0.8)
-        axes.set_xlabel("weight")
+        axes.set_xlabel("weight in the machine" if run.along_path else "weight")
 
     size = (6.0, 0.7 + 0.19 * len(rows))
+    several = any(key.startswith("weight[") for key in rows[0])
     if not run.selected:
-        several = any(key.startswith("weight[") for key in rows[0])
-        each = "; of several classes the largest" if several else ""
-        return [
-            Picture(f"{prefix}Kernels by weight", f"The {len(rows)} heaviest of {len(every):,} kernels in use{each}.", draw(paint, size))
-        ]
-    shown = f"The {len(rows)} largest of {len(every):,} weights; the sign points to the class they speak for."
+        told = f"The {len(rows)} heaviest of {len(every):,} kernels with a weight{'; of several classes the largest' if several else ''}."
+        return [Picture(f"{prefix}Kernels by weight", told + _counted(run, len(every)), draw(paint, size))]
+    shown = f"The {len(rows)} largest of {len(every):,} weights{_signs(run, several)}."
     return [Picture(f"{prefix}Selected features", shown, draw(paint, size))]
+
+
+def _counted(run: RunView, in_use: int) -> str:
+    """Return which of the kernels drawn count as selected, and in what their weights are measured, where that needs saying."""
+    chosen = run.summary.get("n_selected")
+    counted = "" if chosen in (None, in_use) else f" {chosen} of them count as selected, the others weigh too little."
+    scaled = " Weights of the machine sum to the number of rows; along p they are drawn before that scaling." if run.along_path else ""
+    return counted + scaled
+
+
+def _signs(run: RunView, several: bool) -> str:
+    """Return what the sign of a weight says, of a method that tells its classes."""
+    classes = run.summary.get("classes")
+    if several:
+        return "; of several classes the largest in size, positive where it speaks for its class"
+    if isinstance(classes, (list, tuple)) and len(classes) == 2:
+        no, yes = (" ".join(str(name).split())[:60] for name in classes)
+        return f"; positive ones speak for class {yes}, negative ones for class {no}"
+    return "; positive ones raise the prediction, negative ones lower it"
 
 
 def _stack(axes: Axes, rounds: list[float], parts: dict[str, list[float]]) -> None:
@@ -235,10 +280,10 @@ def phases(run: RunView, prefix: str) -> list[Picture]:
         _stack(axes, run.column("iteration"), dict(zip(map(safe, parts), heights, strict=True)))
         axes.grid(visible=False, axis="x")
         axes.set_ylabel("seconds")
-        _rounds(axes)
+        _rounds(axes, run.step)
         axes.legend(ncols=min(4, len(parts)), loc="lower left", bbox_to_anchor=(0, 1.0))
 
-    return [Picture(f"{prefix}Seconds by phase", "Where the time of each round went.", draw(paint))]
+    return [Picture(f"{prefix}Seconds by phase", f"Where the time of each {run.step} went.", draw(paint))]
 
 
 def _beside(axes: Axes, runs: Sequence[RunView], key: str, unit: float) -> None:
@@ -255,21 +300,26 @@ def _beside(axes: Axes, runs: Sequence[RunView], key: str, unit: float) -> None:
 
 
 def traffic(runs: Sequence[RunView]) -> list[Picture]:
-    """Return tasks and bytes read per round."""
-    wanted = (("tasks", "Tasks per round", 1.0, "tasks"), ("bytes", "Bytes read per round", 2.0**20, "MiB"))
-    pictures = []
-    for key, title, unit, label in wanted:
+    """Return tasks and bytes of their blocks per round."""
+    word, pictures = step_word(runs), []
+    wanted = (
+        ("tasks", f"Tasks per {word}", 1.0, "tasks", f"Block tasks of all passes of a {word}, counted, not timed."),
+        ("bytes", f"Bytes per {word}", 2.0**20, "MiB", f"Blocks that the tasks of a {word} worked on, read from the store or computed."),
+    )
+    for key, title, unit, label, told in wanted:
         if not any(value > 0 for run in runs for value in run.column(key)):
             continue
 
         def paint(axes: Axes, key: str = key, unit: float = unit, label: str = label) -> None:
             _beside(axes, runs, key, unit)
             axes.set_ylabel(label)
-            _rounds(axes)
+            if unit == 1.0:
+                _whole(axes, "y")
+            _rounds(axes, word)
             if len(runs) > 1:
                 axes.legend()
 
-        pictures.append(Picture(title, "What the passes of each round cost, counted, not timed.", draw(paint)))
+        pictures.append(Picture(title, told, draw(paint)))
     return pictures
 
 

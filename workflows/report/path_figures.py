@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .figures import PALETTE, Picture, _colours, _label, _lines, _mark, _rounds, draw, safe
+from .figures import PALETTE, Picture, _colours, _label, _lines, _mark, _rounds, _scored, _whole, draw, safe
 from .view import Row, RunView, known, number
 
 if TYPE_CHECKING:
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 NAMED = 8
 """Kernels with a colour of their own; the others are grey."""
+
+FAR = 30
+"""Counts of kernels that differ by more than this factor are drawn on a logarithmic scale."""
 
 
 def _falling(axes: Axes) -> None:
@@ -35,7 +38,7 @@ def path_counts(runs: Sequence[RunView]) -> list[Picture]:
         for colour, run in zip(_colours(len(runs)), runs, strict=True):
             rows = run.tables["path"]
             axes.step(_column(rows, "p"), _column(rows, "n_active"), where="mid", color=colour, label=_label(run, runs))
-        if counts and max(counts) > 30 * min(counts):
+        if counts and max(counts) > FAR * min(counts):
             axes.set_yscale("symlog", linthresh=1)
         axes.set_ylabel("active kernels")
         _falling(axes)
@@ -60,10 +63,10 @@ def path_weights(run: RunView, prefix: str) -> list[Picture]:
             axes.plot(at, _column(rows, name), color=colour, label=safe(name, 24))
         axes.set_ylabel("weight")
         _falling(axes)
-        axes.legend(title="kernel", fontsize=8, ncols=2)
+        axes.legend(title="kernel", fontsize=8, ncols=4, loc="upper left", bbox_to_anchor=(0, -0.18))
 
     told = f"The {len(names)} best aligned kernels; below 1/e a weight only falls, above exp(-1/p) it only rises."
-    return [Picture(f"{prefix}Weights along p", told, draw(paint))]
+    return [Picture(f"{prefix}Weights along p", told, draw(paint, (6.0, 3.8)))]
 
 
 def path_accuracy(runs: Sequence[RunView]) -> list[Picture]:
@@ -75,17 +78,27 @@ def path_accuracy(runs: Sequence[RunView]) -> list[Picture]:
     shown = [run for run, _ in scored]
 
     def paint(axes: Axes) -> None:
-        for colour, (run, rows) in zip(_colours(len(scored)), scored, strict=True):
-            for key, label, style in (("test_accuracy", "held-out rows", "-"), ("train_accuracy", "training rows", "--")):
-                values = _column(rows, key)
+        for index, (run, rows) in enumerate(scored):
+            for k, (key, label, style) in enumerate((("test_accuracy", "held-out rows", "-"), ("train_accuracy", "training rows", "--"))):
+                values, colour = _column(rows, key), PALETTE[(index if len(scored) > 1 else k) % len(PALETTE)]
                 if known(values):
                     axes.plot(_column(rows, "n_active"), values, style, color=colour, marker="o", label=_label(run, shown, label))
-        axes.set_xscale("log")
+        _scored(axes, shown)
+        _scale(axes, [value for _, rows in scored for value in _column(rows, "n_active") if value > 0])
         axes.set_xlabel("kernels")
         axes.set_ylabel("accuracy")
         axes.legend()
 
-    return [Picture("Accuracy against number of kernels", "Machines at points of the path, from all kernels to the last.", draw(paint))]
+    told = "Machines at points of the path, from all kernels (right) to the last (left); a diamond is the model on a scored store."
+    return [Picture("Accuracy against number of kernels along p", told, draw(paint))]
+
+
+def _scale(axes: Axes, counts: Sequence[float]) -> None:
+    """Scale the x axis, logarithmically where counts differ much."""
+    if counts and max(counts) > FAR * min(counts):
+        axes.set_xscale("log")
+    else:
+        _whole(axes)
 
 
 def changed_bases(runs: Sequence[RunView]) -> list[Picture]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from .view import Row, RunView, known, number
+from .glossary import explained, stop_text, words
+from .view import Row, RunView, known, number, step_word
 
 TABLE_ROWS = 200
 """Rows of a table on the page; the CSV file beside it has all."""
@@ -16,18 +17,26 @@ TABLE_ROWS = 200
 _SUMMARY = {
     "n_selected": "selected",
     "n_features": "columns in the data",
+    "n_atoms": "candidates",
     "n_kernels": "kernels in all",
+    "n_groups": "groups",
+    "n_tasks": "tasks of the data",
+    "graph_nodes": "nodes of the graph",
+    "n_nodes": "nodes of the working set",
     "n_support": "support rows",
-    "rounds": "rounds",
-    "iterations": "rounds",
+    "steps": "rounds",
+    "rounds": "rounds counted by max_rounds",
     "stop": "stopped by",
     "objective": "objective",
     "lower_bound": "lower bound",
-    "gap": "gap of the sub-problem",
+    "gap": "gap",
+    "relative_gap": "relative gap",
+    "certified_over": "certified over",
+    "restricted_gap": "gap of the working set",
     "outer_gap": "gap to the exact optimum",
+    "seconds": "seconds of the run",
 }
-_BOUNDED = {"objective": "upper bound", "gap": "gap between the bounds"}
-"""Names of figures where all runs close two bounds around the optimum."""
+"""Figures of the summary and what the page calls them: one name for all methods."""
 
 
 @dataclass(frozen=True)
@@ -94,40 +103,72 @@ def seconds(run: RunView) -> float:
     return sum(values) if values else math.nan
 
 
-def test_accuracy(run: RunView) -> float:
-    """Return the accuracy on data the fit has not seen: of the last score, else of the held-out rows of the last round."""
-    scored = [number(score.get("accuracy")) for score in run.scores]
-    held = run.column("test_accuracy")[-1:]
+def unseen(run: RunView, measure: str) -> float:
+    """Return accuracy or R2 on data the fit has not seen: of the last score, else of the held-out rows of the last round."""
+    scored = [number(score.get(measure)) for score in run.scores]
+    held = run.column(f"test_{measure}")[-1:]
     return next((value for value in [*reversed(scored), *held] if math.isfinite(value)), math.nan)
+
+
+_UNSEEN = (("accuracy on unseen rows", "accuracy"), ("R2 on unseen rows", "r2"))
+
+
+def _time(run: RunView) -> tuple[str, float]:
+    """Return the seconds that the command line told, or of a run that is not finished those of its rounds."""
+    whole = number(run.summary.get("seconds"))
+    return ("seconds of the run", whole) if math.isfinite(whole) else ("seconds in rounds", seconds(run))
+
+
+def _candidates(run: RunView) -> Any:
+    atoms = run.settings.get("n_atoms")
+    return None if atoms == run.summary.get("n_features") else atoms
 
 
 def cards(run: RunView) -> list[dict[str, str]]:
     """Return the key figures on top of the page of one run."""
-    found: list[tuple[str, Any]] = [("accuracy on unseen rows", share(test_accuracy(run)))]
-    found += [(f"selected {run.unit}", run.summary.get("n_selected")), ("columns in the data", run.summary.get("n_features"))]
-    found += [("kernels in all", run.summary.get("n_kernels")), ("rounds", run.summary.get("rounds", run.summary.get("iterations")))]
-    found += [("seconds", round(seconds(run), 2) if known([seconds(run)]) else None)]
-    return [{"name": name, "value": cell(value)} for name, value in found if cell(value)]
+    found: list[tuple[str, Any]] = [(name, share(unseen(run, measure))) for name, measure in _UNSEEN]
+    found += [(f"selected {run.unit}", run.summary.get("n_selected")), ("candidates", _candidates(run))]
+    found += [("columns in the data", run.summary.get("n_features")), ("kernels in all", run.summary.get("n_kernels"))]
+    name, took = _time(run)
+    found += [(f"{run.step}s", run.steps), (name, round(took, 2) if known([took]) else None)]
+    shown = [{"name": name, "value": cell(value)} for name, value in found if cell(value)]
+    return [{**card, "meaning": explained(card["name"])} for card in shown]
+
+
+def _figure(run: RunView, key: str) -> Any:
+    """Return a figure of the summary."""
+    if key == "steps":
+        return run.steps
+    if key == "rounds":
+        return None if run.summary.get(key) == run.steps else run.summary.get(key)
+    if key == "n_atoms":
+        return _candidates(run)
+    return stop_text(run.summary.get(key)) if key == "stop" else run.summary.get(key)
 
 
 def summary_rows(runs: Sequence[RunView]) -> list[dict[str, Any]]:
-    """Return ``{"name", "values"}`` rows comparing the runs: figures first, then the parameters that were given or differ."""
+    """Return ``{"name", "values", "meaning"}`` rows comparing the runs: figures first, then the parameters that were given or differ."""
     rows: list[tuple[str, list[Any]]] = [("method", [run.title for run in runs])]
-    rows.append(("accuracy on unseen rows", [share(test_accuracy(run)) for run in runs]))
-    named = {**_SUMMARY, **(_BOUNDED if all(run.bounded for run in runs) else {})}
-    rows += [(label, [run.summary.get(key) for run in runs]) for key, label in named.items()]
+    if any(run.state != "done" for run in runs):
+        rows.append(("state", [run.state for run in runs]))
+    rows += [(name, [share(unseen(run, measure)) for run in runs]) for name, measure in _UNSEEN]
+    steps = " or ".join(f"{word}s" for word in step_word(runs).split(" or "))
+    named = {**_SUMMARY, "steps": steps, "objective": "upper bound" if all(run.bounded for run in runs) else "objective"}
+    named["rounds"] = "rounds of the stream" if all(run.step == "step" for run in runs) else named["rounds"]
+    rows += [(label, [_figure(run, key) for run in runs]) for key, label in named.items()]
     rows.append(("seconds in rounds", [seconds(run) for run in runs]))
-    rows += _differing(runs)
-    filled = [{"name": name, "values": [cell(value) for value in values]} for name, values in rows]
+    told = [(name, values, explained(name)) for name, values in rows] + _differing(runs)
+    filled = [{"name": name, "values": [cell(value) for value in values], "meaning": meaning} for name, values, meaning in told]
     return [row for row in filled if any(row["values"])]
 
 
-def _differing(runs: Sequence[RunView]) -> list[tuple[str, list[Any]]]:
+def _differing(runs: Sequence[RunView]) -> list[tuple[str, list[Any], str]]:
     if len(runs) < 2:
         return []
     keys = dict.fromkeys(key for run in runs for key in run.params)
     values = {key: [run.params.get(key) for run in runs] for key in keys}
-    return [(key, found) for key, found in values.items() if any(value != found[0] for value in found)]
+    told = {key: next((run.meanings[key] for run in runs if run.meanings.get(key)), "") for key in keys}
+    return [(key, found, told[key]) for key, found in values.items() if any(value != found[0] for value in found)]
 
 
 def _scores(runs: Sequence[RunView]) -> Table | None:
@@ -136,35 +177,66 @@ def _scores(runs: Sequence[RunView]) -> Table | None:
     return make_table("Scores", flat) if flat else None
 
 
+_TABLES = (
+    ("rules", "Rules by weight", "All of them are in rules.csv and rules.json.", True),
+    ("depths", "Kernels by depth", "All of them are in depths.csv.", True),
+    ("groups", "Groups with a weight", "All of them are in groups.csv.", True),
+    ("validation", "Validation", "On rows held out, beside the labelled rows alone and every unlabelled row irrelevant.", True),
+    ("starts", "Starts", "Every step of them is in assignments.csv.", True),
+    ("certificates", "Certificates", "One for each machine; gaps are over all groups.", True),
+    ("eigenvalues", "Eigenvalues between tasks", "Of the weights between tasks: how many directions they share.", False),
+)
+"""Tables of methods: name, title, note, and whether the page shows it open."""
+
+
+def _of_scores(run: RunView, key: str) -> list[dict[str, Any]]:
+    return [{"store": score.get("store"), **row} for score in run.scores for row in score.get(key) or []]
+
+
+def _kernel_note(run: RunView) -> str:
+    chosen, told = run.summary.get("n_selected"), "All of them are in kernels.csv."
+    if chosen in (None, len(run.kernels)):
+        return told
+    rule = run.meanings.get("threshold")
+    return f"{told} {cell(chosen)} of these {len(run.kernels)} count as selected{f' (threshold: {rule})' if rule else ''}."
+
+
 def _run_part(run: RunView) -> Named:
     tables = []
     if run.selected:
         tables.append(make_table("Selected features", run.selected, "All of them are in selected.csv.", opened=True))
     if run.kernels:
-        tables.append(make_table("Kernels by weight", run.kernels, "All of them are in kernels.csv.", opened=True))
-    if run.tables.get("rules"):
-        tables.append(make_table("Rules by weight", run.tables["rules"], "All of them are in rules.csv and rules.json.", opened=True))
-    if run.tables.get("depths"):
-        tables.append(make_table("Kernels by depth", run.tables["depths"], "All of them are in depths.csv.", opened=True))
-    if run.tables.get("groups"):
-        tables.append(make_table("Groups of tasks by weight", run.tables["groups"], "All of them are in groups.csv.", opened=True))
-    if run.tables.get("eigenvalues"):
-        told = "Of the weights between tasks, kernel by kernel: how many directions the tasks share."
-        tables.append(make_table("Eigenvalues between tasks", run.tables["eigenvalues"], told))
-    if run.tables.get("starts"):
-        told = "Accuracy on rows held out, beside the machine on the labelled rows alone and the one with every unlabelled row irrelevant."
-        tables += [make_table("Validation", rows, told, opened=True)] if (rows := run.tables.get("validation")) else []
-        tables.append(make_table("Starts", run.tables["starts"], "Every step of them is in assignments.csv.", opened=True))
-    by_class = [{"store": score.get("store"), **row} for score in run.scores for row in score.get("classes", [])]
-    if by_class:
-        tables.append(make_table("Scores by class", by_class, opened=True))
+        tables.append(make_table("Kernels by weight", run.kernels, _kernel_note(run), opened=True))
+    tables += [make_table(title, run.tables[key], note, opened) for key, title, note, opened in _TABLES if run.tables.get(key)]
+    parts = (("Scores by class", _of_scores(run, "classes"), True), ("Scores by task", _of_scores(run, "tasks"), False))
+    tables += [make_table(title, rows, opened=opened) for title, rows, opened in parts if rows]
     if run.trials:
         tables.append(make_table("Cross-validation", run.trials))
     if run.history:
         tables.append(make_table("Rounds", run.history))
-    settings = [{"name": key, "value": cell(value)} for key, value in {**run.params, **run.settings}.items()]
-    tables.append(make_table("Configuration", settings))
-    return Named(run.name, tables)
+    return Named(run.name, [*tables, make_table("Configuration", _settings(run))])
+
+
+def _settings(run: RunView) -> list[dict[str, str]]:
+    given = [(key, value, run.meanings.get(key, "")) for key, value in run.params.items()]
+    decided = [(key, value, explained(key)) for key, value in run.settings.items()]
+    return [{"name": key, "value": cell(value), "meaning": meaning} for key, value, meaning in [*given, *decided]]
+
+
+def _notice(run: RunView) -> str:
+    """Return what to say of a run that is not finished, or nothing."""
+    if run.state == "done":
+        return ""
+    reached = f"after {run.step} {len(run.history)}" if run.history else "before its first round"
+    told = {"running": f"{run.name} is still running, here {reached}", "not started": f"{run.name} has not begun"}
+    again = "" if run.state == "running" else f"; gramplane resume {run.path} continues it"
+    return f"{told.get(run.state, f'{run.name} is not finished: it was interrupted {reached}')}{again}."
+
+
+def _words(rows: Sequence[Row], tables: Sequence[Table]) -> list[dict[str, str]]:
+    headings = [name for table in tables if table.title != "Configuration" for name in table.columns]
+    told = {str(row["name"]): str(row["meaning"]) for row in rows}
+    return words({**{name: explained(name) for name in headings}, **told})
 
 
 def page(runs: Sequence[RunView], footer: str = "") -> str:
@@ -189,15 +261,19 @@ def page(runs: Sequence[RunView], footer: str = "") -> str:
 
     folder = resources.files(__package__ or "")
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(folder.joinpath("page.html.j2").read_text("utf-8"))
-    first = runs[0]
+    first, parts, rows, scores = runs[0], [_run_part(run) for run in runs], summary_rows(runs), _scores(runs)
+    shown = [table for part in parts for table in part.tables] + ([scores] if scores else [])
     return template.render(
         title=first.name if len(runs) == 1 else " · ".join(_clip(run.name, 60) for run in runs),
         subtitle=f"{first.title} on {first.settings.get('data', 'data')}" if len(runs) == 1 else f"{len(runs)} runs side by side",
         css=Markup(folder.joinpath("style.css").read_text("utf-8")),  # our own file; in <style> entities are not read
         cards=cards(first) if len(runs) == 1 else [],
-        runs=[_run_part(run) for run in runs],
-        summary=summary_rows(runs),
-        scores=_scores(runs),
+        notices=[text for run in runs if (text := _notice(run))],
+        runs=parts,
+        summary=rows,
+        scores=scores,
+        words=_words(rows, shown),
+        told=explained,
         pictures=pictures(runs),
         footer=footer,
     )

@@ -24,6 +24,10 @@ class RunView:
         Name of the method on the command line, and its full name.
     params
         The method's parameters.
+    meanings
+        What the parameters mean, by name.
+    state
+        ``done``, ``running``, ``stopped`` or ``not started``.
     settings
         Data, cluster, seed and what else the run decided once.
     summary
@@ -47,6 +51,8 @@ class RunView:
     title: str
     params: Row = field(default_factory=dict)
     settings: Row = field(default_factory=dict)
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    state: str = "done"
     summary: Row = field(default_factory=dict)
     history: Sequence[Row] = ()
     selected: Sequence[Row] = ()
@@ -71,6 +77,21 @@ class RunView:
             return "rules"
         return "kernels" if self.tables.get("kernels") or "n_kernels" in self.summary or self.bounded else "features"
 
+    @property
+    def along_path(self) -> bool:
+        """Whether accuracy was measured at points of a path of kernels."""
+        return known([number(row.get("train_accuracy")) for row in self.tables.get("path", ())])
+
+    @property
+    def step(self) -> str:
+        """What a row of the history is: of a stream a step, which takes many rounds of its own."""
+        return "step" if any("epoch" in row for row in self.history) else "round"
+
+    @property
+    def steps(self) -> Any:
+        """How many rows of the history there are to be, as the summary tells."""
+        return self.summary.get("iterations", self.summary.get("rounds"))
+
     def column(self, key: str) -> list[float]:
         """Return one figure over the rounds; NaN where a row lacks it."""
         return [number(row.get(key)) for row in self.history]
@@ -92,6 +113,11 @@ def number(value: Any) -> float:
 def known(values: Sequence[float]) -> bool:
     """Return whether any value is finite."""
     return any(math.isfinite(value) for value in values)
+
+
+def step_word(runs: Sequence[RunView]) -> str:
+    """Return what the rows of the histories of runs are."""
+    return " or ".join(sorted({run.step for run in runs}))
 
 
 def weight_of(row: Row) -> float:
