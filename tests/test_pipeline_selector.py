@@ -11,11 +11,19 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_estimator
 
+from gramplane.cluster import open_executor
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import GroupLassoRegressor, MultiTaskSelector, load_model, predict_store, run_method, score_store, tune
-from gramplane.storage import DataError
+from gramplane.pipeline.loops.run import run_loop
+from gramplane.pipeline.methods.kernel_setup import KernelInputs
+from gramplane.pipeline.methods.selector_course import course
+from gramplane.pipeline.methods.selector_run import build_loop
+from gramplane.pipeline.methods.task_setup import with_tasks
+from gramplane.pipeline.records.config_selector import SelectorConfig
+from gramplane.pipeline.records.context import RunContext
+from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
-from tests.support.oracles.task_selection import batch_optimum
+from tests.support.oracles.task_selection import batch_optimum, dense_rounds
 
 NAMES = np.array(["ash", "beech", "cedar"])
 
@@ -168,6 +176,28 @@ def test_rows_of_weight_zero_are_not_there_and_weights_are_factors():
         same(by_class, by_row)
     pieces = selector(loss="logistic", class_weight={"up": 3.0}).partial_fit(X, y, task)
     same(pieces, selector(loss="logistic").partial_fit(X, y, task, np.where(y == "up", 3.0, 1.0)))
+
+
+def test_regret_is_what_was_paid_less_what_the_last_model_pays(monkeypatch):
+    """Against losses that are summed anew row by row."""
+    X, y, task = problem(8, signs=True)
+    codes, signs = np.searchsorted(NAMES, task), np.where(y == "up", 1.0, -1.0)
+    for entries in (1 << 17, 60):
+        monkeypatch.setattr("gramplane.pipeline.methods.selector.STEP_ENTRIES", entries)
+        config = SelectorConfig(lam=0.1, gamma=20.0, epochs=2, loss="logistic", penalty="amtfs")
+        inputs = with_tasks(KernelInputs(MemoryBlocks(X), (signs > 0).astype(int), ("down", "up")), task)
+        with open_executor(None) as executor:
+            ctx = RunContext(executor, inputs.data)
+            loop = build_loop(config, inputs, ctx)
+            state = run_loop(loop, ctx, keep=False).state
+        order = np.concatenate([np.append(loop.epoch_order(epoch), -1) for epoch in range(2)])
+        t, W, _, told, *_ = dense_rounds(X, signs, codes, order, 3, 0.1, 0.0, 20.0, "logistic")
+        found, last = course(loop, state), np.logaddexp(0.0, -signs * (X * W[:, codes].T).sum(axis=1))
+        assert (found[-1]["rows"], found[-1]["features"]) == (180, (W != 0).any(axis=1).sum())
+        assert found[-1]["mean_loss"] == pytest.approx(told.mean())
+        penalties = state.along[:, 2] @ (state.along[:, 4] - state.along[-1, 4])
+        assert state.along[:, 2].sum() == t
+        assert found[-1]["regret"] == pytest.approx((told.sum() - 2 * last.sum() + penalties) / 180)
 
 
 # -- offsets and second fits -------------------------------------------------------------------------------------------------------

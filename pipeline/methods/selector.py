@@ -44,6 +44,8 @@ class SelectorState:
         See :class:`.kernels.task_selection.TaskStream`.
     kept
         ``(d,)`` features that may have weights.
+    along
+        ``(n_steps, 6)``: phase, rows, rounds, sum of losses, penalty at the end, features with a weight.
     stop
         Why it ended, or ``None``.
     """
@@ -57,6 +59,7 @@ class SelectorState:
     bias: np.ndarray
     norms: np.ndarray
     kept: np.ndarray
+    along: np.ndarray
     stop: str | None = None
 
     @property
@@ -116,11 +119,11 @@ class RoundsLoop:
 
     def init(self, ctx: RunContext) -> SelectorState:
         """Return the state before the first round."""
-        return self._fresh(0, 0, np.ones(self.data.n_features, bool))
+        return self._fresh(0, 0, np.ones(self.data.n_features, bool), np.zeros((0, 6)))
 
-    def _fresh(self, iteration: int, phase: int, kept: np.ndarray) -> SelectorState:
+    def _fresh(self, iteration: int, phase: int, kept: np.ndarray, along: np.ndarray) -> SelectorState:
         found = TaskStream.empty(self.data.n_features, self.data.n_tasks)
-        return SelectorState(iteration, phase, 0, 0, found.t, found.sums, found.bias, found.norms, kept)
+        return SelectorState(iteration, phase, 0, 0, found.t, found.sums, found.bias, found.norms, kept, along)
 
     def rounds(self, state: SelectorState) -> Rounds:
         """Return what the steps of this phase minimise."""
@@ -132,7 +135,7 @@ class RoundsLoop:
     def step(self, state: SelectorState, ctx: RunContext) -> Step[SelectorState]:
         """Read the next epochs, or the next part of one."""
         stream, rounds = state.stream, self.rounds(state)
-        order, epoch, part = self._next(state)
+        order, epoch, part = self.next_rows(state.epoch, state.part)
         try:
             progress = run_rounds(stream, self.data.rows, order, rounds, OpenRound.none())
         except Diverged as error:
@@ -141,7 +144,8 @@ class RoundsLoop:
         moved = replace(moved, bias=stream.bias, norms=stream.norms)
         weights = rounds.weights(stream)
         metrics = self._metrics(moved, weights, rounds, progress.loss / progress.weight)
-        return Step(self._turned(moved, weights), metrics)
+        newest = [state.phase, progress.weight, stream.t - state.t, progress.loss, metrics["penalty"], metrics["n_selected"]]
+        return Step(self._turned(replace(moved, along=np.vstack([state.along, newest])), weights), metrics)
 
     def _diverged(self, row: int, t: int) -> str:
         name = self.data.names[int(self.data.rows.codes[row])]
@@ -152,7 +156,7 @@ class RoundsLoop:
         if state.epoch < self.config.epochs:
             return state
         if state.phase == 0 and self.config.refit is not None:
-            return self._fresh(state.iteration, 1, np.asarray(weights.any(axis=0)))
+            return self._fresh(state.iteration, 1, np.asarray(weights.any(axis=0)), state.along)
         return replace(state, stop="epochs")
 
     def _metrics(self, state: SelectorState, weights: np.ndarray, rounds: Rounds, loss: float) -> dict[str, Any]:
@@ -222,14 +226,13 @@ class RoundsLoop:
             used = shuffled[np.argsort(self.data.rows.codes[shuffled], kind="stable")]
         return used[self._ranks[0]]
 
-    def _next(self, state: SelectorState) -> tuple[np.ndarray, int, int]:
-        """Return the rows of the next step, and the place after it."""
+    def next_rows(self, epoch: int, part: int) -> tuple[np.ndarray, int, int]:
+        """Return the rows of the step that begins at a place, with ``CLOSE`` where a round must end, and the place after it."""
         epochs, parts = self.plan
         if parts == 1:
-            last = min(state.epoch + epochs, self.config.epochs)
-            return np.concatenate([np.append(self.epoch_order(k), CLOSE) for k in range(state.epoch, last)]), last, 0
+            last = min(epoch + epochs, self.config.epochs)
+            return np.concatenate([np.append(self.epoch_order(k), CLOSE) for k in range(epoch, last)]), last, 0
         edges = self._ranks[1]
-        lo, hi = (edges[k * (len(edges) - 1) // parts] for k in (state.part, state.part + 1))
-        order = np.append(self.epoch_order(state.epoch)[lo:hi], CLOSE)
-        ended = state.part + 1 == parts
-        return order, state.epoch + ended, 0 if ended else state.part + 1
+        lo, hi = (edges[k * (len(edges) - 1) // parts] for k in (part, part + 1))
+        ended = part + 1 == parts
+        return np.append(self.epoch_order(epoch)[lo:hi], CLOSE), epoch + ended, 0 if ended else part + 1

@@ -19,6 +19,7 @@ from ..records.linear_model import LinearModel, raw_coefficients
 from .scoring import Fit, TargetFit, held_out_rows, with_held_out
 from .selector import RoundsLoop, SelectorState
 from .selector_batch import BatchLoop, BatchState
+from .selector_course import course
 from .selector_setup import ENTRY_BYTES, SelectorData, check_loss, check_memory, entry_count, selector_data
 from .task_setup import TaskInputs, refuse_empty, store_task_inputs
 
@@ -60,9 +61,13 @@ def prepare(config: SelectorConfig, ctx: RunContext, extra: Mapping[str, Any]) -
         loop=loop,
         model=lambda state, ctx: model_of(config, inputs, loop, state, ctx),
         summary=lambda state, model: summary(state, model),
-        tables=lambda state, model: tables(model, loop.data, ctx.data.feature_names()),
+        tables=lambda state, model: {**tables(model, loop.data, ctx.data.feature_names()), **_course(loop, state)},
         plan=plan_of(loop, ctx),
     )
+
+
+def _course(loop: Loop, state: Any) -> dict[str, list[dict[str, Any]]]:
+    return {} if isinstance(loop, BatchLoop) else {"stream": course(loop, state)}
 
 
 def plan_of(loop: Loop, ctx: RunContext) -> dict[str, Any]:
