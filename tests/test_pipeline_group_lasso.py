@@ -3,7 +3,9 @@
 import io
 import json
 import pickle
+import shutil
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -34,6 +36,7 @@ from gramplane.workflows.cli import main
 from tests.support.fgm_problems import classes, planted
 
 GROUPS = np.arange(30) // 5
+WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
 
 
 @pytest.fixture(autouse=True)
@@ -448,3 +451,18 @@ def test_batch_fits_and_real_targets_are_tuned_too(tmp_path):
     assert batch.summary["r2"] > streams.summary["r2"] > 0.3
     row = RunStore.open(tmp_path / "da").read_json("tune")[0]
     assert row["mse"] == pytest.approx((1 - row["r2"]) * value.var(), rel=0.2)
+
+
+def test_the_example_workflow_runs_and_its_report_shows_the_stream(tmp_path, capsys):
+    X, value = problem(n=200)
+    shutil.copy(WORKFLOWS / "group_lasso.yaml", tmp_path / "w.yaml")
+    (tmp_path / "data").mkdir()
+    write(tmp_path / "data" / "clicks.svm", X, np.where(value > 0, 1.0, -1.0))
+    (tmp_path / "data" / "groups.txt").write_text("\n".join(map(str, GROUPS)) + "\n")
+    assert main(["run", str(tmp_path / "w.yaml"), "--run-id", "one"]) == 0, capsys.readouterr().err
+    best = next((tmp_path / "runs").rglob("best"))
+    assert load_model(best).score(X, np.where(value > 0, 1, -1)) > 0.8
+    page = next((tmp_path / "runs").rglob("report.html")).read_text()
+    for title in ("Loss along the stream", "Average regret", "Sparsity along the stream"):
+        assert title in page
+    assert next((tmp_path / "runs").rglob("stream.csv")).read_text().count("\n") == 4
