@@ -347,6 +347,12 @@ def test_targets_and_tasks_are_refused_with_their_place(tmp_path):
         selector(loss="hinge").fit(X, np.arange(90) % 3, task)
     with pytest.raises(ValueError, match="task has shape"):
         selector(loss="hinge").fit(X, y, task[:80])
+    spoiled = X.copy()
+    spoiled[40, 1] = np.inf
+    with pytest.raises(ValueError, match="row 40: Input X contains infinity"):
+        selector(loss="hinge").fit(spoiled, y, task)
+    with pytest.raises(ValueError, match="X holds strings"):
+        selector(loss="hinge").fit(["a"] * 90, y, task)
     with pytest.raises(ValueError, match="task is None; the model knows 3 tasks"):
         selector(loss="hinge").fit(X, y, task).predict(X)
     with pytest.raises(DataError, match="task 'ash' is empty"):

@@ -25,7 +25,7 @@ from ..predict import decision_values
 from ..records.config_selector import SelectorConfig
 from ..records.linear_model import LinearModel
 from .inputs import fan_out, fit_context, in_memory, is_store, opened_for
-from .kernel_base import labelled
+from .kernel_base import is_text, labelled
 from .selector_stream import Learned, first_not_finite
 from .task_base import TaskEstimator
 
@@ -211,6 +211,23 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
         self._warn_unfinished(bool(self.model_.figures["converged"]), self._unfinished(state))
         return self
 
+    def _data(self, X: Any, y: Any = None) -> tuple[Any, Any]:
+        """Return the data set of a fit, and the target checked against it; the first row that is not finite is named."""
+        if is_text(X):
+            raise ValueError("X holds strings; features are numbers")
+        return super()._data(X, y) if is_store(X) else self._named(X, lambda found: super(MultiTaskSelector, self)._data(found, y))
+
+    def _named(self, X: Any, check: Callable[[Any], Any]) -> Any:
+        """Return what a check of rows returns; the message of its error begins with the first row that is not finite."""
+        X = in_memory(X)
+        try:
+            return check(X)
+        except ValueError as error:
+            row = first_not_finite(X)
+            if row is None:
+                raise
+            raise ValueError(f"row {row}: {error}") from None
+
     def _forget(self) -> None:
         for name in ("_model", "_learned", "classes_"):
             if name in vars(self):
@@ -256,15 +273,8 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
         return self
 
     def _validated_rows(self, X: Any, y: Any, begun: bool) -> tuple[Any, np.ndarray]:
-        X = in_memory(X)
-        try:
-            found: Any = validate_data(self, X, y, reset=not begun, y_numeric=not self._is_classifier, **ROWS)
-        except ValueError as error:
-            row = first_not_finite(X)
-            if row is None:
-                raise
-            raise ValueError(f"row {row}: {error}") from None
-        return found
+        options: Any = {"reset": not begun, "y_numeric": not self._is_classifier, **ROWS}
+        return self._named(X, lambda found: validate_data(self, found, y, **options))
 
     def _codes(self, task: Any, tasks: Any, n: int, begun: bool) -> np.ndarray:
         if begun:
