@@ -57,6 +57,7 @@ def _section(path: tuple[str, ...], command: click.Command) -> list[str]:
     lines = [f"## gramplane {' '.join(path)}", "", f"`gramplane {' '.join((*path, *words))}`", "", text, ""]
     lines += [line for part in more for line in (part, "")]
     lines += [*_option_rows(own), ""] if own else []
+    lines += [" ".join(command.epilog.replace("\b", "").split()), ""] if command.epilog else []
     links = " and ".join(f"[{name}](#{name.replace(' ', '-')})" for name in shared)
     return [*lines, f"And the {links}.", ""]
 

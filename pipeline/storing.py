@@ -20,6 +20,7 @@ from .methods.task_scoring import task_accuracies, task_variances
 from .predict import decision_path, decision_values
 from .records.context import Emit, RunContext, ignore
 from .records.linear_model import LinearModel
+from .records.rule_model import RuleModel
 from .records.task_model import TaskModel
 from .running import Where, load_model, method_named, open_data
 
@@ -204,10 +205,10 @@ def _score_numbers(run: str, estimator: Any, data: BlockStore, values: np.ndarra
 
 
 def _by_task(model: Any) -> bool:
-    return isinstance(model, TaskModel) or (isinstance(model, LinearModel) and model.tasks is not None)
+    return isinstance(model, TaskModel) or (isinstance(model, LinearModel | RuleModel) and model.tasks is not None)
 
 
-def _tasks(model: TaskModel | LinearModel, data: BlockStore, rows: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...]]:
+def _tasks(model: TaskModel | LinearModel | RuleModel, data: BlockStore, rows: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...]]:
     """Return the tasks of the scored rows, and the names."""
     return store_codes(model, data)[rows], model.tasks or ()
 

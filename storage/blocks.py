@@ -23,7 +23,7 @@ from .meta import BlockMeta, ColumnScale
 from .objects import Objects
 from .seal import read_seal
 from .selection import Entries, assemble, check_ids, check_rows, trusted
-from .urls import check_name, open_objects
+from .urls import check_name, open_objects, refuse_foreign
 
 __all__ = ["BlockMeta", "BlockRef", "BlockStore", "ColumnScale", "Damage", "VerifyReport"]
 
@@ -135,10 +135,11 @@ class BlockStore:
         MissingBlock
             If there is no manifest or an object is absent.
         SchemaError
-            If the schema, codecs, shapes or chunk sizes are not those of a block store.
+            If the schema, codecs, shapes or chunk sizes are not those of a block store, or it is a file, or a folder of other things.
         DigestMismatch
             If the manifest or a description is damaged.
         """
+        refuse_foreign(url)
         store = cls(open_objects(url))
         _share(store)
         return store

@@ -47,6 +47,22 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
     return None
 
 
+def refuse_foreign(url: str | os.PathLike[str]) -> None:
+    """Refuse a local path that never was a store, so that nobody looks for damage.
+
+    Raises
+    ------
+    SchemaError
+        If it is a file, or a folder that holds nothing of a store.
+    """
+    path = local_path(url)
+    if path is not None and path.is_file():
+        raise SchemaError(f"{url} is a file, not a block store; `gramplane ingest {url} STORE` makes one of it")
+    parts = (path / name for name in ("manifest.json", "zarr.json", "columns")) if path is not None and path.is_dir() else ()
+    if path is not None and path.is_dir() and not any(part.exists() for part in parts):
+        raise SchemaError(f"{url} is a folder, but not a block store; `gramplane ingest FILE STORE` makes one")
+
+
 def open_objects(url: str | os.PathLike[str]) -> Objects:
     """Return the objects below a path or URL; clients of object stores are kept for the life of the process.
 

@@ -85,7 +85,7 @@ def test_the_wheel_holds_every_module_and_data_file(wheel: list[str]):
 
 
 def test_the_command_is_declared(settings: dict):
-    assert settings["project"]["scripts"] == {"gramplane": "gramplane.workflows.cli:main"}
+    assert settings["project"]["scripts"] == {"gramplane": "gramplane.workflows.program:main"}
 
 
 def test_dependencies_have_floors_not_ceilings(settings: dict):

@@ -122,7 +122,7 @@ def test_data_a_method_cannot_use(tmp_path, told, text, ingest, fit, place):
 @pytest.mark.parametrize(
     ("settings", "place"),
     [
-        (["B=4"], "B=4 exceeds the 3 atoms there are to choose from"),
+        (["B=4"], "B=4 exceeds the 3 features .* at most B=3 .*--set B"),
         (["B=0"], "--set B: .*found 0"),
         (["C=nan"], "--set C: .*found 'nan'"),
         (["C=-1"], "--set C: .*found -1"),

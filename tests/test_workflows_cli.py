@@ -79,7 +79,7 @@ def test_commands_are_those_of_the_architecture():
     [
         (["ftt"], "Did you mean 'fit'?"),
         (["fit", "fgm", "--dta", "x"], "'--data'"),
-        (["fit", "fgm", "--run", "r"], "Missing option '--data'"),
+        (["fit", "fgm", "--run", "r"], "give --data STORE"),
         (["status", "/nowhere"], "run /nowhere does not exist"),
         (["config", "show", "fmg"], "unknown method 'fmg'; did you mean 'fgm'?"),
         (["config", "show", "fgm", "--set", "max_round=3"], "--set max_round: unknown key 'max_round'; did you mean 'max_rounds'?"),
@@ -294,7 +294,7 @@ def test_many_values_that_cannot_be_cut_are_left_out():
 def test_a_bare_call_shows_the_help(capsys: pytest.CaptureFixture[str]):
     assert main([]) == 2
     said = capsys.readouterr()
-    assert "Commands:" in said.err and said.out == ""
+    assert said.err.startswith("Usage: gramplane") and "Commands:" in said.err and said.out == ""
 
 
 def test_exits_imports_nothing():
@@ -307,3 +307,40 @@ def test_public_names_are_there_and_others_are_not():
     assert all(getattr(workflows, name) is not None for name in workflows.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nope'"):
         workflows.nope
+
+
+# -- what a new user meets -------------------------------------------------------------------------------------------
+
+
+def test_help_lists_the_methods(capsys: pytest.CaptureFixture[str]):
+    from gramplane.pipeline import METHODS
+
+    for command in ("fit", "tune"):
+        assert main([command, "--help"]) == 0
+        words = capsys.readouterr().out.replace(",", " ").replace(".", " ").split()
+        assert set(METHODS) <= set(words)
+
+
+def test_paths_of_the_wrong_kind_are_told_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file, folder, stopped = tmp_path / "a.svm", tmp_path / "folder", tmp_path / "stopped"
+    file.write_text("1 1:1\n")
+    folder.mkdir()
+    stopped.mkdir()
+    (stopped / "lock").touch()
+    expected = [
+        (["fit", "fgm", "--data", file, "--run", tmp_path / "r"], 3, f"{file} is a file, not a block store; `gramplane ingest"),
+        (["inspect", folder], 3, f"{folder} is a folder, but not a block store"),
+        (["ingest", folder, tmp_path / "s"], 2, f"source {folder} is a folder"),
+        (["ingest", file, file / "s"], 2, "a part of this path is a file, and a folder is needed"),
+        (["status", stopped], 2, "was stopped before it began"),
+    ]
+    for words, code, told in expected:
+        assert main([str(word) for word in words]) == code, words
+        said = capsys.readouterr()
+        assert told in said.err and "Errno" not in said.err
+
+
+def test_a_signal_is_told_whatever_python_wraps_it_in():
+    wrapped = RuntimeError("Error calling __set_name__")
+    wrapped.__cause__ = Interrupted(2)
+    assert exit_code(wrapped) == 130 and console.describe(wrapped).startswith("stopped by SIGINT; what is finished is kept")

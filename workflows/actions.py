@@ -26,6 +26,20 @@ def existing(path: str, what: str) -> str:
     return path
 
 
+def begun(path: str) -> str:
+    """Return the path of a run that has begun.
+
+    Raises
+    ------
+    ConfigError
+        If nothing is there, or a run that was stopped before it wrote anything.
+    """
+    existing(path, "run")
+    if (Path(path) / "lock").is_file() and not (Path(path) / "config.json").exists():
+        raise ConfigError(f"run {path} was stopped before it began, so there is nothing to see; give its command again")
+    return path
+
+
 def sized(text: str | int | None, what: str) -> int | None:
     """Return the bytes of ``256MiB``.
 
@@ -63,10 +77,10 @@ def ingest_source(args: IngestArgs, store: str, sink: Sink) -> dict[str, Any]:
     """
     from ..storage.ingest import ingest
 
-    if args.source != "-":
-        existing(args.source, "source")
+    if args.source != "-" and Path(existing(args.source, "source")).is_dir():
+        raise ConfigError(f"source {args.source} is a folder; ingest reads a file")
     if args.like is not None:
-        existing(args.like, "like: store")
+        existing(args.like, "the store given as like,")
     options = args.model_dump(exclude={"source", "store"})
     options["budget"] = sized(args.budget, "budget")
     written = ingest(args.source, store, progress=_bytes_progress(sink), **options)

@@ -10,7 +10,7 @@ import click
 from .actions import existing, ingest_source, store_figures
 from .checking import by_option, validated
 from .cli_options import Frame, command
-from .console import Result, figure, table
+from .console import Result, figure, run_table, table
 from .exits import Exit
 from .gram_actions import gram_figures, gram_left_overs, is_gram_store, kernel_name, kernel_names, open_store
 
@@ -89,7 +89,7 @@ def _inspect(group: click.Group) -> None:
         existing(path, "store or run")
         if is_run(path):
             figures = run_figures(path)
-            return Result(fields={"kind": "run", **figures}, text=table(list(figures.items())))
+            return Result(fields={"kind": "run", **figures}, text=run_table(figures))
         store = open_store(path)
         if is_gram_store(path):
             return _gram_told(store)

@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from .actions import existing, extras_of
+from .actions import begun, existing, extras_of
 from .checking import ConfigError, by_option, validated
 from .cli_options import (
+    METHODS_HELP,
     Frame,
     Where,
     cluster_options,
@@ -45,7 +46,7 @@ def outcome_result(outcome: Any, run: str) -> Result:
 
 
 def _fit(group: click.Group) -> None:
-    @command(group, short_help="Fit a method on a store.")
+    @command(group, short_help="Fit a method on a store.", epilog=METHODS_HELP)
     @click.argument("method")
     @click.option("--data", metavar="STORE", help="Training data, a block store.")
     @click.option("--stream", metavar="FILE|-", help="Learn from SVMlight text instead, read once; - is standard input (group-lasso).")
@@ -158,7 +159,7 @@ def _fit_args(method: str, inputs: dict[str, Any]) -> Any:
 
 
 def _tune(group: click.Group) -> None:
-    @command(group, short_help="Choose parameters by cross-validation and fit.")
+    @command(group, short_help="Choose parameters by cross-validation and fit.", epilog=METHODS_HELP)
     @click.argument("method")
     @click.option("--data", required=True, metavar="STORE", help="Training data, a block store.")
     @click.option("--run", required=True, metavar="RUN", help="Run directory; one that is there is continued.")
@@ -257,7 +258,7 @@ def _resume(group: click.Group) -> None:
         from ..pipeline import resume_run
         from .report.collect import is_tuned
 
-        if is_tuned(existing(run, "run")):
+        if is_tuned(begun(run)):
             raise ConfigError(f"{run} is a run of tune; give the tune command again, it continues where it stopped")
         arguments = where.arguments()
         arguments.pop("driver_memory")  # decided when the run was made
@@ -280,7 +281,7 @@ def _predict(group: click.Group) -> None:
 
         with frame.progress() as sink:
             place = {"on_event": sink, **where.arguments()}
-            found = predict_store(fitted(existing(run, "run")), existing(store, "store"), out, three_way=three_way, **place)
+            found = predict_store(fitted(begun(run)), existing(store, "store"), out, three_way=three_way, **place)
         return Result(fields=found, text=table(list(found.items())))
 
 
@@ -295,14 +296,18 @@ def _score(group: click.Group) -> None:
         from .report.collect import fitted, save_score
 
         with frame.progress() as sink:
-            found = score_store(fitted(existing(run, "run")), existing(store, "store"), on_event=sink, **where.arguments())
+            found = score_store(fitted(begun(run)), existing(store, "store"), on_event=sink, **where.arguments())
         save_score(fitted(run), store, found)
         return Result(fields=found, text=score_text(found))
 
 
 def score_text(found: dict[str, Any]) -> str:
-    """Return a metric table for a reader: figures, then one line per class, and per task."""
-    single = table([(key, value) for key, value in found.items() if key not in ("classes", "tasks") and value != []])
-    several = [*found.get("classes", []), *found.get("tasks", [])]
-    rows = [" ".join(f"{key}={figure(value)}" for key, value in row.items()) for row in several]
+    """Return a metric table for a reader: figures, then one line per class, per task, and per model along the path."""
+    several = [row for value in found.values() if _are_rows(value) for row in value]
+    single = table([(key, value) for key, value in found.items() if value != [] and not _are_rows(value)])
+    rows = ["  ".join(f"{key}={figure(value)}" for key, value in row.items()) for row in several]
     return "\n".join([single, *rows])
+
+
+def _are_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)

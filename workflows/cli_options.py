@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -137,6 +138,17 @@ def cluster_options(function: Callable[..., Result]) -> Callable[..., Result]:
         gather = option(gather)
     return gather
 
+
+METHOD_NAMES = (
+    *("fgm", "group-lasso", "mkl", "tri-class-svm", "unsupervised-mkl", "kta-path", "two-layer-mkl", "latent-task-mkl", "rule-ensemble"),
+    *("hierarchical-kernels", "multitask-mkl", "shared-subspace-mkl", "multitask-selector"),
+)
+"""Names of the registry, which help must not load: its libraries take seconds."""
+METHODS_HELP = "\b\n" + textwrap.fill(
+    f"METHOD is one of {', '.join(METHOD_NAMES)}. `gramplane config show METHOD --resolved` shows its parameters.",
+    width=100,
+    break_on_hyphens=False,
+)
 
 set_option = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A parameter of the method; may be repeated.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show tasks, bytes and memory of the plan; run nothing.")

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from .actions import existing
+from .actions import begun, existing
 from .cli_options import Frame, Where, cluster_options, command, dry_run_option
-from .console import Result, figure, plain, table
+from .console import Result, figure, plain, run_table
 
 
 def register(group: click.Group) -> None:
@@ -27,8 +27,8 @@ def _status(group: click.Group) -> None:
         """Show how far RUN is, without a cluster."""
         from .report.collect import run_figures
 
-        figures = run_figures(existing(run, "run"))
-        return Result(str(figures["state"]), figures, table(list(figures.items())))
+        figures = run_figures(begun(run))
+        return Result(str(figures["state"]), figures, run_table(figures))
 
 
 def _history(group: click.Group) -> None:
@@ -39,7 +39,7 @@ def _history(group: click.Group) -> None:
         """Show the figures of every round of RUN."""
         from ..storage import RunStore
 
-        rows = RunStore.open(existing(run, "run")).history()
+        rows = RunStore.open(begun(run)).history()
         text = "\n".join(json.dumps(plain(row)) for row in rows) if lines else columns_text(rows)
         return Result(fields={"run": run, "rounds": len(rows), "last": rows[-1] if rows else None}, text=text)
 
@@ -65,7 +65,7 @@ def _report(group: click.Group) -> None:
         from .report import write_report
 
         for run in runs:
-            existing(run, "run")
+            begun(run)
         if out is None and len(runs) > 1:
             raise click.UsageError("several runs need --out DIR")
         if names and len(names) != len(runs):

@@ -88,16 +88,39 @@ def describe(error: BaseException) -> str:
     """Return the one message of an error; a bug names its class and how to see the traceback."""
     if isinstance(error, click.ClickException):
         return error.format_message()
-    text = str(error) or type(error).__name__
+    stop = _stopped(error)
+    text = _path_trouble(error) or str(stop or error) or type(error).__name__
     if exit_code(error) is Exit.BUG:
         text = f"{type(error).__name__}: {text}\nthis is a bug of gramplane; --debug shows where"
     notes = getattr(error, "__notes__", [])
     return "\n".join([*(f"{note}:" for note in notes), text])
 
 
+def _stopped(error: BaseException) -> BaseException | None:
+    """Return the signal behind an error: one that arrives while a class is made comes wrapped in what Python makes of it."""
+    seen: BaseException | None = error
+    while seen is not None and not hasattr(seen, "signum"):
+        seen = seen.__cause__
+    return seen
+
+
+def _path_trouble(error: BaseException) -> str | None:
+    """Return what is wrong with a path, without the system's number."""
+    if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
+        return None
+    if isinstance(error, NotADirectoryError | FileExistsError):
+        return f"{error.filename}: a part of this path is a file, and a folder is needed"
+    return f"{error.filename}: {error.strerror.lower()}"
+
+
 def show_error(error: BaseException, as_json: bool, command: str) -> Exit:
     """Write an error: one message on stderr and, with ``--json``, the object on stdout; return the exit code."""
-    code, message = exit_code(error), describe(error)
+    code = exit_code(error)
+    if type(error).__name__ == "NoArgsIsHelpError" and isinstance(error, click.UsageError):
+        # A group without a command; older versions of click show the help themselves.
+        click.echo(error.message, err=True)
+        return code
+    message = describe(error)
     click.echo(f"gramplane: {message}", err=True)
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(f"try: {error.ctx.command_path} --help", err=True)
@@ -112,6 +135,13 @@ def table(rows: list[tuple[str, Any]]) -> str:
     shown = [(name, value) for name, value in rows if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     return "\n".join(f"{name:<{width}}  {figure(value)}" for name, value in shown)
+
+
+def run_table(figures: Mapping[str, Any]) -> str:
+    """Return the figures of a run, those of its summary on lines of their own."""
+    summary = figures.get("summary") or {}
+    own = [(key, value) for key, value in figures.items() if key != "summary" and key not in summary]
+    return table([*own, *summary.items()])
 
 
 def figure(value: Any) -> str:

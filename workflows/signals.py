@@ -25,7 +25,7 @@ class Interrupted(BaseException):
     """
 
     def __init__(self, signum: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signum).name}; finished rounds are kept, run the same command again to continue")
+        super().__init__(f"stopped by {signal.Signals(signum).name}; what is finished is kept, run the same command again to continue")
         self.signum = signum
 
 

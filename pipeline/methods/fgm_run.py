@@ -22,7 +22,7 @@ from .scoring import Fit, held_out_rows, with_held_out
 
 
 def _refuse(message: str) -> None:
-    raise ValueError(message)
+    raise ValueError(f"{message} (--set B=NUMBER)")
 
 
 def store_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> FGMInputs:

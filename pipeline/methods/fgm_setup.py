@@ -65,7 +65,7 @@ def build_loop(config: FGMConfig, inputs: FGMInputs, warn: Warn) -> FGMLoop:
 def _clipped(config: FGMConfig, available: int, warn: Warn) -> FGMConfig:
     if available >= config.B:
         return config
-    warn(f"B={config.B} exceeds the {available} atoms there are to choose from; at most B={available} can be used")
+    warn(f"B={config.B} exceeds the {available} features (groups, products) there are to choose from; at most B={available} can be used")
     return config.model_copy(update={"B": available})
 
 

@@ -198,7 +198,9 @@ def _finished(url: str, wanted: dict[str, Any], source: Source) -> BlockStore:
     identity = found.get("identity")
     same = _key({name: found.get(name) for name in wanted}) == _key(_plain(wanted))
     if identity is None or not same or identity != source.identity():
-        raise SchemaError(f"{url} already holds a store made from another source or with other options; set overwrite to replace it")
+        raise SchemaError(
+            f"{url} already holds a store made from another source or with other options; set overwrite to replace it (--overwrite)"
+        )
     return store
 
 
