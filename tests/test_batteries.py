@@ -11,6 +11,7 @@ from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import METHODS, ConfigMismatch, load_model, resume_run, run_method
 from gramplane.pipeline.registry import MethodInfo
 from gramplane.storage import RunLocked, RunStore, StorageError
+from gramplane.workflows.report.glossary import explained, stop_text
 from tests.support.methods import CASES
 
 
@@ -80,6 +81,19 @@ def snapshot(run):
 def test_every_method_has_a_case():
     assert {case.method for case in CASES.values()} == set(METHODS)
     assert all(isinstance(info, MethodInfo) and info.name == name for name, info in METHODS.items())
+
+
+def test_figures_have_the_same_names_in_every_method_and_are_explained(case):
+    folder = case[1]
+    run = RunStore.open(folder / "straight")
+    summary = run.read_json("summary")
+    common = {"method", "objective", "gap", "certified_over", "relative_gap", "iterations", "stop", "classes", "seconds"}
+    assert common <= set(summary) and not {"certificate", "n_rules", "active_set", "working_set"} & set(summary)
+    assert summary["iterations"] == rounds(folder)[-1] and stop_text(summary["stop"]) != summary["stop"]
+    assert (summary["gap"] is None) == (summary["relative_gap"] is None)
+    assert summary["gap"] is None or isinstance(summary["certified_over"], str)
+    headings = {name for row in run.history() for name in row} | set(run.read_json("decisions"))
+    assert [name for name in sorted(headings) if not explained(name)] == []
 
 
 def test_a_run_stopped_after_any_step_resumes_to_the_same_bits(case, tmp_path):

@@ -23,7 +23,7 @@ from gramplane.workflows.report.collect import view_run
 from gramplane.workflows.report.figures import PALETTE, accuracy, gaps, objective, pictures, safe, weights
 from gramplane.workflows.report.glossary import explained
 from gramplane.workflows.report.pixels import pixel_usage
-from gramplane.workflows.report.render import TABLE_ROWS, cards, cell, page, summary_rows
+from gramplane.workflows.report.render import TABLE_ROWS, cards, cell, make_table, page, summary_rows
 from gramplane.workflows.report.tables import csv_files
 
 SIZE_LIMIT = 2 << 20
@@ -285,6 +285,7 @@ def test_missing_and_odd_values_are_shown_as_nothing():
     odd = [{"iteration": 1, "objective": None, "gap": [1.0, 2.0], "n_selected": True}, {"iteration": 2, "objective": float("inf")}]
     text = page([view(history=odd, summary={}, selected=[{"feature": "a"}])])
     assert ">None<" not in text and ">nan<" not in text
+    assert make_table("t", [{"a": 1, "b": None}, {"a": None, "c": "x"}]).columns == ["a", "c"]
     assert [cell(value) for value in (None, math.nan, True, 1234567, 0.1234567891, [1, 2])] == [
         "",
         "",

@@ -103,10 +103,15 @@ def _whole(axes: Axes, along: str = "x") -> None:
 
 
 def _log(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    """Make the y axis logarithmic, if its lines differ enough for a power of ten to be among its ticks."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+    values = [float(value) for line in axes.lines for value in cast("Any", line.get_ydata()) if value > 0]
+    if max(values, default=1.0) < 10 * min(values, default=1.0):
+        return
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0e}"))
+    axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.tick_params(which="minor", length=0)
 
@@ -123,7 +128,7 @@ def _lines(axes: Axes, runs: Sequence[RunView], keys: Sequence[tuple[str, str, s
         colours = [colour] * len(keys) if len(runs) > 1 else _colours(len(keys))
         for (key, label, style), colour in zip(keys, colours, strict=True):
             values = [value if value > 0 or not positive else math.nan for value in run.column(key)]
-            if known(values):
+            if known(values) and known(run.column(x)):
                 axes.plot(run.column(x), values, style, color=colour, marker=_mark(run), label=_label(run, runs, label))
                 drawn += 1
     if drawn > 1:
@@ -184,7 +189,8 @@ def _gap(title: str, caption: str, runs: Sequence[RunView], keys: Sequence[tuple
 def accuracy(runs: Sequence[RunView]) -> list[Picture]:
     """Return accuracy against the number of selected features, on training and held-out rows."""
     runs = [run for run in runs if not run.along_path]
-    if not any(known(run.column("train_accuracy")) or any("accuracy" in score for score in run.scores) for run in runs):
+    followed = any(known(run.column("train_accuracy")) and known(run.column("n_selected")) for run in runs)
+    if not followed and not any("n_selected" in run.summary and any("accuracy" in score for score in run.scores) for run in runs):
         return []
 
     def paint(axes: Axes) -> None:
@@ -256,7 +262,7 @@ def _signs(run: RunView, several: bool) -> str:
     if isinstance(classes, (list, tuple)) and len(classes) == 2:
         no, yes = (" ".join(str(name).split())[:60] for name in classes)
         return f"; positive ones speak for class {yes}, negative ones for class {no}"
-    return "; positive ones raise the prediction, negative ones lower it"
+    return "" if "classes" not in run.summary else "; positive ones raise the prediction, negative ones lower it"
 
 
 def _stack(axes: Axes, rounds: list[float], parts: dict[str, list[float]]) -> None:

@@ -86,6 +86,7 @@ TERMS: Mapping[str, str] = {
     "tasks": "Block tasks that all passes of the round sent to the workers; of data with tasks, the tasks.",
     "bytes": "Size of the blocks those tasks worked on: read from the store, or computed, like products of columns and kernel matrices.",
     "retries": "Tasks that were tried again after an error.",
+    "validation": "Score of the best single kernel on rows set aside inside the fit.",
     "seconds": "Seconds of the round on the clock.",
     "minus": "Unlabelled rows assigned to class -1.",
     "zero": "Unlabelled rows assigned to neither class.",

@@ -89,9 +89,9 @@ def _is_number(value: Any) -> bool:
 
 
 def make_table(title: str, rows: Sequence[Row], note: str = "", opened: bool = False) -> Table:
-    """Return a table of rows with the union of their keys as columns, numbers to the right."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    align = ["num" if all(_is_number(row.get(key, 0)) for row in rows) else "text" for key in columns]
+    """Return a table of rows with the union of their keys as columns, those without any value left out, numbers to the right."""
+    columns = list(dict.fromkeys(key for row in rows for key, value in row.items() if cell(value)))
+    align = ["num" if all(_is_number(row.get(key) or 0) for row in rows) else "text" for key in columns]
     shown = [[cell(row.get(key)) for key in columns] for row in rows[:TABLE_ROWS]]
     cut = f"The first {TABLE_ROWS} of {len(rows):,} rows. " if len(rows) > TABLE_ROWS else ""
     return Table(title, columns, shown, align, cut + note, opened)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .figures import PALETTE, Picture, draw, safe
+from .figures import PALETTE, Picture, _rounds, draw, safe
 from .view import RunView, number
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def assignments(run: RunView, prefix: str) -> list[Picture]:
             own = [row for row in rows if row["start"] == name]
             values = [number(row.get("objective")) for row in own]
             axes.plot([number(row["iteration"]) for row in own], values, color=PALETTE[index % len(PALETTE)], marker="o", label=safe(name))
-        axes.set_xlabel("step")
+        _rounds(axes, "step")
         axes.set_ylabel("objective")
         axes.legend()
 
