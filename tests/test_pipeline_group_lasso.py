@@ -179,7 +179,7 @@ def test_bad_input_is_named_and_nothing_of_the_call_is_learned():
         GroupLassoRegressor(loss="hinge").fit(X, value)
     with pytest.raises(ValueError, match="iterates diverge; raise gamma"):
         GroupLassoRegressor(gamma=1e-6).fit(1e5 * X, value)
-    with pytest.raises(ValueError, match="partial_fit takes algorithm='da' or 'fobos'"):
+    with pytest.raises(AttributeError, match="partial_fit"):
         GroupLassoClassifier(algorithm="fista").partial_fit(X, y, classes=[-1, 1])
 
 

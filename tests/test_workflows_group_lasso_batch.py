@@ -104,6 +104,16 @@ def test_what_does_not_suit_is_refused_before_work(tmp_path, capsys, settings, m
     assert message in capsys.readouterr().err
 
 
+def test_a_batch_has_no_partial_fit():
+    X, y = data()
+    made = GroupLassoRegressor(algorithm="fista", lam=0.1).fit(X, y)
+    assert not hasattr(made, "partial_fit")
+    with pytest.raises(AttributeError) as found:
+        made.partial_fit(X, y)
+    assert "needs all rows at once; partial_fit takes algorithm='da' or 'fobos'" in str(found.value.__cause__)
+    assert hasattr(made.set_params(algorithm="fobos"), "partial_fit")
+
+
 def test_sample_weights_count_rows():
     X, y = data(real=False)
     weight = np.random.default_rng(0).integers(0, 3, len(y))

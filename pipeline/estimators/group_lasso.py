@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import column_or_1d
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -103,6 +104,12 @@ _REST = """    cluster
     n_features_in_
         Width of the rows.
 """
+
+
+def _streams(estimator: Any) -> bool:
+    if estimator.algorithm == "fista":
+        raise AttributeError("algorithm='fista' needs all rows at once; partial_fit takes algorithm='da' or 'fobos'")
+    return True
 
 
 class _GroupLasso(BaseEstimator):
@@ -247,8 +254,6 @@ class _GroupLasso(BaseEstimator):
             raise ValueError(
                 "partial_fit cannot go on: where a stream stands is no part of a saved model, of a batch fit, or of a fit on scaled rows"
             )
-        if config.algorithm == "fista":
-            raise ValueError("algorithm='fista' needs all rows at once; partial_fit takes algorithm='da' or 'fobos'")
         if not self._is_classifier:
             return
         if classes is None:
@@ -421,6 +426,7 @@ class GroupLassoClassifier(ClassifierMixin, _GroupLasso):
         self.verbose = verbose
         self.callbacks = callbacks
 
+    @available_if(_streams)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn rows in the order given; any cut of a stream into calls gives the same bits.
 
@@ -504,6 +510,7 @@ class GroupLassoRegressor(RegressorMixin, _GroupLasso):
         self.verbose = verbose
         self.callbacks = callbacks
 
+    @available_if(_streams)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn rows in the order given; any cut of a stream into calls gives the same bits.
 
