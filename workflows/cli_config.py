@@ -109,4 +109,4 @@ def _demo(group: click.Group) -> None:
         with frame.progress() as sink:
             found = run_demo(Path(out), where.over(cluster="local:2"), sink)
         lines = [("test accuracy", f"{found['accuracy']:.4f}"), ("selected", found["n_selected"]), ("of", found["candidates"])]
-        return Result(fields=found, text=table([*lines, ("seconds", found["seconds"]), ("report", found["report"])]))
+        return Result(fields=found, text=table([*lines, ("seconds, all steps", found["seconds"]), ("report", found["report"])]))
