@@ -57,6 +57,7 @@ def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
         "graphs of kernels": lambda: _hierarchical(X, y),
         "rules": lambda: _ruled(X, y),
         "features of many tasks": lambda: _shared_features(X, y),
+        "groups of features": lambda: _streamed(X, y),
     }
 
 
@@ -71,6 +72,13 @@ def _shared_features(X: np.ndarray, y: np.ndarray) -> None:
 
     for algorithm in ("da", "fista"):
         MultiTaskSelector(lam=1e-3, gamma=1e3, algorithm=algorithm).fit(X, y, np.arange(len(y)) % 2)
+
+
+def _streamed(X: np.ndarray, y: np.ndarray) -> None:
+    from .estimators.group_lasso import GroupLassoClassifier
+
+    for algorithm in ("da", "fobos", "fista"):
+        GroupLassoClassifier(lam=0.1, gamma=1e3, groups=np.arange(X.shape[1]) // 2, algorithm=algorithm).fit(X, y)
 
 
 def _hierarchical(X: np.ndarray, y: np.ndarray) -> None:
