@@ -196,6 +196,11 @@ class RoundsLoop:
         return used[np.argsort(self.data.rows.codes[used], kind="stable")]
 
     @cached_property
+    def _codes(self) -> np.ndarray:
+        """Tasks of the rows in the narrowest type: numbers of two bytes are sorted by counting."""
+        return self.data.rows.codes.astype(np.min_scalar_type(self.data.n_tasks))
+
+    @cached_property
     def _ranks(self) -> tuple[np.ndarray, np.ndarray]:
         """Where the rows of every round stand in ``_used``, round after round, and where the rounds begin, ``(n_rounds + 1,)``."""
         counts = np.bincount(self.data.rows.codes[self._used], minlength=self.data.n_tasks)
@@ -223,7 +228,7 @@ class RoundsLoop:
         used = self._used
         if self.config.shuffle:
             shuffled = np.random.default_rng(np.random.SeedSequence((self.seed, 0x57EA, epoch))).permutation(used)
-            used = shuffled[np.argsort(self.data.rows.codes[shuffled], kind="stable")]
+            used = shuffled[np.argsort(self._codes[shuffled], kind="stable")]
         return used[self._ranks[0]]
 
     def next_rows(self, epoch: int, part: int) -> tuple[np.ndarray, int, int]:
