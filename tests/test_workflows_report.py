@@ -177,6 +177,8 @@ def test_every_gap_says_what_it_is_certified_over():
     assert rows["gap to the exact optimum"] == ["2.5", "", ""] and rows["gap of the working set"] == ["", "0.05", ""]
     assert rows["rounds"] == ["3", "6", "4"] and rows["rounds counted by max_rounds"] == ["", "2", ""]
     assert [row["name"] for row in summary_rows([view(summary=graph)])].count("rounds") == 1
+    stream = rows_of(view(summary=graph), view(summary={"iterations": 3, "rounds": 66}, history=[{"iteration": 1, "epoch": 1}]))
+    assert stream["rounds or steps"] == ["6", "3"] and stream["rounds of the stream"] == ["", "66"]
 
 
 def test_an_unfinished_run_says_so():
@@ -259,7 +261,10 @@ def test_headings_are_explained_where_they_stand_and_at_the_end():
 
 
 def test_several_runs_stand_side_by_side():
-    text = page([view(name="first"), view(name="second")])
+    text = page(
+        [view(name="first"), view(name="second", method="rule-ensemble", history=[{**row, "outer_gap": None} for row in history()])]
+    )
+    assert "first to the exact optimum" in "".join(images(text)), "alone in its figure, but not on the page"
     assert "2 runs side by side" in text and "first: Selected features" in text and "second: Seconds by phase" in text
 
 

@@ -7,11 +7,11 @@ import io
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from .pixels import pixel_usage
-from .view import RunView, known, number, step_word, weight_of
+from .view import RunView, known, named, number, step_word, weight_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,7 +117,7 @@ def _log(axes: Axes) -> None:
 
 
 def _label(run: RunView, runs: Sequence[RunView], what: str = "") -> str:
-    return " ".join(part for part in (safe(run.name) if len(runs) > 1 else "", what) if part)
+    return " ".join(part for part in (safe(run.name) if named(runs) else "", what) if part)
 
 
 def _lines(axes: Axes, runs: Sequence[RunView], keys: Sequence[tuple[str, str, str]], x: str = "iteration", positive: bool = False) -> None:
@@ -131,7 +131,7 @@ def _lines(axes: Axes, runs: Sequence[RunView], keys: Sequence[tuple[str, str, s
             if known(values) and known(run.column(x)):
                 axes.plot(run.column(x), values, style, color=colour, marker=_mark(run), label=_label(run, runs, label))
                 drawn += 1
-    if drawn > 1:
+    if drawn > 1 or named(runs):
         axes.legend()
 
 
@@ -322,7 +322,7 @@ def traffic(runs: Sequence[RunView]) -> list[Picture]:
             if unit == 1.0:
                 _whole(axes, "y")
             _rounds(axes, word)
-            if len(runs) > 1:
+            if named(runs):
                 axes.legend()
 
         pictures.append(Picture(title, told, draw(paint)))
@@ -348,6 +348,7 @@ def pictures(runs: Sequence[RunView]) -> list[Picture]:
     from .task_figures import certificates, heat_maps, working_sets
     from .triclass_figures import assignments
 
+    runs = [replace(run, beside=len(runs) > 1) for run in runs]
     found = [*accuracy(runs), *objective(runs), *gaps(runs), *bounds(runs), *kept(runs), *certificates(runs), *working_sets(runs)]
     found += [*path_accuracy(runs), *path_counts(runs), *kernels_in_use(runs), *changed_bases(runs), *streams(runs)]
     for run in runs:

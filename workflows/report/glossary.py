@@ -20,6 +20,7 @@ TERMS: Mapping[str, str] = {
     "support rows": "Training rows that the decision function needs.",
     "rounds": "Steps of the method, each with a checkpoint; one row of the table Rounds each.",
     "steps": "Steps of a run on a stream, each with a checkpoint; one row of the table Rounds each.",
+    "rounds or steps": "Steps of the run, each with a checkpoint; those of a stream take many rounds of their own.",
     "rounds counted by max_rounds": "Rounds as the parameter max_rounds counts them; one may take several steps of the run.",
     "rounds of the stream": "Updates of the weights: one per row, per batch of rows, or per row of every task.",
     "stopped by": "Why the run ended.",

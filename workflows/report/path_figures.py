@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .figures import PALETTE, Picture, _colours, _label, _lines, _mark, _rounds, _scored, _whole, draw, safe
-from .view import Row, RunView, known, number
+from .view import Row, RunView, known, named, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +42,7 @@ def path_counts(runs: Sequence[RunView]) -> list[Picture]:
             axes.set_yscale("symlog", linthresh=1)
         axes.set_ylabel("active kernels")
         _falling(axes)
-        if len(runs) > 1:
+        if named(runs):
             axes.legend()
 
     return [Picture("Kernels along p", "Active kernels; as p falls they become fewer and none comes back.", draw(paint))]
@@ -129,7 +129,7 @@ def kernels_in_use(runs: Sequence[RunView]) -> list[Picture]:
         _rounds(axes)
         axes.set_ylim(bottom=0)
         axes.set_ylabel("kernels")
-        if len(runs) > 1:
+        if named(runs):
             axes.legend()
 
     return [Picture("Kernels in use", "Kernels with a weight after each round.", draw(paint))]

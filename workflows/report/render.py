@@ -26,6 +26,7 @@ _SUMMARY = {
     "n_support": "support rows",
     "steps": "rounds",
     "rounds": "rounds counted by max_rounds",
+    "stream_rounds": "rounds of the stream",
     "stop": "stopped by",
     "objective": "objective",
     "lower_bound": "lower bound",
@@ -139,8 +140,9 @@ def _figure(run: RunView, key: str) -> Any:
     """Return a figure of the summary."""
     if key == "steps":
         return run.steps
-    if key == "rounds":
-        return None if run.summary.get(key) == run.steps else run.summary.get(key)
+    if key in ("rounds", "stream_rounds"):
+        told = run.summary.get("rounds")
+        return told if (run.step == "step") == (key == "stream_rounds") and told != run.steps else None
     if key == "n_atoms":
         return _candidates(run)
     return stop_text(run.summary.get(key)) if key == "stop" else run.summary.get(key)
@@ -154,7 +156,6 @@ def summary_rows(runs: Sequence[RunView]) -> list[dict[str, Any]]:
     rows += [(name, [share(unseen(run, measure)) for run in runs]) for name, measure in _UNSEEN]
     steps = " or ".join(f"{word}s" for word in step_word(runs).split(" or "))
     named = {**_SUMMARY, "steps": steps, "objective": "upper bound" if all(run.bounded for run in runs) else "objective"}
-    named["rounds"] = "rounds of the stream" if all(run.step == "step" for run in runs) else named["rounds"]
     rows += [(label, [_figure(run, key) for run in runs]) for key, label in named.items()]
     rows.append(("seconds in rounds", [seconds(run) for run in runs]))
     told = [(name, values, explained(name)) for name, values in rows] + _differing(runs)

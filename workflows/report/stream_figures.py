@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .figures import Picture, _colours, _label, _mark, draw
-from .view import RunView, known, number
+from .view import RunView, known, named, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,7 +60,7 @@ def _along(runs: Sequence[RunView], title: str, told: str, label: str, keys: Seq
         axes.set_ylabel(label)
         if min(value for *_, values in lines for value in values if math.isfinite(value)) >= 0:
             axes.set_ylim(bottom=0)
-        if len(lines) > 1:
+        if len(lines) > 1 or named(runs):
             axes.legend()
 
     return [Picture(title, told, draw(paint))]

@@ -43,6 +43,8 @@ class RunView:
     tables
         Further tables of the method by name; of methods on kernels ``kernels`` (``{"kernel": name, "weight": w}``, largest first) and
         ``weights`` (``{"machine": class, "iteration": t, name: w, ...}``).
+    beside
+        Whether there are other runs on the page, so that figures of this one alone name it.
     """
 
     name: str
@@ -59,6 +61,7 @@ class RunView:
     scores: Sequence[Row] = ()
     trials: Sequence[Row] = ()
     tables: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    beside: bool = False
 
     @property
     def bounded(self) -> bool:
@@ -113,6 +116,11 @@ def number(value: Any) -> float:
 def known(values: Sequence[float]) -> bool:
     """Return whether any value is finite."""
     return any(math.isfinite(value) for value in values)
+
+
+def named(runs: Sequence[RunView]) -> bool:
+    """Return whether lines in a figure of these runs carry their names."""
+    return len(runs) > 1 or any(run.beside for run in runs)
 
 
 def step_word(runs: Sequence[RunView]) -> str:
