@@ -225,6 +225,14 @@ def sided_start(points: Points, machine: Machine) -> Machine:
     return replace(machine, labels=assigned(replace(points, all_relevant=True), machine.decision), objective=np.inf)
 
 
+def row_coefficients(points: Points, machine: Machine) -> FloatArray:
+    """Return the coefficients of the rows, (n,), that of the mean of the unlabelled points shared out among these."""
+    n = points.n
+    if len(machine.beta) == n:
+        return machine.beta
+    return machine.beta[:n] + machine.beta[n] * points.unlabelled / np.count_nonzero(points.unlabelled)
+
+
 def improved(gram: Gram, points: Points, machine: Machine, search: Search) -> Machine:
     """Return the machine after one more convex problem; J never rises.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.triclass_machine import Machine
+from ...kernels.triclass_machine import Machine, row_coefficients
 from ...storage import BlockStore, DataError
 from ..loops.prepared import Prepared
 from ..passes.gram_source import pair_bytes, row_pairs
@@ -114,7 +114,7 @@ def plan_of(loop: TriClassLoop, ctx: RunContext, digest: str | None) -> dict[str
 
 def model_of(config: TriClassConfig, inputs: TriClassInputs, loop: TriClassLoop, state: TriClassState, ctx: RunContext) -> KernelModel:
     """Return the model of the best start."""
-    best, n = loop.best(state), len(inputs.labels) + inputs.n_unlabelled
+    best = loop.best(state)
     figures = {
         "objective": best.objective / config.C,
         "gap": best.gap / config.C,
@@ -122,7 +122,7 @@ def model_of(config: TriClassConfig, inputs: TriClassInputs, loop: TriClassLoop,
         "iterations": float(state.iteration),
         "converged": float(state.stop not in UNFINISHED),
     }
-    beta = best.beta[:n] if config.balance is None else best.beta[:n] + best.beta[n] * inputs.unlabelled / inputs.n_unlabelled
+    beta = row_coefficients(loop.points[0], best)
     kernel = KernelInputs(inputs.data, inputs.labels, inputs.classes)
     arrays = {
         "assignment": best.labels[inputs.unlabelled].astype(np.int64),
