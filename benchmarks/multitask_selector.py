@@ -34,7 +34,7 @@ ROWS, HELD = 11, 2
 
 LOOKED_AT = 6
 """Grid and validation of the second fit were settled after test scores of this many splits had been seen; a first choice (3 rows held out,
-r to 0.03, non-zeros counted in validation fits) gave 18.0 over 20 splits, as the strongest penalties, which leave one feature, were chosen."""
+r up to 0.03, non-zeros counted in validation fits) gave 18.0 over 20 splits: it took penalties that leave two features."""
 
 MOST = 500
 """Non-zero weights a setting may have to be chosen, where the target limits them."""
