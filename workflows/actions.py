@@ -121,6 +121,8 @@ def extras_of(args: FitArgs, path: Callable[[str], str] = str) -> dict[str, Any]
         found["unlabelled"] = existing(path(args.unlabelled), "unlabelled: store")
     if args.test_share:
         found["test_share"] = args.test_share
+    if args.stream is not None:
+        found["stream"] = args.stream.model_dump(exclude={"source"}, exclude_none=True)
     return found
 
 
