@@ -466,3 +466,22 @@ def test_the_example_workflow_runs_and_its_report_shows_the_stream(tmp_path, cap
     for title in ("Loss along the stream", "Average regret", "Sparsity along the stream"):
         assert title in page
     assert next((tmp_path / "runs").rglob("stream.csv")).read_text().count("\n") == 4
+
+
+def test_a_workflow_may_learn_from_a_text(text, tmp_path, capsys):
+    (tmp_path / "groups.txt").write_text("\n".join(map(str, GROUPS)) + "\n")
+    step = "stream: {source: rows.svm, n_features: 30}, groups: groups.txt, lam: 0.02, batch_size: 7"
+
+    def workflow(kind, more=""):
+        head = "schema: gramplane.workflow/1\nname: s\nruns: runs\nsteps:\n"
+        (tmp_path / "w.yaml").write_text(f"{head}  - {{id: fit, do: {kind}, with: {{method: group-lasso, {step}{more}}}}}\n")
+        code = main(["run", str(tmp_path / "w.yaml"), "--run-id", "one"])
+        return code, capsys.readouterr()
+
+    code, said = workflow("fit")
+    assert code == 0, said.err
+    run_method("group-lasso", PARAMS, data=str(tmp_path / "rows.svm"), run=str(tmp_path / "alone"), extra=STREAM)
+    (made,) = [path.parent for path in (tmp_path / "runs").rglob("model")]
+    assert bits(load_model(made)) == bits(load_model(tmp_path / "alone"))
+    code, said = workflow("tune", ", grid: {gamma: [1, 2]}")
+    assert code == 2 and "stream is read once" in said.err

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..pipeline.records.names import nearest
 from .checking import ConfigError, Loc, described, keys_of
@@ -68,6 +68,16 @@ class GramArgs(Closed):
     out: str = Field(description="Gram store; kernels are added to one that is there")
 
 
+class StreamArgs(Closed):
+    """A text that a fit learns from as it is read, once, in place of a store."""
+
+    source: str = Field(description="SVMlight text")
+    n_features: int = Field(ge=1, description="width of the rows")
+    labels: list[float] | None = Field(None, min_length=2, description="the labels there will be; default -1 and 1")
+    task: Literal["classification", "regression"] = Field("classification", description="what the labels are")
+    zero_based: bool = Field(False, description="whether indices count from zero")
+
+
 class FitArgs(Closed):
     """Arguments of ``do: fit``; every other key is a parameter of the method."""
 
@@ -75,6 +85,7 @@ class FitArgs(Closed):
 
     method: str = Field(description="name of the method, such as fgm")
     store: str | None = Field(None, description="training data; default: the workflow's store")
+    stream: StreamArgs | None = Field(None, description="text to learn from instead, read once (group-lasso)")
     groups: str | None = Field(None, description="file with the groups of the features")
     unlabelled: str | None = Field(None, description="store of unlabelled rows, for tri-class-svm")
     test_share: float = Field(0.0, ge=0, lt=1, description="share of the rows held out, to measure accuracy along the path")
@@ -90,6 +101,12 @@ class TuneArgs(FitArgs):
 
     grid: dict[str, list[Any]] = Field(min_length=1, description="values of each parameter to try")
     folds: int = Field(5, ge=2, description="folds of the cross-validation")
+
+    @model_validator(mode="after")
+    def _rows_are_read_again(self) -> TuneArgs:
+        if self.stream is not None:
+            raise ValueError("stream is read once, and tune compares settings on rows held out: ingest the text into a store")
+        return self
 
 
 class PredictArgs(Closed):
@@ -326,7 +343,9 @@ def model_steps(spec: WorkflowSpec, step: Any) -> list[str]:
 
 
 def step_store(spec: WorkflowSpec, step: Any) -> str | None:
-    """Return the store a step works on: its own, else the workflow's."""
+    """Return the store a step works on: its own, else the workflow's; or the text it learns from."""
+    if getattr(step.args, "stream", None) is not None:
+        return step.args.stream.source
     return step.args.store or spec.store
 
 
