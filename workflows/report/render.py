@@ -190,6 +190,10 @@ _TABLES = (
 """Tables of methods: name, title, note, and whether the page shows it open."""
 
 
+def _title(key: str, title: str, run: RunView) -> str:
+    return "Groups of tasks by weight" if key == "groups" and "tasks" in run.tables[key][0] else title
+
+
 def _of_scores(run: RunView, key: str) -> list[dict[str, Any]]:
     return [{"store": score.get("store"), **row} for score in run.scores for row in score.get(key) or []]
 
@@ -208,7 +212,9 @@ def _run_part(run: RunView) -> Named:
         tables.append(make_table("Selected features", run.selected, "All of them are in selected.csv.", opened=True))
     if run.kernels:
         tables.append(make_table("Kernels by weight", run.kernels, _kernel_note(run), opened=True))
-    tables += [make_table(title, run.tables[key], note, opened) for key, title, note, opened in _TABLES if run.tables.get(key)]
+    tables += [
+        make_table(_title(key, title, run), run.tables[key], note, opened) for key, title, note, opened in _TABLES if run.tables.get(key)
+    ]
     parts = (("Scores by class", _of_scores(run, "classes"), True), ("Scores by task", _of_scores(run, "tasks"), False))
     tables += [make_table(title, rows, opened=opened) for title, rows, opened in parts if rows]
     if run.trials:
