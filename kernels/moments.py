@@ -41,15 +41,21 @@ def row_moments(X: Rows, y: Array, cost: Array, *, shift: Array | None = None, c
         Number of tasks.
     """
     blocks: list[Any] = [sp.csr_array(block) if sp.issparse(block) else block for block in (X if isinstance(X, list) else [X])]
-    p, targets = sum(int(block.shape[1]) for block in blocks), y.reshape(len(y), -1)
-    width = p + targets.shape[1] + 1
-    out, height = np.zeros((n_tasks, width, width)), max(64, PIECE_BYTES // (8 * width))
-    buffer = np.empty((min(height, max(len(y), 1)), width))
+    p, edge = sum(int(block.shape[1]) for block in blocks), np.column_stack((y, np.ones(len(y))))
+    root = np.sqrt(cost)
+    out, height = np.zeros((n_tasks, p + edge.shape[1], p + edge.shape[1])), max(64, PIECE_BYTES // (8 * max(p, 1)))
+    buffer = np.empty((min(height, max(len(y), 1)), p))
+    even = bool((root == root[:1]).all())
     with one_thread():
         for task, piece in _pieces(codes, n_tasks, len(y), height):
-            part = _filled(buffer, [block[piece] for block in blocks], targets[piece], np.sqrt(cost[piece]), shift)
-            out[task] += part.T @ part
-    return out
+            part, sides = _filled(buffer, [block[piece] for block in blocks], shift), edge[piece]
+            if not even:
+                part, sides = np.multiply(part, root[piece, None], out=buffer[: len(part)]), sides * root[piece, None]
+            out[task, :p, :p] += part.T @ part
+            out[task, :p, p:] += part.T @ sides
+            out[task, p:, p:] += sides.T @ sides
+    out[:, p:, :p] = out[:, :p, p:].transpose(0, 2, 1)
+    return out * float(cost[0]) if even and len(cost) else out
 
 
 def _pieces(codes: Array | None, n_tasks: int, n: int, height: int) -> Iterator[tuple[int, Array | slice]]:
@@ -64,16 +70,18 @@ def _pieces(codes: Array | None, n_tasks: int, n: int, height: int) -> Iterator[
             yield task, order[lo : min(lo + height, edges[task + 1])]
 
 
-def _filled(buffer: Array, blocks: list[Rows], targets: Array, root: Array, shift: Array | None) -> Array:
-    part, p = buffer[: len(targets)], 0
+def _filled(buffer: Array, blocks: list[Rows], shift: Array | None) -> Array:
+    """Return the rows of blocks side by side: in the buffer, or as they lie where they are what is wanted."""
+    if len(blocks) == 1 and shift is None and isinstance(blocks[0], np.ndarray):
+        block = blocks[0]
+        if block.dtype == np.float64 and block.flags.c_contiguous and block.flags.aligned:
+            return block
+    part, p = buffer[: blocks[0].shape[0]] if blocks else buffer[:0], 0
     for block in blocks:
         part[:, p : p + block.shape[1]] = block.toarray() if sp.issparse(block) else block
         p += block.shape[1]
     if shift is not None:
-        part[:, :p] -= shift
-    part[:, p:-1], part[:, -1] = targets, 1.0
-    if root.min() != 1.0 or root.max() != 1.0:
-        part *= root[:, None]
+        part -= shift
     return part
 
 
