@@ -85,8 +85,9 @@ def ingest_source(args: IngestArgs, store: str, sink: Sink) -> dict[str, Any]:
     options["budget"] = sized(args.budget, "budget")
     written = ingest(args.source, store, progress=_bytes_progress(sink), **options)
     if args.labels is None and args.like is None and any(isinstance(label, float) for label in written.meta.labels or ()):
-        shown = ", ".join(f"{label:g}" if isinstance(label, float) else str(label) for label in (written.meta.labels or ())[:3])
-        sink({"event": "warning", "message": f"the target {shown}, ... is taken for classes; --task regression takes it for numbers"})
+        first = ", ".join(map(str, (written.meta.labels or ())[:3]))
+        told = f"targets such as {first} are taken for classes; --task regression takes them for numbers"
+        sink({"event": "warning", "message": told})
     return store_figures(written)
 
 

@@ -22,7 +22,7 @@ from .cli_options import (
     set_option,
     split_settings,
 )
-from .console import Result, figure, table
+from .console import Result, figure, table, told
 
 
 def register(group: click.Group) -> None:
@@ -41,7 +41,7 @@ def outcome_result(outcome: Any, run: str) -> Result:
     return Result(
         outcome.status,
         {"run": run, "plan" if outcome.status == "planned" else "summary": figures},
-        f"{head.get(outcome.status, outcome.status)}\n{table(list((figures or {}).items()))}",
+        f"{head.get(outcome.status, outcome.status)}\n{table(told(figures or {}))}",
     )
 
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import click
@@ -109,7 +110,8 @@ def _path_trouble(error: BaseException) -> str | None:
     if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
         return None
     if isinstance(error, NotADirectoryError | FileExistsError):
-        return f"{error.filename}: a part of this path is a file, and a folder is needed"
+        what = "this" if Path(str(error.filename)).is_file() else "a part of this path"
+        return f"{error.filename}: {what} is a file, and a folder is needed"
     return f"{error.filename}: {error.strerror.lower()}"
 
 
@@ -141,7 +143,14 @@ def run_table(figures: Mapping[str, Any]) -> str:
     """Return the figures of a run, those of its summary on lines of their own."""
     summary = figures.get("summary") or {}
     own = [(key, value) for key, value in figures.items() if key != "summary" and key not in summary]
-    return table([*own, *summary.items()])
+    return table([*own, *told(summary)])
+
+
+def told(summary: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the rows of a summary for a reader, the reason of the stop in words."""
+    from .report.glossary import stop_text
+
+    return [(key, stop_text(value) if key == "stop" and isinstance(value, str) else value) for key, value in summary.items()]
 
 
 def figure(value: Any) -> str:
