@@ -133,7 +133,7 @@ class BatchLoop:
             weights=weights,
             intercepts=found.biases,
             objective=found.objective,
-            gap=found.gap,
+            gap=max(found.gap, 0.0),
             mu=found.mu,
         )
         return Step(self._turned(moved, found.stop), self._metrics(moved))
