@@ -251,7 +251,8 @@ class _Descent:
         objective = 0.5 * rest + self._lam * self._penalty.value(copies)
         reach = float(self._penalty.dual_norms(moments.cross - image).max(initial=0.0))
         dual = best_dual(rest, moments.square - shared, self._lam / reach if reach > 0.0 else np.inf)
-        return _Point(copies, image, objective, objective - dual)
+        # Round-off may put the dual value a hair above the objective.
+        return _Point(copies, image, objective, max(objective - dual, 0.0))
 
 
 def extrapolated(first: FloatArray, path: FloatArray) -> FloatArray | None:

@@ -269,7 +269,9 @@ class _Solver:
         """Return a point with its certificate."""
         problem, objective = self._problem, self._exact(at)
         slopes = problem.loss.slopes(problem.y, at.f)
-        return RowSolution(at.copies, at.biases, slopes, objective, objective - self._dual(at)[1], steps, problem.loss.mu, stop)
+        # Round-off may put the dual value a hair above the objective.
+        gap = max(objective - self._dual(at)[1], 0.0)
+        return RowSolution(at.copies, at.biases, slopes, objective, gap, steps, problem.loss.mu, stop)
 
     # -- squared -----------------------------------------------------------------------------------------------------------
 
