@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.spec import KernelSpec
-from gramplane.pipeline import TriClassSVC
+from gramplane.pipeline import TriClassSVC, run_method
 from gramplane.storage.ingest import ingest
 from tests.support.oracles import triclass as oracle
 
@@ -187,6 +187,24 @@ def test_kernels_by_word_text_function_and_matrix():
     poly = TriClassSVC(kernel="poly", degree=2, gamma=0.5, coef0=1.0, C_unlabelled=0, inner_tol=1e-7).fit(X[y != 0], y[y != 0])
     peer = SVC(kernel="poly", degree=2, gamma=0.5, coef0=1.0, tol=1e-7).fit(X[y != 0], y[y != 0])
     np.testing.assert_allclose(poly.decision_function(V), peer.decision_function(V), rtol=1e-3, atol=1e-3)
+
+
+def test_a_matrix_beyond_the_drivers_memory(tmp_path):
+    """Passes over blocks solve the same problems; what needs the matrix says so before there is a run."""
+    X, y, V, _ = draw(60, 200)
+    ingest((X, y), tmp_path / "a")
+    ingest(V, tmp_path / "b")
+
+    def objective(name, memory, **params):
+        given = {"start": "svm3", "gamma": 0.2, "inner_tol": 1e-6, **params}
+        more = {"driver_memory": memory, "extra": {"unlabelled": str(tmp_path / "b")}}
+        return run_method("tri-class-svm", given, data=str(tmp_path / "a"), run=str(tmp_path / name), **more).summary["objective"]
+
+    assert objective("passes", "512KiB") == pytest.approx(objective("matrix", "1GiB"), rel=1e-5)
+    for params in ({"algorithm": "dc"}, {"balance": 0.0}):
+        with pytest.raises(ValueError, match="need the Gram matrix of 260 rows on the driver"):
+            objective("none", "512KiB", **params)
+    assert not (tmp_path / "none").exists()
 
 
 def test_strings():

@@ -118,21 +118,11 @@ class TriClassLoop:
         return self._held(ctx)
 
     def gram(self, ctx: RunContext) -> Gram:
-        """Return the matrix for the solver, with the mean of the unlabelled points where their balance is fixed.
-
-        Raises
-        ------
-        ValueError
-            A matrix beyond the driver's memory, where the problem needs it there.
-        """
+        """Return the matrix for the solver, with the mean of the unlabelled points where their balance is fixed."""
         if self._gram is None:
-            found, needed = self.grams(ctx).combine(np.ones(1)), self.config.balance is not None or self.config.algorithm != "mm"
-            if needed and not isinstance(found, DenseGram):
-                raise ValueError(
-                    f"the Gram matrix of {found.n} rows is beyond the driver's memory, and algorithm={self.config.algorithm!r}, "
-                    f"balance={self.config.balance!r} need it there: give it more (--driver-memory), or use algorithm='mm' without balance"
-                )
-            if self.config.balance is not None and isinstance(found, DenseGram):
+            found = self.grams(ctx).combine(np.ones(1))
+            if self.config.balance is not None:
+                assert isinstance(found, DenseGram), "refused before the run began"
                 found = with_mean(found, self.inputs.unlabelled)
             self._gram = found
         return self._gram

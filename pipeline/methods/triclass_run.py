@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ...cluster import bytes_text
 from ...kernels.triclass_machine import Machine, row_coefficients
 from ...storage import BlockStore, DataError
 from ..loops.prepared import Prepared
 from ..passes.gram_source import pair_bytes, row_pairs
-from ..passes.grams import GramSettings, pass_groups
+from ..passes.grams import MATRIX_SHARE, GramSettings, pass_groups
 from ..records.config_triclass import TriClassConfig
 from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
@@ -48,7 +49,28 @@ def build_loop(config: TriClassConfig, inputs: TriClassInputs, ctx: RunContext) 
     masks: list[np.ndarray | None] = [inputs.held_out, *validation_masks(config, inputs, ctx.seed)]
     points = [points_of(config, inputs, mask) for mask in masks]
     settings = GramSettings.of(replace(ctx, data=data), [spec], config.grams)
+    check_memory(config, data.n_rows, inputs.n_unlabelled, ctx.driver_memory)
     return TriClassLoop(config, spec, settings, inputs, points, masks, None if data is ctx.data else data)
+
+
+def check_memory(config: TriClassConfig, n: int, unlabelled: int, budget: int) -> None:
+    """Refuse what needs the Gram matrix on the driver where it does not fit.
+
+    Raises
+    ------
+    ValueError
+        With both sizes.
+    """
+    if config.algorithm == "mm" and config.balance is None:
+        return
+    # Rows with two variables are copied as often into the matrix of those that move.
+    second = 0 if config.algorithm == "mm" or config.all_relevant else 4 * (n + unlabelled) ** 2
+    needed = max(int(4 * n**2 / MATRIX_SHARE), 4 * n**2 + second)
+    if needed > budget:
+        raise ValueError(
+            f"algorithm={config.algorithm!r}, balance={config.balance!r} need the Gram matrix of {n} rows on the driver: "
+            f"{bytes_text(needed)}, it may use {bytes_text(budget)}; give it more (--driver-memory), or use algorithm='mm' without balance"
+        )
 
 
 def prepare(config: TriClassConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
