@@ -305,7 +305,7 @@ def score_text(found: dict[str, Any]) -> str:
     """Return a metric table for a reader: figures, then one line per class, per task, and per model along the path."""
     several = [row for value in found.values() if _are_rows(value) for row in value]
     single = table([(key, value) for key, value in found.items() if value != [] and not _are_rows(value)])
-    rows = ["  ".join(f"{key}={figure(value)}" for key, value in row.items()) for row in several]
+    rows = [" ".join(f"{key}={figure(value)}" for key, value in row.items()) for row in several]
     return "\n".join([single, *rows])
 
 
