@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.spec import KernelSpec
-from gramplane.pipeline import TriClassSVC, run_method
+from gramplane.pipeline import TriClassSVC, load_model, run_method
 from gramplane.storage.ingest import ingest
 from tests.support.oracles import triclass as oracle
 
@@ -196,6 +196,7 @@ def test_a_matrix_beyond_the_drivers_memory(tmp_path):
     ingest(V, tmp_path / "b")
 
     def objective(name, memory, **params):
+        """Fit in a run directory."""
         given = {"start": "svm3", "gamma": 0.2, "inner_tol": 1e-6, **params}
         more = {"driver_memory": memory, "extra": {"unlabelled": str(tmp_path / "b")}}
         return run_method("tri-class-svm", given, data=str(tmp_path / "a"), run=str(tmp_path / name), **more).summary["objective"]
@@ -205,6 +206,23 @@ def test_a_matrix_beyond_the_drivers_memory(tmp_path):
         with pytest.raises(ValueError, match="need the Gram matrix of 260 rows on the driver"):
             objective("none", "512KiB", **params)
     assert not (tmp_path / "none").exists()
+
+
+def test_a_loaded_run_is_the_fitted_estimator(tmp_path):
+    X, y, V, _ = draw()
+    ingest((X, y), tmp_path / "a")
+    ingest(V, tmp_path / "b")
+    params = {"gamma": 0.2, "start": "svm3", "validation": 2}
+    run_method("tri-class-svm", params, data=str(tmp_path / "a"), run=str(tmp_path / "run"), extra={"unlabelled": str(tmp_path / "b")})
+    loaded = load_model(tmp_path / "run")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = TriClassSVC(**params).fit(X, y, V)
+    assert loaded.objective_ == pytest.approx(fitted.objective_, rel=1e-6)
+    np.testing.assert_allclose(loaded.decision_function(V), fitted.decision_function(V), atol=1e-5)
+    np.testing.assert_array_equal(loaded.predict_three_way(V), loaded.assignment_)
+    assert [row["machine"] for row in loaded.validation_] == ["SVM", "U-SVM", "3C-SVM"]
+    assert loaded.classes_.tolist() == [-1, 1]
 
 
 def test_strings():

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from ...kernels.triclass import three_way
 from ...storage import DataError, MemoryBlocks
 from ..loops.run import run_loop
-from ..methods.triclass_run import build_loop, model_of, remarks
+from ..methods.triclass_run import build_loop, model_of, remarks, validation_rows
 from ..methods.triclass_setup import ROWS_SHARE, TriClassInputs, checked_labels, joined_stores, kernel_text
 from ..passes.given_grams import GivenGrams
 from ..passes.gram_source import TextRows
@@ -210,7 +210,6 @@ class TriClassSVC(KernelClassifier):
             state = outcome.state
             self.classes_ = np.array([-1, 1])
             self._set_model(model_of(config, own, loop, state, ctx))
-            self.validation_ = loop.validation(state)
             for message in remarks(loop, state):
                 warnings.warn(message, UserWarning, stacklevel=2)
         self._set_history(outcome.history)
@@ -271,6 +270,7 @@ class TriClassSVC(KernelClassifier):
         super()._set_model(model)
         self.assignment_ = model.arrays["assignment"]
         self.start_objectives_ = model.arrays["starts"]
+        self.validation_ = validation_rows(model.arrays["validation"])
         self.dual_coef_, self.support_ = model.beta, model.support_ids
         self.intercept_ = model.intercepts
         self.objective_, self.dual_gap_ = model.figures["objective"], model.figures["gap"]

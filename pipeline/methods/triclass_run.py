@@ -21,7 +21,7 @@ from ..records.kernel_model import KernelModel
 from ..records.missing import refuse_missing
 from .kernel_setup import KernelInputs, apart, build_model, data_scaling, store_inputs
 from .scoring import held_out_rows
-from .triclass import PATH, TriClassLoop, TriClassState
+from .triclass import PATH, RIVALS, TriClassLoop, TriClassState
 from .triclass_setup import (
     CLASSES,
     TriClassInputs,
@@ -149,11 +149,27 @@ def model_of(config: TriClassConfig, inputs: TriClassInputs, loop: TriClassLoop,
     arrays = {
         "assignment": best.labels[inputs.unlabelled].astype(np.int64),
         "starts": np.array([machine.objective / config.C for machine in state.machines[: len(loop.names)]]),
+        "validation": validation_array(loop.validation(state)),
     }
     found = build_model(config, kernel, loop.grams(ctx), np.ones((1, 1)), beta[None], np.array([best.bias]), figures, arrays)
     # Rows that were read from a store are scaled; rows to come are not.
     own = {} if apart(inputs.data) is not None or loop.data is None or not inputs.data.n_cols else data_scaling(ctx.data)
     return replace(found, **own)
+
+
+def validation_array(rows: list[dict[str, Any]]) -> np.ndarray:
+    """Return the rows of a validation as ``(rows, 3)``: accuracy, deviation (NaN where there is none), folds."""
+    found = [[row["accuracy"], np.nan if row["deviation"] is None else row["deviation"], row["folds"]] for row in rows]
+    return np.array(found, dtype=np.float64).reshape(-1, 3)
+
+
+def validation_rows(array: np.ndarray) -> list[dict[str, Any]]:
+    """Return the rows of a validation as they were."""
+    names = (*RIVALS, "3C-SVM")
+    return [
+        {"machine": name, "accuracy": accuracy, "deviation": None if deviation != deviation else deviation, "folds": int(folds)}
+        for name, (accuracy, deviation, folds) in zip(names, array.tolist(), strict=False)
+    ]
 
 
 def remarks(loop: TriClassLoop, state: TriClassState) -> list[str]:
