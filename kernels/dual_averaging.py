@@ -90,71 +90,90 @@ def _scale(sums: Array, norms: Norms, groups: Groups, g: Any, t: float, k: Any, 
 
 
 @compiled
-def _margin_apart(rows: Rows, i: int, sums: Array, norms: Norms, groups: Groups, t: float, fade: float) -> float:
-    """Return ``-gamma sqrt(t) <w, x_i>`` for groups that do not overlap, or none."""
-    # What the loop reads is named first: reaching into a tuple of arrays inside it counts references each time.
-    indices, values, owner, inner, cost = rows.indices, rows.values, groups.owner, groups.inner, groups.cost
+def _margins_apart(
+    rows: Rows, first: int, last: int, weight: Array, sums: Array, norms: Norms, groups: Groups, t: float, fade: float, out: Array
+) -> None:
+    """Write ``-gamma sqrt(t) <w, x>`` of the rows at places ``first`` to ``last``, for groups that do not overlap, or none."""
+    # What the loops read is named first: reaching into a tuple of arrays inside them counts references each time.
+    indptr, order, indices, values = rows.indptr, rows.order, rows.indices, rows.values
+    owner, inner, cost = groups.owner, groups.inner, groups.cost
     squares, magic, even, alone = norms.squares, np.uint64(groups.magic), groups.even, groups.cost.size == 0
-    level, total, k, tau = t * groups.single + fade, 0.0, 0.0, 0.0
+    level, k, tau = t * groups.single + fade, 0.0, 0.0
     limit = level * level * (1.0 - MARGIN)
     if even and not alone:
         k, tau = t * cost[0], t * inner[0] + fade
-    for p in range(rows.indptr[i], rows.indptr[i + 1]):
-        # Unsigned indices need no test for counting from the end.
-        j = np.uint32(indices[p])
-        if alone:
-            total += values[p] * shrunken(sums[j], level)
+    for place in range(first, last):
+        i, total = order[place], 0.0
+        if weight[i] == 0.0:
             continue
-        g = (np.uint64(j) * magic) >> np.uint64(32) if magic else np.uint64(owner[j])
-        if not even:
-            k, tau = t * cost[g], t * inner[g] + fade
-            limit = (k + tau) * (k + tau) * (1.0 - MARGIN)
-        square = squares[g]
-        if square <= limit:
-            continue
-        # Without a threshold inside the group the maintained norm is the one that counts, unless it is too close to tell.
-        clear = tau == 0.0 and square > k * k * (1.0 + MARGIN)
-        scale = 1.0 - k / np.sqrt(square) if clear else _scale(sums, norms, groups, g, t, k, tau)
-        if scale > 0.0:
-            total += values[p] * (scale * shrunken(sums[j], tau))
-    return total
+        for p in range(indptr[i], indptr[i + 1]):
+            # Unsigned indices need no test for counting from the end.
+            j = np.uint32(indices[p])
+            if alone:
+                total += values[p] * shrunken(sums[j], level)
+                continue
+            g = (np.uint64(j) * magic) >> np.uint64(32) if magic else np.uint64(owner[j])
+            if not even:
+                k, tau = t * cost[g], t * inner[g] + fade
+                limit = (k + tau) * (k + tau) * (1.0 - MARGIN)
+            square = squares[g]
+            if square <= limit:
+                continue
+            # Without a threshold inside the group the maintained norm is the one that counts, unless it is too close to tell.
+            clear = tau == 0.0 and square > k * k * (1.0 + MARGIN)
+            scale = 1.0 - k / np.sqrt(square) if clear else _scale(sums, norms, groups, g, t, k, tau)
+            if scale > 0.0:
+                total += values[p] * (scale * shrunken(sums[j], tau))
+        out[place] = total
 
 
 @compiled
-def _margin_overlap(rows: Rows, i: int, sums: Array, norms: Norms, groups: Groups, t: float, fade: float) -> float:
-    """Return ``-gamma sqrt(t) <w, x_i>`` for groups that overlap: the sum over the copies of a feature."""
-    total, begins, owners, squares = 0.0, groups.feature_starts, groups.feature_groups, norms.squares
-    for p in range(rows.indptr[i], rows.indptr[i + 1]):
-        j = rows.indices[p]
-        for e in range(begins[j], begins[j + 1]):
-            g = owners[e]
-            k, tau = t * groups.cost[g], t * groups.inner[g] + fade
-            if squares[g] > (k + tau) * (k + tau) * (1.0 - MARGIN):
-                total += rows.values[p] * _scale(sums, norms, groups, g, t, k, tau) * shrunken(sums[j], tau)
-    return total
-
-
-@compiled
-def _add_row(rows: Rows, i: int, step: float, sums: Array, squares: Array, groups: Groups) -> None:
-    """Add ``step x_i`` to the sums and maintain the norms."""
-    if step == 0.0:
-        return
-    indices, values, owner, magic = rows.indices, rows.values, groups.owner, np.uint64(groups.magic)
-    begins, owners = groups.feature_starts, groups.feature_groups
-    alone, overlap = squares.size == 0, begins.size > 0
-    for p in range(rows.indptr[i], rows.indptr[i + 1]):
-        j = np.uint32(indices[p])
-        old = sums[j]
-        new = old + step * values[p]
-        sums[j] = new
-        if alone:
+def _margins_overlap(
+    rows: Rows, first: int, last: int, weight: Array, sums: Array, norms: Norms, groups: Groups, t: float, fade: float, out: Array
+) -> None:
+    """Write ``-gamma sqrt(t) <w, x>`` of some rows for groups that overlap: the sum over the copies of a feature."""
+    begins, owners, squares = groups.feature_starts, groups.feature_groups, norms.squares
+    for place in range(first, last):
+        i, total = rows.order[place], 0.0
+        if weight[i] == 0.0:
             continue
-        change = (new - old) * (new + old)
-        if overlap:
+        for p in range(rows.indptr[i], rows.indptr[i + 1]):
+            j = rows.indices[p]
             for e in range(begins[j], begins[j + 1]):
-                squares[owners[e]] += change
-        else:
-            squares[(np.uint64(j) * magic) >> np.uint64(32) if magic else np.uint64(owner[j])] += change
+                g = owners[e]
+                k, tau = t * groups.cost[g], t * groups.inner[g] + fade
+                if squares[g] > (k + tau) * (k + tau) * (1.0 - MARGIN):
+                    total += rows.values[p] * _scale(sums, norms, groups, g, t, k, tau) * shrunken(sums[j], tau)
+        out[place] = total
+
+
+@compiled
+def _add_rows(
+    rows: Rows, first: int, last: int, slopes: Array, share: float, sums: Array, squares: Array, groups: Groups, total: float
+) -> float:
+    """Add ``share slope x`` of some rows, in their order, to the sums, and maintain the norms; return ``total + share slope + ...``."""
+    indptr, order, indices, values = rows.indptr, rows.order, rows.indices, rows.values
+    begins, owners, owner, magic = groups.feature_starts, groups.feature_groups, groups.owner, np.uint64(groups.magic)
+    alone, overlap = squares.size == 0, begins.size > 0
+    for place in range(first, last):
+        i, step = order[place], share * slopes[place]
+        if step == 0.0:
+            continue
+        total += step
+        for p in range(indptr[i], indptr[i + 1]):
+            j = np.uint32(indices[p])
+            old = sums[j]
+            new = old + step * values[p]
+            sums[j] = new
+            if alone:
+                continue
+            change = (new - old) * (new + old)
+            if overlap:
+                for e in range(begins[j], begins[j + 1]):
+                    squares[owners[e]] += change
+            else:
+                squares[(np.uint64(j) * magic) >> np.uint64(32) if magic else np.uint64(owner[j])] += change
+    return total
 
 
 @compiled
@@ -194,40 +213,42 @@ def advance_average(
     int
         Place of the first row whose round is open still; -1: the held rows, and all, belong to it.
     """
-    n, first, n_held = len(rows.order), 0, len(held.order)
-    for place in range(n + 1):
+    n, first, n_held, place = len(rows.order), 0, len(held.order), 0
+    while True:
         t = float(counts[0])
         root, fade = rule.gamma * np.sqrt(t), rule.fade * np.sqrt(t)
-        if place < n:
-            i = rows.order[place]
-            slopes[place] = 0.0
+        # The rows up to the end of the round, or of the call.
+        begin, count = place, counts[1]
+        while place < n and count < rule.batch:
+            count += 1 if weight[rows.order[place]] > 0.0 else 0
+            place += 1
+        if t > 0.0 and groups.feature_starts.size:
+            _margins_overlap(rows, begin, place, weight, sums, norms, groups, t, fade, slopes)
+        elif t > 0.0:
+            _margins_apart(rows, begin, place, weight, sums, norms, groups, t, fade, slopes)
+        for at in range(begin, place):
+            i = rows.order[at]
             if weight[i] > 0.0:
                 f = 0.0
                 if t > 0.0:
-                    if groups.feature_starts.size:
-                        f = _margin_overlap(rows, i, sums, norms, groups, t, fade)
-                    else:
-                        f = _margin_apart(rows, i, sums, norms, groups, t, fade)
-                    f = -(f + totals[0]) / root if rule.intercept else -f / root
+                    f = -(slopes[at] + totals[0]) / root if rule.intercept else -slopes[at] / root
                 loss, slope = loss_slope(rule.loss, target[i], f)
-                slopes[place] = weight[i] * slope
+                slopes[at] = weight[i] * slope
                 totals[1] += weight[i] * loss
                 totals[2] += weight[i]
-                counts[1] += 1
-        if counts[1] == rule.batch or (place == n and finish and counts[1] > 0):
-            if mean.size and t > 0.0:
-                add_shrunken(sums, groups, t, fade, -1.0 / root, mean)
-                totals[3] -= totals[0] / root
-            share, last = 1.0 / counts[1], min(place + 1, n)
-            for h in range(n_held):
-                _add_row(held, held.order[h], share * kept[h], sums, norms.squares, groups)
-                totals[0] += share * kept[h]
-            for h in range(first, last):
-                _add_row(rows, rows.order[h], share * slopes[h], sums, norms.squares, groups)
-                totals[0] += share * slopes[h]
-            first, n_held = last, 0
-            counts[0] += 1
-            counts[1] = 0
-            if counts[0] % REBUILD == 0:
-                fill_squares(sums, groups, norms.squares)
-    return first if n_held == 0 else -1
+            else:
+                slopes[at] = 0.0
+        counts[1] = count
+        if count < rule.batch and not (finish and count > 0):
+            return first if n_held == 0 else -1
+        if mean.size and t > 0.0:
+            add_shrunken(sums, groups, t, fade, -1.0 / root, mean)
+            totals[3] -= totals[0] / root
+        share = 1.0 / count
+        totals[0] = _add_rows(held, 0, n_held, kept, share, sums, norms.squares, groups, totals[0])
+        totals[0] = _add_rows(rows, first, place, slopes, share, sums, norms.squares, groups, totals[0])
+        first, n_held = place, 0
+        counts[0] += 1
+        counts[1] = 0
+        if counts[0] % REBUILD == 0:
+            fill_squares(sums, groups, norms.squares)
