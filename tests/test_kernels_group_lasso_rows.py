@@ -40,7 +40,7 @@ def problem_of(loss, kind="sgl", n_tasks=1, bias=True, share=0.3):
         ("logistic", "fista", "entries", 2, False),
         ("hinge", "auto", "gl", 1, False),
         ("hinge", "auto", "sgl", 1, True),
-        ("hinge", "auto", "rows and entries", 2, True),
+        pytest.param("hinge", "auto", "rows and entries", 2, True, marks=pytest.mark.slow),
     ],
 )
 def test_the_objective_is_that_of_a_general_solver(loss, method, kind, n_tasks, bias):

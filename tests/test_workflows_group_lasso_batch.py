@@ -124,18 +124,16 @@ def test_sample_weights_count_rows():
 
 
 @pytest.mark.cluster
-def test_the_same_bits_on_worker_processes(tmp_path, monkeypatch):
+@pytest.mark.parametrize("real", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_the_same_bits_on_worker_processes(tmp_path, monkeypatch, real):
     monkeypatch.setattr(moments, "ROWS", 25)
-    for real, params in ((True, {"lam": 0.05}), (False, {"lam": 0.02})):
-        X, y = data(real=real)
-        place = tmp_path / str(real)
-        ingest((X, y), place / "store", task="regression" if real else "classification", groups=GROUPS, scale="standard")
-        for cluster in ("sync", "local:2"):
-            run_method(
-                "group-lasso", {"algorithm": "fista", **params}, data=str(place / "store"), run=str(place / cluster), cluster=cluster
-            )
-        one, two = (place / "sync", place / "local:2")
-        assert model_bytes(one) == model_bytes(two)
-        histories = [[untimed(row) for row in RunStore.open(run).history()] for run in (one, two)]
-        assert histories[0] == histories[1]
-        assert RunStore.open(two).history()[0]["tasks"] == (4 if real else 1)
+    X, y = data(real=real)
+    store, params = tmp_path / "store", {"algorithm": "fista", "lam": 0.05 if real else 0.02}
+    ingest((X, y), store, task="regression" if real else "classification", groups=GROUPS, scale="standard")
+    for cluster in ("sync", "local:2"):
+        run_method("group-lasso", params, data=str(store), run=str(tmp_path / cluster), cluster=cluster)
+    one, two = (tmp_path / "sync", tmp_path / "local:2")
+    assert model_bytes(one) == model_bytes(two)
+    histories = [[untimed(row) for row in RunStore.open(run).history()] for run in (one, two)]
+    assert histories[0] == histories[1]
+    assert RunStore.open(two).history()[0]["tasks"] == (4 if real else 1)
