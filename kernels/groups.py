@@ -85,6 +85,8 @@ class CutGroups(NamedTuple):
 
 def _transpose(indptr: Array, members: Array, n_features: int) -> tuple[Array, Array]:
     owners = np.repeat(np.arange(len(indptr) - 1, dtype=np.int64), np.diff(indptr))
+    if members.size == n_features and (members[1:] > members[:-1]).all():
+        return np.arange(n_features + 1, dtype=np.int64), owners
     order = np.argsort(members, kind="stable")
     counts = np.bincount(members, minlength=n_features)
     return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), owners[order]
@@ -96,6 +98,10 @@ def _from_labels(labels: Array, n_features: int) -> tuple[Array, Array, Array]:
     inside = np.flatnonzero(labels >= 0)
     if inside.size == 0:
         raise ValueError("groups puts no feature in any group: every label is negative")
+    if inside.size == n_features and (labels[1:] >= labels[:-1]).all():
+        # Neighbours in one group, as most have them: no sorting of millions of labels.
+        starts = np.flatnonzero(np.concatenate(([True], labels[1:] != labels[:-1])))
+        return np.append(starts, n_features).astype(np.int64), inside.astype(np.int64), labels[starts].astype(np.int64)
     names, which = np.unique(labels[inside], return_inverse=True)
     indptr = np.concatenate(([0], np.cumsum(np.bincount(which)))).astype(np.int64)
     return indptr, inside[np.argsort(which, kind="stable")].astype(np.int64), names.astype(np.int64)
