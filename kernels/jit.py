@@ -27,7 +27,7 @@ def _name_apart() -> None:
     by two processes, or by two versions of the source, then now and then mean different things by one name, and a call ends with
     "'descr' is NULL". Numbers that begin at random do not meet.
     """
-    identity = getattr(importlib.import_module("numba.core.bytecode"), "FunctionIdentity", None)
+    identity: Any = getattr(importlib.import_module("numba.core.bytecode"), "FunctionIdentity", None)
     if hasattr(identity, "_unique_ids"):
         identity._unique_ids = itertools.count(secrets.randbits(48))
 
