@@ -30,80 +30,11 @@ from ..predict import decision_values
 from ..records.config_online import GroupLassoConfig
 from ..records.linear_model import LinearModel
 from ..records.validation import configured
+from .group_lasso_texts import CLASS_WEIGHT, PARAMETERS, REST
 from .inputs import fan_out, fit_context, history_arrays, in_memory, is_dask, is_store, opened_for, seed_of
 from .kernel_base import documented
 
 _UNSCALED = ColumnScale()
-
-_PARAMETERS = """
-    Parameters
-    ----------
-    penalty
-        ``"gl"``: ``lam sum_g sqrt(d_g) ||w_g||``; ``"sgl"``: ``lam sum_g (sqrt(d_g) ||w_g|| + r_g ||w_g||_1)``; ``"egl"``: the same, with a
-        threshold that decays over the rounds (``rho``); ``"l1"``: ``lam ||w||_1``.
-    lam
-        Weight of the penalty beside the *mean* loss.
-    gamma
-        Dual averaging: weight of the proximity term, ``gamma / sqrt(t)`` in round t. FOBOS: steps are ``1 / (gamma sqrt(t))``.
-    groups
-        One label per feature, or a list of index arrays, which may overlap; ``None``: a store's own, else every feature by itself.
-    r
-        Share of the l1 norm inside groups (``"sgl"``, ``"egl"``): one number, or one per group.
-    rho
-        ``"egl"``: the threshold of round t is ``lam r_g + rho gamma / sqrt(t)``.
-    algorithm
-        ``"da"``: dual averaging over the rows as they come; ``"fobos"``: forward-backward splitting over the same; ``"fista"``: the batch
-        optimum, with its duality gap.
-    epochs
-        Passes over the rows.
-    batch_size
-        Rows of a round.
-    shuffle
-        Take blocks of rows, and the rows inside, in an order drawn from ``random_state``, a new one each epoch. Not for ``partial_fit``.
-    fit_intercept
-        Fit an intercept, which bears no penalty.
-    average
-        Predict with the mean of all iterates; costs a sweep over all features per round.
-    loss
-        ``"logistic"``, ``"squared"`` or ``"hinge"``; ``"auto"``: logistic for classes, squared for real targets.
-    tol, max_iter
-        Batch only: relative duality gap at which the fit ends, and steps at most.
-"""
-
-_CLASS_WEIGHT = """    class_weight
-        ``"balanced"`` or a dict of class factors of the loss; only a dict for ``partial_fit``.
-"""
-
-_REST = """    cluster
-        Where passes of the batch algorithm run: ``None`` in-process, ``"local:4"``, ``"tls://..."`` …
-    random_state
-        Seed of the order of rows.
-    verbose
-        Log one line per step.
-    callbacks
-        Functions called with an event record per step.
-
-    Attributes
-    ----------
-    coef_
-        ``(n_machines, n_features)`` weights, a sparse array from 50,000 features; zeros are exact.
-    intercept_
-        ``(n_machines,)``.
-    active_groups_
-        Labels of the groups with a weight in some machine (of a list of groups: their places in it; without groups: features).
-    objective_
-        Mean loss of the last model plus Omega on the training rows, summed over machines; NaN after ``partial_fit``.
-    dual_gap_
-        Duality gap of the batch optimum; NaN for streams, which have no certificate.
-    n_iter_
-        Rounds that are closed; of the batch, steps.
-    converged_
-        Whether what was asked for was reached: the epochs, or the gap.
-    history_
-        Figures of every step: rows, losses as they came, penalty, features and groups.
-    n_features_in_
-        Width of the rows.
-"""
 
 
 def _streams(estimator: Any) -> bool:
@@ -375,7 +306,7 @@ def _first_bad_row(X: Any) -> int | None:
     return int(bad.any(axis=1).argmax()) if bad.ndim == 2 and bad.any() else None
 
 
-@documented(_PARAMETERS, _REST, _CLASS_WEIGHT)
+@documented(PARAMETERS, REST, CLASS_WEIGHT)
 class GroupLassoClassifier(ClassifierMixin, _GroupLasso):
     """Linear classifier with few groups of features: online group lasso by dual averaging, FOBOS, or the batch optimum.
 
@@ -459,7 +390,7 @@ class GroupLassoClassifier(ClassifierMixin, _GroupLasso):
         return self.classes_[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
 
 
-@documented(_PARAMETERS, _REST)
+@documented(PARAMETERS, REST)
 class GroupLassoRegressor(RegressorMixin, _GroupLasso):
     """Linear regression with few groups of features: online group lasso by dual averaging, FOBOS, or the batch optimum.
 
