@@ -18,7 +18,7 @@ from .layout import DenseLayout, StripeLayout
 from .meta import BlockMeta, ColumnScale
 from .objects import LocalObjects, Objects, sync_folder, write_all
 from .seal import MANIFEST, write_seal
-from .urls import check_name, open_objects
+from .urls import check_name, local_path, open_objects
 
 Layout = StripeLayout | DenseLayout
 JOURNAL = "journal.jsonl"
@@ -400,6 +400,13 @@ def _index_array(indices: npt.NDArray[Any], limit: int) -> npt.NDArray[np.int32]
     if found.size and (found.dtype.kind not in "iu" or int(found.min()) < 0 or int(found.max()) >= limit):
         raise SchemaError(f"indices run from {found.min()} to {found.max()} ({found.dtype}); they must be integers in 0 … {limit - 1}")
     return np.ascontiguousarray(found, dtype="<i4")
+
+
+def drop_journal(url: str) -> None:
+    """Remove the journal beside a finished store, which a writer killed after its last step leaves behind."""
+    place = local_path(url)
+    if place is not None:
+        (place / JOURNAL).unlink(missing_ok=True)
 
 
 class _Journal:

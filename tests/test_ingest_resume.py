@@ -12,7 +12,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from gramplane.storage import BlockStore, BlockWriter, DataError, OutOfSpace, RunLocked, SchemaError
+from gramplane.storage import BlockStore, BlockWriter, DataError, OutOfSpace, RunLocked, SchemaError, writer
 from gramplane.storage.ingest import buckets, build, ingest, reading, scratch, streams, text
 from gramplane.storage.locks import file_lock
 from tests.support.svmlight_files import check_store, labels_for, random_csr, write_file
@@ -307,9 +307,9 @@ def test_a_full_disk_is_reported_and_the_work_continued(tmp_path, limit):
     assert not (tmp_path / "S.ingest").exists()
 
 
-@pytest.mark.parametrize("moment", ["before", "during"])
+@pytest.mark.parametrize("moment", ["journal", "before", "during"])
 def test_killed_after_the_last_step(tmp_path, monkeypatch, moment):
-    """The store is whole; the scratch that a kill left goes with the next command."""
+    """The store is whole; what a kill left of journal and scratch goes with the next command."""
     source, _, X, y = sources(tmp_path)["plain"]
     space = tmp_path / "S.ingest"
 
@@ -317,7 +317,9 @@ def test_killed_after_the_last_step(tmp_path, monkeypatch, moment):
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        if moment == "before":
+        if moment == "journal":
+            patch.setattr(writer._Journal, "remove", dies)
+        elif moment == "before":
             patch.setattr(scratch.Scratch, "remove", dies)
         else:
             patch.setattr(scratch.shutil, "rmtree", dies)
@@ -325,6 +327,7 @@ def test_killed_after_the_last_step(tmp_path, monkeypatch, moment):
     assert (space / "lock").exists()
     check_store(ingest(source, tmp_path / "S"), X, y)
     assert not space.exists()
+    assert not (tmp_path / "S" / writer.JOURNAL).exists()
 
 
 def test_scratch_in_use_beside_a_finished_store_stays(tmp_path):

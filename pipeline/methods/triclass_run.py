@@ -45,7 +45,7 @@ def build_loop(config: TriClassConfig, inputs: TriClassInputs, ctx: RunContext) 
         A kernel that does not suit the data, a balance without unlabelled rows, folds without rows of both classes.
     """
     data = inputs.data
-    spec = kernel_of_rows(config, data)
+    spec = kernel_of_rows(config, data, inputs.held_out)
     masks: list[np.ndarray | None] = [inputs.held_out, *validation_masks(config, inputs, ctx.seed)]
     points = [points_of(config, inputs, mask) for mask in masks]
     settings = GramSettings.of(replace(ctx, data=data), [spec], config.grams)

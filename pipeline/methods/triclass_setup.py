@@ -158,7 +158,7 @@ def _check_alike(data: BlockStore, unlabelled: BlockStore) -> None:
 # -- kernel ------------------------------------------------------------------------------------------------------------------------
 
 
-def kernel_of_rows(config: TriClassConfig, data: Any) -> Any:
+def kernel_of_rows(config: TriClassConfig, data: Any, held_out: np.ndarray | None = None) -> Any:
     """Return the kernel of a fit.
 
     Raises
@@ -173,14 +173,14 @@ def kernel_of_rows(config: TriClassConfig, data: Any) -> Any:
         if len(found) != 1:
             raise ValueError(f"kernel='precomputed': {len(found)} matrices were given; a tri-class machine has one kernel")
         return found[0]
-    return resolved_kernels([named_kernel(config, data)], data, "none")[0]
+    return resolved_kernels([named_kernel(config, data, held_out)], data, "none")[0]
 
 
-def named_kernel(config: TriClassConfig, data: Any) -> str:
+def named_kernel(config: TriClassConfig, data: Any, held_out: np.ndarray | None = None) -> str:
     """Return the short text of a kernel, with the parameters of one that is named by a word."""
     if config.kernel not in WORDS or config.kernel == "linear":
         return config.kernel
-    gamma = repr(_gamma(config, data))
+    gamma = repr(_gamma(config, data, held_out))
     return (
         f"poly(degree={config.degree},gamma={gamma},coef0={config.coef0!r})"
         if config.kernel == "poly"
@@ -188,7 +188,7 @@ def named_kernel(config: TriClassConfig, data: Any) -> str:
     )
 
 
-def _gamma(config: TriClassConfig, data: Any) -> float:
+def _gamma(config: TriClassConfig, data: Any, held_out: np.ndarray | None) -> float:
     if not isinstance(config.gamma, str):
         return float(config.gamma)
     if data.n_cols == 0:
@@ -196,8 +196,11 @@ def _gamma(config: TriClassConfig, data: Any) -> float:
     if config.gamma == "auto":
         return 1.0 / data.n_cols
     count, total, squares = 0, 0.0, 0.0
+    read = np.ones(data.n_rows, bool)
+    if held_out is not None:
+        read[: len(held_out)] = ~held_out
     for lo, hi in spans(data.n_rows, 4096):
-        rows = rows_of(data, lo, hi)
+        rows = rows_of(data, lo, hi)[read[lo:hi]]
         values = rows.data if sp.issparse(rows) else np.asarray(rows).ravel()
         count += rows.shape[0] * rows.shape[1]
         total += float(values.sum(dtype=np.float64))

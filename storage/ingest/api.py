@@ -12,6 +12,7 @@ from ..errors import SchemaError
 from ..meta import ColumnScale, Label
 from ..seal import MANIFEST
 from ..urls import local_path, open_objects
+from ..writer import drop_journal
 from .build import Extras, Job, build
 from .labels import Target
 from .options import ROW_OPTIONS, Options, Progress, read_groups, read_names, whole
@@ -181,6 +182,7 @@ def _run(
     wanted = {**extras.info, "options": options.describe()}
     if open_objects(url).size(MANIFEST) is not None and not overwrite:
         store = _finished(url, wanted, source)
+        drop_journal(url)
         sweep(_scratch_folder(url, scratch))
         return store
     hint = source.hint()
