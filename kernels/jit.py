@@ -17,8 +17,6 @@ import threadpoolctl
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_pinned = threading.local()
-
 
 def _name_apart() -> None:
     """Let the functions that this process compiles have names that no other process gives.

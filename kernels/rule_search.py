@@ -220,6 +220,54 @@ def find_violators(
 
 
 @compiled
+def side_sums(
+    word: NDArray[np.uint64], starts: NDArray[np.int64], amounts: FloatArray, unit: float, plus: FloatArray, minus: FloatArray
+) -> None:
+    """Write the sums of the multipliers of the rows in `word`, of positive and of negative rows, task by task."""
+    for t in range(starts.shape[0]):
+        for side in range(2):
+            ones = 0
+            for k in range(starts[t, side, 0], starts[t, side, 1]):
+                ones += popcount(word[k])
+            total = unit * ones
+            for k in range(starts[t, side, 1], starts[t, side, 2]):
+                bits = word[k]
+                while bits:
+                    lowest = bits & (~bits + np.uint64(1))
+                    total += amounts[64 * k + popcount(lowest - np.uint64(1))]
+                    bits ^= lowest
+            if side == 0:
+                plus[t] = total
+            else:
+                minus[t] = total
+
+
+@compiled
+def forms_of(plus: FloatArray, minus: FloatArray, similarity: FloatArray) -> tuple[float, float]:
+    """Return M of a conjunction, and the greatest M that a longer one may have."""
+    value = 0.0
+    bound = 0.0
+    for s in range(plus.size):
+        for t in range(plus.size):
+            value += similarity[s, t] * (plus[s] - minus[s]) * (plus[t] - minus[t])
+            bound += abs(similarity[s, t]) * max(plus[s], minus[s]) * max(plus[t], minus[t])
+    return value, bound
+
+
+@compiled
+def extensions(allowed: NDArray[np.uint8], later: NDArray[np.int64], out: NDArray[np.int64], any_will_do: bool) -> int:
+    """Write the propositions of `later` that may stand beside one to `out`, and return how many; or 1 at the first, writing nothing."""
+    count = 0
+    for e in later:
+        if allowed[e]:
+            if any_will_do:
+                return 1
+            out[count] = e
+            count += 1
+    return count
+
+
+@compiled
 def walk(
     columns: Words,
     starts: NDArray[np.int64],
@@ -270,28 +318,8 @@ def walk(
                 seen += 1
                 for k in range(nw):
                     word[k] = support[level, k] & columns[e, k]
-                for t in range(tasks):
-                    for side in range(2):
-                        ones = 0
-                        for k in range(starts[t, side, 0], starts[t, side, 1]):
-                            ones += popcount(word[k])
-                        total = unit * ones
-                        for k in range(starts[t, side, 1], starts[t, side, 2]):
-                            bits = word[k]
-                            while bits:
-                                lowest = bits & (~bits + np.uint64(1))
-                                total += amounts[64 * k + popcount(lowest - np.uint64(1))]
-                                bits ^= lowest
-                        if side == 0:
-                            plus[t] = total
-                        else:
-                            minus[t] = total
-                value = 0.0
-                bound = 0.0
-                for s in range(tasks):
-                    for t in range(tasks):
-                        value += similarity[s, t] * (plus[s] - minus[s]) * (plus[t] - minus[t])
-                        bound += abs(similarity[s, t]) * max(plus[s], minus[s]) * max(plus[t], minus[t])
+                side_sums(word, starts, amounts, unit, plus, minus)
+                value, bound = forms_of(plus, minus, similarity)
                 value *= scales[level + 1]
                 name = names[level] ^ keys[e]
                 known = False
@@ -322,19 +350,11 @@ def walk(
         if frontier and follow[level, c] == 0:
             continue
         e = given[level, c]
-        if level + 1 >= depth:
-            if number[level] > c + 1:
-                for d in range(c + 1, number[level]):
-                    if pairs[e, given[level, d]]:
-                        cut = max(cut, 1)
-                        break
-            continue
-        count = 0
-        for d in range(c + 1, number[level]):
-            if pairs[e, given[level, d]]:
-                given[level + 1, count] = given[level, d]
-                count += 1
-        if count == 0:
+        last = level + 1 >= depth
+        count = extensions(pairs[e], given[level, c + 1 : number[level]], given[level if last else level + 1], last)
+        if last and count:
+            cut = 1
+        if last or count == 0:
             continue
         for k in range(nw):
             support[level + 1, k] = support[level, k] & columns[e, k]

@@ -95,12 +95,3 @@ def sparse_linear(
     z += 0.1 * z.std() * rng.standard_normal(z.size)
     y = _labels(z - np.median(z))
     return Planted(both[:n], y[:n], both[n:], y[n:], chosen)
-
-
-def degree2(n: int = 1500, d: int = 60, n_pairs: int = 8, *, n_test: int = 1500, seed: int = 0) -> Planted:
-    """Return normal features whose label is the sign of a sum of ``n_pairs`` disjoint products."""
-    rng = np.random.default_rng(seed)
-    pairs = np.sort(rng.permutation(d)[: 2 * n_pairs].reshape(-1, 2), axis=1)
-    X, X_test = (rng.standard_normal((rows, d)) for rows in (n, n_test))
-    y, y_test = (_labels((part[:, pairs[:, 0]] * part[:, pairs[:, 1]]).sum(axis=1)) for part in (X, X_test))
-    return Planted(X, y, X_test, y_test, pairs[np.lexsort(pairs.T[::-1])])

@@ -1,7 +1,5 @@
 """The batch optimum of the group lasso as a user types it: fit, certificate, score, predict, report, tune; and on worker processes."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -11,6 +9,7 @@ from gramplane.pipeline.passes import moments
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main
+from tests.support.typed import result
 from tests.test_batteries import model_bytes, untimed
 
 GROUPS = np.arange(12) // 3
@@ -20,12 +19,6 @@ GROUPS = np.arange(12) // 3
 def _one_thread():
     with one_thread():
         yield
-
-
-def result(words, capsys, code=0):
-    capsys.readouterr()
-    assert main([*map(str, words), "--json"]) == code, capsys.readouterr().err
-    return json.loads(capsys.readouterr().out.rstrip("\n").rpartition("\n")[2])
 
 
 def data(n=90, real=True):

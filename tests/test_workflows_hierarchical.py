@@ -1,6 +1,5 @@
 """Hierarchical kernel learning as a user types it: graphs by text, list and file, from the fit to the report."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import pytest
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import load_model
 from gramplane.storage.ingest import ingest
-from gramplane.workflows.cli import main
 from gramplane.workflows.report import view_run
+from tests.support.typed import result
 
 WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
 LISTED = '[{name: a, kernel: "rbf(gamma=0.5)[0]"}, {name: b, kernel: "rbf(gamma=0.5)[0] * linear[1]", parents: [a], d: 3}]'
@@ -22,12 +21,6 @@ CYCLE = "[{name: a, kernel: linear, parents: [b]}, {name: b, kernel: linear, par
 def _one_thread():
     with one_thread():
         yield
-
-
-def result(words: list[object], capsys: pytest.CaptureFixture[str], code: int = 0) -> dict:
-    capsys.readouterr()
-    assert main([*map(str, words), "--json"]) == code, capsys.readouterr().err
-    return json.loads(capsys.readouterr().out.rstrip("\n").rpartition("\n")[2])
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from gramplane.pipeline import LatentTaskMKLRegressor, load_model
 from gramplane.workflows.cli import main
 from gramplane.workflows.report import view_run
 from gramplane.workflows.report.figures import pictures
+from tests.support.typed import result
 
 
 def table(path: Path, seed: int, rows: int = 10, tasks: int = 4) -> None:
@@ -21,12 +21,6 @@ def table(path: Path, seed: int, rows: int = 10, tasks: int = 4) -> None:
     y = np.where(task < 2, X[:, 0] - X[:, 1], X[:, 2] + X[:, 3]) + 0.1 * rng.normal(size=len(task))
     lines = ["school,score,a,b,c,d", *(",".join(map(str, [t, v, *row])) for t, v, row in zip(task, y, X.tolist(), strict=True))]
     path.write_text("\n".join(lines) + "\n")
-
-
-def result(words: list[object], capsys: pytest.CaptureFixture[str], code: int = 0) -> dict:
-    capsys.readouterr()
-    assert main([*map(str, words), "--json"]) == code, capsys.readouterr().err
-    return json.loads(capsys.readouterr().out.rstrip("\n").rpartition("\n")[2])
 
 
 def test_from_a_table_to_groups_on_a_page(tmp_path: Path, capsys):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from gramplane.workflows.report import view_run
 from gramplane.workflows.report.figures import pictures
 from gramplane.workflows.report.render import cards, summary_rows
 from tests.support.commands import gramplane, start, tree_bytes, wait_for_rounds
+from tests.support.typed import result
 
 GRID = "- grid: {widths: [0.5, 2.0], degrees: [1]}\n"
 
@@ -25,12 +25,6 @@ def rows(seed: int = 0, n: int = 120) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 4))
     return X, np.digitize(np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(n), [-0.5, 0.5])
-
-
-def result(words: list[object], capsys: pytest.CaptureFixture[str], code: int = 0) -> dict:
-    capsys.readouterr()
-    assert main([*map(str, words), "--json"]) == code, capsys.readouterr().err
-    return json.loads(capsys.readouterr().out.rstrip("\n").rpartition("\n")[2])
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Multiple kernel learning for many tasks as a user types it: ingest with tasks, fit, score by task, predict, report; the example."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import load_model, tune
 from gramplane.storage import DataError
 from gramplane.workflows.cli import main
+from tests.support.typed import result
 
 WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
 
@@ -19,12 +19,6 @@ WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
 def _one_thread():
     with one_thread():
         yield
-
-
-def result(words, capsys, code=0):
-    capsys.readouterr()
-    assert main([*map(str, words), "--json"]) == code, capsys.readouterr().err
-    return json.loads(capsys.readouterr().out.rstrip("\n").rpartition("\n")[2])
 
 
 def table(path, real=False, tasks=(4, 7, 9)):

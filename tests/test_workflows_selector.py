@@ -1,6 +1,5 @@
 """Feature selection over many tasks as a user types it: ingest with tasks, fit, resume, score by task, predict, report; the example."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.jit import one_thread
-from gramplane.workflows.cli import main
+from tests.support.typed import result
 
 WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
 
@@ -17,12 +16,6 @@ WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
 def _one_thread():
     with one_thread():
         yield
-
-
-def result(words, capsys, code=0):
-    capsys.readouterr()
-    assert main([*map(str, words), "--json"]) == code, capsys.readouterr().err
-    return json.loads(capsys.readouterr().out.rstrip("\n").rpartition("\n")[2])
 
 
 def table(path, real=False):

@@ -1,7 +1,6 @@
 """The tri-class machine as a user types it: ingest, fit with unlabelled rows, resume, predict three ways, score, report; the example."""
 
 import csv
-import json
 import shutil
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from gramplane.kernels.jit import one_thread
 from gramplane.workflows.cli import main
+from tests.support.typed import result
 
 WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
 
@@ -18,12 +18,6 @@ WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
 def _one_thread():
     with one_thread():
         yield
-
-
-def result(words, capsys, code=0):
-    capsys.readouterr()
-    assert main([*map(str, words), "--json"]) == code, capsys.readouterr().err
-    return json.loads(capsys.readouterr().out.rstrip("\n").rpartition("\n")[2])
 
 
 def text(path, n, seed, labelled=True, classes=(-1, 0, 1)):

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..records.config_kernels import MKLConfig
 from ..records.context import RunContext
 from .gmkl import MKLLoop
 from .gmkl_run import check_memory
-from .grids import Shared, alike, fold_masks
+from .grids import GRAM_PARAMETERS, Shared, alike, fold_masks, table_rows
 from .kernel_setup import apart, dual_problems, gram_settings, resolved_kernels, store_inputs, with_gram_store
 from .scoring import Fit, TargetFit, with_held_out
-
-GRAM_PARAMETERS = ("kernels", "normalize", "grams", "gram_store")
-"""Parameters that change the matrices: points that differ in them cannot share a pass."""
 
 
 def shared_loops(ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[Shared]:
@@ -49,29 +44,4 @@ def _shared(ctx: RunContext, points: tuple[int, ...], grid: Sequence[MKLConfig],
     return Shared(points, MKLLoop(first, specs, problems, settings, fits, apart(inputs.data), configs))
 
 
-def table_rows(
-    shared: Shared, grid: Sequence[MKLConfig], folds: int, history: Sequence[Mapping[str, Any]], names: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return one row per grid point: accuracy (of a regression R2 and mean square error) over the folds, and kernels."""
-    rows, last = [], history[-1]
-    for place, point in enumerate(shared.points):
-        part = slice(place * folds, (place + 1) * folds)
-        measure = "r2" if "test_r2" in last else "accuracy"
-        found = np.array(last[f"test_{measure}"][part], dtype=float)
-        rows.append(
-            {
-                "point": point,
-                **{name: getattr(grid[point], name) for name in names},
-                measure: float(found.mean()),
-                **({"mse": _error(shared.loop.fits[part], found)} if measure == "r2" else {}),
-                "deviation": float(found.std(ddof=1)),
-                "selected": float(np.mean(last["selected"][part])),
-                "folds": found.tolist(),
-            }
-        )
-    return rows
-
-
-def _error(fits: Sequence[TargetFit], found: np.ndarray) -> float:
-    """Return the mean square error over folds of known R2."""
-    return float(np.mean([(1.0 - r2) * fit.target[fit.held_out].var() for fit, r2 in zip(fits, found, strict=True)]))
+__all__ = ["shared_loops", "table_rows"]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...storage import DataError
-from .scoring import plain_folds, stratified_folds
+from .scoring import Fit, TargetFit, plain_folds, stratified_folds
 
 if TYPE_CHECKING:
     from .task_setup import TaskInputs
+
+GRAM_PARAMETERS = ("kernels", "normalize", "grams", "gram_store")
+"""Parameters that change the matrices: points that differ in them cannot share a pass."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Shared:
     points
         Indices into the grid.
     loop
-        One fit per (point, fold), folds of a point consecutive.
+        One fit per (point, fold), folds of a point consecutive; ``loop.fits`` score them.
     """
 
     points: tuple[int, ...]
@@ -68,3 +71,31 @@ def task_folds(inputs: TaskInputs, folds: int, seed: int) -> list[np.ndarray]:
         t = int(np.argmin(sizes))
         raise DataError(f"task {inputs.names[t]!r} has {sizes[t]} rows, too few for {folds} folds", inputs.data.url)
     return stratified_folds(inputs.codes, seed, [1.0 / folds] * folds)
+
+
+def table_rows(
+    shared: Shared, grid: Sequence[Any], folds: int, history: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return one row per grid point: accuracy (of a regression R2 and mean square error) over the folds, and what was selected."""
+    rows, last = [], history[-1]
+    for place, point in enumerate(shared.points):
+        part = slice(place * folds, (place + 1) * folds)
+        measure = "r2" if "test_r2" in last else "accuracy"
+        found = np.array(last[f"test_{measure}"][part], dtype=float)
+        rows.append(
+            {
+                "point": point,
+                **{name: getattr(grid[point], name) for name in names},
+                measure: float(found.mean()),
+                **({"mse": _error(shared.loop.fits[part], found)} if measure == "r2" else {}),
+                "deviation": float(found.std(ddof=1)),
+                "selected": float(np.mean(last["selected"][part])),
+                "folds": found.tolist(),
+            }
+        )
+    return rows
+
+
+def _error(fits: Sequence[Fit | TargetFit], found: np.ndarray) -> float:
+    """Return the mean square error over folds of known R2."""
+    return float(np.mean([(1.0 - r2) * fit.target[fit.held_out].var() for fit, r2 in zip(fits, found, strict=True)]))  # pyright: ignore[reportAttributeAccessIssue] (a regression's)

@@ -9,8 +9,7 @@ import numpy as np
 
 from ..records.config_tasks import MultiTaskMKLConfig
 from ..records.context import RunContext
-from .gmkl_tune import GRAM_PARAMETERS, table_rows
-from .grids import Shared, alike, task_folds
+from .grids import GRAM_PARAMETERS, Shared, alike, table_rows, task_folds
 from .multitask_run import build_loop, task_problem
 from .scoring import Fit, TargetFit, with_held_out
 from .task_setup import TaskInputs, store_task_inputs

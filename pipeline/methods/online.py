@@ -14,7 +14,7 @@ from ..loops.protocol import Step
 from ..records.config_online import GroupLassoConfig
 from ..records.context import RunContext
 from .online_measures import Measures, measured
-from .online_rows import RowBlocks, block_order, row_order, step_end
+from .online_rows import RowBlocks, block_order, moved, row_order, step_end
 from .online_setup import GroupLassoInputs, loss_of, penalty_of, weights_of
 
 NAN = float("nan")
@@ -138,11 +138,6 @@ class StreamLoop:
         """Return the state before the first row."""
         return StreamState(0, None, 0, 0, 0, 0, self.machine.learner().point())
 
-    def taken(self, refs: Any, epoch: int, start: int, end: int, seed: int) -> list[tuple[int, Any]]:
-        """Return ``(number, block)`` of the blocks of a step, in their order."""
-        order = block_order(len(refs), seed, epoch, self.config.shuffle)
-        return [(int(k), refs[int(k)]) for k in order[start:end]]
-
     def step(self, state: StreamState, ctx: RunContext) -> Step[StreamState]:
         """Take the rows of some blocks; the last step of a fit measures the model on all rows."""
         refs = self.blocks.refs()
@@ -156,20 +151,11 @@ class StreamLoop:
         if over:
             learner.finish()
         found = [rows, learner.losses.sum() - loss, learner.weight - weight, *summed_up(learner, self.config.average)]
-        epoch = state.epoch + over
-        state = replace(
-            state,
-            iteration=state.iteration + 1,
-            stop="epochs" if epoch == self.config.epochs else None,
-            epoch=epoch,
-            block=0 if over else end,
-            rows=state.rows + rows,
-            point=learner.point(),
-            along=np.vstack((state.along, found)),
-        )
+        state = moved(state, rows, None if over else end, self.config.epochs)
+        state = replace(state, point=learner.point(), along=np.vstack((state.along, found)))
         measures = self._measured(learner, state, ctx)
         state = replace(state, ended=measures.by_step)
-        return Step(state, {"epoch": epoch, **figures_of(state.along), **measures.figures})
+        return Step(state, {"epoch": state.epoch, **figures_of(state.along), **measures.figures})
 
     def _take(self, learner: StreamLearner, ref: Any, number: int, epoch: int, seed: int) -> int:
         rows, span = self.blocks.load(ref), slice(*ref.rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -112,3 +113,10 @@ def step_end(refs: Sequence[Any], order: np.ndarray, start: int, nbytes: int | N
     """Return the place in ``order`` behind the last block of the step that begins at ``start``; a step has ``nbytes`` of rows at most."""
     sizes = np.cumsum([refs[int(k)].nbytes for k in order[start:]])
     return start + max(1, int(np.searchsorted(sizes, STEP_BYTES if nbytes is None else nbytes, side="right")))
+
+
+def moved(state: Any, rows: int, end: int | None, epochs: int) -> Any:
+    """Return a state after a step that took some rows, up to the block at ``end`` of the epoch's order; ``None`` ends the epoch."""
+    epoch = state.epoch + (end is None)
+    stop = "epochs" if epoch == epochs else None
+    return replace(state, iteration=state.iteration + 1, stop=stop, epoch=epoch, block=end or 0, rows=state.rows + rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -112,8 +112,3 @@ def penalty_of(config: GroupLassoConfig, n_features: int, groups: Any) -> tuple[
     if shares.ndim and len(shares) != index.n_groups:
         raise ValueError(f"r has {len(shares)} entries; it needs one number, or one for each of the {index.n_groups} groups")
     return group_penalty(index, np.sqrt(index.sizes), shares), index.labels
-
-
-def with_groups(inputs: GroupLassoInputs, groups: Any) -> GroupLassoInputs:
-    """Return inputs with other groups, where some are given."""
-    return inputs if groups is None else replace(inputs, groups=groups)

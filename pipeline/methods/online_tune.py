@@ -16,10 +16,10 @@ from ...kernels.streams import StreamPoint
 from ..loops.protocol import Step
 from ..records.config_online import GroupLassoConfig
 from ..records.context import RunContext
-from .grids import Shared, alike, fold_masks
+from .grids import Shared, alike, fold_masks, table_rows
 from .online import Machine, machine_of
 from .online_measures import decision_rows
-from .online_rows import STEP_BYTES, RowBlocks, block_order, row_order, step_end
+from .online_rows import STEP_BYTES, RowBlocks, block_order, moved, row_order, step_end
 from .online_setup import GroupLassoInputs, group_lasso_inputs, weights_of
 from .scoring import Fit, TargetFit, accuracy_metrics, with_held_out
 
@@ -60,52 +60,45 @@ class GridLoop:
     state_type = GridState
 
     def __init__(self, fits: Sequence[GridFit], inputs: GroupLassoInputs, budget: int) -> None:
-        self.fits, self.inputs, self.targets = list(fits), inputs, inputs.targets
-        self.config: GroupLassoConfig = self.fits[0].machine.config
+        self.learned, self.inputs, self.targets = list(fits), inputs, inputs.targets
+        self.fits = tuple(fit.score for fit in fits)
+        self.config: GroupLassoConfig = self.learned[0].machine.config
         self.blocks = RowBlocks(inputs.data, budget)
-        self.step_bytes = max(STEP_BYTES, WRITTEN * sum(state_bytes(fit.machine) for fit in self.fits))
+        self.step_bytes = max(STEP_BYTES, WRITTEN * sum(state_bytes(fit.machine) for fit in self.learned))
 
     def init(self, ctx: RunContext) -> GridState:
         """Return the state before the first row."""
-        return GridState(0, None, 0, 0, 0, tuple(fit.machine.learner().point() for fit in self.fits))
+        return GridState(0, None, 0, 0, 0, tuple(fit.machine.learner().point() for fit in self.learned))
 
     def step(self, state: GridState, ctx: RunContext) -> Step[GridState]:
         """Let every learner take some blocks; the last step scores all of them."""
         refs = self.blocks.refs()
         order = block_order(len(refs), ctx.seed, state.epoch, self.config.shuffle)
         end = step_end(refs, order, state.block, self.step_bytes)
-        learners = [fit.machine.learner(point) for fit, point in zip(self.fits, state.points, strict=True)]
+        learners = [fit.machine.learner(point) for fit, point in zip(self.learned, state.points, strict=True)]
         rows = 0
         for k in order[state.block : end].tolist():
             rows += self._take(learners, refs[k], k, state.epoch, ctx.seed)
         over = end == len(refs)
         for learner in learners if over else ():
             learner.finish()
-        epoch = state.epoch + over
-        state = replace(
-            state,
-            iteration=state.iteration + 1,
-            stop="epochs" if epoch == self.config.epochs else None,
-            epoch=epoch,
-            block=0 if over else end,
-            rows=state.rows + rows,
-            points=tuple(learner.point() for learner in learners),
-        )
-        metrics = {"epoch": epoch, "rows": state.rows, "fits": len(learners)}
+        state = moved(state, rows, None if over else end, self.config.epochs)
+        state = replace(state, points=tuple(learner.point() for learner in learners))
+        metrics = {"epoch": state.epoch, "rows": state.rows, "fits": len(learners)}
         return Step(state, metrics if state.stop is None else {**metrics, **self._scores(learners)})
 
     def _take(self, learners: Sequence[Any], ref: Any, number: int, epoch: int, seed: int) -> int:
         rows, span = self.blocks.load(ref), slice(*ref.rows)
         order = row_order(ref.rows[1] - ref.rows[0], seed, epoch, number, self.config.shuffle)
         rows, targets = Rows(rows.indptr, rows.indices, rows.values, order), np.ascontiguousarray(self.targets[:, span])
-        for fit, learner in zip(self.fits, learners, strict=True):
+        for fit, learner in zip(self.learned, learners, strict=True):
             learner.take(rows, targets, fit.weight[span].copy())
         return len(order)
 
     def _scores(self, learners: Sequence[Any]) -> dict[str, Any]:
         tests, selected = [], []
         name = "r2" if self.inputs.classes is None else "accuracy"
-        for fit, learner in zip(self.fits, learners, strict=True):
+        for fit, learner in zip(self.learned, learners, strict=True):
             weights, biases, _ = learner.weights(fit.machine.config.average)
             values = decision_rows(self.blocks, weights, biases, self.targets.shape[1])
             tests.append(accuracy_metrics([fit.score], dict(enumerate(values)))[f"test_{name}"])
@@ -155,29 +148,4 @@ def _fits(config: GroupLassoConfig, inputs: GroupLassoInputs, masks: Sequence[np
     return found
 
 
-def table_rows(
-    shared: Shared, grid: Sequence[GroupLassoConfig], folds: int, history: Sequence[Mapping[str, Any]], names: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return one row per grid point: accuracy (of a regression R2 and mean square error) over the folds, and features."""
-    rows, last = [], history[-1]
-    for place, point in enumerate(shared.points):
-        part = slice(place * folds, (place + 1) * folds)
-        measure = "r2" if "test_r2" in last else "accuracy"
-        found = np.array(last[f"test_{measure}"][part], dtype=float)
-        rows.append(
-            {
-                "point": point,
-                **{name: getattr(grid[point], name) for name in names},
-                measure: float(found.mean()),
-                **({"mse": _error(shared.loop.fits[part], found)} if measure == "r2" else {}),
-                "deviation": float(found.std(ddof=1)),
-                "selected": float(np.mean(last["selected"][part])),
-                "folds": found.tolist(),
-            }
-        )
-    return rows
-
-
-def _error(fits: Sequence[GridFit], found: np.ndarray) -> float:
-    """Return the mean square error over folds of known R2."""
-    return float(np.mean([(1.0 - r2) * fit.score.target[fit.score.held_out].var() for fit, r2 in zip(fits, found, strict=True)]))  # pyright: ignore[reportAttributeAccessIssue] (a regression's)
+__all__ = ["shared_loops", "shares", "table_rows"]

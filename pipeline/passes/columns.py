@@ -46,11 +46,6 @@ def column_sizes(data: BlockStore | MemoryBlocks, features: np.ndarray) -> np.nd
     return (size + 4) * np.array(counts, np.int64) + 8
 
 
-def fetched_bytes(nbytes: int, largest: int) -> int:
-    """Bound the bytes one column pass brings, of columns that have ``nbytes`` in all and ``largest`` alone."""
-    return min(nbytes, FETCH_BYTES + largest)
-
-
 def _batches(data: BlockStore | MemoryBlocks, features: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
     if isinstance(data, MemoryBlocks):
         yield features, 12 * data.n_rows * len(features)

@@ -28,7 +28,6 @@ from .spool import Block, Part, Sink, Stored, hold
 from .statistics import Column
 from .streams import FileDigest, compression, open_source
 
-SEQUENCE_FORMATS = ("fasta", "strings")
 _FOREIGN = re.compile(rb"[^A-Za-z*-]")
 _BLOCK = 1 << 22
 _TEXT_TO_MEMORY = 4
