@@ -1,0 +1,52 @@
+"""A kernel matrix over the rows of one store, known by its spectrum. A plain record, saved without pickle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class SpectralModel:
+    """``K = U diag(lam) U'`` over the rows that a transductive method was fitted on, and over no others.
+
+    Attributes
+    ----------
+    config_json
+        The method's parameters.
+    data_digest
+        Digest of the store with these rows; empty for rows that were given as an array.
+    n_rows
+        Number of rows n.
+    eigenvectors
+        U, ``(n, r)``, orthonormal columns; r may be 0.
+    eigenvalues
+        lam, ``(r,)``, descending, positive.
+    figures
+        Objective, bounds and the like, by name.
+    arrays
+        Further results of a method, by name; ``"scores"``, ``(n,)`` or ``(n, k)``, where predictions are scores of rows.
+    """
+
+    config_json: str
+    data_digest: str
+    n_rows: int
+    eigenvectors: np.ndarray
+    eigenvalues: np.ndarray
+    figures: dict[str, float] = field(default_factory=dict)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def factor(self) -> np.ndarray:
+        """Rows of ``U diag(lam)^(1/2)``, ``(n, r)``: coordinates under which inner products are K."""
+        return self.eigenvectors * np.sqrt(self.eigenvalues)
+
+    def kernel_block(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        """Return ``K[rows][:, cols]``."""
+        return (self.eigenvectors[rows] * self.eigenvalues) @ self.eigenvectors[cols].T
+
+    def predictions(self) -> np.ndarray:
+        """Return what the method says of each row, ``(n, k)``: its scores, or else its coordinates."""
+        found = self.arrays.get("scores", self.factor)
+        return found[:, None] if found.ndim == 1 else found
