@@ -31,6 +31,15 @@ if TYPE_CHECKING:
     from .loops.prepared import Prepared
 
 
+INPUTS = {
+    "unlabelled": "a store of rows without a label",
+    "constraints": "pairs of rows that belong together (+1) or apart (-1)",
+    "pairs": "pairs of rows with a tie (1) or without one (0)",
+    "tags": "tags of every row",
+}
+"""Further inputs of methods beside their data, by name."""
+
+
 @dataclass(frozen=True)
 class MethodInfo:
     """A method by name.
@@ -54,8 +63,10 @@ class MethodInfo:
         default they are done one after another.
     missing
         Whether it takes stores with missing values.
-    unlabelled
-        Whether it takes a second store, of rows without a label.
+    inputs
+        What it takes beside a store: names in ``INPUTS``.
+    needs
+        Those of them without which it cannot run.
     streams
         Whether it also learns from a text that is read once.
     model
@@ -75,7 +86,8 @@ class MethodInfo:
     regressor: str | None = None
     passes: str = "grams"
     missing: bool = False
-    unlabelled: bool = False
+    inputs: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
     streams: bool = False
     tasks: bool = False
     scored: bool = True
@@ -87,11 +99,15 @@ class MethodInfo:
         Raises
         ------
         ValueError
-            Unlabelled rows for a method that takes none.
+            An input that the method does not take, or one missing that it needs.
         """
-        if extra.get("unlabelled") is not None and not self.unlabelled:
-            takers = ", ".join(name for name, info in METHODS.items() if info.unlabelled)
-            raise ValueError(f"unlabelled={extra['unlabelled']!r}: {self.name} learns from labelled rows only; {takers} takes both")
+        for key, what in INPUTS.items():
+            given = extra.get(key) is not None
+            if given and key not in self.inputs:
+                takers = ", ".join(name for name, info in METHODS.items() if key in info.inputs)
+                raise ValueError(f"{key}: {self.name} does not take {what}; of the methods {takers} does")
+            if not given and key in self.needs:
+                raise ValueError(f"{key}: {self.name} needs {what} (--{key} FILE)")
         return import_module(f".methods.{self.run}", __package__).prepare(config, ctx, extra)
 
 
@@ -135,7 +151,7 @@ METHODS: dict[str, MethodInfo] = {
         run="triclass_run",
         model=KernelModel,
         estimator="estimators.triclass:TriClassSVC",
-        unlabelled=True,
+        inputs=("unlabelled",),
     ),
     "unsupervised-mkl": MethodInfo(
         name="unsupervised-mkl",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .memory import MemoryBlocks, MemoryRef
     from .models import read_model, write_model
     from .records import from_arrays, to_arrays
+    from .row_files import read_pairs, read_row_texts
     from .runs import ArrayRef, RunStore
     from .tables import COLUMN_TABLES, column_tables
     from .writer import BlockWriter
@@ -34,6 +35,7 @@ _MODULES = (
     "memory",
     "models",
     "records",
+    "row_files",
     "runs",
     "tables",
     "writer",
@@ -81,6 +83,8 @@ __all__ = [
     "plan_dense_rows",
     "plan_stripes",
     "read_model",
+    "read_pairs",
+    "read_row_texts",
     "set_cache_limit",
     "to_arrays",
     "write_model",

@@ -95,7 +95,7 @@ def test_parameters_are_refused_before_there_is_a_run(stores, capsys, words, tol
 
 def test_unlabelled_rows_that_do_not_go_with_the_others_are_refused(stores, capsys):
     assert main(["fit", "mkl", *map(str, fit(stores, "r")[2:])]) == 2
-    assert "mkl learns from labelled rows only" in capsys.readouterr().err
+    assert "mkl does not take a store of rows without a label" in capsys.readouterr().err
     wide = stores / "c.svm"
     wide.write_text("1:1 9:1\n")
     result(["ingest", wide, stores / "wide", "--no-labels"], capsys)

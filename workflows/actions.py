@@ -113,9 +113,9 @@ def store_figures(store: Any) -> dict[str, Any]:
     }
 
 
-def extras_of(args: FitArgs, path: Callable[[str], str] = str) -> dict[str, Any]:
-    """Return the further inputs of a fit, as far as they were given."""
-    found: dict[str, Any] = {}
+def extras_of(args: FitArgs, store: str, path: Callable[[str], str] = str) -> dict[str, Any]:
+    """Return the further inputs of a fit on a store, as far as they were given."""
+    found: dict[str, Any] = row_inputs(args, store, path)
     if args.groups is not None:
         found["groups"] = read_groups(path(args.groups))
     if args.unlabelled is not None:
@@ -124,6 +124,25 @@ def extras_of(args: FitArgs, path: Callable[[str], str] = str) -> dict[str, Any]
         found["test_share"] = args.test_share
     if args.stream is not None:
         found["stream"] = args.stream.model_dump(exclude={"source"}, exclude_none=True)
+    return found
+
+
+PAIR_VALUES = {"constraints": (-1, 1), "pairs": (0, 1)}
+"""Files of pairs, by argument, and the values a pair may have."""
+
+
+def row_inputs(args: FitArgs, store: str, path: Callable[[str], str] = str) -> dict[str, Any]:
+    """Return what files say of the rows of a store, as far as they were given."""
+    from ..storage import BlockStore, read_pairs, read_row_texts
+
+    files = {key: path(file) for key in (*PAIR_VALUES, "tags") if (file := getattr(args, key)) is not None}
+    if not files:
+        return {}
+    n, found = BlockStore.open(store).n_rows, dict[str, Any]()
+    for key, file in files.items():
+        existing(file, f"{key}: file")
+        pairs = key in PAIR_VALUES
+        found[key] = read_pairs(file, n, PAIR_VALUES[key], ordered=key == "pairs").tolist() if pairs else read_row_texts(file, n)
     return found
 
 

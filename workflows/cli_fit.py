@@ -58,6 +58,9 @@ def _fit(group: click.Group) -> None:
     @set_option
     @click.option("--groups", metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids.")
     @click.option("--unlabelled", metavar="STORE", help="Unlabelled rows, a block store ingested --like the training data (tri-class-svm).")
+    @click.option("--constraints", metavar="FILE", help="Pairs of rows that belong together or apart, one i,j,1 or i,j,-1 a line (npkl).")
+    @click.option("--pairs", metavar="FILE", help="Pairs of rows with a tie or without, one i,j,1 or i,j,0 a line (social-strength).")
+    @click.option("--tags", metavar="FILE", help="Tags of every row, one line each, blanks between tags (semantic-ranker).")
     @click.option("--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
     @click.option("--grams", metavar="GRAMS", help="Use the kernels of this Gram store (see gram); with --kernels, keep those in it.")
     @click.option("--test-share", type=float, default=0.0, metavar="SHARE", help="Hold out this share of the rows to measure accuracy.")
@@ -97,7 +100,7 @@ def _fit(group: click.Group) -> None:
                 dry_run=dry_run,
                 on_event=sink,
                 seed=args.seed,
-                extra={**extras_of(args), **extra},
+                extra={**extras_of(args, source), **extra},
                 **where.arguments(),
             )
         return outcome_result(outcome, run)
@@ -197,7 +200,7 @@ def _tune(group: click.Group) -> None:
         grid = {key: value if isinstance(value, list) else [value] for key, value in split_settings(_lists(grids), "--grid").items()}
         values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
         params, args = check_grid(method, grid, values, _width(data, values)), _fit_args(method, inputs)
-        shared = {"data": existing(data, "store"), "run": run, "seed": args.seed, "extra": extras_of(args), **where.arguments()}
+        shared = {"data": existing(data, "store"), "run": run, "seed": args.seed, "extra": extras_of(args, data), **where.arguments()}
         with frame.progress() as sink:
             if dry_run:
                 first = {**params, **{key: values[0] for key, values in grid.items()}}

@@ -296,7 +296,7 @@ def _plan(place: Place, step: Any) -> dict[str, Any]:
         run=str(place.own(step.id)),
         dry_run=True,
         seed=step.args.seed,
-        extra=extras_of(step.args, place.read.path),
+        extra=extras_of(step.args, place.store(step), place.read.path),
         on_event=place.sink,
         **place.where.arguments(),
     )

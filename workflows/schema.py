@@ -88,6 +88,9 @@ class FitArgs(Closed):
     stream: StreamArgs | None = Field(None, description="text to learn from instead, read once (group-lasso)")
     groups: str | None = Field(None, description="file with the groups of the features")
     unlabelled: str | None = Field(None, description="store of unlabelled rows, for tri-class-svm")
+    constraints: str | None = Field(None, description="file of pairs of rows that belong together (1) or apart (-1), for npkl")
+    pairs: str | None = Field(None, description="file of pairs of rows with a tie (1) or without one (0), for social-strength")
+    tags: str | None = Field(None, description="file with the tags of every row, one line each, for semantic-ranker")
     test_share: float = Field(0.0, ge=0, lt=1, description="share of the rows held out, to measure accuracy along the path")
     seed: int = Field(0, ge=0, description="root of every random number")
 

@@ -125,7 +125,11 @@ def _gram(place: Place, step: GramStep) -> Done:
 
 def _fit_inputs(place: Place, step: Any) -> dict[str, str]:
     file = kernel_file(place.read, step)
-    return _digests(existing(place.store(step), "store"), *_files(place, step, "groups", "unlabelled"), *([] if file is None else [file]))
+    return _digests(
+        existing(place.store(step), "store"),
+        *_files(place, step, "groups", "unlabelled", "constraints", "pairs", "tags"),
+        *([] if file is None else [file]),
+    )
 
 
 def _fitted(place: Place, step: Any, outcome: Any) -> Done:
@@ -143,7 +147,7 @@ def _fit(place: Place, step: Any) -> Done:
         data=place.store(step),
         run=str(place.own(step.id)),
         seed=step.args.seed,
-        extra=extras_of(step.args, place.read.path),
+        extra=extras_of(step.args, place.store(step), place.read.path),
         on_event=place.sink,
         **place.where.arguments(),
     )
@@ -185,7 +189,7 @@ def _tune(place: Place, step: Any) -> Done:
         run=str(place.own(step.id)),
         folds=step.args.folds,
         seed=step.args.seed,
-        extra=extras_of(step.args, place.read.path),
+        extra=extras_of(step.args, place.store(step), place.read.path),
         on_event=place.sink,
         **place.where.arguments(),
     )
