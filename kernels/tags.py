@@ -1,0 +1,120 @@
+r"""Tags of images as vectors: tf-idf with unit length.
+
+.. math::
+
+    t_{ij} = \frac{c_{ij} \log(n / r_j)}{\sqrt{\sum_j (c_{ij} \log(n / r_j))^2}}
+
+for :math:`c_{ij}` times tag j at image i, :math:`r_j` of n images carrying tag j. Source: Zhuang, PhD thesis on kernel learning, Nanyang
+Technological University, 2011, section 6.5; its idf is printed as :math:`\log r_j`, which favours tags that most images carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+NAMED = 5
+"""Rows that a message names."""
+
+
+def counted_tags(rows: Iterable[Iterable[str]]) -> tuple[sp.csr_array, tuple[str, ...]]:
+    """Return how often each row carries each tag, ``(n, V)``, and the tags in ascending order.
+
+    Parameters
+    ----------
+    rows
+        The tags of every row.
+    """
+    given = [list(row) for row in rows]
+    names = sorted({tag for row in given for tag in row})
+    place = {tag: j for j, tag in enumerate(names)}
+    ends = np.cumsum([0, *map(len, given)])
+    columns = np.array([place[tag] for row in given for tag in row], dtype=np.int64)
+    counts = sp.csr_array((np.ones(len(columns)), columns, ends), shape=(len(given), len(names)))
+    counts.sum_duplicates()
+    return counts, tuple(names)
+
+
+def counts_of(tags: Any) -> tuple[sp.csr_array, tuple[str, ...] | None]:
+    """Return the counts of tags in any form, and the tags where they have names.
+
+    Parameters
+    ----------
+    tags
+        A matrix ``(n, V)`` of counts, sparse or dense; one string per row with tags separated by blanks; one list of tags per row; or
+        any other value per row, which is its one tag.
+
+    Raises
+    ------
+    ValueError
+        A count that is negative or not finite (its row is named), or something else altogether.
+    """
+    if sp.issparse(tags):
+        return _checked(sp.csr_array(tags)), None
+    if isinstance(tags, str) or not hasattr(tags, "__len__"):
+        raise ValueError(f"tags: {type(tags).__name__} given; it must be a matrix of counts, or one string or list of tags per row")
+    rows = list(tags) if not hasattr(tags, "to_numpy") else list(tags.to_numpy())
+    if getattr(tags, "ndim", 1) == 2 or (rows and all(_numbers(row) for row in rows) and len({len(row) for row in rows}) == 1):
+        return _checked(sp.csr_array(np.asarray(rows, dtype=np.float64))), None
+    return counted_tags(_split(row) for row in rows)
+
+
+def _numbers(row: Any) -> bool:
+    if isinstance(row, (str, bytes)) or not isinstance(row, (Sequence, np.ndarray)) or not len(row):
+        return False
+    return np.asarray(row).dtype.kind in "biuf"
+
+
+def _split(row: Any) -> list[str]:
+    if isinstance(row, str):
+        return row.split()
+    return [str(tag) for tag in row] if isinstance(row, (Sequence, set, frozenset, np.ndarray)) else [str(row)]
+
+
+def _checked(counts: sp.csr_array) -> sp.csr_array:
+    counts = sp.csr_array(counts, dtype=np.float64, copy=True)
+    wrong = ~np.isfinite(counts.data) | (counts.data < 0)
+    if wrong.any():
+        entry = int(np.argmax(wrong))
+        row = int(np.searchsorted(counts.indptr, entry, side="right")) - 1
+        raise ValueError(f"tags: row {row} holds the count {counts.data[entry]:g}; counts must be finite and not negative")
+    counts.sum_duplicates()
+    counts.eliminate_zeros()
+    return counts
+
+
+def untagged_rows(counts: sp.csr_array) -> np.ndarray:
+    """Return the rows without a tag."""
+    return np.flatnonzero(np.diff(counts.indptr) == 0)
+
+
+def some_rows(rows: np.ndarray) -> str:
+    """Return the numbers of the first rows, and how many more there are, in words."""
+    shown = ", ".join(str(int(row)) for row in rows[:NAMED])
+    return shown if len(rows) <= NAMED else f"{shown} and {len(rows) - NAMED} more"
+
+
+def tag_vectors(counts: sp.csr_array, min_images: int = 1) -> sp.csr_array:
+    """Return tf-idf vectors of unit length, ``(n, V)``; rows whose tags weigh nothing are zero.
+
+    Parameters
+    ----------
+    counts
+        ``(n, V)``, not negative.
+    min_images
+        Tags of fewer rows weigh nothing; those of all rows never do.
+    """
+    n, images = counts.shape[0], np.bincount(counts.indices, minlength=counts.shape[1])
+    weigh = (images >= max(1, min_images)) & (images < n)
+    idf = np.where(weigh, np.log(n / np.maximum(images, 1)), 0.0)
+    vectors = sp.csr_array(counts.multiply(idf[None, :]))
+    vectors.eliminate_zeros()
+    # By the largest entry first: squares of large counts overflow.
+    for length in (lambda rows: rows.max(axis=1).toarray().ravel(), lambda rows: np.sqrt(np.asarray((rows * rows).sum(axis=1)).ravel())):
+        found = length(vectors)
+        factor = np.divide(1.0, found, out=np.zeros(n), where=found > 0)
+        vectors.data = vectors.data * np.repeat(factor, np.diff(vectors.indptr))
+    return vectors

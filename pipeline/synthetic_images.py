@@ -1,0 +1,70 @@
+"""Seeded images of a query, with features, tags and known relevance: a stand-in for crawled images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+WIDTH = 10
+"""Visual features."""
+
+TAGS = 60
+"""Tags; the first is the query's own, on every image."""
+
+
+@dataclass(frozen=True)
+class PlantedImages:
+    """The images that a search returned for one query.
+
+    Attributes
+    ----------
+    X
+        ``(n, 10)`` visual features.
+    tags
+        ``(n, 60)`` 1 where an image carries a tag.
+    relevant
+        ``(n,)`` whether an image is what was searched for.
+    text_scores
+        ``(n,)`` scores of the search itself, of any sign: hardly better than chance.
+    """
+
+    X: np.ndarray
+    tags: np.ndarray
+    relevant: np.ndarray
+    text_scores: np.ndarray
+
+    def tag_lines(self) -> list[str]:
+        """Return one line of tags per image, as a tag file has them."""
+        return [" ".join(f"tag{j}" for j in np.flatnonzero(row)) for row in self.tags]
+
+
+def planted_images(n: int = 120, *, share: float = 0.45, n_relevant: int = 2, n_scattered: int = 25, seed: int = 0) -> PlantedImages:
+    """Return images of one query: relevant ones in few clusters, the others scattered over many.
+
+    Features are a cluster centre, N(0, 1), plus N(0, 1.05^2). Clusters carry a tag with probability 0.12, the relevant ones also tags 1 to
+    5; 30 % of the entries are replaced by noise of probability 0.1, and tag 0 is on every image. With few clusters of others (5, say) the
+    looks of both sides are alike, and a kernel without a prior cannot tell majority from minority.
+
+    Parameters
+    ----------
+    n
+        Images.
+    share
+        Of relevant ones.
+    n_relevant, n_scattered
+        Clusters of relevant images, and of the others.
+    seed
+        Of everything.
+    """
+    rng = np.random.default_rng(seed)
+    relevant = rng.permutation(np.arange(n) < round(share * n))
+    clusters = n_relevant + n_scattered
+    cluster = np.where(relevant, rng.integers(0, n_relevant, n), n_relevant + rng.integers(0, n_scattered, n))
+    X = rng.normal(size=(clusters, WIDTH))[cluster] + 1.05 * rng.normal(size=(n, WIDTH))
+    profiles = rng.random((clusters, TAGS)) < 0.12
+    profiles[:n_relevant, :6] = True
+    noise = rng.random((n, TAGS)) < 0.1
+    tags = np.where(rng.random((n, TAGS)) < 0.3, noise, profiles[cluster])
+    tags[:, 0] = True
+    return PlantedImages(X, tags.astype(np.float64), relevant, rng.normal(size=n) + 0.3 * relevant)
