@@ -14,9 +14,10 @@ Steps are spectral projected gradients (Birgin, Martinez, Raydan, SIAM J. Optimi
 a search that lets the dual fall below its last few values. Against accelerated steps with the constant :math:`\sqrt B / \|A_+\|_F + 1/C`
 they took 0.5 to 0.7 of the evaluations on all sets looked at, and they need no Lipschitz constant, which there is only for p = 2.
 
-A cap that is not active leaves the optimum at a kink of the dual, :math:`A_+ = 0`, where the closed form is 0/0. The ascent then goes up
-the dual with :math:`R_G(A_+)` in place of R, :math:`R_G(A) = \max_K \langle A, K \rangle - \frac{G}{p} \mathrm{tr} K^p` under the same
-cap: smooth for every G > 0 and at most R. G falls tenfold whenever it keeps the gap open. Both objectives stay those of the problem.
+A cap that is not active leaves the optimum at a kink of the dual, :math:`A_+ = 0`, where the closed form is 0/0. Then the problem is
+solved by proximal steps, :math:`K_{t+1} = \arg\min_K P(K) + \frac{G}{2} \|K - K_t\|_F^2` under the same cap, whose duals are smooth:
+K is a closed form of the positive part of :math:`A + G K_t`. At a fixed point it solves the problem itself, for any G. Since
+:math:`A \preceq W = (A + G K_t)_+ - G K_t`, a matrix of low rank, ``R(W_+)`` bounds :math:`R(A_+)`, and both objectives stay certificates.
 """
 
 from __future__ import annotations
@@ -35,8 +36,14 @@ GIVEN_UP = 100
 """Evaluations in which the gap did not fall by a thousandth after which it will not."""
 SHRUNK = 0.02
 """So does a positive part that has shrunk to this share of its largest size."""
-FALL = 0.1
-"""Factor of the penalty in place of an inactive cap."""
+FALL = 0.5
+"""Factor of the weight of proximal steps, from one to the next."""
+FIRST = 0.1
+"""Its first value, in units of the penalty that had equalled the cap."""
+CLOSE = 0.5
+"""Share of the gap that a proximal step may be the reason of before the next one begins."""
+LEAST = 1e-3
+"""Its least value, in units of the first."""
 RECENT = 5
 """Values of the dual below the least of which no step may fall."""
 ARMIJO = 1e-4
@@ -142,9 +149,9 @@ class Evaluation:
     curvature
         First guess of the gradient's Lipschitz constant; for p = 2 it is the local one.
     ascended
-        Value of the function that is ascended: the dual, or with a penalty in place of the cap what bounds it from above.
+        Value of the function that is ascended: the dual, or the dual of a proximal step.
     blur
-        How much of ``primal - dual`` is due to that penalty.
+        How much of ``primal - dual`` is due to the proximal step.
     """
 
     part: PositivePart
@@ -158,8 +165,38 @@ class Evaluation:
     blur: float
 
 
+@dataclass(frozen=True)
+class Anchor:
+    """Centre of a proximal step: ``K_t = vectors diag(values) vectors'``, and its weight G."""
+
+    weight: float
+    vectors: np.ndarray
+    values: np.ndarray
+
+    def added_to(self, operator: SymmetricOperator) -> SymmetricOperator:
+        """Return ``A + G K_t``."""
+        if not len(self.values):
+            return operator
+        own = operator.dense_factor()
+        weights = np.zeros(0) if operator.weights is None else operator.weights
+        return SymmetricOperator(operator.sparse, np.hstack([own, self.vectors]), np.concatenate([weights, self.weight * self.values]))
+
+    def product(self, vectors: np.ndarray, values: np.ndarray) -> float:
+        """Return ``<K_t, K>``."""
+        return float(values @ ((vectors.T @ self.vectors) ** 2 @ self.values))
+
+    def excess(self, part: PositivePart) -> np.ndarray:
+        """Return the positive eigenvalues of ``W = (A + G K_t)_+ - G K_t``, descending: none of A is greater than its counterpart."""
+        if not len(self.values):
+            return part.values
+        triangle = np.linalg.qr(np.hstack([part.vectors, self.vectors]), mode="r")
+        small = (triangle * np.concatenate([part.values, -self.weight * self.values])) @ triangle.T
+        values = np.linalg.eigvalsh(0.5 * (small + small.T))[::-1]
+        return values[values > 0]
+
+
 def evaluate(
-    problem: SpectralProblem, alpha: np.ndarray, *, tol: float = 1e-8, start: np.ndarray | None = None, penalty: float | None = None
+    problem: SpectralProblem, alpha: np.ndarray, *, tol: float = 1e-8, start: np.ndarray | None = None, anchor: Anchor | None = None
 ) -> Evaluation:
     """Return what one eigendecomposition at ``alpha`` tells.
 
@@ -171,35 +208,63 @@ def evaluate(
         Accuracy of the eigenpairs.
     start
         Block of a former evaluation nearby.
-    penalty
-        Take K as if the problem had this penalty beside its cap: for a cap that is not active. Objectives stay those of the problem.
+    anchor
+        Of a proximal step: ascend its dual. Objectives stay those of the problem.
     """
-    part = positive_part(problem.operator(alpha), tol=tol, start=start, seed=problem.seed, basis=problem.basis)
-    return read_off(problem, alpha, part, penalty)
-
-
-def read_off(problem: SpectralProblem, alpha: np.ndarray, part: PositivePart, penalty: float | None = None) -> Evaluation:
-    """Return K, objectives and gradient at ``alpha`` from the positive part of A."""
+    operator = problem.operator(alpha)
+    if anchor is not None:
+        operator = anchor.added_to(operator)
+    part = positive_part(operator, tol=tol, start=start, seed=problem.seed, basis=problem.basis)
     p, mu, rule = problem.p, problem.terms.multiplicity, problem.rule
-    spectrum, regulariser = kernel_spectrum(part.values, p, B=problem.B, G=problem.G)
-    blur = slack = 0.0
-    if penalty is not None and problem.B is not None:
-        spectrum = _within_cap(kernel_spectrum(part.values, p, G=penalty)[0], p, problem.B)
-        blur = regulariser - float(part.values @ spectrum)
-        slack = penalty / p * float(np.sum(spectrum**p))
+    # With an anchor the values are those of A + G K_t.
+    if anchor is None:
+        spectrum, regulariser = kernel_spectrum(part.values, p, B=problem.B, G=problem.G)
+        aligned, smooth = float(part.values @ spectrum), regulariser
+    else:
+        assert problem.B is not None
+        spectrum = proximal_spectrum(part.values, p, problem.B, anchor.weight)
+        shared = anchor.product(part.vectors, spectrum)
+        aligned = float(part.values @ spectrum) - anchor.weight * shared
+        smooth = aligned - 0.5 * anchor.weight * (float(spectrum @ spectrum) + float(anchor.values @ anchor.values) - 2.0 * shared)
+        regulariser = kernel_spectrum(anchor.excess(part), p, B=problem.B)[1]
     forms = problem.terms.forms(part.vectors, spectrum)
-    dual = mu * (float(problem.goal @ alpha) - rule.conjugate(alpha, problem.C)) - regulariser
+    gained = mu * (float(problem.goal @ alpha) - rule.conjugate(alpha, problem.C))
     # <M, K> without a product: A = M + sum alpha T, and the values are Rayleigh quotients of the eigenvectors of K.
-    aligned = float(part.values @ spectrum) - mu * float(alpha @ forms)
-    primal = -aligned + problem.loss_of(forms) + (0.0 if problem.G is None else problem.G / p * float(np.sum(spectrum**p)))
+    primal = mu * float(alpha @ forms) - aligned + problem.loss_of(forms)
+    primal += 0.0 if problem.G is None else problem.G / p * float(np.sum(spectrum**p))
     gradient = problem.goal - forms - rule.slope(alpha, problem.C)
-    return Evaluation(part, spectrum, forms, dual, primal, gradient, _curvature(problem, part, spectrum), dual + blur + slack, blur)
+    blur = 0.0 if anchor is None else regulariser - aligned
+    curvature = _curvature(problem, part, spectrum)
+    return Evaluation(part, spectrum, forms, gained - regulariser, primal, gradient, curvature, gained - smooth, blur)
 
 
-def _within_cap(spectrum: np.ndarray, p: float, B: float) -> np.ndarray:
-    """Return the eigenvalues of K under the penalty, shrunk where they exceed the cap: the optimum under both."""
-    used = float(np.sum(spectrum**p))
-    return spectrum if used <= B else spectrum * (B / used) ** (1.0 / p)
+def proximal_spectrum(values: np.ndarray, p: float, B: float, weight: float) -> np.ndarray:
+    """Return the eigenvalues of the K that maximises ``<A, K> - weight / 2 ||K||_F^2`` under ``tr K^p <= B``.
+
+    With s the positive eigenvalues of A they solve ``weight lam + nu lam^(p-1) = s``, where nu >= 0 is 0 or uses up the cap.
+    """
+    free = values / weight
+    if float(np.sum(free**p)) <= B:
+        return free
+    if p == 2.0:
+        return free * np.sqrt(B / float(np.sum(free**2)))
+    low, high = 0.0, 1.0
+    while float(np.sum(_balanced(values, p, weight, high) ** p)) > B:
+        low, high = high, 4.0 * high
+    for _ in range(100):
+        nu = 0.5 * (low + high)
+        low, high = (nu, high) if float(np.sum(_balanced(values, p, weight, nu) ** p)) > B else (low, nu)
+    return _balanced(values, p, weight, high)
+
+
+def _balanced(values: np.ndarray, p: float, weight: float, nu: float) -> np.ndarray:
+    """Return the roots of ``weight lam + nu lam^(p-1) = s`` by bisection."""
+    low, high = np.zeros_like(values), values / weight
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        below = weight * middle + nu * middle ** (p - 1.0) < values
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return high
 
 
 def _curvature(problem: SpectralProblem, part: PositivePart, spectrum: np.ndarray) -> float:
@@ -239,10 +304,12 @@ class SpectralState:
         The point whose K has the lowest primal objective.
     block
         Warm start of the eigensolver; no column: none.
-    penalty
-        Penalty beside a cap that seems not to be active, else NaN.
-    primal_penalty
+    anchor
+        Of proximal steps, once the cap seems not to be active.
+    primal_anchor
         The one at ``primal_alpha``.
+    steps
+        Proximal steps done.
     level
         Largest penalty that equals the cap so far.
     since
@@ -270,8 +337,9 @@ class SpectralState:
     primal_alpha: np.ndarray
     best_primal: float
     block: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))
-    penalty: float = np.nan
-    primal_penalty: float = np.nan
+    anchor: Anchor | None = None
+    primal_anchor: Anchor | None = None
+    steps: int = 0
     level: float = 0.0
     since: int = 0
     least_gap: float = np.inf
@@ -323,9 +391,8 @@ def advance(problem: SpectralProblem, state: SpectralState, *, tol: float = 1e-4
     """
     if problem.loss == "linear" or (state.iteration >= max_iter - 1 and not state.exact):
         state = _tightened(state)
-    penalty = None if np.isnan(state.penalty) else state.penalty
     start = state.block if state.block.size else None
-    found = evaluate(problem, state.ahead, tol=_accuracy(problem, state, tol), start=start, penalty=penalty)
+    found = evaluate(problem, state.ahead, tol=_accuracy(problem, state, tol), start=start, anchor=state.anchor)
     state = _noted(state, found, problem)
     if problem.loss == "linear":
         return replace(state, stop="closed form")
@@ -368,7 +435,7 @@ def _noted(state: SpectralState, found: Evaluation, problem: SpectralProblem) ->
     if found.dual > state.best_dual:
         state = replace(state, best_dual=found.dual, best_alpha=state.ahead, since=0)
     if found.primal < state.best_primal:
-        state = replace(state, best_primal=found.primal, primal_alpha=state.ahead, primal_penalty=state.penalty)
+        state = replace(state, best_primal=found.primal, primal_alpha=state.ahead, primal_anchor=state.anchor)
     if state.gap < (1.0 - 1e-3) * state.least_gap:
         return replace(state, least_gap=state.gap, idle=0)
     return replace(state, idle=state.idle + 1)
@@ -376,13 +443,10 @@ def _noted(state: SpectralState, found: Evaluation, problem: SpectralProblem) ->
 
 def _moved(problem: SpectralProblem, state: SpectralState, found: Evaluation) -> SpectralState:
     """Return the state with the point of the next evaluation."""
-    penalty = _penalty(problem, state, found)
-    if penalty != state.penalty and not np.isnan(penalty):
-        # The same eigenpairs give K under the new penalty; what is ascended is another function now.
-        state = replace(state, penalty=penalty, gradient=_NOTHING, recent=_NOTHING, since=0)
-        found = read_off(problem, state.ahead, found.part, penalty)
-        if found.primal < state.best_primal:
-            state = replace(state, best_primal=found.primal, primal_alpha=state.ahead, primal_penalty=penalty)
+    anchor = _anchored(problem, state, found)
+    if anchor is not state.anchor:
+        # What is ascended is another function now; its value and gradient at the same point take one more decomposition.
+        return replace(state, anchor=anchor, steps=state.steps + 1, gradient=_NOTHING, recent=_NOTHING, since=0)
     if len(state.gradient) and not _accepted(problem, state, found):
         return _shortened(problem, state, found)
     step = _length(state, found)
@@ -391,17 +455,20 @@ def _moved(problem: SpectralProblem, state: SpectralState, found: Evaluation) ->
     return replace(state, ahead=problem.project(state.alpha + step * state.gradient))
 
 
-def _penalty(problem: SpectralProblem, state: SpectralState, found: Evaluation) -> float:
-    """Return the penalty beside the cap: the one there is, less where it keeps the gap open, a first one where the cap seems idle."""
+def _anchored(problem: SpectralProblem, state: SpectralState, found: Evaluation) -> Anchor | None:
+    """Return the anchor of the next evaluation: a first one where the cap seems idle, a new one where the old keeps the gap open."""
     if problem.B is None:
-        return np.nan
-    if not np.isnan(state.penalty):
-        return FALL * state.penalty if found.blur > 0.5 * (found.primal - found.dual) else state.penalty
-    shrunk = equal_penalty(problem, found.part) < SHRUNK * state.level
-    if not (shrunk or state.since >= STALLED or not len(found.spectrum)):
-        return np.nan
-    largest = problem.C * float(np.abs(problem.goal).max(initial=1.0)) / problem.B ** (1.0 / problem.p)
-    return FALL * (state.level or largest)
+        return None
+    if state.anchor is None:
+        shrunk = equal_penalty(problem, found.part) < SHRUNK * state.level
+        if not (shrunk or state.since >= STALLED or not len(found.spectrum)):
+            return None
+        largest = problem.C * float(np.abs(problem.goal).max(initial=1.0)) / problem.B ** (1.0 / problem.p)
+        return Anchor(FIRST * (state.level or largest), np.zeros((problem.target.n, 0)), np.zeros(0))
+    if found.blur <= CLOSE * (found.primal - found.dual):
+        return state.anchor
+    weight = state.anchor.weight * (FALL if state.steps <= np.log(LEAST) / np.log(FALL) else 1.0)
+    return Anchor(weight, found.part.vectors, found.spectrum)
 
 
 def _slope(problem: SpectralProblem, state: SpectralState) -> float:
@@ -446,9 +513,8 @@ def solve(problem: SpectralProblem, alpha: np.ndarray, *, tol: float = 1e-4, max
 
 def kernel_at(problem: SpectralProblem, state: SpectralState, *, tol: float = 1e-4) -> Evaluation:
     """Return K with the lowest primal objective; from the same state the same bits."""
-    penalty = None if np.isnan(state.primal_penalty) else state.primal_penalty
     start = state.block if state.block.size else None
-    return evaluate(problem, state.primal_alpha, tol=float(np.clip(TIGHT * tol, 1e-10, 1e-6)), start=start, penalty=penalty)
+    return evaluate(problem, state.primal_alpha, tol=float(np.clip(TIGHT * tol, 1e-10, 1e-6)), start=start, anchor=state.primal_anchor)
 
 
 def cap_used(problem: SpectralProblem, found: Evaluation) -> float:
