@@ -1,0 +1,136 @@
+"""The pass over pairs of row blocks that finds the nearest neighbours of every row.
+
+A task takes a block of rows and a wider block of candidates. Lists of one block of rows merge in a total order, so the result has the
+bits of :func:`...kernels.neighbors.nearest_rows` for any blocks and workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from ...cluster import BlockProgram, plan
+from ...kernels.neighbors import COLUMNS, Nearest, merge_nearest, nearest_between
+from ...storage import BlockStore, MemoryBlocks, open_shared
+from ..records.context import RunContext
+from .gram_source import FREED_BYTES, rows_of
+
+ROWS = 4096
+"""Rows of a task: from the data alone, never from the number of workers."""
+
+CANDIDATE_BYTES = 32 << 20
+"""Bytes of the candidates of a task, in float64; at least ROWS of them."""
+
+TILES = 3 * 8 * 256 * COLUMNS
+"""Bytes of what a task computes at a time, beside its rows."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """A block of rows and a block of rows among which their neighbours are looked for.
+
+    Attributes
+    ----------
+    url, digest
+        The block store, or ``"memory"`` and empty.
+    rows, cols
+        Ranges of rows.
+    width
+        Columns of the data.
+    source
+        Arrays in memory; such a reference stays in its process.
+    """
+
+    url: str
+    digest: str
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    width: int
+    source: MemoryBlocks | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows read, in float64."""
+        return 8 * self.width * (self.rows[1] - self.rows[0] + self.cols[1] - self.cols[0])
+
+
+@dataclass(frozen=True)
+class Found:
+    """The nearest candidates of a block of rows."""
+
+    rows: tuple[int, int]
+    nearest: Nearest
+
+
+def candidates(data: BlockStore | MemoryBlocks) -> list[Candidates]:
+    """Return the tasks of a pass: row block by row block, candidates in order."""
+    n, width = data.n_rows, data.n_cols
+    wide = max(ROWS, CANDIDATE_BYTES // (8 * max(1, width)) // ROWS * ROWS)
+    far = isinstance(data, BlockStore)
+    digest, source = (data.digest, None) if far else ("", data)
+    rows, cols = ([(lo, min(lo + size, n)) for lo in range(0, n, size)] for size in (ROWS, wide))
+    return [Candidates(data.url, digest, a, b, width, source) for a in rows for b in cols]
+
+
+def nearest_chunk(ref: Candidates, k: int) -> list[Found]:
+    """Return the nearest neighbours of a block of rows among a block of candidates."""
+    data = ref.source or open_shared(ref.url, ref.digest)
+    left = rows_of(data, *ref.rows)
+    right = left if ref.rows == ref.cols else rows_of(data, *ref.cols)
+    return [Found(ref.rows, nearest_between(left, right, k, left_start=ref.rows[0], right_start=ref.cols[0]))]
+
+
+@dataclass(frozen=True)
+class _Merge:
+    """Lists of the same rows become one; those of other rows stay apart."""
+
+    k: int
+
+    def __call__(self, parts: Sequence[list[Found]]) -> list[Found]:
+        found = sorted((item for part in parts for item in part), key=lambda item: item.rows)
+        groups = [list(group) for _, group in groupby(found, key=lambda item: item.rows)]
+        return [replace(group[0], nearest=merge_nearest([item.nearest for item in group], self.k)) for group in groups]
+
+
+def _task_bytes(ref: Candidates) -> int:
+    # The rows as they are read and in float64, tiles of products, packed rows, freed blocks.
+    return 3 * ref.nbytes + TILES + FREED_BYTES
+
+
+def nearest_neighbours(ctx: RunContext, k: int) -> Nearest:
+    """Return the ``k`` nearest other rows of every row of ``ctx.data``, scaling applied (one pass over pairs of row blocks).
+
+    Parameters
+    ----------
+    ctx
+        Executor and data.
+    k
+        Less than the number of rows.
+
+    Raises
+    ------
+    ValueError
+        Rows that are not finite.
+    """
+    refs, n = candidates(ctx.data), ctx.data.n_rows
+    size = 16 * k * min(ROWS, n) + 256
+    program = BlockProgram("nearest-neighbours", nearest_chunk, _Merge(k), _task_bytes, size, combine_bytes=4 * (16 * k * n + 256))
+    found: list[Found] = ctx.run_pass(plan(program, refs, k))
+    parts = [item.nearest for item in found]
+    return Nearest(np.concatenate([part.ids for part in parts]), np.concatenate([part.squares for part in parts]))
+
+
+def plan_neighbours(data: Any, k: int) -> dict[str, int]:
+    """Return tasks of the pass and the memory of one."""
+    refs = candidates(data)
+    return {"tasks_per_pass": len(refs), "task_bytes": max(_task_bytes(ref) for ref in refs) + 32 * k * min(ROWS, data.n_rows)}
+
+
+def load_programs() -> None:
+    """Compile or load what a task runs, so that a worker's memory is measured with it."""
+    for rows in (np.eye(3), np.eye(3) * 0.5):
+        nearest_between(rows, rows, 1)
