@@ -1,0 +1,151 @@
+"""Pairs of rows that belong together or apart: reading, checking, selecting them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class PairConstraints:
+    """Unordered pairs with a sign, each once, sorted by ``(row, col)``.
+
+    Attributes
+    ----------
+    n
+        Rows of the data.
+    rows, cols
+        ``(m,)`` int64, ``rows < cols``.
+    signs
+        ``(m,)`` +1.0 for a pair that belongs together, -1.0 for one that does not.
+    """
+
+    n: int
+    rows: NDArray[np.int64]
+    cols: NDArray[np.int64]
+    signs: NDArray[np.float64]
+
+    @property
+    def size(self) -> int:
+        """Number of pairs."""
+        return len(self.rows)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Pairs of every row, ``(n,)``."""
+        return np.bincount(np.concatenate([self.rows, self.cols]), minlength=self.n)
+
+    def triples(self) -> NDArray[np.int64]:
+        """Return ``(m, 3)`` rows i, j, sign."""
+        return np.stack([self.rows, self.cols, self.signs.astype(np.int64)], axis=1)
+
+    def only(self, chosen: NDArray[np.bool_]) -> PairConstraints:
+        """Return some of the pairs."""
+        return PairConstraints(self.n, self.rows[chosen], self.cols[chosen], self.signs[chosen])
+
+
+def pair_constraints(given: Any, n: int) -> PairConstraints:
+    """Return constraints from a sparse matrix or from triples.
+
+    Parameters
+    ----------
+    given
+        Sparse ``(n, n)`` matrix with entries +1 and -1: symmetric, or one triangle; or triples ``(i, j, +1 or -1)``, ``(m, 3)``.
+        A pair given several times with one sign is one pair.
+    n
+        Rows of the data.
+
+    Raises
+    ------
+    ValueError
+        No pair at all, another shape, a sign that is neither +1 nor -1, a row outside the data, a row paired with itself, or a pair with
+        both signs.
+    """
+    i, j, signs = _entries(given, n)
+    if not len(i):
+        raise ValueError("constraints: no pair is given; at least one is needed")
+    bad = np.flatnonzero((signs != 1) & (signs != -1))
+    if len(bad):
+        e = bad[0]
+        raise ValueError(f"constraints: the pair ({i[e]}, {j[e]}) has the sign {signs[e]:g}; must be +1 (together) or -1 (apart)")
+    low, high = np.minimum(i, j), np.maximum(i, j)
+    out = np.flatnonzero((low < 0) | (high >= n))
+    if len(out):
+        e = out[0]
+        raise ValueError(f"constraints: the pair ({i[e]}, {j[e]}) names a row outside 0 ... {n - 1}")
+    own = np.flatnonzero(low == high)
+    if len(own):
+        raise ValueError(f"constraints: the pair ({i[own[0]]}, {i[own[0]]}) pairs a row with itself")
+    keys, first = np.unique(low * np.int64(n) + high, return_index=True)
+    places = np.searchsorted(keys, low * np.int64(n) + high)
+    against = np.flatnonzero(signs != signs[first][places])
+    if len(against):
+        e = against[0]
+        raise ValueError(f"constraints: the pair ({low[e]}, {high[e]}) is given with both signs")
+    return PairConstraints(n, keys // n, keys % n, signs[first])
+
+
+def _entries(given: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    if sp.issparse(given):
+        if given.shape != (n, n):
+            raise ValueError(f"constraints: a matrix of shape {given.shape}; must be ({n}, {n}), one row and column per row of X")
+        matrix = given.tocoo()
+        there = matrix.data != 0
+        return matrix.row[there].astype(np.int64), matrix.col[there].astype(np.int64), matrix.data[there].astype(np.float64)
+    if given is None:
+        raise ValueError("constraints: none are given; must be a sparse matrix of +1 and -1, or triples (i, j, +1 or -1)")
+    triples = _numbers(given)
+    if not triples.size and triples.ndim < 3:
+        triples = np.zeros((0, 3))
+    if triples.ndim != 2 or triples.shape[1] != 3:
+        raise ValueError(f"constraints: an array of shape {triples.shape}; must be triples (m, 3) of i, j and +1 or -1, or a sparse matrix")
+    places = triples[:, :2]
+    whole = np.isfinite(places) & (places == np.round(places))
+    if not whole.all():
+        e = int(np.flatnonzero(~whole.all(axis=1))[0])
+        raise ValueError(f"constraints: triple {e} names the rows {places[e].tolist()}; must be whole numbers")
+    far = np.clip(places, -1.0, float(n)).astype(np.int64)
+    return far[:, 0], far[:, 1], triples[:, 2]
+
+
+def _numbers(given: Any) -> NDArray[np.float64]:
+    try:
+        return np.asarray(given if isinstance(given, np.ndarray) else list(given), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("constraints: must be a sparse matrix of +1 and -1, or triples (i, j, +1 or -1) of numbers") from None
+
+
+def margins(constraints: PairConstraints, entries: NDArray[np.float64]) -> NDArray[np.float64]:
+    r"""Return how sure a kernel is of every row: :math:`| \frac{1}{l_i} \sum_j T_{ij} k_{ij} |`, infinite without a pair (l_i = 0).
+
+    Parameters
+    ----------
+    constraints
+        T.
+    entries
+        ``(m,)`` of the kernel at the pairs.
+    """
+    signed = constraints.signs * entries
+    totals = np.bincount(constraints.rows, signed, constraints.n) + np.bincount(constraints.cols, signed, constraints.n)
+    counts = constraints.counts
+    return np.where(counts > 0, np.abs(totals) / np.maximum(counts, 1), np.inf)
+
+
+def actively_selected(constraints: PairConstraints, entries: NDArray[np.float64], n_select: int) -> PairConstraints:
+    """Return the pairs of the ``n_select`` rows with the least margins (Zhuang, thesis, 2011, section 3.4); ties by row."""
+    found = margins(constraints, entries)
+    order = np.lexsort((np.arange(constraints.n), found))[:n_select]
+    chosen = np.zeros(constraints.n, dtype=bool)
+    chosen[order] = np.isfinite(found[order])
+    return constraints.only(chosen[constraints.rows] | chosen[constraints.cols])
+
+
+def randomly_selected(constraints: PairConstraints, size: int, rng: np.random.Generator) -> PairConstraints:
+    """Return ``size`` of the pairs, drawn at random."""
+    chosen = np.zeros(constraints.size, dtype=bool)
+    chosen[rng.permutation(constraints.size)[:size]] = True
+    return constraints.only(chosen)
