@@ -84,7 +84,9 @@ def _check_reach(weights: Any, known: NDArray[np.bool_]) -> None:
     labelled[part[known]] = True
     lost = ~labelled[part]
     if lost.any():
-        raise ValueError(f"node {int(np.argmax(lost))} is not linked to any labelled one ({int(lost.sum())} such nodes); label one of each part")
+        raise ValueError(
+            f"node {int(np.argmax(lost))} is not linked to any labelled one ({int(lost.sum())} such nodes); label one of each part"
+        )
 
 
 def _solved(weights: Any, free: NDArray[np.int64], held: NDArray[np.int64], known: FloatArray) -> FloatArray:

@@ -27,8 +27,9 @@ from ..passes.views import Scaling, ViewGrams
 from ..records.config_social import SocialConfig
 from ..records.context import RunContext
 
-ROUND = 10
-"""Newton steps between two checkpoints."""
+ROUND = 16
+"""Newton steps of the first round; every next one takes twice as many. A round starts from the best certified point of the one before,
+which may lie behind its last step: many short rounds would not get anywhere."""
 
 HELD_PAIRS = 4096
 """Up to this many pairs their Gram matrix is held, which lets hard systems be factorised; beyond, products go over the users."""
@@ -156,11 +157,11 @@ class SocialLoop:
         return Step(new, {**metrics, **more})
 
     def _round(self, state: SocialState, ctx: RunContext) -> SocialState:
-        left = min(ROUND, self.config.max_iter - state.newton_steps)
+        left = min(ROUND << (state.iteration - 1), self.config.max_iter - state.newton_steps)
         found = rank_pairs(self.gram(state, ctx), self.links.z, self.config.C, warm=state.coef, tol=self.config.tol, max_iter=left)
         taken = state.newton_steps + found.steps
         stop = "tol" if found.converged else "max_iter" if taken >= self.config.max_iter else None
-        if stop is None and found.gap >= state.gap:
+        if stop is None and found.steps < left and found.gap >= state.gap:
             stop = "stalled"
         return replace(state, coef=found.coef, objective=found.objective, gap=found.gap, newton_steps=taken, stop=stop)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from .social_strength_scores import hit_table, pair_scores
 # -- training pairs ----------------------------------------------------------------------------------------------------------------
 
 
-def checked_links(table: Any, n: int, target: Any = None, lines: Sequence[int] | None = None, place: str = "") -> Links:
+def checked_links(table: Any, n: int, target: Any = None) -> Links:
     """Return training pairs and links, checked.
 
     Parameters
@@ -37,23 +37,20 @@ def checked_links(table: Any, n: int, target: Any = None, lines: Sequence[int] |
         Number of users.
     target
         ``(n, n)`` links that views are aligned with, dense or sparse; those of the pairs by default.
-    lines, place
-        Line of every row in its file, and the file, for messages.
 
     Raises
     ------
     DataError
-        A pair that is none, with its line where that is known.
+        A pair that is none, by its number, or labels that are all equal.
     """
     rows = np.asarray(table, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1:] != (3,) or not len(rows):
-        raise DataError(f"pairs have shape {rows.shape}; they must be (n_pairs, 3): two users and z, at least one pair", place)
+        raise DataError(f"pairs have shape {rows.shape}; they must be (n_pairs, 3): two users and z, at least one pair")
 
     def refuse(wrong: np.ndarray, told: Callable[[np.ndarray], str]) -> None:
         if wrong.any():
             i = int(np.argmax(wrong))
-            where = "" if lines is not None else f"pair {i}: "
-            raise DataError(f"{where}{told(rows[i])}", place, None if lines is None else int(lines[i]))
+            raise DataError(f"pair {i}: {told(rows[i])}")
 
     ends, z = rows[:, :2], rows[:, 2]
     refuse(~np.isfinite(rows).all(axis=1), lambda row: f"{row.tolist()} is not made of finite numbers")
@@ -62,7 +59,7 @@ def checked_links(table: Any, n: int, target: Any = None, lines: Sequence[int] |
     refuse(ends[:, 0] == ends[:, 1], lambda row: f"user {int(row[0])} is paired with himself; a pair has two users")
     refuse((z != 0) & (z != 1), lambda row: f"z={_plain(row[2])}: must be 1 for a link or 0 for none")
     if np.all(z == z[0]):
-        raise DataError(f"all {len(z)} pairs have z={int(z[0])}; linked and unlinked pairs are needed", place)
+        raise DataError(f"all {len(z)} pairs have z={int(z[0])}; linked and unlinked pairs are needed")
     pairs, linked = np.ascontiguousarray(ends.astype(np.int64)), z == 1
     links = _links_of(pairs[linked], n) if target is None else _target(target, n)
     known = np.zeros(n, dtype=bool)
@@ -126,11 +123,8 @@ def build_loop(config: SocialConfig, data: Any, links: Links, ctx: RunContext) -
 
 def prepare(config: SocialConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
     """Return the method ready to run on ``ctx.data``, the users; ``extra["pairs"]`` holds rows u, v, z."""
-    table = extra.get("pairs")
-    if table is None:
-        raise ValueError("social-strength needs training pairs (--pairs FILE): two users and z, 1 for a link and 0 for none")
     config, data = _views(config, ctx)
-    links = checked_links(table, data.n_rows, None, extra.get("pair_lines", getattr(table, "lines", None)), str(extra.get("pair_file", "")))
+    links = checked_links(extra["pairs"], data.n_rows)
     loop = build_loop(config, data, links, ctx)
     return Prepared(
         loop=loop,
