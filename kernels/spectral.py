@@ -1,26 +1,39 @@
 """The positive part of a symmetric matrix, and the closed forms of non-parametric kernel learning that follow from it.
 
-Source: Zhuang, PhD thesis on kernel learning, Nanyang Technological University, chapter 3: Propositions 3.25 and 3.26 (kernels from positive
-parts), equation 3.2 (normalised Laplacian).
+Source: Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), chapter 3, Propositions 3.25 and 3.26.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .jit import one_thread
+from .chebyshev import SPARE, chebyshev_positive
+from .lanczos import lanczos_positive
+from .spectral_dense import dense_positive
 from .spectral_operator import SymmetricOperator
+from .spectral_parts import Part, connected_parts
+from .spectrum import estimated_spectrum
+from .tall_blocks import usable_cores
 
 FloatArray = NDArray[np.float64]
 
-BY_VALUE = 200
-"""Rows from which only the positive eigenpairs of a dense matrix are asked for; below, all of them come sooner."""
+DENSE = 800
+"""Rows up to which a connected part of the matrix is solved as a dense one."""
+
+SHARE = 0.4
+"""Columns a block may have, relative to the rows, before a dense solution comes sooner."""
+
+LEAST = 64
+"""Rows below which a part is solved as a dense one whatever the method."""
+
+METHODS = ("auto", "dense", "lanczos", "chebyshev")
+
+CHUNK = 1024
 
 TIE = 1e-10
 """Eigenvalues that differ by less, relative to the largest, are one eigenvalue where a closed form needs its multiplicity."""
@@ -39,13 +52,16 @@ class PositivePart:
     block
         What a later call for a similar matrix may start from, ``(n, b)`` float32; nothing from the dense path.
     method
-        What found them: ``"dense"``, ``"lanczos"`` or ``"chebyshev"``.
+        What found them: ``"dense"``, ``"lanczos"`` or ``"chebyshev"``; that of the largest part.
+    error
+        Estimated relative error of ``||A_+||_F^2`` from the residuals; 0 where none is known of.
     """
 
     values: FloatArray
     vectors: FloatArray
     block: NDArray[np.float32] | None
     method: str
+    error: float = 0.0
 
 
 def positive_part(
@@ -54,49 +70,142 @@ def positive_part(
     tol: float = 1e-8,
     start: NDArray[Any] | None = None,
     seed: int = 0,
-    method: Literal["auto", "dense", "lanczos", "chebyshev"] = "auto",
+    method: str = "auto",
     max_rank: int | None = None,
     basis: NDArray[Any] | None = None,
+    threads: int | None = None,
 ) -> PositivePart:
-    """Return the eigenpairs of a symmetric matrix with positive eigenvalue."""
-    if basis is not None:
-        return _in_basis(operator, np.asarray(basis, dtype=np.float64), max_rank)
-    values, vectors = dense_positive(operator.dense())
-    return _part(values, vectors, None, "dense", max_rank)
+    """Return the eigenpairs of a symmetric matrix with positive eigenvalue.
 
+    The parts of the matrix that no entry links are solved apart; rows without an entry cost nothing. The result repeats bit for bit, for
+    any number of threads.
 
-def dense_positive(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the positive eigenvalues, descending, and their eigenvectors, of a dense symmetric matrix.
+    Parameters
+    ----------
+    operator
+        A, ``(n, n)``.
+    tol
+        Wanted relative error of ``||A_+||_F^2``; of A_+ itself it is about the square root. The dense path is exact.
+    start
+        ``block`` of the result for a similar matrix; saves half the work and more.
+    seed
+        Of the random vectors.
+    method
+        ``"auto"`` picks by size and estimated rank: dense up to 800 rows per part, or where more than about a third of the eigenvalues are
+        positive, else ``"chebyshev"``. A named method is used for every part of at least 64 rows; ``"dense"`` takes the matrix whole.
+    max_rank
+        No more pairs than this, the largest.
+    basis
+        V, ``(n, k)`` with orthonormal columns: the matrix is then ``V V'A V V'``, solved as a dense one of k rows.
+    threads
+        Threads that share the work; by default all cores the process may use.
 
-    Eigenvalues within rounding of zero, ``n eps max_i sum_j |A_ij|``, are not positive.
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
     """
-    n = len(matrix)
-    cut = n * np.finfo(float).eps * float(np.abs(matrix).sum(axis=1).max(initial=0.0))
-    if cut == 0:
-        return np.zeros(0), np.zeros((n, 0))
-    with one_thread():
-        if n < BY_VALUE:
-            values, vectors = np.linalg.eigh(matrix)
-            keep = values > cut
-            values, vectors = values[keep], vectors[:, keep]
-        else:
-            values, vectors = scipy.linalg.eigh(matrix, subset_by_value=(cut, np.inf), check_finite=False)
-    return values[::-1].copy(), vectors[:, ::-1]
+    _check_call(operator, tol, start, method, max_rank)
+    if basis is not None:
+        columns = np.asarray(basis, dtype=np.float64)
+        values, inner = dense_positive(operator.restricted(columns))
+        return _finished(values, columns @ inner, None, "dense", max_rank)
+    if method == "dense":
+        return _finished(*dense_positive(operator.dense()), None, "dense", max_rank)
+    call = _Call(tol, seed, method, max_rank, usable_cores() if threads is None else threads)
+    return _assembled(operator.n, [_solved(part, call, start) for part in connected_parts(operator)], max_rank)
 
 
-def _in_basis(operator: SymmetricOperator, basis: FloatArray, max_rank: int | None) -> PositivePart:
-    values, inner = dense_positive(operator.restricted(basis))
-    return _part(values, basis @ inner, None, "dense", max_rank)
+@dataclass(frozen=True)
+class _Call:
+    """What every part of the matrix is solved with."""
+
+    tol: float
+    seed: int
+    method: str
+    max_rank: int | None
+    threads: int
 
 
-def _part(values: FloatArray, vectors: FloatArray, block: NDArray[np.float32] | None, method: str, max_rank: int | None) -> PositivePart:
-    if max_rank is not None and len(values) > max_rank:
-        values, vectors = values[:max_rank], vectors[:, :max_rank]
-    vectors = np.ascontiguousarray(vectors)
-    for k in range(vectors.shape[1]):
-        if vectors[np.argmax(np.abs(vectors[:, k])), k] < 0:
-            vectors[:, k] *= -1
-    return PositivePart(values, vectors, block, method)
+@dataclass(frozen=True)
+class _Solved:
+    """Positive eigenpairs of a part; ``rows`` are its rows in the whole."""
+
+    rows: NDArray[np.intp]
+    values: FloatArray
+    vectors: FloatArray
+    block: NDArray[np.float32] | None
+    method: str
+    error: float = 0.0
+
+
+def _check_call(operator: SymmetricOperator, tol: float, start: Any, method: str, max_rank: int | None) -> None:
+    if method not in METHODS:
+        raise ValueError(f"method={method!r}: must be one of {', '.join(METHODS)}")
+    if not 0 < tol < 1:
+        raise ValueError(f"tol={tol!r}: must be between 0 and 1")
+    if max_rank is not None and max_rank < 1:
+        raise ValueError(f"max_rank={max_rank!r}: must be at least 1")
+    if start is not None and (np.ndim(start) != 2 or len(start) != operator.n):
+        raise ValueError(f"start: shape {np.shape(start)}; must be ({operator.n}, b), a block of an earlier result")
+
+
+def _solved(part: Part, call: _Call, start: NDArray[Any] | None) -> _Solved:
+    operator, rows = part.operator, part.rows
+    n = operator.n
+    if n < LEAST or (call.method == "auto" and n <= DENSE):
+        return _Solved(rows, *dense_positive(operator.dense()), None, "dense")
+    spectrum = estimated_spectrum(operator, call.seed)
+    if spectrum.top <= 0:
+        return _Solved(rows, np.zeros(0), np.zeros((n, 0)), None, call.method if call.method != "auto" else "chebyshev")
+    rank = max(0.0, spectrum.count(0.0))
+    if call.method == "lanczos":
+        found = lanczos_positive(operator, round(rank), tol=call.tol, seed=call.seed, max_rank=call.max_rank)
+        if found is not None:
+            return _Solved(rows, *found, found[1].astype(np.float32), "lanczos")
+    wanted = rank if call.max_rank is None else min(rank, call.max_rank)
+    if (call.method == "auto" and 1.1 * wanted + SPARE > SHARE * n) or 1.1 * wanted + SPARE > 0.8 * n:
+        return _Solved(rows, *dense_positive(operator.dense()), None, "dense")
+    first = None if start is None else start[rows]
+    got = chebyshev_positive(operator, spectrum, tol=call.tol, start=first, seed=call.seed, max_rank=call.max_rank, threads=call.threads)
+    return _Solved(rows, got.values, got.vectors, got.block, "dense" if got.block is None else "chebyshev", got.error)
+
+
+def _assembled(n: int, parts: list[_Solved], max_rank: int | None) -> PositivePart:
+    """Put the eigenpairs of the parts together, by descending value, and their blocks side by side."""
+    if not parts:
+        return PositivePart(np.zeros(0), np.zeros((n, 0)), None, "dense")
+    values = np.concatenate([part.values for part in parts])
+    order = np.argsort(-values, kind="stable")[:max_rank]
+    place = np.full(len(values), -1)
+    place[order] = np.arange(len(order))
+    vectors = np.zeros((n, len(order)))
+    ends = np.cumsum([0, *(len(part.values) for part in parts)])
+    for part, lo, hi in zip(parts, ends[:-1], ends[1:], strict=True):
+        into = place[lo:hi]
+        for row in range(0, len(part.rows), CHUNK):
+            rows = part.rows[row : row + CHUNK]
+            vectors[rows[:, None], into[into >= 0]] = part.vectors[row : row + CHUNK, into >= 0]
+    widest = max((part.block.shape[1] for part in parts if part.block is not None), default=0)
+    block = None if widest == 0 else np.zeros((n, widest), np.float32)
+    for part in parts:
+        if block is not None and part.block is not None:
+            block[part.rows, : part.block.shape[1]] = part.block
+    largest = max(parts, key=lambda part: len(part.rows))
+    squares = [float(part.values @ part.values) for part in parts]
+    error = sum(part.error * square for part, square in zip(parts, squares, strict=True)) / max(sum(squares), np.finfo(float).tiny)
+    return _finished(values[order], vectors, block, largest.method, None, error)
+
+
+def _finished(
+    values: FloatArray, vectors: FloatArray, block: NDArray[np.float32] | None, method: str, max_rank: int | None, error: float = 0.0
+) -> PositivePart:
+    values, vectors = values[:max_rank], np.ascontiguousarray(vectors[:, :max_rank])
+    for lo in range(0, vectors.shape[1], 64):
+        columns = vectors[:, lo : lo + 64]
+        largest = np.take_along_axis(columns, np.abs(columns).argmax(axis=0)[None], axis=0)
+        columns *= np.where(largest < 0, -1.0, 1.0)
+    return PositivePart(values, vectors, block, method, error)
 
 
 def kernel_spectrum(values: FloatArray, p: float, *, B: float | None = None, G: float | None = None) -> tuple[FloatArray, float]:
@@ -132,7 +241,7 @@ def kernel_spectrum(values: FloatArray, p: float, *, B: float | None = None, G: 
 
     References
     ----------
-    Zhuang, PhD thesis, chapter 3, Propositions 3.25 and 3.26. For p = 1 the printed rule holds for a positive top eigenvalue only.
+    Zhuang, thesis, 2011, Propositions 3.25 and 3.26. For p = 1 the printed rule holds for a positive top eigenvalue only.
     """
     _check_form(p, B, G)
     if len(values) == 0:
