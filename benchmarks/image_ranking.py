@@ -7,10 +7,11 @@ clusters, the others scattered over 25. ``clustered`` has the others in 5 cluste
 tell one side from the other. ``coil20``, ``yale`` and ``usps`` are real images with made-up tags, said plainly: a query is a class;
 retrieved are images of that class and others scattered over all other classes (yale: 11 and 13 images, so that "top 50" is all of them);
 every class has tags with probability 0.12 and six tags of the query class are its own, then 30 % of all entries are replaced by noise of
-probability 0.1, as in the stand-in; raw is N(0, 1) + 0.3 for relevant images. All kernels go through the same walk with a uniform prior (damping 0.85). Squared distances are over their mean. Hyper-parameters
-(width, degree; neighbours and C of NPK) are chosen by precision at 10 on validation queries of their own: for the real sets other classes.
-Figures are mean and standard deviation over queries, in percent; p is of a paired t-test against the Gaussian. Several queries are separate
-fits. Certificates, K 1 = 0 and sums of scores are asserted; precision is reported as it is.
+probability 0.1, as in the stand-in; raw is N(0, 1) + 0.3 for relevant images. All kernels go through the same walk with a uniform prior
+(damping 0.85). Squared distances are over their mean. Hyper-parameters (width, degree; neighbours and C of NPK) are chosen by precision at
+10 on validation queries of their own: for the real sets of other classes. Figures are mean and standard deviation over queries, in percent;
+p is of a paired t-test against the Gaussian. Several queries are separate fits. Certificates, K 1 = 0 and sums of scores are asserted;
+precision is reported as it is.
 """
 
 from __future__ import annotations
