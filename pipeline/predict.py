@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from ..kernels import expansions
 from ..kernels.pairs import PairMap, pair_columns
+from ..storage import DataError
 from .methods.kernel_predict import decide_store
 from .methods.rules_predict import decide_rules
 from .methods.task_predict import decide_task_store, store_codes
@@ -22,6 +23,7 @@ from .records.fgm import FGMModel, positions
 from .records.kernel_model import KernelModel
 from .records.linear_model import LinearModel
 from .records.rule_model import RuleModel
+from .records.spectral_model import SpectralModel
 from .records.task_model import TaskModel
 
 
@@ -78,6 +80,22 @@ def _(model: RuleModel, ctx: RunContext) -> np.ndarray:
 @decision_values.register
 def _(model: TaskModel, ctx: RunContext) -> np.ndarray:
     return decide_task_store(model, ctx)
+
+
+@decision_values.register
+def _(model: SpectralModel, ctx: RunContext) -> np.ndarray:
+    """Return what a transductive method says of the rows that it was fitted on.
+
+    Raises
+    ------
+    gramplane.storage.DataError
+        The data are not those rows.
+    """
+    if not model.data_digest or ctx.data.digest != model.data_digest:
+        raise DataError(
+            "this method knows only the rows that it was fitted on, and this is another store; fit it on all rows together", ctx.data.url
+        )
+    return model.predictions()
 
 
 PIECE_COLUMNS = 4096
