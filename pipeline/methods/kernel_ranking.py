@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ...kernels.jit import one_thread
 from ...kernels.neighbors import nearest_rows, neighbour_graph
 from ...kernels.pair_terms import DistanceTerms
-from ...kernels.solvers.spectral_dual import Evaluation, SpectralProblem, SpectralState, advance, begin, kernel_at, relative_gap
-from ...kernels.spectral import normalized_laplacian, positive_part
+from ...kernels.solvers.spectral_dual import Evaluation, SpectralProblem, SpectralState, advance, begin, kernel_at
+from ...kernels.spectral import normalized_laplacian
 from ...kernels.spectral_operator import SymmetricOperator
 from ...kernels.tags import counts_of, some_rows, tag_vectors, untagged_rows
 from ..loops.protocol import Step
@@ -30,6 +31,7 @@ from ..passes.gram_source import rows_of
 from ..records.config_ranker import RankerConfig
 from ..records.context import RunContext
 from .kernel_predict import spans
+from .npkl import figures, smooth_basis
 
 ROWS = 4096
 """Rows read at a time."""
@@ -152,20 +154,19 @@ def problem_of(config: RankerConfig, images: Images, seed: int = 0) -> SpectralP
         loss="squared_hinge",
         C=config.C,
         B=float(n) if config.B is None else config.B,
-        basis=None if config.base is None else smooth_basis(images.rows, config, seed),
+        basis=None if config.base is None else centred_basis(images.rows, config),
         seed=seed,
     )
 
 
-def smooth_basis(rows: Any, config: RankerConfig, seed: int) -> np.ndarray:
+def centred_basis(rows: Any, config: RankerConfig) -> np.ndarray:
     """Return the smoothest functions of the visual neighbour graph, ``(n, r)`` orthonormal columns of sum zero."""
     n = rows.shape[0]
-    affinity = neighbour_graph(nearest_rows(rows, min(config.n_neighbors, n - 1)).ids, "union")
-    # Eigenvalues of the Laplacian lie in [0, 2]: its least are the largest of 2 I - L.
-    flipped = sp.csr_array(2.0 * sp.eye_array(n) - normalized_laplacian(affinity))
-    found = positive_part(SymmetricOperator(flipped), seed=seed, max_rank=config.base).vectors
+    graph = neighbour_graph(nearest_rows(rows, min(config.n_neighbors, n - 1)).ids, "union")
+    found = smooth_basis(normalized_laplacian(graph), min(config.base or n, n))
     # A kernel of (6.2) has K 1 = 0; on functions of sum zero it has that here, too.
-    left, values, _ = np.linalg.svd(found - found.mean(axis=0), full_matrices=False)
+    with one_thread():
+        left, values, _ = np.linalg.svd(found - found.mean(axis=0), full_matrices=False)
     return np.ascontiguousarray(left[:, values > 1e-8])
 
 
@@ -197,9 +198,8 @@ class RankerLoop:
         # K = 0 has the objective 0, against which no gap is finite.
         with np.errstate(over="ignore"):
             new = advance(self.problem, state, tol=self.config.tol, max_iter=self.config.max_iter)
-            share = float(relative_gap(self.problem, new))
-        metrics = {"objective": new.best_primal, "gap": new.gap, "relative_gap": share, "rank": new.rank}
-        return Step(new, {**metrics, "active_pairs": int(np.count_nonzero(new.primal_alpha))})
+            found = figures(self.problem, new)
+        return Step(new, {**found, "active_pairs": int(np.count_nonzero(new.primal_alpha))})
 
     def learnt(self, state: SpectralState) -> Evaluation:
         """Return the kernel of least objective so far."""
