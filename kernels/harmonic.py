@@ -47,8 +47,8 @@ def harmonic_values(W: Any, labels: ArrayLike) -> FloatArray:
     """
     values = np.array(labels, dtype=np.float64)
     weights = _checked(W, values)
-    known = ~np.isnan(values).any(axis=-1) if values.ndim == 2 else ~np.isnan(values)
-    _check_reach(weights, known)
+    known = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
+    _check_reach(weights, np.asarray(known))
     if known.all():
         return values
     free, held = np.flatnonzero(~known), np.flatnonzero(known)

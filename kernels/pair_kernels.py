@@ -120,7 +120,7 @@ class PairSum:
         self.kind, self.n = kind, n
         s, t = pairs.T
         if kind == "difference":
-            self._weights = np.bincount(s, coef, n) - np.bincount(t, coef, n)
+            self._weights = np.asarray(np.bincount(s, coef, n) - np.bincount(t, coef, n), np.float64)
             return
         rows, cols, values = [s], [t], [coef]
         if kind == "tensor-symmetric":

@@ -58,6 +58,11 @@ class RankedPairs:
     converged: bool
 
 
+def signs(z: NDArray[np.int64]) -> FloatArray:
+    """Return the labels ``2 z - 1`` in float64."""
+    return 2.0 * np.asarray(z, np.float64) - 1.0
+
+
 def rank_pairs(
     gram: Gram, z: NDArray[np.int64], C: float, *, warm: FloatArray | None = None, tol: float = 1e-6, max_iter: int | None = None
 ) -> RankedPairs:
@@ -78,14 +83,14 @@ def rank_pairs(
     max_iter
         Newton steps at most.
     """
-    problem = logistic_problem(2.0 * z - 1.0, 1.0 / (C * len(z)), bias=False)
+    problem = logistic_problem(signs(z), 1.0 / (C * len(z)), bias=False)
     found = solve_logistic(gram, problem, warm=warm, tol=tol, max_iter=max_iter)
     return RankedPairs(found.beta, found.decision, C * found.upper, C * found.gap, found.iterations, found.converged)
 
 
 def pair_objective(decision: FloatArray, z: NDArray[np.int64], penalty: float) -> float:
     """Return ``1/N sum ln(1 + exp(-y f)) + penalty``."""
-    return _LOSS.value(2.0 * z - 1.0, decision, np.full(len(z), 1.0 / len(z))) + penalty
+    return _LOSS.value(signs(z), decision, np.full(len(z), 1.0 / len(z))) + penalty
 
 
 # -- import vectors ------------------------------------------------------------------------------------------------------------
@@ -124,7 +129,7 @@ class ImportMachine:
         """Return a, ``(N,)``, zero but at the import vectors."""
         out = np.zeros(len(self.dual))
         if len(self.chosen):
-            out[self.chosen] = solve_triangular(self.factor[self.chosen], self.inner, lower=True, trans="T")
+            out[self.chosen] = solve_triangular(self.factor[self.chosen], self.inner, lower=True, trans=1)
         return out
 
 
@@ -195,7 +200,7 @@ def import_step(
 
 def _promises(z: NDArray[np.int64], C: float, machine: ImportMachine, columns: FloatArray) -> FloatArray:
     """Return the objective after one Newton step from the present machine with each column added, ``(m,)``."""
-    y, n = 2.0 * z - 1.0, len(z)
+    y, n = signs(z), len(z)
     slope = -_LOSS.dual(y, machine.decision, np.full(n, 1.0 / n)) * y
     share = np.abs(slope) * n
     curved = share * (1.0 - share) / n
@@ -222,7 +227,7 @@ def _promises(z: NDArray[np.int64], C: float, machine: ImportMachine, columns: F
 
 def full_gap(gram: Gram, z: NDArray[np.int64], C: float, machine: ImportMachine) -> float:
     """Return how far the machine's objective is above the least of (7.3) over all pairs, at most; one product."""
-    y, cost = 2.0 * z - 1.0, np.full(len(z), 1.0 / (C * len(z)))
+    y, cost = signs(z), np.full(len(z), 1.0 / (C * len(z)))
     alpha = _LOSS.dual(y, machine.decision, cost)
     beta = alpha * y
     bound = _LOSS.utility(alpha, cost) - 0.5 * float(beta @ gram.matvec(beta))

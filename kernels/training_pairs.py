@@ -60,7 +60,7 @@ def _nonzero(matrix: sp.csr_array, row: int) -> NDArray[np.bool_]:
 
 
 def _least_similar(similarity: NDArray[Any], rng: np.random.Generator) -> IndexArray:
-    """Return candidates by their worst rank among all views, ``similarity`` (k, m); the first N are those least similar under every view."""
+    """Return candidates by their worst rank among the views, ``similarity`` (k, m); the first N are least similar under every view."""
     worst = np.zeros(similarity.shape[1], dtype=np.int64)
     for row in similarity:
         # Equal entries share the least of their ranks: no view prefers one of them.

@@ -83,11 +83,13 @@ def text_kernel(tags: Any) -> FloatArray:
         ``(n, n_tags)`` counts, dense or sparse, not negative.
     """
     counts = _counts("tags", tags)
-    carried = np.bincount(counts.indices, minlength=counts.shape[1])
-    weighted = counts @ sp.diags_array(np.log(counts.shape[0] / np.maximum(carried, 1)))
-    lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
-    unit = sp.diags_array(np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)) @ weighted
-    return _products(sp.csr_array(unit))
+    n, n_tags = counts.shape
+    carried = np.bincount(counts.indices, minlength=n_tags)
+    counts.data *= np.log(n / np.maximum(carried, 1))[counts.indices]
+    rows = np.repeat(np.arange(n), np.diff(counts.indptr))
+    lengths = np.sqrt(np.bincount(rows, counts.data**2, n))
+    counts.data /= np.where(lengths > 0, lengths, 1.0)[rows]
+    return _products(counts)
 
 
 def comment_kernel(comments: Any) -> FloatArray:
@@ -120,11 +122,11 @@ def incidence_kernel(membership: Any) -> FloatArray:
     return _products(binary)
 
 
-def _products(rows: sp.csr_array) -> FloatArray:
+def _products(rows: Any) -> FloatArray:
     return np.ascontiguousarray((rows @ rows.T).toarray(), dtype=np.float64)
 
 
-def _counts(name: str, given: Any) -> sp.csr_array:
+def _counts(name: str, given: Any) -> Any:
     found = sp.csr_array(given, dtype=np.float64, copy=True)
     found.sum_duplicates()
     found.eliminate_zeros()
@@ -230,4 +232,5 @@ def _ritz(diagonal: FloatArray, beside: FloatArray) -> tuple[FloatArray, FloatAr
     # Loaded on demand, as every worker would pay for it.
     from scipy.linalg import eigh_tridiagonal
 
-    return eigh_tridiagonal(diagonal, beside)
+    values, vectors = eigh_tridiagonal(diagonal, beside)  # pyright: ignore[reportAssignmentType] (vectors are asked for)
+    return values, vectors

@@ -19,7 +19,7 @@ from ..methods.social_strength_run import build_loop, checked_links, given_views
 from ..passes.given_grams import GivenGrams, as_stack
 from ..records.config_social import PairKernel, SocialConfig
 from ..records.social_model import SocialModel
-from .inputs import in_memory
+from .inputs import fan_out, fit_context, in_memory, is_store, opened_for
 from .kernel_base import KernelEstimator
 
 EARLY = "max_iter={} ended the fit with a relative gap of {:.1e}; tol={:g} was asked for"
@@ -65,7 +65,7 @@ class SocialStrengthRanker(KernelEstimator):
     max_iter
         Newton steps at most; a warning tells when it ends the fit.
     grams, gram_store
-        Where the views' matrices lie: ``"auto"`` decides from sizes; ``"memory"``, ``"store"`` (at the path ``gram_store``), ``"recompute"``.
+        Where matrices lie: ``"auto"`` decides from sizes; ``"memory"``, ``"store"`` (at the path ``gram_store``), ``"recompute"``.
     cluster
         Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."`` ...
     random_state
@@ -188,8 +188,15 @@ class SocialStrengthRanker(KernelEstimator):
     # -- scores --------------------------------------------------------------------------------------------------------------------
 
     def decision_function(self, pairs: Any) -> np.ndarray:
-        """Return f of pairs of users ``(m, 2)``, ``(m,)``; above 0 speaks for a link."""
+        """Return f of pairs of users ``(m, 2)``, ``(m,)``; above 0 speaks for a link.
+
+        A block store of users takes the place of pairs, where the views are kernels over features: all its users against all of the
+        model's, ``(n_rows, n_users)``, as users who were not there.
+        """
         check_is_fitted(self, "model_")
+        if is_store(pairs):
+            with fit_context(opened_for(self, pairs), None, fan_out(None, 0), 0) as ctx:
+                return scoring.decide_users(self.model_, ctx)
         return scoring.pair_scores(self.model_, self._pairs(pairs))
 
     def predict_proba(self, pairs: Any) -> np.ndarray:
@@ -266,11 +273,11 @@ class SocialStrengthRanker(KernelEstimator):
         n_popular
             Only this many groups with the most members are candidates.
         """
-        members = sp.csr_array(membership)
+        members: Any = sp.csr_array(membership)
         if members.ndim != 2 or members.shape[0] != self._n_users():
             raise ValueError(f"membership has shape {members.shape}; it must be ({self._n_users()}, n_groups)")
         members.eliminate_zeros()
-        ones = sp.csr_array((np.ones(members.nnz), members.indices, members.indptr), shape=members.shape)
+        ones: Any = sp.csr_array((np.ones(members.nnz), members.indices, members.indptr), shape=members.shape)
         values = self.score_users([user])[0]
         totals = scoring.group_scores(scoring.strengths(values) if score == "probability" else values, ones)
         others = np.setdiff1d(np.arange(ones.shape[1]), scoring.popular(ones, _count("n_popular", n_popular)))

@@ -53,9 +53,9 @@ def checked_links(table: Any, n: int, target: Any = None) -> Links:
             raise DataError(f"pair {i}: {told(rows[i])}")
 
     ends, z = rows[:, :2], rows[:, 2]
-    refuse(~np.isfinite(rows).all(axis=1), lambda row: f"{row.tolist()} is not made of finite numbers")
-    outside = (ends < 0) | (ends >= n) | (ends != np.floor(ends))
-    refuse(outside.any(axis=1), lambda row: f"user {_plain(row[:2][(row[:2] < 0) | (row[:2] >= n) | (row[:2] % 1 != 0)][0])}{_range(n)}")
+    refuse(np.isnan(rows.sum(axis=1)) | np.isinf(rows.sum(axis=1)), lambda row: f"{row.tolist()} is not made of finite numbers")
+    outside = ((ends < 0) | (ends >= n) | (ends != np.floor(ends))).any(axis=1)
+    refuse(outside, lambda row: f"user {_plain(row[:2][(row[:2] < 0) | (row[:2] >= n) | (row[:2] % 1 != 0)][0])}{_range(n)}")
     refuse(ends[:, 0] == ends[:, 1], lambda row: f"user {int(row[0])} is paired with himself; a pair has two users")
     refuse((z != 0) & (z != 1), lambda row: f"z={_plain(row[2])}: must be 1 for a link or 0 for none")
     if np.all(z == z[0]):
@@ -251,9 +251,9 @@ def tables(model: SocialModel, loop: SocialLoop, hits: bool = True) -> dict[str,
     names = [str(spec) for spec in loop.specs]
     shares, singles = model.theta / model.theta.sum(), model.arrays["singles"]
     order = np.lexsort((np.arange(len(names)), -shares))
-    views = [{"view": names[q], "weight": float(shares[q]), "alignment": float(singles[q])} for q in order]
+    views = [{"kernel": names[q], "weight": float(shares[q]), "alignment": float(singles[q])} for q in order]
     own = float(roc_auc_score(loop.links.z, pair_scores(model, loop.links.pairs)))
     areas = model.arrays["baseline_auc"].tolist()
     told = zip(["learnt", "direct", "uniform", *names], [own, *areas], strict=True)
-    found = {"views": views, "rankings": [{"ranking": name, "auc": area} for name, area in told]}
+    found = {"kernels": views, "rankings": [{"ranking": name, "auc": area} for name, area in told]}
     return {**found, "hits": hit_table(model, loop.links)} if hits else found

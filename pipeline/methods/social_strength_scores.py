@@ -87,7 +87,7 @@ def hits(score: Score, linked: Any, users: np.ndarray, first: int = FIRST) -> np
         m; the number of candidates at most.
     """
     links = sp.csr_array(linked)
-    first = min(first, links.shape[0] - 1)
+    first = min(first, len(links.indptr) - 2)
     found = np.zeros(first)
     for lo, hi in spans(len(users), USERS):
         values = score(users[lo:hi])
@@ -115,12 +115,12 @@ def hit_table(model: SocialModel, links: Any) -> list[dict[str, Any]]:
 # -- groups --------------------------------------------------------------------------------------------------------------------
 
 
-def group_scores(values: np.ndarray, membership: sp.csr_array) -> np.ndarray:
+def group_scores(values: np.ndarray, membership: Any) -> np.ndarray:
     """Return ``score(g) = sum over the members v of g of f(u, v)``, ``(n_groups,)``, of one user's values ``(n,)``."""
     return membership.T @ values
 
 
-def popular(membership: sp.csr_array, most: int) -> np.ndarray:
+def popular(membership: Any, most: int) -> np.ndarray:
     """Return the groups with the most members, ascending numbers."""
     sizes = np.bincount(membership.indices, minlength=membership.shape[1])
     return np.sort(np.lexsort((np.arange(len(sizes)), -sizes))[:most])
@@ -172,7 +172,8 @@ def decide_users(model: SocialModel, ctx: RunContext) -> np.ndarray:
         raise ValueError("the views were given as matrices; recommendations are for the users of those (SocialStrengthRanker)")
     if data.n_cols != model.n_features:
         raise ValueError(
-            f"{data.url} has {data.n_cols} features, the model was trained on {model.n_features}; ingest the file with --like TRAINING_STORE"
+            f"{data.url} has {data.n_cols} features, the model was trained on {model.n_features}; ingest the file with --like "
+            "TRAINING_STORE"
         )
     found = list(_decided(model, data))
     return np.concatenate(found) if found else np.zeros((0, model.n_train))

@@ -152,7 +152,10 @@ class ViewGrams(Grams):
 
     def least_eigenvalues(self, factors: np.ndarray) -> np.ndarray:
         """Return the least eigenvalue of every view before its shift, ``(k,)``, or a little less; one weighted sum each."""
-        return np.array([self._least(q, factors[q]) for q in range(self.k)])
+        found = np.array([self._least(q, factors[q]) for q in range(self.k)])
+        # The room of these sums is not asked for again.
+        self._matrix = None
+        return found
 
     def _least(self, q: int, factors: np.ndarray) -> float:
         gram: Gram = self.combine(np.eye(self.k)[q])

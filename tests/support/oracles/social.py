@@ -22,7 +22,7 @@ def alignment(K, Y, centre=centred):
 
 def best_alignment(views, Y, centre=centred, starts=8):
     """Largest alignment of a sum with weights >= 0, by direct maximisation from many starts, and its weights of norm 1."""
-    rng, best = np.random.default_rng(0), (-np.inf, None)
+    rng, best = np.random.default_rng(0), (-np.inf, np.zeros(len(views)))
     A, B = np.array([centre(K) for K in views]), centre(Y)
     M, a, square = np.einsum("sij,tij->st", A, A), np.einsum("sij,ij->s", A, B), np.sum(B * B)
     unit = 1.0 / np.sqrt(np.diag(M))
