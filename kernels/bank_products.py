@@ -137,7 +137,7 @@ def bank_products(
                 read = np.flatnonzero((left != 0.0) | wanted[m, first : first + rows])
                 if read.size:
                     own = out[q, m, first:]
-                    add_band(band, width, True, read, left, betas[m, first:], units[q, m], part, own, own)
+                    add_band(band, width, n > 0, read, left, betas[m, first:], units[q, m], part, own, own)
 
 
 @compiled

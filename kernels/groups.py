@@ -381,7 +381,7 @@ def _search(
     n = eta.size
     stack = np.empty(n, np.int64)
     high, low = np.empty(1), np.empty(1)
-    size, visited, depth = 0, 0, 0
+    size, visited, depth = int(np.int64(0)), 0, 0
     bar = max(threshold, 5e-324)
     for p in range(begin[n + 1] - 1, begin[n] - 1, -1):
         stack[depth] = child[p]

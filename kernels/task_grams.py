@@ -223,7 +223,7 @@ def add_task_sums(
     width = right.size
     part, own = np.empty(width), np.zeros(units.shape[1])
     for q in range(len(values)):
-        lo = 0
+        lo = int(np.int64(0))
         while lo < order.size:
             s = left_codes[order[lo]]
             hi = lo + 1

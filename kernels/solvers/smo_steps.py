@@ -328,7 +328,7 @@ def single_steps(
     for k in range(g.size):
         weight[k] = 1.0 / max(diag[k], floor)
     # A step of length zero along any row: it only selects.
-    gathered(0, source, index, have, matrix)
+    gathered(int(np.int64(0)), source, index, have, matrix)
     i, top = _advance_one(0.0, matrix[0], g, u, low, weight, lanes, other)
     steps = 0
     while True:

@@ -23,6 +23,9 @@ from gramplane.cluster import TLSFiles
 
 ROOT = Path(__file__).parents[2]
 
+_QUIET: dict[str, object] = {"worker.profile.enabled": False, "admin.tick.interval": "1s", "admin.system-monitor.interval": "2s"}
+"""Idle processes take a fifth of the time of the processor: nobody looks at profiles of statements or at delays of a loop."""
+
 
 def wait_until(condition: Callable[[], object], timeout: float = 30.0, what: str = "condition", pause: float = 0.05) -> None:
     """Poll every ``pause`` seconds until ``condition()`` is true; fail loudly after ``timeout`` seconds."""
@@ -88,7 +91,7 @@ class CommandCluster:
         self.memory_limit = memory_limit
         self.threads = threads
         self.nanny = nanny
-        self._settings = settings or {}
+        self._settings = {**_QUIET, **(settings or {})}
         self.workers: list[subprocess.Popen[bytes]] = []
         self.scheduler = self._start_scheduler()
         try:
