@@ -14,6 +14,7 @@ from ...kernels.ranking import Walk, average_precision, normalised_prior, ranked
 from ...kernels.solvers.spectral_dual import SpectralState, cap_used
 from ...kernels.spec import KernelSpec
 from ...kernels.warp import Warp, warp_of
+from ...storage import BlockStore
 from ..loops.prepared import Prepared
 from ..passes.blocks import scale_of
 from ..passes.grams import MATRIX_SHARE
@@ -144,7 +145,8 @@ def model_of(config: RankerConfig, loop: RankerLoop, state: SpectralState, prior
         "alpha": state.primal_alpha,
         **stored_rows(images.rows, ctx.data),
     }
-    return SpectralModel(config.model_dump_json(), ctx.data.digest, images.n, found.part.vectors, found.spectrum, figures, arrays)
+    digest = ctx.data.digest if isinstance(ctx.data, BlockStore) else ""
+    return SpectralModel(config.model_dump_json(), digest, images.n, found.part.vectors, found.spectrum, figures, arrays)
 
 
 def stored_rows(rows: Any, data: Any) -> dict[str, np.ndarray]:
@@ -170,6 +172,11 @@ def model_rows(model: SpectralModel) -> Any:
         return held["images"]
     shape = tuple(held["images_shape"].tolist())
     return sp.csr_array((held["images_data"], held["images_indices"], held["images_indptr"]), shape=shape)
+
+
+def knows_images(model: SpectralModel) -> bool:
+    """Return whether a model is a ranking of images: unseen ones can be compared with those it holds."""
+    return "images" in model.arrays or "images_data" in model.arrays
 
 
 def read_rows(model: SpectralModel, raw: Any) -> Any:
