@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from .estimators.latent_tasks import LatentTaskMKLClassifier, LatentTaskMKLRegressor
     from .estimators.mkl import MKLClassifier, MKLRegressor
     from .estimators.multitask import MultiTaskMKLClassifier, MultiTaskMKLRegressor
+    from .estimators.npkl import SimpleNPKL
+    from .estimators.ranker import SemanticKernelRanker, VisualRank
     from .estimators.rules import RuleEnsembleClassifier
     from .estimators.selector import MultiTaskSelector
     from .estimators.shared_subspace import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
+    from .estimators.social import SocialStrengthRanker
     from .estimators.triclass import TriClassSVC
     from .estimators.two_layer import TwoLayerMKLClassifier
     from .estimators.umkl import UnsupervisedMKL
@@ -34,9 +37,12 @@ _HOMES = {
     "estimators.latent_tasks": ("LatentTaskMKLClassifier", "LatentTaskMKLRegressor"),
     "estimators.mkl": ("MKLClassifier", "MKLRegressor"),
     "estimators.multitask": ("MultiTaskMKLClassifier", "MultiTaskMKLRegressor"),
+    "estimators.npkl": ("SimpleNPKL",),
+    "estimators.ranker": ("SemanticKernelRanker", "VisualRank"),
     "estimators.rules": ("RuleEnsembleClassifier",),
     "estimators.selector": ("MultiTaskSelector",),
     "estimators.shared_subspace": ("SharedSubspaceMKLClassifier", "SharedSubspaceMKLRegressor"),
+    "estimators.social": ("SocialStrengthRanker",),
     "estimators.triclass": ("TriClassSVC",),
     "estimators.two_layer": ("TwoLayerMKLClassifier",),
     "estimators.umkl": ("UnsupervisedMKL",),
@@ -68,11 +74,15 @@ __all__ = [
     "PathPoint",
     "RuleEnsembleClassifier",
     "RunOutcome",
+    "SemanticKernelRanker",
     "SharedSubspaceMKLClassifier",
     "SharedSubspaceMKLRegressor",
+    "SimpleNPKL",
+    "SocialStrengthRanker",
     "TriClassSVC",
     "TwoLayerMKLClassifier",
     "UnsupervisedMKL",
+    "VisualRank",
     "cross_validate",
     "load_model",
     "predict_store",

@@ -12,9 +12,12 @@ from .records.config_hkl import HKLConfig
 from .records.config_kernels import MKLConfig
 from .records.config_kta import KTAPathConfig
 from .records.config_latent import LatentTaskConfig
+from .records.config_npkl import NPKLConfig
 from .records.config_online import GroupLassoConfig
+from .records.config_ranker import RankerConfig
 from .records.config_rules import RuleConfig
 from .records.config_selector import SelectorConfig
+from .records.config_social import SocialConfig
 from .records.config_subspace import SharedSubspaceConfig
 from .records.config_tasks import MultiTaskMKLConfig
 from .records.config_triclass import TriClassConfig
@@ -25,6 +28,8 @@ from .records.fgm import FGMModel
 from .records.kernel_model import KernelModel
 from .records.linear_model import LinearModel
 from .records.rule_model import RuleModel
+from .records.social_model import SocialModel
+from .records.spectral_model import SpectralModel
 from .records.task_model import TaskModel
 
 if TYPE_CHECKING:
@@ -240,5 +245,41 @@ METHODS: dict[str, MethodInfo] = {
         estimator="estimators.selector:MultiTaskSelector",
         passes="columns",
         tasks=True,
+    ),
+    "npkl": MethodInfo(
+        name="npkl",
+        title="Non-parametric kernel from pairs of rows",
+        config=NPKLConfig,
+        run="npkl_run",
+        model=SpectralModel,
+        estimator="estimators.npkl:SimpleNPKL",
+        passes="neighbours",
+        inputs=("constraints",),
+        needs=("constraints",),
+        scored=False,
+    ),
+    "semantic-ranker": MethodInfo(
+        name="semantic-ranker",
+        title="Re-ranking of images by looks and tags",
+        config=RankerConfig,
+        run="kernel_ranking_run",
+        model=SpectralModel,
+        estimator="estimators.ranker:SemanticKernelRanker",
+        passes="neighbours",
+        inputs=("tags",),
+        needs=("tags",),
+        scored=False,
+    ),
+    "social-strength": MethodInfo(
+        name="social-strength",
+        title="Strength of ties between users",
+        config=SocialConfig,
+        run="social_strength_run",
+        model=SocialModel,
+        estimator="estimators.social:SocialStrengthRanker",
+        passes="views",
+        inputs=("pairs",),
+        needs=("pairs",),
+        scored=False,
     ),
 }

@@ -65,7 +65,7 @@ def plan_of(config: NPKLConfig, loop: NPKLLoop, ctx: RunContext) -> dict[str, An
         "n_rows": ctx.data.n_rows,
         "n_neighbors": loop.n_neighbors,
         "constraints": loop.given.size,
-        "eigendecompositions_at_most": 1 if config.loss == "linear" else config.max_iter,
+        "iterations_at_most": 1 if config.loss == "linear" else config.max_iter,
     }
 
 

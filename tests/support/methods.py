@@ -141,7 +141,29 @@ def _by_rows(path: Path) -> BlockStore:
 SELECTOR = {"penalty": "mtfts", "lam": 0.05, "gamma": 20.0, "loss": "logistic", "epochs": 3, "fit_intercept": True}
 OTHER_SELECTOR = ({**SELECTOR, "r": 0.1}, "r")
 
+CONSTRAINTS = {"constraints": [[i, (i + 7 * k) % 40, 1 if k % 2 else -1] for k in (1, 2) for i in range(0, 40, 3)]}
+NPKL = {"loss": "squared_hinge", "C": 0.3, "B": 20.0}
+OTHER_NPKL = ({**NPKL, "C": 0.5}, "C")
+RANKER = {"n_neighbors": 4, "tol": 1e-3}
+OTHER_RANKER = ({**RANKER, "C": 2.0}, "C")
+SOCIAL = {"kernels": ["rbf(gamma=0.1)[0:10]", "linear[10:20] cosine", "linear[20:30]"], "C": 0.1}
+OTHER_SOCIAL = ({**SOCIAL, "C": 0.2}, "C")
+
+
+def _tags() -> list[str]:
+    rng = np.random.default_rng(8)
+    return [" ".join(["sea"] * int(rng.random() < 0.5) + [f"t{k}" for k in rng.integers(0, 9, 3)]) for _ in range(80)]
+
+
 CASES: dict[str, Case] = {
+    "npkl-squared-hinge": Case("npkl", NPKL, _dense, OTHER_NPKL, CONSTRAINTS),
+    "npkl-square-penalty": Case(
+        "npkl", {**NPKL, "loss": "square", "G": 0.01, "p": 3.0, "graph": "union", "C": 2.0}, _sparse, OTHER_NPKL, CONSTRAINTS
+    ),
+    "semantic-ranker": Case("semantic-ranker", RANKER, _dense, OTHER_RANKER, {"tags": _tags()}),
+    "social-strength": Case(
+        "social-strength", SOCIAL, _dense, OTHER_SOCIAL, {"pairs": [[i, (i + k) % 40, int(k == 1)] for k in (1, 5) for i in range(40)]}
+    ),
     "group-lasso-rows-sparse-groups": Case(
         "group-lasso", {**GROUP_LASSO, "penalty": "sgl"}, _by_rows, OTHER_GROUP_LASSO, {"test_share": 0.25}
     ),

@@ -344,6 +344,7 @@ def pictures(runs: Sequence[RunView]) -> list[Picture]:
     """Return every figure the runs have data for: shared ones first, then one set per run."""
     from .kernel_figures import bounds, kept, weight_paths
     from .path_figures import changed_bases, kernels_in_use, path_accuracy, path_counts, path_weights
+    from .spectral_figures import ascents, maps, spectra
     from .stream_figures import streams
     from .task_figures import certificates, heat_maps, working_sets
     from .triclass_figures import assignments
@@ -354,5 +355,6 @@ def pictures(runs: Sequence[RunView]) -> list[Picture]:
     for run in runs:
         prefix = f"{run.name}: " if len(runs) > 1 else ""
         found += [*weights(run, prefix), *weight_paths(run, prefix), *path_weights(run, prefix), *heat_maps(run, prefix)]
+        found += [*maps(run, prefix), *spectra(run, prefix), *ascents(run, prefix)]
         found += [*assignments(run, prefix), *pixels(run, prefix), *phases(run, prefix)]
     return [*found, *traffic(runs)]
