@@ -1,0 +1,131 @@
+"""Kernels over the rows of one store as a user types them: pairs and tags from files, resume, predict, report; what is refused."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gramplane.kernels.jit import one_thread
+from gramplane.workflows.cli import main
+from tests.support.typed import result
+
+WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with one_thread():
+        yield
+
+
+def written(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def rows(tmp_path, capsys):
+    """Forty rows around two centres, pairs of some of them, tags and ties."""
+    rng = np.random.default_rng(4)
+    side = np.arange(40) % 2
+    X = rng.normal(size=(40, 5)) + 2.5 * side[:, None]
+    table = [f"{side[i]}," + ",".join(f"{value:.4f}" for value in X[i]) for i in range(40)]
+    written(tmp_path / "rows.csv", ["label,a,b,c,d,e", *table])
+    pairs = [(i, i + k) for i in range(30) for k in (2, 3)]
+    written(tmp_path / "pairs.csv", ["row,other,value", *(f"{i},{j},{1 if side[i] == side[j] else -1}" for i, j in pairs)])
+    written(tmp_path / "ties.csv", [f"{i} {j} {int(side[i] == side[j])}" for i, j in pairs])
+    written(tmp_path / "tags.txt", [f"{'sea' if one else 'hill'} t{i % 5}" for i, one in enumerate(side)])
+    result(["ingest", tmp_path / "rows.csv", tmp_path / "s", "--target", "label"], capsys)
+    return tmp_path
+
+
+def fit(folder: Path, method: str, *more: object) -> list[object]:
+    return ["fit", method, "--data", folder / "s", *more]
+
+
+def npkl(folder: Path, run: str, *more: object) -> list[object]:
+    return fit(folder, "npkl", "--constraints", folder / "pairs.csv", "--run", folder / run, "--set", "C=0.3", "--set", "B=40", *more)
+
+
+def test_a_kernel_from_pairs_to_a_report(rows, capsys):
+    words = npkl(rows, "run", "--set", "loss=squared_hinge")
+    plan = result([*words, "--dry-run"], capsys)["plan"]
+    assert (plan["constraints"], plan["n_rows"]) == (60, 40) and not (rows / "run").exists()
+    summary = result(words, capsys)["summary"]
+    assert summary["satisfied"] == 60 and summary["relative_gap"] <= 1e-4
+    assert result(["resume", rows / "run"], capsys)["status"] == "already-done"
+    found = result(["predict", rows / "run", rows / "s", rows / "p.csv"], capsys)
+    with (rows / "p.csv").open(encoding="utf-8") as file:
+        points = np.array([[float(value) for value in row] for row in list(csv.reader(file))[1:]])
+    assert points.shape == (40, found["columns"])
+    near = points @ points.T
+    assert np.mean(near[::2, ::2]) > 0.1 and np.mean(near[::2, 1::2]) < -0.1
+    page = Path(result(["report", rows / "run"], capsys)["report"]).read_text(encoding="utf-8")
+    assert "Spectrum of the kernel" in page and "Primal and dual" in page
+
+
+def test_the_kernel_knows_no_other_rows(rows, capsys):
+    result(npkl(rows, "run"), capsys)
+    result(["ingest", rows / "rows.csv", rows / "other", "--target", "label", "--scale", "standard"], capsys)
+    assert main(["predict", str(rows / "run"), str(rows / "other"), str(rows / "p.csv")]) == 3
+    assert "knows only the rows that it was fitted on" in capsys.readouterr().err
+    assert main(["score", str(rows / "run"), str(rows / "s")]) in (2, 3)
+    assert "nothing to score" in capsys.readouterr().err
+
+
+def test_images_with_tags_are_ranked(rows, capsys):
+    words = fit(rows, "semantic-ranker", "--tags", rows / "tags.txt", "--run", rows / "run")
+    summary = result(words, capsys)["summary"]
+    assert len(summary["top"]) == 5 and summary["untagged"] == 0
+    result(["predict", rows / "run", rows / "s", rows / "p.csv"], capsys)
+    with (rows / "p.csv").open(encoding="utf-8") as file:
+        scores = np.array([float(row[0]) for row in list(csv.reader(file))[1:]])
+    assert scores.shape == (40,) and abs(scores.sum() - 1) < 1e-9 and int(np.argmax(scores)) == summary["top"][0]
+    assert "Spectrum of the kernel" in Path(result(["report", rows / "run"], capsys)["report"]).read_text(encoding="utf-8")
+
+
+def test_ties_between_users(rows, capsys):
+    views = "linear[0:2]; rbf(gamma=0.2)[2:5]"
+    words = fit(rows, "social-strength", "--pairs", rows / "ties.csv", "--kernels", views, "--run", rows / "run")
+    summary = result(words, capsys)["summary"]
+    assert summary["pairs"] == 60 and summary["auc"] > 0.85
+    page = Path(result(["report", rows / "run"], capsys)["report"]).read_text(encoding="utf-8")
+    assert "Kernels by weight" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["npkl"], 2, "npkl needs pairs of rows that belong together (+1) or apart (-1) (--constraints FILE)"),
+        (["npkl", "--constraints", "none.csv"], 2, "none.csv"),
+        (["npkl", "--constraints", "bad.csv"], 3, "bad.csv:2: row 77 is not in the store, whose rows are 0 to 39"),
+        (["npkl", "--constraints", "torn.csv"], 3, "torn.csv:2: rows 4 and 1 have the value -1 here and 1 in line 1"),
+        (["npkl", "--constraints", "pairs.csv", "--set", "C=0"], 2, "C"),
+        (["npkl", "--constraints", "pairs.csv", "--set", "p=0.5"], 2, "p"),
+        (["mkl", "--tags", "tags.txt"], 2, "mkl does not take tags of every row; of the methods semantic-ranker does"),
+        (["semantic-ranker", "--tags", "bad.csv"], 3, "bad.csv:3: the file has 2 lines; there must be one for each of the 40 rows"),
+        (["social-strength", "--pairs", "pairs.csv", "--kernels", "linear"], 3, "the value of a pair is -1; it must be one of 0, 1"),
+    ],
+)
+def test_bad_input_is_told_before_there_is_a_run(rows, capsys, monkeypatch, words, code, told):
+    monkeypatch.chdir(rows)
+    written(rows / "bad.csv", ["1,2,1", "1,77,1"])
+    written(rows / "torn.csv", ["1,4,1", "4,1,-1"])
+    assert main([*map(str, fit(rows, *words)), "--run", "run"]) == code
+    assert told in capsys.readouterr().err
+    assert not (rows / "run").exists()
+
+
+def test_the_packaged_example_of_images(tmp_path, capsys, monkeypatch):
+    for name in ("image_rerank.yaml", "images.svm", "images_tags.txt"):
+        shutil.copy(WORKFLOWS / name, tmp_path / name)
+    for name in ("GRAMPLANE_STORE", "GRAMPLANE_RUNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert result(["run", "image_rerank.yaml"], capsys)["status"] == "done"
+    assert (tmp_path / "scores.csv").read_text(encoding="utf-8").startswith("prediction")
+    assert result(["run", "image_rerank.yaml"], capsys)["status"] == "already-done"
