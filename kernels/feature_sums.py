@@ -298,12 +298,13 @@ def feature_values(X: Array, Z: Array, weights: Array, widths: Array | None, bet
     ndarray of shape (r, n)
         float64, within ``FINE sum_i |w_i| sum_s |beta_s|``.
     """
-    beta = np.ascontiguousarray(beta, np.float64)
+    # Copies of what is a stretch of something or not to be written: compiled code would be compiled again for each.
+    beta, weights = (np.require(part, np.float64, ("C", "W")) for part in (beta, weights))
     if widths is None:
         with one_thread():
             return (((beta @ Z) * weights) @ X.T).astype(np.float64)
     out = np.zeros((len(beta), len(X)))
     left, right = (np.ascontiguousarray(part.T, dtype=np.float64) for part in (X, Z))
     if len(X) and len(Z):
-        _gaussian_values(left, right, np.asarray(weights, np.float64), np.asarray(widths, np.float64), beta, *reaches(FINE), out)
+        _gaussian_values(left, right, weights, np.require(widths, np.float64, ("C", "W")), beta, *reaches(FINE), out)
     return out

@@ -22,8 +22,12 @@ def qp_optimum(K, c, lo, hi, kink=0.0, total=0.0, ridge=None, far=1e3, groups=No
     ridge = np.zeros(n) if ridge is None else ridge
     H = K + np.diag(ridge)
     lo, hi = np.maximum(lo, -far), np.minimum(hi, far)
-    split, both = np.hstack([np.eye(n), -np.eye(n)]), np.tile(np.full(n, kink), 2)
-    bounds = [(max(a, 0.0), max(b, 0.0)) for a, b in zip(lo, hi)] + [(max(-b, 0.0), max(-a, 0.0)) for a, b in zip(lo, hi)]
+    kinks, whole = np.full(n, kink), np.eye(n)
+    plain, up, down = kinks == 0.0, (kinks != 0.0) & (hi > 0.0), (kinks != 0.0) & (lo < 0.0)
+    split = np.hstack([whole[:, plain], whole[:, up], -whole[:, down]])
+    both = np.concatenate([np.zeros(plain.sum()), kinks[up], kinks[down]])
+    least = np.concatenate([lo[plain], np.maximum(lo[up], 0.0), np.maximum(-hi[down], 0.0)])
+    bounds = list(zip(least, np.concatenate([hi[plain], hi[up], -lo[down]])))
 
     def value(v):
         beta = split @ v
@@ -40,7 +44,7 @@ def qp_optimum(K, c, lo, hi, kink=0.0, total=0.0, ridge=None, far=1e3, groups=No
     for scale in (0.0, 0.1):
         first = np.array([min(max(scale, a), b) for a, b in bounds])
         found = minimize(
-            value, first, jac=gradient, bounds=bounds, constraints=constraints, method="SLSQP", options={"maxiter": 3000, "ftol": 1e-15}
+            value, first, jac=gradient, bounds=bounds, constraints=constraints, method="SLSQP", options={"maxiter": 300, "ftol": 1e-15}
         )
         if best is None or found.fun < best.fun:
             best = found
