@@ -69,6 +69,8 @@ def nearest_rows(X: Any, k: int) -> Nearest:
         Rows that are no numbers or not finite, or a bad ``k``.
     """
     rows = as_rows(X)
+    if rows.ndim != 2:
+        raise ValueError("X: is a list of strings; neighbours are rows of numbers")
     return nearest_between(rows, rows, k)
 
 

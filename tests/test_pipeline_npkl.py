@@ -1,0 +1,423 @@
+"""SimpleNPKL: certificates, forms of constraints and data, selection, bases, clusters, runs, resume, the neighbour pass, bad input."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import (
+    check_get_params_invariance,
+    check_no_attributes_set_in_init,
+    check_parameters_default_constructible,
+    check_set_params,
+)
+
+from gramplane.cluster import open_executor
+from gramplane.kernels.constraints import actively_selected, margins, pair_constraints
+from gramplane.kernels.jit import one_thread
+from gramplane.kernels.neighbors import nearest_rows
+from gramplane.kernels.partitions import rand_accuracy
+from gramplane.pipeline import load_model, predict_store, resume_run, run_method, score_store
+from gramplane.pipeline.estimators.npkl import SimpleNPKL
+from gramplane.pipeline.methods.npkl import NPKLLoop, gaussian_at, smooth_basis
+from gramplane.pipeline.passes import neighbours as neighbour_pass
+from gramplane.pipeline.passes.neighbours import nearest_neighbours
+from gramplane.pipeline.records.config_npkl import NPKLConfig
+from gramplane.pipeline.records.context import RunContext
+from gramplane.storage import DataError, MemoryBlocks
+from gramplane.storage.ingest import ingest
+from tests.support.oracles import npkl as oracle
+
+SHARP = {"loss": "squared_hinge", "B": 40.0, "C": 0.4}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with one_thread():
+        yield
+
+
+def groups(seed=0, n=40, d=3):
+    """Rows of two groups, and pairs of rows with their sign."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    X = rng.normal(size=(n, d)) + 1.5 * y[:, None]
+    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    chosen = [pairs[e] for e in np.sort(rng.choice(len(pairs), n, replace=False))]
+    return X, y, np.array([(i, j, 1 if y[i] == y[j] else -1) for i, j in chosen])
+
+
+def graph_of(X, k, kind="mutual"):
+    ids = oracle.neighbours(X, k)
+    links = np.zeros((len(X), len(X)))
+    links[np.repeat(np.arange(len(X)), k), ids.ravel()] = 1
+    return np.minimum(links, links.T) if kind == "mutual" else np.maximum(links, links.T)
+
+
+def signs_of(triples, n):
+    T = np.zeros((n, n))
+    for i, j, sign in triples:
+        T[i, j] = T[j, i] = sign
+    return T
+
+
+@pytest.fixture(autouse=True)
+def _isolated_rows_are_told():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*have no neighbour in the graph")
+        yield
+
+
+# --- the problem that is solved ---------------------------------------------------------------------------------------------------
+
+
+PARAMS = [{}, {"G": 0.5}, {"p": 1.0}, {"p": 3.0}, SHARP, {**SHARP, "loss": "hinge"}, {**SHARP, "loss": "square", "p": 1.5}]
+
+
+@pytest.mark.parametrize("graph", ["mutual", "union"])
+@pytest.mark.parametrize("params", PARAMS)
+def test_objective_and_gap_are_those_of_the_definition(graph, params):
+    X, _, triples = groups()
+    found = SimpleNPKL(graph=graph, n_neighbors=4, **{"C": 0.3, **params}).fit(X, triples)
+    L, T, K = oracle.laplacian(graph_of(X, 4, graph)), signs_of(triples, 40), found.kernel_block()
+    value = oracle.objective(K, L, T, found.loss, found.C, found.p, found.G)
+    assert found.objective_ == pytest.approx(value, abs=1e-8)
+    assert 0 <= found.dual_gap_ <= 1.0001e-4 * abs(value) + 1e-12
+    assert found.converged_
+    np.testing.assert_allclose(found.eigenvectors_.T @ found.eigenvectors_, np.eye(len(found.eigenvalues_)), atol=1e-8)
+    assert (np.diff(found.eigenvalues_) <= 1e-12).all()
+    if found.G is None:
+        assert np.sum(found.eigenvalues_**found.p) <= found.B * (1 + 1e-9)
+    gaps = found.history_["gap"]
+    assert gaps[-1] == pytest.approx(found.dual_gap_, abs=1e-9 * abs(value))
+    assert (np.diff(found.history_["objective"]) <= 1e-12).all()
+    np.testing.assert_array_equal(found.kernel_block([3, 1], slice(5, 8)), K[[3, 1]][:, 5:8])
+
+
+def test_forms_of_constraints_and_of_data_give_one_kernel(tmp_path):
+    X, _, triples = groups(1)
+    base = SimpleNPKL(**SHARP).fit(X, triples)
+    T = signs_of(triples, 40)
+    shuffled = np.vstack([triples[::-1], triples[:5], triples[:5][:, [1, 0, 2]]])
+    for given in (sp.csr_array(T), sp.csc_matrix(np.triu(T)), sp.coo_array(np.tril(T)), shuffled, [tuple(t) for t in triples.tolist()]):
+        np.testing.assert_array_equal(SimpleNPKL(**SHARP).fit(X, given).eigenvalues_, base.eigenvalues_)
+    store = ingest(X, tmp_path / "data.zarr")
+    for data in (sp.csr_array(X), np.asfortranarray(X), store, store.url):
+        other = SimpleNPKL(**SHARP).fit(data, triples)
+        np.testing.assert_array_equal(other.kernel_block(), base.kernel_block())
+    np.testing.assert_array_equal(base.constraints_, np.array(sorted(map(tuple, triples.tolist()))))
+
+
+def test_permuted_rows_have_the_permuted_kernel():
+    X, _, triples = groups(2)
+    order = np.random.default_rng(0).permutation(40)
+    back = np.argsort(order)
+    moved = np.stack([back[triples[:, 0]], back[triples[:, 1]], triples[:, 2]], axis=1)
+    for params in ({"C": 0.3}, {**SHARP, "tol": 1e-9}):
+        a, b = SimpleNPKL(**params).fit(X, triples), SimpleNPKL(**params).fit(X[order], moved)
+        assert a.objective_ == pytest.approx(b.objective_, rel=1e-7)
+        np.testing.assert_allclose(b.kernel_block(), a.kernel_block()[np.ix_(order, order)], atol=1e-3)
+
+
+def test_the_cap_scales_the_kernel_and_changes_no_cluster():
+    X, _, triples = groups(3)
+    one, other = SimpleNPKL(C=0.3).fit(X, triples), SimpleNPKL(C=0.3, B=9.0).fit(X, triples)
+    np.testing.assert_allclose(other.kernel_block(), 3.0 * one.kernel_block(), atol=1e-10)
+    assert rand_accuracy(one.cluster(2), other.cluster(2)) == 1.0
+
+
+def test_constraints_make_clusters_that_the_features_do_not_have():
+    X, y, triples = groups(4, n=60)
+    noise = np.random.default_rng(0).normal(size=(60, 1)) * 6
+    wide = np.hstack([X, noise])
+    plain = KMeans(2, n_init=10, random_state=0).fit_predict(wide)
+    learnt = SimpleNPKL(C=0.4, loss="squared_hinge", B=60.0).fit(wide, triples)
+    assert rand_accuracy(learnt.cluster(2), y) > rand_accuracy(plain, y) + 0.1
+    np.testing.assert_array_equal(learnt.labels_, learnt.cluster(2))
+    np.testing.assert_array_equal(SimpleNPKL(C=0.4, loss="squared_hinge", B=60.0).fit_predict(wide, triples), learnt.labels_)
+
+
+# --- selection and bases ----------------------------------------------------------------------------------------------------------
+
+
+def test_active_selection_keeps_the_pairs_of_the_least_certain_rows():
+    T = pair_constraints([(2, 3, 1), (0, 1, 1), (1, 2, -1), (0, 4, -1)], 6)
+    assert T.triples().tolist() == [[0, 1, 1], [0, 4, -1], [1, 2, -1], [2, 3, 1]]
+    entries = np.array([0.9, 0.2, 0.8, 0.1])
+    np.testing.assert_allclose(margins(T, entries), [0.7 / 2, 0.1 / 2, 0.7 / 2, 0.1, 0.2, np.inf])
+    assert actively_selected(T, entries, 1).triples().tolist() == [[0, 1, 1], [1, 2, -1]]  # row 1 has the least margin
+    assert actively_selected(T, entries, 6).size == 4
+
+
+def test_selections_of_a_fit():
+    X, _, triples = groups(5)
+    active = SimpleNPKL(C=0.3, selection="active", n_select=4).fit(X, triples)
+    drawn = SimpleNPKL(C=0.3, selection="random", n_select=4, random_state=3).fit(X, triples)
+    T = pair_constraints(triples, 40)
+    entries = gaussian_at(MemoryBlocks(X), T, np.random.default_rng(0))
+    least = np.lexsort((np.arange(40), margins(T, entries)))[:4]
+    expected = [t for t in T.triples().tolist() if t[0] in least or t[1] in least]
+    assert active.constraints_.tolist() == expected
+    assert len(drawn.constraints_) == len(expected) < len(triples)
+    assert drawn.constraints_.tolist() != expected
+    assert {tuple(t) for t in drawn.constraints_} <= {tuple(t) for t in T.triples()}
+    again = SimpleNPKL(C=0.3, selection="random", n_select=4, random_state=3).fit(X, triples)
+    np.testing.assert_array_equal(again.eigenvalues_, drawn.eigenvalues_)
+    everything = SimpleNPKL(C=0.3, selection="active", n_select=40).fit(X, triples)
+    np.testing.assert_array_equal(everything.kernel_block(), SimpleNPKL(C=0.3).fit(X, triples).kernel_block())
+
+
+@pytest.mark.parametrize("params", [{"C": 0.3}, SHARP])
+def test_a_low_rank_base(params):
+    X, _, triples = groups(6)
+    low = SimpleNPKL(base=6, graph="union", **params).fit(X, triples)
+    full = SimpleNPKL(base=40, graph="union", **params).fit(X, triples)
+    free = SimpleNPKL(graph="union", **params).fit(X, triples)
+    assert len(low.eigenvalues_) <= 6
+    assert low.objective_ >= free.objective_ - 1e-4 * abs(free.objective_)
+    assert full.objective_ == pytest.approx(free.objective_, rel=2e-4)
+    L = oracle.laplacian(graph_of(X, 5, "union"))
+    V = np.linalg.eigh(L)[1][:, :6]
+    np.testing.assert_allclose(V @ (V.T @ low.eigenvectors_), low.eigenvectors_, atol=1e-6)
+
+
+def test_the_least_eigenvectors_of_a_large_graph(monkeypatch):
+    L = sp.csr_array(oracle.laplacian(graph_of(groups(7)[0], 5, "union")))
+    dense = smooth_basis(L, 5)
+    monkeypatch.setattr("gramplane.pipeline.methods.npkl.DENSE_BASE", 10)
+    sparse = smooth_basis(L, 5)
+    np.testing.assert_allclose(sparse @ sparse.T, dense @ dense.T, atol=1e-7)
+
+
+# --- the pass over neighbours -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["numbers", "bits", "sparse"])
+def test_the_pass_has_the_bits_of_the_search_in_memory(kind, monkeypatch, tmp_path):
+    rng = np.random.default_rng(0)
+    X = {"numbers": rng.normal(size=(90, 4)), "bits": rng.integers(0, 2, (90, 20)), "sparse": rng.integers(0, 3, (90, 8))}[kind].astype(
+        float
+    )
+    given = sp.csr_array(X) if kind == "sparse" else X
+    whole = nearest_rows(X, 6)
+    store = ingest(given, tmp_path / "data.zarr")
+    with open_executor(None) as executor:
+        for rows, limit in ((4096, 32 << 20), (17, 8 * 20 * 17), (32, 8 * X.shape[1] * 64)):
+            monkeypatch.setattr(neighbour_pass, "ROWS", rows)
+            monkeypatch.setattr(neighbour_pass, "CANDIDATE_BYTES", limit)
+            for data in (MemoryBlocks(given), store):
+                found = nearest_neighbours(RunContext(executor, data), 6)
+                np.testing.assert_array_equal(found.ids, whole.ids)
+                np.testing.assert_array_equal(found.squares, whole.squares)
+
+
+@pytest.mark.cluster
+def test_workers_change_no_bit(tmp_path, monkeypatch):
+    X, _, triples = groups(8, n=120)
+    base = SimpleNPKL(**SHARP).fit(X, triples)
+    for workers in (1, 2):
+        other = SimpleNPKL(run_on=f"local:{workers}", **SHARP).fit(X, triples)
+        np.testing.assert_array_equal(other.kernel_block(), base.kernel_block())
+    store = ingest(X, tmp_path / "data.zarr")
+    whole = nearest_rows(X, 5)
+    monkeypatch.setattr(neighbour_pass, "ROWS", 32)
+    monkeypatch.setattr(neighbour_pass, "CANDIDATE_BYTES", 1)
+    for workers in (1, 2):
+        with open_executor(f"local:{workers}") as executor:
+            np.testing.assert_array_equal(nearest_neighbours(RunContext(executor, store), 5).ids, whole.ids)
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_the_fit_and_its_model_comes_back(tmp_path):
+    X, y, triples = groups(9)
+    store = ingest((X, np.where(y, "b", "a")), tmp_path / "data.zarr", scale="standard")
+    run = str(tmp_path / "run")
+    outcome = run_method("npkl", SHARP, data=store.url, run=run, extra={"constraints": triples})
+    peer, loaded = SimpleNPKL(**SHARP).fit(store, triples), load_model(run)
+    np.testing.assert_array_equal(loaded.kernel_block(), peer.kernel_block())
+    np.testing.assert_array_equal(loaded.cluster(2), peer.cluster(2))
+    assert outcome.summary["objective"] == peer.objective_ == loaded.objective_
+    assert outcome.summary["certified_over"] == "all kernel matrices"
+    assert outcome.summary["constraints"] == 40
+    tables = json.loads((tmp_path / "run" / "tables.json").read_text())
+    entries = signs_of(triples, 40) * peer.kernel_block()
+    assert sum(row["satisfied"] for row in tables["constraints"]) == np.sum(np.triu(entries) > 0) == outcome.summary["satisfied"]
+    assert [row["eigenvalue"] for row in tables["spectrum"]] == peer.eigenvalues_.tolist()
+    done = predict_store(run, store.url, str(tmp_path / "map.npz"))
+    assert done["columns"] == len(peer.eigenvalues_)
+    first = np.load(tmp_path / "map.npz")["component_0"]
+    np.testing.assert_array_equal(first, peer.eigenvectors_[:, 0] * np.sqrt(peer.eigenvalues_[0]))
+    other = ingest(X[:20], tmp_path / "other.zarr")
+    with pytest.raises(DataError, match="knows only the rows that it was fitted on"):
+        predict_store(run, other.url, str(tmp_path / "no.npz"))
+    with pytest.raises(ValueError, match="nothing to score"):
+        score_store(run, store.url)
+    plan = run_method("npkl", SHARP, data=store.url, run=str(tmp_path / "plan"), extra={"constraints": triples}, dry_run=True).plan
+    assert plan is not None
+    assert plan["constraints"] == 40
+    assert plan["tasks_per_pass"] == 1
+
+
+class Stop(RuntimeError):
+    """An interruption."""
+
+
+@pytest.mark.parametrize("params", [SHARP, {"loss": "square", "C": 5.0, "B": 4000.0, "max_iter": 40}, {"C": 0.3}])
+def test_an_interrupted_run_ends_with_the_bits_of_an_undisturbed_one(tmp_path, params):
+    X, _, triples = groups(10, n=30)
+    store = ingest(X, tmp_path / "data.zarr")
+    extra = {"constraints": triples}
+    run_method("npkl", params, data=store.url, run=str(tmp_path / "whole"), extra=extra)
+    seen = []
+
+    def stop(event):
+        seen.append(event["event"])
+        if event["event"] == "iteration" and event["iteration"] == min(3, steps):
+            raise Stop
+
+    steps = 1 if params.get("loss", "linear") == "linear" else 3
+    with pytest.raises(Stop):
+        run_method("npkl", params, data=store.url, run=str(tmp_path / "cut"), extra=extra, on_event=stop)
+    assert resume_run(str(tmp_path / "cut")).status == "done"
+    whole, cut = (load_model(tmp_path / name) for name in ("whole", "cut"))
+    np.testing.assert_array_equal(cut.kernel_block(), whole.kernel_block())
+    np.testing.assert_array_equal(cut.dual_coef_, whole.dual_coef_)
+    np.testing.assert_array_equal(cut.history_["objective"], whole.history_["objective"])
+    assert cut.dual_gap_ == whole.dual_gap_
+
+
+# --- what is told -----------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_without_a_neighbour_are_counted():
+    X = np.vstack([groups()[0], [[100.0, 0, 0], [0, -100.0, 0]]])
+    triples = np.vstack([groups()[2], [[0, 40, 1]]])
+    links = graph_of(X, 5)
+    alone = np.flatnonzero(links.sum(axis=1) == 0)
+    assert {40, 41} <= set(alone.tolist())
+    with pytest.warns(UserWarning, match=f"{len(alone)} of 42 rows have no neighbour in the graph, .* of these no constraint"):
+        found = SimpleNPKL(C=0.3).fit(X, triples)
+    K = found.kernel_block()
+    assert not K[41].any()
+    assert K[40].any()
+
+
+def test_a_kernel_of_zero_and_an_idle_cap_are_told():
+    X, _, triples = groups()
+    with pytest.warns(UserWarning, match="the kernel is zero: .*raise C"):
+        found = SimpleNPKL(C=1e-6, graph="union").fit(X, [(i, j, -1) for i, j, _ in triples.tolist()])
+    assert found.eigenvectors_.shape == (40, 0)
+    assert not found.kernel_block().any()
+    with pytest.raises(ValueError, match="the learnt kernel is zero"):
+        found.cluster(2)
+    with pytest.warns(UserWarning, match="the cap B is not active"):
+        SimpleNPKL(loss="square", C=2.0, B=1e5, tol=1e-3, max_iter=2000).fit(X[:12], [(0, 1, 1), (2, 3, -1), (4, 5, 1)])
+
+
+def test_the_limit_of_decompositions_warns_with_the_gap():
+    X, _, triples = groups()
+    with pytest.warns(ConvergenceWarning, match="max_iter=2 ended the fit at a duality gap of"):
+        found = SimpleNPKL(**SHARP, tol=1e-9, max_iter=2).fit(X, triples)
+    assert not found.converged_
+    assert found.n_iter_ == 2
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("constraints", "message"),
+    [
+        (None, "constraints: none are given"),
+        ([], "constraints: no pair is given"),
+        ([(0, 1)], r"shape \(1, 2\); must be triples"),
+        ([(0, 1, 2)], r"the pair \(0, 1\) has the sign 2; must be \+1"),
+        ([(0, 1, 0)], r"the pair \(0, 1\) has the sign 0"),
+        ([(0, 40, 1)], r"the pair \(0, 40\) names a row outside 0 ... 39"),
+        ([(-1, 3, 1)], r"the pair \(-1, 3\) names a row outside"),
+        ([(2, 2, 1)], r"the pair \(2, 2\) pairs a row with itself"),
+        ([(0, 1, 1), (3, 4, 1), (1, 0, -1)], r"the pair \(0, 1\) is given with both signs"),
+        ([(0.5, 1, 1)], r"triple 0 names the rows \[0.5, 1.0\]; must be whole numbers"),
+        ([(0, 1, np.nan)], "has the sign nan"),
+        ("abc", "must be a sparse matrix of"),
+        (sp.eye_array(3), r"a matrix of shape \(3, 3\); must be \(40, 40\)"),
+        (sp.coo_array(([1.0, -1.0], ([0, 1], [1, 0])), shape=(40, 40)), "with both signs"),
+        (sp.coo_array(([2.0], ([0], [1])), shape=(40, 40)), "has the sign 2"),
+    ],
+)
+def test_bad_constraints_are_named(constraints, message):
+    with pytest.raises(ValueError, match=message):
+        SimpleNPKL().fit(groups()[0], constraints)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"C": 0.0}, "C=0.0: .*greater than 0"),
+        ({"p": 0.5}, "p=0.5: .*greater than or equal to 1"),
+        ({"p": 1.0, "loss": "hinge"}, "p=1: needs loss='linear', not 'hinge'"),
+        ({"p": 1.0, "G": 1.0}, "p=1: needs the cap B"),
+        ({"B": -1.0}, "B=-1.0"),
+        ({"loss": "cubic"}, "loss='cubic'"),
+        ({"graph": "both"}, "graph='both'"),
+        ({"selection": "best"}, "selection='best'"),
+        ({"n_select": 3}, "n_select=3: needs selection"),
+        ({"base": 41}, "base=41: there are 40 rows"),
+        ({"n_neighbors": 0}, "n_neighbors=0"),
+        ({"tol": 0.0}, "tol=0.0"),
+    ],
+)
+def test_bad_parameters_are_named(params, message):
+    X, _, triples = groups()
+    with pytest.raises(ValueError, match=message):
+        SimpleNPKL(**params).fit(X, triples)
+
+
+def test_bad_data_and_bad_calls(tmp_path):
+    X, _, triples = groups()
+    with pytest.raises(ValueError, match="NaN"):
+        SimpleNPKL().fit(np.full((5, 2), np.nan), [(0, 1, 1)])
+    with pytest.raises(ValueError, match="n_samples=1"):
+        SimpleNPKL().fit(np.ones((1, 2)), [(0, 1, 1)])
+    with pytest.raises(ValueError, match="no strings"):
+        SimpleNPKL().fit(["ab", "cd"], [(0, 1, 1)])
+    with pytest.warns(UserWarning, match="n_neighbors=5 exceeds the 3 other rows"):
+        SimpleNPKL().fit(X[:4], [(0, 1, 1)])
+    with pytest.raises(NotFittedError):
+        SimpleNPKL().cluster(2)
+    found = SimpleNPKL(C=0.3).fit(X, triples)
+    for bad in (0, 41, 2.5, True):
+        with pytest.raises(ValueError, match=f"n_clusters={bad!r}: must be a whole number from 1 to the number of rows, 40"):
+            found.cluster(bad)
+    store = ingest(X[:4], tmp_path / "data.zarr")
+    with pytest.raises(ValueError, match="n_neighbors=5 exceeds the 3 other rows"):
+        run_method("npkl", {}, data=store.url, run=str(tmp_path / "run"), extra={"constraints": [[0, 1, 1]]})
+    assert NPKLLoop(NPKLConfig(), pair_constraints([(0, 1, 1)], 4), 3, 0).given.size == 1
+
+
+def test_rand_accuracy_is_that_of_all_pairs():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 3, 40), rng.integers(0, 4, 40)
+    assert rand_accuracy(a, b) == pytest.approx(oracle.rand_accuracy(a, b))
+    assert rand_accuracy(a, np.array(list("xyz"))[a]) == 1.0
+    with pytest.raises(ValueError, match="must be of one length"):
+        rand_accuracy(a, b[:5])
+
+
+def test_the_contract_of_estimators():
+    found = SimpleNPKL(C=0.3, loss="hinge")
+    for check in (check_get_params_invariance, check_set_params, check_no_attributes_set_in_init, check_parameters_default_constructible):
+        check("SimpleNPKL", found)
+    assert clone(found).get_params() == found.get_params()
+    X, _, triples = groups()
+    piped = make_pipeline(StandardScaler(), SimpleNPKL(C=0.3)).fit(X, triples)
+    direct = SimpleNPKL(C=0.3).fit(StandardScaler().fit_transform(X), triples)
+    np.testing.assert_array_equal(piped[-1].kernel_block(), direct.kernel_block())
