@@ -4,9 +4,10 @@ After t rounds with subgradient sum s and bias sum s_b the weights are (Yang 201
 
 ``w_g = -(1 / (gamma sqrt(t))) [1 - t k_g / ||c_g||]_+ c_g``, ``c_g = S(s_g, t tau_g + rho gamma sqrt(t))``, ``b = -s_b / (gamma sqrt(t))``,
 
-so that only s is kept, and only the weights a row meets are made. Per group ``||s_g||^2`` is maintained: where it is at most
-``(t (k_g + tau_g) + rho gamma sqrt(t))^2`` the group is zero, for if some ``|s_j| > tau`` then
-``||S(s_g, tau)|| <= ||s_g|| - tau``. Groups that pass get their scale once a round.
+so that only s is kept, and only the weights a row meets are made. A group can have weights only while some ``|s_j|`` of it exceeds
+``t (tau_g + k_g / sqrt(d_g)) + rho gamma sqrt(t)``, for ``||S(s_g, tau)|| <= sqrt(d_g) (max |s_j| - tau)``. That bar never falls: a group
+wakes only where a sum is changed: a bit per feature tells whether its group may be awake, and all others are passed over without touching
+what is kept of them. Groups that are awake get their scale once a round.
 
 A round takes a fixed number of rows, wherever calls cut the stream: rows of a round that is not full are kept, with their slopes, until it
 is. So no cut changes a bit.
@@ -19,16 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .jit import compiled
-from .stream_groups import Array, Groups, add_shrunken, shrunken, shrunken_norm
+from .stream_groups import Array, Groups, add_shrunken, group_of, shrunken
 
 LOSSES = ("logistic", "squared", "hinge")
 """Losses of a stream, by their number in compiled loops."""
 
 MARGIN = 1e-9
-"""Relative margin within which a maintained norm does not decide whether a group is zero: round-off is a millionth of that."""
-
-REBUILD = 1 << 20
-"""Norms are computed anew every so many rounds, counted from the start of the stream."""
+"""Relative margin by which a sum may fall short and its group still counts as awake: round-off is a millionth of that."""
 
 
 class Rows(NamedTuple):
@@ -46,6 +44,26 @@ class Rows(NamedTuple):
     indices: Array
     values: Array
     order: Array
+
+
+@compiled
+def sound(rows: Rows, n_features: int) -> bool:
+    """Return whether rows can be learned: places in order, features that exist, finite values."""
+    end, bad = 0, False
+    for start in rows.indptr:
+        bad |= start < end
+        end = start
+    if bad or end > rows.indices.size or end > rows.values.size:
+        return False
+    # Largest index, and largest exponent: reductions over integers, which become vector instructions.
+    indices, words = rows.indices.view(np.uint32), rows.values.view(np.int64)
+    index, exponent, mask = np.uint32(0), np.int64(0), np.int64(0x7FF0000000000000)
+    for p in range(end):
+        index = index if index > indices[p] else indices[p]
+    for p in range(end):
+        word = words[p] & mask
+        exponent = exponent if exponent > word else word
+    return exponent < mask and (end == 0 or index < n_features)
 
 
 class Rule(NamedTuple):
@@ -72,122 +90,211 @@ def loss_slope(kind: int, y: Any, f: Any) -> tuple[float, float]:
     return np.log1p(e) - m, -y / (1.0 + e)
 
 
-class Norms(NamedTuple):
-    """Per group: float64 ``(n_groups,)`` maintained ``||s_g||^2``, and ``(n_groups, 2)`` scale with the round it was made in."""
+class Awake(NamedTuple):
+    """What is known of the groups from round to round; all of it can be made anew from the sums.
 
-    squares: Array
+    Attributes
+    ----------
+    flags
+        uint8 ``(n_features // 8 + 1,)``: a bit per feature, set wherever its group may have weights.
+    scales
+        float64 ``(n_groups, 2)``: ``[1 - t k_g / ||c_g||]_+`` with the round it was made in; 0 there: never awake.
+    """
+
+    flags: Array
     scales: Array
 
 
 @compiled
-def _scale(sums: Array, norms: Norms, groups: Groups, g: Any, t: float, k: Any, tau: Any) -> Any:
-    """Return ``[1 - t k_g / ||c_g||]_+`` of a group that passed the screen, from its members; once a round."""
-    if norms.scales[g, 1] != t:
-        norm = shrunken_norm(sums, groups, g, tau)
-        norms.scales[g, 0] = 1.0 - k / norm if norm > k else 0.0
-        norms.scales[g, 1] = t
-    return norms.scales[g, 0]
+def _scale(sums: Array, flags: Array, starts: Array, members: Array, g: Any, k: Any, tau: Any, bar: float) -> float:
+    """Return ``[1 - t k_g / ||c_g||]_+`` of a group; it goes to sleep if no member exceeds ``bar``."""
+    total, peak, listed = 0.0, 0.0, members.size > 0
+    for p in range(starts[g], starts[g + 1]):
+        size = abs(sums[members[p] if listed else p])
+        # What is not a number is not asleep.
+        peak = peak if size <= peak else size
+        c = max(size - tau, 0.0)
+        total += c * c
+    if peak <= bar:
+        for p in range(starts[g], starts[g + 1]):
+            j = members[p] if listed else p
+            flags[j >> 3] &= np.uint8(~(1 << (j & 7)))
+    norm = np.sqrt(total)
+    return 1.0 - k / norm if norm > k else 0.0
+
+
+@compiled(inline=True)
+def _find_awake(indices: Array, first: int, last: int, flags: Array, found: Array) -> int:
+    """Write the places of a row's entries whose groups are awake; return how many. No branch: which ones cannot be foreseen."""
+    n = 0
+    for p in range(first, last):
+        # Unsigned indices need no test for counting from the end.
+        j = np.uint32(indices[p])
+        found[n] = p
+        n += np.int64((flags[j >> np.uint32(3)] >> (j & np.uint32(7))) & np.uint8(1))
+    return n
 
 
 @compiled
-def _margins_apart(
-    rows: Rows, first: int, last: int, weight: Array, sums: Array, norms: Norms, groups: Groups, t: float, fade: float, out: Array
-) -> None:
-    """Write ``-gamma sqrt(t) <w, x>`` of the rows at places ``first`` to ``last``, for groups that do not overlap, or none."""
+def _margins_even(
+    rows: Rows, first: int, last: int, weight: Array, sums: Array, awake: Awake, groups: Groups, t: float, fade: float, found: Array,
+    out: Array,
+) -> None:  # fmt: skip
+    """Write ``-gamma sqrt(t) <w, x>`` of the rows at places ``first`` to ``last``, where all groups are alike and follow each other."""
     # What the loops read is named first: reaching into a tuple of arrays inside them counts references each time.
     indptr, order, indices, values = rows.indptr, rows.order, rows.indices, rows.values
-    owner, inner, cost = groups.owner, groups.inner, groups.cost
-    squares, magic, even, alone = norms.squares, np.uint64(groups.magic), groups.even, groups.cost.size == 0
-    level, k, tau = t * groups.single + fade, 0.0, 0.0
-    limit = level * level * (1.0 - MARGIN)
-    if even and not alone:
-        k, tau = t * cost[0], t * inner[0] + fade
+    flags, scales, starts, members, magic = awake.flags, awake.scales, groups.starts, groups.members, np.uint64(groups.magic)
+    k, tau, bar = t * groups.cost[0], t * groups.inner[0] + fade, (t * groups.near + fade) * (1.0 - MARGIN)
     for place in range(first, last):
         i, total = order[place], 0.0
         if weight[i] == 0.0:
             continue
-        for p in range(indptr[i], indptr[i + 1]):
-            # Unsigned indices need no test for counting from the end.
+        n = _find_awake(indices, indptr[i], indptr[i + 1], flags, found)
+        for e in range(n):
+            p = found[e]
+            j = np.uint32(indices[p])
+            g = np.uint32((np.uint64(j) * magic) >> np.uint64(32))
+            if scales[g, 1] != t:
+                scales[g, 0], scales[g, 1] = _scale(sums, flags, starts, members, np.int64(g), k, tau, bar), t
+            total += values[p] * (scales[g, 0] * shrunken(sums[j], tau))
+        out[place] = total
+
+
+@compiled
+def _margins_apart(
+    rows: Rows, first: int, last: int, weight: Array, sums: Array, awake: Awake, groups: Groups, t: float, fade: float, found: Array,
+    out: Array,
+) -> None:  # fmt: skip
+    """Write ``-gamma sqrt(t) <w, x>`` of some rows for any groups that do not overlap, or none."""
+    indptr, order, indices, values = rows.indptr, rows.order, rows.indices, rows.values
+    flags, scales, starts, members = awake.flags, awake.scales, groups.starts, groups.members
+    owner, inner, cost, alone = groups.owner, groups.inner, groups.cost, groups.cost.size == 0
+    level, bar = t * groups.single + fade, (t * groups.near + fade) * (1.0 - MARGIN)
+    for place in range(first, last):
+        i, total = order[place], 0.0
+        if weight[i] == 0.0:
+            continue
+        n = _find_awake(indices, indptr[i], indptr[i + 1], flags, found)
+        for e in range(n):
+            p = found[e]
             j = np.uint32(indices[p])
             if alone:
                 total += values[p] * shrunken(sums[j], level)
                 continue
-            g = (np.uint64(j) * magic) >> np.uint64(32) if magic else np.uint64(owner[j])
-            if not even:
-                k, tau = t * cost[g], t * inner[g] + fade
-                limit = (k + tau) * (k + tau) * (1.0 - MARGIN)
-            square = squares[g]
-            if square <= limit:
-                continue
-            # Without a threshold inside the group the maintained norm is the one that counts, unless it is too close to tell.
-            clear = tau == 0.0 and square > k * k * (1.0 + MARGIN)
-            scale = 1.0 - k / np.sqrt(square) if clear else _scale(sums, norms, groups, g, t, k, tau)
-            if scale > 0.0:
-                total += values[p] * (scale * shrunken(sums[j], tau))
+            g = owner[j]
+            k, tau = t * cost[g], t * inner[g] + fade
+            if scales[g, 1] != t:
+                scales[g, 0], scales[g, 1] = _scale(sums, flags, starts, members, np.int64(g), k, tau, bar), t
+            total += values[p] * (scales[g, 0] * shrunken(sums[j], tau))
         out[place] = total
 
 
 @compiled
 def _margins_overlap(
-    rows: Rows, first: int, last: int, weight: Array, sums: Array, norms: Norms, groups: Groups, t: float, fade: float, out: Array
+    rows: Rows, first: int, last: int, weight: Array, sums: Array, awake: Awake, groups: Groups, t: float, fade: float, out: Array
 ) -> None:
     """Write ``-gamma sqrt(t) <w, x>`` of some rows for groups that overlap: the sum over the copies of a feature."""
-    begins, owners, squares = groups.feature_starts, groups.feature_groups, norms.squares
+    begins, owners, scales, flags = groups.feature_starts, groups.feature_groups, awake.scales, awake.flags
     for place in range(first, last):
         i, total = rows.order[place], 0.0
         if weight[i] == 0.0:
             continue
         for p in range(rows.indptr[i], rows.indptr[i + 1]):
             j = rows.indices[p]
+            if not (flags[j >> 3] >> (j & 7)) & 1:
+                continue
             for e in range(begins[j], begins[j + 1]):
                 g = owners[e]
+                if scales[g, 1] == 0.0:
+                    continue
                 k, tau = t * groups.cost[g], t * groups.inner[g] + fade
-                if squares[g] > (k + tau) * (k + tau) * (1.0 - MARGIN):
-                    total += rows.values[p] * _scale(sums, norms, groups, g, t, k, tau) * shrunken(sums[j], tau)
+                if scales[g, 1] != t:
+                    # No group goes to sleep: its features may be those of another one.
+                    scales[g, 0], scales[g, 1] = _scale(sums, flags, groups.starts, groups.members, g, k, tau, -1.0), t
+                total += rows.values[p] * (scales[g, 0] * shrunken(sums[j], tau))
         out[place] = total
 
 
 @compiled
+def _wake(awake: Awake, groups: Groups, j: Any) -> None:
+    """Set the bits of all members of the groups of a feature."""
+    flags, scales = awake.flags, awake.scales
+    if groups.cost.size == 0:
+        flags[j >> 3] |= np.uint8(1 << (j & 7))
+        return
+    overlap, listed = groups.feature_starts.size > 0, groups.members.size > 0
+    first, last = (groups.feature_starts[j], groups.feature_starts[j + 1]) if overlap else (np.int64(0), np.int64(1))
+    for e in range(first, last):
+        g = np.int64(groups.feature_groups[e]) if overlap else group_of(groups, j)
+        # The bit of a feature does not tell which of its groups are awake; no round has the number -1.
+        if overlap and scales[g, 1] != 0.0:
+            continue
+        scales[g, 1] = -1.0
+        for p in range(groups.starts[g], groups.starts[g + 1]):
+            member = groups.members[p] if listed else p
+            flags[member >> 3] |= np.uint8(1 << (member & 7))
+
+
+@compiled(inline=True)
+def _add_row(indices: Array, values: Array, first: int, last: int, step: float, sums: Array, flags: Array, bar: float) -> bool:
+    """Add ``step x`` to the sums; return whether one that exceeds the bar has no bit."""
+    found = False
+    for p in range(first, last):
+        j = np.uint32(indices[p])
+        new = sums[j] + step * values[p]
+        sums[j] = new
+        found |= (not abs(new) <= bar) & ((flags[j >> np.uint32(3)] >> (j & np.uint32(7))) & np.uint8(1) == 0)
+    return found
+
+
+@compiled
 def _add_rows(
-    rows: Rows, first: int, last: int, slopes: Array, share: float, sums: Array, squares: Array, groups: Groups, total: float
+    rows: Rows, first: int, last: int, slopes: Array, share: float, sums: Array, awake: Awake, groups: Groups, bar: float, total: float
 ) -> float:
-    """Add ``share slope x`` of some rows, in their order, to the sums, and maintain the norms; return ``total + share slope + ...``."""
+    """Add ``share slope x`` of some rows, in their order, to the sums, and wake groups; return ``total + share slope + ...``."""
     indptr, order, indices, values = rows.indptr, rows.order, rows.indices, rows.values
-    begins, owners, owner, magic = groups.feature_starts, groups.feature_groups, groups.owner, np.uint64(groups.magic)
-    alone, overlap = squares.size == 0, begins.size > 0
+    flags, overlap = awake.flags, groups.feature_starts.size > 0
     for place in range(first, last):
         i, step = order[place], share * slopes[place]
         if step == 0.0:
             continue
         total += step
-        for p in range(indptr[i], indptr[i + 1]):
-            j = np.uint32(indices[p])
-            old = sums[j]
-            new = old + step * values[p]
-            sums[j] = new
-            if alone:
-                continue
-            change = (new - old) * (new + old)
-            if overlap:
-                for e in range(begins[j], begins[j + 1]):
-                    squares[owners[e]] += change
-            else:
-                squares[(np.uint64(j) * magic) >> np.uint64(32) if magic else np.uint64(owner[j])] += change
+        if _add_row(indices, values, indptr[i], indptr[i + 1], step, sums, flags, bar) or overlap:
+            for p in range(indptr[i], indptr[i + 1]):
+                j = np.int64(indices[p])
+                if (not abs(sums[j]) <= bar) & (overlap | ((flags[j >> 3] >> (j & 7)) & 1 == 0)):
+                    _wake(awake, groups, j)
     return total
 
 
 @compiled
-def fill_squares(sums: Array, groups: Groups, squares: Array) -> None:
-    """Compute ``||s_g||^2`` of every group."""
-    for g in range(groups.cost.size):
-        norm = shrunken_norm(sums, groups, g, 0.0)
-        squares[g] = norm * norm
+def row_products(rows: Rows, weights: Array, flags: Array, out: Array) -> None:
+    """Write ``<w, x>`` of every row, in the order the rows are stored; ``flags`` has a bit for every weight that is not 0."""
+    indptr, indices, values, longest = rows.indptr, rows.indices, rows.values, 0
+    for i in range(indptr.size - 1):
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    found = np.empty(longest + 1, np.int64)
+    for i in range(indptr.size - 1):
+        total = 0.0
+        n = _find_awake(indices, indptr[i], indptr[i + 1], flags, found)
+        for e in range(n):
+            total += values[found[e]] * weights[np.uint32(indices[found[e]])]
+        out[i] = total
+
+
+@compiled
+def wake_groups(sums: Array, groups: Groups, rule: Rule, t: float, awake: Awake) -> None:
+    """Set the bits of all groups that may have weights after t rounds."""
+    bar = (t * groups.near + rule.fade * np.sqrt(t)) * (1.0 - MARGIN)
+    for j in range(sums.size):
+        if not abs(sums[j]) <= bar:
+            _wake(awake, groups, j)
 
 
 @compiled
 def advance_average(
     rows: Rows, target: Array, weight: Array, held: Rows, kept: Array, rule: Rule, groups: Groups,
-    sums: Array, norms: Norms, counts: Array, totals: Array, slopes: Array, mean: Array, finish: bool,
+    sums: Array, awake: Awake, counts: Array, totals: Array, slopes: Array, mean: Array, finish: bool,
 ) -> int:  # fmt: skip
     """Take rows by dual averaging.
 
@@ -197,8 +304,8 @@ def advance_average(
         Rows with their targets (labels -1 and 1) and weights; rows of weight 0 are passed over.
     held, kept
         Rows of the open round that earlier calls brought, and their slopes.
-    sums, norms
-        s, and what is kept per group; changed.
+    sums, awake
+        s, and what is known of the groups; changed.
     counts, totals
         Rounds closed and rows of the open one; sum of bias slopes, of losses, of weights, and of biases; changed.
     slopes
@@ -213,7 +320,10 @@ def advance_average(
     int
         Place of the first row whose round is open still; -1: the held rows, and all, belong to it.
     """
-    n, first, n_held, place = len(rows.order), 0, len(held.order), 0
+    n, first, n_held, place, longest = len(rows.order), 0, len(held.order), 0, 0
+    for i in rows.order:
+        longest = max(longest, rows.indptr[i + 1] - rows.indptr[i])
+    found = np.empty(longest + 1, np.int64)
     while True:
         t = float(counts[0])
         root, fade = rule.gamma * np.sqrt(t), rule.fade * np.sqrt(t)
@@ -223,9 +333,11 @@ def advance_average(
             count += 1 if weight[rows.order[place]] > 0.0 else 0
             place += 1
         if t > 0.0 and groups.feature_starts.size:
-            _margins_overlap(rows, begin, place, weight, sums, norms, groups, t, fade, slopes)
+            _margins_overlap(rows, begin, place, weight, sums, awake, groups, t, fade, slopes)
+        elif t > 0.0 and groups.magic:
+            _margins_even(rows, begin, place, weight, sums, awake, groups, t, fade, found, slopes)
         elif t > 0.0:
-            _margins_apart(rows, begin, place, weight, sums, norms, groups, t, fade, slopes)
+            _margins_apart(rows, begin, place, weight, sums, awake, groups, t, fade, found, slopes)
         for at in range(begin, place):
             i = rows.order[at]
             if weight[i] > 0.0:
@@ -244,11 +356,9 @@ def advance_average(
         if mean.size and t > 0.0:
             add_shrunken(sums, groups, t, fade, -1.0 / root, mean)
             totals[3] -= totals[0] / root
-        share = 1.0 / count
-        totals[0] = _add_rows(held, 0, n_held, kept, share, sums, norms.squares, groups, totals[0])
-        totals[0] = _add_rows(rows, first, place, slopes, share, sums, norms.squares, groups, totals[0])
+        share, bar = 1.0 / count, ((t + 1.0) * groups.near + rule.fade * np.sqrt(t + 1.0)) * (1.0 - MARGIN)
+        totals[0] = _add_rows(held, 0, n_held, kept, share, sums, awake, groups, bar, totals[0])
+        totals[0] = _add_rows(rows, first, place, slopes, share, sums, awake, groups, bar, totals[0])
         first, n_held = place, 0
         counts[0] += 1
         counts[1] = 0
-        if counts[0] % REBUILD == 0:
-            fill_squares(sums, groups, norms.squares)

@@ -33,6 +33,8 @@ class Groups(NamedTuple):
         Threshold of a feature that is by itself; where all groups are alike their ``k_g + tau_g``.
     even
         Whether all groups are alike.
+    near
+        Least ``tau_g + k_g / sqrt(d_g)``: while no member of a group exceeds it, the group is zero.
     """
 
     starts: Array
@@ -45,21 +47,23 @@ class Groups(NamedTuple):
     inner: Array
     single: float
     even: bool
+    near: float
 
 
 def stream_groups(penalty: GroupPenalty, lam: float) -> Groups:
     """Return a penalty times ``lam`` as compiled loops read it; groups of one feature that are all alike count as none."""
     none, owner, magic = np.zeros(0, np.int64), np.zeros(0, np.int32), 0
     cost, inner = lam * penalty.kappa, lam * penalty.inner
-    both, d = cost + inner, penalty.n_features
+    both, d, sizes = cost + inner, penalty.n_features, np.diff(penalty.indptr)
     single, even = float(both[0]), bool((both == both[0]).all() and (inner == inner[0]).all())
-    if penalty.overlapping:
+    near = float((inner + cost / np.sqrt(sizes)).min())
+    contiguous = penalty.n_copies == d and counts_up(penalty.members)
+    if not contiguous and penalty.overlapping:
         indptr, owners = _by_feature(penalty)
-        return Groups(penalty.indptr, penalty.members, owner, 0, indptr, owners, cost, inner, single, even)
+        return Groups(penalty.indptr, penalty.members, owner, 0, indptr, owners, cost, inner, single, even, near)
     if even and penalty.n_groups == d:
         zero = np.zeros(0)
-        return Groups(np.zeros(1, np.int64), none, owner, 0, none.copy(), none.copy(), zero, zero.copy(), single, True)
-    sizes, contiguous = np.diff(penalty.indptr), np.array_equal(penalty.members, np.arange(d))
+        return Groups(np.zeros(1, np.int64), none, owner, 0, none.copy(), none.copy(), zero, zero.copy(), single, True, single)
     if contiguous and (sizes == sizes[0]).all() and d * int(sizes[0]) < 1 << 32:
         # j // size for all j < d by one product: the error of the factor stays below one part of size.
         magic = (1 << 32) // int(sizes[0]) + 1
@@ -67,7 +71,31 @@ def stream_groups(penalty: GroupPenalty, lam: float) -> Groups:
         owner = np.empty(d, np.int32)
         owner[penalty.members] = penalty.owner
     members = none if contiguous else penalty.members
-    return Groups(penalty.indptr, members, owner, magic, none.copy(), none.copy(), cost, inner, single, even)
+    return Groups(penalty.indptr, members, owner, magic, none.copy(), none.copy(), cost, inner, single, even, near)
+
+
+def neighbours(labels: Any, n_features: int) -> Array | None:
+    """Return where each group begins, and the end, int64 ``(n_groups + 1,)``; ``None`` unless labels ascend from feature to feature."""
+    if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.shape != (n_features,) or not n_features:
+        return None
+    starts = np.empty(n_features + 1, np.int64)
+    count = _runs(labels, starts)
+    return None if count < 0 else starts[: count + 1].copy()
+
+
+@compiled
+def _runs(labels: Array, starts: Array) -> int:
+    count, starts[0] = 1, 0
+    if labels[0] < 0:
+        return -1
+    for j in range(1, labels.size):
+        if labels[j] != labels[j - 1]:
+            if labels[j] < labels[j - 1]:
+                return -1
+            starts[count] = j
+            count += 1
+    starts[count] = labels.size
+    return count
 
 
 def _by_feature(penalty: GroupPenalty) -> tuple[Array, Array]:
@@ -77,11 +105,25 @@ def _by_feature(penalty: GroupPenalty) -> tuple[Array, Array]:
 
 
 @compiled
+def counts_up(values: Array) -> bool:
+    """Return whether an array is 0, 1, 2, ..."""
+    wrong = False
+    for k in range(values.size):
+        wrong |= values[k] != k
+    return not wrong
+
+
+@compiled
+def group_of(groups: Groups, j: Any) -> Any:
+    """Return the group of a feature, where groups do not overlap."""
+    return np.int64((np.uint64(j) * np.uint64(groups.magic)) >> np.uint64(32)) if groups.magic else np.int64(groups.owner[j])
+
+
+@compiled
 def shrunken(value: Any, tau: Any) -> Any:
     """Return S(value, tau) = sign(value) max(|value| - tau, 0)."""
-    if value > tau:
-        return value - tau
-    return value + tau if value < -tau else 0.0
+    # No branch: signs cannot be foreseen.
+    return np.copysign(max(abs(value) - tau, 0.0), value)
 
 
 @compiled
@@ -127,6 +169,17 @@ def add_shrunken(values: Array, groups: Groups, factor: float, fade: float, step
                 total += abs(scale * c)
             omega += groups.cost[g] * size * (norm - k) + groups.inner[g] * total
     return omega
+
+
+@compiled
+def mark_active(values: Array, groups: Groups, factor: float, fade: float, active: Array) -> None:
+    """Set ``active[g]`` for the groups with ``||S(values_g, factor tau_g + fade)|| > factor k_g``; thresholds as of `add_shrunken`."""
+    if groups.cost.size == 0:
+        for j in range(values.size):
+            active[j] |= shrunken(values[j], factor * groups.single + fade) != 0.0
+        return
+    for g in range(groups.cost.size):
+        active[g] |= shrunken_norm(values, groups, g, factor * groups.inner[g] + fade) > factor * groups.cost[g]
 
 
 def dual_average(mean: Array, beta: float, groups: Groups, rho: float = 0.0) -> tuple[Array, float]:

@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from .dual_averaging import LOSSES, Norms, Rows, Rule, advance_average
+from .dual_averaging import LOSSES, Awake, Rows, Rule, advance_average, wake_groups
 from .fobos import advance_fobos
 from .group_penalty import GroupPenalty
-from .stream_groups import Array, add_shrunken, stream_groups
+from .stream_groups import Array, Groups, add_shrunken, mark_active, stream_groups
 
 Algorithm = Literal["da", "fobos"]
 
@@ -23,8 +23,6 @@ class StreamPoint:
     ----------
     sums
         ``(n_machines, n_features)`` sums of the rounds' mean subgradients (FOBOS: the weights).
-    norms
-        ``(n_machines, n_groups)`` maintained squared norms of the groups' sums; they carry round-off, which is why they are kept.
     counts
         Closed rounds, and rows of the open round.
     totals
@@ -38,7 +36,6 @@ class StreamPoint:
     """
 
     sums: Array
-    norms: Array
     counts: Array
     totals: Array
     means: Array
@@ -67,6 +64,8 @@ class StreamLearner:
         Whether there is an intercept, and whether the mean of all iterates is kept.
     algorithm
         ``"da"`` or ``"fobos"``.
+    groups
+        The penalty times ``lam`` as compiled loops read it, where that is known.
     """
 
     def __init__(
@@ -82,14 +81,15 @@ class StreamLearner:
         intercept: bool = True,
         average: bool = False,
         algorithm: Algorithm = "da",
+        groups: Groups | None = None,
     ) -> None:
         self.penalty, n_features = penalty, penalty.n_features
-        self.groups, self.algorithm, self._lam = stream_groups(penalty, lam), algorithm, lam
+        self.groups, self.algorithm, self._lam = groups or stream_groups(penalty, lam), algorithm, lam
         if algorithm == "fobos" and penalty.overlapping:
             raise ValueError("groups overlap, but algorithm='fobos' needs a partition of the features; use algorithm='da'")
         self.rule = Rule(LOSSES.index(loss), int(batch), float(gamma), float(rho * gamma), bool(intercept))
         self._sums = np.zeros((n_machines, n_features))
-        self._squares = np.zeros((n_machines, self.groups.cost.size))
+        self._flags = np.zeros((n_machines, n_features // 8 + 1), np.uint8)
         self._scales = np.zeros((n_machines, self.groups.cost.size, 2))
         self._counts = np.zeros(2, np.int64)
         self._totals = np.zeros((n_machines, 4))
@@ -136,7 +136,7 @@ class StreamLearner:
         if self.algorithm == "fobos":
             state = (self._sums[k], self._counts, self._totals[k], slopes, self._spare, finish)
             return advance_fobos(rows, target, weight, held, kept, self.rule, self.groups, *state)
-        state = (self._sums[k], Norms(self._squares[k], self._scales[k]), self._counts, self._totals[k], slopes, self._means[k], finish)
+        state = (self._sums[k], Awake(self._flags[k], self._scales[k]), self._counts, self._totals[k], slopes, self._means[k], finish)
         return advance_average(rows, target, weight, held, kept, self.rule, self.groups, *state)
 
     def finish(self) -> None:
@@ -182,13 +182,9 @@ class StreamLearner:
     def active(self) -> Array:
         """Return which groups have a weight in some machine, bool ``(n_groups,)``, in the newest round."""
         found, t = np.zeros(self.penalty.n_groups, bool), float(self.rounds)
+        factor = t if self.algorithm == "da" else 0.0
         for sums in self._sums if t else ():
-            copies = sums[None, self.penalty.members]
-            if self.algorithm == "da":
-                tau = t * self._lam * self.penalty.inner + self.rule.fade * np.sqrt(t)
-                copies = np.maximum(np.abs(copies) - tau[self.penalty.owner], 0.0)
-            bar = t * self._lam * self.penalty.kappa if self.algorithm == "da" else 0.0
-            found |= self.penalty.norms(copies) > bar
+            mark_active(sums, self.groups, factor, self.rule.fade * np.sqrt(factor), found)
         return found
 
     def _penalties(self, weights: Array) -> Array:
@@ -199,15 +195,14 @@ class StreamLearner:
 
     # -- the state -------------------------------------------------------------------------------------------------------------------
 
-    def point(self) -> StreamPoint:
-        """Return a copy of the state."""
+    def point(self, copy: bool = True) -> StreamPoint:
+        """Return a copy of the state; ``copy=False``: the state itself, of a learner that takes no more rows."""
         held = self._held.rows
         return StreamPoint(
-            self._sums.copy(),
-            self._squares.copy(),
+            np.array(self._sums, copy=copy),
             self._counts.copy(),
             self._totals.copy(),
-            self._means.copy(),
+            np.array(self._means, copy=copy),
             held.indptr.copy(),
             held.indices.copy(),
             held.values.copy(),
@@ -215,11 +210,12 @@ class StreamLearner:
         )
 
     def restore(self, point: StreamPoint) -> StreamLearner:
-        """Take over a state; scales of groups are made anew when they are asked for, to the same bits."""
-        self._sums, self._counts, self._totals = point.sums.copy(), point.counts.copy(), point.totals.copy()
+        """Take over a state; what is known of the groups is made anew, which changes no bit."""
+        self._sums, self._counts, self._totals = np.array(point.sums), point.counts.copy(), point.totals.copy()
         self._means = point.means.copy()
-        self._squares = point.norms.copy()
-        self._scales[:] = 0.0
+        self._scales[:], self._flags[:] = 0.0, 0
+        for k, sums in enumerate(self._sums if self.algorithm == "da" else ()):
+            wake_groups(sums, self.groups, self.rule, float(self.rounds), Awake(self._flags[k], self._scales[k]))
         self._held = _Held(len(point.sums))
         order = np.arange(len(point.indptr) - 1, dtype=np.int64)
         self._held.append(Rows(point.indptr, point.indices, point.values, order), 0, point.slopes)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.kernels import dual_averaging as loops
 from gramplane.kernels.dual_averaging import Rows
 from gramplane.kernels.group_penalty import GroupPenalty, group_penalty, single_features
 from gramplane.kernels.groups import build_groups
@@ -155,7 +154,6 @@ def test_order_of_rows_is_followed_and_dense_rows_are_rows():
     full = Rows(np.arange(61) * D, np.tile(np.arange(D, dtype=np.int32), 60), X[order].ravel(), np.arange(60))
     straight.take(full, y[None, order], np.ones(60))
     np.testing.assert_array_equal(learner.point().sums, straight.point().sums)
-    np.testing.assert_array_equal(learner.point().norms, straight.point().norms)
 
 
 def test_overlapping_groups_are_replicated_columns():
@@ -223,15 +221,40 @@ def test_regret_and_distance_bounds(rounds):
         assert distance <= size + (bound / gamma) ** 2 - np.sqrt(rounds) / gamma * regret + 1e-9
 
 
-def test_norms_are_rebuilt_at_fixed_rounds(monkeypatch):
+@pytest.mark.parametrize("groups", GROUPS)
+def test_groups_that_sleep_have_no_weights_and_a_restart_knows_which_they_are(groups):
     X, y = stream(10)
-    penalty = penalty_of(GROUPS["uneven"], 0.2)
-    point = learned(X, y, penalty, 0.02).point()
-    exact = np.add.reduceat(np.square(point.sums[0]), penalty.indptr[:-1])
-    np.testing.assert_allclose(point.norms[0], exact, rtol=1e-12)
-    drifted = loops.Norms(np.full(4, np.nan), np.zeros((4, 2)))
-    loops.fill_squares(point.sums[0], stream_groups(penalty, 0.02), drifted.squares)
-    np.testing.assert_allclose(drifted.squares, exact, rtol=1e-14)
+    penalty = penalty_of(GROUPS[groups], 0.2)
+    straight = StreamLearner(penalty, 0.05, loss="logistic", gamma=2.0, rho=0.01, batch=3)
+    slept = 0
+    for k in range(20):
+        straight.take(rows_of(X[3 * k : 3 * k + 3]), y[None, 3 * k : 3 * k + 3], np.ones(3))
+        again = StreamLearner(penalty, 0.05, loss="logistic", gamma=2.0, rho=0.01, batch=3).restore(straight.point())
+        for learner in (straight, again):
+            awake = np.unpackbits(learner._flags[0], bitorder="little")[:D].astype(bool)
+            assert not learner.weights()[0][0, ~awake].any()
+            slept += int((~awake).sum())
+        for learner in (straight, again):
+            learner.take(rows_of(np.ones((1, D))), np.ones((1, 1)), np.zeros(1))
+        assert straight.losses[0] == again.losses[0]
+    assert slept > 0
+
+
+def test_rows_of_a_wide_stream_are_learned_as_those_of_a_narrow_one():
+    X, y = stream(13)
+    d = (1 << 16) + 100
+    places = np.sort(np.random.default_rng(1).choice(d // 4, 6, replace=False))[:, None] * 4 + np.arange(4)
+    wide = sp.lil_array((60, d))
+    wide[:, places.ravel()] = X
+    order = np.random.default_rng(2).permutation(60)
+    near, far = (
+        StreamLearner(penalty_of(np.arange(width) // 4, 0.3, width), 0.02, loss="logistic", gamma=2.0, batch=b)
+        for width, b in ((D, 5), (d, 5))
+    )
+    for learner, rows in ((near, X), (far, wide)):
+        learner.take(rows_of(rows)._replace(order=order), y[None], np.ones(60))
+    np.testing.assert_array_equal(far.weights()[0][0, places.ravel()], near.weights()[0][0])
+    assert np.count_nonzero(far.weights()[0]) == np.count_nonzero(near.weights()[0]) > 0
 
 
 # --- forward-backward splitting ---------------------------------------------------------------------------------------------------

@@ -183,6 +183,54 @@ def test_bad_input_is_named_and_nothing_of_the_call_is_learned():
         GroupLassoClassifier(algorithm="fista").partial_fit(X, y, classes=[-1, 1])
 
 
+@pytest.mark.parametrize("penalty", ["gl", "sgl", "l1"])
+def test_rows_that_need_no_conversion_skip_the_checks_of_others_to_the_same_bits(penalty, monkeypatch):
+    X, value = problem()
+    y = np.where(value > 0, 1, -1)
+    X = X.astype(np.float32).astype(np.float64)
+
+    def learned(form, labels=lambda part: part):
+        model = GroupLassoClassifier(groups=GROUPS, penalty=penalty, lam=0.01, batch_size=30)
+        for lo in range(0, 400, 50):
+            model.partial_fit(form(X[lo : lo + 50]), labels(y[lo : lo + 50]), classes=[-1, 1])
+        return bits(model)
+
+    def wide(part):
+        csr = sp.csr_array(part)
+        csr.indices, csr.indptr = csr.indices.astype(np.int64), csr.indptr.astype(np.int64)
+        return csr
+
+    plain = learned(sp.csr_array)
+    assert plain == learned(lambda part: part) == learned(wide) == learned(sp.csc_matrix) == learned(sp.csr_array, list)
+    assert plain == learned(lambda part: sp.csr_array(part.astype(np.float32))) == learned(sp.csr_array, lambda part: part.astype(float))
+    checked = []
+    monkeypatch.setattr(GroupLassoClassifier, "_validated", lambda self, X, y, reset: checked.append(reset) or (X, y))
+    model = GroupLassoClassifier(groups=GROUPS, penalty=penalty, lam=0.01, batch_size=30)
+    monkeypatch.setattr(model, "n_features_in_", 30, raising=False)
+    for lo in range(0, 400, 50):
+        model.partial_fit(sp.csr_array(X[lo : lo + 50]), y[lo : lo + 50], classes=[-1, 1])
+    assert checked == [True] and bits(model) == plain
+
+
+def test_entries_at_no_feature_are_refused_by_row_and_nothing_is_learned():
+    X, value = problem()
+    y = np.where(value > 0, 1, -1)
+    model = GroupLassoClassifier(groups=GROUPS).partial_fit(sp.csr_array(X[:50]), y[:50], classes=[-1, 1])
+    before = bits(model)
+    for index, form in ((30, np.int32), (-1, np.int32), (2**40, np.int64)):
+        wrong = sp.csr_array(X[50:60])
+        wrong.indices = wrong.indices.astype(form)
+        wrong.indices[wrong.indptr[7]] = index
+        for call in (model.partial_fit, GroupLassoClassifier(groups=GROUPS).fit):
+            with pytest.raises(ValueError, match=f"index {index} in row 7; its features are 0 to 29"):
+                call(wrong, y[50:60])
+    wrong = sp.csr_array(X[50:60])
+    wrong.indptr[4] = wrong.indptr[5] + 1
+    with pytest.raises(ValueError, match="row 4 end before it begins"):
+        model.partial_fit(wrong, y[50:60])
+    assert bits(model) == before
+
+
 # --- stores -----------------------------------------------------------------------------------------------------------------------
 
 

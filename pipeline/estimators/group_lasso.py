@@ -17,12 +17,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from ...kernels.dual_averaging import Rows
 from ...kernels.streams import StreamLearner
 from ...storage import ColumnScale, DataError, MemoryBlocks
 from ..loops.run import run_loop
 from ..methods.fgm_setup import FGMInputs, class_factors
 from ..methods.online import Machine, StreamState, machine_of
-from ..methods.online_rows import scaled_rows
+from ..methods.online_rows import UNSCALED, plain_rows, refuse_places, scaled_rows
 from ..methods.online_run import engine_of, linear_model
 from ..methods.online_setup import GroupLassoInputs
 from ..passes.scaling import inverse_row_norms
@@ -33,8 +34,6 @@ from ..records.validation import configured
 from .group_lasso_texts import CLASS_WEIGHT, PARAMETERS, REST
 from .inputs import fan_out, fit_context, history_arrays, in_memory, is_dask, is_store, opened_for, seed_of
 from .kernel_base import documented
-
-_UNSCALED = ColumnScale()
 
 
 def _streams(estimator: Any) -> bool:
@@ -140,12 +139,13 @@ class _GroupLasso(BaseEstimator):
                 self, X, y, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=False,
                 y_numeric=not self._is_classifier,
             )  # fmt: skip
-            return found
         except ValueError as error:
             bad = _first_bad_row(X)
             if bad is None:
                 raise
             raise ValueError(f"{error}\nThe first such value is in row {bad}.") from error
+        refuse_places(found[0])
+        return found
 
     def _encoded(self, y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
         if not self._is_classifier:
@@ -161,9 +161,12 @@ class _GroupLasso(BaseEstimator):
         first = getattr(self, "_stream", None) is None
         if first:
             self._begin(X, y, classes)
-        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+        elif classes is not None and not np.array_equal(classes, self.classes_) and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes={list(classes)!r} is not the same as on the first call: {self.classes_.tolist()}")
-        X, y = self._validated(in_memory(X) if is_dask(X) else X, y, reset=first)
+        rows = None if first else self._plain_rows(X, y)
+        if rows is None:
+            X, y = self._validated(in_memory(X) if is_dask(X) else X, y, reset=first)
+            rows = scaled_rows(X, 0, UNSCALED)
         weight = np.ones(len(y)) if sample_weight is None else _weights(sample_weight, len(y))
         codes: Any = self._codes(y) if self._is_classifier else np.asarray(y, np.float64)
         if first:
@@ -173,11 +176,20 @@ class _GroupLasso(BaseEstimator):
         if isinstance(getattr(self, "class_weight", None), Mapping):
             factors = class_factors(self._config(), FGMInputs(None, codes, inputs.classes or (), weight))
             weight = weight * factors[codes]
-        self._stream.take(scaled_rows(X, 0, _UNSCALED), inputs.targets, weight)
+        self._stream.take(rows, inputs.targets, weight)
         self._model, self.n_iter_ = None, self._stream.rounds
         self.objective_ = self.dual_gap_ = float("nan")
         self.converged_, self.history_ = True, {}
         return self
+
+    def _plain_rows(self, X: Any, y: Any) -> Rows | None:
+        """Return rows that scikit-learn's validation would take as they are, without its costs per call; ``None`` where in doubt."""
+        if type(y) is not np.ndarray or y.ndim != 1 or hasattr(self, "feature_names_in_"):
+            return None
+        if y.dtype.kind not in "iub" and not (y.dtype.kind == "f" and np.isfinite(y).all()):
+            return None
+        rows = plain_rows(X, self.n_features_in_)
+        return rows if rows is not None and len(rows.order) == len(y) else None
 
     def _begin(self, X: Any, y: Any, classes: Any) -> None:
         config = self._config()
@@ -286,7 +298,7 @@ class _Plain:
     """Data without scales, for a model of rows as they came."""
 
     n_cols: int
-    scale: ColumnScale = _UNSCALED
+    scale: ColumnScale = UNSCALED
 
 
 def _weights(sample_weight: Any, n: int) -> np.ndarray:

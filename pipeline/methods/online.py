@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...kernels.dual_averaging import Rows
 from ...kernels.group_penalty import GroupPenalty
+from ...kernels.stream_groups import Groups, stream_groups
 from ...kernels.streams import StreamLearner, StreamPoint
 from ..loops.protocol import Step
 from ..records.config_online import GroupLassoConfig
@@ -69,6 +71,11 @@ class Machine:
     loss: str
     n_machines: int
 
+    @cached_property
+    def groups(self) -> Groups:
+        """The penalty as compiled loops read it."""
+        return stream_groups(self.penalty, self.config.lam)
+
     def learner(self, point: StreamPoint | None = None) -> StreamLearner:
         """Return a learner, at a point of its stream."""
         config = self.config
@@ -83,6 +90,7 @@ class Machine:
             intercept=config.fit_intercept,
             average=config.average,
             algorithm="fobos" if config.algorithm == "fobos" else "da",
+            groups=self.groups,
         )
         return made if point is None else made.restore(point)
 
@@ -99,6 +107,12 @@ def machine_of(config: GroupLassoConfig, inputs: Any, n_features: int) -> Machin
     if config.algorithm == "fobos" and penalty.overlapping:
         raise ValueError("groups overlap, but algorithm='fobos' needs a partition of the features; use algorithm='da' or 'fista'")
     return Machine(config, penalty, labels, loss_of(config, inputs.classes), inputs.n_machines)
+
+
+def state_bytes(machine: Machine) -> int:
+    """Return the bytes a learner takes: sums, their mean if it is kept, a bit per feature, two numbers per group."""
+    width = machine.penalty.n_features * (2 if machine.config.average else 1)
+    return machine.n_machines * (8 * (width + 2 * machine.penalty.n_groups) + machine.penalty.n_features // 8 + 1)
 
 
 def summed_up(learner: StreamLearner, average: bool) -> tuple[float, float, float]:
@@ -152,7 +166,7 @@ class StreamLoop:
             learner.finish()
         found = [rows, learner.losses.sum() - loss, learner.weight - weight, *summed_up(learner, self.config.average)]
         state = moved(state, rows, None if over else end, self.config.epochs)
-        state = replace(state, point=learner.point(), along=np.vstack((state.along, found)))
+        state = replace(state, point=learner.point(copy=False), along=np.vstack((state.along, found)))
         measures = self._measured(learner, state, ctx)
         state = replace(state, ended=measures.by_step)
         return Step(state, {"epoch": state.epoch, **figures_of(state.along), **measures.figures})

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
+from ...kernels.dual_averaging import row_products
 from ...kernels.streams import StreamLearner
 from .online_rows import RowBlocks, block_order, step_end
 from .scoring import Fit, TargetFit, accuracy_metrics
@@ -52,11 +52,12 @@ def losses_of(kind: str, targets: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def decision_rows(blocks: RowBlocks, weights: np.ndarray, biases: np.ndarray, n: int) -> np.ndarray:
     """Return the decision values of all n rows, ``(n_machines, n)``."""
-    columns, out = np.ascontiguousarray(weights.T), np.empty((len(weights), n))
+    out, flags = np.empty((len(weights), n)), np.packbits(weights != 0.0, axis=1, bitorder="little")
     for ref in blocks.refs():
         rows = blocks.load(ref)
-        block = sp.csr_array((rows.values, rows.indices, rows.indptr), shape=(len(rows.order), len(columns)))
-        out[:, slice(*ref.rows)] = np.asarray(block @ columns).T + biases[:, None]
+        for machine, bits, values in zip(weights, flags, out, strict=True):
+            row_products(rows, machine, bits, values[slice(*ref.rows)])
+    out += biases[:, None]
     return out
 
 

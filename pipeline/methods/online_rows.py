@@ -10,11 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...kernels.columns import flat
-from ...kernels.dual_averaging import Rows
-from ...storage import BlockStore, DataError, MemoryBlocks
+from ...kernels.dual_averaging import Rows, sound
+from ...storage import BlockStore, ColumnScale, DataError, MemoryBlocks
 
 STEP_BYTES = 64 << 20
 """A step takes whole blocks up to this many bytes of rows; a checkpoint follows each."""
+
+UNSCALED = ColumnScale()
+"""Rows as they are."""
 
 _BLOCKS, _ROWS = 0x57EA, 0x57EB
 
@@ -41,8 +44,10 @@ class RowBlocks:
     def __init__(self, data: Any, budget: int) -> None:
         self.data, self._scale = data, data.scale
         self._held: Any = None
+        self._rows: Any = None
         if isinstance(data, MemoryBlocks):
             self._held = data
+            self._rows = data.X if _is_rows(data.X) else None
         elif "rows" not in data.meta.layouts:
             _check_budget(data, budget)
         else:
@@ -62,7 +67,17 @@ class RowBlocks:
 
     def load(self, ref: Any) -> Rows:
         """Return a block as rows in the order they are stored."""
-        return scaled_rows(ref.load(), ref.rows[0], self._scale)
+        if self._rows is None:
+            return scaled_rows(ref.load(), ref.rows[0], self._scale)
+        # SciPy copies every part that is taken of a matrix.
+        indptr = self._rows.indptr[ref.rows[0] : ref.rows[1] + 1].astype(np.int64)
+        part = slice(int(indptr[0]), int(indptr[-1]))
+        return _scaled(self._rows.data[part], self._rows.indices[part], indptr - indptr[0], ref.rows[0], self._scale)
+
+
+def _is_rows(X: Any) -> bool:
+    """Return whether a matrix is CSR as block stores have it."""
+    return sp.issparse(X) and X.format == "csr" and X.indices.dtype == np.int32 and bool(X.has_canonical_format)
 
 
 def _check_budget(data: BlockStore, budget: int) -> None:
@@ -78,21 +93,54 @@ def _check_budget(data: BlockStore, budget: int) -> None:
 
 def scaled_rows(X: Any, first: int, scale: Any) -> Rows:
     """Return rows as compiled loops read them, ``r_i (x_ij - mu_j) s_j``; ``first`` is the number of the first one."""
-    n = X.shape[0]
     if sp.issparse(X):
-        values = X.data.astype(np.float64, copy=scale.factor is not None or scale.row_factor is not None)
-        indptr, indices = X.indptr.astype(np.int64), np.asarray(X.indices, np.int32)
-    else:
-        dense = np.asarray(X, np.float64)
-        dense = dense if scale.shift is None else dense - scale.shift
-        indptr = np.arange(n + 1, dtype=np.int64) * X.shape[1]
-        indices, values = np.tile(np.arange(X.shape[1], dtype=np.int32), n), np.array(dense, order="C").ravel()
+        return _scaled(X.data, np.asarray(X.indices, np.int32), X.indptr.astype(np.int64), first, scale)
+    dense = np.asarray(X, np.float64)
+    dense = dense if scale.shift is None else dense - scale.shift
+    indptr, indices = np.arange(len(dense) + 1, dtype=np.int64) * X.shape[1], np.tile(np.arange(X.shape[1], dtype=np.int32), len(dense))
+    return _scaled(np.array(dense, order="C").ravel(), indices, indptr, first, scale)
+
+
+def _scaled(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, first: int, scale: ColumnScale) -> Rows:
+    n = len(indptr) - 1
+    # Values that need no change are looked at where they lie.
+    values = data.astype(np.float64, copy=scale.factor is not None or scale.row_factor is not None)
     if scale.factor is not None:
         values *= np.asarray(scale.factor)[indices]
     if scale.row_factor is not None:
         values *= np.repeat(np.asarray(scale.row_factor)[first : first + n], np.diff(indptr))
-    # Values that need no change are looked at where they lie.
     return Rows(indptr, flat(indices), flat(values), np.arange(n, dtype=np.int64))
+
+
+def plain_rows(X: Any, n_features: int) -> Rows | None:
+    """Return CSR rows as compiled loops read them where nothing has to be converted but floats, and nothing refused; else ``None``."""
+    if not (sp.issparse(X) and X.format == "csr" and X.dtype.kind == "f" and X.shape[1] == n_features and X.shape[0] > 0):
+        return None
+    if X.indices.dtype != np.int32 or X.dtype.itemsize > 8:
+        return None
+    rows = scaled_rows(X, 0, UNSCALED)
+    return rows if sound(rows, n_features) else None
+
+
+def refuse_places(X: Any) -> None:
+    """Refuse sparse rows whose entries are in no row or at no feature; nothing else checks that.
+
+    Raises
+    ------
+    ValueError
+        The first such row is named.
+    """
+    if not sp.issparse(X):
+        return
+    falls = np.flatnonzero(np.diff(X.indptr) < 0)
+    if falls.size:
+        raise ValueError(f"X has row {falls[0]} end before it begins: its indptr falls")
+    # As unsigned numbers, negative indices are large ones.
+    places = X.indices.view(f"u{X.indices.itemsize}")
+    if places.size and int(places.max()) >= X.shape[1]:
+        first = int((places >= X.shape[1]).argmax())
+        row = int(np.searchsorted(X.indptr, first, side="right")) - 1
+        raise ValueError(f"X has the index {X.indices[first]} in row {row}; its features are 0 to {X.shape[1] - 1}")
 
 
 def block_order(n_blocks: int, seed: int, epoch: int, shuffle: bool) -> np.ndarray:

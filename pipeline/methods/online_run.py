@@ -16,7 +16,7 @@ from ..loops.prepared import Prepared
 from ..records.config_online import GroupLassoConfig
 from ..records.context import RunContext
 from ..records.linear_model import LinearModel, raw_coefficients
-from .online import Machine, StreamLoop, StreamState, figures_of
+from .online import Machine, StreamLoop, StreamState, figures_of, state_bytes
 from .online_measures import regret_rows
 from .online_setup import GroupLassoInputs, group_lasso_inputs
 from .online_text import TextData, TextLoop, text_inputs
@@ -67,7 +67,7 @@ def model_of(loop: StreamLoop | TextLoop, state: StreamState, ctx: RunContext) -
 def plan_of(loop: StreamLoop | TextLoop, ctx: RunContext) -> dict[str, Any]:
     """Return what the run will do: blocks per epoch, bytes read, memory of the state."""
     config, data = loop.config, ctx.data
-    state = 8 * loop.machine.n_machines * (data.n_cols * (2 if config.average else 1) + 3 * loop.machine.penalty.n_groups)
+    state = state_bytes(loop.machine)
     plan = {
         "algorithm": config.algorithm,
         "machines": loop.machine.n_machines,

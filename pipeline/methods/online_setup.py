@@ -10,6 +10,7 @@ import numpy as np
 
 from ...kernels.group_penalty import GroupPenalty, group_penalty, single_features
 from ...kernels.groups import build_groups
+from ...kernels.stream_groups import neighbours
 from ...storage import DataError
 from ..records.config_online import GroupLassoConfig
 from ..records.context import RunContext
@@ -105,10 +106,21 @@ def penalty_of(config: GroupLassoConfig, n_features: int, groups: Any) -> tuple[
     shares = np.asarray(0.0 if config.penalty in ("gl", "l1") else config.r, np.float64)
     if config.penalty == "l1" or (groups is None and shares.ndim == 0):
         return single_features(n_features, 1.0, float(shares) if config.penalty != "l1" else 0.0), np.arange(n_features)
+    starts = neighbours(groups, n_features)
+    if starts is not None:
+        # Groups of neighbours are known by where they begin; the index of a million features would cost as much as a pass over rows.
+        sizes = np.diff(starts)
+        _check_shares(shares, len(sizes))
+        inner = np.broadcast_to(shares, len(sizes)).copy()
+        return GroupPenalty(starts, np.arange(n_features), np.sqrt(sizes), inner, n_features), groups[starts[:-1]].astype(np.int64)
     index = build_groups(np.arange(n_features) if groups is None else groups, n_features, "none")
     covered = np.diff(index.feature_indptr) > 0
     if not covered.all():
         raise ValueError(f"groups puts feature {int(np.argmin(covered))} in no group: a group lasso needs a group for every feature")
-    if shares.ndim and len(shares) != index.n_groups:
-        raise ValueError(f"r has {len(shares)} entries; it needs one number, or one for each of the {index.n_groups} groups")
+    _check_shares(shares, index.n_groups)
     return group_penalty(index, np.sqrt(index.sizes), shares), index.labels
+
+
+def _check_shares(shares: np.ndarray, n_groups: int) -> None:
+    if shares.ndim and len(shares) != n_groups:
+        raise ValueError(f"r has {len(shares)} entries; it needs one number, or one for each of the {n_groups} groups")

@@ -17,7 +17,7 @@ from ..loops.protocol import Step
 from ..records.config_online import GroupLassoConfig
 from ..records.context import RunContext
 from .grids import Shared, alike, fold_masks, table_rows
-from .online import Machine, machine_of
+from .online import Machine, machine_of, state_bytes
 from .online_measures import decision_rows
 from .online_rows import STEP_BYTES, RowBlocks, block_order, moved, row_order, step_end
 from .online_setup import GroupLassoInputs, group_lasso_inputs, weights_of
@@ -104,12 +104,6 @@ class GridLoop:
             tests.append(accuracy_metrics([fit.score], dict(enumerate(values)))[f"test_{name}"])
             selected.append(int(np.count_nonzero(weights.any(axis=0))))
         return {f"test_{name}": tests, "selected": selected}
-
-
-def state_bytes(machine: Machine) -> int:
-    """Return the bytes a learner takes."""
-    width = machine.penalty.n_features * (2 if machine.config.average else 1)
-    return 8 * machine.n_machines * (width + 3 * machine.penalty.n_groups)
 
 
 def shares(grid: Sequence[GroupLassoConfig]) -> bool:
