@@ -51,7 +51,7 @@ def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+@pytest.mark.parametrize("estimator", [ESTIMATORS[0], *(pytest.param(other, marks=pytest.mark.slow) for other in ESTIMATORS[1:])], ids=str)
 def test_number_of_checks_that_really_ran(estimator):
     expected = without_intercept(estimator)
     assert len(expected) <= 2
