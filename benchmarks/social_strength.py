@@ -23,7 +23,7 @@ from gramplane.kernels.jit import one_thread
 from gramplane.kernels.pair_kernels import PAIR_KERNELS
 from gramplane.kernels.training_pairs import training_pairs
 from gramplane.kernels.user_kernels import incidence_kernel, row_maximum
-from gramplane.pipeline.estimators.social import SocialStrengthRanker
+from gramplane.pipeline import SocialStrengthRanker
 from gramplane.pipeline.methods.social_strength_scores import direct_scores, hits, user_scores
 from gramplane.pipeline.synthetic_graphs import VIEWS, SocialGraph, social_graph
 

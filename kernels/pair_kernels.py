@@ -118,6 +118,7 @@ class PairSum:
 
     def __init__(self, pairs: IndexArray, coef: FloatArray, n: int, kind: str) -> None:
         self.kind, self.n = kind, n
+        self._owned: tuple[NDArray[Any], FloatArray] | None = None
         s, t = pairs.T
         if kind == "difference":
             self._weights = np.asarray(np.bincount(s, coef, n) - np.bincount(t, coef, n), np.float64)
@@ -170,8 +171,11 @@ class PairSum:
         return out if self.kind != "mlpk" else np.einsum("ij,ij->i", product, left)[:, None] + self._own(K) - 2.0 * out
 
     def _own(self, K: NDArray[Any]) -> FloatArray:
-        parts = [K[lo : lo + USERS].astype(np.float64) for lo in range(0, self.n, USERS)]
-        return np.concatenate([np.einsum("ij,ij->i", rows @ self._matrix, rows) for rows in parts])
+        """Return the diagonal of K A K; found once for a matrix, as all users are asked for some at a time."""
+        if self._owned is None or self._owned[0] is not K:
+            parts = (K[lo : lo + USERS].astype(np.float64) for lo in range(0, self.n, USERS))
+            self._owned = K, np.concatenate([np.einsum("ij,ij->i", rows @ self._matrix, rows) for rows in parts])
+        return self._owned[1]
 
 
 def _times(K: NDArray[Any], vector: FloatArray) -> FloatArray:

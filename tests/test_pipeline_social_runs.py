@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from gramplane.cluster import open_executor
 from gramplane.kernels.jit import one_thread
+from gramplane.kernels.target_alignment import MatrixSums
 from gramplane.kernels.user_kernels import row_maximum
-from gramplane.pipeline import METHODS, load_model, resume_run, run_method
-from gramplane.pipeline.estimators.social import SocialStrengthRanker
+from gramplane.pipeline import SocialStrengthRanker, load_model, resume_run, run_method
 from gramplane.pipeline.methods.social_strength_scores import decide_users
-from gramplane.pipeline.records.config_social import SocialConfig
+from gramplane.pipeline.passes.grams import GramSettings
+from gramplane.pipeline.passes.views import Scaling, SymmetricGrams, ViewGrams
 from gramplane.pipeline.records.context import RunContext
-from gramplane.pipeline.records.social_model import SocialModel
-from gramplane.pipeline.registry import MethodInfo
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
 from gramplane.storage.ingest.grams import ingest_grams
@@ -24,22 +24,46 @@ SPECS = ["linear[0:12]", "linear[12:24]", "rbf(gamma=0.1)[24:28]"]
 
 
 @pytest.fixture(autouse=True)
-def _one_thread(monkeypatch):
-    info = MethodInfo(
-        name="social-strength",
-        title="Social strength modelling",
-        config=SocialConfig,
-        run="social_strength_run",
-        model=SocialModel,
-        estimator="estimators.social:SocialStrengthRanker",
-        scored=False,
-        inputs=("pairs",),
-        needs=("pairs",),
-    )
-    if info.name not in METHODS:
-        monkeypatch.setitem(METHODS, info.name, info)
+def _one_thread():
     with one_thread():
         yield
+
+
+# -- passes ------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["memory", "recompute"])
+def test_passes_over_several_blocks_are_those_of_whole_matrices(policy):
+    n = 150
+    raw, _ = raw_views(n)
+    raw = raw.astype(np.float32).astype(np.float64)
+    data = SymmetricGrams(raw)
+    with open_executor(None) as executor:
+        ctx = RunContext(executor, data)  # type: ignore[arg-type]
+        grams = ViewGrams(ctx, data.kernels(), GramSettings.of(ctx, data.kernels(), policy), centre=True)
+        assert grams.settings.block < n
+        maxima, sizes = grams.extremes()
+        np.testing.assert_array_equal(maxima, raw.max(axis=2))
+        np.testing.assert_array_equal(sizes, np.abs(raw).max(axis=2))
+        d = 1.0 / maxima
+        least = grams.least_eigenvalues(d)
+        halves = raw * 0.5 * (d[:, :, None] + d[:, None, :])
+        np.testing.assert_allclose(least, [np.linalg.eigvalsh(K)[0] for K in halves], atol=1e-6)
+        scaling = Scaling(d, np.array([0.5, 0.0, 2.0]))
+        views = halves + scaling.shifts[:, None, None] * np.eye(n)
+        mask = np.arange(n) % 3 != 0
+        found, expected = grams.matrix_sums(scaling, mask), MatrixSums.of(views[:, mask][:, :, mask])
+        np.testing.assert_allclose(found.products, expected.products, rtol=1e-10)
+        np.testing.assert_allclose(found.row_sums[:, mask], expected.row_sums, rtol=1e-10)
+        np.testing.assert_allclose(found.diagonals[:, mask], expected.diagonals, rtol=1e-10)
+        assert found.count == mask.sum() and not found.row_sums[:, ~mask].any()
+        theta = np.array([0.3, -1.0, 2.0])
+        np.testing.assert_allclose(grams.weighted(scaling, theta), np.tensordot(theta, views, 1), atol=1e-5)
+        rows, columns = np.array([0, 149, 7, 130]), np.array([149, 3, 7, 131])
+        np.testing.assert_allclose(grams.view_entries(scaling, rows, columns), views[:, rows, columns], rtol=1e-6)
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------------------
 
 
 class Stopped(Exception):

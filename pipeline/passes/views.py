@@ -23,6 +23,7 @@ from .blocks import listed
 from .given_grams import GivenGrams, _check_entries, as_stack
 from .gram_source import PairRef, normalised, pair_bytes
 from .grams import Filled, Grams, Norms, _place
+from .grams import load_programs as load_programs
 
 
 class SymmetricGrams(GivenGrams):
