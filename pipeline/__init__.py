@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .estimators.embedding import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
     from .estimators.fgm import FGMClassifier, PathPoint
     from .estimators.group_lasso import GroupLassoClassifier, GroupLassoRegressor
     from .estimators.hierarchical import HierarchicalKernelClassifier, HierarchicalKernelRegressor
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .tuning import cross_validate, tune
 
 _HOMES = {
+    "estimators.embedding": ("ColoredMVU", "MinimumVolumeEmbedding", "StructurePreservingEmbedding"),
     "estimators.fgm": ("FGMClassifier", "PathPoint"),
     "estimators.group_lasso": ("GroupLassoClassifier", "GroupLassoRegressor"),
     "estimators.hierarchical": ("HierarchicalKernelClassifier", "HierarchicalKernelRegressor"),
@@ -55,6 +57,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "METHODS",
+    "ColoredMVU",
     "ConfigMismatch",
     "FGMClassifier",
     "GroupLassoClassifier",
@@ -67,6 +70,7 @@ __all__ = [
     "MKLClassifier",
     "MKLRegressor",
     "MethodInfo",
+    "MinimumVolumeEmbedding",
     "MultiTaskMKLClassifier",
     "MultiTaskMKLRegressor",
     "MultiTaskSelector",
@@ -79,6 +83,7 @@ __all__ = [
     "SharedSubspaceMKLRegressor",
     "SimpleNPKL",
     "SocialStrengthRanker",
+    "StructurePreservingEmbedding",
     "TriClassSVC",
     "TwoLayerMKLClassifier",
     "UnsupervisedMKL",

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .records.config import FGMConfig, MethodConfig
+from .records.config_embedding import ColoredMVUConfig, MVEConfig, SPEConfig
 from .records.config_hkl import HKLConfig
 from .records.config_kernels import MKLConfig
 from .records.config_kta import KTAPathConfig
@@ -256,6 +257,36 @@ METHODS: dict[str, MethodInfo] = {
         passes="neighbours",
         inputs=("constraints",),
         needs=("constraints",),
+        scored=False,
+    ),
+    "colored-mvu": MethodInfo(
+        name="colored-mvu",
+        title="Coloured maximum variance unfolding",
+        config=ColoredMVUConfig,
+        run="embedding_run",
+        model=SpectralModel,
+        estimator="estimators.embedding:ColoredMVU",
+        passes="neighbours",
+        scored=False,
+    ),
+    "mve": MethodInfo(
+        name="mve",
+        title="Minimum volume embedding",
+        config=MVEConfig,
+        run="embedding_run",
+        model=SpectralModel,
+        estimator="estimators.embedding:MinimumVolumeEmbedding",
+        passes="neighbours",
+        scored=False,
+    ),
+    "spe": MethodInfo(
+        name="spe",
+        title="Structure preserving embedding",
+        config=SPEConfig,
+        run="embedding_run",
+        model=SpectralModel,
+        estimator="estimators.embedding:StructurePreservingEmbedding",
+        passes="neighbours",
         scored=False,
     ),
     "semantic-ranker": MethodInfo(

@@ -1,9 +1,8 @@
-"""Kernels over the rows of one store as a user types them: pairs and tags from files, resume, predict, report; what is refused."""
+"""Kernels over the rows of one store as a user types them: pairs from files, resume, predict, report; what is refused."""
 
 from __future__ import annotations
 
 import csv
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,6 @@ import pytest
 from gramplane.kernels.jit import one_thread
 from gramplane.workflows.cli import main
 from tests.support.typed import result
-
-WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +26,7 @@ def written(path: Path, lines: list[str]) -> Path:
 
 @pytest.fixture
 def rows(tmp_path, capsys):
-    """Forty rows around two centres, pairs of some of them, tags and ties."""
+    """Forty rows around two centres, pairs of some of them and ties."""
     rng = np.random.default_rng(4)
     side = np.arange(40) % 2
     X = rng.normal(size=(40, 5)) + 2.5 * side[:, None]
@@ -38,7 +35,6 @@ def rows(tmp_path, capsys):
     pairs = [(i, i + k) for i in range(30) for k in (2, 3)]
     written(tmp_path / "pairs.csv", ["row,other,value", *(f"{i},{j},{1 if side[i] == side[j] else -1}" for i, j in pairs)])
     written(tmp_path / "ties.csv", [f"{i} {j} {int(side[i] == side[j])}" for i, j in pairs])
-    written(tmp_path / "tags.txt", [f"{'sea' if one else 'hill'} t{i % 5}" for i, one in enumerate(side)])
     result(["ingest", tmp_path / "rows.csv", tmp_path / "s", "--target", "label"], capsys)
     return tmp_path
 
@@ -77,17 +73,6 @@ def test_the_kernel_knows_no_other_rows(rows, capsys):
     assert "nothing to score" in capsys.readouterr().err
 
 
-def test_images_with_tags_are_ranked(rows, capsys):
-    words = fit(rows, "semantic-ranker", "--tags", rows / "tags.txt", "--run", rows / "run")
-    summary = result(words, capsys)["summary"]
-    assert len(summary["top"]) == 5 and summary["untagged"] == 0
-    result(["predict", rows / "run", rows / "s", rows / "p.csv"], capsys)
-    with (rows / "p.csv").open(encoding="utf-8") as file:
-        scores = np.array([float(row[0]) for row in list(csv.reader(file))[1:]])
-    assert scores.shape == (40,) and abs(scores.sum() - 1) < 1e-9 and int(np.argmax(scores)) == summary["top"][0]
-    assert "Spectrum of the kernel" in Path(result(["report", rows / "run"], capsys)["report"]).read_text(encoding="utf-8")
-
-
 def test_ties_between_users(rows, capsys):
     views = "linear[0:2]; rbf(gamma=0.2)[2:5]"
     words = fit(rows, "social-strength", "--pairs", rows / "ties.csv", "--kernels", views, "--run", rows / "run")
@@ -114,18 +99,8 @@ def test_ties_between_users(rows, capsys):
 def test_bad_input_is_told_before_there_is_a_run(rows, capsys, monkeypatch, words, code, told):
     monkeypatch.chdir(rows)
     written(rows / "bad.csv", ["1,2,1", "1,77,1"])
+    written(rows / "tags.txt", ["sea"] * 40)
     written(rows / "torn.csv", ["1,4,1", "4,1,-1"])
     assert main([*map(str, fit(rows, *words)), "--run", "run"]) == code
     assert told in capsys.readouterr().err
     assert not (rows / "run").exists()
-
-
-def test_the_packaged_example_of_images(tmp_path, capsys, monkeypatch):
-    for name in ("image_rerank.yaml", "images.svm", "images_tags.txt"):
-        shutil.copy(WORKFLOWS / name, tmp_path / name)
-    for name in ("GRAMPLANE_STORE", "GRAMPLANE_RUNS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    assert result(["run", "image_rerank.yaml"], capsys)["status"] == "done"
-    assert (tmp_path / "scores.csv").read_text(encoding="utf-8").startswith("prediction")
-    assert result(["run", "image_rerank.yaml"], capsys)["status"] == "already-done"

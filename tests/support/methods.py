@@ -160,6 +160,9 @@ CASES: dict[str, Case] = {
     "npkl-square-penalty": Case(
         "npkl", {**NPKL, "loss": "square", "G": 0.01, "p": 3.0, "graph": "union", "C": 2.0}, _sparse, OTHER_NPKL, CONSTRAINTS
     ),
+    "colored-mvu": Case("colored-mvu", {"C": 0.5, "graph": "union", "tol": 1e-6}, _dense, ({"C": 1.0, "graph": "union"}, "C")),
+    "mve": Case("mve", {"graph": "union", "tol": 0.1}, _dense, ({"graph": "mutual", "tol": 0.1}, "graph")),
+    "spe": Case("spe", {"C": 5.0, "n_neighbors": 4}, _dense, ({"C": 1.0, "n_neighbors": 4}, "C")),
     "semantic-ranker": Case("semantic-ranker", RANKER, _dense, OTHER_RANKER, {"tags": _tags()}),
     "social-strength": Case(
         "social-strength", SOCIAL, _dense, OTHER_SOCIAL, {"pairs": [[i, (i + k) % 40, int(k == 1)] for k in (1, 5) for i in range(40)]}
