@@ -46,6 +46,9 @@ TABLE = {
 METHODS = {"LL": ("linear", 0), "SHL B=1": ("squared_hinge", 0), "SHL B=N": ("squared_hinge", 1)}
 """Loss, and whether the cap is N."""
 
+NEAR = 3.0
+"""Points below Table 3.2 that count as reached: draws, graphs and the choice of C are not the thesis' own."""
+
 Pairs = np.ndarray
 
 
@@ -185,7 +188,8 @@ def show(
         best = max(COSTS, key=lambda cost: float(np.mean(at_cost.get((method, cost), [0.0]))))
         told = f"Table 3.2 {published[method]}" if method in published else "not in Table 3.2"
         beside = f"; best C {best:g}: {np.mean(at_cost[method, best]):.1f}" if method in METHODS else ""
-        report.value(f"{name}, {method}: Rand accuracy, per cent", float(np.mean(found)), form=".1f")
+        target = f">= {published[method] - NEAR:.1f}" if method in METHODS and method in published else ""
+        report.value(f"{name}, {method}: Rand accuracy, per cent", float(np.mean(found)), target, form=".1f")
         report.note(f"{name}, {method}: {np.mean(found):.1f} ± {np.std(found, ddof=1) if len(found) > 1 else 0:.1f}; {told}{beside}")
 
 
