@@ -19,12 +19,12 @@ from .panels import WIDTH, Panels
 from .spectral_dense import dense_positive
 from .spectral_operator import SymmetricOperator
 from .spectrum import Spectrum
-from .tall_blocks import gram, inner_product, multiplied_triangle, rotated, rotated_apart, shared_out, solved_lower
+from .tall_blocks import divided, gram, inner_product, rotated, rotated_apart, shared_out, solved_lower
 
 FloatArray = NDArray[np.float64]
 Block = NDArray[Any]
 
-GROWTH = 1e5
+GROWTH = 1e6
 """Largest growth at the top of the spectrum in one stage, relative to the damped part: more makes float32 columns dependent."""
 
 STAGES = 12
@@ -241,9 +241,7 @@ def orthonormalise(block: Block, threads: int) -> None:
     """Overwrite V by ``V R^{-1}`` with ``R'R = V'V``: columns orthonormal up to the precision of V."""
     product = gram(block, threads)
     scale = _unit_scale(product)
-    lower = _factored(product * np.multiply.outer(scale, scale), 1e-6)
-    inverse = solved_lower(lower, np.eye(len(lower)), threads)
-    multiplied_triangle(block, inverse.T * scale[:, None], threads)
+    divided(block, scale, _factored(product * np.multiply.outer(scale, scale), 1e-6), threads)
 
 
 def _unit_scale(product: FloatArray) -> FloatArray:

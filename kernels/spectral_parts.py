@@ -12,6 +12,9 @@ from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from .spectral_operator import SymmetricOperator
 
+SMALL = 200
+"""Rows up to which a matrix is not worth taking apart."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -30,13 +33,18 @@ class Part:
 
 
 def connected_parts(operator: SymmetricOperator) -> list[Part]:
-    """Return the connected parts of a matrix, by their first row, without those that hold no entry.
+    """Return the connected parts of a matrix, by their first row, without those that hold no entry; all in one if it is small.
 
     Each is in reverse Cuthill-McKee order: rows that a product gathers together then mostly lie in the cache together. A low rank part
     links everything.
     """
-    sparse = operator.sparse.copy()
-    sparse.eliminate_zeros()
+    sparse = operator.sparse
+    if not sparse.data.all():
+        sparse = sparse.copy()
+        sparse.eliminate_zeros()
+    if operator.n <= SMALL and operator.factor is None:
+        rows = np.flatnonzero(np.diff(sparse.indptr))
+        return [Part(rows, SymmetricOperator(sparse[rows][:, rows] if len(rows) < operator.n else sparse))] if len(rows) else []
     pattern = sp.csr_matrix((np.ones(sparse.nnz), sparse.indices, sparse.indptr), shape=sparse.shape)
     if operator.factor is not None:
         return [_part(operator, sparse, pattern, np.arange(operator.n))]

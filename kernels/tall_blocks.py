@@ -84,17 +84,14 @@ def inner_product(block: Block, right: Callable[[slice], Block], threads: int, d
     return out
 
 
-def multiplied_triangle(block: Block, upper: FloatArray, threads: int) -> None:
-    """Overwrite V by ``V R`` for an upper triangular R, ``(b, b)``, in the precision of V."""
-    n, b = block.shape
-    right = upper.astype(block.dtype)
+def divided(block: Block, scale: FloatArray, lower: FloatArray, threads: int) -> None:
+    """Overwrite V by ``V diag(scale) L'^{-1}`` for a lower triangular L, ``(b, b)``, in the precision of V."""
+    n = len(block)
+    triangle, factors = lower.astype(block.dtype), scale.astype(block.dtype)
 
     def chunk(row: int) -> None:
         rows = block[row : row + ROWS]
-        # Columns of V R need only columns of V at or before them: from the last tile on, what is overwritten is no longer needed.
-        for lo in range(0, b, TILE)[::-1]:
-            hi = min(b, lo + TILE)
-            rows[:, lo:hi] = rows[:, :hi] @ right[:hi, lo:hi]
+        rows[:] = scipy.linalg.solve_triangular(triangle, (rows * factors).T, lower=True, overwrite_b=True, check_finite=False).T
 
     shared_out(chunk, range(0, n, ROWS), threads)
 
