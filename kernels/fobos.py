@@ -53,7 +53,8 @@ def advance_fobos(
                 totals[0] -= share * slopes[h] if rule.intercept else 0.0
             mean[:] = 0.0
             add_shrunken(weights, groups, eta, 0.0, 1.0, mean)
-            weights[:] = mean
+            for j in range(weights.size):
+                weights[j] = mean[j]
             first, n_held = last, 0
             counts[0] += 1
             counts[1] = 0

@@ -126,7 +126,10 @@ def zone_of(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: float) 
 def curvature(rows: Bytes, multiples: NDArray[np.int64], unit: float, zone: NDArray[np.int64], keep: NDArray[np.int64]) -> FloatArray:
     """Return Phi_Z' diag(c) Phi_Z of the kept columns, c the costs of the zone, with the bias eliminated."""
     columns = np.zeros((keep.size + 1, (zone.size + 63) // 64), np.uint64)
-    columns[1:] = zone_columns(rows, zone, keep)
+    bits = zone_columns(rows, zone, keep)
+    for v in range(keep.size):  # a loop: an assignment would compile the texts of errors about shapes
+        for w in range(bits.shape[1]):
+            columns[v + 1, w] = bits[v, w]
     many = 0
     for at in range(zone.size):
         columns[0, at >> 6] |= np.uint64(1) << np.uint64(at & 63)

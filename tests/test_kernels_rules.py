@@ -106,7 +106,7 @@ def test_curvature_takes_costs_as_bit_planes():
     zone = np.flatnonzero(rng.random(150) < 0.4)
     Z, c = flags[:, zone].astype(float), cost[zone]
     expected = (Z * c) @ Z.T - np.outer(Z @ c, Z @ c) / c.sum()
-    np.testing.assert_allclose(curvature(row_bytes(flags), multiples, unit, zone, np.arange(9)), expected, atol=1e-9)
+    np.testing.assert_allclose(curvature(np.ascontiguousarray(row_bytes(flags)), multiples, unit, zone, np.arange(9)), expected, atol=1e-9)
     uneven = rng.random(150) * 1e4
     multiples, unit = cost_planes(uneven)
     assert (multiples * unit >= uneven * (1 - 1e-9)).all()

@@ -173,7 +173,9 @@ def _sweeps(
                         row = gram[q, members[p]]
                         for j in range(row.size):
                             image[q, j] += change * row[j]
-        path[turn] = v
+        for q in range(n_tasks):
+            for p in range(v.shape[1]):
+                path[turn, q, p] = v[q, p]
 
 
 def solve_moments(
