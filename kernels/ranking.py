@@ -77,6 +77,12 @@ def _over(n: int, rows: Callable[[int, int], Any]) -> Walk:
     return Walk(n, rows, inverse)
 
 
+def is_stochastic(matrix: Any) -> bool:
+    """Return whether a matrix has no negative entry and columns with sum one, to single precision: it is an S already."""
+    least = matrix.min() if matrix.shape[0] else 0.0
+    return bool(least >= 0 and np.all(np.abs(np.asarray(matrix.sum(axis=0, dtype=np.float64)).ravel() - 1.0) <= 1e-6))
+
+
 def walk_on(similarity: Any, diagonal: str = "zero") -> Walk:
     """Return the walk on a similarity or kernel matrix: what is negative becomes 0.
 

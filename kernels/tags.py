@@ -107,7 +107,8 @@ def tag_vectors(counts: sp.csr_array, min_images: int = 1) -> sp.csr_array:
     min_images
         Tags of fewer rows weigh nothing; those of all rows never do.
     """
-    n, images = counts.shape[0], np.bincount(counts.indices, minlength=counts.shape[1])
+    n, width = counts.shape or (0, 0)
+    images = np.bincount(counts.indices, minlength=width)
     weigh = (images >= max(1, min_images)) & (images < n)
     idf = np.where(weigh, np.log(n / np.maximum(images, 1)), 0.0)
     vectors = sp.csr_array(counts.multiply(idf[None, :]))

@@ -58,7 +58,7 @@ def test_scores_are_those_of_the_definition(seed, options):
     K = found.kernel_block()
     assert oracle.objective(K, M, pairs, d2, C) == pytest.approx(found.objective_, rel=1e-7)
     lower = oracle.dual_value(found.dual_coef_, M, pairs, d2, C, B)
-    assert found.objective_ - lower <= 1e-6 * abs(found.objective_)
+    assert found.objective_ - lower == pytest.approx(found.dual_gap_, abs=1e-10 * abs(lower))
     assert -1e-12 <= found.dual_gap_ <= 1e-7 * abs(found.objective_)
     assert np.sum(K * K) <= B * (1 + 1e-9)
     S = oracle.stochastic(K, found.diagonal == "keep")
@@ -460,6 +460,36 @@ def test_the_walk_on_a_given_matrix_is_that_of_the_definition(diagonal):
             found = VisualRank(0.7, diagonal, solver).fit(form, prior)
             np.testing.assert_allclose(found.scores_, expected, atol=1e-6 if form is not K else 1e-10)
     assert VisualRank(0.7, diagonal).fit(K, prior).rank(3).tolist() == np.argsort(-expected)[:3].tolist()
+
+
+def test_a_matrix_whose_columns_have_sum_one_is_taken_as_it_is():
+    rng = np.random.default_rng(3)
+    S, prior = rng.random((9, 9)), rng.dirichlet(np.ones(9))
+    S /= S.sum(axis=0)
+    expected = 0.15 * np.linalg.solve(np.eye(9) - 0.85 * S, prior)
+    for form in (S, sp.csc_array(S)):
+        np.testing.assert_allclose(VisualRank().fit(form, prior).scores_, expected, atol=1e-9)
+    np.testing.assert_allclose(VisualRank().fit(np.eye(9), prior).scores_, prior, atol=1e-12)
+    np.testing.assert_array_equal(VisualRank().fit(2 * S, prior).scores_, VisualRank(diagonal="zero").fit(S, prior).scores_)
+    signed = S.copy()
+    signed[0, 0], signed[1, 0] = signed[0, 0] + 2.0, signed[1, 0] - 2.0
+    np.testing.assert_array_equal(VisualRank().fit(signed).scores_, VisualRank(diagonal="zero").fit(signed).scores_)
+
+
+@pytest.mark.slow
+def test_many_images_are_certified_too():
+    """Beyond some hundred rows eigenpairs are found by iteration."""
+    q = planted_images(1000, seed=1)
+    found = SemanticKernelRanker(tol=1e-6).fit(q.X, q.tags)
+    K = found.kernel_block()
+    vectors = oracle.tf_idf(lists(q.tags))
+    d = ((q.X[:, None] - q.X[None]) ** 2).sum(-1)
+    d2 = d[found.pairs_[:, 0], found.pairs_[:, 1]] / (d.sum() / (1000 * 999))
+    assert oracle.objective(K, oracle.target(vectors), found.pairs_, d2, 1.0) == pytest.approx(found.objective_, rel=1e-6)
+    lower = oracle.dual_value(found.dual_coef_, oracle.target(vectors), found.pairs_, d2, 1.0, 1000.0)
+    assert found.objective_ - lower == pytest.approx(found.dual_gap_, abs=1e-6 * abs(lower))
+    assert found.dual_gap_ <= 1e-6 * abs(lower)
+    assert np.abs(K.sum(axis=0)).max() < 1e-6
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ...kernels.ranking import exact_scores, normalised_prior, ranked, walk_on, walk_scores
+from ...kernels.ranking import exact_scores, is_stochastic, normalised_prior, ranked, walk_on, walk_scores
 from ..loops.run import run_loop
 from ..methods.kernel_ranking_run import Unseen, build_loop, model_of, prior_of, read_rows
 from ..records.config_ranker import RankerConfig, VisualRankConfig
@@ -89,7 +89,8 @@ class SemanticKernelRanker(KernelEstimator):
     eigenvectors_, eigenvalues_
         ``(n_samples, rank)`` and ``(rank,)`` of K.
     pairs_, dual_coef_
-        ``(n_pairs, 2)`` pairs E, and ``(n_pairs,)`` their dual variables; 0 where a distance is within its bound.
+        ``(n_pairs, 2)`` pairs E, and ``(n_pairs,)`` their best dual variables, which certify the objective; 0 where a distance is within
+        its bound.
     objective_, dual_gap_
         Objective of the kernel and its certified distance from the optimum.
     n_iter_, converged_, history_
@@ -282,7 +283,8 @@ class VisualRank(BaseEstimator):
     damping
         :math:`\lambda`, in [0, 1).
     diagonal
-        ``"zero"``: a row is not similar to itself; ``"keep"``.
+        ``"zero"``: a row is not similar to itself; ``"keep"``; ``"auto"``: keep it where the matrix is an S already, with no negative entry
+        and columns of sum one.
     solver
         ``"power"``: power iteration, which needs at most ``log(tol) / log(damping)`` products; ``"exact"``: one factorisation.
     tol
@@ -304,7 +306,7 @@ class VisualRank(BaseEstimator):
     Jing, Baluja: VisualRank, IEEE TPAMI 30, 2008; Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), section 6.2.
     """
 
-    def __init__(self, damping: float = 0.85, diagonal: str = "zero", solver: str = "power", tol: float = 1e-10) -> None:
+    def __init__(self, damping: float = 0.85, diagonal: str = "auto", solver: str = "power", tol: float = 1e-10) -> None:
         self.damping = damping
         self.diagonal = diagonal
         self.solver = solver
@@ -335,7 +337,8 @@ class VisualRank(BaseEstimator):
         if found.shape[0] != found.shape[1]:
             raise ValueError(f"similarity: shape {found.shape}; it must be square, (n_samples, n_samples)")
         self.prior_ = normalised_prior(in_memory(prior), found.shape[0])
-        walk = walk_on(found, config.diagonal)
+        keep = config.diagonal == "keep" or (config.diagonal == "auto" and is_stochastic(found))
+        walk = walk_on(found, "keep" if keep else "zero")
         if config.solver == "exact":
             scores = exact_scores(walk, self.prior_, config.damping)
         else:

@@ -104,8 +104,9 @@ def all_rows(data: Any) -> Any:
 def checked_vectors(config: RankerConfig, tags: Any, n: int) -> tuple[sp.csr_array, int]:
     """Return tag vectors ``(n, V)``, and the number of images without a tag."""
     counts, _ = counts_of(tags)
-    if counts.shape[0] != n:
-        raise ValueError(f"tags: {counts.shape[0]} rows, the data has {n}; there must be one for each image")
+    given = len(counts.indptr) - 1
+    if given != n:
+        raise ValueError(f"tags: {given} rows, the data has {n}; there must be one for each image")
     bare = untagged_rows(counts)
     if len(bare) and config.untagged == "raise":
         raise ValueError(f"tags: no tag in row {some_rows(bare)}; untagged='zero' ranks such images by their looks alone")
@@ -199,7 +200,7 @@ class RankerLoop:
         with np.errstate(over="ignore"):
             new = advance(self.problem, state, tol=self.config.tol, max_iter=self.config.max_iter)
             found = figures(self.problem, new)
-        return Step(new, {**found, "active_pairs": int(np.count_nonzero(new.primal_alpha))})
+        return Step(new, {**found, "active_pairs": int(np.count_nonzero(new.best_alpha))})
 
     def learnt(self, state: SpectralState) -> Evaluation:
         """Return the kernel of least objective so far."""

@@ -142,7 +142,7 @@ def model_of(config: RankerConfig, loop: RankerLoop, state: SpectralState, prior
         "scores": scores.values,
         "prior": prior,
         "pairs": images.pairs,
-        "alpha": state.primal_alpha,
+        "alpha": state.best_alpha,
         **stored_rows(images.rows, ctx.data),
     }
     digest = ctx.data.digest if isinstance(ctx.data, BlockStore) else ""
@@ -182,11 +182,11 @@ def knows_images(model: SpectralModel) -> bool:
 def read_rows(model: SpectralModel, raw: Any) -> Any:
     """Return features ``(m, d)`` as the images of a model are: scaled, float64, dense or CSR."""
     scale = FeatureScale(model.arrays.get("scale_factor"), model.arrays.get("scale_shift"))
-    raw = raw.astype(np.float64)
-    if sp.issparse(raw):
+    given = raw.astype(np.float64)
+    if sp.issparse(given):
         # A shift leaves no zeros to leave out.
-        raw = sp.csc_array(raw) if scale.shift is None else raw.toarray()
-    found = scaled(raw, scale, inverse_row_norms(raw) if model.figures["row_scaled"] else None)
+        given = sp.csc_array(given) if scale.shift is None else given.toarray()
+    found: Any = scaled(given, scale, inverse_row_norms(given) if model.figures["row_scaled"] else None)
     if "images" not in model.arrays:
         return sp.csr_array(found)
     return found.toarray() if sp.issparse(found) else found

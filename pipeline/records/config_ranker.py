@@ -16,7 +16,9 @@ class VisualRankConfig(MethodConfig):
     """Parameters of the random walk on a similarity matrix."""
 
     damping: Damping = Field(0.85, description="share of a score that comes from similar rows; the rest comes from the prior")
-    diagonal: Literal["zero", "keep"] = Field("zero", description="whether a row is similar to itself")
+    diagonal: Literal["auto", "zero", "keep"] = Field(
+        "auto", description="whether a row is similar to itself; auto: only in a matrix without negative entries whose columns have sum one"
+    )
     solver: Literal["power", "exact"] = Field("power", description="power iteration, or one factorisation of the matrix")
     tol: Small = Field(1e-10, description="l1 change of the scores at which the power iteration ends")
 
