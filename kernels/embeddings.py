@@ -269,7 +269,7 @@ def fresh(n: int, size: int, directions: np.ndarray | None = None) -> EmbeddingS
     """Return the state before the first step: no dual variable counts."""
     none = np.zeros(size)
     kept = np.zeros((n, 0)) if directions is None else directions
-    return EmbeddingState(0, newton_start(none), none, np.zeros((n, 0)), np.zeros(0), directions=kept)
+    return EmbeddingState(0, newton_start(n, none), none, np.zeros((n, 0)), np.zeros(0), directions=kept)
 
 
 def _with_kernel(state: EmbeddingState, kernel: Kernel, upper: float) -> EmbeddingState:
@@ -331,7 +331,7 @@ def volume_step(near: Neighbourhood, state: EmbeddingState, *, count: int, C: fl
     if near.n > NEWTON_ROWS:
         kernel = solved(problem, state.alpha, state.inner_tol)
     else:
-        kernel = _kernel(*newton_steps(problem, newton_start(state.alpha), tol=state.inner_tol, max_iter=INNER_STEPS))
+        kernel = _kernel(*newton_steps(problem, newton_start(near.n, state.alpha), tol=state.inner_tol, max_iter=INNER_STEPS))
     value = volume_objective(kernel, near, count, C)
     gain = (state.upper - value) / max(abs(value), TINY)
     state = replace(state, iteration=state.iteration + 1, alpha=kernel.alpha, evaluations=state.evaluations + kernel.evaluations)

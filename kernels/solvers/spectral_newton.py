@@ -11,6 +11,9 @@ The dual of :mod:`.spectral_dual` with p = 2 and the square loss has the gradien
 so that one decomposition gives products with the (generalised) Hessian at :math:`O(n^2 r)` each, r the rank of :math:`A_+`, and a few
 conjugate gradients give a step (Qi, Sun, SIAM J. Matrix Anal. Appl. 28, 2006; Zhao, Sun, Toh, SIAM J. Optimization 20, 2010). Where
 embeddings have few dimensions this takes a tenth of the decompositions of projected gradients, and it reaches any gap.
+
+A cap that is not active leaves the optimum at a kink, :math:`A_+ = 0`. Then proximal steps are taken: A + G K_t takes the place of A, K_t
+the last K, and all else stays.
 """
 
 from __future__ import annotations
@@ -33,9 +36,9 @@ SHORTEST = 2.0**-20
 """Least share of a Newton step that is tried."""
 ARMIJO = 1e-4
 FIRST = 0.1
-"""First penalty beside the cap, in units of the one that equals it."""
-FALL = 0.1
-"""Factor of the penalty where it keeps the gap open."""
+"""First weight of a proximal step, in units of the penalty that equals the cap."""
+FALL = 0.5
+"""Factor of the weight from one proximal step to the next."""
 TINY = float(np.finfo(float).tiny)
 
 
@@ -80,6 +83,34 @@ def edges_of(problem: SpectralProblem) -> Edges:
 
 
 @dataclass(frozen=True)
+class Proximal:
+    """Centre K_t and weight G of a proximal step; ``K_t = vectors diag(spectrum) vectors'``, of no column zero."""
+
+    weight: float
+    vectors: np.ndarray
+    spectrum: np.ndarray
+
+    @property
+    def moved(self) -> bool:
+        """Whether K_t is not zero."""
+        return len(self.spectrum) > 0
+
+    @property
+    def kernel(self) -> np.ndarray:
+        """K_t, ``(n, n)``."""
+        return (self.vectors * self.spectrum) @ self.vectors.T
+
+    @property
+    def square(self) -> float:
+        """Squared norm of K_t."""
+        return float(self.spectrum @ self.spectrum)
+
+    def product(self, vectors: np.ndarray, spectrum: np.ndarray) -> float:
+        """Return ``<K_t, K>``."""
+        return float(spectrum @ ((vectors.T @ self.vectors) ** 2 @ self.spectrum)) if self.moved else 0.0
+
+
+@dataclass(frozen=True)
 class Decomposed:
     """All eigenpairs of A at a dual point, and what they tell.
 
@@ -88,17 +119,19 @@ class Decomposed:
     alpha
         Dual point.
     values, vectors
-        ``(n,)`` descending, and ``(n, n)``; the first ``rank`` values are positive.
+        ``(n,)`` descending, and ``(n, n)``, of A or of A + G K_t; the first ``rank`` values are positive.
     spectrum
         ``(rank,)`` eigenvalues of K.
     forms
         ``(m,)`` squared distances of the edges under K.
     dual, primal
-        Both objectives, whatever the penalty.
+        Both objectives of the problem.
     ascended, gradient
-        The dual with the penalty beside the cap, and its gradient.
+        The dual of the proximal step, and its gradient.
     capped
         Whether K lies on the cap.
+    blur
+        How much of ``primal - dual`` is due to the proximal step.
     """
 
     alpha: np.ndarray
@@ -112,31 +145,32 @@ class Decomposed:
     ascended: float
     gradient: np.ndarray
     capped: bool
+    blur: float
 
 
-def decompose(problem: SpectralProblem, edges: Edges, alpha: np.ndarray, penalty: float) -> Decomposed:
-    """Return all eigenpairs of A at a dual point, and K under the penalty beside the cap."""
-    matrix = edges.target + problem.terms.matrix(alpha).toarray()
-    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+def decompose(problem: SpectralProblem, edges: Edges, alpha: np.ndarray, prox: Proximal) -> Decomposed:
+    """Return all eigenpairs at a dual point, and the K of a proximal step."""
+    own = edges.target + problem.terms.matrix(alpha).toarray()
+    own = 0.5 * (own + own.T)
+    values, vectors = np.linalg.eigh(own + prox.weight * prox.kernel if prox.moved else own)
     values, vectors = values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1])
-    cut = len(values) * np.finfo(float).eps * float(np.abs(values).max(initial=0.0))
-    return _read_off(problem, edges, alpha, (values, vectors, int(np.sum(values > cut))), penalty)
-
-
-def _read_off(
-    problem: SpectralProblem, edges: Edges, alpha: np.ndarray, pairs: tuple[np.ndarray, np.ndarray, int], penalty: float
-) -> Decomposed:
-    values, vectors, rank = pairs
+    rank = int(np.sum(values > len(values) * np.finfo(float).eps * float(np.abs(values).max(initial=0.0))))
     s, root = values[:rank], float(np.sqrt(edges.cap))
     length = float(np.linalg.norm(s))
-    capped = length >= penalty * root and length > 0
-    spectrum = s * (root / length) if capped else s / penalty
+    capped = length >= prox.weight * root and length > 0
+    spectrum = s * (root / length) if capped else s / prox.weight
     forms = problem.terms.forms(vectors[:, :rank], spectrum)
+    # <A, K>, and what is ascended beside the goal: <A, K> - G/2 ||K - K_t||^2.
+    shared = prox.product(vectors[:, :rank], spectrum)
+    aligned = float(s @ spectrum) - prox.weight * shared
+    smooth = aligned - 0.5 * prox.weight * (float(spectrum @ spectrum) + prox.square - 2.0 * shared)
+    plain = np.linalg.eigvalsh(own) if prox.moved else values
+    regulariser = root * float(np.linalg.norm(np.maximum(plain, 0.0)))
     gained = float(problem.goal @ alpha) - 0.5 * float(alpha @ alpha) / problem.C
-    smooth = root * length - 0.5 * penalty * edges.cap if capped else 0.5 * length**2 / penalty
-    primal = float(alpha @ forms) - float(s @ spectrum) + problem.loss_of(forms)
+    primal = float(alpha @ forms) - aligned + problem.loss_of(forms)
     gradient = problem.goal - forms - alpha / problem.C
-    return Decomposed(alpha, values, vectors, rank, spectrum, forms, gained - root * length, primal, gained - smooth, gradient, capped)
+    bounds = gained - regulariser, primal, gained - smooth
+    return Decomposed(alpha, values, vectors, rank, spectrum, forms, *bounds, gradient, capped, regulariser - aligned)
 
 
 class Hessian:
@@ -211,11 +245,11 @@ class NewtonState:
         Decompositions done.
     alpha
         Where it stands.
-    penalty
-        Small penalty beside the cap.
+    prox
+        The proximal step that is under way.
     best_alpha, best_dual
         Highest dual so far.
-    primal_alpha, primal_penalty, best_primal
+    primal_alpha, primal_prox, best_primal
         Where the K of least primal objective comes from.
     stop
         ``"gap"``, ``"max_iter"``, ``"stalled"`` (numerical accuracy ends the ascent) or ``None``.
@@ -223,11 +257,11 @@ class NewtonState:
 
     iteration: int
     alpha: np.ndarray
-    penalty: float
+    prox: Proximal
     best_alpha: np.ndarray
     best_dual: float
     primal_alpha: np.ndarray
-    primal_penalty: float
+    primal_prox: Proximal
     best_primal: float
     stop: str | None = None
 
@@ -242,9 +276,10 @@ class NewtonState:
         return self.gap / max(abs(self.best_primal), TINY) if np.isfinite(self.gap) else np.inf
 
 
-def newton_start(alpha: np.ndarray) -> NewtonState:
-    """Return the state before the first decomposition."""
-    return NewtonState(0, alpha, 0.0, alpha, -np.inf, alpha, 0.0, np.inf)
+def newton_start(n: int, alpha: np.ndarray) -> NewtonState:
+    """Return the state before the first decomposition of ``n`` rows."""
+    prox = Proximal(TINY, np.zeros((n, 0)), np.zeros(0))
+    return NewtonState(0, alpha, prox, alpha, -np.inf, alpha, prox, np.inf)
 
 
 def newton_steps(
@@ -274,19 +309,20 @@ def newton_steps(
         while state.stop is None and (steps is None or taken < steps):
             state, at = _step(problem, edges, state, at, tol, max_iter)
             taken += 1
-        same = at.alpha is state.primal_alpha and state.penalty == state.primal_penalty
-        best = at if same else decompose(problem, edges, state.primal_alpha, state.primal_penalty)
+        same = at.alpha is state.primal_alpha and state.prox is state.primal_prox
+        best = at if same else decompose(problem, edges, state.primal_alpha, state.primal_prox)
     return state, best
 
 
 def _start(problem: SpectralProblem, edges: Edges, state: NewtonState, tol: float) -> tuple[NewtonState, Decomposed]:
-    at = decompose(problem, edges, state.alpha, state.penalty or TINY)
     if state.iteration:
-        return state, at
-    # A penalty G keeps the gap open by at most G B / 2. Where the cap is not active a larger one comes first, and falls.
+        return state, decompose(problem, edges, state.alpha, state.prox)
+    at = decompose(problem, edges, state.alpha, state.prox)
+    # A weight G keeps the gap open by at most G B / 2; where the cap is not active a larger one comes first.
     level = float(np.linalg.norm(at.values[: at.rank])) / float(np.sqrt(edges.cap))
-    state = replace(state, iteration=1, penalty=max(tol * abs(at.primal) / edges.cap, FIRST * level, TINY))
-    at = _read_off(problem, edges, at.alpha, (at.values, at.vectors, at.rank), state.penalty)
+    weight = max(tol * abs(at.primal) / edges.cap, FIRST * level, TINY)
+    state = replace(state, iteration=2, prox=replace(state.prox, weight=weight))
+    at = decompose(problem, edges, state.alpha, state.prox)
     return _bounded(state, at, tol), at
 
 
@@ -295,23 +331,24 @@ def _bounded(state: NewtonState, at: Decomposed, tol: float) -> NewtonState:
     if at.dual > state.best_dual:
         state = replace(state, best_dual=at.dual, best_alpha=at.alpha)
     if at.primal < state.best_primal:
-        state = replace(state, best_primal=at.primal, primal_alpha=at.alpha, primal_penalty=state.penalty)
+        state = replace(state, best_primal=at.primal, primal_alpha=at.alpha, primal_prox=state.prox)
     return replace(state, stop="gap") if state.relative_gap <= tol else state
 
 
 def _step(
     problem: SpectralProblem, edges: Edges, state: NewtonState, at: Decomposed, tol: float, max_iter: int
 ) -> tuple[NewtonState, Decomposed]:
-    """Take one Newton step with a search along it; a penalty that keeps the gap open falls first."""
-    # Of primal - dual this much is due to the penalty.
-    blur = float(np.sqrt(edges.cap) * np.linalg.norm(at.values[: at.rank]) - at.values[: at.rank] @ at.spectrum)
-    if blur > 0.5 * (at.primal - at.dual) > 0.0:
-        state = replace(state, penalty=FALL * state.penalty)
-        at = _read_off(problem, edges, at.alpha, (at.values, at.vectors, at.rank), state.penalty)
+    """Take one Newton step with a search along it; a proximal step that keeps the gap open is ended first."""
+    if at.blur > 0.5 * (at.primal - at.dual) > 0.0:
+        prox = Proximal(FALL * state.prox.weight, np.ascontiguousarray(at.vectors[:, : at.rank]), at.spectrum)
+        at = decompose(problem, edges, at.alpha, prox)
+        state = _bounded(replace(state, prox=prox, iteration=state.iteration + 1), at, tol)
+        if state.stop is not None:
+            return state, at
     direction = _direction(problem, edges, at)
     slope, share = float(direction @ at.gradient), 1.0
     while True:
-        trial = decompose(problem, edges, at.alpha + share * direction, state.penalty)
+        trial = decompose(problem, edges, at.alpha + share * direction, state.prox)
         state = _bounded(replace(state, iteration=state.iteration + 1), trial, tol)
         rounding = 1e-13 * (abs(trial.dual) + abs(trial.primal))
         if trial.ascended >= at.ascended + ARMIJO * share * slope - rounding:
