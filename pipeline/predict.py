@@ -13,6 +13,7 @@ from ..kernels.pairs import PairMap, pair_columns
 from ..storage import DataError
 from .methods.kernel_predict import decide_store
 from .methods.rules_predict import decide_rules
+from .methods.social_strength_scores import decide_users
 from .methods.task_predict import decide_task_store, store_codes
 from .passes.atoms import take
 from .passes.columns import Columns, fetch_columns
@@ -23,6 +24,7 @@ from .records.fgm import FGMModel, positions
 from .records.kernel_model import KernelModel
 from .records.linear_model import LinearModel
 from .records.rule_model import RuleModel
+from .records.social_model import SocialModel
 from .records.spectral_model import SpectralModel
 from .records.task_model import TaskModel
 
@@ -150,6 +152,12 @@ def store_columns(model: FGMModel, ctx: RunContext) -> Columns:
     """Return the model's coordinates of every row of a store (one column pass)."""
     row_factor = ctx.data.scale.row_factor if model.row_scaled else None
     return mapped_columns(model, fetch_columns(ctx, model.features), row_factor)
+
+
+@decision_values.register
+def _(model: SocialModel, ctx: RunContext) -> np.ndarray:
+    """Return the scores of a store's users, as new ones, against all of the model's, ``(n_rows, n_users)``."""
+    return decide_users(model, ctx)
 
 
 def decided(model: FGMModel, columns: Columns) -> np.ndarray:

@@ -264,7 +264,7 @@ def test_a_saved_model_gives_the_same_scores(tmp_path, kind):
         ({"pairs": np.full((60, 2), [-1, 2])}, "pair 0: user -1: must be a row number"),
         ({"pairs": np.full((60, 2), [0.5, 2])}, "pair 0: user 0.5: must be a row number"),
         ({"pairs": np.full((60, 2), 4)}, "pair 0: user 4 is paired with himself"),
-        ({"kernels": np.ones((2, 4, 3))}, r"kernels have shape \(2, 4, 3\); they must be \(n_views, n_users, n_users\)"),
+        ({"kernels": np.ones((2, 4, 3))}, r"kernels have shape \(2, 4, 3\); at fit they must be \(n_kernels, n, n\)"),
         ({"kernels": np.arange(48.0).reshape(3, 4, 4)}, "kernel 0 is not symmetric"),
         ({"kernels": np.full((1, 24, 24), np.nan)}, "kernel 0 holds nan"),
         ({"target": np.ones((3, 3))}, r"target has shape \(3, 3\); it must be finite and \(n_users, n_users\), here 24 users"),

@@ -12,8 +12,9 @@ from gramplane.kernels.target_alignment import MatrixSums
 from gramplane.kernels.user_kernels import row_maximum
 from gramplane.pipeline import SocialStrengthRanker, load_model, resume_run, run_method
 from gramplane.pipeline.methods.social_strength_scores import decide_users
+from gramplane.pipeline.passes.given_grams import GivenGrams
 from gramplane.pipeline.passes.grams import GramSettings
-from gramplane.pipeline.passes.views import Scaling, SymmetricGrams, ViewGrams
+from gramplane.pipeline.passes.views import Scaling, ViewGrams
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
@@ -37,7 +38,7 @@ def test_passes_over_several_blocks_are_those_of_whole_matrices(policy):
     n = 150
     raw, _ = raw_views(n)
     raw = raw.astype(np.float32).astype(np.float64)
-    data = SymmetricGrams(raw)
+    data = GivenGrams(raw, definite=False)
     with open_executor(None) as executor:
         ctx = RunContext(executor, data)  # type: ignore[arg-type]
         grams = ViewGrams(ctx, data.kernels(), GramSettings.of(ctx, data.kernels(), policy), centre=True)

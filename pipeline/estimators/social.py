@@ -15,7 +15,7 @@ from ...kernels.harmonic import harmonic_values, strength_graph
 from ..loops.run import run_loop
 from ..methods import social_strength_scores as scoring
 from ..methods.kernel_predict import spans
-from ..methods.social_strength_run import build_loop, checked_links, given_views, model_of
+from ..methods.social_strength_run import build_loop, checked_links, model_of
 from ..passes.given_grams import GivenGrams, as_stack
 from ..records.config_social import PairKernel, SocialConfig
 from ..records.social_model import SocialModel
@@ -173,7 +173,7 @@ class SocialStrengthRanker(KernelEstimator):
         return self
 
     def _matrices(self, X: Any, y: Any) -> tuple[GivenGrams, Any]:
-        data = given_views(in_memory(X) if not isinstance(X, str) else _store(X), self.normalize)
+        data = GivenGrams(in_memory(X) if not isinstance(X, str) else _store(X), definite=self.normalize == "none")
         self.n_features_in_ = data.n_rows
         return data, y
 

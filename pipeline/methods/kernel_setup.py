@@ -118,11 +118,11 @@ def _lowest(data: Any) -> np.ndarray | None:
     return lowest if scale.factor is None else lowest * scale.factor
 
 
-def with_gram_store(config: Any, inputs: KernelInputs) -> tuple[Any, KernelInputs]:
+def with_gram_store(config: Any, inputs: KernelInputs, *, definite: bool = True) -> tuple[Any, KernelInputs]:
     """Return parameters and inputs of a run whose kernels are those of a Gram store (``kernels="precomputed"``).
 
     Kernels that were computed from the rows become the kernels of the run, which then predicts on other rows; matrices that were computed
-    elsewhere take the place of the data.
+    elsewhere take the place of the data; they must be positive semi-definite where ``definite`` says so.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def with_gram_store(config: Any, inputs: KernelInputs) -> tuple[Any, KernelInput
         raise DataError(f"it holds matrices of {store.n} rows; {data.url} has {data.n_rows}", config.gram_store)
     records = [store.describe(digest) for digest in store.kernels]
     if any(record.get("name") == "precomputed" for record in records):
-        return config, replace(inputs, data=GivenGrams(store))
+        return config, replace(inputs, data=GivenGrams(store, definite=definite))
     if store.meta.data != data.digest:
         raise DataError(f"it holds kernels of other data than {data.url}", config.gram_store)
     texts = [str(KernelSpec.from_json(record)) for record in records]

@@ -10,12 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...cluster import bytes_text
-from ...storage import DataError, GramStore
+from ...storage import DataError
 from ..loops.prepared import Prepared
 from ..passes.combined import MATRIX_SHARE
 from ..passes.given_grams import GivenGrams
 from ..passes.gram_source import pair_bytes, row_pairs
-from ..passes.views import SymmetricGrams
 from ..records.config_social import SocialConfig
 from ..records.context import RunContext
 from ..records.social_model import SocialModel
@@ -97,11 +96,6 @@ def _target(target: Any, n: int) -> sp.csr_array:
 # -- loop ----------------------------------------------------------------------------------------------------------------------
 
 
-def given_views(grams: Any, normalize: str) -> GivenGrams:
-    """Return matrices that stand for users; only views that are used as they are must be positive semi-definite."""
-    return GivenGrams(grams) if normalize == "none" else SymmetricGrams(grams)
-
-
 def build_loop(config: SocialConfig, data: Any, links: Links, ctx: RunContext) -> SocialLoop:
     """Return the loop of a fit.
 
@@ -136,18 +130,11 @@ def prepare(config: SocialConfig, ctx: RunContext, extra: Mapping[str, Any]) -> 
 
 
 def _views(config: SocialConfig, ctx: RunContext) -> tuple[SocialConfig, Any]:
-    """Return parameters and data of a run whose views may be those of a Gram store."""
-    if config.kernels != "precomputed":
-        return config, ctx.data
-    if config.gram_store is None:
+    """Return parameters and data of a run whose views may be those of a Gram store; only unshifted ones must be definite."""
+    if config.kernels == "precomputed" and config.gram_store is None:
         raise ValueError("social-strength needs views: kernels over the users (--kernels), or a Gram store of matrices (--grams)")
-    store = GramStore.open(config.gram_store)
-    if not any(store.describe(digest).get("name") == "precomputed" for digest in store.kernels):
-        config, inputs = with_gram_store(config, KernelInputs(ctx.data, np.zeros(0), None))
-        return config, inputs.data
-    if store.n != ctx.data.n_rows:
-        raise DataError(f"it holds matrices of {store.n} rows; {ctx.data.url} has {ctx.data.n_rows}", config.gram_store)
-    return config, given_views(store, config.normalize)
+    config, inputs = with_gram_store(config, KernelInputs(ctx.data, np.zeros(0), None), definite=config.normalize == "none")
+    return config, inputs.data
 
 
 def plan_of(config: SocialConfig, loop: SocialLoop, ctx: RunContext) -> dict[str, Any]:

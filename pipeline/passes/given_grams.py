@@ -89,24 +89,27 @@ class GivenGrams:
     ----------
     source
         An array, or a finished Gram store.
+    definite
+        Whether they must be positive semi-definite; counts of comments need not, where a shift makes them so later.
 
     Raises
     ------
     ValueError
-        A matrix that is not square, not finite, not symmetric or not positive semi-definite; the kernel is named.
+        A matrix that is not square, not finite, not symmetric or, where it must be, not positive semi-definite; the kernel is named.
     """
 
     url, scale = "memory", None
 
-    def __init__(self, source: np.ndarray | GramStore) -> None:
+    def __init__(self, source: np.ndarray | GramStore, *, definite: bool = True) -> None:
         self.source = source
         if isinstance(source, GramStore):
             self.k, self.n_rows, self.digest = len(source.kernels), source.n, source.meta.data
-            _check_stored(source, self.kernels())
+            if definite:
+                _check_stored(source, self.kernels())
         else:
             self.source = as_stack(source)
             self.k, self.n_rows, self.digest = len(self.source), self.source.shape[1], ""
-            _check(self.source)
+            _check(self.source, definite)
         self.n_cols = self.n_rows
 
     def kernels(self) -> list[GivenKernel]:
@@ -153,7 +156,7 @@ def as_stack(grams: Any) -> np.ndarray:
     return found
 
 
-def _check(grams: np.ndarray) -> None:
+def _check(grams: np.ndarray, definite: bool) -> None:
     k, n, width = grams.shape
     if n != width:
         raise ValueError(f"precomputed kernels have shape {grams.shape}; at fit they must be (n_kernels, n, n)")
@@ -162,7 +165,8 @@ def _check(grams: np.ndarray) -> None:
     for q in range(k):
         gram = np.asarray(grams[q], np.float64)
         _check_entries(q, gram)
-        _check_definite(f"precomputed kernel {q}", gram[chosen][:, chosen])
+        if definite:
+            _check_definite(f"precomputed kernel {q}", gram[chosen][:, chosen])
 
 
 def _check_stored(store: GramStore, kernels: Sequence[GivenKernel]) -> None:

@@ -17,36 +17,11 @@ from ...kernels.jit import one_thread
 from ...kernels.solvers.dual import Gram
 from ...kernels.target_alignment import MatrixSums
 from ...kernels.user_kernels import least_eigenvalue, scaled_block
-from ...storage import GramStore
 from ..records.context import received
 from .blocks import listed
-from .given_grams import GivenGrams, _check_entries, as_stack
 from .gram_source import PairRef, normalised, pair_bytes
 from .grams import Filled, Grams, Norms, _place
 from .grams import load_programs as load_programs
-
-
-class SymmetricGrams(GivenGrams):
-    """Given matrices that need not be positive semi-definite, such as counts of comments; a shift makes them so later.
-
-    Raises
-    ------
-    ValueError
-        A matrix that is not square, not finite or not symmetric; the kernel is named.
-    """
-
-    def __init__(self, source: np.ndarray | GramStore) -> None:
-        if isinstance(source, GramStore):
-            # Entries and symmetry were checked when the store was written.
-            self.source, self.k, self.n_rows, self.digest = source, len(source.kernels), source.n, source.meta.data
-        else:
-            stack = as_stack(source)
-            if stack.shape[1] != stack.shape[2]:
-                raise ValueError(f"kernels have shape {stack.shape}; they must be (n_views, n_users, n_users)")
-            for q, gram in enumerate(stack):
-                _check_entries(q, np.asarray(gram, np.float64))
-            self.source, self.k, self.n_rows, self.digest = stack, len(stack), stack.shape[1], ""
-        self.n_cols = self.n_rows
 
 
 @dataclass(frozen=True)

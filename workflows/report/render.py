@@ -185,6 +185,11 @@ _TABLES = (
     ("validation", "Validation", "On rows held out, beside the labelled rows alone and every unlabelled row irrelevant.", True),
     ("starts", "Starts", "Every step of them is in assignments.csv.", True),
     ("certificates", "Certificates", "One for each machine; gaps are over all groups.", True),
+    ("constraints", "Pairs of rows", "Entries of the learned kernel at the pairs given.", True),
+    ("ranking", "First of the ranking", "All scores are what predict writes.", True),
+    ("precision", "Relevant among the first", "Beside the order of the prior, and chance.", True),
+    ("rankings", "Rankings of the training pairs", "Beside the learnt one those that need no learning; direct: by weighted views.", True),
+    ("hits", "Ties among the first", "Of users with ties, over all other users; only ties of the training pairs count.", True),
     ("eigenvalues", "Eigenvalues between tasks", "Of the weights between tasks: how many directions they share.", False),
 )
 """Tables of methods: name, title, note, and whether the page shows it open."""
