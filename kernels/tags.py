@@ -56,22 +56,26 @@ def counts_of(tags: Any) -> tuple[sp.csr_array, tuple[str, ...] | None]:
         return _checked(sp.csr_array(tags)), None
     if isinstance(tags, str) or not hasattr(tags, "__len__"):
         raise ValueError(f"tags: {type(tags).__name__} given; it must be a matrix of counts, or one string or list of tags per row")
-    rows = list(tags) if not hasattr(tags, "to_numpy") else list(tags.to_numpy())
-    if getattr(tags, "ndim", 1) == 2 or (rows and all(_numbers(row) for row in rows) and len({len(row) for row in rows}) == 1):
+    rows = list(tags.to_numpy() if hasattr(tags, "to_numpy") else tags)
+    if rows and all(_numbers(row) for row in rows) and len({len(row) for row in rows}) == 1:
         return _checked(sp.csr_array(np.asarray(rows, dtype=np.float64))), None
     return counted_tags(_split(row) for row in rows)
 
 
 def _numbers(row: Any) -> bool:
+    """Return whether a row is one of a matrix of counts."""
     if isinstance(row, (str, bytes)) or not isinstance(row, (Sequence, np.ndarray)) or not len(row):
         return False
     return np.asarray(row).dtype.kind in "biuf"
 
 
 def _split(row: Any) -> list[str]:
+    """Return the tags of a row; of a missing value (``None``, NaN) none."""
     if isinstance(row, str):
         return row.split()
-    return [str(tag) for tag in row] if isinstance(row, (Sequence, set, frozenset, np.ndarray)) else [str(row)]
+    if isinstance(row, (Sequence, set, frozenset, np.ndarray)):
+        return [str(tag) for tag in row]
+    return [] if row is None or row != row else [str(row)]
 
 
 def _checked(counts: sp.csr_array) -> sp.csr_array:

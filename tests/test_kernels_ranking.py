@@ -1,6 +1,7 @@
 """Random walks on kernels, tag vectors, warped kernels, measures of rankings, and the kernel problem of image ranking on exact cases."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
@@ -225,6 +226,17 @@ def test_forms_of_tags_agree():
     counts, names = counts_of(np.array([3, 1, 3]))
     assert names == ("1", "3")
     assert counts.toarray().tolist() == [[0, 1], [1, 0], [0, 1]]
+
+
+def test_tables_and_missing_values_of_tags():
+    frame = pd.DataFrame({"cat": [1, 0], "dog": [2, 3]})
+    assert counts_of(frame)[0].toarray().tolist() == [[1, 2], [0, 3]]
+    counts, names = counts_of(pd.Series(["cat dog", None, "dog", np.nan]))
+    assert names == ("cat", "dog")
+    assert untagged_rows(counts).tolist() == [1, 3]
+    assert counts_of(np.array([["cat", "dog"], ["dog", "owl"]]))[1] == ("cat", "dog", "owl")
+    assert counts_of([{"cat"}, {"dog", "cat"}])[0].toarray().tolist() == [[1, 0], [1, 1]]
+    assert counts_of([[], ["cat"]])[0].toarray().tolist() == [[0], [1]]
 
 
 def test_scale_of_counts_order_of_tags_and_copies_of_tags():
