@@ -1,0 +1,270 @@
+"""Embeddings as estimators and as runs: forms of data, labels, held-out rows, resume, warnings, bad input, scikit-learn's checks."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from gramplane.cluster import open_executor
+from gramplane.kernels.jit import one_thread
+from gramplane.pipeline.estimators.embedding import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
+from gramplane.pipeline.loops.run import run_loop
+from gramplane.pipeline.methods.embedding import edge_squares, labels_of, neighbour_accuracy
+from gramplane.pipeline.methods.embedding_run import check_size, prepare
+from gramplane.pipeline.records.config_embedding import ColoredMVUConfig, MVEConfig, SPEConfig
+from gramplane.pipeline.records.context import RunContext
+from gramplane.storage import DataError, RunStore
+from gramplane.storage.ingest import ingest
+
+ALL = {"colored": ColoredMVU, "volume": MinimumVolumeEmbedding, "structure": StructurePreservingEmbedding}
+CONFIGS = {"colored": ColoredMVUConfig, "volume": MVEConfig, "structure": SPEConfig}
+LEAST_CHECKS = 40
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with one_thread():
+        yield
+
+
+def blobs(seed=0, n=24, d=3):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    return rng.normal(size=(n, d)) + 1.5 * y[:, None], y
+
+
+def fitted(name, X, y, **options):
+    return ALL[name](graph="union", n_neighbors=4, **options).fit(X, y)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_dense_sparse_and_stores_agree(name, tmp_path):
+    X, y = blobs()
+    X = np.where(np.abs(X) < 0.3, 0.0, X)
+    store = ingest((X, y), tmp_path / "data.zarr")
+    a, b, c = fitted(name, X, y), fitted(name, sp.csr_matrix(X), y), fitted(name, store, None if name == "colored" else y)
+    for other in (b, c):
+        assert other.objective_ == pytest.approx(a.objective_, rel=2e-3)
+        np.testing.assert_array_equal(other.edges_, a.edges_)
+    assert a.converged_ and 0 <= a.dual_gap_ <= 2e-3 * abs(a.objective_)
+    assert a.embedding_.shape == (24, 2)
+    np.testing.assert_allclose(a.embedding_.mean(axis=0), 0.0, atol=1e-8 * np.abs(a.embedding_).max())
+    K = (a.eigenvectors_ * a.eigenvalues_) @ a.eigenvectors_.T
+    np.testing.assert_allclose(a.embedding_**2, a.eigenvectors_[:, :2] ** 2 * a.eigenvalues_[:2] * a.unit_, rtol=1e-9)
+    assert np.sum(K * K) == pytest.approx(a.cap_used_ * a.cap_, rel=1e-9)
+    assert a.map_share_ == pytest.approx(a.eigenvalues_[:2].sum() / np.trace(K))
+    np.testing.assert_array_equal(fitted(name, X, y).embedding_, a.fit_transform(X, y))
+
+
+def test_neighbours_keep_their_distances_and_the_map_takes_the_trace():
+    """A bent strip in three dimensions unfolds: squared distances of neighbours stay within a few per cent of their mean."""
+    t = np.linspace(0, 4.0, 30)
+    X = np.column_stack([np.cos(t), np.sin(t), 0.1 * np.sin(9 * t)])
+    found = MinimumVolumeEmbedding(n_neighbors=2, graph="union", C=1000.0).fit(X)
+    i, j = found.edges_.T
+    before, after = (np.sum((rows[i] - rows[j]) ** 2, axis=1) for rows in (X, found.embedding_))
+    assert np.abs(after - before).max() < 0.2 * before.mean()
+    assert found.map_share_ > 0.99
+    ends = np.linalg.norm(found.embedding_[0] - found.embedding_[-1])
+    assert ends > 1.2 * np.linalg.norm(X[0] - X[-1])
+
+
+def test_labels_order_the_map_and_rows_without_one_are_placed_by_their_neighbours():
+    X, y = blobs(1, 40)
+    hidden = np.where(np.arange(40) % 4 == 3, -1, y)
+    every, part = fitted("colored", X, y), fitted("colored", X, hidden)
+    for found, labels in ((every, y), (part, y)):
+        side = found.embedding_[:, 0] > 0
+        right = np.mean(side == labels)
+        assert max(right, 1 - right) > 0.8
+    assert part.objective_ != every.objective_
+    named = np.array(["b", "c"], dtype=object)[y]
+    named[hidden == -1] = None
+    np.testing.assert_array_equal(fitted("colored", X, named).embedding_, part.embedding_)
+    with_nan = np.where(hidden == -1, np.nan, y)
+    np.testing.assert_array_equal(fitted("colored", X, with_nan).embedding_, part.embedding_)
+
+
+def test_minus_one_is_a_class_where_the_only_other_label_is_one():
+    X, y = blobs(2)
+    np.testing.assert_array_equal(fitted("colored", X, 2 * y - 1).embedding_, fitted("colored", X, y).embedding_)
+    assert labels_of(np.array([-1, 1, 2, 1])).codes.tolist() == [-1, 0, 1, 0]
+    assert labels_of(np.array([-1.0, 1.0, np.nan])).codes.tolist() == [0, 1, -1]
+
+
+def test_real_targets_order_the_map():
+    X, _ = blobs(3, 30)
+    y = X[:, 0] + 0.01
+    found = fitted("colored", X, y)
+    assert abs(np.corrcoef(found.embedding_[:, 0], y)[0, 1]) > 0.8
+    np.testing.assert_allclose(np.abs(fitted("colored", X, 5 - 3 * y).embedding_), np.abs(found.embedding_), atol=1e-6)
+
+
+def context(store, run=None, seed=0):
+    return RunContext(open_executor("sync").__enter__(), store, run=run, seed=seed)
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_run_stopped_after_any_step_resumes_to_the_same_bits(name, tmp_path):
+    X, y = blobs(4)
+    store = ingest((X, y), tmp_path / "data.zarr")
+    config = CONFIGS[name](graph="union", n_neighbors=3, tol=1e-3 if name == "volume" else 1e-5)
+
+    def course(folder, steps=None):
+        def sink(event):
+            if event["event"] == "iteration" and event["iteration"] == steps:
+                raise Stopped
+
+        run = RunStore.open(folder) if folder.exists() else RunStore.create(folder, {})
+        ctx = RunContext(open_executor("sync").__enter__(), store, run=run, emit=sink)
+        ready = prepare(config, ctx, {})
+        outcome = run_loop(ready.loop, ctx)
+        model = ready.model(outcome.state, ctx)
+        return outcome, model, ready.summary(outcome.state, model), ready.tables(outcome.state, model)
+
+    outcome, model, summary, tables = course(tmp_path / "straight")
+    assert outcome.state.iteration >= 2
+    for steps in range(1, outcome.state.iteration):
+        with pytest.raises(Stopped):
+            course(tmp_path / f"run{steps}", steps)
+        again, other, *rest = course(tmp_path / f"run{steps}")
+        assert again.resumed_at == steps
+        np.testing.assert_array_equal(other.arrays["scores"], model.arrays["scores"])
+        np.testing.assert_array_equal(other.eigenvalues, model.eigenvalues)
+        assert other.figures == model.figures and rest == [summary, tables]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_summary_and_tables_of_a_run(name, tmp_path):
+    X, y = blobs(5, 40)
+    store = ingest((X, np.array(["no", "yes"])[y]), tmp_path / "data.zarr")
+    ctx = context(store)
+    ready = prepare(CONFIGS[name](graph="union"), ctx, {"test_share": 0.25})
+    outcome = run_loop(ready.loop, ctx, keep=False)
+    model = ready.model(outcome.state, ctx)
+    summary, tables = ready.summary(outcome.state, model), ready.tables(outcome.state, model)
+    assert summary["classes"] == ["no", "yes"] and summary["graph_components"] == 1 and summary["isolated_rows"] == 0
+    assert 0.5 <= summary["test_accuracy"] <= 1 and 0.5 <= summary["train_accuracy"] <= 1
+    assert sum(row["held_out"] for row in tables["embedding"]) == 10
+    assert [row["label"] for row in tables["embedding"]] == np.array(["no", "yes"])[y].tolist()
+    np.testing.assert_array_equal([[row["x0"], row["x1"]] for row in tables["embedding"]], model.predictions())
+    assert sum(row["share"] for row in tables["spectrum"]) == pytest.approx(1, abs=1e-6)
+    assert ready.plan["edges"] == len(model.arrays["edges"])
+    estimator = ALL[name].from_model(model, {}, outcome.history)
+    np.testing.assert_array_equal(estimator.embedding_, model.predictions())
+    assert estimator.graph == "union" and estimator.n_iter_ == outcome.state.iteration
+
+
+def test_the_fit_does_not_see_labels_held_out(tmp_path):
+    X, y = blobs(6, 40)
+    store = ingest((X, y), tmp_path / "data.zarr")
+    mask = np.arange(40) % 5 == 0
+    moved = ingest((X, np.where(mask, 1 - y, y)), tmp_path / "other.zarr")
+    models = []
+    for data in (store, moved):
+        ctx = context(data)
+        ready = prepare(ColoredMVUConfig(graph="union"), ctx, {"held_out": mask})
+        models.append(ready.model(run_loop(ready.loop, ctx, keep=False).state, ctx))
+    np.testing.assert_array_equal(models[0].arrays["scores"], models[1].arrays["scores"])
+
+
+def test_edges_have_their_squared_distances():
+    X, _ = blobs(7)
+    found = fitted("volume", X, None)
+    i, j = found.edges_.T
+    assert found.unit_ == pytest.approx(np.sum((X[i] - X[j]) ** 2, axis=1).mean())
+    from gramplane.kernels.neighbors import nearest_rows
+
+    np.testing.assert_allclose(edge_squares(nearest_rows(X, 4), i, j), np.sum((X[i] - X[j]) ** 2, axis=1))
+
+
+def test_neighbours_vote():
+    line, codes = np.arange(6.0)[:, None], np.array([0, 0, 0, 1, 1, 1])
+    known = np.array([True, True, False, False, True, True])
+    assert neighbour_accuracy(line, codes, known, ~known, 1) == 1.0
+    assert neighbour_accuracy(line, codes, known, known, 1) == 1.0
+    assert neighbour_accuracy(line, 1 - codes, known, known, 3) == 0.0
+    assert np.isnan(neighbour_accuracy(line, codes, known, np.zeros(6, bool), 1))
+
+
+def test_a_graph_in_parts_warns():
+    X = np.concatenate([np.random.default_rng(0).normal(size=(8, 2)) + np.array([shift, 0.0]) for shift in (0.0, 100.0)])
+    with pytest.warns(UserWarning, match=r"the neighbour graph has 2 components which nothing but the cap holds together.*graph='union'"):
+        StructurePreservingEmbedding(n_neighbors=4).fit(X)
+    far = np.concatenate([X[:8], [[50.0, 50.0]]])
+    with pytest.warns(UserWarning, match=r"2 components, 1 of them single rows"):
+        StructurePreservingEmbedding(n_neighbors=4).fit(far)
+    with pytest.warns(UserWarning, match=r"n_neighbors=9 exceeds the 7 other rows"):
+        MinimumVolumeEmbedding(n_neighbors=9).fit(X[:8])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_limit_of_steps_warns(name):
+    X, y = blobs(8)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 ended the fit before tol=1e-09 was reached"):
+        found = fitted(name, X, y, max_iter=1, tol=1e-9)
+    assert not found.converged_ and np.isfinite(found.embedding_).all()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"n_components": 0}, "n_components=0: .*greater than or equal to 1"),
+        ({"n_neighbors": 0}, "n_neighbors=0"),
+        ({"graph": "both"}, "graph='both'"),
+        ({"C": 0.0}, r"C=0.0: .*greater than 0"),
+        ({"B": -1.0}, r"B=-1.0: .*greater than 0"),
+        ({"tol": float("nan")}, "tol=nan"),
+    ],
+)
+@pytest.mark.parametrize("name", ALL)
+def test_bad_parameters_are_named(name, params, message):
+    X, y = blobs()
+    with pytest.raises(ValueError, match=message):
+        ALL[name](**params).fit(X, y)
+
+
+def test_bad_data_is_refused(tmp_path):
+    X, y = blobs()
+    with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+        ColoredMVU().fit(X)
+    with pytest.raises(ValueError, match="y: labelled rows are of 1 class; colored-mvu needs at least two"):
+        ColoredMVU(graph="union").fit(X, np.ones(24, int))
+    with pytest.raises(ValueError, match="no row has a label"):
+        ColoredMVU().fit(X, np.full(24, -1))
+    with pytest.raises(ValueError, match="all labelled rows have the same value"):
+        ColoredMVU(graph="union").fit(X, np.full(24, 0.5))
+    with pytest.raises(ValueError, match=r"y has shape \(23,\), the data has 24 rows"):
+        ColoredMVU().fit(X, y[:-1])
+    with pytest.raises(ValueError, match="n_samples=2: an embedding needs at least 3 rows"):
+        MinimumVolumeEmbedding().fit(X[:2])
+    with pytest.raises(ValueError, match="no strings"):
+        MinimumVolumeEmbedding().fit(["abc", "abd", "bcd"])
+    with pytest.raises(ValueError, match="NaN"):
+        MinimumVolumeEmbedding().fit(np.full((5, 4), np.nan))
+    with pytest.raises(DataError, match=r"a decomposition over 1000 rows takes .* GiB"):
+        check_size(1000, 10, 1 << 20)
+    with pytest.raises(DataError, match="there is no target; colored-mvu needs one"):
+        prepare(ColoredMVUConfig(), context(ingest(X, tmp_path / "plain.zarr")), {})
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_scikit_learns_checks(name):
+    passed = 0
+    for estimator, check in estimator_checks_generator(ALL[name](graph="union", tol=1e-2, max_iter=2)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                check(estimator)
+                passed += 1
+            except Exception as error:
+                if type(error).__name__ != "SkipTest":
+                    raise
+    assert passed >= LEAST_CHECKS
