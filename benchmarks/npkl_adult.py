@@ -180,7 +180,7 @@ def peer(matrices: list[np.ndarray], reps: int) -> list[dict[str, Any]] | None:
         return None
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "problems.npz"
-        np.savez(file, **{f"A{k}": A for k, A in enumerate(matrices)})
+        np.savez(file, *matrices)
         done = subprocess.run([python, "-c", PEER, str(file), str(reps)], capture_output=True, text=True, timeout=1200, check=False)
     if done.returncode:
         raise SystemExit(f"the environment of PEERS_SDP failed: {done.stderr[-500:]}")
@@ -188,7 +188,7 @@ def peer(matrices: list[np.ndarray], reps: int) -> list[dict[str, Any]] | None:
 
 
 def main() -> None:
-    parser = bench.arguments(__doc__, parts="small,linear,hinge,all", rows=6414, cost="0.5,1")
+    parser = bench.arguments(__doc__ or "", parts="small,linear,hinge,all", rows=6414, cost="0.5,1")
     options = parser.parse_args()
     options.data = os.environ.get("GRAMPLANE_DATA", "")
     options.reps = 1 if options.tiny else options.reps

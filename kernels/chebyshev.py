@@ -253,7 +253,7 @@ def _factored(matrix: FloatArray, shift: float) -> FloatArray:
     while True:
         try:
             with one_thread():
-                return np.linalg.cholesky(matrix + shift * np.eye(len(matrix)))
+                return np.asarray(np.linalg.cholesky(matrix + shift * np.eye(len(matrix))), dtype=np.float64)
         except np.linalg.LinAlgError:
             shift = max(10 * shift, 1e-14)
 

@@ -36,7 +36,8 @@ def lanczos_positive(
     wanted = min(rank, limit) + 5
     rng = np.random.default_rng((seed, 4))
     first = rng.standard_normal(n)
-    matrix = sla.LinearOperator((n, n), matvec=lambda v: operator.product(np.ravel(v)), dtype=np.float64)
+    wrap: Any = sla.LinearOperator
+    matrix = wrap((n, n), matvec=lambda v: operator.product(np.ravel(v)), dtype=np.float64)
     while 4 * wanted < n:
         try:
             with one_thread():
@@ -51,6 +52,7 @@ def lanczos_positive(
 
 
 def _largest(matrix: Any, wanted: int, first: FloatArray, tol: float, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    values, vectors = sla.eigsh(matrix, k=wanted, which="LA", v0=first, tol=tol, rng=rng)
+    solve: Any = sla.eigsh
+    values, vectors = solve(matrix, k=wanted, which="LA", v0=first, tol=tol, rng=rng)
     order = np.argsort(-values, kind="stable")
     return values[order], vectors[:, order]

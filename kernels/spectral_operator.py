@@ -56,7 +56,7 @@ class SymmetricOperator:
     @property
     def n(self) -> int:
         """Number of rows."""
-        return self.sparse.shape[0]
+        return len(self.sparse.indptr) - 1
 
     def product(self, block: NDArray[Any]) -> FloatArray:
         """Return ``A V`` for V of shape ``(n, b)`` or ``(n,)``, in the same shape."""
@@ -110,7 +110,7 @@ class SymmetricOperator:
 
 
 def _checked_sparse(sparse: Any) -> sp.csr_array:
-    matrix = sp.csr_array(sparse, dtype=np.float64)
+    matrix: Any = sp.csr_array(sparse, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"sparse: shape {matrix.shape}; must be square")
     if not np.isfinite(matrix.data).all():
@@ -124,7 +124,7 @@ def _checked_sparse(sparse: Any) -> sp.csr_array:
 
 
 def _checked_factor(factor: Any, weights: Any, n: int) -> tuple[Any, FloatArray]:
-    given = sp.csr_array(factor, dtype=np.float64) if sp.issparse(factor) else np.asarray(factor, dtype=np.float64)
+    given: Any = sp.csr_array(factor, dtype=np.float64) if sp.issparse(factor) else np.asarray(factor, dtype=np.float64)
     if given.ndim != 2 or given.shape[0] != n:
         raise ValueError(f"factor: shape {given.shape}; must be ({n}, k), one row per row of the sparse part")
     entries = given.data if sp.issparse(given) else given

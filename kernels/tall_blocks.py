@@ -129,9 +129,7 @@ def solved_lower(lower: FloatArray, right: FloatArray, threads: int, *, transpos
 
     def tile(lo: int) -> None:
         columns = slice(lo, min(right.shape[1], lo + TILE))
-        out[:, columns] = scipy.linalg.solve_triangular(
-            lower, right[:, columns], lower=True, trans="T" if transposed else "N", check_finite=False
-        )
+        out[:, columns] = scipy.linalg.solve_triangular(lower, right[:, columns], lower=True, trans=int(transposed), check_finite=False)
 
     shared_out(tile, range(0, right.shape[1], TILE), threads)
     return out
