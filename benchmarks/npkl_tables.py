@@ -21,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
@@ -71,7 +72,8 @@ def data_set(name: str, folder: str | None, seed: int) -> tuple[np.ndarray, np.n
     if name in ("chessboard", "spiral"):
         return (chessboard if name == "chessboard" else spiral)(seed)
     if name in ("iris", "wine"):
-        return (load_iris if name == "iris" else load_wine)(return_X_y=True)
+        found: Any = (load_iris if name == "iris" else load_wine)(return_X_y=True)
+        return found
     with np.load(Path(str(folder)) / f"uci_{name}.npz") as file:
         return file["X"].astype(float), file["y"]
 
@@ -157,7 +159,7 @@ def run_set(name: str, options: object, report: bench.Report) -> None:
         X, y = data_set(name, given["data"], seed)
         X = X if given["raw"] else StandardScaler().fit_transform(X)
         k, pairs = len(np.unique(y)), drawn_pairs(y, 0.7, seed)
-        add("k-means", KMeans(k, n_init=10, random_state=seed).fit_predict(X))
+        add("k-means", KMeans(k, n_init=10, random_state=seed).fit_predict(X))  # pyright: ignore[reportArgumentType]
         add("PCK-means", pck_means(X, k, pairs, given["weight"], seed))
         for method in METHODS:
             C = chosen_cost(X, pairs, k, method, seed)
@@ -169,7 +171,7 @@ def run_set(name: str, options: object, report: bench.Report) -> None:
                     seconds.setdefault(method, []).append(took)
                     if method == "SHL B=N" and fit is not None:
                         steps.append(float(fit.n_iter_))
-    published = dict(zip(("k-means", "PCK-means", "LL", "SHL B=1"), TABLE[name], strict=True))
+    published: dict[str, float] = dict(zip(("k-means", "PCK-means", "LL", "SHL B=1"), TABLE[name], strict=True))
     show(name, rows, at_cost, published, report)
     for method, took in seconds.items():
         report.value(f"{name}, {method}: processor seconds of a fit, median", float(np.median(took)), unit=" s", form=".3g")

@@ -281,7 +281,7 @@ def _dense_square(x: Array, z: Array) -> float:
 def _sparse_square(x: tuple[Array, Array, Array], i: int, z: tuple[Array, Array, Array], j: int) -> float:
     """As _dense_square for CSR rows; the terms it skips are zeros."""
     p, last, q, end = x[2][i], x[2][i + 1], z[2][j], z[2][j + 1]
-    total = 0.0
+    total: Any = 0.0
     while p < last or q < end:
         t = 0.0
         if q == end or (p < last and x[1][p] < z[1][q]):

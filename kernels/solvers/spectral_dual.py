@@ -189,7 +189,7 @@ class Anchor:
         """Return the positive eigenvalues of ``W = (A + G K_t)_+ - G K_t``, descending: none of A is greater than its counterpart."""
         if not len(self.values):
             return part.values
-        triangle = np.linalg.qr(np.hstack([part.vectors, self.vectors]), mode="r")
+        triangle: np.ndarray = np.linalg.qr(np.hstack([part.vectors, self.vectors]), mode="r")  # pyright: ignore[reportAssignmentType] (of this mode)
         small = (triangle * np.concatenate([part.values, -self.weight * self.values])) @ triangle.T
         values = np.linalg.eigvalsh(0.5 * (small + small.T))[::-1]
         return values[values > 0]

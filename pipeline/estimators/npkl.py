@@ -17,7 +17,6 @@ from ..methods.npkl_run import build_loop, model_of, remarks
 from ..records.config import MethodConfig
 from ..records.config_npkl import NPKLConfig
 from ..records.context import RunContext
-from ..records.spectral_model import SpectralModel
 from .inputs import fan_out, fit_context, seed_of
 from .kernel_base import KernelEstimator
 
@@ -33,7 +32,7 @@ class SpectralEstimator(KernelEstimator):
     _config_type: ClassVar[type[MethodConfig]]
 
     kernels: ClassVar[Any] = None
-    model_: Any
+    model_: Any  # a SpectralModel
 
     def kernel_block(self, rows: Any = None, cols: Any = None) -> np.ndarray:
         """Return entries of the learnt kernel, ``K[rows][:, cols]``.
@@ -57,7 +56,7 @@ class SpectralEstimator(KernelEstimator):
         return estimator
 
     def _set_model(self, model: Any) -> None:
-        self.model_: SpectralModel = model
+        self.model_ = model
         self.eigenvectors_, self.eigenvalues_ = model.eigenvectors, model.eigenvalues
         figures = model.figures
         self.objective_, self.dual_gap_ = figures["objective"], figures["gap"]
@@ -233,8 +232,8 @@ class SimpleNPKL(SpectralEstimator):
         if not len(self.eigenvalues_):
             raise ValueError("the learnt kernel is zero, so all rows are one cluster; raise C")
         with one_thread():
-            means = KMeans(int(n_clusters), n_init=10, random_state=seed_of(self.random_state)).fit(self.model_.factor)
-        self.labels_ = means.labels_.astype(np.int64)
+            means: Any = KMeans(int(n_clusters), n_init=10, random_state=seed_of(self.random_state))  # pyright: ignore[reportArgumentType]
+            self.labels_ = np.asarray(means.fit(self.model_.factor).labels_, dtype=np.int64)
         return self.labels_
 
     def _set_model(self, model: Any) -> None:

@@ -82,7 +82,7 @@ class NPKLLoop:
 
     def _made(self, ctx: RunContext) -> Setting:
         config = self.config
-        graph = neighbour_graph(nearest_neighbours(ctx, self.n_neighbors).ids, config.graph)
+        graph: Any = neighbour_graph(nearest_neighbours(ctx, self.n_neighbors).ids, config.graph)
         laplacian = normalized_laplacian(graph)
         chosen = selected(config, self.given, ctx.data, self.seed)
         ctx.emit({"event": "phase", "phase": f"graph of {graph.nnz // 2} edges, {chosen.size} constraints"})
@@ -133,13 +133,13 @@ def figures(problem: SpectralProblem, state: SpectralState) -> Mapping[str, Any]
 
 def smooth_basis(laplacian: sp.csr_array, size: int) -> np.ndarray:
     """Return the ``size`` eigenvectors of L with the least eigenvalues, ``(n, size)``."""
-    n = laplacian.shape[0]
+    n = laplacian.indptr.size - 1
     with one_thread():
         if n <= DENSE_BASE or size >= n - 1:
             return np.ascontiguousarray(eigh(laplacian.toarray(), subset_by_index=[0, size - 1])[1])
         # The eigenvalues of L lie in [0, 2]: its least are the largest of 2I - L.
         turned = sp.csr_array(2.0 * sp.eye_array(n) - laplacian)
-        vectors = eigsh(turned, k=size, which="LA", v0=np.random.default_rng(0).normal(size=n), tol=1e-10)[1]
+        vectors = eigsh(turned, k=size, which="LA", v0=np.random.default_rng(0).normal(size=n), tol=1e-10)[1]  # pyright: ignore[reportArgumentType] (a float)
         return np.linalg.qr(vectors[:, ::-1])[0]
 
 
@@ -169,7 +169,8 @@ def squared_distances(data: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     for lo, hi in spans(data.n_rows, ROWS):
         near = wanted[(wanted >= lo) & (wanted < hi)] - lo
         if len(near):
-            parts.append(rows_of(data, lo, hi)[near].astype(np.float64))
+            held: Any = rows_of(data, lo, hi)
+            parts.append(held[near].astype(np.float64))
     rows = sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)
-    apart = rows[np.searchsorted(wanted, i)] - rows[np.searchsorted(wanted, j)]
+    apart: Any = rows[np.searchsorted(wanted, i)] - rows[np.searchsorted(wanted, j)]
     return np.asarray(apart.multiply(apart).sum(axis=1)).ravel() if sp.issparse(apart) else np.einsum("ij,ij->i", apart, apart)
