@@ -47,7 +47,7 @@ class Rows(NamedTuple):
 
 
 @compiled
-def sound(rows: Rows, n_features: int) -> bool:
+def sound(rows: Rows, n_features: int) -> Any:
     """Return whether rows can be learned: places in order, features that exist, finite values."""
     end, bad = 0, False
     for start in rows.indptr:
@@ -124,7 +124,7 @@ def _scale(sums: Array, flags: Array, starts: Array, members: Array, g: Any, k: 
 
 
 @compiled(inline=True)
-def _find_awake(indices: Array, first: int, last: int, flags: Array, found: Array) -> int:
+def _find_awake(indices: Array, first: Any, last: Any, flags: Array, found: Array) -> Any:
     """Write the places of a row's entries whose groups are awake; return how many. No branch: which ones cannot be foreseen."""
     n = 0
     for p in range(first, last):
@@ -236,7 +236,7 @@ def _wake(awake: Awake, groups: Groups, j: Any) -> None:
 
 
 @compiled(inline=True)
-def _add_row(indices: Array, values: Array, first: int, last: int, step: float, sums: Array, flags: Array, bar: float) -> bool:
+def _add_row(indices: Array, values: Array, first: Any, last: Any, step: float, sums: Array, flags: Array, bar: float) -> bool:
     """Add ``step x`` to the sums; return whether one that exceeds the bar has no bit."""
     found = False
     for p in range(first, last):
@@ -357,7 +357,8 @@ def advance_average(
             add_shrunken(sums, groups, t, fade, -1.0 / root, mean)
             totals[3] -= totals[0] / root
         share, bar = 1.0 / count, ((t + 1.0) * groups.near + rule.fade * np.sqrt(t + 1.0)) * (1.0 - MARGIN)
-        totals[0] = _add_rows(held, 0, n_held, kept, share, sums, awake, groups, bar, totals[0])
+        if n_held:
+            totals[0] = _add_rows(held, 0, n_held, kept, share, sums, awake, groups, bar, totals[0])
         totals[0] = _add_rows(rows, first, place, slopes, share, sums, awake, groups, bar, totals[0])
         first, n_held = place, 0
         counts[0] += 1

@@ -127,13 +127,12 @@ def shrunken(value: Any, tau: Any) -> Any:
 
 
 @compiled
-def shrunken_norm(values: Array, groups: Groups, g: int, tau: Any) -> Any:
+def shrunken_norm(values: Array, starts: Array, members: Array, g: int, tau: Any) -> Any:
     """Return ``||S(values_g, tau)||`` of one group."""
-    total, listed = 0.0, groups.members.size > 0
-    for p in range(groups.starts[g], groups.starts[g + 1]):
-        c = abs(values[groups.members[p] if listed else p]) - tau
-        if c > 0.0:
-            total += c * c
+    total, listed = 0.0, members.size > 0
+    for p in range(starts[g], starts[g + 1]):
+        c = max(abs(values[members[p] if listed else p]) - tau, 0.0)
+        total += c * c
     return np.sqrt(total)
 
 
@@ -156,18 +155,19 @@ def add_shrunken(values: Array, groups: Groups, factor: float, fade: float, step
             out[j] += step * c
             omega += groups.single * size * abs(c)
         return omega
-    listed = groups.members.size > 0
-    for g in range(groups.cost.size):
-        tau, k = factor * groups.inner[g] + fade, factor * groups.cost[g]
-        norm = shrunken_norm(values, groups, g, tau)
+    # What the loop reads is named first: reaching into a tuple of arrays inside it counts references each time.
+    starts, members, costs, inners, listed = groups.starts, groups.members, groups.cost, groups.inner, groups.members.size > 0
+    for g in range(costs.size):
+        tau, k = factor * inners[g] + fade, factor * costs[g]
+        norm = shrunken_norm(values, starts, members, g, tau)
         if norm > k:
             scale, total = step * (1.0 - k / norm), 0.0
-            for p in range(groups.starts[g], groups.starts[g + 1]):
-                j = groups.members[p] if listed else p
+            for p in range(starts[g], starts[g + 1]):
+                j = members[p] if listed else p
                 c = shrunken(values[j], tau)
                 out[j] += scale * c
                 total += abs(scale * c)
-            omega += groups.cost[g] * size * (norm - k) + groups.inner[g] * total
+            omega += costs[g] * size * (norm - k) + inners[g] * total
     return omega
 
 
@@ -178,8 +178,9 @@ def mark_active(values: Array, groups: Groups, factor: float, fade: float, activ
         for j in range(values.size):
             active[j] |= shrunken(values[j], factor * groups.single + fade) != 0.0
         return
-    for g in range(groups.cost.size):
-        active[g] |= shrunken_norm(values, groups, g, factor * groups.inner[g] + fade) > factor * groups.cost[g]
+    starts, members, costs, inners = groups.starts, groups.members, groups.cost, groups.inner
+    for g in range(costs.size):
+        active[g] |= shrunken_norm(values, starts, members, g, factor * inners[g] + fade) > factor * costs[g]
 
 
 def dual_average(mean: Array, beta: float, groups: Groups, rho: float = 0.0) -> tuple[Array, float]:

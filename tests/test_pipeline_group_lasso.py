@@ -70,8 +70,10 @@ BY_WEIGHT = dict.fromkeys(("check_sample_weight_equivalence_on_dense_data", "che
     [
         (GroupLassoClassifier(), {**BY_WEIGHT, "check_class_weight_classifiers": STRONG}, 60),
         (GroupLassoRegressor(gamma=1e5), {**BY_WEIGHT, "check_regressors_train": SCALE}, 52),
+        (GroupLassoClassifier(algorithm="fista"), {}, 60),
+        (GroupLassoRegressor(algorithm="fista"), {}, 56),
     ],
-    ids=["classifier", "regressor"],
+    ids=["classifier", "regressor", "batch-classifier", "batch-regressor"],
 )
 def test_checks_of_scikit_learn(estimator, expected, least):
     with warnings.catch_warnings():

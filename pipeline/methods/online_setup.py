@@ -112,7 +112,8 @@ def penalty_of(config: GroupLassoConfig, n_features: int, groups: Any) -> tuple[
         sizes = np.diff(starts)
         _check_shares(shares, len(sizes))
         inner = np.broadcast_to(shares, len(sizes)).copy()
-        return GroupPenalty(starts, np.arange(n_features), np.sqrt(sizes), inner, n_features), groups[starts[:-1]].astype(np.int64)
+        labels = np.asarray(groups)[starts[:-1]].astype(np.int64)
+        return GroupPenalty(starts, np.arange(n_features), np.sqrt(sizes), inner, n_features), labels
     index = build_groups(np.arange(n_features) if groups is None else groups, n_features, "none")
     covered = np.diff(index.feature_indptr) > 0
     if not covered.all():
