@@ -48,20 +48,32 @@ class Edges:
 
     Attributes
     ----------
-    incidence
-        ``(m, n)``: +1 and -1 at the ends of each edge.
-    transposed
-        Its transpose.
+    rows, cols
+        ``(m,)`` ends of each edge.
+    scatter
+        ``(n, m)``: +1 and -1 at the ends of each edge.
     target
         M as an array, ``(n, n)``.
     cap
         B.
     """
 
-    incidence: sp.csr_array
-    transposed: sp.csr_array
+    rows: np.ndarray
+    cols: np.ndarray
+    scatter: sp.csr_array
     target: np.ndarray
     cap: float
+
+    def apart(self, columns: np.ndarray) -> np.ndarray:
+        """Return differences of rows along edges, ``(m, k)``."""
+        return columns[self.rows] - columns[self.cols]
+
+    def matrix(self, alpha: np.ndarray) -> np.ndarray:
+        """Return A, ``(n, n)``: M plus the Laplacian of the edges with weights alpha."""
+        n = len(self.target)
+        places = np.concatenate([self.rows * n + self.cols, self.cols * n + self.rows, self.rows * (n + 1), self.cols * (n + 1)])
+        laplacian = np.bincount(places, np.concatenate([-alpha, -alpha, alpha, alpha]), minlength=n * n)
+        return self.target + laplacian.reshape(n, n)
 
 
 def edges_of(problem: SpectralProblem) -> Edges:
@@ -76,10 +88,10 @@ def edges_of(problem: SpectralProblem) -> Edges:
     if not (isinstance(terms, DistanceTerms) and terms.sign == 1.0 and problem.loss == "square" and problem.p == 2 and problem.B):
         raise ValueError(f"loss={problem.loss!r}, p={problem.p:g}: Newton steps are for squared losses of distances with p=2 and a cap B")
     m = np.arange(terms.size)
-    ends = np.concatenate([m, m]), np.concatenate([terms.rows, terms.cols])
+    rows, cols = terms.rows.astype(np.int64), terms.cols.astype(np.int64)
     signs = np.concatenate([np.ones(terms.size), -np.ones(terms.size)])
-    incidence = sp.csr_array((signs, ends), shape=(terms.size, terms.n))
-    return Edges(incidence, sp.csr_array(incidence.T), problem.target.dense(), problem.B)
+    scatter = sp.csr_array((signs, (np.concatenate([rows, cols]), np.concatenate([m, m]))), shape=(terms.n, terms.size))
+    return Edges(rows, cols, scatter, problem.target.dense(), problem.B)
 
 
 @dataclass(frozen=True)
@@ -150,8 +162,7 @@ class Decomposed:
 
 def decompose(problem: SpectralProblem, edges: Edges, alpha: np.ndarray, prox: Proximal) -> Decomposed:
     """Return all eigenpairs at a dual point, and the K of a proximal step."""
-    own = edges.target + problem.terms.matrix(alpha).toarray()
-    own = 0.5 * (own + own.T)
+    own = edges.matrix(alpha)
     values, vectors = np.linalg.eigh(own + prox.weight * prox.kernel if prox.moved else own)
     values, vectors = values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1])
     rank = int(np.sum(values > len(values) * np.finfo(float).eps * float(np.abs(values).max(initial=0.0))))
@@ -193,20 +204,20 @@ class Hessian:
         self._capped = at.capped
         self._weights = s[None, :] / (s[None, :] - np.minimum(at.values, 0.0)[:, None])
         self._weights[: len(s)] = 0.5
-        self._apart = edges.incidence @ at.vectors[:, : at.rank]
+        self._apart = edges.apart(at.vectors[:, : at.rank])
 
     def product(self, v: np.ndarray) -> np.ndarray:
         """Return the product with ``v`` (m,)."""
-        moved = self._vectors.T @ (self._edges.transposed @ (v[:, None] * self._apart))
+        moved = self._vectors.T @ (self._edges.scatter @ (v[:, None] * self._apart))
         turned = self._vectors @ (self._weights * moved)
-        out = 2.0 * self._scale * np.einsum("er,er->e", self._edges.incidence @ turned, self._apart)
+        out = 2.0 * self._scale * np.einsum("er,er->e", self._edges.apart(turned), self._apart)
         if self._capped:
             out -= self._scale / self._cap * self._forms * float(self._forms @ v)
         return out + self._ridge * v
 
     def diagonal(self) -> np.ndarray:
         """Return its diagonal, at least that of the loss, ``(m,)``."""
-        squares = (self._edges.incidence @ self._vectors) ** 2
+        squares = self._edges.apart(self._vectors) ** 2
         out = 2.0 * self._scale * np.einsum("er,er->e", squares @ self._weights, squares[:, : self._apart.shape[1]])
         if self._capped:
             out -= self._scale / self._cap * self._forms**2
