@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .jit import compiled
+from .jit import compiled, prefetch
 from .stream_groups import Array, Groups, add_shrunken, group_of, shrunken
 
 LOSSES = ("logistic", "squared", "hinge")
@@ -27,6 +27,9 @@ LOSSES = ("logistic", "squared", "hinge")
 
 MARGIN = 1e-9
 """Relative margin by which a sum may fall short and its group still counts as awake: round-off is a millionth of that."""
+
+FAR = 1 << 16
+"""Sums of more features than this do not stay in the cache next to the processor: those of the next row are asked for ahead of time."""
 
 
 class Rows(NamedTuple):
@@ -247,15 +250,23 @@ def _add_row(indices: Array, values: Array, first: Any, last: Any, step: float, 
     return found
 
 
+@compiled(inline=True)
+def _fetch(indices: Array, first: Any, last: Any, sums: Array) -> None:
+    for p in range(first, last):
+        prefetch(sums, np.uint32(indices[p]))
+
+
 @compiled
 def _add_rows(
     rows: Rows, first: int, last: int, slopes: Array, share: float, sums: Array, awake: Awake, groups: Groups, bar: float, total: float
 ) -> float:
     """Add ``share slope x`` of some rows, in their order, to the sums, and wake groups; return ``total + share slope + ...``."""
     indptr, order, indices, values = rows.indptr, rows.order, rows.indices, rows.values
-    flags, overlap = awake.flags, groups.feature_starts.size > 0
+    flags, overlap, ahead = awake.flags, groups.feature_starts.size > 0, len(order) if sums.size > FAR else 0
     for place in range(first, last):
         i, step = order[place], share * slopes[place]
+        if place + 1 < ahead:
+            _fetch(indices, indptr[order[place + 1]], indptr[order[place + 1] + 1], sums)
         if step == 0.0:
             continue
         total += step

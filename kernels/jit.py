@@ -10,10 +10,13 @@ import itertools
 import secrets
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numba
 import threadpoolctl
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,6 +66,29 @@ def compiled(function: Any = None, *, reassociate: bool = False, inline: bool = 
         options["inline"] = "always"
     decorate = numba.njit(**options)
     return decorate if function is None else decorate(function)
+
+
+if TYPE_CHECKING:
+
+    def prefetch(array: Any, index: Any) -> None:
+        """Let the cache line of an entry be fetched for writing; nothing waits for it, and nothing is changed."""
+
+else:
+
+    @intrinsic
+    def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+        """Let the cache line of an entry be fetched for writing; nothing waits for it, and nothing is changed."""
+        return types.void(array, types.uint64), _build_prefetch
+
+
+def _build_prefetch(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+    place = builder.bitcast(builder.gep(data, [arguments[1]]), cgutils.voidptr_t)
+    number = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
+    # For writing, into every level of the cache, data.
+    builder.call(builder.module.declare_intrinsic("llvm.prefetch", [cgutils.voidptr_t], kind), [place, number(1), number(3), number(1)])
+    return context.get_dummy_value()
 
 
 class one_thread:
