@@ -7,6 +7,7 @@ variables have :math:`\alpha \ge 0, \sum \alpha \le C`, the sum over *all* tripl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -42,7 +43,7 @@ class TripleTerms:
         """Number of triples."""
         return len(self.triples)
 
-    @property
+    @cached_property
     def norm2(self) -> float:
         """Squared norm of ``alpha -> matrix(alpha)``, from below, by power iterations: the first step is sized by it."""
         x, found = 1.5 + np.cos(1.7 * np.arange(self.size) + 0.3), 1.0
