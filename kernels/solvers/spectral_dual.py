@@ -38,7 +38,7 @@ SHRUNK = 0.02
 """So does a positive part that has shrunk to this share of its largest size."""
 FALL = 0.5
 """Factor of the weight of proximal steps, from one to the next."""
-FIRST = 0.1
+FIRST = 1.0
 """Its first value, in units of the penalty that had equalled the cap."""
 CLOSE = 0.5
 """Share of the gap that a proximal step may be the reason of before the next one begins."""
