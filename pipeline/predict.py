@@ -12,6 +12,7 @@ from ..kernels import expansions
 from ..kernels.pairs import PairMap, pair_columns
 from ..storage import DataError
 from .methods.kernel_predict import decide_store
+from .methods.kernel_ranking_run import decide_images, knows_images
 from .methods.rules_predict import decide_rules
 from .methods.social_strength_scores import decide_users
 from .methods.task_predict import decide_task_store, store_codes
@@ -93,6 +94,8 @@ def _(model: SpectralModel, ctx: RunContext) -> np.ndarray:
     gramplane.storage.DataError
         The data are not those rows.
     """
+    if knows_images(model):
+        return decide_images(model, ctx)
     if not model.data_digest or ctx.data.digest != model.data_digest:
         raise DataError(
             "this method knows only the rows that it was fitted on, and this is another store; fit it on all rows together", ctx.data.url

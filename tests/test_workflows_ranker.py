@@ -62,7 +62,6 @@ def test_from_images_and_tags_to_scores_and_a_report(tmp_path, query, capsys):
     assert [int(row["row"]) for row in rows] == peer.rank(50).tolist()
 
 
-@pytest.mark.xfail(reason="pipeline/predict.py does not ask decide_images yet", strict=True)
 def test_unseen_images_are_predicted_from_their_looks(tmp_path, query, capsys):
     result(fit(tmp_path), capsys)
     peer, fresh = SemanticKernelRanker().fit(query.X, query.tags), planted_images(6, seed=5).X
