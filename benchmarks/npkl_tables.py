@@ -5,7 +5,8 @@
 Constraints are random pairs with the sign that the labels give, as many as it takes until the pairs that belong together leave 0.7 N
 connected components; 20 draws. Mutual graph of 5 neighbours, p = 2, B = 1 and B = N; features standardised (``--raw``: as they are; the
 thesis does not say). Clusters: k-means (10 starts) on features or the kernel factor; constrained k-means is PCK-means (Basu, Banerjee,
-Mooney, SDM 2004: violated pairs cost ``--weight`` times the mean squared distance from the centres).
+Mooney, SDM 2004: violated pairs cost ``--weight`` times the mean squared distance from the centres). "directions": rows of the factor at
+unit length, ``cluster(k, normalize=True)``.
 
 C of .05 ... .5 is chosen by a rule that sees no label beyond the constraints: fit on four fifths of the pairs, take the C whose clusters
 agree with most of the fifth held out (the least C of equals), fit again on all pairs. The thesis does not say how it chose C; the column
@@ -44,8 +45,14 @@ TABLE = {
 }
 """Table 3.2, per cent: k-means, constrained k-means, SimpleNPKL with linear and with squared hinge loss."""
 
-METHODS = {"LL": ("linear", 0), "SHL B=1": ("squared_hinge", 0), "SHL B=N": ("squared_hinge", 1)}
-"""Loss, and whether the cap is N."""
+METHODS = {
+    "LL": ("linear", 0, 0),
+    "LL, directions": ("linear", 0, 1),
+    "SHL B=1": ("squared_hinge", 0, 0),
+    "SHL B=N": ("squared_hinge", 1, 0),
+    "SHL B=N, directions": ("squared_hinge", 1, 1),
+}
+"""Loss, whether the cap is N, and whether rows of the factor are brought to unit length."""
 
 NEAR = 3.0
 """Points below Table 3.2 that count as reached: draws, graphs and the choice of C are not the thesis' own."""
@@ -129,11 +136,12 @@ def agreement(labels: np.ndarray, pairs: Pairs) -> float:
 
 def clusters(X: np.ndarray, pairs: Pairs, k: int, method: str, C: float) -> tuple[np.ndarray, SimpleNPKL | None, float]:
     """Return the clusters under a learnt kernel, the fit, and its processor seconds."""
-    loss, wide = METHODS[method]
+    loss, wide, unit = METHODS[method]
     began = time.process_time()
     fit = SimpleNPKL(loss=loss, C=C, B=float(len(X)) if wide else 1.0, random_state=0).fit(X, pairs)
     seconds = time.process_time() - began
-    return (fit.cluster(k) if len(fit.eigenvalues_) else np.zeros(len(X), dtype=int)), fit, seconds
+    labels = fit.cluster(k, normalize=bool(unit)) if len(fit.eigenvalues_) else np.zeros(len(X), dtype=int)
+    return labels, fit, seconds
 
 
 def chosen_cost(X: np.ndarray, pairs: Pairs, k: int, method: str, seed: int) -> float:

@@ -143,6 +143,18 @@ def test_constraints_make_clusters_that_the_features_do_not_have():
     np.testing.assert_array_equal(SimpleNPKL(C=0.4, loss="squared_hinge", B=60.0).fit_predict(wide, triples), learnt.labels_)
 
 
+def test_clusters_of_directions_are_k_means_on_the_cosine_kernel():
+    X, _, triples = groups(11)
+    found = SimpleNPKL(C=0.3, graph="union").fit(X, triples)
+    K = found.kernel_block()
+    cosine = K / np.sqrt(np.outer(np.diag(K), np.diag(K)))
+    values, vectors = np.linalg.eigh(cosine)
+    expected = KMeans(2, n_init=10, random_state=0).fit_predict(vectors * np.sqrt(np.maximum(values, 0)))
+    assert rand_accuracy(found.cluster(2, normalize=True), expected) == 1.0
+    plain = KMeans(2, n_init=10, random_state=0).fit_predict(found.eigenvectors_ * np.sqrt(found.eigenvalues_))
+    assert rand_accuracy(found.cluster(2), plain) == 1.0
+
+
 # --- selection and bases ----------------------------------------------------------------------------------------------------------
 
 
