@@ -43,9 +43,13 @@ class TripleTerms:
         """Number of triples."""
         return len(self.triples)
 
-    @cached_property
+    @property
     def norm2(self) -> float:
         """Squared norm of ``alpha -> matrix(alpha)``, from below, by power iterations: the first step is sized by it."""
+        return self._norm2
+
+    @cached_property
+    def _norm2(self) -> float:
         x, found = 1.5 + np.cos(1.7 * np.arange(self.size) + 0.3), 1.0
         for _ in range(NORM_STEPS if self.size else 0):
             x = self._adjoint(self.matrix(x / np.linalg.norm(x)))

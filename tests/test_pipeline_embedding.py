@@ -1,6 +1,7 @@
 """Embeddings as estimators and as runs: forms of data, labels, held-out rows, resume, warnings, bad input, scikit-learn's checks."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -258,7 +259,8 @@ def test_bad_data_is_refused(tmp_path):
 @pytest.mark.parametrize("name", ALL)
 def test_scikit_learns_checks(name):
     passed = 0
-    for estimator, check in estimator_checks_generator(ALL[name](graph="union", tol=1e-2, max_iter=2)):
+    checks: Any = estimator_checks_generator(ALL[name](graph="union", tol=1e-2, max_iter=2))
+    for estimator, check in checks:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
