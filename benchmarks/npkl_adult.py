@@ -31,7 +31,7 @@ from gramplane.kernels.neighbors import nearest_rows, neighbour_graph
 from gramplane.kernels.spectral import kernel_spectrum, normalized_laplacian, positive_part
 from gramplane.kernels.spectral_operator import SymmetricOperator
 from gramplane.kernels.tall_blocks import usable_cores
-from gramplane.pipeline.estimators.npkl import SimpleNPKL
+from gramplane.pipeline import SimpleNPKL
 
 NEIGHBORS = 50
 COMPONENTS = 0.7

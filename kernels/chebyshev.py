@@ -109,9 +109,10 @@ def planned(spectrum: Spectrum, rank: float, n: int, entries: int, tol: float, c
 
 def _plan(spectrum: Spectrum, size: int, tol: float) -> BlockPlan:
     spread = spectrum.top - spectrum.lo
-    edge = min(max(spectrum.level(size), spectrum.lo + 0.05 * spread), spectrum.top - 0.05 * spread)
-    # Positive eigenvalues must lie outside what is damped, however far above the bulk the top is.
-    edge = min(edge, max(0.0, spectrum.lo + 1e-3 * spread))
+    level = spectrum.level(size)
+    edge = min(max(level, spectrum.lo + 0.05 * spread), spectrum.top - 0.05 * spread)
+    # Positive eigenvalues lie outside what is damped, however far the top is above the rest, unless the block is smaller than their number.
+    edge = min(edge, max(level, 0.0, spectrum.lo + 1e-3 * spread))
     values, weights = spectrum.positive_density()
     weights = weights * values**2
     angles = np.arccosh(1 + 2 * np.maximum(values - edge, 1e-3 * spread) / (edge - spectrum.lo))
