@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,59 @@ def _numbers(given: Any) -> NDArray[np.float64]:
         return np.asarray(given if isinstance(given, np.ndarray) else list(given), dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError("constraints: must be a sparse matrix of +1 and -1, or triples (i, j, +1 or -1) of numbers") from None
+
+
+CLOSED = 20_000_000
+"""Pairs a closure may have; more would take gigabytes."""
+
+
+def closed(constraints: PairConstraints) -> PairConstraints:
+    """Return all pairs that the given ones imply.
+
+    Belonging together is an equivalence: rows linked by such pairs form a part, all of whose pairs belong together; where one pair of rows
+    of two parts is apart, all are.
+
+    Raises
+    ------
+    ValueError
+        A pair that is apart within a part, or more pairs than ``CLOSED``.
+    """
+    n, together = constraints.n, constraints.signs > 0
+    i, j = constraints.rows[together], constraints.cols[together]
+    part = connected_components(sp.coo_array((np.ones(len(i)), (i, j)), shape=(n, n)), directed=False)[1].astype(np.int64)
+    order = np.argsort(part, kind="stable")
+    ends = np.searchsorted(part[order], np.arange(part.max() + 2))
+    apart = constraints.only(~together)
+    _refuse_torn(apart, part)
+    keys = np.minimum(part[apart.rows], part[apart.cols]) * np.int64(n) + np.maximum(part[apart.rows], part[apart.cols])
+    keys = np.unique(np.concatenate([keys, np.unique(part[i]) * np.int64(n + 1)]))
+    sizes = np.diff(ends)
+    total = int(np.sum(sizes[keys // n] * sizes[keys % n]))
+    if total > CLOSED:
+        raise ValueError(f"closure=True: the constraints imply about {total:,} pairs; at most {CLOSED:,} are allowed")
+    found = [_between(order[ends[a] : ends[a + 1]], order[ends[b] : ends[b + 1]], a == b) for a, b in zip(keys // n, keys % n, strict=True)]
+    low, high, signs = (np.concatenate(column) for column in zip(*found, strict=True))
+    place = np.lexsort((high, low))
+    return PairConstraints(n, low[place], high[place], signs[place])
+
+
+def _refuse_torn(apart: PairConstraints, part: NDArray[np.int64]) -> None:
+    torn = np.flatnonzero(part[apart.rows] == part[apart.cols])
+    if len(torn):
+        e = torn[0]
+        raise ValueError(
+            f"constraints: rows {apart.rows[e]} and {apart.cols[e]} are apart, but pairs that belong together link them; closure=True "
+            "cannot hold both"
+        )
+
+
+def _between(
+    left: NDArray[np.int64], right: NDArray[np.int64], own: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Return all pairs within one part, or between two, lower row first, and their sign."""
+    places = np.triu_indices(len(left), 1) if own else np.indices((len(left), len(right))).reshape(2, -1)
+    a, b = left[places[0]], right[places[1]]
+    return np.minimum(a, b), np.maximum(a, b), np.full(len(a), 1.0 if own else -1.0)
 
 
 def margins(constraints: PairConstraints, entries: NDArray[np.float64]) -> NDArray[np.float64]:

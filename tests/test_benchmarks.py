@@ -39,7 +39,8 @@ def test_prints_its_table_and_one_json_line(name: str) -> None:
     assert "| figure | value | target | verdict |" in text
     record = json.loads(text.splitlines()[-1])
     assert record["figures"]
-    assert "not judged (tiny)" in text
+    # Verdicts are left open; some programs only report.
+    assert not {"| met |", "| MISSED |"} & {f"| {line.split(' | ')[-1]}" for line in text.splitlines()}
     assert {"cpu", "processors", "memory_gib"} <= record["machine"].keys()
     assert "gramplane" in record["versions"]
 

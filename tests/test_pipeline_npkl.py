@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 from gramplane.cluster import open_executor
-from gramplane.kernels.constraints import actively_selected, margins, pair_constraints
+from gramplane.kernels.constraints import actively_selected, closed, margins, pair_constraints
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.neighbors import nearest_rows
 from gramplane.kernels.partitions import rand_accuracy
@@ -433,3 +433,34 @@ def test_the_contract_of_estimators():
     piped = make_pipeline(StandardScaler(), SimpleNPKL(C=0.3)).fit(X, triples)
     direct = SimpleNPKL(C=0.3).fit(StandardScaler().fit_transform(X), triples)
     np.testing.assert_array_equal(piped[-1].kernel_block(), direct.kernel_block())
+
+
+def test_implied_pairs_are_those_of_parts():
+    T = pair_constraints([(0, 3, 1), (3, 5, 1), (1, 2, 1), (2, 5, -1), (4, 0, -1)], 8)
+    found = {(i, j): sign for i, j, sign in closed(T).triples().tolist()}
+    together, apart = [(0, 3), (0, 5), (3, 5), (1, 2)], [(0, 1), (0, 2), (1, 3), (2, 3), (1, 5), (2, 5), (0, 4), (3, 4), (4, 5)]
+    assert found == {**dict.fromkeys(together, 1), **dict.fromkeys(apart, -1)}
+    assert np.array_equal(closed(closed(T)).triples(), closed(T).triples())
+
+
+def test_implied_pairs_by_the_labels_they_came_from():
+    rng = np.random.default_rng(2)
+    y, pairs = rng.integers(0, 3, 30), rng.permutation(30)[:20].reshape(-1, 2)
+    T = pair_constraints([(i, j, 1 if y[i] == y[j] else -1) for i, j in pairs.tolist()] + [(0, 1, 1 if y[0] == y[1] else -1)], 30)
+    assert all((y[i] == y[j]) == (sign > 0) for i, j, sign in closed(T).triples().tolist())
+
+
+def test_implied_pairs_that_contradict_are_refused():
+    X = np.random.default_rng(0).normal(size=(8, 2))
+    torn = [(0, 1, 1), (1, 2, 1), (0, 2, -1)]
+    SimpleNPKL(C=0.2, graph="union").fit(X, torn)
+    with pytest.raises(ValueError, match="rows 0 and 2 are apart, but pairs that belong together link them"):
+        SimpleNPKL(C=0.2, graph="union", closure=True).fit(X, torn)
+
+
+def test_a_closure_is_a_fit_to_all_implied_pairs():
+    X = np.random.default_rng(1).normal(size=(20, 3))
+    few = [(0, 1, 1), (1, 2, 1), (3, 4, 1), (2, 4, -1)]
+    closure = SimpleNPKL(C=0.3, graph="union", closure=True).fit(X, few)
+    whole = SimpleNPKL(C=0.3, graph="union").fit(X, closed(pair_constraints(few, 20)).triples())
+    assert np.array_equal(closure.eigenvectors_, whole.eigenvectors_) and len(closure.constraints_) == 10

@@ -92,6 +92,9 @@ class SimpleNPKL(SpectralEstimator):
         Neighbours in the graph, by Euclidean distance; ties by row.
     graph
         Rows are linked where ``"mutual"`` both are neighbours of the other, ``"union"`` one of them is.
+    closure
+        Use all pairs that the given ones imply: rows linked by pairs that belong together form a part, and where two rows are apart, their
+        parts are.
     selection
         Use all constraints (``None``), those of the ``n_select`` rows of which a Gaussian kernel is least certain (``"active"``), or as
         many drawn at random (``"random"``).
@@ -145,6 +148,7 @@ class SimpleNPKL(SpectralEstimator):
         C: float = 1.0,
         n_neighbors: int = 5,
         graph: Literal["mutual", "union"] = "mutual",
+        closure: bool = False,
         selection: Literal["active", "random"] | None = None,
         n_select: int | None = None,
         base: int | None = None,
@@ -162,6 +166,7 @@ class SimpleNPKL(SpectralEstimator):
         self.C = C
         self.n_neighbors = n_neighbors
         self.graph = graph
+        self.closure = closure
         self.selection = selection
         self.n_select = n_select
         self.base = base

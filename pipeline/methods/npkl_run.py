@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.constraints import pair_constraints
+from ...kernels.constraints import closed, pair_constraints
 from ...kernels.solvers.spectral_dual import SpectralState, cap_used
 from ..loops.prepared import Prepared
 from ..passes.given_grams import GivenGrams
@@ -39,7 +39,8 @@ def build_loop(config: NPKLConfig, data: Any, constraints: Any, ctx: RunContext,
         warn(f"n_neighbors={config.n_neighbors} exceeds the {n - 1} other rows")
     if config.base is not None and config.base > n:
         raise ValueError(f"base={config.base}: there are {n} rows, and no more functions on them")
-    return NPKLLoop(config, pair_constraints(constraints, n), min(config.n_neighbors, n - 1), ctx.seed)
+    given = pair_constraints(constraints, n)
+    return NPKLLoop(config, closed(given) if config.closure else given, min(config.n_neighbors, n - 1), ctx.seed)
 
 
 def _refuse(message: str) -> None:

@@ -23,6 +23,9 @@ class NPKLConfig(MethodConfig):
     C: Positive = Field(1.0, description="loss weight of a constrained pair, counted in both orders; values up to 0.5 cluster best")
     n_neighbors: Count = Field(5, description="neighbours in the graph that the kernel should be smooth on")
     graph: Literal["mutual", "union"] = Field("mutual", description="rows are linked where both are neighbours of the other, or one is")
+    closure: bool = Field(
+        False, description="use all pairs that the given ones imply: belonging together passes on, and takes being apart with it"
+    )
     selection: Literal["active", "random"] | None = Field(
         None, description="which constraints are used: all; those of the n_select least certain rows; as many of them drawn at random"
     )
