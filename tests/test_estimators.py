@@ -108,7 +108,7 @@ def test_signature_agrees_with_the_parameter_model(info):
         estimator = getattr(importlib.import_module(f"gramplane.pipeline.{module}"), name)
         found = {key: value.default for key, value in inspect.signature(estimator).parameters.items()}
         assert all(found[key] == fields[key] for key in set(found) & set(fields))
-        assert set(found) - set(fields) <= {"groups", "cluster", "random_state", "verbose", "callbacks"}
+        assert set(found) - set(fields) <= {"groups", "cluster", "run_on", "random_state", "verbose", "callbacks"}
         assert estimator.__module__ == f"gramplane.pipeline.{module}"
         for key in found:
             assert f"\n    {key}" in estimator.__doc__ or f", {key}" in estimator.__doc__, f"{key} is not documented"

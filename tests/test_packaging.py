@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("cluster", "kernels", "pipeline", "storage", "workflows")
-DATA_SUFFIXES = (".yaml", ".svm", ".j2", ".css", ".example", "py.typed")
+DATA_SUFFIXES = (".yaml", ".svm", ".txt", ".j2", ".css", ".example", "py.typed")
 IMPORT_ALL = (
     "import gramplane.cluster, gramplane.kernels, gramplane.storage, gramplane.pipeline, gramplane.workflows.cli as c; print(c.__file__)"
 )

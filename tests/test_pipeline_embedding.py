@@ -155,7 +155,7 @@ def test_summary_and_tables_of_a_run(name, tmp_path):
     assert 0.5 <= summary["test_accuracy"] <= 1 and 0.5 <= summary["train_accuracy"] <= 1
     assert sum(row["held_out"] for row in tables["embedding"]) == 10
     assert [row["label"] for row in tables["embedding"]] == np.array(["no", "yes"])[y].tolist()
-    np.testing.assert_array_equal([[row["x0"], row["x1"]] for row in tables["embedding"]], model.predictions())
+    np.testing.assert_array_equal([[row["component_0"], row["component_1"]] for row in tables["embedding"]], model.predictions())
     assert sum(row["share"] for row in tables["spectrum"]) == pytest.approx(1, abs=1e-6)
     assert ready.plan["edges"] == len(model.arrays["edges"])
     estimator = ALL[name].from_model(model, {}, outcome.history)

@@ -3,6 +3,7 @@
 import csv
 import json
 from importlib import import_module
+from inspect import signature
 from types import SimpleNamespace
 
 import numpy as np
@@ -165,7 +166,8 @@ def test_estimators_say_the_same_as_the_registry(there):
             module, _, kind = place.partition(":")
             estimator = getattr(import_module(f"gramplane.pipeline.{module}"), kind)()
             assert get_tags(estimator).input_tags.allow_nan == info.missing == (name == "rule-ensemble")
-            if not info.missing:
+            # Ties between users are learnt from matrices; their stores are refused as runs.
+            if not info.missing and "X" in signature(estimator.fit).parameters:
                 with pytest.raises(DataError, match=f"{PLACE}{type(estimator).__name__} {RULE}"):
                     estimator.fit(str(folder / "train"))
 

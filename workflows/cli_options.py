@@ -141,7 +141,8 @@ def cluster_options(function: Callable[..., Result]) -> Callable[..., Result]:
 
 METHOD_NAMES = (
     *("fgm", "group-lasso", "mkl", "tri-class-svm", "unsupervised-mkl", "kta-path", "two-layer-mkl", "latent-task-mkl", "rule-ensemble"),
-    *("hierarchical-kernels", "multitask-mkl", "shared-subspace-mkl", "multitask-selector"),
+    *("hierarchical-kernels", "multitask-mkl", "shared-subspace-mkl", "multitask-selector", "npkl", "colored-mvu", "mve", "spe"),
+    *("semantic-ranker", "social-strength"),
 )
 """Names of the registry, which help must not load: its libraries take seconds."""
 METHODS_HELP = "\b\n" + textwrap.fill(

@@ -164,7 +164,7 @@ def accuracies(loop: EmbeddingLoop, labels: Labels, points: np.ndarray) -> dict[
 
 def tables(loop: EmbeddingLoop, labels: Labels | None, model: SpectralModel) -> dict[str, list[dict[str, Any]]]:
     """Return the report's tables: the map with labels, and the eigenvalues of the kernel with their shares."""
-    names = [f"x{k}" for k in range(model.arrays["scores"].shape[1])]
+    names = [f"component_{k}" for k in range(model.arrays["scores"].shape[1])]
     points = [{"row": row, **dict(zip(names, point, strict=True))} for row, point in enumerate(model.arrays["scores"].tolist())]
     if labels is not None:
         points = [{**point, **_label(labels, row)} for row, point in enumerate(points)]

@@ -18,7 +18,7 @@ BARS = 40
 
 def maps(run: RunView, prefix: str) -> list[Picture]:
     """Return the first two coordinates of every point, coloured by label where there is one."""
-    rows = [row for row in run.tables.get("embedding", ()) if known([number(row.get("x0"))])]
+    rows = [row for row in run.tables.get("embedding", ()) if known([number(row.get("component_0"))])]
     if not rows:
         return []
     step = -(-len(rows) // SHOWN)
@@ -34,11 +34,11 @@ def _scatter(axes: Axes, rows: list[Row], labels: list[str]) -> None:
     for name in few or [None]:
         own = [row for row in rows if name is None or str(row.get("label")) == name]
         colour = PALETTE[few.index(name)] if name is not None else PALETTE[0]
-        places = [number(row.get("x0")) for row in own], [number(row.get("x1")) for row in own]
+        places = [number(row.get("component_0")) for row in own], [number(row.get("component_1")) for row in own]
         axes.scatter(*places, s=14, color=colour, alpha=0.75, linewidths=0, label=None if name is None else safe(name, 24))
     unlabelled = [row for row in rows if few and row.get("label") is None]
     if unlabelled:
-        places = [number(row.get("x0")) for row in unlabelled], [number(row.get("x1")) for row in unlabelled]
+        places = [number(row.get("component_0")) for row in unlabelled], [number(row.get("component_1")) for row in unlabelled]
         axes.scatter(*places, s=10, color=FAINT, alpha=0.4, linewidths=0, label="without a label")
     axes.set_aspect("equal", adjustable="datalim")
     axes.set_xlabel("first coordinate")
