@@ -123,7 +123,7 @@ def run_hinge(report: bench.Report, options: Any) -> None:
     X, y = adult(options.data, 900 if options.tiny else options.rows)
     triples = random_pairs(y)
     clock, machine = bench.clocked(lambda: fitted(X, triples, loss="squared_hinge", C=1.0))
-    report.value(f"squared hinge, N={len(y)}, C=1, B=N, with graph", clock["seconds"], "<= 600", unit=" s")
+    report.value(f"squared hinge, N={len(y)}, C=1, B=N, with graph", clock["seconds"], "<= 240", unit=" s")
     report.value("processor time", clock["cpu"], unit=" s")
     report.value("relative duality gap", machine.dual_gap_ / abs(machine.objective_), "<= 1e-4")
     report.note(f"squared hinge: {machine.n_iter_} decompositions, final rank {len(machine.eigenvalues_)}")
@@ -168,7 +168,7 @@ def run_small(report: bench.Report, options: Any) -> None:
         if row is None:
             report.note(f"cvxpy with SCS, N={n}, was not run: PEERS_SDP names no python with cvxpy")
             continue
-        report.ratio(f"ours : cvxpy with SCS, N={n}", timings[n], bench.Timing(*map(list, zip(*row["times"], strict=True))), 1 / 30)
+        report.ratio(f"ours : cvxpy with SCS, N={n}", timings[n], bench.Timing(*map(list, zip(*row["times"], strict=True))), 1 / 200)
         report.value(f"relative difference of optima, N={n}", abs(row["value"] / timings[n].result - 1), "<= 1e-4")
         report.note(f"N={n}: SCS itself {row['solve']:.2f} s of it")
 

@@ -25,6 +25,9 @@ FloatArray = NDArray[np.float64]
 DENSE = 800
 """Rows up to which a connected part of the matrix is solved as a dense one."""
 
+WHOLE = 128
+"""Rows up to which looking for parts takes longer than a dense decomposition of the whole."""
+
 SHARE = 0.4
 """Columns a block may have, relative to the rows, before a dense solution comes sooner."""
 
@@ -91,7 +94,7 @@ def positive_part(
     seed
         Of the random vectors.
     method
-        ``"auto"`` picks by size and estimated rank: dense up to 800 rows per part, or where more than about a third of the eigenvalues are
+        ``"auto"`` picks by size and estimated rank: dense up to 800 rows per part (up to 128 in all), or where more than a third of all are
         positive, else ``"chebyshev"``. A named method is used for every part of at least 64 rows; ``"dense"`` takes the matrix whole.
     max_rank
         No more pairs than this, the largest.
@@ -110,10 +113,23 @@ def positive_part(
         columns = np.asarray(basis, dtype=np.float64)
         values, inner = dense_positive(operator.restricted(columns))
         return _finished(values, columns @ inner, None, "dense", max_rank)
+    if method == "auto" and operator.n <= WHOLE:
+        return _finished(*_whole(operator.dense()), None, "dense", max_rank)
     if method == "dense":
         return _finished(*dense_positive(operator.dense()), None, "dense", max_rank)
     call = _Call(tol, seed, method, max_rank, usable_cores() if threads is None else threads)
     return _assembled(operator.n, [_solved(part, call, start) for part in connected_parts(operator)], max_rank)
+
+
+def _whole(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the positive eigenpairs of a small matrix; rows without an entry are zero in every vector."""
+    filled = matrix.any(axis=1)
+    if filled.all():
+        return dense_positive(matrix)
+    values, inner = dense_positive(matrix[np.ix_(filled, filled)])
+    vectors = np.zeros((len(matrix), len(values)))
+    vectors[filled] = inner
+    return values, vectors
 
 
 @dataclass(frozen=True)
