@@ -17,8 +17,9 @@ from scipy.sparse.csgraph import connected_components
 
 from .jit import one_thread
 from .pair_terms import DistanceTerms
-from .solvers.spectral_dual import SpectralProblem, evaluate, kernel_at, solve
+from .solvers.spectral_dual import kernel_at, solve
 from .solvers.spectral_newton import NEWTON_ROWS, Decomposed, NewtonState, newton_start, newton_steps
+from .solvers.spectral_problem import SpectralProblem, evaluate
 from .spectral_operator import SymmetricOperator
 from .triple_terms import TripleProblem, TripleTerms, new_triples, worst_triples
 

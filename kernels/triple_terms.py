@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from .domains_norms import project_elastic
 from .jit import compiled
 from .pair_terms import PairLoss
-from .solvers.spectral_dual import SpectralProblem
+from .solvers.spectral_problem import SpectralProblem
 
 NORM_STEPS = 20
 """Power iterations of the norm of the terms."""

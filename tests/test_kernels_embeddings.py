@@ -23,8 +23,8 @@ from gramplane.kernels.embeddings import (
     volume_step,
 )
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.solvers.spectral_dual import SpectralProblem
 from gramplane.kernels.solvers.spectral_newton import Hessian, Proximal, decompose, edges_of, newton_start, newton_steps
+from gramplane.kernels.solvers.spectral_problem import SpectralProblem
 from gramplane.kernels.triple_terms import TripleTerms, new_triples, project_shared, worst_triples
 from tests.support.oracles.embedding import (
     all_triples,

@@ -22,7 +22,8 @@ from gramplane.kernels.ranking import (
     walk_on_factor,
     walk_scores,
 )
-from gramplane.kernels.solvers.spectral_dual import SpectralProblem, cap_used, kernel_at, solve
+from gramplane.kernels.solvers.spectral_dual import kernel_at, solve
+from gramplane.kernels.solvers.spectral_problem import SpectralProblem, cap_used
 from gramplane.kernels.spectral_operator import SymmetricOperator
 from gramplane.kernels.tags import counted_tags, counts_of, some_rows, tag_vectors, untagged_rows
 from gramplane.kernels.warp import graph_laplacian, warp_of

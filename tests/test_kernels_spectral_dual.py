@@ -8,21 +8,9 @@ import scipy.sparse as sp
 
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.pair_terms import DistanceTerms, EntryTerms
-from gramplane.kernels.solvers import spectral_dual
-from gramplane.kernels.solvers.spectral_dual import (
-    Anchor,
-    SpectralProblem,
-    SpectralState,
-    advance,
-    begin,
-    cap_used,
-    equal_penalty,
-    evaluate,
-    kernel_at,
-    proximal_spectrum,
-    relative_gap,
-    solve,
-)
+from gramplane.kernels.solvers import spectral_dual, spectral_problem
+from gramplane.kernels.solvers.spectral_dual import SpectralState, advance, begin, kernel_at, relative_gap, solve
+from gramplane.kernels.solvers.spectral_problem import Anchor, SpectralProblem, cap_used, equal_penalty, evaluate, proximal_spectrum
 from gramplane.kernels.spectral import kernel_spectrum, normalized_laplacian, positive_part
 from gramplane.kernels.spectral_operator import SymmetricOperator
 from gramplane.storage.records import from_arrays, to_arrays
@@ -335,7 +323,7 @@ def test_a_gap_is_certified_with_tight_eigenpairs_only(monkeypatch):
         keep = part.values > 30 * tol * part.values[0]
         return replace(part, values=part.values[keep], vectors=part.vectors[:, keep], method="chebyshev")
 
-    monkeypatch.setattr(spectral_dual, "positive_part", sloppy)
+    monkeypatch.setattr(spectral_problem, "positive_part", sloppy)
     problem = problem_of(S, T, "squared_hinge", 1.0, 2.0, 20.0)
     state = solve(problem, np.ones(problem.terms.size), tol=1e-3, max_iter=200)
     monkeypatch.undo()

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 
 from ..jit import one_thread
 from ..pair_terms import DistanceTerms
-from .spectral_dual import SpectralProblem
+from .spectral_problem import SpectralProblem
 
 NEWTON_ROWS = 1500
 """Rows up to which whole decompositions are taken."""

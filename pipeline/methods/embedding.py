@@ -32,13 +32,8 @@ from ...kernels.embeddings import (
 from ...kernels.neighbors import Nearest, nearest_rows, neighbour_graph
 from ...storage import DataError
 from ..loops.protocol import Step
-from ..passes.gram_source import rows_of
 from ..records.config_embedding import ColoredMVUConfig, EmbeddingConfig, MVEConfig, SPEConfig
 from ..records.context import RunContext
-from .kernel_predict import spans
-
-ROWS = 4096
-"""Rows read at a time."""
 
 UNLABELLED = -1
 
@@ -114,14 +109,6 @@ def labels_of(y: Any, held_out: np.ndarray | None = None) -> Labels:
     codes = np.full(len(y), UNLABELLED, np.int64)
     codes[~missing] = found
     return Labels(codes, tuple(classes.tolist()), None, held_out)
-
-
-def all_rows(data: Any) -> Any:
-    """Return all rows of a data set, float64 dense or CSR."""
-    parts = [rows_of(data, lo, hi) for lo, hi in spans(data.n_rows, ROWS)]
-    if sp.issparse(parts[0]):
-        return sp.csr_array(sp.vstack(parts), dtype=np.float64)
-    return np.concatenate(parts).astype(np.float64)
 
 
 def near_of(config: EmbeddingConfig, rows: Any) -> Neighbourhood:

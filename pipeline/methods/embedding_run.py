@@ -11,10 +11,11 @@ from ...kernels.embeddings import EmbeddingState
 from ...storage import DataError
 from ..loops.prepared import Prepared
 from ..passes.given_grams import GivenGrams
+from ..passes.gram_source import all_rows
 from ..records.config_embedding import ColoredMVUConfig, MVEConfig
 from ..records.context import RunContext
 from ..records.spectral_model import SpectralModel
-from .embedding import UNLABELLED, EmbeddingLoop, Labels, all_rows, labels_of, near_of, neighbour_accuracy, remarks_of
+from .embedding import UNLABELLED, EmbeddingLoop, Labels, labels_of, near_of, neighbour_accuracy, remarks_of
 from .scoring import held_out_rows
 
 MATRICES = 6

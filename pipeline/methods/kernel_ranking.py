@@ -22,19 +22,16 @@ import scipy.sparse as sp
 from ...kernels.jit import one_thread
 from ...kernels.neighbors import nearest_rows, neighbour_graph
 from ...kernels.pair_terms import DistanceTerms
-from ...kernels.solvers.spectral_dual import Evaluation, SpectralProblem, SpectralState, advance, begin, kernel_at
+from ...kernels.solvers.spectral_dual import SpectralState, advance, begin, kernel_at
+from ...kernels.solvers.spectral_problem import Evaluation, SpectralProblem
 from ...kernels.spectral import normalized_laplacian
 from ...kernels.spectral_operator import SymmetricOperator
 from ...kernels.tags import counts_of, some_rows, tag_vectors, untagged_rows
 from ..loops.protocol import Step
-from ..passes.gram_source import rows_of
+from ..passes.gram_source import all_rows
 from ..records.config_ranker import RankerConfig
 from ..records.context import RunContext
-from .kernel_predict import spans
 from .npkl import figures, smooth_basis
-
-ROWS = 4096
-"""Rows read at a time."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +88,6 @@ def images_of(config: RankerConfig, data: Any, tags: Any) -> Images:
         raise ValueError("visual features are so large that squared distances overflow; scale them")
     pairs = neighbour_pairs(rows, min(config.n_neighbors, n - 1), config.graph)
     return Images(rows, vectors, pairs, pair_squares(rows, pairs) / mean, mean, untagged)
-
-
-def all_rows(data: Any) -> Any:
-    """Return all rows of a data set, float64 dense or CSR."""
-    parts = [rows_of(data, lo, hi) for lo, hi in spans(data.n_rows, ROWS)]
-    if sp.issparse(parts[0]):
-        return sp.csr_array(sp.vstack(parts), dtype=np.float64)
-    return np.concatenate(parts).astype(np.float64)
 
 
 def checked_vectors(config: RankerConfig, tags: Any, n: int) -> tuple[sp.csr_array, int]:
@@ -196,11 +185,8 @@ class RankerLoop:
 
     def step(self, state: SpectralState, ctx: RunContext) -> Step[SpectralState]:
         """Evaluate once, and move."""
-        # K = 0 has the objective 0, against which no gap is finite.
-        with np.errstate(over="ignore"):
-            new = advance(self.problem, state, tol=self.config.tol, max_iter=self.config.max_iter)
-            found = figures(self.problem, new)
-        return Step(new, {**found, "active_pairs": int(np.count_nonzero(new.best_alpha))})
+        new = advance(self.problem, state, tol=self.config.tol, max_iter=self.config.max_iter)
+        return Step(new, {**figures(self.problem, new), "active_pairs": int(np.count_nonzero(new.best_alpha))})
 
     def learnt(self, state: SpectralState) -> Evaluation:
         """Return the kernel of least objective so far."""

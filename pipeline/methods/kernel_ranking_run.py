@@ -11,12 +11,14 @@ import scipy.sparse as sp
 
 from ...kernels.gram import gram_block
 from ...kernels.ranking import Walk, average_precision, normalised_prior, ranked, top_precision, walk_on_factor, walk_scores
-from ...kernels.solvers.spectral_dual import SpectralState, cap_used
+from ...kernels.solvers.spectral_dual import SpectralState
+from ...kernels.solvers.spectral_problem import cap_used
 from ...kernels.spec import KernelSpec
 from ...kernels.warp import Warp, warp_of
 from ...storage import BlockStore
 from ..loops.prepared import Prepared
 from ..passes.blocks import scale_of
+from ..passes.gram_source import READ
 from ..passes.grams import MATRIX_SHARE
 from ..passes.scaling import inverse_row_norms, scaled
 from ..records.config_ranker import RankerConfig
@@ -24,7 +26,7 @@ from ..records.context import RunContext
 from ..records.fgm import FeatureScale
 from ..records.spectral_model import SpectralModel
 from .kernel_predict import spans
-from .kernel_ranking import ROWS, RankerLoop, images_of
+from .kernel_ranking import RankerLoop, images_of
 
 SHOWN = 50
 """Images in the table of the ranking."""
@@ -265,7 +267,7 @@ def decide_images(model: SpectralModel, ctx: RunContext) -> np.ndarray:
         raise ValueError(
             f"{data.url} has {data.n_cols} features, the model was trained on {width}; ingest the file with --like TRAINING_STORE"
         )
-    parts = [data.columns(np.arange(width), span) for span in spans(data.n_rows, ROWS)]
+    parts = [data.columns(np.arange(width), span) for span in spans(data.n_rows, READ)]
     unseen = Unseen(model)
     return np.concatenate([unseen.scores(read_rows(model, part)) for part in parts])[:, None]
 

@@ -23,7 +23,8 @@ from ...kernels.constraints import PairConstraints, actively_selected, randomly_
 from ...kernels.jit import one_thread
 from ...kernels.neighbors import components, neighbour_graph
 from ...kernels.pair_terms import EntryTerms
-from ...kernels.solvers.spectral_dual import Evaluation, SpectralProblem, SpectralState, advance, begin, kernel_at, relative_gap
+from ...kernels.solvers.spectral_dual import SpectralState, advance, begin, kernel_at, relative_gap
+from ...kernels.solvers.spectral_problem import Evaluation, SpectralProblem
 from ...kernels.spectral import normalized_laplacian
 from ...kernels.spectral_operator import SymmetricOperator
 from ..loops.protocol import Step

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...kernels.constraints import closed, pair_constraints
-from ...kernels.solvers.spectral_dual import SpectralState, cap_used
+from ...kernels.solvers.spectral_dual import SpectralState
+from ...kernels.solvers.spectral_problem import cap_used
 from ..loops.prepared import Prepared
 from ..passes.given_grams import GivenGrams
 from ..passes.neighbours import plan_neighbours

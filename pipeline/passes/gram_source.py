@@ -32,6 +32,9 @@ FREED_BYTES = 32 << 20
 TASKS = 16
 """Tasks at least, where there are as many block pairs."""
 
+READ = 4096
+"""Rows of a read, where all are read."""
+
 LARGEST = 2048
 """Rows of a block at most: a wider one computes no faster, and its task needs more memory."""
 
@@ -79,6 +82,12 @@ def rows_of(data: BlockStore | MemoryBlocks | TextRows, lo: int, hi: int) -> Any
     row_factor = None if data.scale.row_factor is None else data.scale.row_factor[lo:hi]
     raw = scaled(data.columns(features, (lo, hi)), scale_of(data, features), row_factor)
     return sp.csr_array(raw) if sp.issparse(raw) else raw
+
+
+def all_rows(data: BlockStore | MemoryBlocks) -> Any:
+    """Return all rows with the scaling applied, float64: an array or a CSR array."""
+    parts = [rows_of(data, lo, min(lo + READ, data.n_rows)) for lo in range(0, data.n_rows, READ)]
+    return sp.csr_array(sp.vstack(parts), dtype=np.float64) if sp.issparse(parts[0]) else np.concatenate(parts).astype(np.float64)
 
 
 @dataclass(frozen=True)
