@@ -439,6 +439,13 @@ def test_the_limits_of_a_fit_warn_and_refuse():
             prepare(RankerConfig(n_neighbors=36), RunContext(executor, ctx.data), {"tags": q.tag_lines()})
 
 
+def test_groups_without_ties_have_no_order():
+    X = np.random.default_rng(0).normal(size=(66, 5))
+    tags = [["duck", "toy"] if k < 30 else ["toy", f"thing{k % 9}"] for k in range(66)]
+    with pytest.warns(UserWarning, match="the scores of all images are equal"):
+        SemanticKernelRanker(C=1e-6).fit(X, tags)
+
+
 @pytest.mark.parametrize("X", [np.ones((6, 2)), np.zeros((6, 2))], ids=["ones", "zeros"])
 def test_images_that_all_look_the_same_are_ranked_by_their_tags(X):
     found = SemanticKernelRanker(n_neighbors=2).fit(X, ["a b", "a b", "a b", "c", "d", "c d"])

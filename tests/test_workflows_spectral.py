@@ -73,15 +73,6 @@ def test_the_kernel_knows_no_other_rows(rows, capsys):
     assert "nothing to score" in capsys.readouterr().err
 
 
-def test_ties_between_users(rows, capsys):
-    views = "linear[0:2]; rbf(gamma=0.2)[2:5]"
-    words = fit(rows, "social-strength", "--pairs", rows / "ties.csv", "--kernels", views, "--run", rows / "run")
-    summary = result(words, capsys)["summary"]
-    assert summary["pairs"] == 60 and summary["auc"] > 0.85
-    page = Path(result(["report", rows / "run"], capsys)["report"]).read_text(encoding="utf-8")
-    assert "Kernels by weight" in page
-
-
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ...kernels.ranking import exact_scores, is_stochastic, normalised_prior, ranked, walk_on, walk_scores
 from ..loops.run import run_loop
-from ..methods.kernel_ranking_run import Unseen, build_loop, model_of, prior_of, read_rows
+from ..methods.kernel_ranking_run import Unseen, build_loop, model_of, prior_of, read_rows, remarks_of
 from ..records.config_ranker import RankerConfig, VisualRankConfig
 from ..records.spectral_model import SpectralModel
 from ..records.validation import configured
@@ -21,8 +21,8 @@ from .inputs import fan_out, fit_context, in_memory, is_store, opened_for, seed_
 from .kernel_base import KernelEstimator
 
 
-def _warn(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=4)
+def _warn(message: str, above: int = 4) -> None:
+    warnings.warn(message, UserWarning, stacklevel=above)
 
 
 class SemanticKernelRanker(KernelEstimator):
@@ -178,6 +178,8 @@ class SemanticKernelRanker(KernelEstimator):
             outcome = run_loop(loop, ctx, keep=False)
             self._set_model(model_of(config, loop, outcome.state, pi, ctx))
         self._set_history(outcome.history)
+        for remark in remarks_of(self.model_):
+            _warn(remark, 3)
         self._warn_unfinished(self.converged_, f"max_iter={config.max_iter} ended the fit with a relative gap above tol={config.tol:g}")
         return self
 

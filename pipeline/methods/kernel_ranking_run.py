@@ -37,6 +37,9 @@ SIZES = (3, 5, 10, 20, 50, 100)
 UNSEEN = 1024
 """Unseen images that are scored at a time."""
 
+SPREAD = 1e-9
+"""Scores whose range is below this share of their mean are equal."""
+
 MATRICES = 4
 """Matrices of all images that a dense eigendecomposition holds."""
 
@@ -139,6 +142,7 @@ def model_of(config: RankerConfig, loop: RankerLoop, state: SpectralState, prior
         "untagged": float(images.untagged),
         "walk_steps": float(scores.steps),
         "walk_error": scores.error,
+        "score_spread": float(np.ptp(scores.values) * len(scores.values)),
     }
     arrays = {
         "scores": scores.values,
@@ -149,6 +153,17 @@ def model_of(config: RankerConfig, loop: RankerLoop, state: SpectralState, prior
     }
     digest = ctx.data.digest if isinstance(ctx.data, BlockStore) else ""
     return SpectralModel(config.model_dump_json(), digest, images.n, found.part.vectors, found.spectrum, figures, arrays)
+
+
+def remarks_of(model: SpectralModel) -> list[str]:
+    """Return what a user should know of a ranking: here, that there is none."""
+    spread = model.figures["score_spread"]
+    if spread > max(SPREAD, model.n_rows * model.figures["walk_error"]):
+        return []
+    return [
+        f"the scores of all images are equal to {max(spread, SPREAD):.0e} of their mean, so their order tells nothing: the images fall into "
+        "groups without ties between them, which keep their share of the prior; a prior, or tags in common, would tell them apart"
+    ]
 
 
 def stored_rows(rows: Any, data: Any) -> dict[str, np.ndarray]:
@@ -289,6 +304,7 @@ def summary(loop: RankerLoop, state: SpectralState, model: SpectralModel, releva
         "rank": len(model.eigenvalues),
         "cap_used": model.figures["cap_used"],
         "walk_steps": int(model.figures["walk_steps"]),
+        "score_spread": model.figures["score_spread"],
         "top": [int(row) for row in ranked(model.arrays["scores"])[:5]],
         "stop": state.stop,
         **found,
