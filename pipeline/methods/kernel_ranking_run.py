@@ -161,7 +161,7 @@ def remarks_of(model: SpectralModel) -> list[str]:
     if spread > max(SPREAD, model.n_rows * model.figures["walk_error"]):
         return []
     return [
-        f"the scores of all images are equal to {max(spread, SPREAD):.0e} of their mean, so their order tells nothing: the images fall into "
+        f"the scores of all images are equal to {max(spread, SPREAD):.0e} of their mean, so their order tells nothing: images fall into "
         "groups without ties between them, which keep their share of the prior; a prior, or tags in common, would tell them apart"
     ]
 
