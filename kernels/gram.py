@@ -20,7 +20,8 @@ import importlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,7 +30,7 @@ from .distances import CHI2_PRODUCTS, GAUSSIANS, MINIMA, PRODUCTS, SQUARES, mirr
 from .exponentials import OCTAVES, Chain, chain
 from .functions import family
 from .jit import one_thread
-from .pair_tiles import DenseSums, SparseSums, Sums
+from .pair_tiles import DenseSums, SparseSums, Sums, Tiles
 from .products import AnyKernel, ProductSpec, distinct_kernels
 from .rows import Rows, Side, as_rows, n_columns, shape, subset, text_rows
 from .spec import KernelSpec, check_columns
@@ -75,10 +76,19 @@ def gram_block(specs: Sequence[AnyKernel], X: Any, Z: Any = None, *, dtype: Any 
     for spec in plain:
         check_columns(spec, n_columns(left))
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-        for columns, members in _by(range(len(plain)), lambda q: (family(plain[q].name).pairing is None, plain[q].columns)).items():
-            fill = _fill_others if columns[0] else _fill_numbers
-            fill(plain, members, left, right, out)
+        room: _Room | None = None
+        for (other, _), members in by_columns(plain).items():
+            if other:
+                _fill_others(plain, members, left, right, out)
+            else:
+                room = room or _Room.of(out, right is left)
+                _fill_numbers(plain, members, left, right, out, room)
     return out
+
+
+def by_columns(specs: Sequence[KernelSpec]) -> dict[tuple[bool, tuple[int, ...] | None], list[int]]:
+    """Return the places of kernels by whether they are of other kinds than functions of sums over features, and by features."""
+    return _by(range(len(specs)), lambda q: (family(specs[q].name).pairing is None, specs[q].columns))
 
 
 def _products(specs: Sequence[AnyKernel], X: Any, Z: Any, out: Array) -> Array:
@@ -90,7 +100,7 @@ def _products(specs: Sequence[AnyKernel], X: Any, Z: Any, out: Array) -> Array:
         for spec, block in zip(specs, out, strict=True):
             if isinstance(spec, ProductSpec):
                 spec.block(places, base, block)
-                _check_result(spec, block)
+                check_result(spec, block)
             else:
                 block[...] = base[places[spec]]
     return out
@@ -135,6 +145,12 @@ class _Work:
         for powers in self.powers:
             write_powers(sums, powers, to, mirror, work)
 
+    def at(self, places: Array) -> _Work:
+        """Return the same work with its results at other places."""
+        chain = None if self.chain is None else self.chain._replace(slots=places[self.chain.slots])
+        powers = tuple(Powers(one.gamma, one.coef0, one.degrees, places[one.slots]) for one in self.powers)
+        return _Work(self.kind, self.gamma, chain, powers)
+
 
 def _plan(specs: Sequence[KernelSpec], members: list[int], octave: int) -> list[_Work]:
     """Return the work of kernels of numbers over the same features."""
@@ -167,21 +183,85 @@ def _power(spec: KernelSpec) -> tuple[float, float, int]:
     return float(given["gamma"]), float(given["coef0"]), int(given["degree"])
 
 
-def _fill_numbers(specs: Sequence[KernelSpec], members: list[int], left: Rows, right: Rows, out: Array) -> None:
-    first = specs[members[0]]
-    if left.ndim == 1:
-        raise ValueError(f"kernel {first} reads numbers; X holds strings")
-    x = Side.take(left, "X", first.columns, first)
-    z = x if right is left else Side.take(right, "Z", first.columns, first)
-    for q in members:
-        _check_signs(specs[q], (x, z))
-    works, work = _plan(specs, members, OCTAVES[out.itemsize]), Workspace(edge(max(out.shape[1:])), z is x)
-    for to, tile in _tiles(x, z, {(item.kind, item.gamma) for item in works}, out):
+class Plan(NamedTuple):
+    """What is to be computed of some kernels of numbers over the same features, whichever these are; slots are places among them.
+
+    ``wanted`` are the kinds of sums, with gamma; ``signed`` the kernels of values >= 0, ``growing`` those that may overflow.
+    """
+
+    works: list[_Work]
+    wanted: set[tuple[int, float]]
+    signed: list[int]
+    growing: list[int]
+
+
+@lru_cache(maxsize=1 << 10)
+def _planned(kinds: tuple[tuple[str, Any], ...], octave: int) -> Plan:
+    # A grid asks for the same kernels on every feature, and again in every block.
+    specs = [KernelSpec(*kind) for kind in kinds]
+    works = _plan(specs, list(range(len(specs))), octave)
+    signed = [q for q, spec in enumerate(specs) if family(spec.name).rows == "non-negative"]
+    growing = [q for q, spec in enumerate(specs) if not family(spec.name).decays]
+    return Plan(works, {(item.kind, item.gamma) for item in works}, signed, growing)
+
+
+class NumberKernels(NamedTuple):
+    """Kernels of numbers over the same features, and the rows of both sides as they read them.
+
+    ``members`` are their places among all kernels, ``specs`` the kernels themselves.
+    """
+
+    members: list[int]
+    specs: list[KernelSpec]
+    plan: Plan
+    x: Side
+    z: Side
+
+    @classmethod
+    def take(cls, specs: Sequence[KernelSpec], members: list[int], left: Rows, right: Rows, itemsize: int) -> NumberKernels:
+        """Return some kernels of one set of features with what is to be computed for results of so many bytes.
+
+        Raises
+        ------
+        ValueError
+            If the rows do not suit a kernel.
+        """
+        own = [specs[q] for q in members]
+        if left.ndim == 1:
+            raise ValueError(f"kernel {own[0]} reads numbers; X holds strings")
+        x = Side.take(left, "X", own[0].columns, own[0])
+        z = x if right is left else Side.take(right, "Z", own[0].columns, own[0])
+        plan = _planned(tuple((spec.name, spec.params) for spec in own), OCTAVES[itemsize])
+        for q in plan.signed:
+            _check_signs(own[q], (x, z))
+        return cls(members, own, plan, x, z)
+
+    def overflowing(self, dtype: np.dtype) -> list[int]:
+        """Return the places among these kernels of those whose entries may be too large for a type."""
+        return [q for q in self.plan.growing if _might_overflow(self.specs[q], self.x, self.z, dtype)]
+
+
+class _Room(NamedTuple):
+    """Arrays that the kernels of one set of features after the other are computed in."""
+
+    work: Workspace
+    tiles: Tiles
+
+    @classmethod
+    def of(cls, out: Array, symmetric: bool) -> _Room:
+        size = edge(max(out.shape[1:]))
+        return cls(Workspace(size, symmetric), Tiles(size))
+
+
+def _fill_numbers(specs: Sequence[KernelSpec], members: list[int], left: Rows, right: Rows, out: Array, room: _Room) -> None:
+    group = NumberKernels.take(specs, members, left, right, out.itemsize)
+    x, z, places = group.x, group.z, np.array(members)
+    works = [item.at(places) for item in group.plan.works]
+    for to, tile in _tiles(x, z, group.plan.wanted, out, room.tiles):
         for item in works:
-            item.write(tile[item.kind, item.gamma], to, z is x and to.i != to.j, work)
-    for q in members:
-        if _might_overflow(specs[q], x, z, out.dtype):
-            _check_result(specs[q], out[q])
+            item.write(tile[item.kind, item.gamma], to, z is x and to.i != to.j, room.work)
+    for q in group.overflowing(out.dtype):
+        check_result(group.specs[q], out[members[q]])
 
 
 def _check_signs(spec: KernelSpec, sides: tuple[Side, ...]) -> None:
@@ -200,27 +280,41 @@ def _might_overflow(spec: KernelSpec, x: Side, z: Side, dtype: np.dtype) -> bool
     return degree * math.log(max(bound, 1.0)) > 0.999 * math.log(float(np.finfo(dtype).max))
 
 
-def _check_result(spec: AnyKernel, block: Array) -> None:
+def check_result(spec: AnyKernel, block: Array, top: int = 0, side: int = 0) -> None:
+    """Refuse entries that are not finite; the block begins at row ``top``, column ``side``.
+
+    Raises
+    ------
+    ValueError
+        The message names the kernel and both rows.
+    """
     bad = ~np.isfinite(block)
     if bad.any():
         i, j = (int(where[0]) for where in np.nonzero(bad))
-        raise ValueError(f"kernel {spec} gives {block[i, j]} for row {i} of X and row {j} of Z; a kernel must be finite in {block.dtype}")
+        raise ValueError(
+            f"kernel {spec} gives {block[i, j]} for row {top + i} of X and row {side + j} of Z; a kernel must be finite in {block.dtype}"
+        )
 
 
-def _tiles(x: Side, z: Side, wanted: set[tuple[int, float]], out: Array) -> Iterator[tuple[Target, Sums]]:
+def sums_of(x: Side, z: Side, wanted: set[tuple[int, float]], tiles: Tiles) -> DenseSums | SparseSums:
+    """Return what gives the sums of the pairs of a tile of rows."""
+    return (SparseSums if x.sparse else DenseSums)(x, z, wanted, tiles)
+
+
+def _tiles(x: Side, z: Side, wanted: set[tuple[int, float]], out: Array, tiles: Tiles) -> Iterator[tuple[Target, Sums]]:
     """Yield place and sums of the tiles of a block; of a symmetric one the upper triangle."""
-    size = edge(max(out.shape[1:]))
-    make = (SparseSums if x.sparse else DenseSums)(x, z, wanted, size)
+    size, make = tiles.size, sums_of(x, z, wanted, tiles)
     for i in range(0, x.shape[0], size):
         for j in range(i if z is x else 0, z.shape[0], size):
             to = Target(out, i, j, min(size, x.shape[0] - i), min(size, z.shape[0] - j))
             sums = make(to)
             if z is x and i == j:
-                _symmetric(sums, to.height)
+                symmetric(sums, to.height)
             yield to, sums
 
 
-def _symmetric(sums: Sums, n: int) -> None:
+def symmetric(sums: Sums, n: int) -> None:
+    """Complete the sums of a square of n rows on the diagonal from its upper triangle; its distances to itself are zero."""
     for (kind, _), tile in sums.items():
         mirror_upper(tile, n)
         if kind == SQUARES:
@@ -248,7 +342,7 @@ def _fill_callable(spec: KernelSpec, left: Rows, right: Rows, out: Array) -> Non
     found = np.asarray(_function(spec)(x, x if right is left else z, **_keywords(spec)), dtype=np.float64)
     if found.shape != out.shape:
         raise ValueError(f"kernel {spec} returned shape {found.shape} for {out.shape[0]} rows of X and {out.shape[1]} of Z")
-    _check_result(spec, found)
+    check_result(spec, found)
     out[:] = found
     if right is left:
         _check_symmetry(spec, found)
@@ -305,8 +399,8 @@ def gram_diagonal(specs: Sequence[AnyKernel], X: Any) -> Array:
     for spec in plain:
         check_columns(spec, n_columns(rows))
     out = np.empty((len(specs), shape(rows)[0]))
-    for columns, members in _by(range(len(plain)), lambda q: (family(plain[q].name).pairing is None, plain[q].columns)).items():
-        if columns[0]:
+    for (other, _), members in by_columns(plain).items():
+        if other:
             for q in members:
                 out[q] = _diagonal_by_blocks(plain[q], rows)
         else:

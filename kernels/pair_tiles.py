@@ -18,12 +18,33 @@ Sums = dict[tuple[int, float], Array]
 """Sums of the pairs of a tile of rows, by kind and gamma, each from :func:`tiles.new_tile`; what lies beyond the block means nothing."""
 
 
+class Tiles:
+    """The tiles of one size that sums are computed in, used again by kernels over other features.
+
+    Attributes
+    ----------
+    size : int
+        Rows and columns.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._made: list[Array] = []
+
+    def __call__(self, number: int) -> Array:
+        """Return one of them; what stands in it means nothing."""
+        while len(self._made) <= number:
+            self._made.append(new_tile(self.size))
+        return self._made[number]
+
+
 class DenseSums:
     """Tiles of sums over dense rows. BLAS sees full squares only, so that no entry depends on where a block ends."""
 
-    def __init__(self, x: Side, z: Side, wanted: set[tuple[int, float]], size: int) -> None:
-        self._rows, self._turned, self._same = _padded(x), _turned(z), z is x
-        self._sums = {item: new_tile(size) for item in wanted}
+    def __init__(self, x: Side, z: Side, wanted: set[tuple[int, float]], tiles: Tiles) -> None:
+        self._same = z is x
+        self._rows, self._turned = _padded(x), _turned(z)
+        self._sums = {item: tiles(number) for number, item in enumerate(wanted)}
         direct = x.shape[1] <= DIRECT
         self._direct = [item for item in wanted if direct or item[0] not in (PRODUCTS, SQUARES)]
         self._squares = (SQUARES, 0.0) in wanted and not direct
@@ -77,13 +98,13 @@ def _norms(rows: Array, turned: Array) -> Array:
 class SparseSums:
     """Tiles of sums over sparse rows."""
 
-    def __init__(self, x: Side, z: Side, wanted: set[tuple[int, float]], size: int) -> None:
+    def __init__(self, x: Side, z: Side, wanted: set[tuple[int, float]], tiles: Tiles) -> None:
         self._x, self._z = x, z
         self._turned = sp.csr_array(z.values.T)
         self._strip: tuple[int, Array] = (-1, np.empty((0, 0)))
-        self._products = new_tile(size)
-        self._sums = {item: new_tile(size) for item in wanted}
-        self._norms = np.zeros((2, size))
+        self._products = tiles(len(wanted))
+        self._sums = {item: tiles(number) for number, item in enumerate(wanted)}
+        self._norms = np.zeros((2, tiles.size))
 
     def __call__(self, to: Target) -> Sums:
         """Return the sums of one tile; the arrays are used again for the next."""
