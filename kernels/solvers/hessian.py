@@ -9,8 +9,8 @@ where the second term is there when a bias is eliminated (docs/methods.md, "Bias
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,7 @@ _potrs: Any
 _potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class Live:
+class Live(NamedTuple):
     """The live groups of a point, laid out per live column.
 
     Attributes
@@ -48,13 +47,33 @@ class Live:
     stiffness: FloatArray
 
 
-def live_groups(omega: FloatArray, norms: FloatArray, gamma: float, owner: NDArray[np.int64]) -> Live:
-    """Return the layout of the groups with a positive norm; `owner` is the group of every column."""
-    length = norms[owner]
-    columns = np.flatnonzero(length)
-    if len(columns) < len(owner):
-        owner, length, omega = owner[columns], length[columns], omega[columns]
-    return Live(columns, owner, omega / length, gamma / length)
+def live_groups(
+    omega: FloatArray, correlations: FloatArray, norms: FloatArray, gamma: float, starts: NDArray[np.int64]
+) -> tuple[Live, FloatArray]:
+    """Return the layout of the groups with a positive norm, and the gradient gamma v - c of F on their columns."""
+    *layout, gradient = _live_columns(omega, correlations, norms, gamma, starts)
+    return Live(*layout), gradient
+
+
+@compiled
+def _live_columns(
+    omega: FloatArray, correlations: FloatArray, norms: FloatArray, gamma: float, starts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray, FloatArray, FloatArray]:
+    size = 0
+    for h in range(norms.size):
+        if norms[h] > 0.0:
+            size += starts[h + 1] - starts[h]
+    columns, owner = np.empty(size, np.int64), np.empty(size, np.int64)
+    unit, stiffness, gradient = np.empty(size), np.empty(size), np.empty(size)
+    at = 0
+    for h in range(norms.size):
+        if norms[h] > 0.0:
+            for j in range(starts[h], starts[h + 1]):
+                columns[at], owner[at] = j, h
+                unit[at], stiffness[at] = omega[j] / norms[h], gamma / norms[h]
+                gradient[at] = gamma * unit[at] - correlations[j]
+                at += 1
+    return columns, owner, unit, stiffness, gradient
 
 
 def newton_direction(curvature: Curvature, live: Live, gradient: FloatArray, fit_bias: bool, blend: float) -> FloatArray:
@@ -85,7 +104,8 @@ def newton_direction(curvature: Curvature, live: Live, gradient: FloatArray, fit
             hessian.T, curvature.gram.T, live.columns, live.owner, live.unit, live.stiffness, curvature.sums, pull, share
         )
         direction = _solve(hessian, -gradient)
-        if direction is not None and direction @ gradient < 0:
+        # An entry that is not finite shows in the slope.
+        if direction is not None and -math.inf < direction @ gradient < 0:
             return direction
     return gradient / -largest
 
@@ -96,7 +116,7 @@ def _solve(hessian: FloatArray, right: FloatArray) -> FloatArray | None:
         if failed:
             return None
         direction, _ = _potrs(factor, right, lower=1)
-    return direction if np.isfinite(direction).all() else None
+    return direction
 
 
 @compiled

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,7 @@ ROUND_OFF = 1e-14
 """Relative round-off of F: smaller differences decide nothing, slopes do."""
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     """A step with the value, slope and curvature of F there."""
 
     step: float
@@ -58,8 +57,9 @@ class Path:
     def at(self, steps: list[float]) -> list[Trial]:
         """Evaluate F at every step, in one pass over the rows."""
         where = np.array(steps)
-        values, slopes, curvatures = self.rows.line(where) + penalty_along(self.omega, self.direction, self.starts, where)
-        return [Trial(*numbers) for numbers in zip(steps, values.tolist(), slopes.tolist(), curvatures.tolist(), strict=True)]
+        figures = self.rows.line(where)
+        figures += penalty_along(self.omega, self.direction, self.starts, where)
+        return [Trial(step, *numbers) for step, numbers in zip(steps, figures.T.tolist(), strict=True)]
 
 
 @compiled

@@ -11,12 +11,12 @@ the only safeguard need to a relative gap of 1e-3, and a seventh to 1e-9.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit import one_thread
+from ..jit import compiled, one_thread
 from .hessian import live_groups, newton_direction
 from .line_search import Path, Trial, descend, minimise
 from .problem import GroupProblem, GroupSolution, Point, Warm, certify, checked_limits, solution
@@ -74,8 +74,7 @@ def solve_newton(problem: GroupProblem, *, warm: Warm | None = None, tol: float 
         return _Newton(problem, warm).run(tol, limit)
 
 
-@dataclass(frozen=True)
-class _Move:
+class _Move(NamedTuple):
     """A direction of the weights with the bias step that keeps the balance to first order."""
 
     direction: FloatArray
@@ -85,7 +84,6 @@ class _Move:
 class _Newton:
     def __init__(self, problem: GroupProblem, warm: Warm | None) -> None:
         self._problem, self._rows, self._starts = problem, problem.rows, problem.starts
-        self._owner = np.repeat(np.arange(len(self._starts) - 1), np.diff(self._starts))
         self._blend = FIRST_BLEND
         omega, bias = problem.start(warm)
         self._at: Point = certify(problem, omega, self._rows.evaluate(omega, bias))
@@ -110,11 +108,11 @@ class _Newton:
     def _wake(self) -> None:
         """Leave zero jointly along c_h (1 - gamma / ||c_h||), the steepest descent among the zero groups."""
         at = self._at
-        asleep = (at.norms == 0) & (at.pulls > AWAKE * at.gamma)
-        if asleep.any():
-            factor = np.zeros_like(at.pulls)
-            factor[asleep] = 1.0 - at.gamma / at.pulls[asleep]
-            path = self._aim(_Move(at.evaluation.correlations * factor[self._owner], 0.0))
+        if not at.strongest > AWAKE * at.gamma:
+            return
+        woken, direction = _waking(at.evaluation.correlations, at.norms, at.pulls, at.gamma, self._starts)
+        if woken:
+            path = self._aim(_Move(direction, 0.0))
             self._go(path, minimise(path))
 
     def _step(self) -> None:
@@ -122,8 +120,7 @@ class _Newton:
         if not at.gamma > 0:
             return
         curvature = self._rows.curvature()
-        live = live_groups(at.omega, at.norms, at.gamma, self._owner)
-        gradient = at.gamma * live.unit - at.evaluation.correlations[live.columns]
+        live, gradient = live_groups(at.omega, at.evaluation.correlations, at.norms, at.gamma, self._starts)
         direction = np.zeros_like(at.omega)
         direction[live.columns] = newton_direction(curvature, live, gradient, self._problem.fit_bias, self._blend)
         if not self._kill(direction, curvature):
@@ -133,11 +130,9 @@ class _Newton:
     def _kill(self, direction: FloatArray, curvature: Curvature) -> bool:
         """Take the full step with the groups that would turn around at exactly zero, if F falls."""
         at = self._at
-        along = np.add.reduceat(at.omega * (at.omega + direction), self._starts[:-1])
-        turned = (at.norms > 0) & (along <= TURNED * at.norms**2)
-        if not turned.any():
+        turned, cut = _turning(at.omega, direction, at.norms, self._starts)
+        if not turned:
             return False
-        cut = np.where(turned[self._owner], -at.omega, direction)
         path = self._aim(_Move(cut, self._shift(cut, curvature)))
         trial = path.at([1.0])[0]
         if trial.value < at.objective:
@@ -168,7 +163,40 @@ class _Newton:
             return
         omega = self._at.omega + trial.step * path.direction
         self._at = certify(self._problem, omega, self._rows.advance(trial.step))
-        negligible = (self._at.norms > 0) & (self._at.norms < NEGLIGIBLE * self._at.gamma)
-        if negligible.any():
-            omega[negligible[self._owner]] = 0.0
+        if self._at.shortest < NEGLIGIBLE * self._at.gamma:
+            negligible = self._at.norms < NEGLIGIBLE * self._at.gamma
+            omega[np.repeat(negligible, np.diff(self._starts))] = 0.0
             self._at = certify(self._problem, omega, self._at.evaluation)
+
+
+@compiled
+def _waking(
+    correlations: FloatArray, norms: FloatArray, pulls: FloatArray, gamma: float, starts: NDArray[np.int64]
+) -> tuple[bool, FloatArray]:
+    """Return whether a zero group pulls by more than gamma, and c_h (1 - gamma / ||c_h||) on all that do."""
+    direction = np.zeros(correlations.size)
+    woken = False
+    for h in range(norms.size):
+        if norms[h] == 0.0 and pulls[h] > AWAKE * gamma:
+            woken = True
+            factor = 1.0 - gamma / pulls[h]
+            for j in range(starts[h], starts[h + 1]):
+                direction[j] = correlations[j] * factor
+    return woken, direction
+
+
+@compiled
+def _turning(omega: FloatArray, direction: FloatArray, norms: FloatArray, starts: NDArray[np.int64]) -> tuple[bool, FloatArray]:
+    """Return whether the full step turns a group around, and the step that sends all such groups to zero instead."""
+    cut = direction.copy()
+    turned = False
+    for h in range(norms.size):
+        if norms[h] > 0.0:
+            along = 0.0
+            for j in range(starts[h], starts[h + 1]):
+                along += omega[j] * (omega[j] + direction[j])
+            if along <= TURNED * norms[h] * norms[h]:
+                turned = True
+                for j in range(starts[h], starts[h + 1]):
+                    cut[j] = -omega[j]
+    return turned, cut

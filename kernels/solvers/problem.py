@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..jit import compiled
 from ..losses import loss_named
-from ..prox import group_norms
 from .rows import Evaluation, Rows
 
 FloatArray = NDArray[np.float64]
@@ -78,8 +79,7 @@ class GroupProblem:
         return omega, bias if self.fit_bias else None
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """A point with its value and certificate.
 
     Attributes
@@ -96,6 +96,10 @@ class Point:
         F minus the dual value of this point's own alpha: an upper bound on F - F*.
     pulls : ndarray of shape (t,)
         ||c_h||.
+    strongest : float
+        Their maximum.
+    shortest : float
+        The least ||omega_h|| that is not zero; infinity if all are.
     """
 
     omega: FloatArray
@@ -105,6 +109,36 @@ class Point:
     objective: float
     gap: float
     pulls: FloatArray
+    strongest: float = math.inf
+    shortest: float = 0.0
+
+
+@compiled
+def group_lengths(
+    omega: FloatArray, correlations: FloatArray, starts: NDArray[np.int64]
+) -> tuple[FloatArray, FloatArray, tuple[float, float, float]]:
+    """Return ||omega_h|| and ||c_h|| of every group; the sum and the least positive one of the former, the greatest of the latter."""
+    groups = starts.size - 1
+    norms = np.empty(groups)
+    pulls = np.empty(groups)
+    gamma = 0.0
+    shortest = np.inf
+    strongest = 0.0
+    for h in range(groups):
+        own = 0.0
+        pull = 0.0
+        for j in range(starts[h], starts[h + 1]):
+            own += omega[j] * omega[j]
+            pull += correlations[j] * correlations[j]
+        norms[h] = math.sqrt(own)
+        pulls[h] = math.sqrt(pull)
+        gamma += norms[h]
+        if norms[h] > 0.0:
+            shortest = min(shortest, norms[h])
+        # Written so that NaN is kept, for the caller to see.
+        if not pulls[h] <= strongest:
+            strongest = pulls[h]
+    return norms, pulls, (gamma, shortest, strongest)
 
 
 def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) -> Point:
@@ -115,13 +149,12 @@ def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) ->
     ValueError
         If F or the gap is infinite or not a number.
     """
-    norms, pulls = group_norms(omega, problem.starts), group_norms(evaluation.correlations, problem.starts)
-    gamma = float(norms.sum())
+    norms, pulls, (gamma, shortest, strongest) = group_lengths(omega, evaluation.correlations, problem.starts)
     objective = evaluation.loss + 0.5 * gamma * gamma
-    gap = objective - (evaluation.utility - 0.5 * float(pulls.max()) ** 2)
+    gap = objective - (evaluation.utility - 0.5 * strongest * strongest)
     if not math.isfinite(gap):
         raise ValueError(f"the objective is {objective}, the gap {gap}: Z holds NaN or infinity, or numbers whose products overflow")
-    return Point(omega, evaluation, norms, gamma, objective, gap, pulls)
+    return Point(omega, evaluation, norms, gamma, objective, gap, pulls, strongest, shortest)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -143,12 +144,27 @@ class DenseBlock:
     def add_gram(self, rows: NDArray[np.intp], weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
         """Add sum_i w_i z_i z_i' to the lower triangle of `gram` and sum_i w_i z_i to `sums`."""
         for sign in (1.0, -1.0):
-            chosen = weights * sign > 0
-            for part, scale in _slices(rows[chosen], np.sqrt(np.abs(weights[chosen]))):
+            for part, scale in _slices(*_roots(rows, weights, sign)):
                 packed = np.empty((self.p, len(part)))
                 _pack(self._flat, self._lead, self._by_columns, part, scale, sign, packed, sums)
                 with one_thread():
                     _syrk(sign, packed.T, beta=1.0, c=gram, trans=1, lower=1, overwrite_c=1)
+
+
+@compiled
+def _roots(rows: NDArray[np.intp], weights: FloatArray, sign: float) -> tuple[NDArray[np.intp], FloatArray]:
+    """Return the rows whose weight has this sign, and the roots of its size."""
+    size = 0
+    for i in range(rows.size):
+        size += weights[i] * sign > 0.0
+    chosen, roots = np.empty(size, np.intp), np.empty(size)
+    at = 0
+    for i in range(rows.size):
+        if weights[i] * sign > 0.0:
+            chosen[at] = rows[i]
+            roots[at] = math.sqrt(abs(weights[i]))
+            at += 1
+    return chosen, roots
 
 
 def _slices(rows: NDArray[np.intp], scale: FloatArray) -> Iterator[tuple[NDArray[np.intp], FloatArray]]:

@@ -120,3 +120,22 @@ def curvature_pass(logistic: bool, residual: FloatArray, cost: FloatArray, weigh
         weights[i] = weight
         total += weight
     return total
+
+
+@compiled
+def changed_rows(weights: FloatArray, summed: FloatArray) -> tuple[NDArray[np.int64], FloatArray, int]:
+    """Return the rows where the weights differ from those summed so far, the differences, and how many weights are not zero."""
+    changed = 0
+    used = 0
+    for i in range(weights.size):
+        changed += weights[i] != summed[i]
+        used += weights[i] != 0.0
+    rows = np.empty(changed, np.int64)
+    changes = np.empty(changed)
+    at = 0
+    for i in range(weights.size):
+        if weights[i] != summed[i]:
+            rows[at] = i
+            changes[at] = weights[i] - summed[i]
+            at += 1
+    return rows, changes, used

@@ -7,19 +7,18 @@ lie in this process (:class:`.rows_local.LocalRows`) or in blocks elsewhere (:cl
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..jit import compiled
 from ..losses import loss_named
 
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Evaluation:
+class Evaluation(NamedTuple):
     """The loss at a point and its dual side.
 
     Attributes
@@ -40,8 +39,7 @@ class Evaluation:
     bias: float
 
 
-@dataclass(frozen=True)
-class Curvature:
+class Curvature(NamedTuple):
     """Second derivatives of the loss at the current point.
 
     Attributes
@@ -123,11 +121,22 @@ def checked_rows(y: FloatArray, cost: FloatArray, loss: str) -> tuple[FloatArray
     labels, costs = np.array(y, dtype=np.float64), np.array(cost, dtype=np.float64)
     if labels.shape != costs.shape or labels.ndim != 1:
         raise ValueError(f"y has shape {labels.shape} and cost {costs.shape}: must be two vectors of the same length")
-    for name, values, wrong, rule in (
-        ("y", labels, np.abs(labels) != 1.0, "labels are +1 or -1"),
-        ("cost", costs, ~((costs >= 0) & (costs < np.inf)), "costs are finite and not negative"),
-    ):
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise ValueError(f"{name}[{row}]={values[row]}: {rule}")
+    label, cost_row = first_wrong(labels, costs)
+    if label >= 0:
+        raise ValueError(f"y[{label}]={labels[label]}: labels are +1 or -1")
+    if cost_row >= 0:
+        raise ValueError(f"cost[{cost_row}]={costs[cost_row]}: costs are finite and not negative")
     return labels, costs
+
+
+@compiled
+def first_wrong(labels: FloatArray, costs: FloatArray) -> tuple[int, int]:
+    """Return the first row whose label is not +-1 and the first whose cost is negative, infinite or NaN; -1 where there is none."""
+    label = -1
+    cost = -1
+    for i in range(labels.size - 1, -1, -1):
+        if abs(labels[i]) != 1.0:
+            label = i
+        if not 0.0 <= costs[i] < np.inf:
+            cost = i
+    return label, cost

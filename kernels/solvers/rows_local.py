@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .bias import solve_bias
 from .row_block import row_block
-from .row_passes import bias_pass, curvature_pass, line_pass, point_pass
+from .row_passes import bias_pass, changed_rows, curvature_pass, line_pass, point_pass
 from .rows import Curvature, Evaluation, bias_reach, checked_rows
 
 FloatArray = NDArray[np.float64]
@@ -84,11 +84,11 @@ class LocalRows:
     def curvature(self) -> Curvature:
         """Return the second derivatives at the current point, updating those of the point before where that is cheaper."""
         total = curvature_pass(self._logistic, self._residual, self._cost, self._weights)
-        rows = np.flatnonzero(self._weights != self._summed)
-        if self._updates >= REBUILD_EVERY or len(rows) > REBUILD_SHARE * np.count_nonzero(self._weights):
+        rows, changes, used = changed_rows(self._weights, self._summed)
+        if self._updates >= REBUILD_EVERY or len(rows) > REBUILD_SHARE * used:
             self._forget()
-            rows = np.flatnonzero(self._weights)
-        self._block.add_gram(rows, self._weights[rows] - self._summed[rows], self._gram, self._sums)
+            rows, changes, _ = changed_rows(self._weights, self._summed)
+        self._block.add_gram(rows, changes, self._gram, self._sums)
         self._updates += 1
         self._weights, self._summed = self._summed, self._weights
         return Curvature(self._gram, self._sums, total)
