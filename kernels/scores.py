@@ -300,6 +300,8 @@ def apply_scaling(c: np.ndarray, u: np.ndarray, scale: np.ndarray | None, shift:
     scale, shift
         ``(k,)`` factors ``s`` and centres ``mu``, or ``None``.
     """
+    if shift is None and scale is None:
+        return c
     # Selection refuses what overflows here, and names it.
     with np.errstate(over="ignore", invalid="ignore"):
         if shift is not None:

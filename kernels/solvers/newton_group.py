@@ -121,7 +121,7 @@ class _Newton:
             return
         curvature = self._rows.curvature()
         live, gradient = live_groups(at.omega, at.evaluation.correlations, at.norms, at.gamma, self._starts)
-        direction = np.zeros_like(at.omega)
+        direction = np.zeros(len(at.omega))
         direction[live.columns] = newton_direction(curvature, live, gradient, self._problem.fit_bias, self._blend)
         if not self._kill(direction, curvature):
             slope = float(gradient @ direction[live.columns])

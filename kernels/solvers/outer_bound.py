@@ -11,15 +11,37 @@ def dual_utility(alpha: np.ndarray, cost: np.ndarray, loss: str) -> float:
     Squared hinge: ``sum alpha - sum alpha^2 / (2 C_i)``. Logistic: ``sum [C log C - alpha log alpha - (C - alpha) log(C - alpha)]``.
     Rows with ``C_i = 0`` do not exist.
     """
+    if loss == "squared_hinge":
+        total, square = _sums(alpha, cost)
+        return total - 0.5 * square
     used = cost > 0
     a, c = alpha[used], cost[used]
-    if loss == "squared_hinge":
-        return float(a.sum() - 0.5 * np.sum(a * a / c))
     return float(np.sum(_xlogx(c) - _xlogx(a) - _xlogx(np.maximum(c - a, 0.0))))
 
 
 def _xlogx(x: np.ndarray) -> np.ndarray:
     return x * np.log(np.where(x > 0, x, 1.0))
+
+
+def best_bound(alpha: np.ndarray, cost: np.ndarray, norm2: float, loss: str) -> float:
+    """Return the better of ``U(alpha) - norm2 / 2`` and :func:`best_scaled_dual`."""
+    if loss != "squared_hinge":
+        return max(dual_utility(alpha, cost, loss) - 0.5 * norm2, best_scaled_dual(alpha, cost, norm2, loss))
+    # Both follow from the same two sums.
+    total, square = _sums(alpha, cost)
+    plain = total - 0.5 * square - 0.5 * norm2
+    return max(plain, _scaled_squared_hinge(total, square, norm2))
+
+
+def _sums(alpha: np.ndarray, cost: np.ndarray) -> tuple[float, float]:
+    """Return ``sum alpha`` and ``sum alpha^2 / C_i``."""
+    used = cost > 0
+    a, c = (alpha, cost) if used.all() else (alpha[used], cost[used])
+    return float(a.sum()), float(np.sum(a * a / c))
+
+
+def _scaled_squared_hinge(total: float, square: float, norm2: float) -> float:
+    return total**2 / (2.0 * (square + norm2)) if total > 0 else 0.0
 
 
 def best_scaled_dual(alpha: np.ndarray, cost: np.ndarray, norm2: float, loss: str) -> float:
@@ -36,13 +58,11 @@ def best_scaled_dual(alpha: np.ndarray, cost: np.ndarray, norm2: float, loss: st
     loss
         ``"squared_hinge"`` (closed form) or ``"logistic"`` (concave search).
     """
+    if loss == "squared_hinge":
+        return _scaled_squared_hinge(*_sums(alpha, cost), norm2)
     used = cost > 0
     a, c = alpha[used], cost[used]
-    if not np.any(a > 0):
-        return 0.0
-    if loss == "squared_hinge":
-        return float(a.sum() ** 2 / (2.0 * (np.sum(a * a / c) + norm2)))
-    return _best_scaled_logistic(a, c, norm2)
+    return _best_scaled_logistic(a, c, norm2) if np.any(a > 0) else 0.0
 
 
 def _best_scaled_logistic(a: np.ndarray, c: np.ndarray, norm2: float) -> float:

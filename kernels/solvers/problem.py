@@ -55,7 +55,7 @@ class GroupProblem:
         if self.rows.loss != self.loss:
             raise ValueError(f"loss={self.loss!r}: the rows were made for {self.rows.loss!r}")
         starts = self.starts
-        if len(starts) < 2 or starts[0] != 0 or starts[-1] != self.rows.p or (np.diff(starts) < 1).any():
+        if len(starts) < 2 or starts[0] != 0 or starts[-1] != self.rows.p or (starts[1:] <= starts[:-1]).any():
             raise ValueError(f"starts={starts.tolist()}: must rise from 0 to the {self.rows.p} columns of Z without an empty group")
         if self.fit_bias and not all(cost > 0 for cost in self.rows.class_cost):
             raise ValueError(

@@ -18,6 +18,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from ...kernels.jit import one_thread
 from ...storage import MEMORY_STRIPE_BYTES, DataError, MemoryBlocks
 from ..loops.run import run_loop
 from ..methods.fgm import FGMLoop, FGMState
@@ -226,7 +227,8 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
         """
         config = self._config()
         inputs = self._inputs(X, y, sample_weight)
-        with self._context(inputs.data) as ctx:
+        # Held once: every sub-problem would take hold of BLAS anew.
+        with self._context(inputs.data) as ctx, one_thread():
             loop = build_loop(config, inputs, warn=_warn)
             for note in loop.notes:
                 _warn(note)
@@ -466,10 +468,13 @@ def _coef(model: FGMModel) -> np.ndarray | sp.csr_array:
     if model.kind not in ("linear", "groups"):
         return model.weights.copy()
     weights = np.array([_raw_units(model, model.coordinates, row, 0.0)[0] for row in model.weights])
+    if model.n_features < WIDE:
+        dense = np.zeros((len(weights), model.n_features))
+        dense[:, model.coordinates] = weights
+        return dense
     rows = np.repeat(np.arange(len(weights)), weights.shape[1])
     where = np.tile(model.coordinates, len(weights))
-    sparse = sp.csr_array((weights.ravel(), (rows, where)), shape=(len(weights), model.n_features))
-    return sparse if model.n_features >= WIDE else sparse.toarray()
+    return sp.csr_array((weights.ravel(), (rows, where)), shape=(len(weights), model.n_features))
 
 
 def _input_names(estimator: Any, given: Any) -> Sequence[str]:

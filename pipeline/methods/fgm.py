@@ -17,6 +17,7 @@ Delta_t        ``RoundRecord.outer_gap`` (or its scaled, tighter form)
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -161,7 +162,7 @@ class FGMLoop:
             coordinates=(*machine.coordinates, coordinates),
             factors=(*machine.factors, factors),
         )
-        starts = np.concatenate(([0], np.cumsum(state.widths))).astype(np.int64)
+        starts = np.array([0, *itertools.accumulate(state.widths)], np.int64)
         problem = GroupProblem(self._designs[k].rows(spec.y, spec.cost, config.loss), starts, config.loss, config.fit_intercept)
         warm = (np.concatenate((machine.omega, np.zeros(len(factors)))), machine.bias)
         solver = SOLVERS["newton" if config.solver == "auto" else config.solver]
@@ -172,7 +173,8 @@ class FGMLoop:
 
     def _score(self, state: FGMState, solved: Mapping[int, tuple[MachineState, GroupSolution]], ctx: RunContext) -> list[MachineState]:
         keys = list(solved)
-        queries = [self._query(k, *solved[k]) for k in keys]
+        prunes = ctx.data.meta.kind == "sparse"
+        queries = [self._query(k, *solved[k], prunes) for k in keys]
         duals = np.stack([solved[k][1].residual for k in keys])
         machines = list(state.machines)
         for k, top in zip(keys, self.atoms.select(ctx, duals, queries), strict=True):
@@ -180,12 +182,12 @@ class FGMLoop:
             machines[k] = close_round(self.machines[k], machine, top, self.atoms.squares(top), solution.residual)
         return machines
 
-    def _query(self, k: int, machine: MachineState, solution: GroupSolution) -> Query:
+    def _query(self, k: int, machine: MachineState, solution: GroupSolution, prunes: bool) -> Query:
         config = self.machines[k].config
         if not config.allow_repeat:
             # The best B new atoms are among the best B + (number used) of all.
             return Query(config.B + len(machine.selected()))
-        if self.atoms.kind != "linear":
+        if self.atoms.kind != "linear" or not prunes:
             return Query(config.B)
         known = self._known_scores(machine, solution)
         bound = np.sort(known)[-config.B] if known.size >= config.B else 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,13 @@ def solve_at(data: Any, columns: int, driver_memory: int) -> str:
     if data.n_rows <= ROW_BLOCK or design_bytes(data, columns) <= DRIVER_SHARE * driver_memory:
         return "driver"
     return "workers"
+
+
+def union(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the sorted distinct ids of sorted distinct parts."""
+    if len(parts) == 1:
+        return parts[0]
+    return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
 
 class Designs:
@@ -69,7 +76,7 @@ class Designs:
 
     def _append_local(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
         wanted = [self._atoms.features(ids) for cuts in missing.values() for ids in cuts]
-        features = np.unique(np.concatenate(wanted)) if wanted else np.zeros(0, np.int64)
+        features = union(wanted)
         raw = scaled_columns(ctx, features) if len(features) else None
         for k, cuts in missing.items():
             design = self._held.setdefault(k, Design(ctx.data.n_rows, self._capacities[k]))

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...kernels.pairs import TopPairs
 from ...kernels.scores import TopB
-from ...kernels.solvers.outer_bound import best_scaled_dual, dual_utility
+from ...kernels.solvers.outer_bound import best_bound
 from ..records.config import FGMConfig
 from ..records.fgm import MachineState
 
@@ -88,14 +88,13 @@ def close_round(machine: Machine, state: MachineState, top: Top, squares: np.nda
     alpha = residual * machine.y
     norm2 = float(np.sum(squares[: machine.config.B]))
     record = state.rounds[-1]
-    plain = dual_utility(alpha, machine.cost, machine.config.loss) - 0.5 * norm2
-    scaled = best_scaled_dual(alpha, machine.cost, norm2, machine.config.loss)
-    bound = max(state.lower_bound, plain, scaled)
+    bound = max(state.lower_bound, best_bound(alpha, machine.cost, norm2, machine.config.loss))
     record = replace(record, outer_gap=max(record.objective - bound, 0.0))
     state = replace(
         state, rounds=(*state.rounds[:-1], record), pending_ids=_candidates(machine, state, np.asarray(top.ids)), lower_bound=bound
     )
-    return replace(state, stop=_stop_reason(machine, state))
+    stop = _stop_reason(machine, state)
+    return state if stop is None else replace(state, stop=stop)
 
 
 def _candidates(machine: Machine, state: MachineState, ids: np.ndarray) -> np.ndarray:

@@ -144,6 +144,8 @@ def scale_of(data: BlockStore | MemoryBlocks, features: np.ndarray | slice) -> F
     scale: ColumnScale = data.scale
     factor, shift = (None if values is None else values[features] for values in (scale.factor, scale.shift))
     constant = constant_features(data)
+    if not len(constant):
+        return FeatureScale(factor, shift)
     if isinstance(features, slice):
         width = features.stop - features.start
         held = constant[slice(*np.searchsorted(constant, (features.start, features.stop)))] - features.start
@@ -187,12 +189,20 @@ def byte_groups(refs: Iterable[Ref], limit: int = TASK_BYTES) -> list[Task]:
 
 _TASKS: weakref.WeakKeyDictionary[BlockStore, list[Task]] = weakref.WeakKeyDictionary()
 
+_PLACES: weakref.WeakKeyDictionary[MemoryBlocks, list[list[tuple[Any, ...]]]] = weakref.WeakKeyDictionary()
+"""Tasks over arrays in memory without the arrays: references would hold them, and never be forgotten."""
+
+
+def _place(ref: Ref) -> tuple[Any, ...]:
+    return ref.url, ref.layout, ref.index, ref.rows, ref.cols, ref.nnz, ref.nbytes
+
 
 def column_tasks(data: BlockStore | MemoryBlocks) -> list[Task]:
     """Return the tasks of a pass over all columns."""
     if isinstance(data, MemoryBlocks):
-        # Not kept: these references hold the arrays.
-        return byte_groups(data.column_blocks())
+        if data not in _PLACES:
+            _PLACES[data] = [[_place(ref) for ref in task] for task in byte_groups(data.column_blocks())]
+        return [tuple(MemoryRef(*place, data) for place in task) for task in _PLACES[data]]
     if data not in _TASKS:
         # Kept: a store may have 100,000 stripes.
         _TASKS[data] = byte_groups(data.column_blocks())

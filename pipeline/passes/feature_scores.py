@@ -7,7 +7,7 @@ keeps the best of all. Nothing of size d travels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(NamedTuple):
     """What one machine asks of a pass.
 
     Attributes
@@ -87,7 +86,7 @@ def score_chunk(task: Task, atoms: Atoms, duals: Any, queries: tuple[Query, ...]
 def _raised(query: Query, partial: Partial) -> Query:
     # B complete atoms of earlier stripes bound the B-th key of the whole from below, so later stripes may skip more.
     keys = partial.top.keys
-    return replace(query, threshold=max(query.threshold, float(keys[-1]))) if len(keys) == query.size else query
+    return Query(query.size, max(query.threshold, float(keys[-1]))) if len(keys) == query.size else query
 
 
 @dataclass(frozen=True)
