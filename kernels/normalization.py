@@ -84,6 +84,11 @@ class KernelSums:
         n = len(gram)
         return kernel_sums(n, [block_sums(gram[None], (0, n), (0, n))])[0]
 
+    @classmethod
+    def of_diagonal(cls, diagonal: Array) -> KernelSums:
+        """Return the sums of a kernel whose normalisation is :func:`by_diagonal`; those of rows, which are not known, are NaN."""
+        return cls(float(diagonal.sum()), diagonal, np.broadcast_to(np.nan, diagonal.shape), np.nan)
+
 
 def kernel_sums(n: int, parts: Iterable[BlockSums]) -> list[KernelSums]:
     """Return the sums of every kernel from those of all blocks of the upper triangle, added in the order given.
@@ -218,6 +223,11 @@ class Normalization:
 def normalizations(specs: Sequence[KernelSpec], sums: Sequence[KernelSums]) -> list[Normalization]:
     """Return the normalisation of every kernel."""
     return [Normalization.of(spec, found) for spec, found in zip(specs, sums, strict=True)]
+
+
+def by_diagonal(spec: KernelSpec) -> bool:
+    """Return whether a kernel's normalisation follows from its diagonal alone."""
+    return not spec.centre and spec.normalize != "multiplicative"
 
 
 def _part(vector: Array | None, rows: slice | Array) -> Array | None:

@@ -15,6 +15,8 @@ from gramplane.storage.ingest import ingest
 from tests.support.oracles import gram as oracle
 
 KERNELS = ["rbf(gamma=0.5) trace", "rbf(gamma=2)[0,2] trace", "poly(degree=2) multiplicative", "linear", "linear cosine"]
+BY_DIAGONAL = ["rbf(gamma=0.5) trace", "rbf(gamma=2)[0,2] unit_trace", "linear", "poly(degree=2)[0,2] cosine", "linear cosine"]
+"""What their normalisation needs stands in the diagonals: a bank of them is filled in place."""
 CENTRED = ["rbf(gamma=0.5) trace centre", "linear unit_trace centre", "poly(degree=2) cosine centre"]
 N = 300
 
@@ -56,7 +58,7 @@ def entries(gram, new, old):
     return found[: len(new)]
 
 
-@pytest.mark.parametrize(("kernels", "centre"), [(KERNELS, False), (CENTRED, True)])
+@pytest.mark.parametrize(("kernels", "centre"), [(KERNELS, False), (BY_DIAGONAL, False), (CENTRED, True)])
 def test_every_policy_gives_the_bits_of_the_others_and_the_numbers_of_the_whole(data, store, tmp_path, kernels, centre):
     X, _ = data
     rng = np.random.default_rng(1)
@@ -107,15 +109,32 @@ def test_a_store_that_is_there_is_used_again(data, store, tmp_path):
 
 
 @pytest.mark.cluster
-def test_workers_give_the_same_bits(data, store, tmp_path):
+@pytest.mark.parametrize("kernels", [KERNELS, BY_DIAGONAL])
+def test_workers_give_the_same_bits(data, store, tmp_path, kernels):
     vectors = np.random.default_rng(1).standard_normal((N, 2))
     found = []
     for where in (None, "local:2"):
         with open_executor(where) as executor:
             for policy in ("memory", "store", "recompute"):
-                grams = opened(policy, store, tmp_path / str(where), KERNELS, executor)
+                grams = opened(policy, store, tmp_path / str(where), kernels, executor)
                 found.append((grams.forms(vectors), grams.combine(np.ones(5)).array.copy()))
     assert all(a.tobytes() == b.tobytes() for other in found[1:] for a, b in zip(found[0], other, strict=True))
+
+
+@pytest.mark.parametrize(("kernels", "program"), [(KERNELS, "gram-blocks"), (BY_DIAGONAL, "gram-bank")])
+def test_a_bank_is_filled_in_place_where_diagonals_are_enough(data, tmp_path, kernels, program, monkeypatch):
+    sink, found = MemorySink(), []
+    # So small tasks that every set of features is one.
+    monkeypatch.setattr("gramplane.pipeline.passes.gram_filling.TASK_BYTES", 1)
+    with open_executor(None, events=sink) as executor:
+        for near in (True, False):
+            if not near:
+                monkeypatch.setattr(module, "fills_here", lambda ctx, specs: False)
+            found.append(opened("memory", MemoryBlocks(data[0]), tmp_path, kernels, executor))
+    started = [event["program"] for event in sink.events if event["event"] == "start"]
+    assert set(started) == {program, "gram-blocks"} and (program == "gram-blocks" or started.count("gram-blocks") == 1)
+    assert found[0].combine(np.ones(5)).array.tobytes() == found[1].combine(np.ones(5)).array.tobytes()
+    assert found[0].diagonals().tobytes() == found[1].diagonals().tobytes()
 
 
 def test_blocks_follow_from_the_data_alone():

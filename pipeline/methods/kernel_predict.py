@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 from ...cluster import BlockProgram, plan
 from ...kernels.feature_sums import feature_values
 from ...kernels.gram import gram_block, gram_diagonal
+from ...kernels.gram_bands import kernel_decisions, of_numbers
 from ...kernels.products import AnyKernel, kernel_of
 from ...storage import BlockStore, open_shared
 from ..passes.blocks import listed
@@ -35,8 +37,14 @@ SATURATED = 600.0
 
 def used_specs(model: KernelModel) -> list[AnyKernel]:
     """Return the kernels with a weight."""
-    every = json.loads(model.kernels_json)
-    return [kernel_of(every[q]) for q in model.used]
+    every = _kernels(model.kernels_json)
+    return [every[q] for q in model.used]
+
+
+@lru_cache(maxsize=4)
+def _kernels(text: str) -> tuple[AnyKernel, ...]:
+    # A model predicts block after block, and a kernel checks its fields whenever it is made.
+    return tuple(kernel_of(record) for record in json.loads(text))
 
 
 def support_rows(model: KernelModel) -> Any:
@@ -53,6 +61,9 @@ def decide_rows(model: KernelModel, X: Any) -> np.ndarray:
     if model.features is not None:
         return out + _decide_features(model, X)
     specs, support = used_specs(model), support_rows(model)
+    if model.layers == 1 and model.rows is not None and of_numbers(specs) and all(norm.only_scales for norm in model.norms):
+        weights = model.theta[:, model.used] * np.array([norm.scale for norm in model.norms])
+        return out + kernel_decisions(specs, weights, X, support, model.beta)
     # Two layers hold an inner sum per machine while the kernels are read.
     held = 1 if model.layers == 1 else 2 + len(model.intercepts)
     for lo, hi in spans(n, max(1, BLOCK_BYTES // (8 * held * len(model.support_ids)))):

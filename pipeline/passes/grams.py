@@ -27,6 +27,7 @@ from ...storage import GramStore, GramTask, open_gram
 from ..records.context import RunContext, received
 from .blocks import listed
 from .combined import MATRIX_SHARE, combined_gram
+from .gram_filling import filled_bank, fills_here
 from .gram_source import PairRef, RowPair, StoredPair, block_rows, grouped, normalised, pair_bytes, row_pairs
 from .task_grams import added_sums, combined_tasks_block, task_sums_chunk
 
@@ -246,7 +247,8 @@ class Grams:
         self._refs: list[PairRef] = list(row_pairs(ctx.data, self.specs, self.settings.block))
         ctx.emit({"event": "grams", **self.settings.describe(ctx.data.n_rows, len(self.specs))})
         self.sums = self._load_sums()
-        self.normalizations = [norm if centre else replace(norm, row_mean=None, mean=0.0) for norm in normalizations(self.specs, self.sums)]
+        norms = normalizations(self.specs, self.sums)
+        self.normalizations = [norm if centre or norm.row_mean is None else replace(norm, row_mean=None, mean=0.0) for norm in norms]
         self._norms: Norms = None if all(norm.only_scales for norm in self.normalizations) else tuple(self.normalizations)
         self.scale = np.array([norm.scale for norm in self.normalizations]) if self._norms is None else np.ones(len(self.specs))
         if self._bank is not None and self._norms is not None:
@@ -426,6 +428,9 @@ class Grams:
         return kernel_sums(self.n, self._pass("kernel-sums", sums_chunk, 24 * self.k * self.settings.block))
 
     def _fill_bank(self) -> list[KernelSums]:
+        if fills_here(self.ctx, self.specs):
+            self._bank = bank = filled_bank(self.ctx, self.specs)
+            return [KernelSums.of_diagonal(found) for found in bank.diagonals()]
         bank = PackedBank.empty(self.k, self.n, np.float32)
         parts: list[BlockSums] = []
         for batch in self._batches():

@@ -1,0 +1,78 @@
+"""A bank of Gram matrices filled where it lies: by an executor that works in this process, without blocks on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...cluster import BlockProgram, plan
+from ...kernels.bank import PackedBank
+from ...kernels.bank_loops import count_packed
+from ...kernels.gram_bands import of_numbers, packed_grams
+from ...kernels.normalization import by_diagonal
+from ...kernels.spec import KernelSpec
+from ...storage import BlockStore, MemoryBlocks
+from ..records.context import RunContext
+from .blocks import listed
+from .gram_source import FREED_BYTES, all_rows
+
+ROW_BYTES = 256 << 20
+"""Rows that are held whole while a bank is filled."""
+
+TASK_BYTES = 64 << 20
+"""Entries of one task, at least where there are as many."""
+
+ROOM_BYTES = 64 << 20
+"""Bound of what the kernels of one set of features are computed in."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Consecutive kernels to be written to their part of a bank."""
+
+    specs: tuple[KernelSpec, ...]
+    values: np.ndarray = field(repr=False)
+    rows: Any = field(repr=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the entries."""
+        return self.values.nbytes
+
+
+def fills_here(ctx: RunContext, specs: Sequence[Any]) -> bool:
+    """Return whether a bank can be filled in place: in this process, from few enough numbers, scaled by diagonals alone."""
+    data = ctx.data
+    if ctx.executor.kind != "sync" or not isinstance(data, (BlockStore, MemoryBlocks)) or not data.n_cols:
+        return False
+    return 8 * data.n_rows * data.n_cols <= ROW_BYTES and of_numbers(specs) and all(map(by_diagonal, specs))
+
+
+def filled_bank(ctx: RunContext, specs: Sequence[KernelSpec]) -> PackedBank:
+    """Return the bank of raw kernels over the rows of a context's data, to the bits of its blocks."""
+    bank, rows = PackedBank(np.empty((len(specs), count_packed(ctx.data.n_rows)), np.float32), ctx.data.n_rows), all_rows(ctx.data)
+    spans = _spans(specs, bank.nbytes // bank.k)
+    parts = [_Part(tuple(specs[lo:hi]), bank.values[lo:hi], rows) for lo, hi in spans]
+    program = BlockProgram("gram-bank", fill_chunk, listed, lambda part: ROW_BYTES + ROOM_BYTES + FREED_BYTES, 256)
+    ctx.run_pass(plan(program, parts))
+    return bank
+
+
+def fill_chunk(part: _Part) -> list[Any]:
+    """Write some kernels of a bank."""
+    packed_grams(part.specs, part.rows, part.values)
+    return []
+
+
+def _spans(specs: Sequence[KernelSpec], nbytes: int) -> list[tuple[int, int]]:
+    """Cut kernels into tasks, where the features change: those of one set share their sums and exponentials."""
+    starts, held = [0], 0
+    for q, spec in enumerate(specs):
+        if held >= TASK_BYTES and spec.columns != specs[q - 1].columns:
+            starts.append(q)
+            held = 0
+        held += nbytes
+    return list(zip(starts, [*starts[1:], len(specs)], strict=True))
