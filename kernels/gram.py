@@ -1,7 +1,7 @@
 """Blocks of Gram matrices: all kernels of a pair of row blocks at once, sharing inner products, distances and exponentials.
 
-Kernels over the same features share one tile of inner products or distances at a time; all values of gamma that are powers of two apart
-share one exponential (:mod:`exponentials`), all degrees of one polynomial their powers.
+Kernels over the same features share one tile of inner products or distances at a time; in float64 all values of gamma that are powers of
+two apart share one exponential (:mod:`exponentials`), all degrees of one polynomial their powers.
 
 Which bits are equal
 --------------------
@@ -27,7 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .distances import CHI2_PRODUCTS, GAUSSIANS, MINIMA, PRODUCTS, SQUARES, mirror_upper
-from .exponentials import OCTAVES, Chain, chain
+from .exponentials import Chain, chain
 from .functions import family
 from .jit import one_thread
 from .pair_tiles import DenseSums, SparseSums, Sums, Tiles
@@ -51,7 +51,7 @@ def gram_block(specs: Sequence[AnyKernel], X: Any, Z: Any = None, *, dtype: Any 
     Z : like X, (m, d), optional
         Without it, or if it is X itself, the result is the symmetric block of X.
     dtype : {float32, float64}
-        Of the result. Sums, exponentials and powers are computed in float64 either way.
+        Of the result. Sums and powers are computed in float64 either way; exponentials of float32 results are within 1e-7.
     out : ndarray of shape (n_specs, n, m), optional
         C-ordered array of that type to fill. Re-using one saves the page faults of a fresh one, which cost more than the arithmetic.
 
@@ -152,10 +152,10 @@ class _Work:
         return _Work(self.kind, self.gamma, chain, powers)
 
 
-def _plan(specs: Sequence[KernelSpec], members: list[int], octave: int) -> list[_Work]:
+def _plan(specs: Sequence[KernelSpec], members: list[int]) -> list[_Work]:
     """Return the work of kernels of numbers over the same features."""
     sums = _by(members, lambda q: (family(specs[q].name).pairing, specs[q].arguments.get("gamma", 0.0) if _inner(specs[q]) else 0.0))
-    return [_work(specs, kind, gamma, slots, octave) for (kind, gamma), slots in sorted(sums.items())]
+    return [_work(specs, kind, gamma, slots) for (kind, gamma), slots in sorted(sums.items())]
 
 
 def _inner(spec: KernelSpec) -> bool:
@@ -163,10 +163,10 @@ def _inner(spec: KernelSpec) -> bool:
     return family(spec.name).pairing == GAUSSIANS
 
 
-def _work(specs: Sequence[KernelSpec], kind: int, gamma: float, slots: list[int], octave: int) -> _Work:
+def _work(specs: Sequence[KernelSpec], kind: int, gamma: float, slots: list[int]) -> _Work:
     decaying = [q for q in slots if family(specs[q].name).decays]
     others = _by([q for q in slots if q not in decaying], lambda q: _power(specs[q])[:2])
-    plan = chain([float(specs[q].arguments["gamma"]) for q in decaying], decaying, octave) if decaying else None
+    plan = chain([float(specs[q].arguments["gamma"]) for q in decaying], decaying) if decaying else None
     powers = []
     for base, found in others.items():
         ordered = sorted((_power(specs[q])[2], q) for q in found)
@@ -196,10 +196,10 @@ class Plan(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 10)
-def _planned(kinds: tuple[tuple[str, Any], ...], octave: int) -> Plan:
+def _planned(kinds: tuple[tuple[str, Any], ...]) -> Plan:
     # A grid asks for the same kernels on every feature, and again in every block.
     specs = [KernelSpec(*kind) for kind in kinds]
-    works = _plan(specs, list(range(len(specs))), octave)
+    works = _plan(specs, list(range(len(specs))))
     signed = [q for q, spec in enumerate(specs) if family(spec.name).rows == "non-negative"]
     growing = [q for q, spec in enumerate(specs) if not family(spec.name).decays]
     return Plan(works, {(item.kind, item.gamma) for item in works}, signed, growing)
@@ -218,8 +218,8 @@ class NumberKernels(NamedTuple):
     z: Side
 
     @classmethod
-    def take(cls, specs: Sequence[KernelSpec], members: list[int], left: Rows, right: Rows, itemsize: int) -> NumberKernels:
-        """Return some kernels of one set of features with what is to be computed for results of so many bytes.
+    def take(cls, specs: Sequence[KernelSpec], members: list[int], left: Rows, right: Rows) -> NumberKernels:
+        """Return some kernels of one set of features with what is to be computed of them.
 
         Raises
         ------
@@ -231,7 +231,7 @@ class NumberKernels(NamedTuple):
             raise ValueError(f"kernel {own[0]} reads numbers; X holds strings")
         x = Side.take(left, "X", own[0].columns, own[0])
         z = x if right is left else Side.take(right, "Z", own[0].columns, own[0])
-        plan = _planned(tuple((spec.name, spec.params) for spec in own), OCTAVES[itemsize])
+        plan = _planned(tuple((spec.name, spec.params) for spec in own))
         for q in plan.signed:
             _check_signs(own[q], (x, z))
         return cls(members, own, plan, x, z)
@@ -254,7 +254,7 @@ class _Room(NamedTuple):
 
 
 def _fill_numbers(specs: Sequence[KernelSpec], members: list[int], left: Rows, right: Rows, out: Array, room: _Room) -> None:
-    group = NumberKernels.take(specs, members, left, right, out.itemsize)
+    group = NumberKernels.take(specs, members, left, right)
     x, z, places = group.x, group.z, np.array(members)
     works = [item.at(places) for item in group.plan.works]
     for to, tile in _tiles(x, z, group.plan.wanted, out, room.tiles):

@@ -73,12 +73,24 @@ if TYPE_CHECKING:
     def prefetch(array: Any, index: Any) -> None:
         """Let the cache line of an entry be fetched for writing; nothing waits for it, and nothing is changed."""
 
+    def fused(a: Any, b: Any, c: Any) -> Any:
+        """Return a b + c in float32, rounded once: one instruction where the processor has it, and the same bits where it has not."""
+
 else:
 
     @intrinsic
     def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
         """Let the cache line of an entry be fetched for writing; nothing waits for it, and nothing is changed."""
         return types.void(array, types.uint64), _build_prefetch
+
+    @intrinsic
+    def fused(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
+        """Return a b + c in float32, rounded once: one instruction where the processor has it, and the same bits where it has not."""
+        return types.float32(types.float32, types.float32, types.float32), _build_fused
+
+
+def _build_fused(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    return builder.fma(*arguments)
 
 
 def _build_prefetch(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

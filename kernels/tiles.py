@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .distances import transposed
-from .exponentials import TINY, Chain, base_kernel, square, square_twice
+from .exponentials import TINY, Chain, base_kernel, decay, single_decay, square, square_twice
 from .jit import compiled
 
 Array = np.ndarray
@@ -118,6 +118,27 @@ def _decays(
 
 
 @compiled
+def single_decays(
+    sums: Array, height: int, width: int, gammas: Array, rates: Array, slots: Array, out: Array, i: int, j: int, rounded: Array
+) -> None:
+    """Write exp(-gamma sums) of several gammas to a float32 array, from sums that are rounded into a row once for all of them."""
+    for r in range(height):
+        s = sums[r]
+        for c in range(rounded.size):
+            rounded[c] = s[c]
+        for q in range(slots.size):
+            # Here and not in a function of their own: passed there, a row would be of unknown stride, and a quarter slower.
+            gamma, rate, to = gammas[q], rates[q], out[slots[q], i + r, j : j + width]
+            if rate < 0.0:
+                for c in range(to.size):
+                    to[c] = single_decay(rounded[c], rate)
+            else:
+                for c in range(to.size):
+                    v = decay(-gamma * s[c])
+                    to[c] = v if v > TINY else 0.0
+
+
+@compiled
 def _powers(
     sums: Array, height: int, width: int, gamma: float, coef0: float, degrees: Array, slots: Array, out: Array, i: int, j: int, work: Array
 ) -> None:
@@ -181,6 +202,7 @@ class Workspace:
 
     def __init__(self, size: int, symmetric: bool) -> None:
         self.strips = np.empty((2 * STRIP, size + SPARE))
+        self.rounded = np.empty(size, np.float32)
         self.none = np.empty((0, size + SPARE))
         self.kept, self.turned = (new_tile(size), new_tile(size)) if symmetric else (self.none, self.none)
 
@@ -195,10 +217,13 @@ def write_decays(sums: Array, chain: Chain, to: Target, mirror: bool, work: Work
     chain : Chain
     to : Target
     mirror : bool
-        Whether the transposed part is written, too; each exponential is then computed once for both.
+        Whether the transposed part is written, too; in float64 each exponential is then computed once for both.
     work : Workspace
         A symmetric one if ``mirror``.
     """
+    if to.out.itemsize == 4:
+        _write_single_decays(sums, chain, to, mirror, work)
+        return
     back = to.mirrored
     for b, base in enumerate(chain.bases):
         part = slice(chain.starts[b], chain.starts[b + 1])
@@ -208,6 +233,14 @@ def write_decays(sums: Array, chain: Chain, to: Target, mirror: bool, work: Work
         if mirror:
             transposed(kept, to.height, to.width, work.turned)
             _decays(work.turned, back.height, back.width, 0.0, *plan, back.i, back.j, work.strips, work.none)
+
+
+def _write_single_decays(sums: Array, chain: Chain, to: Target, mirror: bool, work: Workspace) -> None:
+    plan, back = (chain.gammas, chain.rates, chain.slots, to.out), to.mirrored
+    single_decays(sums, to.height, to.width, *plan, to.i, to.j, work.rounded)
+    if mirror:
+        transposed(sums, to.height, to.width, work.turned)
+        single_decays(work.turned, back.height, back.width, *plan, back.i, back.j, work.rounded)
 
 
 def write_powers(sums: Array, powers: Powers, to: Target, mirror: bool, work: Workspace) -> None:
