@@ -177,7 +177,7 @@ class SparseBlock:
 
     def __init__(self, matrix: Any) -> None:
         self.n, self.p = matrix.shape
-        rows = sp.csr_array(matrix)
+        rows = matrix if matrix.format == "csr" else sp.csr_array(matrix)
         if not rows.has_sorted_indices:
             rows = rows.sorted_indices()
         # Unsigned indices spare the compiled loops a test for negative ones.

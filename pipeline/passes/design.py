@@ -6,12 +6,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...kernels.columns import shape
+from ...kernels.row_form import RowForm
 from ...kernels.solvers import Rows, rows_for
 from .blocks import Columns
 
 
 class Design:
-    """Columns of the cuts found so far, appended and never rebuilt; sparse stays sparse, dense stays dense.
+    """Columns of the cuts found so far, appended and never rebuilt; sparse ones in the row form that solvers need, dense stay dense.
 
     Parameters
     ----------
@@ -25,7 +26,7 @@ class Design:
         self._n_rows = n_rows
         self._capacity = capacity
         self._dense: np.ndarray | None = None
-        self._sparse: list[sp.csc_array] = []
+        self._sparse = RowForm.empty(n_rows)
         self.widths: list[int] = []
 
     def append(self, columns: Columns) -> None:
@@ -33,7 +34,7 @@ class Design:
         if isinstance(columns, np.ndarray):
             self._append_dense(columns)
         else:
-            self._sparse.append(columns)
+            self._sparse = self._sparse.with_columns(columns)
         self.widths.append(shape(columns)[1])
 
     def _append_dense(self, columns: np.ndarray) -> None:
@@ -47,12 +48,11 @@ class Design:
         self._dense[:, used:need] = columns
 
     @property
-    def matrix(self) -> Columns:
-        """All columns, ``(n_samples, p)``: a view of the dense buffer, or a CSC matrix."""
+    def matrix(self) -> np.ndarray | sp.csr_array:
+        """All columns, ``(n_samples, p)``: a view of the dense buffer, or a CSR matrix."""
         if self._dense is not None:
             return self._dense[:, : sum(self.widths)]
-        self._sparse = [sp.csc_array(sp.hstack(self._sparse, format="csc"))] if len(self._sparse) > 1 else self._sparse
-        return self._sparse[0]
+        return self._sparse.matrix()
 
     def decide(self, omega: np.ndarray, bias: float) -> np.ndarray:
         """Return the decision values ``Z omega - bias``, ``(n_samples,)``."""
