@@ -113,10 +113,25 @@ ROW_OPERATIONS: dict[str, Callable[[Any, FloatArray, FloatArray, RowQuery], Sums
 
 
 def _at(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> tuple[RowBlock, tuple[bool, FloatArray, FloatArray, FloatArray]]:
-    # Labels and costs may arrive read-only or as float32; copies are small beside Z and keep one compiled form.
-    labels, costs = np.array(y, dtype=np.float64), np.array(cost, dtype=np.float64)
     block = row_block(matrix)
-    return block, (query.loss == "logistic", block.product(query.omega), labels, costs)
+    return block, (query.loss == "logistic", block.product(query.omega), _writeable(y), _writeable(cost))
+
+
+def _writeable(vector: FloatArray) -> FloatArray:
+    # Labels and costs may arrive read-only or as float32; copies are small beside Z and keep one compiled form.
+    usable = vector.dtype == np.float64 and vector.flags.writeable and vector.flags.c_contiguous
+    return vector if usable else np.array(vector, dtype=np.float64)
+
+
+def _rows_between(matrix: Any, low: int, high: int) -> Any:
+    """Return rows of a dense or CSR matrix as a view."""
+    if not sp.issparse(matrix):
+        return matrix[low:high]
+    first, last = int(matrix.indptr[low]), int(matrix.indptr[high])
+    starts = matrix.indptr[low : high + 1] - matrix.indptr[low]
+    block = sp.csr_array((matrix.data[first:last], matrix.indices[first:last], starts), shape=(len(starts) - 1, matrix.shape[1]))
+    block.has_sorted_indices = matrix.has_sorted_indices
+    return block
 
 
 def add_sums(parts: Sequence[Sums]) -> Sums:
@@ -226,9 +241,9 @@ def blocks_in_process(matrix: Any, y: FloatArray, cost: FloatArray, loss: str) -
     loss : {"squared_hinge", "logistic"}
     """
     labels, costs = checked_rows(y, cost, loss)
-    whole = sp.csr_array(matrix) if sp.issparse(matrix) else matrix
-    cuts = [slice(low, low + ROW_BLOCK) for low in range(0, len(labels), ROW_BLOCK)]
-    blocks = [(RememberingBlock(whole[cut]), labels[cut], costs[cut]) for cut in cuts]
+    whole = sp.csr_array(matrix) if sp.issparse(matrix) and matrix.format != "csr" else matrix
+    cuts = [(low, min(low + ROW_BLOCK, len(labels))) for low in range(0, len(labels), ROW_BLOCK)]
+    blocks = [(RememberingBlock(_rows_between(whole, *cut)), labels[slice(*cut)], costs[slice(*cut)]) for cut in cuts]
 
     def each(name: str, query: RowQuery) -> Iterable[Sums]:
         return (ROW_OPERATIONS[name](*block, query) for block in blocks)
