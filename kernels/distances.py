@@ -145,11 +145,11 @@ def squared_norms(x: Array, out: Array) -> None:
 
 
 @compiled
-def squares_from_products(products: Array, x_norms: Array, z_norms: Array, out: Array) -> None:
-    """Fill a tile with max(0, ||x||^2 + ||z||^2 - 2 <x, z>), as far as there are norms."""
+def squares_from_products(products: Array, x_norms: Array, z_norms: Array, out: Array, top: int, side: int) -> None:
+    """Fill the part of a tile from row ``top``, column ``side`` on with max(0, ||x||^2 + ||z||^2 - 2 <x, z>), as far as there are norms."""
     for i in range(x_norms.size):
-        a, p, d = x_norms[i], products[i], out[i]
-        for j in range(z_norms.size):
+        a, p, d = x_norms[i], products[i], out[top + i, side : side + z_norms.size]
+        for j in range(d.size):
             d[j] = max((a + z_norms[j]) - 2.0 * p[j], 0.0)
 
 
@@ -165,11 +165,10 @@ def mirror_upper(tile: Array, n: int) -> None:
 
 
 @compiled
-def transposed(tile: Array, height: int, width: int, out: Array) -> None:
-    """Fill out with the transpose of the first rows and columns of a tile, in pieces that stay in the first cache."""
-    for i in range(0, height, 16):
-        for j in range(0, width, 16):
-            for b in range(j, min(j + 16, width)):
-                to = out[b]
-                for a in range(i, min(i + 16, height)):
-                    to[a] = tile[a, b]
+def transposed(tile: Array, height: int, width: int, out: Array, side: int = 0) -> None:
+    """Fill out with the transpose of the first rows of a tile and its columns from ``side`` on, in whole squares of 8 x 8 entries."""
+    for i in range(0, height, 8):
+        for j in range(0, width, 8):
+            for a in range(8):
+                for b in range(8):
+                    out[j + b, i + a] = tile[i + a, side + j + b]

@@ -43,16 +43,18 @@ class DenseSums:
 
     def __init__(self, x: Side, z: Side, wanted: set[tuple[int, float]], tiles: Tiles) -> None:
         self._same = z is x
-        self._rows, self._turned = _padded(x), _turned(z)
+        self._rows = _padded(x)
+        others = self._rows if self._same else _padded(z)
+        self._turned = _turned(others)
         self._sums = {item: tiles(number) for number, item in enumerate(wanted)}
         direct = x.shape[1] <= DIRECT
         self._direct = [item for item in wanted if direct or item[0] not in (PRODUCTS, SQUARES)]
         self._squares = (SQUARES, 0.0) in wanted and not direct
-        # Where inner products are not asked for themselves, distances take their place.
-        self._products = None if len(self._direct) == len(wanted) else self._sums.get((PRODUCTS, 0.0), self._sums.get((SQUARES, 0.0)))
+        self._products = None if direct else self._sums.get((PRODUCTS, 0.0))
         if self._squares:
-            self._z_norms = _norms(_padded(z), self._turned)
-            self._x_norms = self._z_norms if self._same else _norms(self._rows, _turned(x))
+            self._one = np.empty((SQUARE, SQUARE))
+            self._z_norms = _norms(others, self._turned)
+            self._x_norms = self._z_norms if self._same else _norms(self._rows, _turned(self._rows))
 
     def __call__(self, to: Target) -> Sums:
         """Return the sums of one tile; the arrays are used again for the next."""
@@ -60,15 +62,21 @@ class DenseSums:
             # Of a tile on the diagonal the upper triangle will do.
             for side in range(top if self._same and to.i == to.j else 0, to.width, SQUARE):
                 self._square(to, top, side)
-        if self._squares and self._products is not None:
-            norms = self._x_norms[to.i : to.i + to.height], self._z_norms[to.j : to.j + to.width]
-            squares_from_products(self._products, *norms, self._sums[SQUARES, 0.0])
         return self._sums
 
     def _square(self, to: Target, top: int, side: int) -> None:
         rows, turned = self._rows[to.i + top : to.i + top + SQUARE], self._turned[(to.j + side) // SQUARE]
-        if self._products is not None:
-            np.matmul(rows, turned, out=self._products[top : top + SQUARE, side : side + SQUARE])
+        place = None if self._products is None else self._products[top : top + SQUARE, side : side + SQUARE]
+        if self._squares:
+            # Into one square that stays in the cache: the tile does not.
+            np.matmul(rows, turned, out=self._one)
+            below, right = min(top + SQUARE, to.height), min(side + SQUARE, to.width)
+            norms = self._x_norms[to.i + top : to.i + below], self._z_norms[to.j + side : to.j + right]
+            squares_from_products(self._one, *norms, self._sums[SQUARES, 0.0], top, side)
+            if place is not None:
+                place[:] = self._one
+        elif place is not None:
+            np.matmul(rows, turned, out=place)
         for kind, gamma in self._direct:
             dense_sums(kind, gamma, rows, min(SQUARE, to.height - top), turned, self._sums[kind, gamma], top, side)
 
@@ -84,9 +92,9 @@ def _cut(rows: Array) -> Array:
     return rows.reshape(rows.shape[0] // SQUARE, SQUARE, rows.shape[1])
 
 
-def _turned(side: Side) -> Array:
-    """Return the transposed tiles of rows, each by itself."""
-    return np.ascontiguousarray(_cut(_padded(side)).transpose(0, 2, 1))
+def _turned(rows: Array) -> Array:
+    """Return the transposed tiles of padded rows, each by itself."""
+    return np.ascontiguousarray(_cut(rows).transpose(0, 2, 1))
 
 
 def _norms(rows: Array, turned: Array) -> Array:
@@ -114,7 +122,7 @@ class SparseSums:
             if kind == PRODUCTS:
                 tile[:] = self._products
             elif kind == SQUARES:
-                squares_from_products(self._products, self._norms[0], self._norms[1], tile)
+                squares_from_products(self._products, self._norms[0], self._norms[1], tile, 0, 0)
             else:
                 constant = float(self._x.shape[1]) if kind == GAUSSIANS else 0.0
                 sparse_sums(kind, gamma, self._x.csr, self._z.csr, (to.i, to.j, to.height, to.width), constant, tile)

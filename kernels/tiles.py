@@ -29,6 +29,9 @@ SPARE = 8
 STRIP = 2
 """Rows of a strip."""
 
+TURNED = 64
+"""Rows of the mirror image of a float32 tile at a time."""
+
 
 # Compiled code takes whole C-ordered arrays and the part in use as numbers: loops over a slice with unknown strides do not vectorise.
 
@@ -238,9 +241,11 @@ def write_decays(sums: Array, chain: Chain, to: Target, mirror: bool, work: Work
 def _write_single_decays(sums: Array, chain: Chain, to: Target, mirror: bool, work: Workspace) -> None:
     plan, back = (chain.gammas, chain.rates, chain.slots, to.out), to.mirrored
     single_decays(sums, to.height, to.width, *plan, to.i, to.j, work.rounded)
-    if mirror:
-        transposed(sums, to.height, to.width, work.turned)
-        single_decays(work.turned, back.height, back.width, *plan, back.i, back.j, work.rounded)
+    for top in range(0, back.height if mirror else 0, TURNED):
+        # Some rows at a time, which are still in the cache when they are read.
+        rows = min(TURNED, back.height - top)
+        transposed(sums, to.height, rows, work.turned, top)
+        single_decays(work.turned, rows, back.width, *plan, back.i + top, back.j, work.rounded)
 
 
 def write_powers(sums: Array, powers: Powers, to: Target, mirror: bool, work: Workspace) -> None:
