@@ -20,7 +20,7 @@ from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
 from tests.support.clusters import ROOT, wait_until
 
-START = 60.0
+START = 180.0
 """Seconds a process may take to begin its work on a busy machine."""
 
 
