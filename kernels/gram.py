@@ -186,13 +186,14 @@ def _power(spec: KernelSpec) -> tuple[float, float, int]:
 class Plan(NamedTuple):
     """What is to be computed of some kernels of numbers over the same features, whichever these are; slots are places among them.
 
-    ``wanted`` are the kinds of sums, with gamma; ``signed`` the kernels of values >= 0, ``growing`` those that may overflow.
+    ``wanted`` are the kinds of sums, with gamma; ``signed`` the kernels of values >= 0, ``growing`` those that may overflow, with gamma,
+    coef0, degree and whether of inner products.
     """
 
     works: list[_Work]
     wanted: set[tuple[int, float]]
     signed: list[int]
-    growing: list[int]
+    growing: list[tuple[int, float, float, int, bool]]
 
 
 @lru_cache(maxsize=1 << 10)
@@ -201,7 +202,8 @@ def _planned(kinds: tuple[tuple[str, Any], ...]) -> Plan:
     specs = [KernelSpec(*kind) for kind in kinds]
     works = _plan(specs, list(range(len(specs))))
     signed = [q for q, spec in enumerate(specs) if family(spec.name).rows == "non-negative"]
-    growing = [q for q, spec in enumerate(specs) if not family(spec.name).decays]
+    grows = [(q, spec, family(spec.name)) for q, spec in enumerate(specs) if not family(spec.name).decays]
+    growing = [(q, *_power(spec), kind.pairing == PRODUCTS) for q, spec, kind in grows]
     return Plan(works, {(item.kind, item.gamma) for item in works}, signed, growing)
 
 
@@ -238,7 +240,14 @@ class NumberKernels(NamedTuple):
 
     def overflowing(self, dtype: np.dtype) -> list[int]:
         """Return the places among these kernels of those whose entries may be too large for a type."""
-        return [q for q in self.plan.growing if _might_overflow(self.specs[q], self.x, self.z, dtype)]
+        most = 0.999 * math.log(float(np.finfo(dtype).max))
+        found = []
+        for q, gamma, coef0, degree, inner in self.plan.growing:
+            product = self.x.peak * self.z.peak if inner else max(1.0, self.x.peak, self.z.peak)
+            bound = gamma * self.x.shape[1] * product + coef0
+            if degree * math.log(max(bound, 1.0)) > most:
+                found.append(q)
+        return found
 
 
 class _Room(NamedTuple):
@@ -269,15 +278,6 @@ def _check_signs(spec: KernelSpec, sides: tuple[Side, ...]) -> None:
         for side in sides:
             if side.lowest < 0.0:
                 side.refuse(side.entries < 0.0, spec, "this kernel needs values >= 0")
-
-
-def _might_overflow(spec: KernelSpec, x: Side, z: Side, dtype: np.dtype) -> bool:
-    if family(spec.name).decays:
-        return False
-    gamma, coef0, degree = _power(spec)
-    product = x.peak * z.peak if family(spec.name).pairing == PRODUCTS else max(1.0, x.peak, z.peak)
-    bound = gamma * x.shape[1] * product + coef0
-    return degree * math.log(max(bound, 1.0)) > 0.999 * math.log(float(np.finfo(dtype).max))
 
 
 def check_result(spec: AnyKernel, block: Array, top: int = 0, side: int = 0) -> None:

@@ -32,7 +32,8 @@ LEAST = 16
 
 def of_numbers(specs: Sequence[AnyKernel]) -> bool:
     """Return whether all kernels are functions of sums over features, so that this module can compute them."""
-    return not any(isinstance(spec, ProductSpec) or family(spec.name).pairing is None for spec in specs)
+    names = {None if isinstance(spec, ProductSpec) else spec.name for spec in specs}
+    return all(name is not None and family(name).pairing is not None for name in names)
 
 
 def packed_grams(specs: Sequence[KernelSpec], X: Any, out: Array) -> None:
@@ -120,12 +121,15 @@ class _Room:
             self._entries = np.empty(k * rows * width, self.dtype)
         return self._entries[: k * rows * width].reshape(k, rows, width)
 
-    def narrowed(self, number: int, tile: Array, rows: int, width: int) -> Array:
-        """Return a copy of the first rows and columns of a tile, only as wide as they need: the writers compute whole rows."""
+    def narrowed(self, number: int, part: Array) -> Array:
+        """Return a copy of a part of a tile, only as wide as it needs: the writers compute whole rows."""
+        rows, width = part.shape
         while len(self._sums) <= number:
-            self._sums.append(np.zeros(BAND * (self.tiles.size + SPARE)))
+            self._sums.append(np.zeros(0))
+        if len(self._sums[number]) < rows * (width + SPARE):
+            self._sums[number] = np.zeros(rows * (width + SPARE))
         found = self._sums[number][: rows * (width + SPARE)].reshape(rows, width + SPARE)
-        found[:, :width] = tile[:rows, :width]
+        found[:, :width] = part
         return found
 
 
@@ -143,23 +147,35 @@ def _groups(
 
 
 def _strips(group: NumberKernels, room: _Room, triangle: bool) -> Iterator[_Strip]:
-    k, n, m = len(group.members), group.x.shape[0], group.z.shape[0]
+    n, m = group.x.shape[0], group.z.shape[0]
     make = sums_of(group.x, group.z, group.plan.wanted, room.tiles)
-    for i in range(0, n, BAND):
+    for i in range(0, n, TILE):
         for j in range(i if triangle else 0, m, TILE):
-            to = Target(room.tiles(0), i, j, min(BAND, n - i), min(TILE, m - j))
+            to = Target(room.tiles(0), i, j, min(TILE, n - i), min(TILE, m - j))
             sums = make(to)
-            if triangle and i == j:
+            if group.z is group.x and i == j:
                 symmetric(sums, to.height)
-            found = {item: room.narrowed(q, tile, to.height, to.width) for q, (item, tile) in enumerate(sums.items())}
-            work = Workspace(to.width, symmetric=False)
-            step = max(LEAST, CACHED // (room.dtype.itemsize * k * to.width))
-            for top in range(0, to.height, step):
-                rows = min(step, to.height - top)
-                entries = room.entries(k, rows, to.width)
-                for item in group.plan.works:
-                    item.write(found[item.kind, item.gamma][top:], Target(entries, 0, 0, rows, to.width), False, work)
-                yield _Strip(i + top, j, entries)
+            # A band begins at its own first column, and is written by itself.
+            for top in range(0, to.height, BAND if triangle else TILE):
+                rows, left = min(BAND, to.height - top) if triangle else to.height, top if triangle and i == j else 0
+                part = {item: tile[top : top + rows, left : to.width] for item, tile in sums.items()}
+                for at, entries in _written(group, room, part):
+                    yield _Strip(i + top + at, j + left, entries)
+
+
+def _written(group: NumberKernels, room: _Room, sums: dict[tuple[int, float], Array]) -> Iterator[tuple[int, Array]]:
+    """Yield first row and entries (k, rows, width) of the kernels of some sums (height, width), a few rows at a time."""
+    found = {item: room.narrowed(q, part) for q, (item, part) in enumerate(sums.items())}
+    height, width = next(iter(sums.values())).shape
+    k, work = len(group.members), Workspace(width, symmetric=False)
+    step = max(LEAST, CACHED // (room.dtype.itemsize * k * width))
+    for top in range(0, height, step):
+        rows = min(step, height - top)
+        entries = room.entries(k, rows, width)
+        to = Target(entries, 0, 0, rows, width)
+        for item in group.plan.works:
+            item.write(found[item.kind, item.gamma][top:], to, False, work)
+        yield top, entries
 
 
 @compiled

@@ -85,9 +85,10 @@ class KernelSums:
         return kernel_sums(n, [block_sums(gram[None], (0, n), (0, n))])[0]
 
     @classmethod
-    def of_diagonal(cls, diagonal: Array) -> KernelSums:
-        """Return the sums of a kernel whose normalisation is :func:`by_diagonal`; those of rows, which are not known, are NaN."""
-        return cls(float(diagonal.sum()), diagonal, np.broadcast_to(np.nan, diagonal.shape), np.nan)
+    def of_diagonals(cls, diagonals: Array) -> list[KernelSums]:
+        """Return the sums of kernels whose normalisation is :func:`by_diagonal`, (k, n); those of rows, which are not known, are NaN."""
+        unknown = np.broadcast_to(np.nan, diagonals.shape[1:])
+        return [cls(float(diagonal.sum()), diagonal, unknown, np.nan) for diagonal in diagonals]
 
 
 def kernel_sums(n: int, parts: Iterable[BlockSums]) -> list[KernelSums]:

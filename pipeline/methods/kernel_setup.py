@@ -240,7 +240,7 @@ def build_model(
         precomputed=isinstance(inputs.data, GivenGrams),
         theta=theta,
         used=used,
-        norms=tuple(replace(norm, diag_root=None if norm.diag_root is None else norm.diag_root[ids]) for norm in norms),
+        norms=tuple(norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[ids]) for norm in norms),
         support_ids=ids,
         rows=rows,
         texts=texts,

@@ -430,7 +430,7 @@ class Grams:
     def _fill_bank(self) -> list[KernelSums]:
         if fills_here(self.ctx, self.specs):
             self._bank = bank = filled_bank(self.ctx, self.specs)
-            return [KernelSums.of_diagonal(found) for found in bank.diagonals()]
+            return KernelSums.of_diagonals(bank.diagonals())
         bank = PackedBank.empty(self.k, self.n, np.float32)
         parts: list[BlockSums] = []
         for batch in self._batches():
