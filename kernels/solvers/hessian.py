@@ -51,8 +51,8 @@ def live_groups(
     omega: FloatArray, correlations: FloatArray, norms: FloatArray, gamma: float, starts: NDArray[np.int64]
 ) -> tuple[Live, FloatArray]:
     """Return the layout of the groups with a positive norm, and the gradient gamma v - c of F on their columns."""
-    *layout, gradient = _live_columns(omega, correlations, norms, gamma, starts)
-    return Live(*layout), gradient
+    columns, owner, unit, stiffness, gradient = _live_columns(omega, correlations, norms, gamma, starts)
+    return Live(columns, owner, unit, stiffness), gradient
 
 
 @compiled

@@ -189,11 +189,13 @@ def byte_groups(refs: Iterable[Ref], limit: int = TASK_BYTES) -> list[Task]:
 
 _TASKS: weakref.WeakKeyDictionary[BlockStore, list[Task]] = weakref.WeakKeyDictionary()
 
-_PLACES: weakref.WeakKeyDictionary[MemoryBlocks, list[list[tuple[Any, ...]]]] = weakref.WeakKeyDictionary()
+_Place = tuple[str, str, int, tuple[int, int], tuple[int, int], int, int]
+
+_PLACES: weakref.WeakKeyDictionary[MemoryBlocks, list[list[_Place]]] = weakref.WeakKeyDictionary()
 """Tasks over arrays in memory without the arrays: references would hold them, and never be forgotten."""
 
 
-def _place(ref: Ref) -> tuple[Any, ...]:
+def _place(ref: Ref) -> _Place:
     return ref.url, ref.layout, ref.index, ref.rows, ref.cols, ref.nnz, ref.nbytes
 
 
