@@ -107,7 +107,7 @@ class Plan(Generic[R]):
         """Bytes of each chunk step."""
         return tuple(int(self.program.task_bytes(ref)) for ref in self.refs)
 
-    @property
+    @cached_property
     def memory_bound(self) -> int:
         """Upper bound in bytes of the memory of any one step: the largest chunk step, or a combine with its inputs and its output."""
         fan_in = min(self.split_every, self.n_tasks)

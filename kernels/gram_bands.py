@@ -7,7 +7,7 @@ lies in the cache; from there its entries go to their places, once each, in the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -30,7 +30,7 @@ LEAST = 16
 """Rows of a strip at least."""
 
 
-def of_numbers(specs: Sequence[AnyKernel]) -> bool:
+def of_numbers(specs: Sequence[AnyKernel]) -> TypeGuard[Sequence[KernelSpec]]:
     """Return whether all kernels are functions of sums over features, so that this module can compute them."""
     names = {None if isinstance(spec, ProductSpec) else spec.name for spec in specs}
     return all(name is not None and family(name).pairing is not None for name in names)

@@ -14,7 +14,9 @@ def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
     import scipy.sparse as sp
 
     from ..kernels.bank import PackedBank
+    from ..kernels.bank_loops import count_packed
     from ..kernels.gram import gram_block
+    from ..kernels.gram_bands import kernel_decisions, packed_grams
     from ..kernels.solvers.duals import DenseGram, solve_smo, svc_problem
     from ..kernels.spec import as_specs
     from ..kernels.two_layer import BankLayer
@@ -29,6 +31,8 @@ def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
         for data in (single, rows):
             gram_block(specs, data, None, dtype=np.float32)
             gram_block(specs, data[:20], data[20:], dtype=np.float32)
+        packed_grams(specs, single, np.empty((len(specs), count_packed(len(single))), np.float32))
+        kernel_decisions(specs, np.ones((1, len(specs))), single[:20], single[20:], np.ones((1, len(single) - 20)))
 
     def passes() -> None:
         bank.combine(np.ones(bank.k))

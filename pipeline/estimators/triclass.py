@@ -61,7 +61,9 @@ class TriClassSVC(KernelClassifier):
         part of the exact difference of convex functions is made linear; ``"cccp"``: the thesis' Algorithm 3 with relaxed indicators.
     start
         First assignment of the unlabelled rows: ``"svm3"`` by the machine on the labelled rows, ``"usvm"`` by the one with all of them
-        irrelevant, ``"s3vm"`` all relevant, ``"random"``; ``"best"``: all of these, the least J is kept.
+        irrelevant, ``"s3vm"`` all relevant, ``"random"``; ``"best"``: all of these, the least J is kept. The least J is not always the
+        most accurate: many unlabelled rows with a large ``C_unlabelled`` may find it with nearly all of them irrelevant. ``validation_``
+        tells.
     balance
         What the mean decision value of the unlabelled rows must be: a number, or ``"labels"`` for the mean of the labels -1 and +1.
     all_relevant
