@@ -114,6 +114,8 @@ def test_a_fold_is_the_fit_of_the_other_rows_alone(tmp_path, name):
     params = {**case.params, **{key: value for key, value in fixed.items() if key in METHODS[name].config.model_fields}}
     if name == "two-layer-mkl":
         params |= {"infinite": True, "max_new_kernels": 1}
+    if name == "tri-class-svm":
+        params |= {"inner_tol": 1e-7}  # assignments follow from decision values, which its own tolerance leaves open
     mask = masks_of(name, X, y, task, 2, 4)[0]
     # What is held out must not be looked at: far away, and on another scale.
     far = np.where(mask[:, None], 3.0 * X + 1.0, X)
