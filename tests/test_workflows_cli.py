@@ -82,6 +82,7 @@ def test_commands_are_those_of_the_architecture():
         (["fit", "fgm", "--run", "r"], "give --data STORE"),
         (["status", "/nowhere"], "run /nowhere does not exist"),
         (["config", "show", "fmg"], "unknown method 'fmg'; did you mean 'fgm'?"),
+        (["fit", "fmg", "--data", "nowhere", "--run", "r"], "unknown method 'fmg'; did you mean 'fgm'?"),
         (["config", "show", "fgm", "--set", "max_round=3"], "--set max_round: unknown key 'max_round'; did you mean 'max_rounds'?"),
         (["config", "show", "fgm", "--set", "C=big"], "--set C: Input should be a valid number"),
         (["config", "show", "fgm", "--set", "C"], "--set C: write KEY=VALUE"),

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from .actions import begun, existing, extras_of
-from .checking import ConfigError, by_option, validated
+from .checking import ConfigError, by_option, choose, validated
 from .cli_options import (
     METHODS_HELP,
     Frame,
@@ -84,8 +84,9 @@ def _fit(group: click.Group) -> None:
 
         Started again, a run continues at its last checkpoint; a finished run is left alone.
         """
-        from ..pipeline import run_method
+        from ..pipeline import METHODS, run_method
 
+        choose(method, METHODS, "method")
         text = {key: inputs.pop(key) for key in ("n_features", "labels", "task", "zero_based")}
         source, extra = training_data(data, stream, text)
         values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
