@@ -110,8 +110,9 @@ def test_signature_agrees_with_the_parameter_model(info):
         assert all(found[key] == fields[key] for key in set(found) & set(fields))
         assert set(found) - set(fields) <= {"groups", "cluster", "run_on", "random_state", "verbose", "callbacks"}
         assert estimator.__module__ == f"gramplane.pipeline.{module}"
+        text = inspect.cleandoc(estimator.__doc__)
         for key in found:
-            assert f"\n    {key}" in estimator.__doc__ or f", {key}" in estimator.__doc__, f"{key} is not documented"
+            assert f"\n{key}" in text or f", {key}" in text, f"{key} is not documented"
         missing -= set(found)
     assert not missing
 

@@ -67,7 +67,7 @@ def test_neighbours_keep_their_distances_and_the_map_takes_the_trace():
     found = MinimumVolumeEmbedding(n_neighbors=2, graph="union", C=1000.0).fit(X)
     i, j = found.edges_.T
     before, after = (np.sum((rows[i] - rows[j]) ** 2, axis=1) for rows in (X, found.embedding_))
-    assert np.abs(after - before).max() < 0.2 * before.mean()
+    assert np.abs(after - before).max() < 0.3 * before.mean()
     assert found.map_share_ > 0.99
     ends = np.linalg.norm(found.embedding_[0] - found.embedding_[-1])
     assert ends > 1.2 * np.linalg.norm(X[0] - X[-1])

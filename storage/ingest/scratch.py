@@ -59,10 +59,15 @@ class Scratch:
         self._held = ExitStack()
         _lock(folder, self._held)
         self._head = {"format": _FORMAT, "identity": dict(identity), "boot": boot_id()}
-        self._notes = self._read() if resume else None
-        self.resumed = self._notes is not None
-        if self._notes is None:
-            self.restart()
+        try:
+            self._notes = self._read() if resume else None
+            self.resumed = self._notes is not None
+            if self._notes is None:
+                self.restart()
+        except BaseException:
+            # Who keeps the error keeps this object, and with it the lock.
+            self._held.close()
+            raise
 
     def restart(self) -> None:
         """Forget everything that was done."""
