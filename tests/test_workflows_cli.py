@@ -12,8 +12,10 @@ from pathlib import Path
 import click
 import pytest
 
+from gramplane.pipeline import METHODS
 from gramplane.workflows import console, exits
 from gramplane.workflows.cli import cli, main
+from gramplane.workflows.cli_options import METHOD_NAMES
 from gramplane.workflows.exits import EXIT_CODES, MEANING, Exit, exit_code
 from gramplane.workflows.schema import ResultLine
 from gramplane.workflows.signals import Interrupted
@@ -83,6 +85,7 @@ def test_commands_are_those_of_the_architecture():
         (["status", "/nowhere"], "run /nowhere does not exist"),
         (["config", "show", "fmg"], "unknown method 'fmg'; did you mean 'fgm'?"),
         (["fit", "fmg", "--data", "nowhere", "--run", "r"], "unknown method 'fmg'; did you mean 'fgm'?"),
+        (["tune", "fmg", "--data", "nowhere", "--run", "r"], "unknown method 'fmg'; did you mean 'fgm'?"),
         (["config", "show", "fgm", "--set", "max_round=3"], "--set max_round: unknown key 'max_round'; did you mean 'max_rounds'?"),
         (["config", "show", "fgm", "--set", "C=big"], "--set C: Input should be a valid number"),
         (["config", "show", "fgm", "--set", "C"], "--set C: write KEY=VALUE"),
@@ -345,3 +348,7 @@ def test_a_signal_is_told_whatever_python_wraps_it_in():
     wrapped = RuntimeError("Error calling __set_name__")
     wrapped.__cause__ = Interrupted(2)
     assert exit_code(wrapped) == 130 and console.describe(wrapped).startswith("stopped by SIGINT; what is finished is kept")
+
+
+def test_the_names_that_commands_take_are_those_of_the_registry():
+    assert set(METHOD_NAMES) == set(METHODS)

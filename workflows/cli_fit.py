@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from .actions import begun, existing, extras_of
-from .checking import ConfigError, by_option, choose, validated
+from .checking import ConfigError, by_option, validated
 from .cli_options import (
     METHODS_HELP,
     Frame,
@@ -17,6 +17,7 @@ from .cli_options import (
     command,
     dry_run_option,
     explicit,
+    method_argument,
     method_config,
     seed_option,
     set_option,
@@ -47,7 +48,7 @@ def outcome_result(outcome: Any, run: str) -> Result:
 
 def _fit(group: click.Group) -> None:
     @command(group, short_help="Fit a method on a store.", epilog=METHODS_HELP)
-    @click.argument("method")
+    @method_argument
     @click.option("--data", metavar="STORE", help="Training data, a block store.")
     @click.option("--stream", metavar="FILE|-", help="Learn from SVMlight text instead, read once; - is standard input (group-lasso).")
     @click.option("--n-features", type=click.IntRange(min=1), metavar="N", help="With --stream: width of the rows.")
@@ -84,9 +85,8 @@ def _fit(group: click.Group) -> None:
 
         Started again, a run continues at its last checkpoint; a finished run is left alone.
         """
-        from ..pipeline import METHODS, run_method
+        from ..pipeline import run_method
 
-        choose(method, METHODS, "method")
         text = {key: inputs.pop(key) for key in ("n_features", "labels", "task", "zero_based")}
         source, extra = training_data(data, stream, text)
         values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
@@ -164,7 +164,7 @@ def _fit_args(method: str, inputs: dict[str, Any]) -> Any:
 
 def _tune(group: click.Group) -> None:
     @command(group, short_help="Choose parameters by cross-validation and fit.", epilog=METHODS_HELP)
-    @click.argument("method")
+    @method_argument
     @click.option("--data", required=True, metavar="STORE", help="Training data, a block store.")
     @click.option("--run", required=True, metavar="RUN", help="Run directory; one that is there is continued.")
     @click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,...", help="Values of a parameter; may be repeated.")

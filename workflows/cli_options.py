@@ -151,6 +151,7 @@ METHODS_HELP = "\b\n" + textwrap.fill(
     break_on_hyphens=False,
 )
 
+method_argument = click.argument("method", callback=lambda context, parameter, name: choose(name, METHOD_NAMES, "method"))
 set_option = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A parameter of the method; may be repeated.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show tasks, bytes and memory of the plan; run nothing.")
 seed_option = click.option(

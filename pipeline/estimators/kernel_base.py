@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
@@ -42,7 +44,8 @@ def documented(parameters: str, rest: str, own: str = "") -> Callable[[T], T]:
     """Append to a class' docstring what it shares with another: parameters, those of its own, then the rest and the attributes."""
 
     def add(cls: T) -> T:
-        cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}{parameters}{own}{rest}"
+        # Newer Pythons strip the class' own text of its indentation.
+        cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}{textwrap.dedent(parameters + own + rest)}"
         return cls
 
     return add

@@ -292,7 +292,11 @@ def decide_images(model: SpectralModel, ctx: RunContext) -> np.ndarray:
 
 def summary(loop: RankerLoop, state: SpectralState, model: SpectralModel, relevant: np.ndarray | None) -> dict[str, Any]:
     """Return the figures of a finished run as a small JSON object."""
-    found = {} if relevant is None else {"precision": {str(row["n"]): row["precision"] for row in precisions(model, relevant)}}
+    found: dict[str, Any] = {}
+    if relevant is not None:
+        found["precision"] = {str(row["n"]): row["precision"] for row in precisions(model, relevant)}
+    if told := remarks_of(model):
+        found["remark"] = " ".join(told)
     return {
         "objective": model.figures["objective"],
         "gap": model.figures["gap"],
