@@ -333,6 +333,10 @@ def test_the_printed_warp_is_refused_where_it_is_no_kernel():
     assert top > 1
     with pytest.raises(ValueError, match=rf"warp='seed': .*is {top:.4g} and must be below 1"):
         warp_of(Kx, F, "seed")
+    with pytest.raises(ValueError, match=r"is 1\.05 and must be below 1"):
+        warp_of(Kx, F * np.sqrt(1.05 / top), "seed")
+    with pytest.raises(ValueError, match=r"is 1 and must be below 1"):
+        warp_of(np.eye(2), np.array([[1.0], [0.0]]), "seed")
     small = F * np.sqrt(0.9 / top)
     own = warp_of(Kx, small, "seed").block(Kx, Kx, Kx)
     np.testing.assert_allclose(own, np.linalg.inv(np.linalg.inv(Kx) - small @ small.T), rtol=1e-6)

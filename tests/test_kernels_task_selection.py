@@ -190,7 +190,13 @@ def test_average_regret_is_within_its_bound(name, seed):
     truth = rng.normal(size=(d, n_tasks)) * (np.arange(d) < 2)[:, None]
     y = np.where((X * truth[:, codes].T).sum(axis=1) + 0.3 * rng.normal(size=len(X)) > 0, 1.0, -1.0)
     (row, entry), gamma = weights_of(name, 0.05, 0.3), 1.5
-    *_, path, slopes = dense_rounds(X, y, codes, range(len(X)), n_tasks, row, entry, gamma, "hinge")
+    rounds, stream, rows = rounds_of(name, d, 0.05, 0.3, gamma, "hinge"), TaskStream.empty(d, n_tasks), rows_of(X, codes, y)
+    path, slopes = [], []
+    for t in range(T):
+        path.append(rounds.weights(stream).T.copy())
+        before, order = stream.sums.copy(), np.append(np.arange(t * n_tasks, (t + 1) * n_tasks), CLOSE)
+        run_rounds(stream, rows, order, rounds, OpenRound.none())
+        slopes.append(stream.sums - before)
 
     def joint(W, t):
         part = slice(t * n_tasks, (t + 1) * n_tasks)

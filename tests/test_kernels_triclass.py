@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from sklearn.svm import SVC
 
 from gramplane.kernels.jit import one_thread
@@ -88,11 +89,13 @@ def test_the_min_loss_and_its_difference_of_convex_functions(eps):
 
 @pytest.mark.parametrize(("eps", "D"), [(0.1, 2.0), (0.5, 1.5), (0.0, 4.0)])
 def test_the_least_relaxed_loss_over_the_indicator_is_one_tube(eps, D):
-    d = np.linspace(0, 1, 4001)
+    points, d = Points(np.zeros(1), np.ones(1, bool), np.array([3.0]), eps), np.linspace(0, 1, 4001)
+    tube = relaxed(points, np.zeros(1), D)
+    assert tube.target.tolist() == tube.fixed.tolist() == [0.0] and tube.lo == -tube.hi
     for u in np.linspace(-1.5, 1.5, 31):
         one, other = 1 - D * (1 - d), -eps - D * d
         losses = sum(np.maximum(0, s - side * u) for s in (one, other) for side in (-1, 1))
-        assert losses.min() == pytest.approx(max(0.0, 2 * abs(u) - (D - 1) - eps), abs=2 * D / 4000)
+        assert 3.0 * losses.min() == pytest.approx(tube.hi[0] * max(0.0, abs(u) - tube.kink[0]), abs=6 * D / 4000)
 
 
 def test_assignments_take_the_cheaper_loss_and_more_eps_means_more_zeros():
@@ -144,6 +147,93 @@ def test_a_convex_problem_has_the_optimum_of_a_generic_solver(kind, balance):
         assert found.decision[points.unlabelled].mean() == pytest.approx(balance, abs=1e-9)
     again = np.bincount(rows, variables.beta, gram.n) + fixed
     np.testing.assert_allclose(gram.array @ again, found.product, atol=1e-4)
+
+
+def hinge_sums(points, D, kind, t):
+    """What a convex problem adds up, as the thesis prints it: (row, cost, slope, offset) of max(0, slope f + offset), and linear terms."""
+    terms, slopes = [], np.zeros(points.n)
+    for i in range(points.n):
+        c, y = points.cost[i], points.labels[i]
+        if not points.unlabelled[i]:
+            terms += [(i, c, -y, 1.0)] if y else [(i, c, 1.0, -points.eps), (i, c, -1.0, -points.eps)]
+            continue
+        if kind == "dc":  # (|f| - eps)_+ + (|f| - 1)_+ - s f, s = 2 t
+            edges, slopes[i] = [-points.eps, -1.0], -2.0 * t[i] * c
+        elif kind == "all relevant":  # H_1(|f|) = (|f| - 1)_+ + 1 - |f|
+            edges, slopes[i] = [-1.0], -t[i] * c
+        else:  # H_{1 - D (1 - d)}(+-f) + H_{-eps - D d}(+-f) - t f of (C.1), d = |t|; H_s(u) = max(0, s - u)
+            d, slopes[i] = abs(t[i]), -t[i] * c
+            edges = [1.0 - D * (1.0 - d), -points.eps - D * d]
+        terms += [(i, c, side, edge) for edge in edges for side in (1.0, -1.0)]
+    return terms, slopes
+
+
+def written_out(X, terms, slopes):
+    """min of 1/2 ||w||^2 + the terms over (w, b), by a generic solver with a slack for every hinge."""
+    rows, cost, sides, edges = (np.array(column) for column in zip(*terms))
+    rows, count, d = rows.astype(int), len(rows), X.shape[1]
+    plane = np.hstack([X, np.ones((len(X), 1))])
+    linear = np.concatenate([plane.T @ slopes, cost])
+    at_least = np.hstack([-sides[:, None] * plane[rows], np.eye(count)])  # slack >= side f + edge
+    found = minimize(
+        lambda v: 0.5 * v[:d] @ v[:d] + linear @ v,
+        np.concatenate([np.zeros(d + 1), np.maximum(edges, 0.0)]),
+        jac=lambda v: np.concatenate([v[:d], np.zeros(1 + count)]) + linear,
+        bounds=[(None, None)] * (d + 1) + [(0.0, None)] * count,
+        constraints=[{"type": "ineq", "fun": lambda v: at_least @ v - edges, "jac": lambda v: at_least}],
+        method="SLSQP",
+        options={"maxiter": 500, "ftol": 1e-14},
+    )
+    return found.fun
+
+
+def sum_of(terms, slopes, form, f):
+    return 0.5 * form + sum(c * max(0.0, side * f[i] + edge) for i, c, side, edge in terms) + slopes @ f
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["dc", "all relevant", "indicators"])
+def test_a_sub_problem_minimises_the_formula_it_is_named_for(kind, seed):
+    K, points = tiny(seed, U=4, eps=0.2)
+    X = np.linalg.svd(K)[0] * np.sqrt(np.linalg.svd(K)[1])
+    t = np.where(points.unlabelled, np.resize([1.0, -1.0, 0.0, 1.0], points.n), points.labels)
+    if kind == "all relevant":
+        points, t = replace(points, all_relevant=True), np.where(t == 0.0, np.where(points.unlabelled, -1.0, 0.0), t)
+    convex = with_indicators(points, t, 2.5) if kind == "indicators" else concave_linearised(points, t)
+    found = solved(DenseGram(K), points, convex, EXACT)
+    terms, slopes = hinge_sums(points, 2.5, kind, t)
+    reached = sum_of(terms, slopes, found.beta @ found.product, found.decision)
+    assert reached == pytest.approx(written_out(X[:, :3], terms, slopes), rel=1e-6, abs=1e-6)
+
+
+def test_the_relaxed_sub_problem_minimises_over_indicators_too():
+    """The least over d in [0, 1] of the four hinges, taken row by row on a fine grid of f, is what one tube of twice the cost gives."""
+    K, points = tiny(3, U=4, eps=0.2)
+    slopes = np.where(points.unlabelled, np.resize([1.0, -1.0, 0.0, 0.5], points.n), 0.0)
+    D, d = 2.2, np.linspace(0.0, 1.0, 2201)
+    found = solved(DenseGram(K), points, relaxed(points, slopes, D), EXACT)
+    reached = found.beta @ found.product / 2 + known_losses(points, found.decision)
+    for i in np.flatnonzero(points.unlabelled):
+        f = found.decision[i]
+        four = sum(np.maximum(0.0, edge - side * f) for edge in (1 - D * (1 - d), -points.eps - D * d) for side in (1.0, -1.0))
+        reached += points.cost[i] * (four.min() - slopes[i] * f)
+    X = np.linalg.svd(K)[0] * np.sqrt(np.linalg.svd(K)[1])
+    terms, _ = hinge_sums(replace(points, unlabelled=np.zeros(points.n, bool), labels=points.labels), D, "", slopes)
+    terms = [term for term in terms if not points.unlabelled[term[0]]]
+    edge = 0.5 * (D - 1.0 + points.eps)  # where max(0, 2 |f| - (D - 1) - eps) leaves zero
+    terms += [(i, 2.0 * points.cost[i], side, -edge) for i in np.flatnonzero(points.unlabelled) for side in (1.0, -1.0)]
+    assert reached == pytest.approx(written_out(X[:, :3], terms, -points.cost * slopes), rel=2e-3)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.25, 0.5])
+def test_a_row_at_the_crossing_takes_the_hinge(eps):
+    """(5.5): both losses are equal there; 0 with every row relevant is +1."""
+    edge = crossing(eps)
+    f = np.array([edge, -edge, np.nextafter(edge, 0.0), -np.nextafter(edge, 0.0), 0.0])
+    points = Points(np.zeros(5), np.ones(5, bool), np.ones(5), eps)
+    assert assigned(points, f).tolist() == [1.0, -1.0, 0.0, 0.0, 0.0]
+    assert three_way(f, eps).tolist() == [1, -1, 0, 0, 0]
+    assert assigned(replace(points, all_relevant=True), f).tolist() == [1.0, -1.0, 1.0, -1.0, 1.0]
 
 
 def test_repeated_rows_are_those_of_the_matrix_written_out():

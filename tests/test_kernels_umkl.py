@@ -47,6 +47,19 @@ def test_the_program_on_the_simplex_against_a_generic_solver(seed):
     assert found.value == pytest.approx(simplex_minimum(W, u), abs=1e-7)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_gap_of_a_program_ended_early_is_that_of_its_weights(seed):
+    """The greatest descent towards a vertex, which bounds what is left: never 0 where the weights are not the best."""
+    rng = np.random.default_rng(seed)
+    A, u = rng.normal(size=(5, 6)), rng.normal(size=6)
+    W = A.T @ A
+    found = simplex_qp(W, u, tol=1e3)
+    slopes = W @ found.weights + u
+    assert found.gap == pytest.approx(max(slopes @ found.weights - slope for slope in slopes), rel=1e-12)
+    assert found.gap >= found.value - simplex_minimum(W, u) - 1e-9
+    assert found.gap > 1e-3
+
+
 def test_the_program_bears_copies_zeros_and_many_kernels():
     rng = np.random.default_rng(0)
     A = rng.normal(size=(5, 6))

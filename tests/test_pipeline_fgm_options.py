@@ -208,6 +208,14 @@ def test_debias_is_ridge_on_the_selected_features(loss, bias, weighted):
     assert machine.objective_ == plain.objective_
 
 
+@pytest.mark.parametrize("C", [0.25, 4.0])
+def test_debias_takes_its_own_cost_whatever_that_of_the_machine(C):
+    X, y = planted(11, n=120)
+    machine = fitted(X, y, C=C, inner_tol=1e-10, debias=True)
+    _, w, _ = exact.ridge_optimum(X[:, machine.selected_], y, np.full(len(y), 20.0), "squared_hinge", False)
+    np.testing.assert_allclose(machine.coef_[0][machine.selected_], w, atol=2e-4 * np.abs(w).max())
+
+
 def test_debias_on_overlapping_groups_is_ridge_on_their_weighted_columns():
     X, y = planted(20, d=10)
     groups, eta = [np.arange(5), np.arange(3, 8), np.arange(6, 10)], np.array([1.0, 2.0, 0.5])

@@ -288,11 +288,6 @@ def test_other_errors_of_the_system_pass_unchanged(tmp_path, monkeypatch):
     assert not isinstance(caught.value, OutOfSpace)
 
 
-def test_fsync_option_gives_the_same_store(tmp_path):
-    X = random_sparse(10, 12)
-    assert sparse_store(tmp_path / "a", X, fsync=True).digest == sparse_store(tmp_path / "b", X).digest
-
-
 def test_dense_float32_may_be_stored_as_float64(tmp_path):
     X = np.random.default_rng(0).random((9, 5)).astype(np.float32)
     plan = plan_dense(9, 5, 8)
