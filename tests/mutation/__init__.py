@@ -1,0 +1,1 @@
+"""Small faults planted into the product one at a time, to see which of them the tests notice."""

@@ -1,0 +1,129 @@
+"""Planting: a copy of the checkout for each job, one mutant at a time, the nearest tests first, until one of them fails."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+from queue import Empty, Queue
+
+from tests.mutation.choice import ImportGraph, chosen_mutants, is_compiled
+from tests.mutation.mutants import Mutant
+from tests.mutation.results import Line, Results
+
+GROUP = 60_000
+"""Bytes of test files that go to one pytest process: starting one costs some seconds."""
+
+
+def plant_all(root: Path, results: Results, chosen: argparse.Namespace) -> None:
+    """Plant what is left of the list (or the survivors) until the minutes are over."""
+    commit = _git(root, "rev-parse", "HEAD")
+    lines = results.lines()
+    if chosen.part == "again":
+        todo = [Mutant(**line.mutant) for line in lines.values() if line.verdict == "survived" and line.name not in results.argued()]
+    else:
+        todo = [mutant for mutant in chosen_mutants(root, chosen.count, chosen.seed) if mutant.name not in lines]
+    queue: Queue[Mutant] = Queue()
+    for mutant in todo:
+        queue.put(mutant)
+    deadline, lock = time.monotonic() + 60 * chosen.minutes, threading.Lock()
+    jobs = [threading.Thread(target=_job, args=(root, commit, queue, deadline, chosen.limit, results, lock)) for _ in range(chosen.jobs)]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+
+
+def _job(root: Path, commit: str, queue: Queue[Mutant], deadline: float, limit: float, results: Results, lock: threading.Lock) -> None:
+    with tempfile.TemporaryDirectory(prefix="gramplane-mutants-") as folder:
+        copy = Path(folder) / "copy"
+        _export(root, commit, copy)
+        graph, warm = ImportGraph(copy), Path(folder) / "compiled"
+        while time.monotonic() < deadline:
+            try:
+                mutant = queue.get_nowait()
+            except Empty:
+                return
+            line = _planted(copy, graph, warm, mutant, commit, limit)
+            with lock:
+                results.add(line)
+                print(f"{line.verdict:<9}{line.seconds:6.0f} s  {mutant}{'  by ' + line.by if line.by else ''}", flush=True)
+
+
+def _planted(copy: Path, graph: ImportGraph, warm: Path, mutant: Mutant, commit: str, limit: float) -> Line:
+    path, began = copy / mutant.file, time.monotonic()
+    source = path.read_text()
+    # Compiled callers are cached with what they call, and a cache does not see that its callee changed: an empty one for such a mutant.
+    cache = Path(tempfile.mkdtemp(dir=copy.parent)) if is_compiled(graph, mutant.file) else warm
+    try:
+        path.write_text(mutant.applied(source))
+        verdict, by = _first_failure(copy, graph.tests_of(mutant.file), cache, limit)
+    except ValueError as reason:
+        verdict, by = "stale", str(reason)
+    finally:
+        path.write_text(source)
+        if cache != warm:
+            shutil.rmtree(cache, ignore_errors=True)
+    return Line(mutant.name, asdict(mutant), commit, verdict, by, round(time.monotonic() - began, 1))
+
+
+def _first_failure(copy: Path, tests: list[Path], cache: Path, limit: float) -> tuple[str, str]:
+    end = time.monotonic() + limit
+    for group in _groups(tests):
+        if time.monotonic() > end:
+            break
+        failed = _run(copy, group, cache, max(60.0, end - time.monotonic()))
+        if failed:
+            return "killed", failed
+    return "survived", ""
+
+
+def _groups(tests: list[Path]) -> list[list[Path]]:
+    groups: list[list[Path]] = []
+    room = 0
+    for test in tests:
+        room -= test.stat().st_size
+        if room < 0:
+            groups.append([])
+            room = GROUP - test.stat().st_size
+        groups[-1].append(test)
+    return groups
+
+
+def _run(copy: Path, tests: list[Path], cache: Path, seconds: float) -> str:
+    """Return the test that failed, ``""`` where all passed or the time was over with none failing."""
+    words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120", *map(str, tests)]
+    paths = os.pathsep.join([str(copy / "tests" / "support" / "_bare"), str(copy)])
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    process = subprocess.Popen(
+        words, cwd=copy, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    try:
+        told, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        told = process.communicate()[0]
+        return ""
+    if process.returncode in (0, 5):
+        return ""
+    found = re.findall(r"^(?:FAILED|ERROR) (\S+)", told, re.MULTILINE)
+    return found[0] if found else f"exit {process.returncode}: {told.strip().splitlines()[-1][:160] if told.strip() else 'no word'}"
+
+
+def _export(root: Path, commit: str, copy: Path) -> None:
+    copy.mkdir()
+    archive = subprocess.run(["git", "-C", str(root), "archive", commit], capture_output=True, check=True).stdout
+    subprocess.run(["tar", "-x", "-C", str(copy)], input=archive, check=True)
+
+
+def _git(root: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True).stdout.strip()

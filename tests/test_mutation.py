@@ -1,0 +1,89 @@
+"""The mutation run itself: the faults it makes, the lists it draws, and what counts as met."""
+
+import ast
+
+import pytest
+
+from tests.mutation.choice import ImportGraph, chosen_mutants
+from tests.mutation.mutants import mutants_of
+from tests.mutation.results import Line, Results
+from tests.support.clusters import ROOT
+
+TEXT = '''\
+"""Words 1 < 2."""
+
+
+def f(a: int = 3, é: float = 0.5) -> float:
+    """More 1 + 2."""
+    if not a and é <= -a:
+        raise ValueError("1 + 1")
+    while ready(a):
+        a += 1
+    out[a] = max(é * 2, 1)  # < 3
+    out.sort()
+    return "µ" if a == 1 else é**2
+'''
+
+
+def test_a_mutant_changes_one_place_and_what_it_makes_can_be_read():
+    found = mutants_of("kernels/f.py", TEXT)
+    made = {(m.kind, m.before, m.after) for m in found}
+    assert made >= {
+        ("constant", "3", "6"),
+        ("constant", "0.5", "1.0"),
+        ("negation", "not a", "(a)"),
+        ("boolean", "and", "or"),
+        ("compare", "<=", "<"),
+        ("sign", "-a", "(+a)"),
+        ("condition", "not a and é <= -a", "True"),
+        ("condition", "ready(a)", "False"),
+        ("update", "+=", "-="),
+        ("swapped call", "max", "min"),
+        ("arithmetic", "*", "/"),
+        ("arithmetic", "**", "*"),
+        ("removed assignment", "out[a] = max(é * 2, 1)", "pass"),
+        ("removed call", "out.sort()", "pass"),
+        ("compare", "==", "!="),
+    }
+    for mutant in found:
+        changed = mutant.applied(TEXT)
+        ast.parse(changed)
+        assert changed != TEXT and changed.startswith('"""Words 1 < 2."""') and "1 + 1" in changed and "# < 3" in changed
+    with pytest.raises(ValueError, match="no longer reads"):
+        found[0].applied("x" + TEXT)
+
+
+def test_the_list_is_drawn_by_its_seed():
+    one, same, other = (chosen_mutants(ROOT, 50, seed) for seed in (0, 0, 1))
+    assert one == same != other and len(one) == 50 and len({m.name for m in one}) == 50
+    assert [sum(m.file.startswith(folder) for m in one) for folder in ("kernels", "pipeline", "storage")] == [20, 20, 10]
+
+
+def test_the_nearest_tests_come_first_and_what_a_registry_names_is_reached():
+    graph = ImportGraph(ROOT)
+    assert graph.tests_of("kernels/jit.py")[0].stem == "test_kernels_jit"
+    assert graph.tests_of("storage/runs.py")[0].stem == "test_storage_runs"
+    files = [path for folder in ("kernels", "pipeline", "storage") for path in (ROOT / folder).rglob("*.py")]
+    reached = [
+        path
+        for path in files
+        if graph.tests_of(str(path.relative_to(ROOT))) is not graph.tests and graph.users(path).keys() & set(graph.tests)
+    ]
+    assert len(reached) > 0.97 * len(files)
+
+
+def test_what_counts_as_met(tmp_path):
+    results = Results(tmp_path)
+    assert not results.goal_met()
+    for number in range(20):
+        results.add(
+            Line(str(number), {"file": "kernels/f.py", "line": 1, "kind": "k", "before": "a", "after": "b"}, "c", "killed", "t", 1.0)
+        )
+    results.add(Line("20", {"file": "storage/f.py", "line": 1, "kind": "k", "before": "a", "after": "b"}, "c", "survived", "", 1.0))
+    assert results.goal_met() and "storage: 0 killed, 1 survived" in results.summary()
+    results.add(Line("0", {"file": "kernels/f.py", "line": 1, "kind": "k", "before": "a", "after": "b"}, "c", "survived", "", 1.0))
+    assert not results.goal_met()
+    (tmp_path / "equivalent.json").write_text('{"0": "the order of two equal terms"}')
+    assert results.goal_met() and "equivalent: the order of two equal terms" in results.summary()
+    results.add(Line("1", {"file": "kernels/f.py", "line": 1, "kind": "k", "before": "a", "after": "b"}, "d", "stale", "gone", 1.0))
+    assert len(results.lines()) == 21
