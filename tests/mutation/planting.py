@@ -25,13 +25,15 @@ GROUP = 60_000
 
 
 def plant_all(root: Path, results: Results, chosen: argparse.Namespace) -> None:
-    """Plant what is left of the list (or the survivors) until the minutes are over."""
-    commit = _git(root, "rev-parse", "HEAD")
-    lines = results.lines()
+    """Plant what is left of the list, drawn at the commit of its first line, or the survivors into this one, until the minutes are over."""
+    commit, lines = _git(root, "rev-parse", "HEAD"), results.lines()
     if chosen.part == "again":
         todo = [Mutant(**line.mutant) for line in lines.values() if line.verdict == "survived" and line.name not in results.argued()]
     else:
-        todo = [mutant for mutant in chosen_mutants(root, chosen.count, chosen.seed) if mutant.name not in lines]
+        commit = next((line.commit for line in results.all_lines()), commit)
+        with tempfile.TemporaryDirectory(prefix="gramplane-mutants-") as folder:
+            _export(root, commit, Path(folder) / "copy")
+            todo = [mutant for mutant in chosen_mutants(Path(folder) / "copy", chosen.count, chosen.seed) if mutant.name not in lines]
     queue: Queue[Mutant] = Queue()
     for mutant in todo:
         queue.put(mutant)

@@ -30,10 +30,13 @@ class Results:
     def __init__(self, folder: Path) -> None:
         self.path, self._arguments = folder / "results.jsonl", folder / "equivalent.json"
 
+    def all_lines(self) -> list[Line]:
+        """Return every line in its order."""
+        return [Line(**json.loads(row)) for row in (self.path.read_text().splitlines() if self.path.exists() else [])]
+
     def lines(self) -> dict[str, Line]:
         """Return the last line of every mutant."""
-        text = self.path.read_text() if self.path.exists() else ""
-        return {line.name: line for line in (Line(**json.loads(row)) for row in text.splitlines())}
+        return {line.name: line for line in self.all_lines()}
 
     def add(self, line: Line) -> None:
         """Append a line."""
