@@ -228,18 +228,18 @@ def run_method(
     # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
     fresh = not (Path(run) / "config.json").exists()
     prepared = _prepared(info, config, store, record) if fresh else None
-    folder = RunStore.create(run, record)
-    with folder.lock(), _withdrawn_unless_begun(folder, fresh):
-        return _run(info, config, store, folder, where, on_event or ignore, prepared)
+    with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder):
+        # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
+        return _run(info, config, store, folder, where, on_event or ignore, prepared if folder.born else None)
 
 
 @contextlib.contextmanager
-def _withdrawn_unless_begun(folder: RunStore, fresh: bool) -> Iterator[None]:
+def _withdrawn_unless_begun(folder: RunStore) -> Iterator[None]:
     # A cluster that does not answer must not tie the folder to this configuration, either.
     try:
         yield
     except BaseException:
-        if fresh and folder.history() == []:
+        if folder.born and folder.history() == []:
             folder.withdraw()
         raise
 
@@ -257,6 +257,9 @@ def resume_run(
     """Continue a run directory where it stopped; nothing happens when it is finished. The cluster may be another one."""
     folder = RunStore.open(run)
     with folder.lock():
+        done = folder.read_json("summary")
+        if done is not None:
+            return RunOutcome("already-done", done, run=str(folder.path))
         record, place = folder.config, folder.read_json("where") or {}
         there = cluster or place.get("cluster", "sync")
         where = Where(there, worker_memory, record["driver_memory"], allow_plaintext, tls, stall_timeout)

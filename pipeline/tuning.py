@@ -121,8 +121,8 @@ def _shared_rows(grid: _Grid, ctx: RunContext, folder: Path, names: Sequence[str
     tuned = _sharing(grid)
     for k, shared in enumerate(tuned.shared_loops(ctx, grid.configs, grid.extra, grid.folds, grid.seed)):
         points = [jsonable(grid.points[i]) for i in shared.points]
-        run = RunStore.create(folder / f"cv-{k}", {"points": points, "folds": grid.folds, "seed": grid.seed, "data": grid.store.digest})
-        with run.lock():
+        record = {"points": points, "folds": grid.folds, "seed": grid.seed, "data": grid.store.digest}
+        with RunStore.begin(folder / f"cv-{k}", record) as run:
             history = run_loop(shared.loop, replace(ctx, run=run)).history
         yield from tuned.table_rows(shared, grid.configs, grid.folds, history, names)
 
@@ -265,8 +265,7 @@ def tune(
     same_as_before(run, record)
     if not (Path(run) / "config.json").exists():
         _check(search, where)
-    folder = RunStore.create(run, record)
-    with folder.lock():
+    with RunStore.begin(run, record) as folder:
         done = folder.read_json("summary")
         if done is not None:
             return RunOutcome("already-done", done, run=run)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .blocks import BlockMeta, BlockRef, BlockStore, ColumnScale, VerifyReport, open_shared
     from .cache import BlockCache, block_cache, cached_bytes, set_cache_limit
-    from .errors import DataError, DigestMismatch, MissingBlock, OutOfSpace, RunLocked, SchemaError, StorageError, UnalignedWrite
+    from .errors import DataError, DigestMismatch, MissingBlock, OtherRun, OutOfSpace, RunLocked, SchemaError, StorageError, UnalignedWrite
     from .gram import GramRef, GramStore, GramSums, GramTask, open_gram
     from .gram_layout import plan_block
     from .layout import MEMORY_STRIPE_BYTES, DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes
@@ -62,6 +62,7 @@ __all__ = [
     "MemoryBlocks",
     "MemoryRef",
     "MissingBlock",
+    "OtherRun",
     "OutOfSpace",
     "RunLocked",
     "RunStore",

@@ -130,6 +130,22 @@ class ArraySpec:
         return spec
 
 
+def load_json(data: bytes | str, where: str) -> Any:
+    """Parse JSON of any depth and encoding that somebody may have left there.
+
+    Raises
+    ------
+    SchemaError
+        If the text is not JSON, with the position of the fault.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise SchemaError(f"{where} is not valid JSON: it is nested too deep") from error
+    except ValueError as error:
+        raise SchemaError(f"{where} is not valid JSON: {error}") from error
+
+
 def parse_json(data: bytes, where: str) -> dict[str, Any]:
     """Parse a JSON object.
 
@@ -138,10 +154,7 @@ def parse_json(data: bytes, where: str) -> dict[str, Any]:
     SchemaError
         If the text is not a JSON object, with the position of the fault.
     """
-    try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise SchemaError(f"{where} is not valid JSON: {error}") from error
+    fields = load_json(data, where)
     if not isinstance(fields, dict):
         raise SchemaError(f"{where} holds a JSON {type(fields).__name__}; it must be an object")
     return fields

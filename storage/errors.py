@@ -26,6 +26,10 @@ class MissingBlock(StorageError):
     """An object that the manifest lists is absent."""
 
 
+class OtherRun(SchemaError):
+    """A folder holds a run of another configuration; the message lists the keys that differ."""
+
+
 class RunLocked(StorageError):
     """Another process holds this run; the message names its pid, host and starting time."""
 
@@ -82,6 +86,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def space_for(path: str | os.PathLike[str], needed: int) -> Iterator[None]:
     """Turn "no space left", "quota exceeded" and "file too large" inside the block into `OutOfSpace`.
 
+    Other errors of the system that name no path, such as those of an open file, are given this one.
+
     Parameters
     ----------
     path : path
@@ -101,4 +107,6 @@ def space_for(path: str | os.PathLike[str], needed: int) -> Iterator[None]:
     except OSError as error:
         if error.errno in _FULL:
             raise OutOfSpace(os.fspath(path), needed) from error
+        if error.filename is None:
+            error.filename = os.fspath(path)
         raise

@@ -1,7 +1,7 @@
 """Who works on a run: flock on local files (freed by the kernel when the owner dies), a lease on object stores."""
 
+import errno
 import fcntl
-import json
 import os
 import secrets
 import socket
@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .arrays import canonical
-from .errors import RunLocked, space_for
+from .arrays import canonical, load_json
+from .errors import RunLocked, SchemaError, StorageError, space_for
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -52,16 +52,17 @@ def file_lock(path: Path) -> Iterator[None]:
     ------
     RunLocked
         At once, if another process (or another block of this one) holds it, naming pid, host and starting time.
+    StorageError
+        If the file is a symbolic link: the lock of another place would be held, and its file overwritten.
     """
-    with space_for(path, 128):
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    fd = _open_lock(path)
     _held.add(fd)
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise _locked(str(path.parent), _parse(os.pread(fd, 4096, 0))) from error
         with space_for(path, 128):
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise _locked(str(path.parent), _parse(os.pread(fd, 4096, 0))) from error
             os.ftruncate(fd, 0)
             os.pwrite(fd, canonical(holder()), 0)
         yield
@@ -71,10 +72,30 @@ def file_lock(path: Path) -> Iterator[None]:
             os.close(fd)
 
 
+def _open_lock(path: Path) -> int:
+    try:
+        with space_for(path, 128):
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP and path.is_symlink():
+            raise StorageError(f"{path} is a symbolic link; a lock is a plain file: remove the link") from error
+        raise
+
+
+def is_lock(path: Path) -> bool:
+    """Return whether a file is a lock of ours: empty as it was made, or naming its holder."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(4096)
+    except OSError:
+        return False
+    return not text or "pid" in _parse(text)
+
+
 def _parse(text: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-    except ValueError:
+        found = load_json(text, "the lock")
+    except SchemaError:
         return {}
     return found if isinstance(found, dict) else {}
 

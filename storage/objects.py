@@ -9,6 +9,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -192,8 +193,11 @@ def write_atomic(path: str, parts: tuple[npt.NDArray | bytes, ...], *, fsync: bo
         with space_for(path, total_bytes(*parts)):
             _fill(temporary, folder, parts, fsync)
             os.rename(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):  # what cannot be removed, on a disk that became read-only say, must not hide what went wrong
+            os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename == temporary:
+            error.filename = path
         raise
     if fsync:
         sync_folder(folder)
@@ -248,6 +252,11 @@ def sync_folder(folder: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def temporary_name(name: str) -> bool:
+    """Return whether a file of this name is one that `write_atomic` has not renamed yet."""
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def sweep_temporaries(root: Path) -> int:

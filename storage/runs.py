@@ -1,6 +1,7 @@
 """One folder per run: configuration, lock, checkpoints, history, broadcast arrays, model, events."""
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -9,7 +10,6 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,69 +19,25 @@ import numpy.typing as npt
 
 from . import models
 from .arrays import canonical, parse_json
-from .errors import DigestMismatch, MissingBlock, SchemaError, StorageError, space_for
-from .locks import file_lock
+from .errors import DigestMismatch, MissingBlock, OtherRun, SchemaError, StorageError, space_for
+from .locks import file_lock, is_lock
 from .objects import sweep_temporaries, write_all, write_atomic
 from .packing import pack, unpack
 from .records import dumps, from_arrays, to_arrays
+from .run_arrays import ArrayRef
+from .run_files import HISTORY, REMEDIES, checkpoint_names, has_strangers, missing_run, read_lines, read_run_json
+from .sealed_json import LINE, seal_file, seal_text
 from .urls import check_name, local_path
 
-CONFIG_FORMAT = "gramplane.run/1"
+CONFIG_FORMAT = "gramplane.run/2"
+UNSEALED_FORMAT = "gramplane.run/1"
+"""Runs of 0.1.0, whose JSON files have no checksum of their own; they are read and continued as they are."""
 CHECKPOINT_FORMAT = "gramplane.checkpoint/1"
+_UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 KEPT_CHECKPOINTS = 2
 KEPT_ARRAYS = 4
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ArrayRef:
-    """An array written once into a run folder, by content: what tasks receive instead of a large vector.
-
-    Attributes
-    ----------
-    path : str
-        The file.
-    digest : str
-        sha256 of the file.
-    nbytes : int
-        Bytes of the array.
-    """
-
-    path: str
-    digest: str
-    nbytes: int
-
-    def __reduce__(self) -> tuple[type["ArrayRef"], tuple[str, str, int]]:
-        return ArrayRef, (self.path, self.digest, self.nbytes)
-
-    def load(self) -> npt.NDArray[Any]:
-        """Return the array; the newest of every name is kept in the process and shared, so nobody may change it.
-
-        Raises
-        ------
-        MissingBlock
-            If the file was swept or the run folder is not visible from here.
-        DigestMismatch
-            If its bytes changed.
-        """
-        name = self.path.rpartition("=")[0]
-        found = _newest.get(name)
-        if found is None or found[0] != self.digest:
-            found = _newest[name] = (self.digest, self._read())
-        return found[1]
-
-    def _read(self) -> npt.NDArray[Any]:
-        try:
-            data = Path(self.path).read_bytes()
-        except FileNotFoundError as error:
-            raise MissingBlock(f"array {self.path} is absent: it was swept, or the run folder is not shared with this machine") from error
-        if hashlib.sha256(data).hexdigest() != self.digest:
-            raise DigestMismatch(f"array {self.path}, bytes 0:{len(data)}: the content does not have the digest {self.digest}")
-        return np.load(io.BytesIO(data), allow_pickle=False)
-
-
-_newest: dict[str, tuple[str, npt.NDArray[Any]]] = {}
 
 
 class RunStore:
@@ -95,10 +51,29 @@ class RunStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.born = False
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> "RunStore":
-        """Make the folder of a run, or open it if it was made with the same configuration.
+        """Make the folder of a run, or open it if it was made with the same configuration; who goes on to write takes `begin`.
+
+        Raises
+        ------
+        OtherRun, SchemaError, RunLocked, OutOfSpace
+            See `begin`.
+        """
+        run = cls(_folder(path))
+        if not run._was_made(_plain(config)):
+            with cls.begin(path, config):
+                pass
+        return run
+
+    @classmethod
+    @contextmanager
+    def begin(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> Iterator["RunStore"]:
+        """Hold the folder of a run from its first moment on: it is made, or was made with the same configuration.
+
+        Of several processes that begin one run at once, one makes it; the others see its lock before they look at anything else.
 
         Parameters
         ----------
@@ -107,29 +82,56 @@ class RunStore:
         config : mapping
             JSON values: method, parameters, digests of inputs, ….
 
+        Yields
+        ------
+        RunStore
+            The run; its attribute ``born`` tells whether this call wrote the configuration.
+
         Raises
         ------
+        RunLocked
+            If another process holds it, naming pid, host and starting time.
+        OtherRun
+            If the folder holds a run of another configuration (the differing keys are listed).
         SchemaError
-            If the folder holds a run of another configuration (the differing keys are listed), or other files.
+            If it holds other files.
         OutOfSpace
             If the disk is full.
         """
-        run = cls(_folder(path))
-        wanted = json.loads(canonical(dict(config)))
-        if (run.path / "config.json").exists():
-            found = run.config
-            differing = sorted(key for key in {*found, *wanted} if found.get(key) != wanted.get(key) or (key in found) != (key in wanted))
-            if differing:
-                raise SchemaError(
-                    f"{run.path} holds a run with another configuration; differing: {', '.join(differing)}: use another folder"
-                )
-            return run
-        if run.path.exists() and any(entry.name != "lock" for entry in run.path.iterdir()):
-            raise SchemaError(f"{run.path} is a folder with files that are not a run; choose an empty place")
+        run, wanted = cls(_folder(path)), _plain(config)
+        run._refuse_strangers()
         with space_for(run.path, 0):
             run.path.mkdir(parents=True, exist_ok=True)
-        run.write_config(wanted)
-        return run
+        with run.lock():
+            if not run._was_made(wanted):
+                if has_strangers(run.path, ("lock",)):
+                    raise _strangers(run.path)
+                run.write_config(wanted)
+                run.born = True
+            yield run
+
+    def _was_made(self, wanted: Mapping[str, Any]) -> bool:
+        """Return whether the folder holds the run of a configuration already.
+
+        Raises
+        ------
+        OtherRun
+            If it holds another one.
+        """
+        if not (self.path / "config.json").exists():
+            return False
+        found = self.config
+        differing = sorted(key for key in {*found, *wanted} if found.get(key) != wanted.get(key) or (key in found) != (key in wanted))
+        if differing:
+            raise OtherRun(f"{self.path} holds a run with another configuration; differing: {', '.join(differing)}: use another folder")
+        return True
+
+    def _refuse_strangers(self) -> None:
+        # A run in birth has its lock before anything else and its configuration before all but the lock: with either, the lock decides.
+        if not self.path.is_dir() or not has_strangers(self.path, ("lock",)):
+            return
+        if not (self.path / "config.json").exists() and not is_lock(self.path / "lock"):
+            raise _strangers(self.path)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "RunStore":
@@ -139,6 +141,8 @@ class RunStore:
         ------
         MissingBlock
             If there is no run.
+        DigestMismatch
+            If its configuration is damaged.
         SchemaError
             If its format is unknown.
         """
@@ -149,22 +153,50 @@ class RunStore:
     @property
     def config(self) -> dict[str, Any]:
         """The configuration the run was made with."""
+        return self._head()["config"]
+
+    def _head(self) -> dict[str, Any]:
         where = self.path / "config.json"
         try:
-            fields = parse_json(where.read_bytes(), str(where))
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise MissingBlock(f"{self.path} holds no run (config.json is absent)") from error
-        if fields.get("format") != CONFIG_FORMAT or not isinstance(fields.get("config"), dict):
-            raise SchemaError(f"{where} has the format {fields.get('format')!r}; this version reads {CONFIG_FORMAT!r}")
-        return fields["config"]
+            fields = read_run_json(where, required=False)
+        except NotADirectoryError as error:
+            raise missing_run(self.path) from error
+        if fields is None:
+            raise missing_run(self.path)
+        known = isinstance(fields, dict) and fields.get("format") in (CONFIG_FORMAT, UNSEALED_FORMAT)
+        if not known or not isinstance(fields.get("config"), dict):
+            found = fields.get("format") if isinstance(fields, dict) else None
+            raise SchemaError(f"{where} has the format {found!r}; this version reads {CONFIG_FORMAT!r} and {UNSEALED_FORMAT!r}")
+        if fields["format"] == CONFIG_FORMAT:
+            read_run_json(where, required=True)
+        return fields
+
+    @property
+    def _sealed(self) -> bool:
+        """Whether every JSON file of the run has a checksum."""
+        return self._head()["format"] == CONFIG_FORMAT
+
+    def check(self) -> None:
+        """Read all JSON files of the run against their checksums.
+
+        Raises
+        ------
+        DigestMismatch
+            At the first damaged one, with what can be done about it.
+        """
+        sealed = self._sealed
+        for name in REMEDIES:
+            read_run_json(self.path / f"{name}.json", required=sealed)
+        for _ in read_lines(self.path / HISTORY, required=sealed):
+            pass
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Replace the configuration, atomically."""
-        self._write("config.json", json.dumps({"format": CONFIG_FORMAT, "config": dict(config)}, indent=1, sort_keys=True).encode())
+        self._write("config.json", seal_file({"format": CONFIG_FORMAT, "config": dict(config)}))
 
-    def write_json(self, name: str, value: Any) -> None:
-        """Write a small JSON file ``NAME.json`` of the run, atomically."""
-        self._write(f"{check_name(name, 'file name')}.json", json.dumps(value, indent=1).encode())
+    def write_json(self, name: str, value: Mapping[str, Any] | list[Any]) -> None:
+        """Write a small JSON file ``NAME.json`` of the run with its checksum, atomically."""
+        self._write(f"{check_name(name, 'file name')}.json", seal_file(value))
 
     def read_json(self, name: str) -> Any | None:
         """Return what `write_json` wrote, or None.
@@ -172,13 +204,9 @@ class RunStore:
         Raises
         ------
         DigestMismatch
-            If the file is not valid JSON.
+            If the file is damaged, with what can be done about it.
         """
-        where = self.path / f"{check_name(name, 'file name')}.json"
-        try:
-            return json.loads(where.read_bytes()) if where.exists() else None
-        except ValueError as error:
-            raise DigestMismatch(f"{where} is not valid JSON: {error}") from error
+        return read_run_json(self.path / f"{check_name(name, 'file name')}.json", required=self._sealed)
 
     def _write(self, name: str, data: bytes) -> None:
         write_atomic(str(self.path / name), (data,), fsync=True)
@@ -187,15 +215,25 @@ class RunStore:
     def lock(self) -> Iterator["RunStore"]:
         """Hold the run for the duration of the block; what a killed writer left half-written or half-removed is removed first.
 
+        A finished run that nobody may write to, on a read-only disk say, needs no lock: there is nothing left to do.
+
         Raises
         ------
         RunLocked
             If another process holds it, naming pid, host and starting time.
         """
-        with file_lock(self.path / "lock"):
-            sweep_temporaries(self.path)
-            self._drop_checkpoints()
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(file_lock(self.path / "lock"))
+                sweep_temporaries(self.path)
+                self._drop_checkpoints()
+            except OSError as error:
+                if error.errno not in _UNWRITABLE or not self._is_finished():
+                    raise
             yield self
+
+    def _is_finished(self) -> bool:
+        return (self.path / "config.json").is_file() and self.read_json("summary") is not None
 
     def reset(self) -> None:
         """Forget everything but the configuration: checkpoints, history, events, arrays and model (to start the run anew)."""
@@ -222,10 +260,6 @@ class RunStore:
         (self.path / "config.json").unlink(missing_ok=True)
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
-
-    def _checkpoint_names(self) -> list[str]:
-        """Names of complete checkpoints, newest first; the JSON file is the completion mark."""
-        return sorted((file.stem for file in (self.path / "checkpoints").glob("*.json")), reverse=True)
 
     def save_checkpoint(self, iteration: int, state: Any, about: Mapping[str, Any] | None = None) -> None:
         """Write the state after an iteration; the last two are kept.
@@ -266,7 +300,7 @@ class RunStore:
         self._drop_checkpoints()
 
     def _drop_checkpoints(self) -> None:
-        kept = set(self._checkpoint_names()[:KEPT_CHECKPOINTS])
+        kept = set(checkpoint_names(self.path)[:KEPT_CHECKPOINTS])
         files = [file for file in (self.path / "checkpoints").glob("*") if file.stem not in kept and file.suffix in (".json", ".npz")]
         for file in sorted(files, key=lambda f: f.suffix):  # the mark goes first, so that a half-removed checkpoint is none
             file.unlink(missing_ok=True)
@@ -281,7 +315,7 @@ class RunStore:
         SchemaError
             If the state is of another class or version.
         """
-        names, damage = self._checkpoint_names(), []
+        names, damage = checkpoint_names(self.path), []
         for name in names:
             try:
                 fields, arrays = self._read_checkpoint(name)
@@ -296,7 +330,7 @@ class RunStore:
 
     def checkpoint_about(self) -> dict[str, Any] | None:
         """The ``about`` of the newest sound checkpoint, or None."""
-        for name in self._checkpoint_names():
+        for name in checkpoint_names(self.path):
             with contextlib.suppress(StorageError):
                 return self._read_checkpoint(name)[0]["about"]
         return None
@@ -307,6 +341,8 @@ class RunStore:
             text, data = where.with_suffix(".json").read_bytes(), where.with_suffix(".npz").read_bytes()
         except FileNotFoundError as error:
             raise MissingBlock(f"{error.filename} is absent: the checkpoint is incomplete") from error
+        except IsADirectoryError as error:
+            raise MissingBlock(f"{error.filename} is a folder, and a file was written there") from error
         fields = parse_json(text, f"{where}.json")
         stated = fields.pop("digest", None)
         if stated != hashlib.sha256(canonical(fields)).hexdigest() or fields.get("format") != CHECKPOINT_FORMAT:
@@ -319,15 +355,15 @@ class RunStore:
     # -- logs --------------------------------------------------------------------------------------------------------
 
     def append_history(self, entry: Mapping[str, Any]) -> None:
-        """Add a line to ``history.jsonl``; infinities and NaN become null."""
-        self._append("history.jsonl", entry)
+        """Add a line with its checksum to ``history.jsonl``; infinities and NaN become null."""
+        self._append(HISTORY, seal_text(dumps(entry), LINE))
 
     def log_event(self, event: Mapping[str, Any]) -> None:
         """Add a line with the present time to ``events.log``."""
-        self._append("events.log", {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **event})
+        self._append("events.log", dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **event}))
 
-    def _append(self, name: str, entry: Mapping[str, Any]) -> None:
-        line = dumps(entry) + b"\n"
+    def _append(self, name: str, text: bytes) -> None:
+        line = text + b"\n"
         path = self.path / name
         with space_for(path, len(line)):
             fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
@@ -337,26 +373,24 @@ class RunStore:
                 os.close(fd)
 
     def history(self) -> list[dict[str, Any]]:
-        """Entries of ``history.jsonl``; a line torn by a kill is left out."""
-        return [entry for _, entry in self._history_lines()]
+        """Entries of ``history.jsonl``; a line torn by a kill is left out.
 
-    def _history_lines(self) -> list[tuple[bytes, dict[str, Any]]]:
-        path = self.path / "history.jsonl"
-        found = []
-        for line in path.read_bytes().splitlines() if path.exists() else []:
-            with contextlib.suppress(SchemaError):
-                found.append((line, parse_json(line, str(path))))
-        return found
+        Raises
+        ------
+        DigestMismatch
+            If a line is damaged, naming it.
+        """
+        return [entry for _, entry in read_lines(self.path / HISTORY, required=self._sealed)]
 
     def truncate_history(self, iteration: int) -> None:
         """Cut ``history.jsonl`` before the first entry whose "iteration" is larger; called on resume."""
         kept = []
-        for line, entry in self._history_lines():
+        for line, entry in read_lines(self.path / HISTORY, required=self._sealed):
             if (entry.get("iteration") or 0) > iteration:
                 break
             kept.append(line + b"\n")
-        if kept or (self.path / "history.jsonl").exists():
-            self._write("history.jsonl", b"".join(kept))
+        if kept or (self.path / HISTORY).exists():
+            self._write(HISTORY, b"".join(kept))
 
     # -- arrays and model --------------------------------------------------------------------------------------------
 
@@ -402,6 +436,14 @@ class RunStore:
     def read_model(self, cls: type[T] | Sequence[type[T]]) -> T:
         """Read the model of the run (see `gramplane.storage.models.read_model`)."""
         return models.read_model(self.path / "model", cls)
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    return json.loads(canonical(dict(config)))
+
+
+def _strangers(path: Path) -> SchemaError:
+    return SchemaError(f"{path} is a folder with files that are not a run; choose an empty place")
 
 
 def _folder(path: str | os.PathLike[str]) -> Path:

@@ -49,6 +49,7 @@ EXIT_CODES: dict[str, Exit] = {
     "builtins:ValueError": Exit.USAGE,
     "gramplane.storage.errors:StorageError": Exit.USAGE,
     "gramplane.storage.errors:SchemaError": Exit.DATA,
+    "gramplane.storage.errors:OtherRun": Exit.USAGE,
     "gramplane.storage.errors:DataError": Exit.DATA,
     "gramplane.storage.errors:OutOfSpace": Exit.OUT_OF_SPACE,
     "gramplane.storage.errors:DigestMismatch": Exit.DAMAGED,

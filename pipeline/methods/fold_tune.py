@@ -104,8 +104,7 @@ def table_rows(search: Search, ctx: RunContext, folder: Path, names: Sequence[st
 
 def _figures(search: Search, point: int, fold: int, ctx: RunContext, folder: Path) -> dict[str, Any]:
     record = {**search.record, "point": search.points[point], "fold": fold}
-    run = RunStore.create(folder / f"cv-{point}-{fold}", record)
-    with run.lock():
+    with RunStore.begin(folder / f"cv-{point}-{fold}", record) as run:
         done = run.read_json("summary")
         if done is None:
             done = _fitted(search, point, fold, replace(ctx, run=run))
