@@ -1,0 +1,120 @@
+"""JSON that carries its own crc32c, and the files of a run that are made of it."""
+
+import json
+import random
+
+import pytest
+
+from gramplane.storage import DigestMismatch, RunStore, SchemaError
+from gramplane.storage.run_files import REMEDIES
+from gramplane.storage.sealed_json import LINE, read_sealed, seal_file, seal_text
+
+VALUES = [{}, {"a": 1}, {"a": {"b": [1, 2.5, None, "é"]}, "c": float("inf")}, [], [{"x": 1}, {"x": 2}], {"rows": [1]}, {"rows": 1, "b": 2}]
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_what_is_sealed_comes_back_and_is_plain_json(value):
+    text = seal_file(value)
+    assert len(json.loads(text)["crc32c"]) == 8
+    found = read_sealed(text, "x.json", required=True)
+    assert found == ([1] if value == {"rows": [1]} else value)
+    assert read_sealed(text, "x.json", required=False) == found
+
+
+@pytest.mark.parametrize("text", [seal_file({"a": [1, 2], "b": "text"}), seal_file({}), seal_text(b'{"iteration":3,"gap":0.5}', LINE)])
+def test_every_changed_bit_and_every_cut_is_noticed(text):
+    for at in range(len(text)):
+        for bit in range(8):
+            bad = bytearray(text)
+            bad[at] ^= 1 << bit
+            with pytest.raises(DigestMismatch, match=r"^x\.json"):
+                read_sealed(bytes(bad), "x.json", required=True)
+        with pytest.raises(DigestMismatch, match=r"^x\.json"):
+            read_sealed(text[:at], "x.json", required=True)
+    with pytest.raises(DigestMismatch):
+        read_sealed(text + b" ", "x.json", required=True)
+
+
+def test_an_unsealed_text_is_read_where_nothing_else_can_be_asked():
+    assert read_sealed(b'{"a": 1}', "x", required=False) == {"a": 1}
+    with pytest.raises(DigestMismatch, match="does not end with its crc32c"):
+        read_sealed(b'{"a": 1}', "x", required=True)
+    with pytest.raises(DigestMismatch, match="nested too deep"):
+        read_sealed(b"[" * 100_000, "x", required=False)
+
+
+def test_the_key_of_the_checksum_is_taken():
+    with pytest.raises(SchemaError, match="'crc32c'"):
+        seal_file({"crc32c": 1})
+    assert read_sealed(seal_file({"a": {"crc32c": 1}}), "x", required=True) == {"a": {"crc32c": 1}}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run with every file there is."""
+    made = RunStore.create(tmp_path / "run", {"method": "fgm", "C": 10.0})
+    for name in REMEDIES:
+        if name != "config":
+            made.write_json(name, [{"a": 1}, {"a": 2}] if name == "tune" else {"a": 1, "rows": [1, 2]})
+    for t in range(1, 6):
+        made.append_history({"iteration": t, "gap": 1 / t})
+    return made
+
+
+def test_a_sound_run_checks(run):
+    run.check()
+    assert run.read_json("tune") == [{"a": 1}, {"a": 2}] and run.read_json("tables") == {"a": 1, "rows": [1, 2]}
+    assert [row["iteration"] for row in run.history()] == [1, 2, 3, 4, 5] and "crc32c" not in run.history()[0]
+
+
+@pytest.mark.parametrize("name", [*(f"{name}.json" for name in REMEDIES), "history.jsonl"])
+def test_every_flipped_byte_of_every_file_is_damage_with_a_remedy(run, name):
+    file, rng = run.path / name, random.Random(0)
+    good = file.read_bytes()
+    for at in range(len(good)):
+        bad = bytearray(good)
+        bad[at] ^= 1 << rng.randrange(8)
+        file.write_bytes(bad)
+        if name == "history.jsonl" and at == len(good) - 1:
+            continue  # the end of the last line: what a kill leaves, too
+        with pytest.raises(DigestMismatch, match=rf"{name}.*(remove it|cannot be made again|keeps the rows)"):
+            RunStore.open(run.path).check()
+    file.write_bytes(good)
+    run.check()
+
+
+def test_a_damaged_line_names_itself_and_a_torn_last_line_does_not_count(run):
+    file = run.path / "history.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines) + lines[0][:20])
+    assert len(run.history()) == 5
+    file.write_bytes(b"".join([*lines[:2], lines[2].replace(b'"iteration":3', b'"iteration":4'), *lines[3:]]))
+    for read in (run.history, run.check, lambda: run.truncate_history(5)):
+        with pytest.raises(DigestMismatch, match=r"history\.jsonl:3: .*sed -i '3,\$d' .*keeps the rows before it"):
+            read()
+
+
+def test_a_run_of_0_1_0_has_no_checksums_and_is_read_and_continued(run):
+    for name in REMEDIES:
+        value = run.read_json(name) if name != "config" else {"format": "gramplane.run/1", "config": run.config}
+        (run.path / f"{name}.json").write_text(json.dumps(value))
+    rows = run.history()
+    (run.path / "history.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows) + '{"iteration": 6, "g\n')
+    run.check()
+    assert run.read_json("tune") == [{"a": 1}, {"a": 2}] and run.history() == rows
+    run.append_history({"iteration": 6})
+    run.write_json("summary", {"n": 1})
+    run.check()
+    assert len(run.history()) == 6 and run.read_json("summary") == {"n": 1}
+    good = (run.path / "summary.json").read_bytes()
+    (run.path / "summary.json").write_bytes(good.replace(b"1", b"2", 1))
+    with pytest.raises(DigestMismatch, match="crc32c"):
+        run.check()
+
+
+@pytest.mark.parametrize("name", ["summary.json", "history.jsonl", "config.json"])
+def test_a_folder_in_place_of_a_file_is_damage(run, name):
+    (run.path / name).unlink()
+    (run.path / name).mkdir()
+    with pytest.raises(DigestMismatch, match=f"{name} is a folder, and a file was written there"):
+        run.check()
