@@ -1,6 +1,7 @@
 """What every benchmark shares: one thread, alternating runs, medians, a table with targets, one JSON line.
 
-Import it before NumPy: it fixes the thread counts of BLAS and numba for this process and its children.
+A full run is also written to ``results/``, from which the tables of the documentation are made (``python benchmarks/tables.py``). Import it
+before NumPy: it fixes the thread counts of BLAS and numba for this process and its children.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import shutil
 import statistics
 import subprocess
@@ -31,6 +33,8 @@ import psutil
 
 PACKAGES = ("gramplane", "numpy", "scipy", "scikit-learn", "numba", "dask", "distributed", "zarr")
 MIB = 1 << 20
+RESULTS = Path(__file__).parent / "results"
+"""One JSON file for every report of a full run: the latest one."""
 
 
 def arguments(doc: str, **options: Any) -> argparse.ArgumentParser:
@@ -289,9 +293,16 @@ def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     return found
 
 
+def commit() -> str:
+    """Return the commit of this checkout, with a ``+`` where product files differ from it."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    told = subprocess.run([*git, "describe", "--always", "--dirty=+", "--abbrev=10"], capture_output=True, text=True, check=False)
+    return told.stdout.strip() or "?"
+
+
 @dataclass
 class Report:
-    """Figures with their targets, printed as one table and one JSON line.
+    """Figures with their targets, printed as one table and one JSON line, and kept as a file of ``results/`` unless the run was tiny.
 
     Attributes
     ----------
@@ -359,12 +370,26 @@ class Report:
         print(f"* `{command}`, {today}; {where['cpu']}, {where['processors']} processors, load {self.started_at:.1f} … {where['load']:.1f}")
         print("* " + ", ".join(f"{name} {version}" for name, version in found.items()) + "\n")
         record = {
+            "program": Path(sys.argv[0]).name,
             "benchmark": self.title,
             "command": command,
             "date": today,
+            "commit": commit(),
             "options": vars(self.options),
+            "lines": self.lines,
+            "notes": self.notes,
             "figures": self.figures,
             "machine": where,
             "versions": found,
         }
+        if not self.options.tiny:
+            self._keep(plain(record))
         print(json.dumps(plain(record)))
+
+    def _keep(self, record: dict[str, Any]) -> None:
+        """Write the record where the tables of the documentation are made from, in place of the run before."""
+        RESULTS.mkdir(exist_ok=True)
+        title = re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+        path = RESULTS / f"{Path(sys.argv[0]).stem}--{title}.json"
+        path.write_text(json.dumps(record, indent=1) + "\n")
+        print(f"* written to {path}")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
-HELPERS = {"_easymkl_peer.py", "_harness.py", "_mkl_peer.py", "_one_thread.py", "_peers.py"}
+HELPERS = {"_easymkl_peer.py", "_harness.py", "_mkl_peer.py", "_one_thread.py", "_peers.py", "tables.py"}
 OTHERS = {
     "fgm_pairs.py": (["small", "--reps", "1"], "M products/s"),
     "fgm_subproblem.py": (["--tiny"], ""),
@@ -58,6 +58,18 @@ def test_smallest_program_runs_in_the_normal_suite() -> None:
     assert "MISSED" not in text
 
 
+def test_tables_of_the_documentation_are_those_of_the_kept_runs() -> None:
+    assert "all pages are up to date" in run("tables.py", "--check")
+
+
+def test_every_missed_figure_is_accounted_for() -> None:
+    page = (FOLDER.parent / "docs" / "benchmarks.md").read_text()
+    reasons = page.partition("## Missed, and why")[2].partition("## The runs")[0]
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in page.partition("## Missed")[0].splitlines() if row.startswith("| ")]
+    missed = [(row[0], row[1]) for row in rows if row[4] == "MISSED"]
+    assert [entry for entry in missed if f"**{entry[0]}**" not in reasons or entry[1] not in reasons] == []
+
+
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The shared module; it fixes thread counts in the environment, which other tests must not inherit."""
@@ -68,7 +80,30 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     os.environ.update(before)
 
 
-def test_verdicts_follow_the_targets(bench: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_run_is_kept_and_its_tables_made_anew(bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(bench, "RESULTS", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["/x/fgm_small.py", "--reps", "1"])
+    report = bench.Report("A workload, n=3", bench.arguments("doc").parse_args([]))
+    report.ratio("ours : peer", bench.Timing([2.0], [2.0]), bench.Timing([8.0], [8.0]), 1 / 3)
+    report.note("a remark")
+    report.show()
+    record = json.loads((tmp_path / "fgm_small--a-workload-n-3.json").read_text())
+    assert record["command"] == "python /x/fgm_small.py --reps 1" and record["program"] == "fgm_small.py"
+    tables = importlib.import_module("tables")
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    row = tables.Headline("w", "p", ("1/3", "so"), "fgm_small--a-workload-n-3", ("{}", "ours : peer"), ("as {} says", "ours : peer"))
+    monkeypatch.setattr(tables, "HEADLINES", (row, row._replace(file="never-run")))
+    runs = tables.kept_runs()
+    page = tables.made_anew("# Words\n<!-- made from results: headlines -->\nold\n<!-- end -->\nmore", runs)
+    assert "| w | p | 1/4 | as 1/4 says |\n| w | p | 1/3 † | so † |\n\n† measured before" in page and "old" not in page
+    assert "| A workload, n=3 | ours : peer | 0.250 = 1/4.00" in tables.state_of_rows(runs) and "| met |" in tables.state_of_rows(runs)
+    assert "* a remark" in tables.whole_runs(runs) and "fgm_small.py" not in tables.not_run(runs)
+
+
+def test_verdicts_follow_the_targets(
+    bench: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bench, "RESULTS", tmp_path)
     report = bench.Report("a workload", bench.arguments("doc").parse_args([]))
     report.value("small enough", 1.0, "<= 1")
     report.value("too large", 1.1, "<= 1")

@@ -1,0 +1,235 @@
+"""Make the tables of docs/benchmarks.md and of the README from the runs kept in ``benchmarks/results``.
+
+Run with ``python benchmarks/tables.py`` after a benchmark; ``--check`` only tells whether they are up to date. What stands between
+``<!-- made from results: NAME -->`` and ``<!-- end -->`` is written anew, nothing else is touched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = ("README.md", "docs/benchmarks.md")
+BLOCK = re.compile(r"(<!-- made from results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+NOT_TIMED = {"_harness.py", "_peers.py", "_mkl_peer.py", "_easymkl_peer.py", "_one_thread.py", "tables.py"}
+
+Record = dict[str, Any]
+
+
+class Headline(NamedTuple):
+    """One row of the README.
+
+    Attributes
+    ----------
+    workload, peer
+        What was done, and by whom else.
+    earlier
+        Time and result of a run before results were kept; shown, with a mark, until the program is run again.
+    file
+        Name of the kept run.
+    time, result
+        What is shown of it: words with a place for each figure, and the names of the figures.
+    """
+
+    workload: str
+    peer: str
+    earlier: tuple[str, str]
+    file: str = ""
+    time: tuple[str, ...] = ()
+    result: tuple[str, ...] = ()
+
+
+HEADLINES: tuple[Headline, ...] = (
+    Headline(
+        "10,000 x 500,000 sparse, 200 features, C of both sides chosen",
+        "LIBLINEAR l1-SVM",
+        ("1/3.1 of one fit", "at the default C 1.1 points below"),
+        "fgm-sparse",
+    ),
+    Headline(
+        "8,192 x 65,536 dense, 300 features",
+        "l1-SVM on half of the columns",
+        ("1/23 of one fit's processor time", "+2.6 points over its refit"),
+    ),
+    Headline(
+        "4,000 groups of 10, 4,096 rows",
+        "celer group lasso with one refit",
+        ("1/5.8 with one inner step (1/2.8 to a gap of 1e-3)", "+4.4 (+2.0) points"),
+    ),
+    Headline(
+        "all products of 4.6 million features, 1,000,000 rows",
+        "none that can be installed",
+        ("23 s", "10^13 candidates, 241 MiB beside the data; 1 of 10 planted products found"),
+    ),
+    Headline(
+        "SVMlight text, 10^8 non-zeros, 10^7 columns",
+        "`load_svmlight_file`",
+        ("1/18 to parse", "finished store at 8.4 million non-zeros a second with two jobs (4.9 with one), in 431 MiB"),
+    ),
+    Headline(
+        "10^6 x 10^7 from disk, two workers of 1 GiB",
+        "one epoch of `SGDClassifier` in memory",
+        ("3.2 x", "ten rounds of FGM"),
+    ),
+    Headline(
+        "15 re-weighted support vector machines, n = 3,000",
+        '`SVC(kernel="precomputed")`',
+        ("1/17 (C=1), 1/10 (C=10)", "dual values equal to 2e-8"),
+    ),
+    Headline(
+        "91 to 793 kernels on six UCI sets, 20 splits",
+        "the same outer loop around `SVC`",
+        ("1/4 to 1/38", "accuracy of the thesis' table on all six"),
+    ),
+    Headline("1,000,000 x 160, groups of 10; 8,000 x 3,000", "celer group lasso", ("1/12; 1/5 to 1/8", "equal objectives")),
+    Headline(
+        "20 tasks of 200 rows, 50 kernels, gap 1e-3",
+        "a loop around `SVC` per task",
+        ("1/8 to 1/10", "mean accuracy 86.1 to 85.5 (tasks alone: 85.9)"),
+    ),
+    Headline(
+        "two planted conjunctions, 3,000 x 20",
+        "RuleFit; RIPPER",
+        ("1/15; 1/6", "94.3 % with 13 rules (94.2 with 28; 79.3 with 27)"),
+    ),
+    Headline("groups among 42 tasks, 2^42 of them", "the thesis: 23 minutes", ("0.2 to 6 s", "certified over all groups")),
+    Headline("selection path, 300 x 1,000", "pyHSICLasso", ("1/118", "10 of 10 planted features, both")),
+    Headline(
+        "a stream of 100,000 x 1,000,000, settings of both sides by validation",
+        "`SGDClassifier.partial_fit`; its one `fit`",
+        ("1/1.9 to 1/2.2; 1/1.2", "equal accuracy, 630 weights for 660,959"),
+    ),
+    Headline(
+        "a kernel from pairs, 6,414 rows of Adult, features to kernel",
+        "the same by `eigh`",
+        ("1/4.5 to 1/5.3", "objective equal to 9e-10"),
+    ),
+    Headline(
+        "five Gram matrices of 30,000 rows, two workers of 1 GiB",
+        "`rbf_kernel` by blocks of `dask.array`, `to_zarr`",
+        ("1/3.8", "the same bits after a worker is killed"),
+    ),
+)
+"""A row of a program that was not run since results are kept says so."""
+EARLIER = " †"
+
+
+def kept_runs() -> list[tuple[str, Record]]:
+    """Return (name of the file, record) of every kept run, by name."""
+    return [(path.stem, json.loads(path.read_text())) for path in sorted(RESULTS.glob("*.json"))]
+
+
+# -- docs/benchmarks.md ----------------------------------------------------------------------------------------------------
+
+
+def state_of_rows(runs: list[tuple[str, Record]]) -> str:
+    """Return every figure that has a target, with its verdict and its run."""
+    rows = ["| workload | figure | value | target | verdict | run |", "|---|---|---|---|---|---|"]
+    for name, record in runs:
+        for figure, value, target, verdict in record["lines"]:
+            if verdict:
+                rows.append(f"| {record['benchmark']} | {figure} | {value} | {target} | {verdict} | [{record['date']}](#{name}) |")
+    return "\n".join(rows)
+
+
+def whole_runs(runs: list[tuple[str, Record]]) -> str:
+    """Return the table of every kept run, with its notes, command, machine and versions."""
+    return "\n\n".join(_section(name, record) for name, record in runs)
+
+
+def _section(name: str, record: Record) -> str:
+    machine = record["machine"]
+    lines = [f'<a id="{name}"></a>', f"### {record['benchmark']}", "", "| figure | value | target | verdict |", "|---|---|---|---|"]
+    lines += [f"| {' | '.join(line)} |" for line in record["lines"]]
+    lines += ["", *(f"* {note}" for note in record["notes"])]
+    load = f"load {machine['load_at_start']:.1f} … {machine['load']:.1f}"
+    lines.append(
+        f"* `{record['command']}`, {record['date']}, commit {record['commit']}; {machine['cpu']}, {machine['processors']} processors, {load}"
+    )
+    lines.append("* " + ", ".join(f"{package} {version}" for package, version in record["versions"].items()))
+    return "\n".join(lines)
+
+
+def not_run(runs: list[tuple[str, Record]]) -> str:
+    """Return the programs without a kept run."""
+    known = {record["program"] for _, record in runs}
+    missing = sorted(path.name for path in (ROOT / "benchmarks").glob("*.py") if path.name not in known | NOT_TIMED)
+    return "\n".join(f"- `{name}`" for name in missing) or "- none"
+
+
+# -- README ----------------------------------------------------------------------------------------------------------------
+
+
+def headlines(runs: list[tuple[str, Record]]) -> str:
+    """Return the README's table; rows without a kept run are marked."""
+    kept = dict(runs)
+    rows = ["| workload | peer | time | result |", "|---|---|---|---|"]
+    for row in HEADLINES:
+        if row.file in kept:
+            told = [_told(kept[row.file], words) for words in (row.time, row.result)]
+        else:
+            told = [words + EARLIER for words in row.earlier]
+        rows.append(f"| {row.workload} | {row.peer} | {' | '.join(told)} |")
+    if EARLIER in "\n".join(rows):
+        rows.append(
+            f"\n{EARLIER.strip()} measured before results were kept, and not run again yet ([earlier runs](docs/benchmarks-earlier.md))."
+        )
+    return "\n".join(rows)
+
+
+def _told(record: Record, wanted: tuple[str, ...]) -> str:
+    """Return the words ``wanted[0]`` with the figures named by the rest in their places."""
+    shown = {figure: value for figure, value, *_ in record["lines"]}
+    return wanted[0].format(*(_short(shown[figure]) for figure in wanted[1:]))
+
+
+def _short(value: str) -> str:
+    """Return ``"0.188 = 1/5.32 (cpu ...)"`` as ``"1/5.3"``, above one as ``"2.3 x"``, other figures without their range."""
+    ratio = re.match(r"([\d.]+) = 1/([\d.]+)", value)
+    if not ratio:
+        return value.partition(" (")[0]
+    share = float(ratio[1])
+    return f"1/{float(ratio[2]):.2g}" if share < 1 else f"{share:.2g} x"
+
+
+# -- pages -----------------------------------------------------------------------------------------------------------------
+
+MADE: dict[str, Callable[[list[tuple[str, Record]]], str]] = {
+    "state": state_of_rows,
+    "runs": whole_runs,
+    "not_run": not_run,
+    "headlines": headlines,
+}
+
+
+def made_anew(page: str, runs: list[tuple[str, Record]]) -> str:
+    """Return the text of a page with its blocks written anew."""
+    return BLOCK.sub(lambda block: f"{block[1]}{MADE[block[2]](runs)}\n{block[3]}", page)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 where a page is not up to date")
+    check, runs, stale = parser.parse_args().check, kept_runs(), []
+    for path in (ROOT / name for name in PAGES):
+        text = path.read_text()
+        anew = made_anew(text, runs)
+        if anew != text:
+            stale.append(path.name)
+            if not check:
+                path.write_text(anew)
+    print(
+        f"{len(runs)} runs; " + (f"{'not up to date' if check else 'written'}: {', '.join(stale)}" if stale else "all pages are up to date")
+    )
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
