@@ -150,9 +150,8 @@ def _section(name: str, record: Record) -> str:
     lines += [f"| {' | '.join(line)} |" for line in record["lines"]]
     lines += ["", *(f"* {note}" for note in record["notes"])]
     load = f"load {machine['load_at_start']:.1f} … {machine['load']:.1f}"
-    lines.append(
-        f"* `{record['command']}`, {record['date']}, commit {record['commit']}; {machine['cpu']}, {machine['processors']} processors, {load}"
-    )
+    where = f"{machine['cpu']}, {machine['processors']} processors, {load}"
+    lines.append(f"* `{record['command']}`, {record['date']}, commit {record['commit']}; {where}")
     lines.append("* " + ", ".join(f"{package} {version}" for package, version in record["versions"].items()))
     return "\n".join(lines)
 
