@@ -1,10 +1,10 @@
 r"""Dual averaging over a stream of rows, exactly and lazily: the cost of a row follows its non-zeros.
 
-After t rounds with subgradient sum s and bias sum s_b the weights are (Yang 2011, Theorem 1 and (3.9), multiplied by t)
+After t rounds with subgradient sum s the weights are (Yang 2011, Theorem 1, multiplied by t)
 
-``w_g = -(1 / (gamma sqrt(t))) [1 - t k_g / ||c_g||]_+ c_g``, ``c_g = S(s_g, t tau_g + rho gamma sqrt(t))``, ``b = -s_b / (gamma sqrt(t))``,
+``w_g = -(1 / (gamma sqrt(t))) [1 - t k_g / ||c_g||]_+ c_g``, ``c_g = S(s_g, t tau_g + rho gamma sqrt(t))``,
 
-so that only s is kept, and only the weights a row meets are made. A group can have weights only while some ``|s_j|`` of it exceeds
+so that only s is kept, and only the weights a row meets are made. The intercept has steps of its own: `gramplane.kernels.intercepts`. A group can have weights only while some ``|s_j|`` of it exceeds
 ``t (tau_g + k_g / sqrt(d_g)) + rho gamma sqrt(t)``, for ``||S(s_g, tau)|| <= sqrt(d_g) (max |s_j| - tau)``. That bar never falls: a group
 wakes only where a sum is changed: a bit per feature tells whether its group may be awake, and all others are passed over without touching
 what is kept of them. Groups that are awake get their scale once a round.
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .intercepts import intercept_after
 from .jit import compiled, prefetch
 from .stream_groups import Array, Groups, add_shrunken, group_of, shrunken
 
@@ -69,14 +70,45 @@ def sound(rows: Rows, n_features: int) -> Any:
     return exponent < mask and (end == 0 or index < n_features)
 
 
+SQUARED = LOSSES.index("squared")
+
+N_TOTALS = 6
+"""Sums that a machine keeps beside those of its features, see `advance_average`."""
+
+
 class Rule(NamedTuple):
-    """How a stream is learned: number of the loss, rows of a round, gamma, ``rho gamma``, whether there is an intercept."""
+    """How a stream is learned: number of the loss, rows of a round, gamma, ``rho gamma``, whether there is an intercept, how steep it is."""
 
     loss: int
     batch: int
     gamma: float
     fade: float
     intercept: bool
+    steepness: float
+
+
+@compiled(inline=True)
+def suffer(rule: Any, y: Any, weight: Any, product: Any, totals: Any) -> Any:
+    """Note the loss of a row, ``product`` being ``<w, x>``; return its weighted slope."""
+    if rule.intercept and rule.loss == SQUARED and totals[2] == 0.0:
+        # The first row of all: what was lost on it is noted, and learning begins at its target.
+        totals[0], loss, slope = y, 0.5 * y * y, 0.0
+    else:
+        loss, slope = loss_slope(rule.loss, y, product + totals[0])
+    totals[1] += weight * loss
+    totals[2] += weight
+    totals[5] += weight
+    return weight * slope
+
+
+@compiled(inline=True)
+def move_intercept(rule: Any, slope: Any, share: Any, totals: Any) -> None:
+    """Let a round end: ``slope`` of its mean loss in the intercept, ``share`` of a row in its means."""
+    mean = share * totals[5]
+    totals[4] += mean * mean
+    totals[5] = 0.0
+    if rule.intercept and totals[4] > 0.0:
+        totals[0] = intercept_after(totals[0], slope, rule.steepness, totals[4], rule.loss != SQUARED)
 
 
 @compiled
@@ -318,7 +350,8 @@ def advance_average(
     sums, awake
         s, and what is known of the groups; changed.
     counts, totals
-        Rounds closed and rows of the open one; sum of bias slopes, of losses, of weights, and of biases; changed.
+        Rounds closed and rows of the open one; the bias, sums of losses, of weights, of the biases of all rounds, and of the squared mean
+        weights of rounds, weights of the open round; changed.
     slopes
         float64 ``(n,)``: the slope of every row, written.
     mean
@@ -351,26 +384,17 @@ def advance_average(
             _margins_apart(rows, begin, place, weight, sums, awake, groups, t, fade, found, slopes)
         for at in range(begin, place):
             i = rows.order[at]
-            if weight[i] > 0.0:
-                f = 0.0
-                if t > 0.0:
-                    f = -(slopes[at] + totals[0]) / root if rule.intercept else -slopes[at] / root
-                loss, slope = loss_slope(rule.loss, target[i], f)
-                slopes[at] = weight[i] * slope
-                totals[1] += weight[i] * loss
-                totals[2] += weight[i]
-            else:
-                slopes[at] = 0.0
+            slopes[at] = suffer(rule, target[i], weight[i], -slopes[at] / root if t > 0.0 else 0.0, totals) if weight[i] > 0.0 else 0.0
         counts[1] = count
         if count < rule.batch and not (finish and count > 0):
             return first if n_held == 0 else -1
         if mean.size and t > 0.0:
             add_shrunken(sums, groups, t, fade, -1.0 / root, mean)
-            totals[3] -= totals[0] / root
+            totals[3] += totals[0]
         share, bar = 1.0 / count, ((t + 1.0) * groups.near + rule.fade * np.sqrt(t + 1.0)) * (1.0 - MARGIN)
-        if n_held:
-            totals[0] = _add_rows(held, 0, n_held, kept, share, sums, awake, groups, bar, totals[0])
-        totals[0] = _add_rows(rows, first, place, slopes, share, sums, awake, groups, bar, totals[0])
+        slope = _add_rows(held, 0, n_held, kept, share, sums, awake, groups, bar, 0.0) if n_held else 0.0
+        slope = _add_rows(rows, first, place, slopes, share, sums, awake, groups, bar, slope)
+        move_intercept(rule, slope, share, totals)
         first, n_held = place, 0
         counts[0] += 1
         counts[1] = 0

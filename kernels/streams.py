@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from .dual_averaging import LOSSES, Awake, Rows, Rule, advance_average, wake_groups
+from .dual_averaging import LOSSES, N_TOTALS, Awake, Rows, Rule, advance_average, wake_groups
 from .fobos import advance_fobos
 from .group_penalty import GroupPenalty
+from .intercepts import STEEPNESS
 from .stream_groups import Array, Groups, add_shrunken, mark_active, stream_groups
 
 Algorithm = Literal["da", "fobos"]
@@ -26,7 +27,8 @@ class StreamPoint:
     counts
         Closed rounds, and rows of the open round.
     totals
-        ``(n_machines, 4)`` sums of bias slopes (FOBOS: the bias), of losses, of weights, and of the biases of all rounds.
+        ``(n_machines, N_TOTALS)``: the bias, sums of losses, of weights, of the biases of all rounds, and of the squared mean weights of
+        rounds, weights of the open round.
     means
         ``(n_machines, n_features)`` sums of the weights of all rounds; without columns where no mean is asked for.
     indptr, indices, values
@@ -34,6 +36,8 @@ class StreamPoint:
     slopes
         ``(n_machines, n_rows)`` their slopes.
     """
+
+    record_version: ClassVar[int] = 2
 
     sums: Array
     counts: Array
@@ -87,12 +91,12 @@ class StreamLearner:
         self.groups, self.algorithm, self._lam = groups or stream_groups(penalty, lam), algorithm, lam
         if algorithm == "fobos" and penalty.overlapping:
             raise ValueError("groups overlap, but algorithm='fobos' needs a partition of the features; use algorithm='da'")
-        self.rule = Rule(LOSSES.index(loss), int(batch), float(gamma), float(rho * gamma), bool(intercept))
+        self.rule = Rule(LOSSES.index(loss), int(batch), float(gamma), float(rho * gamma), bool(intercept), STEEPNESS[loss])
         self._sums = np.zeros((n_machines, n_features))
         self._flags = np.zeros((n_machines, n_features // 8 + 1), np.uint8)
         self._scales = np.zeros((n_machines, self.groups.cost.size, 2))
         self._counts = np.zeros(2, np.int64)
-        self._totals = np.zeros((n_machines, 4))
+        self._totals = np.zeros((n_machines, N_TOTALS))
         self._means = np.zeros((n_machines, n_features if average else 0))
         self._held = _Held(n_machines)
         self._spare = np.zeros(n_features if algorithm == "fobos" else 0)
@@ -169,15 +173,15 @@ class StreamLearner:
             share = 1.0 / max(t, 1)
             weights = self._means * share
             return weights, self._totals[:, 3] * share, self._penalties(weights)
-        if self.algorithm == "fobos":
-            return self._sums.copy(), self._totals[:, 0].copy(), self._penalties(self._sums)
         weights, omega = np.zeros(self._sums.shape), np.zeros(len(self._sums))
         if t == 0:
             return weights, omega.copy(), omega
+        if self.algorithm == "fobos":
+            return self._sums.copy(), self._totals[:, 0].copy(), self._penalties(self._sums)
         root = self.rule.gamma * np.sqrt(float(t))
         for k, sums in enumerate(self._sums):
             omega[k] = add_shrunken(sums, self.groups, float(t), self.rule.fade * np.sqrt(float(t)), -1.0 / root, weights[k])
-        return weights, self._totals[:, 0] / -root if self.rule.intercept else np.zeros(len(omega)), omega
+        return weights, self._totals[:, 0].copy(), omega
 
     def active(self) -> Array:
         """Return which groups have a weight in some machine, bool ``(n_groups,)``, in the newest round."""

@@ -6,7 +6,8 @@ subgradient, zero without a row. After t rounds with the mean :math:`\bar G` of 
 .. math:: W_{t+1} = \arg\min_W \langle \bar G, W \rangle + \Omega(W) + \frac{\gamma}{2 \sqrt t} \|W\|_F^2, \qquad
           \Omega(W) = \sum_j ( \rho \|W_{j\cdot}\|_2 + \tau \|W_{j\cdot}\|_1 ),
 
-in closed form. ``imtfs``: rho = 0, tau = lam; ``amtfs``: rho = lam, tau = 0; ``mtfts``: rho = lam, tau = lam r.
+in closed form. ``imtfs``: rho = 0, tau = lam; ``amtfs``: rho = lam, tau = 0; ``mtfts``: rho = lam, tau = lam r. The intercept of every task
+has steps of its own (`gramplane.kernels.intercepts`), over the rounds that bring a row of the task.
 
 References
 ----------
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .group_penalty import GroupPenalty, single_features
+from .intercepts import STEEPNESS, intercept_after
 from .jit import compiled
 
 Array = np.ndarray
@@ -61,7 +63,9 @@ class TaskStream:
     sums
         ``(d, Q)`` sums of subgradients.
     bias
-        ``(Q,)`` sums of the subgradients of the intercepts.
+        ``(Q,)`` the intercepts.
+    paid
+        ``(Q,)`` sums of the squared weights of the rows of every task.
     norms
         ``(d,)`` squared norms of the rows of ``sums``, kept up to date entry by entry.
     """
@@ -69,17 +73,18 @@ class TaskStream:
     t: int
     sums: FloatArray
     bias: FloatArray
+    paid: FloatArray
     norms: FloatArray
     _cache: tuple[Rounds, FloatArray, NDArray[np.int64]] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def empty(cls, n_features: int, n_tasks: int) -> TaskStream:
         """Return the state before the first round."""
-        return cls(0, np.zeros((n_features, n_tasks)), np.zeros(n_tasks), np.zeros(n_features))
+        return cls(0, np.zeros((n_features, n_tasks)), np.zeros(n_tasks), np.zeros(n_tasks), np.zeros(n_features))
 
     def copy(self) -> TaskStream:
         """Return a state that shares nothing with this one."""
-        return TaskStream(self.t, self.sums.copy(), self.bias.copy(), self.norms.copy())
+        return TaskStream(self.t, self.sums.copy(), self.bias.copy(), self.paid.copy(), self.norms.copy())
 
     def factors(self, rounds: Rounds) -> tuple[FloatArray, NDArray[np.int64]]:
         """Return where the compiled loop keeps factors of rows of W, and the rounds they are of; nothing of length d is made per call."""
@@ -206,10 +211,8 @@ class Rounds:
         return found + 0.0
 
     def intercepts(self, stream: TaskStream) -> FloatArray:
-        r"""Return the intercepts ``(Q,)``, :math:`-\frac{\sqrt t}{\gamma}` times the mean subgradient (3.9)."""
-        if stream.t == 0 or not self.fit_intercept:
-            return np.zeros_like(stream.bias)
-        return -stream.bias / (self.gamma * np.sqrt(stream.t)) + 0.0
+        """Return the intercepts ``(Q,)`` after the rounds so far."""
+        return stream.bias + 0.0
 
 
 @dataclass(frozen=True)
@@ -253,10 +256,10 @@ def run_rounds(stream: TaskStream, rows: TaskRows, order: NDArray[np.int64], rou
     pending, slopes = np.zeros(n_tasks, np.int64), np.zeros(n_tasks)
     pending[:count], slopes[:count] = opened.rows, opened.slopes
     counters, totals, taken = np.array([stream.t, count, -1]), np.zeros(2), np.zeros(n_tasks, np.int64)
-    weights = np.array([rounds.lam * rounds.penalty.kappa.max(initial=0.0), rounds.gamma])
+    weights = np.array([rounds.lam * rounds.penalty.kappa.max(initial=0.0), rounds.gamma, STEEPNESS[rounds.loss]])
     kinds = np.array([LOSSES[rounds.loss], int(rounds.fit_intercept)])
     data = (order, rows.indptr, rows.indices, rows.values, rows.codes, rows.target, rows.weight)
-    state = (stream.sums, stream.bias, stream.norms, pending, slopes)
+    state = (stream.sums, stream.bias, stream.paid, stream.norms, pending, slopes)
     _rounds(*data, rounds.entries, weights, kinds, *state, *stream.factors(rounds), taken, counters, totals)
     stream.t = int(counters[0])
     if counters[2] >= 0:
@@ -279,6 +282,7 @@ def _rounds(
     kinds: Array,
     sums: Array,
     bias: Array,
+    paid: Array,
     norms: Array,
     pending: Array,
     slopes: Array,
@@ -288,7 +292,7 @@ def _rounds(
     counters: Array,
     totals: Array,
 ) -> None:
-    row, gamma, loss, with_bias = weights[0], weights[1], kinds[0], kinds[1]
+    row, gamma, steepness, loss, with_bias = weights[0], weights[1], weights[2], kinds[0], kinds[1] == 1
     t, count = counters[0], counters[1]
     n_tasks = sums.shape[1]
     for k in range(count):
@@ -303,7 +307,11 @@ def _rounds(
                 a, u = pending[k], slopes[k]
                 q = codes[a]
                 taken[q] = 0
-                bias[q] += u * with_bias
+                if with_bias:
+                    # A stream of numbers begins at the first of them.
+                    before = target[a] if loss == 0 and paid[q] == 0.0 else bias[q]
+                    paid[q] += weight[a] * weight[a]
+                    bias[q] = intercept_after(before, u, steepness, paid[q], loss != 0)
                 for p in range(indptr[a], indptr[a + 1]):
                     j = indices[p]
                     old = sums[j, q]
@@ -320,7 +328,7 @@ def _rounds(
         if i < 0:
             continue
         q, y = codes[i], target[i]
-        f = -step * bias[q] if with_bias == 1 else 0.0
+        f = bias[q]
         if t > 0:
             for p in range(indptr[i], indptr[i + 1]):
                 j = indices[p]
@@ -345,7 +353,7 @@ def _rounds(
             counters[0], counters[1], counters[2] = t, count, i
             return
         if loss == 0:
-            u, told = f - y, 0.5 * (f - y) * (f - y)
+            u, told = 0.0 if with_bias and paid[q] == 0.0 else f - y, 0.5 * (f - y) * (f - y)
         elif loss == 1:
             e = np.exp(-abs(f))
             told = np.log1p(e) + max(-y * f, 0.0)

@@ -15,6 +15,7 @@ from gramplane.kernels.task_selection import (
     run_rounds,
     task_penalty,
 )
+from tests.support.oracles.dual_averaging import dual_averaging
 from tests.support.oracles.task_selection import dense_rounds, kkt_residual, step_row, step_value
 
 PENALTIES = ("imtfs", "amtfs", "mtfts")
@@ -30,7 +31,7 @@ def weights_of(name, lam, r):
 
 
 def stream_at(mean, t):
-    return TaskStream(t, t * mean, np.zeros(mean.shape[1]), np.square(t * mean).sum(axis=1))
+    return TaskStream(t, t * mean, np.zeros(mean.shape[1]), np.zeros(mean.shape[1]), np.square(t * mean).sum(axis=1))
 
 
 def rows_of(X, codes, y, weight=None):
@@ -116,7 +117,7 @@ def test_any_cut_of_an_order_gives_the_same_bits(cut):
     for lo in range(0, 240, cut):
         opened = run_rounds(pieces, rows, order[lo : lo + cut], rounds, opened).open
     assert whole.t == pieces.t
-    for name in ("sums", "bias", "norms"):
+    for name in ("sums", "bias", "paid", "norms"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name))
     np.testing.assert_array_equal(last.rows, opened.rows)
     np.testing.assert_array_equal(last.slopes, opened.slopes)
@@ -150,13 +151,17 @@ def test_features_that_are_not_kept_have_no_weight():
         assert not rounds.weights(stream)[:, ~kept].any()
 
 
-def test_large_lam_leaves_intercepts_alone():
-    X, codes, values, _, rng = problem(4)
-    rounds, stream, order = rounds_of("mtfts", 9, lam=1e9, fit_intercept=True), TaskStream.empty(9, 4), rng.permutation(240)
-    run_rounds(stream, rows_of(X, codes, values), np.append(order, CLOSE), rounds, OpenRound.none())
+@pytest.mark.parametrize("loss", LOSSES)
+def test_large_lam_leaves_intercepts_alone_and_they_are_those_of_streams(loss):
+    X, codes, values, signs, rng = problem(4)
+    y, rounds, stream = signs if loss != "squared" else values, rounds_of("mtfts", 9, 1e9, loss=loss, fit_intercept=True), TaskStream.empty(9, 4)
+    order, weight = rng.permutation(240), rng.uniform(0.5, 2.0, 240)
+    run_rounds(stream, rows_of(X, codes, y, weight), np.append(order, CLOSE), rounds, OpenRound.none())
     assert not rounds.weights(stream).any()
-    np.testing.assert_allclose(rounds.intercepts(stream), -stream.bias / (2.0 * np.sqrt(stream.t)))
-    assert np.abs(rounds.intercepts(stream)).min() > 0
+    for q, found in enumerate(rounds.intercepts(stream)):
+        rows = order[codes[order] == q]
+        path, _ = dual_averaging(np.zeros((len(rows), 1)), y[rows], np.ones(1), np.zeros(1), [np.arange(1)], 1.0, loss=loss, weight=weight[rows])
+        assert found == pytest.approx(path[-1][1], rel=1e-12) and found != 0
 
 
 def test_weights_of_rows_are_factors_of_their_losses():

@@ -14,7 +14,8 @@ from gramplane.kernels.solvers.group_lasso_rows import RowProblem, TaskRows, sol
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.group_lasso_loop import BatchLoop, BatchProblem
 from gramplane.pipeline.passes import moments as passes
-from gramplane.pipeline.passes.moments import feature_slopes, moments_pass, scale_as_given
+from gramplane.pipeline.passes.blocks import scale_as_given
+from gramplane.pipeline.passes.moments import feature_slopes, moments_pass
 from gramplane.pipeline.passes.scaling import scaled
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks, RunStore

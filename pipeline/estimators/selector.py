@@ -206,7 +206,8 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
         config = self._config()
         inputs = self._task_inputs(X, y, task, sample_weight)
         state = self._fit(selector_run, config, inputs)
-        if config.algorithm == "da" and config.refit is None and config.task_offset is None:
+        # A stream goes on with rows as they come, so only from sums over rows that were taken as they are.
+        if config.algorithm == "da" and config.refit is None and config.task_offset is None and inputs.data.scale.kind == "none":
             self._learned = Learned.after(config, state.stream)
         self._warn_unfinished(bool(self.model_.figures["converged"]), self._unfinished(state))
         return self
@@ -254,7 +255,7 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
         config = self._config()
         begun = hasattr(self, "_learned")
         if not begun and hasattr(self, "_model"):
-            raise ValueError("this estimator was loaded or fitted as a batch: it holds no stream to go on from; start with a new one")
+            raise ValueError("this estimator was loaded or fitted as a batch, or on a scaled store: it holds no stream to go on from; start with a new one")
         X, y = self._validated_rows(X, y, begun)
         weight = (
             np.ones(X.shape[0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class SelectorState:
         0 while features are selected, 1 while they are fitted again.
     epoch, part
         Finished epochs of this phase, and finished parts of the next one.
-    t, sums, bias, norms
+    t, sums, bias, paid, norms
         See :class:`.kernels.task_selection.TaskStream`.
     kept
         ``(d,)`` features that may have weights.
@@ -50,6 +50,8 @@ class SelectorState:
         Why it ended, or ``None``.
     """
 
+    record_version: ClassVar[int] = 2
+
     iteration: int
     phase: int
     epoch: int
@@ -57,6 +59,7 @@ class SelectorState:
     t: int
     sums: np.ndarray
     bias: np.ndarray
+    paid: np.ndarray
     norms: np.ndarray
     kept: np.ndarray
     along: np.ndarray
@@ -65,7 +68,7 @@ class SelectorState:
     @property
     def stream(self) -> TaskStream:
         """The sums, to be changed in place."""
-        return TaskStream(self.t, self.sums.copy(), self.bias.copy(), self.norms.copy())
+        return TaskStream(self.t, self.sums.copy(), self.bias.copy(), self.paid.copy(), self.norms.copy())
 
 
 @dataclass(frozen=True)
@@ -119,17 +122,17 @@ class RoundsLoop:
 
     def init(self, ctx: RunContext) -> SelectorState:
         """Return the state before the first round."""
-        return self._fresh(0, 0, np.ones(self.data.n_features, bool), np.zeros((0, 6)))
+        return self._fresh(0, 0, self.data.kept, np.zeros((0, 6)))
 
     def _fresh(self, iteration: int, phase: int, kept: np.ndarray, along: np.ndarray) -> SelectorState:
         found = TaskStream.empty(self.data.n_features, self.data.n_tasks)
-        return SelectorState(iteration, phase, 0, 0, found.t, found.sums, found.bias, found.norms, kept, along)
+        return SelectorState(iteration, phase, 0, 0, found.t, found.sums, found.bias, found.paid, found.norms, kept, along)
 
     def rounds(self, state: SelectorState) -> Rounds:
         """Return what the steps of this phase minimise."""
         config = self.config
         penalty = task_penalty(config.penalty, self.data.n_features, config.r)
-        kept = None if state.phase == 0 else state.kept
+        kept = None if state.kept.all() else state.kept
         return Rounds(penalty, lam_of(config, state.phase), config.gamma, config.loss, config.fit_intercept, kept)
 
     def step(self, state: SelectorState, ctx: RunContext) -> Step[SelectorState]:
@@ -141,7 +144,7 @@ class RoundsLoop:
         except Diverged as error:
             raise ValueError(self._diverged(error.row, stream.t)) from None
         moved = replace(state, iteration=state.iteration + 1, epoch=epoch, part=part, t=stream.t, sums=stream.sums)
-        moved = replace(moved, bias=stream.bias, norms=stream.norms)
+        moved = replace(moved, bias=stream.bias, paid=stream.paid, norms=stream.norms)
         weights = rounds.weights(stream)
         metrics = self._metrics(moved, weights, rounds, progress.loss / progress.weight)
         newest = [state.phase, progress.weight, stream.t - state.t, progress.loss, metrics["penalty"], metrics["n_selected"]]

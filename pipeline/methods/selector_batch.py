@@ -86,7 +86,7 @@ class BatchLoop:
 
     def init(self, ctx: RunContext) -> BatchState:
         """Return weights of zero."""
-        return self._fresh(0, 0, np.ones(self.data.n_features, bool))
+        return self._fresh(0, 0, self.data.kept)
 
     def _fresh(self, iteration: int, phase: int, kept: np.ndarray) -> BatchState:
         weights = np.zeros((self.data.n_tasks, self.data.n_features))

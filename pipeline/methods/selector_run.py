@@ -12,7 +12,6 @@ import scipy.sparse as sp
 
 from ...kernels.task_selection import Rounds, TaskStream
 from ..loops.prepared import Prepared
-from ..passes.blocks import scale_of
 from ..records.config_selector import SelectorConfig
 from ..records.context import RunContext
 from ..records.linear_model import LinearModel, raw_coefficients
@@ -82,20 +81,16 @@ def plan_of(loop: Loop, ctx: RunContext) -> dict[str, Any]:
 
 def model_of(config: SelectorConfig, inputs: TaskInputs, loop: Loop, state: Any, ctx: RunContext) -> LinearModel:
     """Return the model of the last weights; intercepts hold the offsets of the tasks."""
-    found, store = loop.solution(state), inputs.data
-    scale = scale_of(store, np.arange(store.n_cols)) if getattr(store, "scale", None) is not None else None
-    coef, intercepts = raw_coefficients(
-        found.weights, found.intercepts + loop.data.offsets, *((None, None) if scale is None else (scale.factor, scale.shift))
-    )
+    found, scale = loop.solution(state), loop.data.scale
+    coef, intercepts = raw_coefficients(found.weights, found.intercepts + loop.data.offsets, scale.factor, scale.shift)
     figures = {
         "objective": found.objective,
         "gap": found.gap,
         "iterations": float(state.sweeps if isinstance(state, BatchState) else state.t),
         "converged": float(state.stop not in UNFINISHED),
     }
-    by_norm = getattr(store, "scale", None) is not None and store.scale.kind == "unit-row"
     record = _record(config, inputs.names, inputs.classes, coef, intercepts, figures)
-    return replace(record, row_scaled=by_norm, arrays={"offsets": loop.data.offsets})
+    return replace(record, row_scaled=inputs.data.scale.kind == "unit-row", arrays={"offsets": loop.data.offsets})
 
 
 def online_model(

@@ -10,8 +10,10 @@ import scipy.sparse as sp
 
 from ...kernels.task_selection import TaskRows
 from ...storage import MemoryBlocks
-from ..passes.gram_source import rows_of
+from ..passes.blocks import constant_features, scale_as_given
+from ..passes.scaling import scaled
 from ..records.config_selector import SelectorConfig
+from ..records.fgm import FeatureScale
 from .online_setup import weights_of
 from .task_setup import TaskInputs
 
@@ -33,12 +35,18 @@ class SelectorData:
         Number of features.
     names
         The tasks.
+    kept
+        ``(n_features,)`` features that may have weights: beside intercepts, not those that are constant.
+    scale
+        Factors of the columns as they were learned from, which are those of the model.
     """
 
     rows: TaskRows
     offsets: np.ndarray
     n_features: int
     names: tuple[Any, ...]
+    kept: np.ndarray
+    scale: FeatureScale
 
     @property
     def n_tasks(self) -> int:
@@ -105,9 +113,19 @@ def task_rows(X: Any, codes: np.ndarray, target: np.ndarray, weight: np.ndarray)
     return TaskRows(*parts, codes.astype(np.int64), np.asarray(target, np.float64), np.asarray(weight, np.float64))
 
 
-def _scaled_rows(data: Any) -> Any:
-    plain = data.scale.factor is None and data.scale.shift is None and data.scale.row_factor is None
-    return data.X if isinstance(data, MemoryBlocks) and plain else rows_of(data, 0, data.n_rows)
+def _scaled_rows(data: Any, scale: FeatureScale) -> Any:
+    """Return all rows, scaled; those in memory that have no scales as they lie."""
+    if isinstance(data, MemoryBlocks) and data.scale.kind == "none":
+        return data.X
+    return scaled(data.columns(np.arange(data.n_cols)), scale, data.scale.row_factor)
+
+
+def features_kept(data: Any, fit_intercept: bool) -> np.ndarray:
+    """Return which features may have weights, ``(n_features,)``: an intercept takes out those that are constant as they are read."""
+    kept = np.ones(data.n_cols, bool)
+    if fit_intercept and data.scale.row_factor is None:
+        kept[constant_features(data)] = False
+    return kept
 
 
 def selector_data(config: SelectorConfig, inputs: TaskInputs) -> SelectorData:
@@ -123,8 +141,9 @@ def selector_data(config: SelectorConfig, inputs: TaskInputs) -> SelectorData:
     given: Any = inputs
     weight = weights_of(config, given)  # pyright: ignore[reportArgumentType] (both have a class weight)
     offsets = task_offsets(config.task_offset, inputs.codes, inputs.signs(), weight, inputs.n_tasks)
-    rows = task_rows(_scaled_rows(inputs.data), inputs.codes, inputs.signs() - offsets[inputs.codes], weight)
-    return SelectorData(rows, offsets, int(inputs.data.n_cols), inputs.names)
+    data, scale = inputs.data, scale_as_given(inputs.data, np.arange(inputs.data.n_cols))
+    rows = task_rows(_scaled_rows(data, scale), inputs.codes, inputs.signs() - offsets[inputs.codes], weight)
+    return SelectorData(rows, offsets, int(data.n_cols), inputs.names, features_kept(data, config.fit_intercept), scale)
 
 
 def without_bound(gamma: float, row: int, name: Any, where: str = "") -> str:

@@ -139,13 +139,23 @@ def _constant_in_tables(data: BlockStore, lo: int) -> np.ndarray:
     return np.flatnonzero((low == high) & (low != 0)) + lo
 
 
-def scale_of(data: BlockStore | MemoryBlocks, features: np.ndarray | slice) -> FeatureScale:
-    """Return the factors of some features; that of a constant one is 0: it tells nothing and must not be selected."""
+def scale_as_given(data: BlockStore | MemoryBlocks, features: np.ndarray | slice) -> FeatureScale:
+    """Return the stored factors of some features; constant ones keep theirs, for a linear model without an intercept may need them."""
     scale: ColumnScale = data.scale
     factor, shift = (None if values is None else values[features] for values in (scale.factor, scale.shift))
+    return FeatureScale(factor, shift)
+
+
+def scale_of(data: BlockStore | MemoryBlocks, features: np.ndarray | slice) -> FeatureScale:
+    """Return the factors of some features; that of a constant one is 0: it tells nothing and must not be selected.
+
+    What is learned from rows scaled like this has to be predicted with these factors, and what is learned from others with those.
+    """
+    given = scale_as_given(data, features)
+    factor, shift = given.factor, given.shift
     constant = constant_features(data)
     if not len(constant):
-        return FeatureScale(factor, shift)
+        return given
     if isinstance(features, slice):
         width = features.stop - features.start
         held = constant[slice(*np.searchsorted(constant, (features.start, features.stop)))] - features.start

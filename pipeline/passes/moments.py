@@ -17,8 +17,7 @@ from ...kernels.moments import row_moments
 from ...kernels.scores import correlations_many
 from ...storage import BlockStore, MemoryBlocks, block_cache
 from ..records.context import RunContext, received
-from ..records.fgm import FeatureScale
-from .blocks import Columns, Ref, Task, column_tasks, source_of, task_bytes
+from .blocks import Columns, Ref, Task, column_tasks, scale_as_given, source_of, task_bytes
 from .columns import fetch_columns
 from .scaling import scaled
 
@@ -27,12 +26,6 @@ ROWS = 1 << 16
 
 FIRST_ROWS = 1024
 """Rows whose mean is the shift."""
-
-
-def scale_as_given(data: BlockStore | MemoryBlocks, features: np.ndarray | slice) -> FeatureScale:
-    """Return the stored factors of some features; constant columns keep theirs, for a model may need them where it has no intercept."""
-    factor, shift = (None if values is None else values[features] for values in (data.scale.factor, data.scale.shift))
-    return FeatureScale(factor, shift)
 
 
 def fetch_scaled(ctx: RunContext, features: np.ndarray) -> Columns:

@@ -52,29 +52,57 @@ def slope_and_loss(loss, y, f):
     return -y / (1 + np.exp(y * f)), np.logaddexp(0.0, -y * f)
 
 
+class Intercept:
+    """Steps ``g / (4 L sqrt(A))``, A the sum of the squared mean weights of rounds, of arsinh b where slopes are bounded.
+
+    Numbers begin at the first of them.
+    """
+
+    def __init__(self, loss):
+        self.loss, self.value, self.paid, self.begun = loss, 0.0, 0.0, False
+
+    def slopes(self, y, products):
+        """Slopes and losses of the rows of a round."""
+        slope, suffered = slope_and_loss(self.loss, y, products + self.value)
+        if self.loss == "squared" and not self.begun:
+            self.value = y[0]
+            slope = products + self.value - y
+            suffered[1:] = 0.5 * slope[1:] ** 2
+        self.begun = True
+        return slope, suffered
+
+    def close(self, slope, weight):
+        """Let a round of rows with these slopes and weights end."""
+        self.paid += np.mean(weight) ** 2
+        bound = {"logistic": 0.25, "squared": 1.0, "hinge": 0.5}[self.loss]
+        step = np.mean(weight * slope) / (4 * bound * np.sqrt(self.paid))
+        self.value = self.value - step if self.loss == "squared" else np.sinh(np.arcsinh(self.value) - step)
+
+
 def dual_averaging(X, y, cost, inner, groups, gamma, *, rho=0.0, batch=1, loss="logistic", intercept=True, weight=None):
     """Weights and biases before every round and after the last, and the losses suffered."""
     keep = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0)
     weight = np.ones(len(y)) if weight is None else weight
-    s, bias_sum, path, losses = np.zeros(X.shape[1]), 0.0, [(np.zeros(X.shape[1]), 0.0)], []
+    s, b, path, losses = np.zeros(X.shape[1]), Intercept(loss), [(np.zeros(X.shape[1]), 0.0)], []
     for t, lo in enumerate(range(0, len(keep), batch), start=1):
         rows = keep[lo : lo + batch]
-        w, b = path[-1]
-        slope, suffered = slope_and_loss(loss, y[rows], X[rows] @ w + b)
+        products = X[rows] @ path[-1][0]
+        slope, suffered = b.slopes(y[rows], products) if intercept else slope_and_loss(loss, y[rows], products)
         losses += (weight[rows] * suffered).tolist()
-        s, bias_sum = s + (weight[rows] * slope) @ X[rows] / len(rows), bias_sum + (weight[rows] * slope).mean()
+        s = s + (weight[rows] * slope) @ X[rows] / len(rows)
+        b.close(slope, weight[rows])
         beta = gamma / np.sqrt(t)
         w = -shrunk_groups(s / t, cost, inner + beta * rho, groups) / beta
-        path.append((w, -bias_sum / t / beta if intercept else 0.0))
+        path.append((w, b.value if intercept else 0.0))
     return path, np.array(losses)
 
 
 def fobos(X, y, cost, inner, groups, gamma, *, batch=1, loss="logistic"):
     """Weights and bias after the last round."""
-    w, b = np.zeros(X.shape[1]), 0.0
+    w, b = np.zeros(X.shape[1]), Intercept(loss)
     for t, lo in enumerate(range(0, len(y), batch), start=1):
         eta = 1.0 / (gamma * np.sqrt(t))
-        slope, _ = slope_and_loss(loss, y[lo : lo + batch], X[lo : lo + batch] @ w + b)
+        slope, _ = b.slopes(y[lo : lo + batch], X[lo : lo + batch] @ w)
         w = shrunk_groups(w - eta * slope @ X[lo : lo + batch] / len(slope), eta * cost, eta * inner, groups)
-        b -= eta * slope.mean()
-    return w, b
+        b.close(slope, np.ones(len(slope)))
+    return w, b.value

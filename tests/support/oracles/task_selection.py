@@ -64,21 +64,24 @@ def loss_and_slope(name, y, f):
 
 def dense_rounds(X, y, codes, order, n_tasks, row, entry, gamma, loss, bias=False):
     """Every round in dense arithmetic; returns rounds, weights, intercepts, losses in order, and the weights before every round."""
-    G, b, t = np.zeros((X.shape[1], n_tasks)), np.zeros(n_tasks), 0
+    G, t, rows_of = np.zeros((X.shape[1], n_tasks)), 0, np.zeros(n_tasks)
+    steep = {"logistic": 1.0, "squared": 4.0, "hinge": 2.0}[loss]
     W, B, opened, told, path, slopes = np.zeros_like(G), np.zeros(n_tasks), {}, [], [], []
 
     def close():
-        nonlocal t, W, B, opened
+        nonlocal t, W, opened
         now = np.zeros_like(G)
         for q, (i, u) in opened.items():
             now[:, q] = u * X[i]
-            b[q] += u
+            rows_of[q] += bias
+            B[q] = y[i] if bias and loss == "squared" and rows_of[q] == 1 else B[q]
+            step = u / (steep * np.sqrt(rows_of[q])) if bias else 0.0
+            B[q] = B[q] - step if loss == "squared" else np.sinh(np.arcsinh(B[q]) - step)
         G[...] += now
         path.append(W)
         slopes.append(now)
         t, opened = t + 1, {}
         W = closed(G / t, row, entry, gamma / np.sqrt(t))
-        B = -b / (gamma * np.sqrt(t)) if bias else 0.0 * b
 
     for i in order:
         if opened and (i < 0 or codes[i] in opened):
@@ -87,6 +90,7 @@ def dense_rounds(X, y, codes, order, n_tasks, row, entry, gamma, loss, bias=Fals
             continue
         q = codes[i]
         value, u = loss_and_slope(loss, y[i], X[i] @ W[:, q] + B[q])
+        u = 0.0 if bias and loss == "squared" and rows_of[q] == 0 else u
         told.append(value)
         opened[q] = (i, u)
         if len(opened) == n_tasks:
