@@ -7,8 +7,7 @@ lasso's own ``fit`` ends with a second pass, which measures the last model.
 
 Three more lines are of models that predict alike: lam, gamma and rows of a round by accuracy on rows that serve for nothing else, outside
 the clock, as is SGD's alpha; the most accurate, and of those within 0.005 of SGD's accuracy the sparsest and the one of the largest rounds.
-They have no intercept: its slopes are of size one and share gamma with the weights, so that it swings about wherever gamma is as small as
-features of size a tenth want it (SGD makes its intercept's steps a hundredth of the others' for sparse rows).
+They have no intercept, which classes as even as these do not need.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ After t rounds with subgradient sum s the weights are (Yang 2011, Theorem 1, mul
 
 ``w_g = -(1 / (gamma sqrt(t))) [1 - t k_g / ||c_g||]_+ c_g``, ``c_g = S(s_g, t tau_g + rho gamma sqrt(t))``,
 
-so that only s is kept, and only the weights a row meets are made. The intercept has steps of its own: `gramplane.kernels.intercepts`. A group can have weights only while some ``|s_j|`` of it exceeds
-``t (tau_g + k_g / sqrt(d_g)) + rho gamma sqrt(t)``, for ``||S(s_g, tau)|| <= sqrt(d_g) (max |s_j| - tau)``. That bar never falls: a group
+so that only s is kept, and only the weights a row meets are made. The intercept has steps of its own: `gramplane.kernels.intercepts`.
+
+A group can have weights only while some ``|s_j|`` of it exceeds ``t (tau_g + k_g / sqrt(d_g)) + rho gamma sqrt(t)``, for ``||S(s_g, tau)|| <= sqrt(d_g) (max |s_j| - tau)``. That bar never falls: a group
 wakes only where a sum is changed: a bit per feature tells whether its group may be awake, and all others are passed over without touching
 what is kept of them. Groups that are awake get their scale once a round.
 
@@ -77,7 +78,7 @@ N_TOTALS = 6
 
 
 class Rule(NamedTuple):
-    """How a stream is learned: number of the loss, rows of a round, gamma, ``rho gamma``, whether there is an intercept, how steep it is."""
+    """How a stream is learned: number of the loss, rows of a round, gamma, ``rho gamma``, whether there is an intercept, its steepness."""
 
     loss: int
     batch: int

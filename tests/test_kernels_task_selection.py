@@ -154,13 +154,19 @@ def test_features_that_are_not_kept_have_no_weight():
 @pytest.mark.parametrize("loss", LOSSES)
 def test_large_lam_leaves_intercepts_alone_and_they_are_those_of_streams(loss):
     X, codes, values, signs, rng = problem(4)
-    y, rounds, stream = signs if loss != "squared" else values, rounds_of("mtfts", 9, 1e9, loss=loss, fit_intercept=True), TaskStream.empty(9, 4)
+    y, rounds, stream = (
+        signs if loss != "squared" else values,
+        rounds_of("mtfts", 9, 1e9, loss=loss, fit_intercept=True),
+        TaskStream.empty(9, 4),
+    )
     order, weight = rng.permutation(240), rng.uniform(0.5, 2.0, 240)
     run_rounds(stream, rows_of(X, codes, y, weight), np.append(order, CLOSE), rounds, OpenRound.none())
     assert not rounds.weights(stream).any()
     for q, found in enumerate(rounds.intercepts(stream)):
         rows = order[codes[order] == q]
-        path, _ = dual_averaging(np.zeros((len(rows), 1)), y[rows], np.ones(1), np.zeros(1), [np.arange(1)], 1.0, loss=loss, weight=weight[rows])
+        path, _ = dual_averaging(
+            np.zeros((len(rows), 1)), y[rows], np.ones(1), np.zeros(1), [np.arange(1)], 1.0, loss=loss, weight=weight[rows]
+        )
         assert found == pytest.approx(path[-1][1], rel=1e-12) and found != 0
 
 

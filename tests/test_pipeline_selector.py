@@ -232,6 +232,101 @@ def test_a_second_fit_is_a_fit_on_the_selection(algorithm):
     assert both.objective_ == pytest.approx(again.objective_)
 
 
+# -- constant columns --------------------------------------------------------------------------------------------------------------
+
+
+def constant_problem(seed=0, n=200):
+    """A constant column that the target needs, one of zeros, two alike, and one that is constant in one task only."""
+    rng = np.random.default_rng(seed)
+    task = np.arange(n) % 2
+    X = np.c_[np.full(n, 2.0), rng.choice([-1.0, 1.0], (n, 3)), np.zeros(n), np.where(task, 1.0, rng.normal(size=n))]
+    X = np.c_[X, X[:, 1]]
+    return X, 5 + X[:, 1] + 0.1 * rng.normal(size=n), task
+
+
+def value_of(model, X, y, task, lam=0.01):
+    """Objective of an amtfs machine from what it publishes."""
+    values = (X * model.coef_[task]).sum(axis=1) + model.intercept_[task]
+    losses = 0.5 * np.square(y - values) if model.loss == "squared" else np.logaddexp(0.0, -y * values)
+    return sum(losses[task == q].mean() for q in (0, 1)) + lam * np.linalg.norm(model.coef_, axis=0).sum()
+
+
+@pytest.mark.parametrize("algorithm", ["da", "fista"])
+@pytest.mark.parametrize("scale", [None, "none", "unit-column", "standard", "unit-row"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_what_is_published_is_what_was_learned(tmp_path, algorithm, scale, bias):
+    """From arrays and from stores of every scaling: predictions, objective, and zeros exactly where a column is centred away."""
+    X, y, task = constant_problem()
+    model = MultiTaskSelector("amtfs", 0.01, 20.0, algorithm=algorithm, fit_intercept=bias, epochs=20, shuffle=False, max_iter=20_000)
+    if scale is None:
+        model.fit(X, y, task)
+    else:
+        model.fit(ingest((X, y), tmp_path / "s", task="regression", task_column=task, scale=scale))
+    raw = X if scale != "unit-row" else X / np.linalg.norm(X, axis=1)[:, None]
+    values = (raw * model.coef_[task]).sum(axis=1) + model.intercept_[task]
+    np.testing.assert_allclose(model.predict(X, task), values, atol=1e-12)
+    if scale in (None, "none", "unit-row"):
+        assert model.objective_ == pytest.approx(value_of(model, raw, y, task), rel=1e-12)
+    else:
+        sizes = X.std(axis=0) if scale == "standard" else np.linalg.norm(X, axis=0)
+        told = sum(0.5 * np.square(y - values)[task == q].mean() for q in (0, 1))
+        assert model.objective_ == pytest.approx(told + 0.01 * np.linalg.norm(model.coef_ * sizes, axis=0).sum(), rel=1e-9)
+    centred = scale == "standard" or (bias and scale != "unit-row")
+    assert not model.coef_[:, 4].any() and (not model.coef_[:, 0].any() if centred else bias or model.coef_[:, 0].all())
+    if algorithm == "fista":
+        error = np.sqrt(np.mean(np.square(y - values)))
+        assert model.converged_ and error < (5.2 if centred and not bias else 0.6 if scale == "unit-row" else 0.2)
+
+
+@pytest.mark.parametrize("algorithm", ["da", "fista"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_one_entry_moved_a_little_changes_little(algorithm, bias):
+    X, y, task = constant_problem()
+    near = X.copy()
+    near[7, 0] += 1e-9
+    options = {
+        "lam": 0.01,
+        "gamma": 20.0,
+        "algorithm": algorithm,
+        "fit_intercept": bias,
+        "epochs": 30,
+        "shuffle": False,
+        "max_iter": 20_000,
+    }
+    one, two = (MultiTaskSelector("amtfs", **options).fit(rows, y, task) for rows in (X, near))
+    close = 1e-4 if algorithm == "fista" else 1e-6 if not bias else 0.1
+    np.testing.assert_allclose(two.predict(X, task), one.predict(X, task), atol=close)
+    assert two.objective_ == pytest.approx(one.objective_, rel=2e-2 if bias else 1e-3)
+
+
+@pytest.mark.parametrize("algorithm", ["da", "fista"])
+def test_beside_intercepts_nothing_but_constant_columns_is_an_intercept(algorithm):
+    _, y, task = constant_problem()
+    for X in (np.tile([1.0, -3.0, 0.0], (200, 1)), sp.csr_array(np.tile([1.0, -3.0, 0.0], (200, 1)))):
+        with pytest.warns(UserWarning, match="selects no feature"):
+            model = MultiTaskSelector("amtfs", 0.01, 20.0, algorithm=algorithm, fit_intercept=True, epochs=100).fit(X, y, task)
+        assert not model.coef_.any()
+        np.testing.assert_allclose(model.intercept_, [y[task == q].mean() for q in (0, 1)], atol=1e-9 if algorithm == "fista" else 0.02)
+
+
+def test_a_second_fit_knows_no_constant_column_either():
+    X, y, task = constant_problem()
+    for algorithm in ("da", "fista"):
+        model = selector(penalty="amtfs", lam=0.3, refit=0.001, algorithm=algorithm, fit_intercept=True, epochs=50, max_iter=20_000).fit(
+            X, y, task
+        )
+        assert not model.coef_[:, [0, 4]].any() and model.coef_[:, 1].all()
+        assert np.sqrt(np.mean(np.square(y - model.predict(X, task)))) < 0.2
+
+
+@pytest.mark.parametrize("scale", ["unit-column", "unit-row"])
+def test_a_stream_does_not_go_on_in_other_units(tmp_path, scale):
+    X, y, task = constant_problem()
+    store = ingest((X, y), tmp_path / "s", task="regression", task_column=task, scale=scale)
+    with pytest.raises(ValueError, match="on a scaled store: it holds no stream to go on from"):
+        selector().fit(store).partial_fit(X, y, task)
+
+
 # -- as an estimator ---------------------------------------------------------------------------------------------------------------
 
 

@@ -26,8 +26,8 @@ PARAMETERS = """
     shuffle
         Take blocks of rows, and the rows inside, in an order drawn from ``random_state``, a new one each epoch. Not for ``partial_fit``.
     fit_intercept
-        Fit an intercept, which bears no penalty but shares ``gamma`` with the weights: in a stream of rows of small norm with a small
-        ``gamma`` it swings, and predictions with it; then leave it out, or scale rows to unit norm.
+        Fit an intercept, which bears no penalty; in a stream it has steps of its own, whatever ``gamma``, ``batch_size`` and the scale of
+        the features.
     average
         Predict with the mean of all iterates; costs a sweep over all features per round.
     loss
