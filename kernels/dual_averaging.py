@@ -6,9 +6,10 @@ After t rounds with subgradient sum s the weights are (Yang 2011, Theorem 1, mul
 
 so that only s is kept, and only the weights a row meets are made. The intercept has steps of its own: `gramplane.kernels.intercepts`.
 
-A group can have weights only while some ``|s_j|`` of it exceeds ``t (tau_g + k_g / sqrt(d_g)) + rho gamma sqrt(t)``, for ``||S(s_g, tau)|| <= sqrt(d_g) (max |s_j| - tau)``. That bar never falls: a group
-wakes only where a sum is changed: a bit per feature tells whether its group may be awake, and all others are passed over without touching
-what is kept of them. Groups that are awake get their scale once a round.
+A group can have weights only while some ``|s_j|`` of it exceeds ``t (tau_g + k_g / sqrt(d_g)) + rho gamma sqrt(t)``, for
+``||S(s_g, tau)|| <= sqrt(d_g) (max |s_j| - tau)``. That bar never falls: a group wakes only where a sum is changed: a bit per feature tells
+whether its group may be awake, and all others are passed over without touching what is kept of them. Groups that are awake get their scale
+once a round.
 
 A round takes a fixed number of rows, wherever calls cut the stream: rows of a round that is not full are kept, with their slopes, until it
 is. So no cut changes a bit.

@@ -256,7 +256,7 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
         begun = hasattr(self, "_learned")
         if not begun and hasattr(self, "_model"):
             raise ValueError(
-                "this estimator was loaded or fitted as a batch, or on a scaled store: it holds no stream to go on from; start with a new one"
+                "this estimator was loaded or fitted as a batch, or on a scaled store: it holds no stream to go on from; take a new one"
             )
         X, y = self._validated_rows(X, y, begun)
         weight = (
