@@ -36,6 +36,9 @@ class Limits:
         Seconds a scheduler elsewhere may take to answer at first.
     no_workers_timeout
         Seconds without any worker before the cluster counts as lost.
+    silent_worker_timeout
+        Seconds without a sign of life after which a worker counts as hung and is left out; longer than any call that keeps Python from
+        running other threads.
     stall_timeout
         Seconds without a finished task before the run is given up.
     full_disk_timeout
@@ -49,6 +52,7 @@ class Limits:
     allowed_failures: int = 10
     connect_timeout: float = 10.0
     no_workers_timeout: float = 300.0
+    silent_worker_timeout: float = 60.0
     stall_timeout: float = 300.0
     full_disk_timeout: float = 30.0
     free_disk: int = 64 << 20

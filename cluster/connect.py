@@ -1,4 +1,4 @@
-"""Opening clusters: start one here, connect to one elsewhere, or let a factory make it; a client either way, closed in order."""
+"""Opening clusters: one of this machine, one elsewhere, or one that a factory makes; a client either way, closed in order."""
 
 from __future__ import annotations
 
@@ -7,38 +7,33 @@ import contextlib
 import importlib
 import json
 import logging
-import os
-import signal
-import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing import resource_tracker
 from pathlib import Path
-from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 import dask
-import psutil
-from distributed import Client, LocalCluster, Security
+from distributed import Client, Security
 from distributed.comm import connect
-from distributed.utils import LoopRunner
-from tornado.ioloop import IOLoop
 
 from .config import ClusterConfig, Limits
-from .errors import ClusterConfigError, ClusterLost, ClusterUnreachable
+from .errors import ClusterConfigError, ClusterUnreachable
 from .events import Sink
 from .link import Link
+from .local import close_in_time, open_local
 from .preflight import TERMINATE_SHARE
 from .security import check_plaintext, security_of
 
-THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-"""Read by BLAS libraries when they load, hence set before a worker process starts."""
-
-_CONNECTION_LOGS = ("distributed.client", "distributed.utils_comm", "distributed.core", "distributed.comm", "distributed.batched")
-_CLOSE_TIMEOUT = 2.0
-_CLOSE_LOCAL_TIMEOUT = 8.0
+_CONNECTION_LOGS = (
+    "distributed.client",
+    "distributed.utils_comm",
+    "distributed.core",
+    "distributed.comm",
+    "distributed.batched",
+    "distributed.nanny",
+    "distributed.scheduler",
+)
 
 
 def dask_settings(limits: Limits) -> dict[str, Any]:
@@ -95,139 +90,8 @@ def _quiet_connections() -> Iterator[None]:
             log.setLevel(level)
 
 
-def _close(thing: Client | Any, timeout: float = _CLOSE_TIMEOUT) -> None:
-    # A lost scheduler cannot say goodbye; waiting for it must not hold up the end of the run.
-    with contextlib.suppress(OSError, TimeoutError, RuntimeError):
-        thing.close(timeout=timeout)
-
-
-def _pre_spawn() -> dict[str, Any]:
-    return {**dask.config.get("distributed.nanny.pre-spawn-environ"), **dict.fromkeys(THREAD_LIMITS, "1")}
-
-
-@contextlib.contextmanager
-def _environment_kept() -> Iterator[None]:
-    # Starting a worker, at the beginning or after a death, leaves its variables behind in this process.
-    saved = {name: os.environ.get(name) for name in (*_pre_spawn(), "PYTHONHASHSEED")}
-    try:
-        yield
-    finally:
-        for name, value in saved.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _single_threaded_children() -> Iterator[None]:
-    with _environment_kept(), dask.config.set({"distributed.nanny.pre-spawn-environ": _pre_spawn()}):
-        os.environ.update(dict.fromkeys(THREAD_LIMITS, "1"))
-        yield
-
-
 def _local(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
-    folder = stack.enter_context(_private_folder())
-    stack.enter_context(_environment_kept())
-    loop = _deaf_loop(stack)
-    with _signals_deferred():
-        cluster = _start_workers(config, folder, loop)
-        stack.callback(_end_leftovers, cluster)
-    # Results come straight from their worker: those that pass through a scheduler are copied into one byte string there and back.
-    client = Client(cluster, set_as_default=False, direct_to_workers=True)
-    stack.callback(_close, client)
-    return client
-
-
-def _deaf_loop(stack: contextlib.ExitStack) -> IOLoop:
-    # Ctrl-C reaches the whole group of processes; only this one shall answer, and end the others. Processes inherit which signals the
-    # thread that starts them blocks, from before their first import on, and that is a thread of this loop, for restarted workers too.
-    runner = LoopRunner()
-    # It would unblock the signal again in the thread that first needs it.
-    resource_tracker.ensure_running()
-    masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        runner.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
-    stack.callback(runner.stop)
-    return cast(IOLoop, runner.loop)
-
-
-@contextlib.contextmanager
-def _signals_deferred() -> Iterator[None]:
-    # Half a cluster cannot be closed in order, so a first signal waits until all of it is there; a second one does not.
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    met: list[int] = []
-
-    def defer(number: int, frame: FrameType | None) -> None:
-        met.append(number)
-        if len(met) > 1:
-            restore()
-            signal.raise_signal(number)
-
-    def restore() -> None:
-        for number, handler in before.items():
-            if callable(handler):
-                signal.signal(number, handler)
-
-    for number, handler in before.items():
-        if callable(handler):
-            signal.signal(number, defer)
-    try:
-        yield
-    finally:
-        restore()
-        if len(met) == 1:
-            signal.raise_signal(met[0])
-
-
-def _start_workers(config: ClusterConfig, folder: str, loop: IOLoop) -> LocalCluster:
-    try:
-        # The scheduler, too, makes files there; by default under a fixed name in the common temporary directory.
-        with _single_threaded_children(), dask.config.set({"temporary-directory": folder}):
-            return LocalCluster(
-                n_workers=config.workers,
-                threads_per_worker=config.threads,
-                processes=True,
-                host="127.0.0.1",
-                protocol="tcp://",
-                security=Security(require_encryption=False),
-                memory_limit=cast(int, config.memory_per_worker),
-                local_directory=folder,
-                dashboard_address=cast(str, None),
-                worker_dashboard_address=None,
-                scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-                env={"NUMBA_NUM_THREADS": "1", **dict.fromkeys(THREAD_LIMITS, "1")},
-                silence_logs=logging.ERROR,
-                loop=loop,
-            )
-    except (RuntimeError, OSError, TimeoutError) as error:
-        raise ClusterLost(
-            f"cluster '{config}' did not start: {error} (a script that opens one needs `if __name__ == '__main__':`)"
-        ) from error
-
-
-def _end_leftovers(cluster: LocalCluster) -> None:
-    # A worker takes a second to say goodbye, and in the middle of a long task it may not hear that it should. Tasks are pure, so nothing
-    # is lost by killing it.
-    pids = [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
-    for nanny in cluster.workers.values():
-        nanny.auto_restart = False
-    for pid in filter(psutil.pid_exists, pids):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            psutil.Process(pid).kill()
-    _close(cluster, _CLOSE_LOCAL_TIMEOUT)
-
-
-@contextlib.contextmanager
-def _private_folder() -> Iterator[str]:
-    parent = dask.config.get("temporary-directory", None)
-    with tempfile.TemporaryDirectory(prefix="gramplane-", dir=parent, ignore_cleanup_errors=True) as folder:
-        yield folder
+    return open_local(config, emit, stack)
 
 
 def _address(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
@@ -246,7 +110,7 @@ def _connect(address: str, config: ClusterConfig, connect_timeout: float, emit: 
     except Exception as error:
         # Anything may listen there: a web server's answer, read as lengths of Dask frames, is a MemoryError.
         raise ClusterUnreachable(_why_unreachable(address, connect_timeout, error)) from error
-    stack.callback(_close, client)
+    stack.callback(close_in_time, client)
     return client
 
 
@@ -310,13 +174,13 @@ def _factory(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: c
     if isinstance(made, Client):
         client = made
         if client.cluster is not None:
-            stack.callback(_close, client.cluster)
+            stack.callback(close_in_time, client.cluster)
     elif hasattr(made, "scheduler_address"):
-        stack.callback(_close, made)
+        stack.callback(close_in_time, made)
         client = Client(made, timeout=connect_timeout, set_as_default=False)
     else:
         raise ClusterConfigError(f"cluster='factory:{config.target}': it returned {type(made).__name__}, not a Dask cluster or client")
-    stack.callback(_close, client)
+    stack.callback(close_in_time, client)
     if warning := check_plaintext(Link(client).address, config.allow_plaintext):
         emit({"event": "warning", "message": warning})
     return client

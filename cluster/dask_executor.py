@@ -22,7 +22,7 @@ from .execute import Done
 from .executor import Executor
 from .faults import cause_of, memory_plan, translate
 from .graph import Graph, build_graph
-from .link import Link
+from .link import Link, is_connection_trouble
 from .preflight import Capacity, capacity, check_agreement, check_versions, worker_facts
 from .process import own_bytes, peak_bytes, reset_peak
 from .program import Plan
@@ -30,7 +30,10 @@ from .versions import versions
 from .watch import Stranded, Watchdog
 
 _POLL = 1.0
+_PAUSE = 0.5
 _PREFLIGHT_TIMEOUT = 120.0
+_UNSURE = 30.0
+"""Seconds for which a worker may be on the scheduler's list and not be reached: longer than the scheduler takes to notice its end."""
 
 
 class _Setup(WorkerPlugin):
@@ -66,11 +69,11 @@ class DaskExecutor(Executor):
     ) -> None:
         super().__init__(worker_memory=settings.worker_memory, limits=settings.limits, events=events)
         self.kind = kind
-        self._link = Link(client)
+        self._link = Link(client, settings.limits)
         self._affinity = Affinity()
         self._plugins: set[str] = set()
         self._known: set[str] = set()
-        self._wait_for_workers()
+        self._known = set(self._wait_for_workers(self._patience()))
         self._capacity = self._preflight(preflight)
 
     @property
@@ -140,14 +143,17 @@ class DaskExecutor(Executor):
                 self._link.forget(name)
         self._plugins.clear()
 
-    def _wait_for_workers(self) -> None:
-        deadline = time.monotonic() + self._limits.no_workers_timeout
+    def _patience(self) -> float:
+        return time.monotonic() + self._limits.no_workers_timeout
+
+    def _wait_for_workers(self, deadline: float) -> dict[str, int]:
         while not (workers := self._link.threads()):
             if time.monotonic() > deadline:
                 waited = self._limits.no_workers_timeout
-                raise ClusterLost(f"scheduler {self._link.address} has no workers after {waited:g} s (no_workers_timeout)")
+                where = self._link.address
+                raise ClusterLost(f"scheduler {where} has no workers after {waited:g} s (no_workers_timeout){self._link.hung}")
             time.sleep(0.1)
-        self._known = set(workers)
+        return workers
 
     def _preflight(self, probe: Callable[[], Any] | None) -> Capacity:
         facts = self._answers(worker_facts)
@@ -163,13 +169,23 @@ class DaskExecutor(Executor):
         return found
 
     def _answers(self, question: Callable[..., Any]) -> dict[str, Any]:
-        answers = self._link.ask(question, timeout=_PREFLIGHT_TIMEOUT)
-        living = self._link.threads()
-        # One that died over the question has nothing to say about versions or data.
-        found = {worker: answer for worker, answer in answers.items() if worker in living or not isinstance(answer, OSError)}
-        if not found:
-            raise ClusterLost(f"scheduler {self._link.address} lost all its workers before the run")
-        return found
+        """Ask until every worker that is there has answered: one that dies over a question may be listed for a moment, and be replaced."""
+        deadline, unsure_since = self._patience(), time.monotonic()
+        while True:
+            self._wait_for_workers(deadline)
+            answers = self._link.ask(question, timeout=max(_PREFLIGHT_TIMEOUT, 2 * self._limits.silent_worker_timeout))
+            found = {worker: answer for worker, answer in answers.items() if not is_connection_trouble(answer)}
+            living = self._link.threads()
+            unsure = {worker: answer for worker, answer in answers.items() if worker in living and worker not in found}
+            if found and not unsure:
+                self._known |= set(found)
+                return found
+            if unsure and time.monotonic() - unsure_since > _UNSURE:
+                named = "; ".join(f"{worker}: {answer!r}" for worker, answer in unsure.items())
+                raise ClusterLost(f"scheduler {self._link.address} has workers that live and do not answer: {named}")
+            if not unsure:
+                unsure_since = time.monotonic()
+            time.sleep(_PAUSE)
 
     def _memory_text(self) -> str:
         found = self._capacity
@@ -182,15 +198,14 @@ class DaskExecutor(Executor):
         for _ in range(self._limits.allowed_failures + 1):
             try:
                 done = self._submit(plan)
-            except Stranded:
-                self._emit({"event": "warning", "message": f"'{plan.program.name}' lost all its workers and starts again on new ones"})
+            except Stranded as reason:
+                self._emit({"event": "warning", "message": f"'{plan.program.name}' {reason}, and starts again"})
                 continue
             for report in done.reports:
                 self._affinity.learn(plan.refs[report.ordinal], report.worker, plan.task_weights[report.ordinal])
             return done
         raise WorkersKilled(
-            f"'{plan.program.name}' lost all its workers {self._limits.allowed_failures + 1} times; "
-            + memory_plan(plan, self.worker_memory)
+            f"'{plan.program.name}' lost its workers {self._limits.allowed_failures + 1} times; " + memory_plan(plan, self.worker_memory)
         )
 
     def _submit(self, plan: Plan[Any]) -> Done:
@@ -200,8 +215,8 @@ class DaskExecutor(Executor):
         try:
             return _Run(futures, Watchdog(self._link, self._limits, graph.leaves)).result()
         except _Reported as report:
-            connected = self._link.connected
-            raise translate(report.error, plan, graph, self.worker_memory, connected=connected) from cause_of(report.error)
+            told = {"connected": self._link.connected, "hung": self._link.hung}
+            raise translate(report.error, plan, graph, self.worker_memory, **told) from cause_of(report.error)
         finally:
             # The scheduler drops what nobody wants. Client.cancel is no way to do it: its handler fails on the combine tasks, which no
             # client ever asked for, and takes the connection down (distributed 2026.8, Scheduler.stimulus_cancel).
@@ -218,7 +233,9 @@ class DaskExecutor(Executor):
     def _workers_now(self) -> dict[str, int]:
         workers = self._link.threads()
         for lost in sorted(self._known - set(workers)):
-            self._emit({"event": "warning", "message": f"worker {lost} was lost; its blocks move to the others"})
+            hung = f"gave no sign of life for {self._limits.silent_worker_timeout:g} s (silent_worker_timeout) and is left out"
+            fate = hung if lost in self._link.left_out else "was lost"
+            self._emit({"event": "warning", "message": f"worker {lost} {fate}; its blocks move to the others"})
         self._known = set(workers)
         return workers
 

@@ -13,8 +13,13 @@ from .graph import Graph, Key
 from .program import Plan
 
 
-def translate(error: BaseException, plan: Plan[Any], graph: Graph, worker_memory: int, *, connected: bool = True) -> ClusterError:
-    """Return the error to raise for what a future of ``graph`` holds; without a connection it says nothing of the task."""
+def translate(
+    error: BaseException, plan: Plan[Any], graph: Graph, worker_memory: int, *, connected: bool = True, hung: str = ""
+) -> ClusterError:
+    """Return the error to raise for what a future of ``graph`` holds; without a connection it says nothing of the task.
+
+    ``hung`` is what there is to say of workers that were left out.
+    """
     if isinstance(error, BlockFailure):
         return error.as_task_failed(plan.program.name)
     if isinstance(error, ClusterError):
@@ -22,7 +27,7 @@ def translate(error: BaseException, plan: Plan[Any], graph: Graph, worker_memory
     if isinstance(error, KilledWorker):
         return WorkersKilled(_killed_message(error, plan, graph, worker_memory))
     if isinstance(error, (NoWorkerError, NoValidWorkerError)):
-        return ClusterLost(f"no workers were left for '{plan.program.name}' (no_workers_timeout): {error}")
+        return ClusterLost(f"no workers were left for '{plan.program.name}' (no_workers_timeout): {error}{hung}")
     if not connected:
         return ClusterLost(f"the cluster was lost while '{plan.program.name}' ran: the connection to its scheduler broke")
     if isinstance(error, (CancelledError, OSError)):

@@ -1,13 +1,18 @@
-"""Questions to a scheduler and its workers, each with a time limit."""
+"""Questions to a scheduler and its workers, each with a time limit; a worker that gives no sign of life is left out."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from distributed.comm import CommClosedError
+
+from .config import Limits
 from .errors import ClusterLost
+from .silence import Silence
 
 if TYPE_CHECKING:
     from distributed import Client, WorkerPlugin
@@ -15,20 +20,49 @@ if TYPE_CHECKING:
 ANSWER = 10.0
 """Seconds a question may take."""
 
-_REGISTRATIONS = 4
+_POLL = 1.0
+
+
+def is_connection_trouble(answer: Any) -> bool:
+    """Tell whether what came instead of an answer speaks of the connection: the worker said nothing, and may be gone in a moment."""
+    return isinstance(answer, (CommClosedError, ConnectionError, TimeoutError))
 
 
 class Link:
-    """A client, seen as someone to ask."""
+    """A client, seen as someone to ask.
 
-    def __init__(self, client: Client) -> None:
+    Parameters
+    ----------
+    client
+        Connected client.
+    limits
+        How long a worker may be silent, and workers may be missing.
+
+    Attributes
+    ----------
+    left_out
+        Workers that were left out, as they gave no sign of life.
+    """
+
+    def __init__(self, client: Client, limits: Limits | None = None) -> None:
         self.client = client
+        self.left_out: list[str] = []
+        self._limits = limits or Limits()
+        self._silence = Silence(self._limits.silent_worker_timeout)
 
     @property
     def address(self) -> str:
         """Address of the scheduler."""
         scheduler = self.client.scheduler
         return str(scheduler.address) if scheduler is not None else "(closed)"
+
+    @property
+    def hung(self) -> str:
+        """What a message about missing workers should say of those that were left out."""
+        if not self.left_out:
+            return ""
+        limit = self._limits.silent_worker_timeout
+        return f"; left out, without a sign of life for {limit:g} s (silent_worker_timeout): {', '.join(self.left_out)}"
 
     @property
     def connected(self) -> bool:
@@ -49,6 +83,28 @@ class Link:
 
         return self._wait(identity, ANSWER)["workers"]
 
+    def leave_out_silent(self) -> list[str]:
+        """Take workers that hang from the scheduler's list, and return them; their tasks go to others.
+
+        To be called again and again: what counts is silence from one call to the next.
+
+        Raises
+        ------
+        OSError, TimeoutError
+            No answer.
+        """
+        return self._wait(self._leave_out_silent, ANSWER)
+
+    async def _leave_out_silent(self) -> list[str]:
+        facts = (await self._scheduler().identity(n_workers=-1))["workers"]
+        found = self._silence.of(facts)
+        for worker in found:
+            # Whoever waits for an answer of it, here or in the scheduler, hears that the connection is closed.
+            await self._scheduler().unregister(address=worker, stimulus_id=f"gramplane-silent-worker-{time.time()}")
+            self.client.rpc.remove(worker)
+            self.left_out.append(worker)
+        return found
+
     def has_stranded(self, keys: Sequence[Any]) -> bool:
         """Tell whether one of the tasks has no worker to run on.
 
@@ -66,19 +122,39 @@ class Link:
     def ask(self, function: Callable[..., Any], *args: Any, timeout: float = ANSWER) -> dict[str, Any]:
         """Run ``function`` on every worker; where it fails its exception stands in place of the answer.
 
+        Each worker is asked by itself: one that hangs keeps the answers of the others from nobody, and is left out when it has given no
+        sign of life for too long. One that lives and has not answered within ``timeout`` seconds has a ``TimeoutError`` for an answer.
+
         Raises
         ------
         ClusterLost
-            The scheduler did not answer in time.
+            The scheduler does not answer.
         """
 
-        async def run() -> Any:
-            return await self.client.run(function, *args, on_error="return")
+        async def one(worker: str) -> Any:
+            return (await self.client.run(function, *args, workers=[worker], on_error="return"))[worker]
+
+        async def run() -> dict[str, Any]:
+            asked = {worker: asyncio.ensure_future(one(worker)) for worker in await self._scheduler().ncores(workers=None)}
+            await self._patiently(asked.values(), timeout)
+            return {worker: _answer(task, timeout) for worker, task in asked.items()}
 
         try:
-            return self._wait(run, timeout)
+            return self._wait(run, timeout + 2 * ANSWER)
         except (OSError, TimeoutError) as error:
-            raise ClusterLost(f"scheduler {self.address} did not pass on a question to its workers within {timeout:g} s") from error
+            raise ClusterLost(f"scheduler {self.address} does not answer") from error
+
+    async def _patiently(self, tasks: Iterable[asyncio.Future[Any]], timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        pending = set(tasks)
+        while pending and (left := deadline - time.monotonic()) > 0:
+            _, pending = await asyncio.wait(pending, timeout=min(_POLL, left))
+            if pending:
+                await asyncio.wait_for(self._leave_out_silent(), ANSWER)
+        for task in pending:
+            task.cancel()
+        if pending:
+            await asyncio.wait(pending, timeout=_POLL)
 
     def ask_scheduler(self, function: Callable[[], Any], *, timeout: float = ANSWER) -> Any:
         """Run ``function`` on the scheduler and return its answer or its exception."""
@@ -97,17 +173,28 @@ class Link:
         Raises
         ------
         ClusterLost
-            Workers kept dying over it, or the scheduler is gone.
+            Workers kept dying over it for too long (``no_workers_timeout``), or the scheduler is gone.
         """
-        for attempt in range(_REGISTRATIONS):
+        patience = self._limits.no_workers_timeout
+        deadline = time.monotonic() + patience
+
+        async def run() -> None:
+            task = asyncio.ensure_future(cast(Awaitable[Any], self.client.register_plugin(plugin, name=name)))
+            await self._patiently([task], patience)
+            answer = _answer(task, patience)
+            if isinstance(answer, BaseException):
+                raise answer
+
+        while True:
             try:
-                self.client.register_plugin(plugin, name=name)
-                return
-            except (OSError, TimeoutError) as error:
+                return self._wait(run, patience + 2 * ANSWER)
+            except OSError as error:
+                if not is_connection_trouble(error):
+                    raise
                 # A worker that died in the middle of it is no longer asked the next time.
-                if attempt + 1 == _REGISTRATIONS:
+                if time.monotonic() > deadline or not self.connected:
                     raise ClusterLost(f"scheduler {self.address} could not set up its workers: {error}") from error
-                time.sleep(1.0)
+            time.sleep(_POLL)
 
     def forget(self, plugin: str, *, timeout: float = 2.0) -> None:
         """Take back what was registered on the workers under a name.
@@ -152,3 +239,11 @@ class Link:
         except (CancelledError, RuntimeError) as error:
             # A closed event loop or a call that was cut off: the connection went away under the question.
             raise ConnectionError(str(error)) from error
+
+
+def _answer(task: asyncio.Future[Any], timeout: float) -> Any:
+    if not task.done() or task.cancelled():
+        return TimeoutError(f"no answer within {timeout:g} s")
+    error = task.exception()
+    # A worker that left between two questions is missing in the answer to the second.
+    return ConnectionError("it is gone") if isinstance(error, KeyError) else error or task.result()

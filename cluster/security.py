@@ -92,6 +92,25 @@ def security_of(address: str, tls: TLSFiles | None) -> Security | None:
     return Security(require_encryption=True, tls_ca_file=files.ca, tls_client_cert=files.cert, tls_client_key=files.key)
 
 
+def own_security(folder: str | os.PathLike[str]) -> Security:
+    """Return how the processes of a cluster started here talk to each other: with a certificate of its own, which both sides must show.
+
+    Parameters
+    ----------
+    folder
+        New folder for certificate and key, which only this user can enter; see :func:`make_certificates`. Workers that are started again
+        read them there, so it must last as long as the cluster.
+    """
+    from ssl import TLSVersion
+
+    from distributed import Security
+
+    files = make_certificates(folder)
+    parties = {f"tls_{party}_{name}": getattr(files, name) for party in ("client", "scheduler", "worker") for name in ("cert", "key")}
+    # All of it is named, so that nothing of the user's Dask configuration, meant for another cluster, takes its place.
+    return Security(require_encryption=True, tls_ca_file=files.ca, tls_ciphers=None, tls_min_version=TLSVersion.TLSv1_3, **parties)
+
+
 def _is_loopback_ip(text: str) -> bool:
     return ipaddress.ip_address(text.split("%")[0]).is_loopback
 

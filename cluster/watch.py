@@ -27,7 +27,7 @@ def free_disk(dask_worker: Worker) -> int:
 
 
 class Stranded(Exception):
-    """Tasks wait for workers that will not come back, while others have nothing to do."""
+    """Tasks wait for workers that will not come back; the message says why."""
 
 
 class Watchdog:
@@ -74,6 +74,7 @@ class Watchdog:
         workers = self._answered(self._link.workers)
         if workers is None:
             return
+        self._check_silent()
         self._check_stranded(workers)
         self._check_staffed(workers)
         idle = time.monotonic() - self._progress
@@ -94,6 +95,12 @@ class Watchdog:
         self._answer = time.monotonic()
         return answer
 
+    def _check_silent(self) -> None:
+        # What a hung worker holds or was to compute is needed again, and others may wait for it to send something: the whole plan is
+        # submitted anew, so that nothing of it is left to wait for.
+        if self._answered(self._link.leave_out_silent):
+            raise Stranded(f"was left without {self._link.left_out[-1]}, which gave no sign of life")
+
     def _check_stranded(self, workers: Mapping[str, Any]) -> None:
         # When all workers are gone at once, the scheduler keeps tasks with a preferred worker waiting for its return, although they may
         # run anywhere (distributed 2026.8, bulk_schedule_unrunnable_after_adding_worker). Twice, because new workers may be just joining.
@@ -102,7 +109,7 @@ class Watchdog:
         )
         self._stranded = self._stranded + 1 if waiting else 0
         if self._stranded > 1:
-            raise Stranded
+            raise Stranded("lost all its workers")
 
     def _check_staffed(self, workers: Mapping[str, Any]) -> None:
         now = time.monotonic()
@@ -110,7 +117,7 @@ class Watchdog:
             self._staffed = now
         elif now - self._staffed > self._limits.no_workers_timeout:
             waited = now - self._staffed
-            raise ClusterLost(f"scheduler {self._link.address} has had no workers for {waited:.0f} s (no_workers_timeout)")
+            raise ClusterLost(f"scheduler {self._link.address} has had no workers for {waited:.0f} s (no_workers_timeout){self._link.hung}")
 
     def _check_disks(self, idle: float) -> None:
         full = {

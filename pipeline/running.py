@@ -29,6 +29,7 @@ from ..cluster import (
     tee,
 )
 from ..storage import BlockStore, RunStore, StorageError, cached_bytes, set_cache_limit
+from ..storage.temporary import sweep_folders
 from .loops.prepared import Prepared
 from .loops.protocol import Outcome
 from .loops.run import run_loop
@@ -147,6 +148,7 @@ def executing(where: Where, data: BlockStore, emit: Emit, passes: str = "feature
 
     ``passes`` is the module of those that will run, which a worker loads before it is measured.
     """
+    sweep_folders()
     with open_executor(where.config(), events=emit, preflight=partial(store_digest, data.url)) as executor:
         if executor.kind != "sync":
             executor.reserved = int(CACHE_SHARE * executor.worker_memory)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..cluster import Executor, TLSFiles, open_executor, parse_bytes
 from ..storage import BlockStore, DataError, RunStore
+from ..storage.temporary import temporary_folder
 from .loops.run import run_loop
 from .records.context import Emit, RunContext, ignore
 from .records.validation import configured
@@ -195,8 +195,8 @@ def cross_validate(
     """
     check_tunable(method, {})
     grid = _grid(method, [dict(params)], open_data(data, method_named(method)), folds, seed, extra)
-    with tempfile.TemporaryDirectory(prefix="gramplane-") as folder:
-        return _table(grid, Path(folder), Where(cluster, **where), on_event or ignore)
+    with temporary_folder() as folder:
+        return _table(grid, folder, Where(cluster, **where), on_event or ignore)
 
 
 def tune(

@@ -34,7 +34,7 @@ from gramplane.cluster.link import Link
 from gramplane.cluster.preflight import Capacity, WorkerFacts, capacity
 from gramplane.cluster.process import own_bytes
 from tests.support import toys
-from tests.support.clusters import ROOT, children, wait_until
+from tests.support.clusters import children, import_path, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -128,7 +128,7 @@ def test_flaky_storage_is_tried_again(pair, tmp_path, table):
 
 
 def test_attempts_are_limited_and_the_block_is_named(pair, tmp_path):
-    with pytest.raises(TaskFailed, match=r"'toy' on 3 failed on tcp://127.0.0.1:\d+ after 4 attempts: FlakyError") as caught:
+    with pytest.raises(TaskFailed, match=r"'toy' on 3 failed on tls://127.0.0.1:\d+ after 4 attempts: FlakyError") as caught:
         pair.run(plan(toys.program(toys.flaky), range(5), tmp_path, {3: 99}))
     assert toys.attempts(tmp_path)["3"] == 4
     assert caught.value.block == "3"
@@ -315,7 +315,7 @@ def test_a_full_disk_is_told_from_a_standstill(pair):
     limits = Limits(stall_timeout=0.5, free_disk=1 << 60)
     with (
         executor_for_client(pair._link.client, limits=limits) as executor,
-        pytest.raises(WorkerDiskFull, match=r"disk of local directories is full on tcp://.*free"),
+        pytest.raises(WorkerDiskFull, match=r"disk of local directories is full on tls://.*free"),
     ):
         executor.run(plan(toys.program(toys.slow), range(2), 2.5))
 
@@ -351,9 +351,9 @@ def test_workers_must_agree_with_the_driver(pair):
     client = pair._link.client
     with executor_for_client(client, preflight=digest) as executor:
         assert executor.kind == "client"
-    with pytest.raises(PreflightFailed, match=r"worker tcp://\S+ found \d+, the driver \d+"):
+    with pytest.raises(PreflightFailed, match=r"worker tls://\S+ found \d+, the driver \d+"):
         executor_for_client(client, preflight=different_digest)
-    with pytest.raises(PreflightFailed, match=r"worker tcp://\S+ failed the check.*cache:3"):
+    with pytest.raises(PreflightFailed, match=r"worker tls://\S+ failed the check.*cache:3"):
         executor_for_client(client, preflight=partial(fail_elsewhere, os.getpid()))
     with pytest.raises(toys.CustomError):
         executor_for_client(client, preflight=fail_setup)
@@ -369,7 +369,7 @@ def test_workers_with_other_software_are_refused(pair, monkeypatch, package, blo
     monkeypatch.setattr(preflight, "versions", lambda: {**real, package: "99.1"})
     if blocked:
         monkeypatch.setattr(Link, "ask_scheduler", lambda self, function: ValueError("not allowed"))
-    who = "worker tcp://.*" if blocked else "the scheduler"
+    who = "worker tls://.*" if blocked else "the scheduler"
     with pytest.raises(VersionMismatch, match=f"{who} runs {package} {real[package]}, the driver {package} 99.1"):
         executor_for_client(pair._link.client)
 
@@ -437,7 +437,7 @@ def test_a_driver_that_ends_takes_its_workers_along(tmp_path, sign):
 
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")}
+    env = {**os.environ, "PYTHONPATH": import_path(), "TMPDIR": str(tmp_path / "tmp")}
     Path(env["TMPDIR"]).mkdir()
     with open(tmp_path / "stderr", "wb") as said:
         driver = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=said, env=env, start_new_session=True)

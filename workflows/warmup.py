@@ -42,15 +42,13 @@ def _cases() -> dict[str, Fit]:
 
 
 def _read_svmlight() -> None:
-    import tempfile
-    from pathlib import Path
-
     from ..storage.ingest import ingest
+    from ..storage.temporary import temporary_folder
 
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "tiny.svm"
+    with temporary_folder() as folder:
+        source = folder / "tiny.svm"
         source.write_text("1 1:0.5 3:1\n-1 2:1.25\n")
-        ingest(source, Path(folder) / "store")
+        ingest(source, folder / "store")
 
 
 def warm(sink: Sink) -> dict[str, float]:

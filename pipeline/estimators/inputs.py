@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -16,6 +15,7 @@ from sklearn.utils import check_random_state, get_tags
 
 from ...cluster import Executor, LogSink, TaskFailed, executor_for_client, open_executor
 from ...storage import BlockStore, MemoryBlocks, RunStore
+from ...storage.temporary import temporary_folder
 from ..records.context import RunContext
 from ..records.missing import refuse_missing
 
@@ -87,9 +87,9 @@ def fit_context(
         if executor.kind == "sync":
             yield RunContext(executor, data, emit=emit, seed=seed)
             return
-        with tempfile.TemporaryDirectory(prefix="gramplane-") as folder:
-            stored = _written(data, Path(folder) / "data.zarr") if isinstance(data, MemoryBlocks) else data
-            run = RunStore.create(Path(folder) / "run", {})
+        with temporary_folder() as folder:
+            stored = _written(data, folder / "data.zarr") if isinstance(data, MemoryBlocks) else data
+            run = RunStore.create(folder / "run", {})
             yield RunContext(executor, stored, run=run, emit=emit, seed=seed)
 
 

@@ -5,7 +5,6 @@ Contents of .npz and .mat files are loaded whole; .npy files are mapped and read
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import DataError, SchemaError
+from ..temporary import temporary_folder
 from .dask_rows import DaskSource
 from .labels import Target
 from .options import Options, Progress
@@ -197,8 +197,8 @@ def _load_npy(path: Path) -> dict[str, Any]:
 
 
 def _load_mat(path: Path) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="gramplane-") as folder:
-        made = Path(folder) / "variables.npz"
+    with temporary_folder() as folder:
+        made = folder / "variables.npz"
         # -P: the folder of the program holds modules that must not hide those of the standard library.
         done = subprocess.run(
             [sys.executable, "-P", str(Path(__file__).with_name("_mat.py")), str(path), str(made)], capture_output=True, text=True

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, product
@@ -20,6 +19,7 @@ from ..gram_bundle import GramTask
 from ..gram_layout import OBJECT_BYTES
 from ..objects import require_space
 from ..seal import MANIFEST
+from ..temporary import temporary_folder
 from ..urls import local_path, open_objects
 from .options import Progress
 
@@ -80,8 +80,8 @@ def ingest_grams(
         If the disk is full.
     """
     report = progress or _silent
-    with tempfile.TemporaryDirectory(prefix="gramplane-", dir=_scratch(store_url, scratch)) as folder:
-        grams = _open(source, Path(folder), names)
+    with temporary_folder(_scratch(store_url, scratch)) as folder:
+        grams = _open(source, folder, names)
         scans = []
         for q in range(grams.k):
             scans.append(_scan(grams, q))

@@ -53,6 +53,11 @@ def _command(process: psutil.Process) -> str:
         return ""
 
 
+def import_path() -> str:
+    """``PYTHONPATH`` of a process that uses gramplane: in a bare checkout its own packages are found last."""
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH"), str(ROOT / "tests" / "support" / "_bare")]))
+
+
 class CommandCluster:
     """One scheduler and some workers in processes of their own, on loopback.
 
@@ -194,7 +199,7 @@ class CommandCluster:
             )
 
     def _environment(self) -> dict[str, str]:
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])}
+        env = {**os.environ, "PYTHONPATH": import_path()}
         env.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"))
         for name, value in self._settings.items():
             env["DASK_DISTRIBUTED__" + name.replace("-", "_").replace(".", "__").upper()] = str(value)

@@ -1,0 +1,134 @@
+"""Folders of one process: 0700, under a random name, gone with it. A killed process leaves its folders to the next start.
+
+Whose a folder is, its lock says, never its age: a file in it is locked (flock) as long as its owner lives, and the kernel frees the lock
+with the process. Everything of gramplane that needs a temporary folder takes it from here, the cluster layer too; so this module knows
+nothing but the standard library.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_PREFIX, _SUFFIX = "gramplane-", ".tmp"
+_NAME = re.compile(r"gramplane-[a-z0-9_]{8}\.tmp")
+_OWNER = "owner.lock"
+
+_held: set[int] = set()
+
+
+def _close_in_child() -> None:
+    # flock belongs to the open file, which a forked child shares: without this a child would keep the folder of a killed owner
+    for fd in _held:
+        os.close(fd)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+@contextmanager
+def temporary_folder(parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """Yield a new folder that only this user can enter, and remove it at the end; first remove those that killed processes left there.
+
+    Parameters
+    ----------
+    parent
+        Where to make it; default: the system's temporary folder (``TMPDIR``).
+    """
+    sweep_folders(parent)
+    folder, fd = _made(parent)
+    _held.add(fd)
+    try:
+        yield folder
+    finally:
+        if fd in _held:
+            _remove(folder)
+            _held.remove(fd)
+            os.close(fd)
+
+
+def sweep_folders(parent: str | os.PathLike[str] | None = None) -> list[Path]:
+    """Remove the folders below ``parent`` whose owners are gone; return them.
+
+    Left alone are those of living owners, of other users and of anybody else: a folder of ours has our form of name and holds our lock.
+    """
+    where = Path(tempfile.gettempdir() if parent is None else parent)
+    try:
+        found = [Path(entry) for entry in os.scandir(where) if _NAME.fullmatch(entry.name) and _is_own(entry)]
+    except OSError:
+        return []
+    return [folder for folder in sorted(found) if _swept(folder)]
+
+
+def _is_own(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+    except OSError:  # gone meanwhile
+        return False
+
+
+def _made(parent: str | os.PathLike[str] | None) -> tuple[Path, int]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, suffix=_SUFFIX, dir=parent))
+        # Another process that sweeps may take the folder for abandoned before it is locked: then a new one is made.
+        with suppress(FileNotFoundError):
+            fd = _locked(folder / _OWNER, os.O_CREAT)
+            if fd is not None:
+                return folder, fd
+
+
+def _locked(path: Path, flags: int = 0) -> int | None:
+    """Open and lock a file; None where another process has it locked, or has removed it meanwhile."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
+    kept = False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        kept = stat.S_ISREG(os.fstat(fd).st_mode) and os.path.samestat(os.fstat(fd), os.lstat(path))
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    finally:
+        if not kept:
+            os.close(fd)
+    return fd if kept else None
+
+
+def _swept(folder: Path) -> bool:
+    try:
+        fd = _locked(folder / _OWNER)
+    except FileNotFoundError:
+        # Its owner was killed (or is) between making the folder and locking it: then it is empty, and only then this removes it.
+        with suppress(OSError):
+            folder.rmdir()
+            return True
+        return False
+    except OSError:
+        return False
+    if fd is None:
+        return False
+    try:
+        return _remove(folder)
+    finally:
+        os.close(fd)
+
+
+def _remove(folder: Path) -> bool:
+    """Remove a folder, its lock last: what cannot be removed now, the next start finds by it."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.name == _OWNER:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        if [path.name for path in folder.iterdir()] == [_OWNER]:
+            (folder / _OWNER).unlink()
+            folder.rmdir()
+            return True
+    return False

@@ -1,0 +1,239 @@
+"""Workers that hang, or are lost before the first task: left out, replaced, waited for; the run goes on to the same bits."""
+
+import os
+import signal
+import threading
+import time
+from functools import partial
+
+import psutil
+import pytest
+
+from gramplane.cluster import ClusterLost, Limits, MemorySink, open_executor, parse_cluster, plan
+from gramplane.cluster.silence import Silence
+from gramplane.workflows.exits import Exit, exit_code
+from tests.support import toys
+from tests.support.clusters import CommandCluster, children, wait_until
+
+pytestmark = pytest.mark.cluster
+
+QUICK = Limits(silent_worker_timeout=2.0, no_workers_timeout=60.0, stall_timeout=120.0)
+
+
+def rough(n, longest):
+    return plan(toys.program(toys.rough_sum), list(range(n)), 3, longest, split_every=4)
+
+
+def expected(n):
+    with open_executor() as executor:
+        return executor.run(rough(n, 0.0)).tobytes()
+
+
+def local(n, limits=QUICK):
+    return parse_cluster(f"local:{n}", worker_memory=1 << 30, limits=limits)
+
+
+def stop(process):
+    process.send_signal(signal.SIGSTOP)
+    # In the middle of a system call it may stop a little later.
+    wait_until(lambda: process.status() == psutil.STATUS_STOPPED, 10, "the stop")
+
+
+# -- counting silence ------------------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def looked(silence, clock, step, **last_seen):
+    clock.now += step
+    return silence.of({worker: {"last_seen": seen} for worker, seen in last_seen.items()})
+
+
+def test_a_worker_without_a_sign_of_life_hangs_after_the_limit_and_not_before():
+    clock = Clock()
+    silence = Silence(10.0, clock)
+    assert looked(silence, clock, 1.0, a=1.0, b=1.0) == []
+    for second in range(9):
+        assert looked(silence, clock, 1.0, a=1.0, b=2.0 + second) == []
+    assert looked(silence, clock, 1.0, a=1.0, b=99.0) == ["a"]
+
+
+def test_a_sign_of_life_starts_the_count_again_and_a_newcomer_starts_at_nothing():
+    clock = Clock()
+    silence = Silence(4.0, clock)
+    for seen in (1.0, 1.0, 1.0, 2.0, 2.0, 2.0):
+        assert looked(silence, clock, 1.0, a=seen) == []
+    assert looked(silence, clock, 1.0, a=2.0, b=0.0) == []
+    assert looked(silence, clock, 1.0, a=2.0, b=0.0) == ["a"]
+
+
+def test_time_when_nobody_looked_says_nothing_of_the_workers():
+    """A driver that was stopped or busy for an hour hears of nobody at first."""
+    clock = Clock()
+    silence = Silence(10.0, clock)
+    for _ in range(5):
+        assert looked(silence, clock, 3600.0, a=1.0, b=1.0) == []
+    assert looked(silence, clock, 3600.0, a=1.0, b=2.0) == ["a"]
+
+
+def test_clocks_of_other_machines_do_not_matter():
+    clock = Clock()
+    silence = Silence(3.0, clock)
+    assert not any(looked(silence, clock, 1.0, a=-1e9 + beat, b=1e12 + beat) for beat in range(50))
+
+
+# -- hung workers ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_hung_worker_is_left_out_of_a_pass_and_comes_back_without_harm():
+    sink = MemorySink()
+    before = {process.pid for process in children()}
+    with open_executor(local(2), events=sink) as executor:
+        hung = next(process for process in children() if process.pid not in before)
+        timer = threading.Timer(0.5, stop, (hung,))
+        timer.start()
+        assert executor.run(rough(60, 0.1)).tobytes() == expected(60)
+        assert executor.n_workers == 1
+        assert any("gave no sign of life" in event["message"] for event in sink.named("warning"))
+        # What it has computed meanwhile belongs to a plan that nobody waits for; it leaves, and another takes its place.
+        hung.send_signal(signal.SIGCONT)
+        assert executor.run(rough(60, 0.1)).tobytes() == expected(60)
+        wait_until(lambda: executor.n_workers == 2, 60, "a worker again")
+        assert executor.run(rough(60, 0.05)).tobytes() == expected(60)
+
+
+def test_one_of_one_hung_is_waited_for_and_named():
+    limits = Limits(silent_worker_timeout=2.0, no_workers_timeout=3.0)
+    before = {process.pid for process in children()}
+    with open_executor(local(1, limits)) as executor:
+        (hung,) = [process for process in children() if process.pid not in before]
+        address = next(iter(executor._link.threads()))
+        stop(hung)
+        told = r"no.workers.*without a sign of life for 2 s \(silent_worker_timeout\): "
+        began = time.monotonic()
+        with pytest.raises(ClusterLost, match=told + address) as caught:
+            executor.run(rough(20, 0.05))
+        assert time.monotonic() - began < 2 + 3 + 15
+        assert exit_code(caught.value) == Exit.CLUSTER_LOST
+        began = time.monotonic()
+    assert time.monotonic() - began < 10
+    assert not hung.is_running()
+
+
+@pytest.mark.slow
+def test_one_of_one_that_goes_on_in_time_lets_the_run_go_on():
+    before = {process.pid for process in children()}
+    with open_executor(local(1)) as executor:
+        (hung,) = [process for process in children() if process.pid not in before]
+        stop(hung)
+        threading.Timer(6.0, hung.send_signal, (signal.SIGCONT,)).start()
+        assert executor.run(rough(20, 0.05)).tobytes() == expected(20)
+
+
+def nothing():
+    return None
+
+
+def test_a_worker_that_hung_before_does_not_hide_the_others(tmp_path):
+    """Preflight, setting up, measuring: each question goes on without it; `did not pass on a question` hid the whole list."""
+    with CommandCluster(tmp_path, workers=2) as cluster:
+        stop(psutil.Process(cluster.workers[0].pid))
+        config = parse_cluster(cluster.config, limits=QUICK)
+        with open_executor(config, preflight=nothing) as executor:
+            assert executor.n_workers == 1
+            executor.run_on_workers(nothing)
+            assert executor.run(rough(20, 0.0)).tobytes() == expected(20)
+        cluster.kill_worker(0, signal.SIGCONT)
+        wait_until(lambda: 0 not in cluster.living, 30, "the worker that was left out leaves")
+
+
+def test_a_worker_that_hangs_while_it_is_set_up_is_left_out(tmp_path):
+    with CommandCluster(tmp_path, workers=2) as cluster, open_executor(parse_cluster(cluster.config, limits=QUICK)) as executor:
+        stop(psutil.Process(cluster.workers[0].pid))
+        executor.run_on_workers(nothing)
+        assert executor.n_workers == 1
+        assert len(executor.peak_memory()) == 1
+
+
+# -- workers that are lost before the first task -------------------------------------------------------------------------------------
+
+
+def kill_at_start(count, before):
+    """Kill the first processes that appear, as soon as they do."""
+    killed = []
+
+    def hunt():
+        deadline = time.monotonic() + 60
+        while len(killed) < count and time.monotonic() < deadline:
+            for process in children():
+                if process.pid not in before and process.pid not in killed and len(killed) < count:
+                    process.kill()
+                    killed.append(process.pid)
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=hunt, daemon=True)
+    thread.start()
+    return thread, killed
+
+
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(5, marks=pytest.mark.slow)])
+def test_workers_killed_while_they_start_are_replaced(count):
+    before = {process.pid for process in children()}
+    thread, killed = kill_at_start(count, before)
+    with open_executor(local(2)) as executor:
+        thread.join()
+        assert len(killed) == count
+        wait_until(lambda: executor.n_workers == 2, 60, "both workers")
+        assert executor.run(rough(20, 0.0)).tobytes() == expected(20)
+
+
+def deadly_once(folder, driver):
+    if os.getpid() != driver:
+        try:
+            os.close(os.open(os.path.join(folder, "died"), os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return "same"
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "same"
+
+
+def deadly_always(driver):
+    if os.getpid() != driver:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "same"
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_worker_that_dies_over_the_preflight_is_replaced_or_done_without(tmp_path, workers):
+    with open_executor(local(workers), preflight=partial(deadly_once, str(tmp_path), os.getpid())) as executor:
+        assert (tmp_path / "died").exists()
+        assert executor.run(rough(20, 0.0)).tobytes() == expected(20)
+
+
+def test_workers_that_go_on_dying_end_the_start_after_the_timeout_with_its_name():
+    limits = Limits(no_workers_timeout=4.0)
+    began = time.monotonic()
+    with (
+        pytest.raises(ClusterLost, match="no_workers_timeout"),
+        open_executor(local(1, limits), preflight=partial(deadly_always, os.getpid())),
+    ):
+        pass
+    assert 4 < time.monotonic() - began < 60
+
+
+def test_a_worker_that_cannot_start_ends_it_at_once(monkeypatch):
+    """Its own error is no loss: it would come again."""
+    from gramplane.cluster import local as module
+
+    real = module._worker_options
+    monkeypatch.setattr(module, "_worker_options", lambda *args: {**real(*args), "preload": ["no_such_module_anywhere"]})
+    began = time.monotonic()
+    with pytest.raises(ClusterLost, match=r"did not start: ModuleNotFoundError: .*no_such_module_anywhere"), open_executor(local(1)):
+        pass
+    assert time.monotonic() - began < 60

@@ -1,0 +1,224 @@
+"""Who may talk to a cluster that gramplane started: its own processes, by a certificate of the run's own, and nobody else.
+
+Whoever reaches a Dask port runs code in that process, so every port is tried: scheduler, nannies and workers.
+"""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import dask
+import psutil
+import pytest
+
+from gramplane.cluster import make_certificates, open_executor, parse_cluster, plan
+from gramplane.cluster.security import own_security
+from tests.support import toys
+from tests.support.clusters import children, import_path, wait_until
+
+pytestmark = pytest.mark.cluster
+
+STRANGER = """
+import asyncio, os, ssl, sys
+from distributed import Security
+from distributed.comm import connect
+from distributed.core import rpc
+
+import distributed.comm.tcp, distributed.protocol
+
+kind, ca, cert, key, *ports = sys.argv[1:]
+if user := int(os.environ.get("STRANGER_USER", "0")):
+    # After the imports: another user may not be able to read this user's Python.
+    os.setgroups([]), os.setgid(user), os.setuid(user)
+
+
+def security():
+    if kind == "plain":
+        return Security(require_encryption=False)
+    files = {"tls_ca_file": ca, "tls_client_cert": cert, "tls_client_key": key}
+    return Security(require_encryption=True, **files)
+
+
+def without_certificate(port):
+    # A TLS client that asks for no certificate and shows none: what it sends must not be answered.
+    import socket
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(("127.0.0.1", int(port)), 10) as raw, context.wrap_socket(raw) as sock:
+        sock.settimeout(10)
+        for _ in range(3):
+            if not sock.recv(1 << 16):
+                raise ConnectionError("closed")
+        return "answered"
+
+
+async def ask(port):
+    scheme = "tcp" if kind == "plain" else "tls"
+    arguments = security().get_connection_args("client")
+    comm = await connect(f"{scheme}://127.0.0.1:{port}", timeout=3, **arguments)
+    await comm.write({"op": "identity", "reply": True})
+    return await comm.read()
+
+
+for port in ports:
+    try:
+        told = without_certificate(port) if kind == "none" else asyncio.run(asyncio.wait_for(ask(port), 5))
+        print(port, "answered", str(told)[:80])
+    except Exception as error:
+        print(port, "refused", type(error).__name__)
+"""
+
+
+def listening(processes):
+    """Ports on which processes listen, and no address but loopback's."""
+    found = [connection.laddr for process in processes for connection in process.net_connections() if connection.status == "LISTEN"]
+    assert {address.ip for address in found} == {"127.0.0.1"}
+    return sorted({address.port for address in found})
+
+
+def answers(kind, files, ports, **environment):
+    words = [sys.executable, "-c", STRANGER, kind, *(str(files[name]) for name in ("ca", "cert", "key")), *map(str, ports)]
+    env = {**os.environ, "PYTHONPATH": import_path(), **environment}
+    done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=240, check=True)
+    return {int(line.split()[0]): line.split()[1] for line in done.stdout.splitlines()}
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    """An open executor with two workers, its folder, and the Dask ports of scheduler, nannies and workers."""
+    parent = tmp_path_factory.mktemp("temporary")
+    parent.chmod(0o755)
+    before = {process.pid for process in children()}
+    own = set(listening_here())
+    with dask.config.set({"temporary-directory": str(parent)}), open_executor(parse_cluster("local:2", worker_memory="1GiB")) as executor:
+        (folder,) = parent.iterdir()
+        workers = [process for process in children() if process.pid not in before]
+        ports = sorted({*listening([psutil.Process(), *workers])} - own)
+        yield executor, folder, ports
+    assert list(parent.iterdir()) == []
+
+
+def listening_here():
+    return [connection.laddr.port for connection in psutil.Process().net_connections() if connection.status == "LISTEN"]
+
+
+def dask_ports(executor):
+    """Ports of scheduler, workers and nannies, by what the scheduler knows."""
+    facts = executor._link.workers()
+    addresses = [executor._link.address, *facts, *(fact["nanny"] for fact in facts.values())]
+    assert len(addresses) == 5 and all(address.startswith("tls://127.0.0.1:") for address in addresses)
+    return [int(address.rpartition(":")[2]) for address in addresses]
+
+
+def own_files(folder):
+    return {"ca": folder / "tls" / "cert.pem", "cert": folder / "tls" / "cert.pem", "key": folder / "tls" / "key.pem"}
+
+
+@pytest.mark.parametrize("kind", ["plain", "none", "foreign"])
+def test_a_process_without_the_certificate_is_refused_at_every_port(started, tmp_path, kind):
+    executor, _, ports = started
+    made = make_certificates(tmp_path / "foreign")
+    found = answers(kind, {"ca": made.ca, "cert": made.cert, "key": made.key}, ports)
+    assert set(dask_ports(executor)) <= set(ports) == set(found)
+    assert set(found.values()) == {"refused"}
+    # Nothing of it disturbed the cluster.
+    assert executor.n_workers == 2
+    assert executor.run(plan(toys.program(toys.slow), range(5), 0.0)) == 10
+
+
+def test_the_certificate_is_what_opens_the_ports(started):
+    """The test above could not fail if its stranger were refused for another reason."""
+    executor, folder, _ = started
+    ports = dask_ports(executor)
+    assert answers("own", own_files(folder), ports) == dict.fromkeys(ports, "answered")
+
+
+def test_a_foreign_certificate_with_the_right_authority_is_refused(started, tmp_path):
+    """The authority's certificate is no secret; only its key makes others that it vouches for."""
+    executor, folder, _ = started
+    made = make_certificates(tmp_path / "foreign")
+    found = answers("foreign", {"ca": own_files(folder)["ca"], "cert": made.cert, "key": made.key}, dask_ports(executor))
+    assert set(found.values()) == {"refused"}
+
+
+def test_the_key_is_for_this_user_alone(started):
+    _, folder, _ = started
+    key = own_files(folder)["key"]
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / "tls", key)]
+    assert modes == [0o700, 0o700, 0o600]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_can_neither_read_the_key_nor_connect(started, tmp_path):
+    executor, folder, _ = started
+    files = own_files(folder)
+    nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
+    for path in (files["key"], files["cert"], folder / "tls"):
+        done = subprocess.run(["cat", str(path)], capture_output=True, text=True, check=False, **nobody)
+        assert done.returncode != 0 and "Permission denied" in done.stderr
+    made = make_certificates(tmp_path / "foreign")
+    foreign = {"ca": made.ca, "cert": made.cert, "key": made.key}
+    readable = public_copies(foreign, Path("/tmp"))
+    try:
+        as_nobody = partial(answers, ports=dask_ports(executor), STRANGER_USER="65534")
+        for kind in ("plain", "none", "foreign"):
+            assert set(as_nobody(kind, readable).values()) == {"refused"}
+        assert set(as_nobody("own", files).values()) == {"refused"}
+    finally:
+        shutil.rmtree(readable["ca"].parent)
+    # With the key it would be let in: what refuses it is nothing else.
+    readable = public_copies(files, Path("/tmp"))
+    try:
+        assert set(as_nobody("own", readable).values()) == {"answered"}
+    finally:
+        shutil.rmtree(readable["ca"].parent)
+
+
+def public_copies(files, parent):
+    """Copies of certificates that every user can read."""
+    folder = Path(tempfile.mkdtemp(prefix="strangers-", dir=parent))
+    folder.chmod(0o755)
+    for name, path in files.items():
+        (folder / name).write_bytes(Path(path).read_bytes())
+        (folder / name).chmod(0o644)
+    return {name: folder / name for name in files}
+
+
+def test_users_settings_for_other_clusters_do_not_take_its_place(tmp_path):
+    foreign = make_certificates(tmp_path / "foreign")
+    parties = ("client", "scheduler", "worker")
+    settings = {f"distributed.comm.tls.{party}.{name}": getattr(foreign, name) for party in parties for name in ("cert", "key")}
+    with dask.config.set({**settings, "distributed.comm.tls.ca-file": foreign.ca, "distributed.comm.require-encryption": False}):
+        security = own_security(tmp_path / "own")
+    assert security.require_encryption is True
+    for party in parties:
+        config = security.get_tls_config_for_role(party)
+        assert {Path(config[name]).parent for name in ("ca_file", "cert", "key")} == {tmp_path / "own"}
+
+
+def test_the_key_of_a_killed_driver_goes_with_the_next_start(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import time\nfrom gramplane.cluster import open_executor\n"
+        "if __name__ == '__main__':\n    with open_executor('local:1', worker_memory='1GiB') as executor:\n"
+        "        print('ready', flush=True)\n        time.sleep(60)\n"
+    )
+    place = tmp_path / "tmp"
+    place.mkdir()
+    env = {**os.environ, "PYTHONPATH": import_path(), "TMPDIR": str(place)}
+    driver = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, env=env)
+    assert driver.stdout is not None and driver.stdout.readline() == b"ready\n"
+    workers = children(driver.pid)
+    driver.kill()
+    driver.communicate()
+    assert len(list(place.rglob("key.pem"))) == 1
+    wait_until(lambda: not any(worker.is_running() for worker in workers), 20, "workers follow")
+    with dask.config.set({"temporary-directory": str(place)}), open_executor("local:1", worker_memory="1GiB"):
+        assert len(list(place.rglob("key.pem"))) == 1 and len(list(place.iterdir())) == 1
+    assert list(place.iterdir()) == []
