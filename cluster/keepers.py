@@ -83,7 +83,7 @@ class Keeper:
                     errors = 0
                     await nanny.finished()
             except Exception as error:
-                errors += not _was_killed(nanny)
+                errors += not _was_killed(nanny, error)
                 if not _can_pass(nanny, error) or errors >= _ATTEMPTS:
                     self.failure = _reason(nanny, error)
                     return
@@ -115,13 +115,18 @@ class Keeper:
             await nanny.close(timeout=_END_TIMEOUT)
 
 
-def _was_killed(nanny: _Nanny) -> bool:
-    return nanny.exit_code is not None and nanny.exit_code < 0
+def _was_killed(nanny: _Nanny, error: BaseException) -> bool:
+    # A worker that told its error is ended by its nanny, with a signal, too.
+    return _ended_without_a_word(error) and nanny.exit_code is not None and nanny.exit_code < 0
+
+
+def _ended_without_a_word(error: BaseException) -> bool:
+    return "failed to start worker process" in str(_root(error))
 
 
 def _can_pass(nanny: _Nanny, error: BaseException) -> bool:
     # A worker that did not reach the scheduler in time may the next time; one that cannot load its modules never will.
-    return _was_killed(nanny) or isinstance(_root(error), OSError)
+    return _was_killed(nanny, error) or isinstance(_root(error), OSError)
 
 
 def _root(error: BaseException) -> BaseException:
@@ -132,7 +137,7 @@ def _root(error: BaseException) -> BaseException:
 
 def _reason(nanny: _Nanny, error: BaseException) -> str:
     cause = _root(error)
-    if "failed to start worker process" in str(cause):
+    if _ended_without_a_word(error):
         return f"a worker process ended by itself, with status {nanny.exit_code}"
     return f"{type(cause).__name__}: {cause}"
 
