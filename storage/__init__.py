@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .records import from_arrays, to_arrays
     from .row_files import read_pairs, read_row_texts
     from .runs import ArrayRef, RunStore
+    from .sparse_door import admitted, gathered
     from .tables import COLUMN_TABLES, column_tables
     from .writer import BlockWriter
 
@@ -37,6 +38,7 @@ _MODULES = (
     "records",
     "row_files",
     "runs",
+    "sparse_door",
     "tables",
     "writer",
 )
@@ -72,11 +74,13 @@ __all__ = [
     "StripeLayout",
     "UnalignedWrite",
     "VerifyReport",
+    "admitted",
     "block_cache",
     "cached_bytes",
     "column_tables",
     "digest_of",
     "from_arrays",
+    "gathered",
     "open_gram",
     "open_shared",
     "plan_block",

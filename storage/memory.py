@@ -15,6 +15,7 @@ from .errors import SchemaError
 from .layout import STRIPE_BYTES, STRIPE_ENTRIES, DenseLayout, StripeLayout, place_blocks, plan_dense, plan_dense_rows, plan_stripes
 from .meta import Label
 from .selection import check_ids, check_rows, trusted
+from .sparse_door import admitted
 from .tables import COLUMN_TABLES, column_tables
 
 
@@ -71,6 +72,8 @@ class MemoryBlocks:
     ------
     SchemaError
         If X is not a 2-D array of numbers or a length does not fit.
+    DataError
+        If X is sparse and has a place outside of it (see `admitted`).
     """
 
     url = "memory"
@@ -236,7 +239,8 @@ class MemoryBlocks:
 
 
 def _numbers(X: Any) -> Any:
-    data = X if sp.issparse(X) else np.asarray(X)
+    data: Any = admitted(X)
+    data = data if sp.issparse(data) else np.asarray(data)
     if data.ndim != 2 or data.dtype.kind not in "fiub":
         raise SchemaError(f"X has the type {data.dtype} and {data.ndim} dimensions; it must be a 2-D array of numbers")
     if data.dtype in (np.float32, np.float64):

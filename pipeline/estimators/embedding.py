@@ -217,7 +217,7 @@ class ColoredMVU(_Embedding):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         if y is None and not data.has_table("y"):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        y = self._stored_target(data) if y is None else np.asarray(in_memory(y))
+        y = self._stored_target(data) if y is None else np.asarray(in_memory(y, "y"))
         y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
         if y.shape != (data.n_rows,):
             raise ValueError(f"y has shape {y.shape}, the data has {data.n_rows} rows: inconsistent numbers of samples")

@@ -11,12 +11,11 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ...kernels.jit import one_thread
 from ...storage import MEMORY_STRIPE_BYTES, DataError, MemoryBlocks
@@ -28,7 +27,7 @@ from ..records.config import FGMConfig
 from ..records.context import RunContext
 from ..records.fgm import FGMModel, MachineState
 from ..records.validation import configured
-from .inputs import fan_out, fit_context, history_arrays, in_memory, is_dask, is_store, opened_for, seed_of
+from .inputs import Classifying, Selection, fan_out, fit_context, history_arrays, is_store, opened_for, seed_of, validated
 
 NAN = float("nan")
 
@@ -65,7 +64,7 @@ class PathPoint:
     n_selected: int
 
 
-class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
+class FGMClassifier(Selection, Classifying, BaseEstimator):
     """Linear classifier on few features chosen by cutting planes (Feature Generating Machine).
 
     Solves ``min_{w, b} 1/2 ||w||_B^2 + sum_i loss_i(y_i (<w, x_i> + intercept))`` approximately, by ``max_rounds`` cuts of ``B`` features
@@ -256,8 +255,7 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
     def _inputs(self, X: Any, y: Any, sample_weight: Any) -> FGMInputs:
         if is_store(X):
             return self._stored_inputs(X, y, sample_weight)
-        X = in_memory(X)
-        X, y = validate_data(
+        X, y = validated(
             self, X, y, accept_sparse=["csc", "csr"], dtype=[np.float64, np.float32], accept_large_sparse=True, multi_output=False
         )
         check_classification_targets(y)
@@ -354,9 +352,7 @@ class FGMClassifier(SelectorMixin, ClassifierMixin, BaseEstimator):
         return model_columns(self.model_, self._checked(X)) @ self.model_.weights.T + self.model_.intercepts
 
     def _checked(self, X: Any) -> Any:
-        return validate_data(
-            self, in_memory(X) if is_dask(X) else X, accept_sparse=["csc", "csr"], dtype=[np.float64, np.float32], reset=False
-        )
+        return validated(self, X, accept_sparse=["csc", "csr"], dtype=[np.float64, np.float32], reset=False)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted class labels, ``(n_samples,)``."""

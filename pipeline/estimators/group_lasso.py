@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ...kernels.dual_averaging import Rows
 from ...kernels.streams import StreamLearner
@@ -23,7 +23,7 @@ from ...storage import ColumnScale, DataError, MemoryBlocks
 from ..loops.run import run_loop
 from ..methods.fgm_setup import FGMInputs, class_factors
 from ..methods.online import Machine, StreamState, machine_of
-from ..methods.online_rows import UNSCALED, plain_rows, refuse_places, scaled_rows
+from ..methods.online_rows import UNSCALED, plain_rows, scaled_rows
 from ..methods.online_run import engine_of, linear_model
 from ..methods.online_setup import GroupLassoInputs
 from ..passes.scaling import inverse_row_norms
@@ -32,7 +32,7 @@ from ..records.config_online import GroupLassoConfig
 from ..records.linear_model import LinearModel
 from ..records.validation import configured
 from .group_lasso_texts import CLASS_WEIGHT, PARAMETERS, REST
-from .inputs import fan_out, fit_context, history_arrays, in_memory, is_dask, is_store, opened_for, seed_of
+from .inputs import Classifying, Predicting, fan_out, fit_context, history_arrays, in_memory, is_store, opened_for, seed_of, validated
 from .kernel_base import documented
 
 
@@ -135,7 +135,7 @@ class _GroupLasso(BaseEstimator):
 
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Any, np.ndarray]:
         try:
-            found: Any = validate_data(
+            found: Any = validated(
                 self, X, y, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], multi_output=False,
                 y_numeric=not self._is_classifier,
             )  # fmt: skip
@@ -144,7 +144,6 @@ class _GroupLasso(BaseEstimator):
             if bad is None:
                 raise
             raise ValueError(f"{error}\nThe first such value is in row {bad}.") from error
-        refuse_places(found[0])
         return found
 
     def _encoded(self, y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
@@ -163,9 +162,10 @@ class _GroupLasso(BaseEstimator):
             self._begin(X, y, classes)
         elif classes is not None and not np.array_equal(classes, self.classes_) and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes={list(classes)!r} is not the same as on the first call: {self.classes_.tolist()}")
+        X = in_memory(X)
         rows = None if first else self._plain_rows(X, y)
         if rows is None:
-            X, y = self._validated(in_memory(X) if is_dask(X) else X, y, reset=first)
+            X, y = self._validated(X, y, reset=first)
             rows = scaled_rows(X, 0, UNSCALED)
         weight = np.ones(len(y)) if sample_weight is None else _weights(sample_weight, len(y))
         codes: Any = self._codes(y) if self._is_classifier else np.asarray(y, np.float64)
@@ -287,7 +287,7 @@ class _GroupLasso(BaseEstimator):
         if is_store(X):
             with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
                 return decision_values(model, ctx)
-        X = validate_data(self, in_memory(X), accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         values = X @ model.coef.T
         values = np.asarray(values.toarray() if sp.issparse(values) else values)  # pyright: ignore[reportAttributeAccessIssue] (sparse)
         return (values * inverse_row_norms(X)[:, None] if model.row_scaled else values) + model.intercepts
@@ -319,7 +319,7 @@ def _first_bad_row(X: Any) -> int | None:
 
 
 @documented(PARAMETERS, REST, CLASS_WEIGHT)
-class GroupLassoClassifier(ClassifierMixin, _GroupLasso):
+class GroupLassoClassifier(Classifying, _GroupLasso):
     """Linear classifier with few groups of features: online group lasso by dual averaging, FOBOS, or the batch optimum.
 
     Minimises ``sum_i loss(y_i (<w, x_i> + b)) / n + Omega(w)``; several classes are fitted one against the rest, on the same stream.
@@ -403,7 +403,7 @@ class GroupLassoClassifier(ClassifierMixin, _GroupLasso):
 
 
 @documented(PARAMETERS, REST)
-class GroupLassoRegressor(RegressorMixin, _GroupLasso):
+class GroupLassoRegressor(Predicting, _GroupLasso):
     """Linear regression with few groups of features: online group lasso by dual averaging, FOBOS, or the batch optimum.
 
     Minimises ``sum_i loss(y_i, <w, x_i> + b) / n + Omega(w)``, the loss being ``(y - f)^2 / 2``.

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 
 from ...kernels.graph_texts import graph_record
@@ -20,7 +19,7 @@ from ..methods.task_setup import store_tasks
 from ..records.config_hkl import HKLConfig
 from ..records.kernel_model import KernelModel
 from ..records.task_model import TaskModel
-from .inputs import is_store, opened
+from .inputs import Classifying, Predicting, in_memory, is_store, opened
 from .kernel_base import CLASS_WEIGHT, KernelEstimator, documented, labelled
 from .task_base import TaskEstimator
 
@@ -208,7 +207,7 @@ def active_texts(model: Any) -> list[str]:
 
 
 @documented(_PARAMETERS, _REST, CLASS_WEIGHT)
-class HierarchicalKernelClassifier(ClassifierMixin, _Hierarchical):
+class HierarchicalKernelClassifier(Classifying, _Hierarchical):
     """Support vector classifier on kernels that are chosen from a graph of them, a kernel together with its ancestors (gHKL, gHKL_MT).
 
     Minimises ``1/2 (sum_v d_v (sum_{w in D(v)} ||f_w||^rho)^(1/rho))^2 + C sum_i loss(y_i, sum_w f_w(x_i) + b)`` over functions f_w in the
@@ -274,7 +273,7 @@ class HierarchicalKernelClassifier(ClassifierMixin, _Hierarchical):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, task: Any = None) -> float:
         """Return the share of right labels over all rows."""
-        return float(accuracy_score(y, self.predict(X, task), sample_weight=sample_weight))
+        return float(accuracy_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
 
 
 @documented(
@@ -284,7 +283,7 @@ class HierarchicalKernelClassifier(ClassifierMixin, _Hierarchical):
         Half width of the tube without loss.
 """,
 )
-class HierarchicalKernelRegressor(RegressorMixin, _Hierarchical):
+class HierarchicalKernelRegressor(Predicting, _Hierarchical):
     """Support vector or ridge regression on kernels that are chosen from a graph of them, a kernel together with its ancestors.
 
     Minimises ``1/2 (sum_v d_v (sum_{w in D(v)} ||f_w||^rho)^(1/rho))^2 + C sum_i loss(y_i, sum_w f_w(x_i) + b)`` over functions f_w in the
@@ -347,4 +346,4 @@ class HierarchicalKernelRegressor(RegressorMixin, _Hierarchical):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, task: Any = None) -> float:
         """Return the coefficient of determination over all rows."""
-        return float(r2_score(y, self.predict(X, task), sample_weight=sample_weight))
+        return float(r2_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.validation import validate_data
 
 from ...cluster import Executor, LogSink, TaskFailed, executor_for_client, open_executor
-from ...storage import BlockStore, MemoryBlocks, RunStore
+from ...storage import BlockStore, MemoryBlocks, RunStore, admitted, gathered
 from ...storage.temporary import temporary_folder
 from ..records.context import RunContext
 from ..records.missing import refuse_missing
@@ -45,12 +47,53 @@ def is_dask(X: Any) -> bool:
     return hasattr(X, "__dask_graph__")
 
 
-def in_memory(X: Any) -> Any:
-    """Return a Dask array as the array it holds; other input as it is."""
+def in_memory(X: Any, name: str = "X") -> Any:
+    """Return what users hand over as it lies in memory: of a Dask collection what it holds, and sparse matrices through the one door.
+
+    Raises
+    ------
+    gramplane.storage.DataError
+        A sparse matrix with a place outside of it, by ``name`` and position.
+    """
     if not is_dask(X):
-        return X
-    value = X.compute()
-    return value.tocsr() if sp.issparse(value) else np.asarray(value)
+        return admitted(X, name)
+    value = admitted(gathered(X, name), name)
+    return value.tocsr() if hasattr(value, "tocsr") else np.asarray(value)
+
+
+def validated(estimator: Any, X: Any, *given: Any, **options: Any) -> Any:
+    """Return what scikit-learn's ``validate_data`` returns, of data that came through :func:`in_memory`; nobody else calls it."""
+    if "y" in options:
+        options["y"] = in_memory(options["y"], "y")
+    return validate_data(estimator, in_memory(X), *(in_memory(y, "y") for y in given), **options)
+
+
+class Classifying(ClassifierMixin):
+    """scikit-learn's part of a classifier, for which what it compares with comes through :func:`in_memory`."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of right labels."""
+        return super().score(X, in_memory(y, "y"), sample_weight)  # pyright: ignore[reportArgumentType] (an array, as documented)
+
+
+class Predicting(RegressorMixin):
+    """scikit-learn's part of a regressor, for which what it compares with comes through :func:`in_memory`."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination, R2."""
+        return super().score(X, in_memory(y, "y"), sample_weight)  # pyright: ignore[reportArgumentType] (an array, as documented)
+
+
+class Selection(SelectorMixin):
+    """scikit-learn's part of a selector, for which sparse matrices come through :func:`in_memory`."""
+
+    def transform(self, X: Any) -> Any:
+        """Return the selected columns of ``X``."""
+        return super().transform(in_memory(X))
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Return ``X`` ``(n_samples, n_selected)`` with columns of zeros where features were not selected."""
+        return super().inverse_transform(in_memory(X))
 
 
 def opened(X: Any) -> BlockStore:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ...storage import DataError, GramStore, MemoryBlocks
 from ..loops.run import run_loop
@@ -28,7 +28,7 @@ from ..records.config import MethodConfig
 from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
 from ..records.validation import configured
-from .inputs import fan_out, fit_context, history_arrays, in_memory, is_store, opened_for, seed_of
+from .inputs import Classifying, fan_out, fit_context, history_arrays, in_memory, is_store, opened_for, seed_of, validated
 
 T = TypeVar("T", bound=type)
 
@@ -117,9 +117,8 @@ class KernelEstimator(BaseEstimator):
         if is_text(X):
             self.n_features_in_ = 0
             return TextRows(X), y
-        X = in_memory(X)
         given = {} if y is None else {"y": y, "multi_output": False, "y_numeric": not self._is_classifier}
-        found = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=False, **given)
+        found = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=False, **given)
         X, y = found if y is not None else (found, None)
         return MemoryBlocks(X), y
 
@@ -227,7 +226,7 @@ class KernelEstimator(BaseEstimator):
                 return decision_values(model, ctx)
         if is_text(X):
             return decide_rows(model, np.array(list(X), dtype=object))
-        X = validate_data(self, in_memory(X), accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=False, reset=False)
+        X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=False, reset=False)
         return decide_rows(model, scaled_rows(model, X))
 
     def _test_matrices(self, X: Any) -> np.ndarray:
@@ -237,7 +236,7 @@ class KernelEstimator(BaseEstimator):
         return as_stack(_validated(self, X, reset=False))
 
 
-class KernelClassifier(ClassifierMixin, KernelEstimator):
+class KernelClassifier(Classifying, KernelEstimator):
     """What classifiers on kernels share: decisions and labels."""
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -262,7 +261,7 @@ def _is_stack(X: Any) -> bool:
 
 
 def _validated(estimator: Any, X: Any, **options: Any) -> Any:
-    return validate_data(estimator, X, dtype=[np.float64, np.float32], **options)
+    return validated(estimator, X, dtype=[np.float64, np.float32], **options)
 
 
 def is_text(X: Any) -> bool:

@@ -8,8 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.feature_selection import SelectorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ...kernels.kta_path import p_for
 from ..loops.run import run_loop
@@ -19,11 +18,11 @@ from ..methods.kta_path import weights_of
 from ..methods.kta_path_run import build_loop, model_of, record
 from ..records.config_kta import KTAPathConfig
 from ..records.kernel_model import KernelModel
-from .inputs import in_memory
+from .inputs import Selection, in_memory, validated
 from .kernel_base import KernelClassifier, labelled
 
 
-class KTASelectionPath(SelectorMixin, KernelClassifier):
+class KTASelectionPath(Selection, KernelClassifier):
     """Selection of kernels by their alignment with the classes, along a path of l_p norms.
 
     Solves ``min over eta >= 0 of lam1 sum_i B_F(eta_i, eta0) + lam2 sum_i eta_i^p - sum_i eta_i a_i`` for p from ``p_start`` down to
@@ -318,7 +317,7 @@ class KTASelectionPath(SelectorMixin, KernelClassifier):
             raise ValueError("kernel='precomputed': there are no features to choose; see active_at")
         if at == self.p_:
             return super().transform(X)
-        X = validate_data(self, in_memory(X), accept_sparse="csr", dtype=None, reset=False)
+        X = validated(self, X, accept_sparse="csr", dtype=None, reset=False)
         return X[:, self.active_at(at)]
 
 
@@ -366,8 +365,9 @@ class PathMachine:
         """
         model = self.model_
         if model.precomputed:
-            values = decide_grams(model, np.asarray(X))
+            values = decide_grams(model, np.asarray(in_memory(X)))
         else:
+            X = in_memory(X)
             X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
             if X.ndim != 2 or X.shape[1] != model.n_features:
                 raise ValueError(f"X has shape {X.shape}; the machine needs {model.n_features} features")

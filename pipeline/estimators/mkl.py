@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
 from ..methods import gmkl_run
 from ..methods.gmkl import selected
 from ..methods.gmkl_run import machine_memory
 from ..records.config_kernels import MKLConfig
 from ..records.kernel_model import KernelModel
+from .inputs import Predicting
 from .kernel_base import CLASS_WEIGHT, KernelClassifier, KernelEstimator, documented
 
 _PARAMETERS = """
@@ -181,7 +181,7 @@ class MKLClassifier(KernelClassifier, _MKL):
         Half width of the tube without loss.
 """,
 )
-class MKLRegressor(RegressorMixin, _MKL):
+class MKLRegressor(Predicting, _MKL):
     """Support vector regression on a weighted sum of kernels, weights learnt with it.
 
     The loss is ``C sum_i max(0, |y_i - f(x_i)| - epsilon)``.

@@ -17,7 +17,7 @@ from ..methods.npkl_run import build_loop, model_of, remarks
 from ..records.config import MethodConfig
 from ..records.config_npkl import NPKLConfig
 from ..records.context import RunContext
-from .inputs import fan_out, fit_context, seed_of
+from .inputs import fan_out, fit_context, in_memory, seed_of
 from .kernel_base import KernelEstimator
 
 
@@ -202,7 +202,7 @@ class SimpleNPKL(SpectralEstimator):
         config = self._config()
         data, _ = self._data(X)
         with self._context(data) as ctx:
-            loop = build_loop(config, data, constraints, ctx, _warn)
+            loop = build_loop(config, data, in_memory(constraints, "constraints"), ctx, _warn)
             outcome = run_loop(loop, ctx, keep=False)
             self._set_model(model_of(config, loop, outcome.state, ctx))
         self._set_history(outcome.history)

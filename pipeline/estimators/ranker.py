@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ...kernels.ranking import exact_scores, is_stochastic, normalised_prior, ranked, walk_on, walk_scores
 from ..loops.run import run_loop
@@ -17,7 +17,7 @@ from ..methods.kernel_ranking_run import Unseen, build_loop, model_of, prior_of,
 from ..records.config_ranker import RankerConfig, VisualRankConfig
 from ..records.spectral_model import SpectralModel
 from ..records.validation import configured
-from .inputs import fan_out, fit_context, in_memory, is_store, opened_for, seed_of
+from .inputs import fan_out, fit_context, in_memory, is_store, opened_for, seed_of, validated
 from .kernel_base import KernelEstimator
 
 
@@ -173,8 +173,8 @@ class SemanticKernelRanker(KernelEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None: here it is tags, those of every image"
             )
         with fit_context(data, "sync", fan_out(self.callbacks, self.verbose), seed_of(self.random_state)) as ctx:
-            loop = build_loop(config, data, in_memory(tags), ctx, _warn)
-            pi = prior_of(data, in_memory(prior))
+            loop = build_loop(config, data, in_memory(tags, "tags"), ctx, _warn)
+            pi = prior_of(data, in_memory(prior, "prior"))
             outcome = run_loop(loop, ctx, keep=False)
             self._set_model(model_of(config, loop, outcome.state, pi, ctx))
         self._set_history(outcome.history)
@@ -237,7 +237,7 @@ class SemanticKernelRanker(KernelEstimator):
         """Return rows to be compared with the fitted ones."""
         if not is_store(X):
             options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False}
-            return read_rows(self.model_, validate_data(self, in_memory(X), reset=False, **options))
+            return read_rows(self.model_, validated(self, X, reset=False, **options))
         store = opened_for(self, X)
         if store.n_cols != self.n_features_in_:
             raise ValueError(
@@ -335,10 +335,10 @@ class VisualRank(BaseEstimator):
             A parameter out of range, a matrix that is not square or not finite, a prior with a negative entry.
         """
         config = configured(VisualRankConfig, self.get_params(deep=False))
-        found: Any = validate_data(self, in_memory(similarity), accept_sparse="csr", dtype=[np.float64, np.float32])
+        found: Any = validated(self, in_memory(similarity, "similarity"), accept_sparse="csr", dtype=[np.float64, np.float32])
         if found.shape[0] != found.shape[1]:
             raise ValueError(f"similarity: shape {found.shape}; it must be square, (n_samples, n_samples)")
-        self.prior_ = normalised_prior(in_memory(prior), found.shape[0])
+        self.prior_ = normalised_prior(in_memory(prior, "prior"), found.shape[0])
         keep = config.diagonal == "keep" or (config.diagonal == "auto" and is_stochastic(found))
         walk = walk_on(found, "keep" if keep else "zero")
         if config.solver == "exact":

@@ -11,9 +11,9 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import ClassifierMixin, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ...storage import MemoryBlocks
 from ..loops.run import run_loop
@@ -24,14 +24,14 @@ from ..methods.task_setup import store_tasks, with_tasks
 from ..passes.columns import fetch_columns
 from ..records.config_rules import RuleConfig
 from ..records.rule_model import RuleModel, rule_records
-from .inputs import fan_out, fit_context, in_memory, is_store, opened
+from .inputs import Classifying, fan_out, fit_context, in_memory, is_store, opened, validated
 from .kernel_base import NAN, KernelEstimator, labelled
 from .rule_inputs import encoded, has_text
 
 STOPS = {"max_rounds": "max_rounds={0.max_rounds}", "max_nodes": "max_rules={0.max_rules}", "stalled": "a standstill"}
 
 
-class RuleEnsembleClassifier(ClassifierMixin, TransformerMixin, KernelEstimator):
+class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
     r"""Weighted rules, each a conjunction of basic propositions about single columns, from the lattice of all conjunctions.
 
     Minimises over the weights f of all conjunctions S with columns :math:`\varphi_S(x) \in \{0, 1\}`, and biases,
@@ -239,7 +239,7 @@ class RuleEnsembleClassifier(ClassifierMixin, TransformerMixin, KernelEstimator)
         X = in_memory(X)
         if has_text(X):
             X, self._categories = encoded(X, None)
-        found = validate_data(self, X, **({} if y is None else {"y": y, "multi_output": False}), **_rules_of_arrays())
+        found = validated(self, X, **({} if y is None else {"y": y, "multi_output": False}), **_rules_of_arrays())
         X, y = found if y is not None else (found, None)
         return MemoryBlocks(X), y
 
@@ -265,7 +265,7 @@ class RuleEnsembleClassifier(ClassifierMixin, TransformerMixin, KernelEstimator)
         X = in_memory(X)
         if has_text(X) or self._categories:
             X, _ = encoded(X, self._categories)
-        X = validate_data(self, X, reset=False, **_rules_of_arrays())
+        X = validated(self, X, reset=False, **_rules_of_arrays())
         raw = X[:, self.model_.columns]
         return (sp.csc_array(raw) if sp.issparse(raw) else raw), X.shape[0]
 
@@ -291,7 +291,7 @@ class RuleEnsembleClassifier(ClassifierMixin, TransformerMixin, KernelEstimator)
 
     def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
         """Return the share of right labels over all rows."""
-        return float(accuracy_score(y, self.predict(X, task), sample_weight=sample_weight))
+        return float(accuracy_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
 
     def transform(self, X: Any) -> np.ndarray:
         """Return which rows satisfy which rule: ``(n_samples, n_rules)`` zeros and ones in the order of ``rules_``."""

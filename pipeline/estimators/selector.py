@@ -8,11 +8,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.feature_selection import SelectorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, column_or_1d
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ...kernels.task_selection import TaskStream
 from ..methods import selector_run
@@ -24,7 +23,7 @@ from ..passes.scaling import inverse_row_norms
 from ..predict import decision_values
 from ..records.config_selector import SelectorConfig
 from ..records.linear_model import LinearModel
-from .inputs import fan_out, fit_context, in_memory, is_store, opened_for
+from .inputs import Selection, fan_out, fit_context, in_memory, is_store, opened_for, validated
 from .kernel_base import is_text, labelled
 from .selector_stream import Learned, first_not_finite
 from .task_base import TaskEstimator
@@ -51,7 +50,7 @@ def _online(estimator: Any) -> bool:
     return True
 
 
-class MultiTaskSelector(SelectorMixin, TaskEstimator):
+class MultiTaskSelector(Selection, TaskEstimator):
     """Linear models of many tasks that choose their features together, learned online by dual averaging or as a batch.
 
     Minimises ``sum_q mean_i loss(y_qi, <w_q, x_qi> + b_q) + Omega(W)`` over tasks q, with a row W_j of the matrix of weights per feature:
@@ -277,7 +276,7 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
 
     def _validated_rows(self, X: Any, y: Any, begun: bool) -> tuple[Any, np.ndarray]:
         options: Any = {"reset": not begun, "y_numeric": not self._is_classifier, **ROWS}
-        return self._named(X, lambda found: validate_data(self, found, y, **options))
+        return self._named(X, lambda found: validated(self, found, y, **options))
 
     def _codes(self, task: Any, tasks: Any, n: int, begun: bool) -> np.ndarray:
         if begun:
@@ -364,7 +363,7 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
         model = self.model_
         if is_store(X):
             return self._store_values(model, X, task)
-        X = validate_data(self, in_memory(X), reset=False, **ROWS)
+        X = validated(self, X, reset=False, **ROWS)
         codes, none = known_codes(task, tuple(self.tasks_.tolist()), X.shape[0]), np.zeros(X.shape[0])
         factor = inverse_row_norms(X) if model.row_scaled else np.ones(X.shape[0])
         weights = selector_run.chosen_weights(model)
@@ -391,7 +390,7 @@ class MultiTaskSelector(SelectorMixin, TaskEstimator):
     def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
         """Return the share of right labels over all rows, or R2 of numbers."""
         measure: Any = accuracy_score if self._is_classifier else r2_score
-        return float(measure(y, self.predict(X, task), sample_weight=sample_weight))
+        return float(measure(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
 
     def transform(self, X: Any) -> Any:
         """Return the columns of features that some task has selected; raw ones, also of a store."""

@@ -162,7 +162,7 @@ class SocialStrengthRanker(KernelEstimator):
         """
         config = self._config()
         data, _ = self._data(kernels)
-        links = checked_links(_table(pairs, z), data.n_rows, target)
+        links = checked_links(_table(pairs, z), data.n_rows, in_memory(target, "target"))
         with self._context(data) as ctx:
             loop = build_loop(config, data, links, ctx)
             outcome = run_loop(loop, ctx, keep=False)
@@ -173,7 +173,7 @@ class SocialStrengthRanker(KernelEstimator):
         return self
 
     def _matrices(self, X: Any, y: Any) -> tuple[GivenGrams, Any]:
-        data = GivenGrams(in_memory(X) if not isinstance(X, str) else _store(X), definite=self.normalize == "none")
+        data = GivenGrams(in_memory(X, "kernels") if not isinstance(X, str) else _store(X), definite=self.normalize == "none")
         self.n_features_in_ = data.n_rows
         return data, y
 
@@ -228,7 +228,7 @@ class SocialStrengthRanker(KernelEstimator):
             ``normalize="cosine"``.
         """
         check_is_fitted(self, "model_")
-        stack, k, n = as_stack(kernels), len(self.model_.theta), self.model_.n_train
+        stack, k, n = as_stack(in_memory(kernels, "kernels")), len(self.model_.theta), self.model_.n_train
         if stack.shape[0] != k or stack.shape[2] != n or not np.isfinite(stack).all():
             raise ValueError(f"kernels have shape {stack.shape}; the model needs ({k}, n_new, {n}), finite")
         own = None if diagonals is None else np.asarray(diagonals, np.float64)
@@ -273,7 +273,7 @@ class SocialStrengthRanker(KernelEstimator):
         n_popular
             Only this many groups with the most members are candidates.
         """
-        members: Any = sp.csr_array(membership)
+        members: Any = sp.csr_array(in_memory(membership, "membership"))
         if members.ndim != 2 or members.shape[0] != self._n_users():
             raise ValueError(f"membership has shape {members.shape}; it must be ({self._n_users()}, n_groups)")
         members.eliminate_zeros()
@@ -314,7 +314,7 @@ class SocialStrengthRanker(KernelEstimator):
         return found.astype(np.int64)
 
     def _pairs(self, pairs: Any) -> np.ndarray:
-        found = np.asarray(in_memory(pairs))
+        found = np.asarray(in_memory(pairs, "pairs"))
         if found.ndim != 2 or found.shape[1:] != (2,):
             raise ValueError(f"pairs have shape {found.shape}; they must be (n_pairs, 2)")
         self._users(found.ravel())
@@ -322,7 +322,7 @@ class SocialStrengthRanker(KernelEstimator):
 
 
 def _table(pairs: Any, z: Any) -> np.ndarray:
-    ends, labels = np.asarray(in_memory(pairs)), np.asarray(in_memory(z))
+    ends, labels = np.asarray(in_memory(pairs, "pairs")), np.asarray(in_memory(z, "z"))
     if ends.ndim != 2 or ends.shape[1:] != (2,):
         raise ValueError(f"pairs have shape {ends.shape}; they must be (n_pairs, 2)")
     if labels.shape != ends.shape[:1]:

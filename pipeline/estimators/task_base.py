@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..methods.kernel_predict import scaled_rows
 from ..methods.task_predict import decide_task_grams, decide_task_rows, decide_task_store
 from ..methods.task_setup import TaskInputs, known_codes, store_tasks, with_tasks
 from ..records.task_model import TaskModel
-from .inputs import fan_out, fit_context, in_memory, is_store, opened_for
+from .inputs import Classifying, Predicting, fan_out, fit_context, in_memory, is_store, opened_for, validated
 from .kernel_base import KernelEstimator, is_text, labelled
 
 
@@ -104,11 +103,11 @@ class TaskEstimator(KernelEstimator):
             rows: Any = np.array(list(X), dtype=object)
         else:
             options: Any = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False, "reset": False}
-            rows = scaled_rows(model, validate_data(self, in_memory(X), **options))  # pyright: ignore[reportArgumentType]
+            rows = scaled_rows(model, validated(self, X, **options))  # pyright: ignore[reportArgumentType]
         return decide_task_rows(model, rows, known_codes(task, model.tasks, rows.shape[0]))[:, None]
 
 
-class TaskClassifier(ClassifierMixin, TaskEstimator):
+class TaskClassifier(Classifying, TaskEstimator):
     """What classifiers for many tasks share; two classes, the same for all tasks."""
 
     def __sklearn_tags__(self) -> Any:
@@ -126,10 +125,10 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
 
     def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
         """Return the share of right labels over all rows."""
-        return float(accuracy_score(y, self.predict(X, task), sample_weight=sample_weight))
+        return float(accuracy_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
 
 
-class TaskRegressor(RegressorMixin, TaskEstimator):
+class TaskRegressor(Predicting, TaskEstimator):
     """What regressors for many tasks share."""
 
     _is_classifier = False
@@ -140,4 +139,4 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
 
     def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
         """Return the coefficient of determination over all rows."""
-        return float(r2_score(y, self.predict(X, task), sample_weight=sample_weight))
+        return float(r2_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))

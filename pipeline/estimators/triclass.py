@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import column_or_1d
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ...kernels.triclass import three_way
 from ...storage import DataError, MemoryBlocks
@@ -20,7 +20,7 @@ from ..passes.given_grams import GivenGrams
 from ..passes.gram_source import TextRows
 from ..records.config_triclass import TriClassConfig
 from ..records.kernel_model import KernelModel
-from .inputs import in_memory, is_store, opened_for
+from .inputs import in_memory, is_store, opened_for, validated
 from .kernel_base import KernelClassifier, is_text
 
 MEMORY = 2 << 30
@@ -251,7 +251,7 @@ class TriClassSVC(KernelClassifier):
             if reset:
                 self.n_features_in_ = store.n_cols
             return store
-        X = in_memory(X)
+        X = in_memory(X, name)
         if not reset and _count(X) == 0:
             raise ValueError(f"{name} has no rows: leave it out, or give unlabelled rows")
         if is_text(X):
@@ -260,11 +260,11 @@ class TriClassSVC(KernelClassifier):
             return TextRows(X)
         _refuse_not_finite(name, X)
         if self._precomputed:
-            found = GivenGrams(np.asarray(validate_data(self, X, dtype=[np.float64, np.float32])))
+            found = GivenGrams(np.asarray(validated(self, X, dtype=[np.float64, np.float32])))
             self.n_features_in_ = found.n_rows
             return found
         options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False}
-        return MemoryBlocks(validate_data(self, X, reset=reset, **options))
+        return MemoryBlocks(validated(self, X, reset=reset, **options))
 
     # -- results -------------------------------------------------------------------------------------------------------------------
 

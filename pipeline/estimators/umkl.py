@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ...kernels.gram import gram_block, gram_diagonal
 from ...kernels.normalization import Normalization
@@ -18,7 +18,7 @@ from ..methods.kernel_predict import scaled_rows, support_rows, used_specs
 from ..methods.umkl_run import build_loop, model_of
 from ..records.config_umkl import UMKLConfig
 from ..records.kernel_model import KernelModel
-from .inputs import in_memory
+from .inputs import validated
 from .kernel_base import KernelEstimator
 
 
@@ -193,7 +193,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
 
     def _rows(self, X: Any) -> Any:
         options: dict[str, Any] = {"dtype": [np.float64, np.float32], "accept_large_sparse": False}
-        X = validate_data(self, in_memory(X), accept_sparse="csr", reset=False, **options)
+        X = validated(self, X, accept_sparse="csr", reset=False, **options)
         return scaled_rows(self.model_, X)
 
     def _set_model(self, model: KernelModel) -> None:

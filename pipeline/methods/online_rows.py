@@ -122,27 +122,6 @@ def plain_rows(X: Any, n_features: int) -> Rows | None:
     return rows if sound(rows, n_features) else None
 
 
-def refuse_places(X: Any) -> None:
-    """Refuse sparse rows whose entries are in no row or at no feature; nothing else checks that.
-
-    Raises
-    ------
-    ValueError
-        The first such row is named.
-    """
-    if not sp.issparse(X):
-        return
-    falls = np.flatnonzero(np.diff(X.indptr) < 0)
-    if falls.size:
-        raise ValueError(f"X has row {falls[0]} end before it begins: its indptr falls")
-    # As unsigned numbers, negative indices are large ones.
-    places = X.indices.view(f"u{X.indices.itemsize}")
-    if places.size and int(places.max()) >= X.shape[1]:
-        first = int((places >= X.shape[1]).argmax())
-        row = int(np.searchsorted(X.indptr, first, side="right")) - 1
-        raise ValueError(f"X has the index {X.indices[first]} in row {row}; its features are 0 to {X.shape[1] - 1}")
-
-
 def block_order(n_blocks: int, seed: int, epoch: int, shuffle: bool) -> np.ndarray:
     """Return the order of the blocks in an epoch: as stored, or a permutation drawn from seed and epoch."""
     if not shuffle:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import DataError, SchemaError
+from ..sparse_door import admitted, checked_shape, compressed
 from ..temporary import temporary_folder
 from .dask_rows import DaskSource
 from .labels import Target
@@ -119,14 +120,7 @@ def _unmasked(x: np.ma.MaskedArray, name: str) -> npt.NDArray[Any]:
 
 
 def _csr(x: Any, name: str) -> Any:
-    if x.dtype.kind not in "biuf":
-        raise SchemaError(f"{name} has the type {x.dtype}; features must be real numbers")
-    found: Any = sp.csr_array(x)
-    try:
-        # SciPy trusts index arrays, and a wrong one would make compiled code write outside its arrays.
-        found.check_format(full_check=True)
-    except ValueError as error:
-        raise SchemaError(f"{name} is no valid sparse matrix: {error}") from error
+    found: Any = sp.csr_array(admitted(x, name))
     if found.shape[1] > 2**31 - 2:
         raise SchemaError(f"{name} has {found.shape[1]} columns; the limit is 2^31 - 2")
     return found
@@ -153,7 +147,7 @@ def object_source(source: Any, options: Options) -> Any:
             raise SchemaError("a tuple as source must be (X, y), with no target given beside it")
         source, columns["y"] = source
     if hasattr(source, "columns") and hasattr(source, "iloc"):
-        return FrameSource(source, columns, options)
+        return FrameSource(admitted(source, f"<{type(source).__name__}>"), columns, options)
     named = [name for name, values in columns.items() if isinstance(values, str)]
     if named:
         raise SchemaError(f"{named[0]} column is {columns[named[0]]!r}, but an array has no column names; pass the values")
@@ -218,7 +212,7 @@ def _features(found: dict[str, Any], name: str) -> tuple[Any, dict[str, Any]]:
         parts = [found.get(prefix + part) for part in _SPARSE_PARTS]
         if all(part is not None for part in parts):
             rest = {key: value for key, value in found.items() if key not in {prefix + part for part in _SPARSE_PARTS}}
-            return _assemble(parts, rest.get(f"{prefix}format", rest.get("format", b"csr"))), rest
+            return _assemble(parts, rest.get(f"{prefix}format", rest.get("format", b"csr")), name, prefix), rest
     key = next((key for key in ("X", "x", "data") if key in found), None)
     if key is None:
         raise DataError(
@@ -227,18 +221,16 @@ def _features(found: dict[str, Any], name: str) -> tuple[Any, dict[str, Any]]:
     return found[key], {other: value for other, value in found.items() if other != key}
 
 
-def _assemble(parts: Sequence[Any], form: Any) -> Any:
+def _assemble(parts: Sequence[Any], form: Any, name: str, prefix: str) -> Any:
     data, indices, indptr, shape = (np.asarray(part) for part in parts)
     kind = np.asarray(form).item()
     kind = kind.decode() if isinstance(kind, bytes) else str(kind)
     make = {"csr": sp.csr_array, "csc": sp.csc_array}.get(kind)
     if make is None:
-        raise ValueError(f"format is {kind!r}; csr or csc is expected")
-    n, d = (int(length) for length in shape.tolist())
-    found = make((data, indices, indptr), shape=(n, d))
-    # Before the conversion to rows, which writes where the indices say.
-    found.check_format(full_check=True)
-    return sp.csr_array(found)
+        raise DataError(f"format is {kind!r}; csr or csc is expected", name)
+    n, d = checked_shape(shape, f"{prefix}shape", name)
+    parts = compressed((data, indices, indptr), (n, d), kind, name, prefix)
+    return sp.csr_array(make(parts, shape=(n, d)))
 
 
 def _file_tables(rest: dict[str, Any], options: Options, name: str) -> dict[str, npt.NDArray[Any]]:

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..errors import DataError, SchemaError
+from ..sparse_door import chunks_admitted
 from .labels import Target
 from .options import Options, Progress
 from .reading import Reading, check_width, read_rows
@@ -37,6 +38,7 @@ class DaskSource:
             raise SchemaError(f"the dask array has {x.ndim} dimensions; features must be a matrix (n_rows, n_cols)")
         self._x, self._tables, self._options = x, tables, options
         self.name = f"<dask.array {x.name}>"
+        self._chunks = chunks_admitted(x, self.name)
         self._first = self._compute(0)
         self.sparse = sp.issparse(self._first)
         self.n_cols = int(self._first.shape[1])
@@ -44,7 +46,7 @@ class DaskSource:
             check_width(self.n_cols, options, self.name)
 
     def _compute(self, i: int) -> Any:
-        parts = [self._x.blocks[i, j].compute() for j in range(self._x.numblocks[1])]
+        parts = [self._chunks.blocks[i, j].compute() for j in range(self._x.numblocks[1])]
         if any(sp.issparse(part) for part in parts):
             return sp.csr_array(sp.hstack(parts, format="csr"))
         return np.hstack(parts)

@@ -1,0 +1,315 @@
+"""The one door for sparse matrices from outside: nothing compiled, and nothing in place, touches one that has not passed.
+
+SciPy and compiled loops read and write where the index arrays say, and SciPy's own check stops at ``indptr[-1]``: with a last pointer
+of 0 it passes whatever lies before. So every number that names a place is looked at here, in NumPy, which cannot leave an array: one pass
+over the pointers and one over the indices, 1 % of the time of one conversion from rows to columns. Duplicates, and indices that do not
+ascend, are legal; who needs them sorted sorts a copy.
+"""
+
+from collections.abc import Callable
+from itertools import chain
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from .errors import DataError
+
+Array = npt.NDArray[Any]
+
+_PLACES = (np.dtype(np.int32), np.dtype(np.int64))
+_SHOWN = 40
+
+
+def admitted(X: Any, name: str = "X") -> Any:
+    """Return what was handed over, if all of its places are sound; anything but a sparse matrix or a frame passes unseen.
+
+    Parameters
+    ----------
+    X : object
+        A SciPy sparse matrix or array of any format, a data frame whose columns may be sparse, or something else.
+    name : str
+        The argument or file, for messages.
+
+    Returns
+    -------
+    object
+        ``X`` itself where nothing about it has to change. Else a plain matrix of the same format (COO for LIL and DOK) on the same
+        arrays, without what the given one claimed to know of itself: native byte order, indices int32 or int64, float32 for half
+        precision.
+
+    Raises
+    ------
+    DataError
+        At the first place that breaks a rule, by name, position and rule.
+    """
+    if sp.issparse(X):
+        return _ADMIT.get(X.format, _unknown)(X, checked_shape(X.shape, "shape", name), name)
+    if hasattr(X, "iloc") and hasattr(X, "dtypes"):
+        _check_frame(X, name)
+    return X
+
+
+def compressed(
+    parts: tuple[Any, Any, Any], shape: tuple[int, int], by: str, name: str, parts_named: str = "", spare: bool = True
+) -> tuple[Array, Array, Array]:
+    """Return checked ``(data, indices, indptr)`` of a CSR or CSC matrix that is not put together yet.
+
+    Parameters
+    ----------
+    parts : tuple
+        ``data``, ``indices`` and ``indptr`` as they came.
+    shape : tuple of int
+        Rows and columns.
+    by : str
+        "csr" or "csc".
+    name, parts_named : str
+        The argument or file, and what stands before the names of the arrays there.
+    spare : bool
+        Whether arrays may be longer than the last pointer says (room for more entries); the rest is cut off.
+
+    Raises
+    ------
+    DataError
+        At the first place that breaks a rule.
+    """
+    major, minor = shape if by == "csr" else shape[::-1]
+    data = _numbers(parts[0], parts_named + "data", name)
+    indices, indptr = (_whole(part, parts_named + what, name) for part, what in zip(parts[1:], ("indices", "indptr"), strict=True))
+    pointers = parts_named + "indptr"
+    if len(indptr) != major + 1:
+        _refuse(name, f"{pointers} has {len(indptr)} entries; a {by} matrix of shape {shape} has {major + 1}")
+    _check_pointers(indptr, pointers, name)
+    end = int(indptr[-1])
+    if end > len(indices) or len(indices) != len(data) or (not spare and end != len(indices)):
+        found = f"{pointers} ends with {end}, {parts_named}indices has {len(indices)} entries and {parts_named}data has {len(data)}"
+        _refuse(name, f"{found}; the three must agree")
+    if end < len(indices):
+        data, indices = data[:end], indices[:end]
+    _check_range(indices, minor, parts_named + "indices", name)
+    if indices.dtype != indptr.dtype:
+        indices, indptr = indices.astype(np.int64, copy=False), indptr.astype(np.int64, copy=False)
+    return data, indices, indptr
+
+
+def chunks_admitted(X: Any, name: str = "X") -> Any:
+    """Return a Dask array whose chunks pass the door as they are computed, before Dask or SciPy copies or joins them."""
+    return X.map_blocks(_chunk, name, dtype=X.dtype, meta=X._meta)
+
+
+def gathered(X: Any, name: str = "X") -> Any:
+    """Return what a Dask collection holds, its sparse chunks checked one by one."""
+    return (chunks_admitted(X, name) if hasattr(X, "map_blocks") else X).compute()
+
+
+def _chunk(part: Any, name: str, block_id: tuple[int, ...] = ()) -> Any:
+    return admitted(part, f"{name}, chunk {block_id}")
+
+
+def _refuse(name: str, reason: str) -> NoReturn:
+    raise DataError(reason, name)
+
+
+# -- the pieces --------------------------------------------------------------------------------------------------------
+
+
+def checked_shape(given: Any, what: str = "shape", name: str = "X") -> tuple[int, int]:
+    """Return rows and columns.
+
+    Raises
+    ------
+    DataError
+        If they are not two whole numbers from 0 on.
+    """
+    found = np.asarray(given)
+    if found.shape != (2,) or found.dtype.kind not in "iu" or not all(0 <= length < 2**63 for length in found.tolist()):
+        _refuse(name, f"{what} is {str(found.tolist())[:_SHOWN]}; it must be two whole numbers, 0 or more")
+    rows, columns = found.tolist()
+    return rows, columns
+
+
+def _vector(given: Any, what: str, name: str, ndim: int = 1) -> Array:
+    """Return an array as compiled code reads it: plain, in native byte order, aligned, without gaps."""
+    if not isinstance(given, np.ndarray):
+        _refuse(name, f"{what} is a {type(given).__name__}; it must be an array")
+    if given.ndim != ndim:
+        _refuse(name, f"{what} has {given.ndim} dimensions; it must have {ndim}")
+    plain = np.asarray(given)
+    if plain.flags.c_contiguous and plain.flags.aligned and plain.dtype.isnative:
+        return plain
+    return np.require(plain, plain.dtype.newbyteorder("="), ["C", "A"])
+
+
+def _numbers(given: Any, what: str, name: str, ndim: int = 1) -> Array:
+    kind = getattr(given, "dtype", None)
+    if kind is not None and (kind.kind not in "biuf" or kind.fields):
+        _refuse(name, f"{what} has the type {kind}; real numbers are expected")
+    values = _vector(given, what, name, ndim)
+    # SciPy knows no half precision; each of its numbers is a float32.
+    return values.astype(np.float32) if values.dtype == np.float16 else values
+
+
+def _whole(given: Any, what: str, name: str) -> Array:
+    """Return places as int32 or int64."""
+    kind = getattr(given, "dtype", None)
+    if kind is not None and kind.kind not in "iu":
+        _refuse(name, f"{what} has the type {kind}; whole numbers are expected")
+    places = _vector(given, what, name)
+    if places.dtype in _PLACES:
+        return places
+    if places.dtype == np.uint64:
+        _check_range(places, 2**63, what, name)
+    return places.astype(np.int64)
+
+
+def _check_pointers(indptr: Array, what: str, name: str) -> None:
+    if indptr[0] != 0:
+        _refuse(name, f"{what}[0] is {indptr[0]}; it must be 0")
+    falls = indptr[1:] < indptr[:-1]
+    if falls.any():
+        k = int(falls.argmax())
+        _refuse(name, f"{what}[{k + 1}] is {indptr[k + 1]} after {indptr[k]}; pointers never fall")
+
+
+def _check_range(places: Array, end: int, what: str, name: str) -> None:
+    """Refuse places outside 0 … end - 1."""
+    # As unsigned numbers negative ones are large ones: one pass finds both.
+    unsigned = places.view(f"u{places.itemsize}")
+    if places.size and int(unsigned.max()) >= end:
+        k = int((unsigned >= end).argmax())
+        _refuse(name, f"{what}[{k}] is {places[k]}; it must be in 0 … {end - 1}")
+
+
+def _made(X: Any, name: str) -> Any:
+    """The plain class of a matrix: a subclass of the user's may do anything."""
+    return getattr(sp, f"{X.format}_{'array' if isinstance(X, sp.sparray) else 'matrix'}")
+
+
+# -- formats -----------------------------------------------------------------------------------------------------------
+
+
+def _compressed(X: Any, shape: tuple[int, int], name: str) -> Any:
+    given = X.data, X.indices, X.indptr
+    parts = compressed(given, shape, X.format, name)
+    make, claims = _made(X, name), vars(X)
+    unclaimed = "_has_canonical_format" not in claims and "_has_sorted_indices" not in claims
+    if unclaimed and type(X) is make and all(a is b for a, b in zip(given, parts, strict=True)):
+        return X
+    return make(parts, shape=shape)
+
+
+def _coordinates(X: Any, shape: tuple[int, int], name: str) -> Any:
+    coords, data = X.coords, _numbers(X.data, "data", name)
+    if len(coords) != 2:
+        _refuse(name, f"coords has {len(coords)} arrays; a matrix has 2")
+    found = tuple(_whole(part, f"coords[{k}]", name) for k, part in enumerate(coords))
+    for k, part in enumerate(found):
+        if len(part) != len(data):
+            _refuse(name, f"coords[{k}] has {len(part)} entries and data has {len(data)}; they must agree")
+        _check_range(part, shape[k], f"coords[{k}]", name)
+    return _made(X, name)((data, found), shape=shape)
+
+
+def _blocks(X: Any, shape: tuple[int, int], name: str) -> Any:
+    data = _numbers(X.data, "data", name, 3)
+    tall, wide = data.shape[1:]
+    if not tall or not wide or shape[0] % tall or shape[1] % wide:
+        _refuse(name, f"data has blocks of the shape {(tall, wide)}; they must divide the shape {shape}")
+    grid = shape[0] // tall, shape[1] // wide
+    values, indices, indptr = compressed((np.arange(len(data)), X.indices, X.indptr), grid, "csr", name)
+    return _made(X, name)((data[: len(values)], indices, indptr), shape=shape, blocksize=(tall, wide))
+
+
+def _diagonals(X: Any, shape: tuple[int, int], name: str) -> Any:
+    data, offsets = _numbers(X.data, "data", name, 2), _whole(X.offsets, "offsets", name)
+    if len(offsets) != len(data):
+        _refuse(name, f"offsets has {len(offsets)} entries and data has {len(data)} rows; they must agree")
+    if len(np.unique(offsets)) != len(offsets):
+        _refuse(name, "offsets names a diagonal twice; they must differ")
+    # A diagonal outside the matrix is legal and has no entry.
+    inside = (offsets > -shape[0]) & (offsets < shape[1])
+    return _made(X, name)((np.ascontiguousarray(data[inside]), offsets[inside]), shape=shape)
+
+
+def _lists(X: Any, shape: tuple[int, int], name: str) -> Any:
+    for what in ("rows", "data"):
+        lists = getattr(X, what)
+        if not isinstance(lists, np.ndarray) or lists.shape != (shape[0],) or not all(isinstance(row, list) for row in lists):
+            _refuse(name, f"{what} must hold {shape[0]} lists, one for each row")
+    lengths = np.fromiter(map(len, X.rows), np.int64, shape[0])
+    differ = lengths != np.fromiter(map(len, X.data), np.int64, shape[0])
+    if differ.any():
+        k = int(differ.argmax())
+        _refuse(name, f"row {k} has {lengths[k]} indices and {len(X.data[k])} values; they must agree")
+    rows = np.repeat(np.arange(shape[0]), lengths)
+    cols = _listed(chain.from_iterable(X.rows), np.int64, int(lengths.sum()), "rows", name)
+    values = _listed(chain.from_iterable(X.data), X.dtype, int(lengths.sum()), "data", name)
+    return _triples(X, (rows, cols), values, shape, name)
+
+
+def _keys(X: Any, shape: tuple[int, int], name: str) -> Any:
+    held: dict[Any, Any] = dict(X.items())
+    if not all(isinstance(key, tuple) and len(key) == 2 for key in held):
+        _refuse(name, "a key is no pair of a row and a column")
+    rows, cols = (_listed((key[k] for key in held), np.int64, len(held), "keys", name) for k in (0, 1))
+    return _triples(X, (rows, cols), _listed(held.values(), X.dtype, len(held), "values", name), shape, name)
+
+
+def _listed(values: Any, dtype: Any, count: int, what: str, name: str) -> Array:
+    if np.dtype(dtype).kind not in "biuf":
+        _refuse(name, f"data has the type {dtype}; real numbers are expected")
+    try:
+        return np.fromiter(values, dtype, count)
+    except (TypeError, ValueError, OverflowError) as error:
+        _refuse(name, f"{what} holds something else than numbers: {str(error)[:_SHOWN]}")
+
+
+def _triples(X: Any, coords: tuple[Array, Array], values: Array, shape: tuple[int, int], name: str) -> Any:
+    make = sp.coo_array if isinstance(X, sp.sparray) else sp.coo_matrix
+    for part, end, what in zip(coords, shape, ("row", "column"), strict=True):
+        _check_range(part, end, f"{what} of entry ", name)
+    return make((_numbers(values, "data", name), coords), shape=shape)
+
+
+def _unknown(X: Any, shape: tuple[int, int], name: str) -> Any:
+    _refuse(name, f"sparse format {X.format!r} is not one of {', '.join(_ADMIT)}")
+
+
+_ADMIT: dict[str, Callable[[Any, tuple[int, int], str], Any]] = {
+    "csr": _compressed,
+    "csc": _compressed,
+    "coo": _coordinates,
+    "bsr": _blocks,
+    "dia": _diagonals,
+    "lil": _lists,
+    "dok": _keys,
+}
+
+
+# -- frames ------------------------------------------------------------------------------------------------------------
+
+
+def _check_frame(frame: Any, name: str) -> None:
+    """Refuse a frame with a sparse column whose places lie outside of it: pandas hands them to compiled code."""
+    for k, dtype in enumerate(frame.dtypes):
+        if type(dtype).__name__ == "SparseDtype":
+            _check_column(frame.iloc[:, k].array, f"column {frame.columns[k]!r}", name)
+
+
+def _check_column(column: Any, what: str, name: str) -> None:
+    index, length = column.sp_index, len(column)
+    values = int(column.sp_values.size)
+    if hasattr(index, "blocs"):
+        starts, sizes = (np.asarray(part, np.int64) for part in (index.blocs, index.blengths))
+        if len(starts) != len(sizes) or (sizes < 0).any() or int(sizes.sum()) != values or index.npoints != values:
+            _refuse(name, f"{what}: its blocks do not hold its {values} values")
+        ends = starts + sizes
+        sound = not len(starts) or (starts[0] >= 0 and (starts[1:] >= ends[:-1]).all() and ends[-1] <= length)
+    else:
+        places = np.asarray(index.indices, np.int64)
+        if len(places) != values or index.npoints != values:
+            _refuse(name, f"{what}: it has {len(places)} places and {values} values; they must agree")
+        sound = not len(places) or (places[0] >= 0 and (places[1:] > places[:-1]).all() and places[-1] < length)
+    if not sound or index.length != length:
+        _refuse(name, f"{what}: its places must ascend inside 0 … {length - 1}")
