@@ -46,13 +46,13 @@ def admitted(X: Any, name: str = "X") -> Any:
     """
     if sp.issparse(X):
         return _ADMIT.get(X.format, _unknown)(X, checked_shape(X.shape, "shape", name), name)
-    if hasattr(X, "iloc") and hasattr(X, "dtypes"):
+    if hasattr(X, "iloc") and hasattr(X, "columns"):
         _check_frame(X, name)
     return X
 
 
 def compressed(
-    parts: tuple[Any, Any, Any], shape: tuple[int, int], by: str, name: str, parts_named: str = "", spare: bool = True
+    parts: tuple[Any, Any, Any], shape: tuple[int, int], by: str, name: str, parts_named: str = "", first: int = 0
 ) -> tuple[Array, Array, Array]:
     """Return checked ``(data, indices, indptr)`` of a CSR or CSC matrix that is not put together yet.
 
@@ -66,13 +66,17 @@ def compressed(
         "csr" or "csc".
     name, parts_named : str
         The argument or file, and what stands before the names of the arrays there.
-    spare : bool
-        Whether arrays may be longer than the last pointer says (room for more entries); the rest is cut off.
+    first : int
+        Number of the first entry, of a part of a matrix, for messages.
 
     Raises
     ------
     DataError
         At the first place that breaks a rule.
+
+    Notes
+    -----
+    Arrays that are longer than the last pointer says (room for more entries) are cut.
     """
     major, minor = shape if by == "csr" else shape[::-1]
     data = _numbers(parts[0], parts_named + "data", name)
@@ -82,12 +86,13 @@ def compressed(
         _refuse(name, f"{pointers} has {len(indptr)} entries; a {by} matrix of shape {shape} has {major + 1}")
     _check_pointers(indptr, pointers, name)
     end = int(indptr[-1])
-    if end > len(indices) or len(indices) != len(data) or (not spare and end != len(indices)):
+    if end > len(indices) or len(indices) != len(data):
         found = f"{pointers} ends with {end}, {parts_named}indices has {len(indices)} entries and {parts_named}data has {len(data)}"
         _refuse(name, f"{found}; the three must agree")
     if end < len(indices):
         data, indices = data[:end], indices[:end]
-    _check_range(indices, minor, parts_named + "indices", name)
+    lines = "row" if by == "csr" else "column"
+    _check_range(indices, minor, parts_named + "indices", name, first, lambda k: f", in {lines} {_line(indptr, k)}")
     if indices.dtype != indptr.dtype:
         indices, indptr = indices.astype(np.int64, copy=False), indptr.astype(np.int64, copy=False)
     return data, indices, indptr
@@ -163,22 +168,53 @@ def _whole(given: Any, what: str, name: str) -> Array:
     return places.astype(np.int64)
 
 
-def _check_pointers(indptr: Array, what: str, name: str) -> None:
-    if indptr[0] != 0:
-        _refuse(name, f"{what}[0] is {indptr[0]}; it must be 0")
+def _line(indptr: Array, k: int) -> int:
+    """Return the row (of CSR; column of CSC) of an entry."""
+    return int(np.searchsorted(indptr, k, side="right")) - 1
+
+
+def checked_pointers(indptr: Array, before: int, end: int, first: int, what: str, name: str) -> None:
+    """Check some consecutive pointers of a longer array.
+
+    Parameters
+    ----------
+    indptr : array
+        Pointers ``first``, ``first + 1``, ….
+    before : int
+        What the first of them must be: the last one of the part before.
+    end : int
+        The number of entries.
+    first, what, name
+        For messages.
+
+    Raises
+    ------
+    DataError
+        At the first pointer that breaks a rule.
+    """
+    if indptr.dtype.kind not in "iu":
+        _refuse(name, f"{what} has the type {indptr.dtype}; whole numbers are expected")
+    _check_pointers(indptr, what, name, before, first)
+    if len(indptr) and int(indptr[-1]) > end:
+        _refuse(name, f"{what}[{first + len(indptr) - 1}] is {indptr[-1]}; there are {end} entries")
+
+
+def _check_pointers(indptr: Array, what: str, name: str, before: int = 0, first: int = 0) -> None:
+    if indptr[0] != before:
+        _refuse(name, f"{what}[{first}] is {indptr[0]}; it must be {before}")
     falls = indptr[1:] < indptr[:-1]
     if falls.any():
         k = int(falls.argmax())
-        _refuse(name, f"{what}[{k + 1}] is {indptr[k + 1]} after {indptr[k]}; pointers never fall")
+        _refuse(name, f"{what}[{first + k + 1}] is {indptr[k + 1]} after {indptr[k]}; pointers never fall")
 
 
-def _check_range(places: Array, end: int, what: str, name: str) -> None:
+def _check_range(places: Array, end: int, what: str, name: str, first: int = 0, where: Callable[[int], str] = lambda k: "") -> None:
     """Refuse places outside 0 … end - 1."""
     # As unsigned numbers negative ones are large ones: one pass finds both.
     unsigned = places.view(f"u{places.itemsize}")
     if places.size and int(unsigned.max()) >= end:
         k = int((unsigned >= end).argmax())
-        _refuse(name, f"{what}[{k}] is {places[k]}; it must be in 0 … {end - 1}")
+        _refuse(name, f"{what}[{first + k}] is {places[k]}{where(k)}; it must be in 0 … {end - 1}")
 
 
 def _made(X: Any, name: str) -> Any:

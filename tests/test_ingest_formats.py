@@ -408,8 +408,8 @@ def bad_files():
     pickled = io.BytesIO()
     np.save(pickled, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     yield "a.npz", savez(z=np.ones(3)), "has no features"
-    yield "a.npz", savez(**{**good, "X_indices": np.array([0, 9])}), r"a\.npz: X_indices\[1\] is 9; it must be in 0 … 1"
-    yield "a.npz", savez(**{**good, "X_indices": np.array([0, -1])}), r"X_indices\[1\] is -1; it must be in 0 … 1"
+    yield "a.npz", savez(**{**good, "X_indices": np.array([0, 9])}), r"a\.npz: X_indices\[1\] is 9, in row 1; it must be in 0 … 1"
+    yield "a.npz", savez(**{**good, "X_indices": np.array([0, -1])}), r"X_indices\[1\] is -1, in row 1; it must be in 0 … 1"
     yield "a.npz", savez(**{**good, "X_indptr": np.array([0, 5, 2])}), r"X_indptr\[2\] is 2 after 5; pointers never fall"
     yield "a.npz", savez(**{**good, "X_format": np.array("bsr")}), "csr or csc"
     yield "a.npz", savez(**good)[:150], "cannot be read"
@@ -473,7 +473,7 @@ def test_bad_objects(tmp_path, data):
         (np.ones(3), {}, "must be a matrix"),
         ([["a"]], {}, "real numbers"),
         (A.astype(complex), {}, "real numbers"),
-        (broken, {}, r"indices\[3\] is 1000000; it must be in 0 … 12"),
+        (broken, {}, r"indices\[3\] is 1000000, in row \d+; it must be in 0 … 12"),
         ((A, y), {"target": y}, "no target given beside it"),
         ((A, y, y), {}, r"\(X, y\)"),
         (A, {"target": "label"}, "no column names"),

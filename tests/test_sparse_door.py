@@ -135,7 +135,7 @@ def test_coordinates_outside_are_refused():
 def test_blocks_outside_are_refused():
     X = sp.bsr_array(broken.sound(), blocksize=(2, 3))
     X.indices[0] = 2
-    assert refusal(X) == "X: indices[0] is 2; it must be in 0 … 1"
+    assert refusal(X) == "X: indices[0] is 2, in row 0; it must be in 0 … 1"
     X = sp.bsr_array(broken.sound(), blocksize=(2, 3))
     X.data = np.ones((len(X.data), 5, 3))
     assert "must divide the shape" in refusal(X)
