@@ -19,6 +19,7 @@ from .errors import (
 from .events import JsonLinesSink, LogSink, MemorySink, Sink, tee
 from .executor import Executor
 from .opening import executor_for_client, open_executor
+from .process import machine_memory
 from .program import BlockProgram, Plan, combine_tree, plan
 from .security import TLSFiles, make_certificates
 
@@ -49,6 +50,7 @@ __all__ = [
     "bytes_text",
     "combine_tree",
     "executor_for_client",
+    "machine_memory",
     "make_certificates",
     "open_executor",
     "parse_bytes",

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import statistics
 import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-import psutil
-
 from .config import Limits
 from .errors import BlockFailure, MemoryBoundExceeded, bytes_text
 from .events import Sink, ignore
 from .execute import Done, fold
-from .process import own_bytes, peak_bytes, reset_peak
+from .process import machine_memory, own_bytes, peak_bytes, reset_peak
 from .program import Plan
-
-
-@functools.cache
-def _machine_memory() -> int:
-    return psutil.virtual_memory().total
 
 
 class Executor:
@@ -58,7 +50,7 @@ class Executor:
     @property
     def worker_memory(self) -> int:
         """Memory of the smallest worker, bytes."""
-        return self._worker_memory or _machine_memory()
+        return self._worker_memory or machine_memory()
 
     @property
     def task_memory(self) -> int:

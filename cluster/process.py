@@ -1,7 +1,8 @@
-"""Memory of this process, as the operating system counts it."""
+"""Memory of this process and this machine, as the operating system counts it."""
 
 from __future__ import annotations
 
+import functools
 import resource
 import sys
 from collections.abc import Callable
@@ -11,6 +12,22 @@ import psutil
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Where the limit of a container stands (version 2, version 1)."""
+
+
+@functools.cache
+def machine_memory() -> int:
+    """Return the memory of this machine in bytes, or of the container around this process if that is less."""
+    found = psutil.virtual_memory().total
+    for path in _CGROUP_LIMITS:
+        try:
+            text = path.read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            found = min(found, int(text))
+    return found
 
 
 def resident_bytes() -> int:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...cluster import machine_memory
 from ..methods import latent_tasks_run
-from ..methods.gmkl_run import machine_memory
 from ..methods.latent_tasks_run import Certificate
 from ..records.config_latent import LatentTaskConfig
 from ..records.task_model import TaskModel

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from ...cluster import machine_memory
 from ..methods import gmkl_run
 from ..methods.gmkl import selected
-from ..methods.gmkl_run import machine_memory
 from ..records.config_kernels import MKLConfig
 from ..records.kernel_model import KernelModel
 from .inputs import Predicting

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
+from ...cluster import machine_memory
 from ...kernels.spec import KernelSpec
 from ..methods import two_layer_run
-from ..methods.gmkl_run import machine_memory
 from ..records.config_two_layer import TwoLayerConfig
 from ..records.kernel_model import KernelModel
 from .kernel_base import NAN, KernelClassifier

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -63,11 +62,6 @@ def build_loop(
     fit = TargetFit(0, inputs.target, held_out) if inputs.classes is None else Fit(0, inputs.n_machines, inputs.target, held_out)
     kind = SingleLoop if config.solver == "single" else MKLLoop
     return kind(config, specs, problems, settings, (fit,), apart(inputs.data))
-
-
-def machine_memory() -> int:
-    """Return the bytes of this machine's memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def check_memory(k: int, n: int, settings: GramSettings, budget: int) -> None:

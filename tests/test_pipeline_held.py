@@ -1,0 +1,45 @@
+"""What a driver may hold: the machine's memory or its container's, plans with formulas, refusals that name the largest things."""
+
+import pytest
+
+from gramplane.cluster import MemoryBoundExceeded, machine_memory, process
+from gramplane.pipeline.records.held import Held, default_driver_memory, held_plan, refuse_beyond
+
+HELD = (Held("kernel matrix", "8 n^2", 3 << 30), Held("rows", "8 n d", 1 << 20), Held("nothing", "0", 0))
+
+
+def test_a_plan_lists_what_is_held():
+    assert held_plan(HELD) == {
+        "driver_bytes": (3 << 30) + (1 << 20),
+        "driver_holds": [
+            {"what": "kernel matrix", "formula": "8 n^2", "bytes": 3 << 30},
+            {"what": "rows", "formula": "8 n d", "bytes": 1 << 20},
+            {"what": "nothing", "formula": "0", "bytes": 0},
+        ],
+    }
+
+
+def test_too_much_is_refused_with_the_largest_things_first():
+    refuse_beyond(HELD, (3 << 30) + (1 << 20), "npkl", "fewer rows")
+    with pytest.raises(MemoryBoundExceeded) as caught:
+        refuse_beyond(HELD, 3 << 30, "npkl", "fewer rows")
+    assert str(caught.value) == (
+        "npkl: this process would hold 3.001 GiB (kernel matrix 3 GiB (8 n^2), rows 1 MiB (8 n d)), it may hold driver_memory=3 GiB: "
+        "fewer rows, or give it more (--driver-memory)"
+    )
+    assert (caught.value.needed, caught.value.available) == ((3 << 30) + (1 << 20), 3 << 30)
+
+
+@pytest.mark.parametrize(("text", "limit"), [("1073741824\n", 1 << 30), ("max\n", None), (None, None), (f"{1 << 60}\n", None)])
+def test_a_container_limits_what_counts_as_memory(monkeypatch, tmp_path, text, limit):
+    file = tmp_path / "memory.max"
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.setattr(process, "_CGROUP_LIMITS", (file,))
+    monkeypatch.setattr(process.psutil, "virtual_memory", lambda: type("memory", (), {"total": 8 << 30}))
+    machine_memory.cache_clear()
+    try:
+        assert machine_memory() == (limit or 8 << 30)
+        assert default_driver_memory() == (limit or 8 << 30) // 2
+    finally:
+        machine_memory.cache_clear()
