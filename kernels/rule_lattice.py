@@ -69,9 +69,9 @@ class RuleLattice:
         return node_keys(self.p)
 
     @cached_property
-    def pairs(self) -> NDArray[np.uint8]:
-        """Pairs of propositions that may stand in one conjunction."""
-        return compatible(self.columns) if self.skip else np.ones((self.p, self.p), np.uint8)
+    def pairs(self) -> Words:
+        """Bits of the pairs of propositions that may stand in one conjunction."""
+        return compatible(self.columns) if self.skip else np.full((self.p, self.width), ~np.uint64(0))
 
     @property
     def width(self) -> int:

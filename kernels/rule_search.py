@@ -106,24 +106,28 @@ def _ordered(columns: Words, n: int, places: NDArray[np.int64]) -> Words:
     return out
 
 
-def compatible(columns: Words) -> NDArray[np.uint8]:
-    """Return which pairs of propositions tell something together: neither contradict nor imply each other on the rows, (p, p)."""
-    sizes = counts(columns)
-    together = np.empty((len(columns), len(columns)), np.int64)
-    shared_counts(columns, together)
-    return ((together > 0) & (together < sizes[:, None]) & (together < sizes[None, :])).astype(np.uint8)
+def compatible(columns: Words) -> Words:
+    """Return which pairs of propositions tell something together: neither contradict nor imply each other on the rows.
+
+    Bit w % 64 of word w // 64 of row v, (p, ceil(p / 64)): p^2 / 8 bytes.
+    """
+    out = np.zeros((len(columns), max(-(-len(columns) // 64), 1)), np.uint64)
+    write_compatible(columns, counts(columns), out)
+    return out
 
 
 @compiled
-def shared_counts(columns: Words, out: NDArray[np.int64]) -> None:
-    """Write the number of rows that every two columns share to `out`, (p, p)."""
+def write_compatible(columns: Words, sizes: NDArray[np.int64], out: Words) -> None:
+    """Set the bits of pairs whose shared rows are some, but not all of either."""
+    one = np.uint64(1)
     for v in range(columns.shape[0]):
-        for w in range(v + 1):
-            total = 0
+        for w in range(v):
+            together = 0
             for k in range(columns.shape[1]):
-                total += popcount(columns[v, k] & columns[w, k])
-            out[v, w] = total
-            out[w, v] = total
+                together += popcount(columns[v, k] & columns[w, k])
+            if together > 0 and together < sizes[v] and together < sizes[w]:
+                out[v, w >> 6] |= one << np.uint64(w & 63)
+                out[w, v >> 6] |= one << np.uint64(v & 63)
 
 
 class Search(NamedTuple):
@@ -167,7 +171,7 @@ def find_violators(
     rows: SignedRows,
     hull: NDArray[np.uint64],
     keys: NDArray[np.uint64],
-    pairs: NDArray[np.uint8],
+    pairs: Words,
     a: float,
     threshold: float,
     *,
@@ -183,8 +187,8 @@ def find_violators(
     hull : ndarray of shape (W,)
         :func:`known_keys` of the hull.
     keys : ndarray of shape (p,)
-    pairs : uint8 ndarray of shape (p, p)
-        Pairs of propositions that may stand in one conjunction.
+    pairs : uint64 ndarray of shape (p, ceil(p / 64))
+        Bits of the pairs of propositions that may stand in one conjunction, as :func:`compatible` gives them.
     a : float
         d = a^length.
     threshold : float
@@ -255,11 +259,11 @@ def forms_of(plus: FloatArray, minus: FloatArray, similarity: FloatArray) -> tup
 
 
 @compiled
-def extensions(allowed: NDArray[np.uint8], later: NDArray[np.int64], out: NDArray[np.int64], any_will_do: bool) -> int:
+def extensions(allowed: NDArray[np.uint64], later: NDArray[np.int64], out: NDArray[np.int64], any_will_do: bool) -> int:
     """Write the propositions of `later` that may stand beside one to `out`, and return how many; or 1 at the first, writing nothing."""
     count = 0
     for e in later:
-        if allowed[e]:
+        if (allowed[e >> 6] >> np.uint64(e & 63)) & np.uint64(1):
             if any_will_do:
                 return 1
             out[count] = e
@@ -276,7 +280,7 @@ def walk(
     similarity: FloatArray,
     hull: NDArray[np.uint64],
     keys: NDArray[np.uint64],
-    pairs: NDArray[np.uint8],
+    pairs: Words,
     scales: FloatArray,
     threshold: float,
     frontier: bool,

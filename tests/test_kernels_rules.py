@@ -229,7 +229,8 @@ def test_complementary_exclusive_or_needs_rules_of_two():
     y = np.where(A[0] ^ A[1], 1.0, -1.0)
     lattice = RuleLattice(pack(flags), 120, (np.arange(120),), (y,), (np.full(120, 10.0),), np.eye(1), 2.0)
     kept = {}
-    nodes = lattice.hull(lattice.named([[a, b] for a, b in combinations(range(4), 2) if lattice.pairs[a, b]]))
+    allowed = unpack(lattice.pairs, lattice.p)
+    nodes = lattice.hull(lattice.named([[a, b] for a, b in combinations(range(4), 2) if allowed[a, b]]))
     for rho in (2.0, 1.1):
         sizes = np.abs(solve_rules(lattice.problem(nodes, rho), tol=1e-4).G[:, 0])
         lengths = np.array([len(item) for item in lattice.items(nodes.keys)])
@@ -312,7 +313,7 @@ def test_pairs_that_imply_or_contradict_each_other_are_left_out():
     x = np.arange(40)
     flags = np.stack([x < 10, x >= 10, x < 20, x % 2 == 0]).astype(np.uint8)
     lattice = RuleLattice(pack(flags), 40, (), (), (), np.eye(0), 2.0)
-    assert lattice.pairs.tolist() == [[0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 0]]
+    assert unpack(lattice.pairs, lattice.p).tolist() == [[0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 0]]
 
 
 # --- cuts ------------------------------------------------------------------------------------------------------------------------------
