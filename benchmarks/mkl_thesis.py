@@ -114,7 +114,7 @@ def chosen_costs(specs: list[KernelSpec], halves: list[Half], costs: tuple[float
             for method, (v, solver) in METHODS.items():
                 shared = {"kernels": kernels, "v": v, "solver": solver, "tol": TOL}
                 tune("mkl", {"C": list(costs)}, params=shared, data=str(folder / "half"), run=str(folder / method))
-                table = json.loads((folder / method / "tune.json").read_text())
+                table = json.loads((folder / method / "tune.json").read_text())["rows"]
                 scores[method].append([row["accuracy"] for row in sorted(table, key=lambda row: row["C"])])
     return {method: costs[int(np.argmax(np.mean(found, axis=0)))] for method, found in scores.items()}
 

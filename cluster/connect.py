@@ -161,7 +161,7 @@ def _read_scheduler_file(path: Path, connect_timeout: float) -> str:
             return str(json.loads(path.read_text())["address"])
         except FileNotFoundError as error:
             problem: Exception = error
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             # It may be half written.
             problem = error
         if time.monotonic() > deadline:

@@ -69,7 +69,7 @@ class TaskFailed(ClusterError):
     Attributes
     ----------
     block
-        ``repr`` of the reference the task was given.
+        ``repr`` of the reference the task was given: for programs, no part of the message.
     attempts
         How often it was tried.
     worker
@@ -87,10 +87,11 @@ class TaskFailed(ClusterError):
 
 
 class BlockFailure(Exception):
-    """How a failed task travels from worker to driver: which block, how often tried, where; the original is ``__cause__``."""
+    """How a failed task travels from worker to driver: which one, its block, how often tried, where; the original is ``__cause__``."""
 
-    def __init__(self, block: str, attempts: int, worker: str) -> None:
-        super().__init__(block, attempts, worker)
+    def __init__(self, task: str, block: str, attempts: int, worker: str) -> None:
+        super().__init__(task, block, attempts, worker)
+        self.task = task
         self.block = block
         self.attempts = attempts
         self.worker = worker
@@ -99,7 +100,7 @@ class BlockFailure(Exception):
         """Return what the caller of a run sees."""
         cause = self.__cause__
         tries = f" after {self.attempts} attempts" if self.attempts > 1 else ""
-        message = f"task of '{program}' on {shortened(self.block)} failed on {self.worker}{tries}: {type(cause).__name__}: {cause}"
+        message = f"{self.task} of '{program}' failed on {self.worker}{tries}: {type(cause).__name__}: {cause}"
         return TaskFailed(message, self.block, self.attempts, self.worker)
 
 

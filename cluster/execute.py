@@ -98,7 +98,7 @@ def run_chunk(step: Step, ordinal: int, ref: Any, worker: str) -> Done:
             break
         except Exception as error:
             if attempt > step.retries or not is_transient(error):
-                raise BlockFailure(repr(ref), attempt, worker) from error
+                raise BlockFailure(f"task {ordinal + 1}", repr(ref), attempt, worker) from error
         time.sleep(step.wait * 2 ** (attempt - 1))
     return Done(value, (TaskReport(ordinal, worker, time.perf_counter() - began, attempt),))
 
@@ -116,7 +116,8 @@ def run_combine(step: Step, parts: Sequence[Done], worker: str) -> Done:
         return Done(step.combine([part.value for part in parts]), reports)
     except Exception as error:
         places = [report.ordinal for report in reports]
-        raise BlockFailure(f"the results of blocks {min(places)} to {max(places)}", 1, worker) from error
+        joined = f"{min(places) + 1} to {max(places) + 1}"
+        raise BlockFailure(f"joining the results of tasks {joined}", f"blocks {joined}", 1, worker) from error
 
 
 def fold(plan: Plan[Any], limits: Limits) -> Done:

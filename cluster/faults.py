@@ -32,7 +32,7 @@ def translate(
         return ClusterLost(f"the cluster was lost while '{plan.program.name}' ran: the connection to its scheduler broke")
     if isinstance(error, (CancelledError, OSError)):
         return ClusterLost(f"the cluster was lost while '{plan.program.name}' ran: {error}")
-    return TaskFailed(f"a task of '{plan.program.name}' failed outside of its own code: {type(error).__name__}: {error}")
+    return TaskFailed(f"a task of '{plan.program.name}' failed outside of its own code: {type(error).__name__}: {shortened(str(error))}")
 
 
 def cause_of(error: BaseException) -> BaseException:
@@ -41,11 +41,10 @@ def cause_of(error: BaseException) -> BaseException:
 
 
 def _killed_message(error: KilledWorker, plan: Plan[Any], graph: Graph, worker_memory: int) -> str:
-    blocks = dict(zip(graph.leaves, plan.refs, strict=True))
-    key = cast(Key, error.task)
-    block = repr(blocks[key]) if key in blocks else "partial results"
+    key, leaves = cast(Key, error.task), list(graph.leaves)
+    task = f"task {leaves.index(key) + 1}" if key in leaves else "joining the results"
     return (
-        f"task of '{plan.program.name}' on {shortened(block)} lost its worker {error.allowed_failures + 1} times "
+        f"{task} of '{plan.program.name}' lost its worker {error.allowed_failures + 1} times "
         f"(last: {error.last_worker.address}); {memory_plan(plan, worker_memory)}"
     )
 

@@ -10,6 +10,7 @@ import itertools
 import secrets
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numba
@@ -59,13 +60,48 @@ def compiled(function: Any = None, *, reassociate: bool = False, inline: bool = 
         The compiled function, or a decorator.
     """
     # Without the second entry point, for callers in C, which nobody asks for: a tenth of the time to compile.
-    options: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     if reassociate:
         options["fastmath"] = {"reassoc"}
     if inline:
         options["inline"] = "always"
-    decorate = numba.njit(**options)
+
+    def decorate(given: Any) -> Any:
+        return keep_if_possible(lambda cache: numba.njit(**options, cache=cache), given)
+
     return decorate if function is None else decorate(function)
+
+
+def keep_if_possible(decorate: Callable[[bool], Any], function: Any) -> Any:
+    """Compile a function with numba's cache where there is one to write to; a cache that is full or may not be written costs time only.
+
+    Parameters
+    ----------
+    decorate : callable
+        Returns the decorator, with the cache or without.
+    function : callable
+        What is to be compiled.
+    """
+    try:
+        made = decorate(True)(function)
+    except RuntimeError as error:
+        if "cannot cache" not in str(error):
+            raise
+        return decorate(False)(function)
+    cache: Any = getattr(made, "_cache", None)
+    for name in ("save_overload", "load_overload"):
+        if hasattr(cache, name):
+            setattr(cache, name, _forgiven(getattr(cache, name)))
+    return made
+
+
+def _forgiven(touch: Callable[..., Any]) -> Callable[..., Any]:
+    def tried(*args: Any) -> Any:
+        with suppress(OSError, EOFError):
+            return touch(*args)
+        return None
+
+    return tried
 
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from ..storage import BlockStore, DataError, RunStore, StorageError, write_model
 from .methods.scoring import held_out_rows, predicted_codes, r_squared
 from .methods.task_predict import store_codes
 from .methods.task_scoring import task_accuracies, task_variances
+from .outputs import refuse_foreign
 from .predict import decision_path, decision_values
 from .records.context import Emit, RunContext, ignore
 from .records.linear_model import LinearModel
@@ -62,6 +63,7 @@ def predict_store(
         ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns).
     """
     writer = _writer(out)
+    refuse_foreign(out, Predictions.__name__)
     place = Where(cluster, allow_plaintext=allow_plaintext, **where)
     estimator, _, values = _decide(run, store, place, on_event or ignore)
     if three_way and not hasattr(estimator, "predict_three_way"):

@@ -7,8 +7,8 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +70,29 @@ def file_lock(path: Path) -> Iterator[None]:
         if fd in _held:
             _held.remove(fd)
             os.close(fd)
+
+
+_UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+@contextmanager
+def lock_unless_done(path: Path, done: Callable[[], bool]) -> Iterator[bool]:
+    """Hold `file_lock`; where nothing may be written, on a read-only disk say, do without it if everything is done.
+
+    Yields
+    ------
+    bool
+        Whether the lock is held.
+    """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(file_lock(path))
+            held = True
+        except OSError as error:
+            if error.errno not in _UNWRITABLE or not done():
+                raise
+            held = False
+        yield held
 
 
 def _open_lock(path: Path) -> int:

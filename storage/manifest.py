@@ -9,13 +9,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from .arrays import canonical, parse_json
-from .errors import MissingBlock, SchemaError
+from .arrays import canonical
+from .errors import DigestMismatch, MissingBlock, SchemaError
 from .objects import write_atomic
 from .seal import MANIFEST, read_seal
+from .sealed_json import read_sealed, seal_file
 from .urls import check_name, local_path, open_objects
 
-FORMAT = "gramplane.step/1"
+FORMAT = "gramplane.step/2"
+UNSEALED_FORMAT = "gramplane.step/1"
+"""Of 0.1.0, without a checksum."""
+
 Status = Literal["running", "done", "failed"]
 
 
@@ -85,9 +89,7 @@ class StepManifest:
         OutOfSpace
             If the disk is full.
         """
-        write_atomic(
-            os.path.abspath(path), (json.dumps({"format": FORMAT, **asdict(self)}, indent=1, sort_keys=True).encode(),), fsync=True
-        )
+        write_sealed(path, {"format": FORMAT, **asdict(self)})
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "StepManifest | None":
@@ -95,17 +97,50 @@ class StepManifest:
 
         Raises
         ------
+        DigestMismatch
+            If the file is damaged.
         SchemaError
-            If the file is not a step manifest of this version.
+            If it is not a step manifest of this version.
         """
-        try:
-            data = Path(path).read_bytes()
-        except FileNotFoundError:
+        found = read_step_json(path)
+        if found is None:
             return None
-        found = parse_json(data, os.fspath(path))
-        if found.pop("format", None) != FORMAT or set(found) != {f.name for f in fields(cls)}:
+        kind = found.pop("format", None) if isinstance(found, dict) else None
+        if kind == FORMAT:
+            read_step_json(path, required=True)
+        if kind not in (FORMAT, UNSEALED_FORMAT) or set(found) != {f.name for f in fields(cls)}:
             raise SchemaError(f"{os.fspath(path)} is not a step manifest of format {FORMAT!r}; remove it to run the step again")
         return cls(**found)
+
+
+def write_sealed(path: str | os.PathLike[str], value: Mapping[str, Any] | list[Any]) -> None:
+    """Write a JSON file with its checksum, atomically.
+
+    Raises
+    ------
+    OutOfSpace
+        If the disk is full.
+    """
+    write_atomic(os.path.abspath(path), (seal_file(value),), fsync=True)
+
+
+def read_step_json(path: str | os.PathLike[str], *, required: bool = False) -> Any | None:
+    """Read a JSON file of a workflow step; None if there is none; ``required``: it must have a checksum.
+
+    Raises
+    ------
+    DigestMismatch
+        If it is damaged.
+    """
+    place = os.fspath(path)
+    try:
+        return read_sealed(Path(path).read_bytes(), place, required=required)
+    except FileNotFoundError:
+        return None
+    except IsADirectoryError as error:
+        raise DigestMismatch(f"{place} is a folder, and a file was written there; remove it: the step runs again") from error
+    except DigestMismatch as error:
+        raise DigestMismatch(f"{error}; remove it: the step runs again, finished runs and stores are found as they are") from error
 
 
 def digest_of(path: str | os.PathLike[str]) -> str:

@@ -1,18 +1,22 @@
 """Saved models: one record in a Zarr group, its arrays as Zarr arrays, the rest as JSON attributes, sealed by a manifest."""
 
 import os
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from .arrays import ArraySpec, ChunkedArray, Record, check_crc, group_json, parse_json, write_array, write_object
-from .errors import MissingBlock, SchemaError
+from .errors import MissingBlock, SchemaError, StorageError
 from .objects import LocalObjects, Objects
 from .packing import pack, unpack
 from .records import from_arrays, record_class, to_arrays
+from .run_files import has_strangers
 from .seal import MANIFEST, read_seal, write_seal
 from .urls import open_objects
 
 SCHEMA = "gramplane.model/1"
+ROOT = "zarr.json"
 T = TypeVar("T")
 
 
@@ -38,19 +42,49 @@ def write_model(url: str | os.PathLike[str], record: Any) -> str:
     objects = open_objects(url)
     _make_room(objects)
     about = {"schema": SCHEMA, **value, **({"packed": index} if index else {})}
-    listed = write_object(objects, "zarr.json", group_json({"gramplane": about}), fsync=True)
+    listed = write_object(objects, ROOT, group_json({"gramplane": about}), fsync=True)
     for name, array in arrays.items():
         listed |= write_array(objects, name, array, fsync=True)
     return write_seal(objects, listed)
 
 
 def _make_room(objects: Objects) -> None:
-    if isinstance(objects, LocalObjects) and objects.root.exists():
-        known = objects.size(MANIFEST) is not None or objects.size("zarr.json") is not None
-        if any(objects.root.iterdir()) and not known:
-            raise SchemaError(f"{objects.url} is a folder with files that are not a model; choose another place")
-        objects.delete(MANIFEST)
-        objects.clear()
+    if not isinstance(objects, LocalObjects) or not objects.root.exists():
+        return
+    if model_class(objects.root) is None and has_strangers(objects.root, ()):
+        raise SchemaError(f"{objects.url} is a folder with files that are not a model; choose another place")
+    foreign = _foreign_files(objects)
+    if foreign:
+        raise SchemaError(f"{objects.url} holds files that are no part of the model, such as {min(foreign)}; choose another place")
+    objects.delete(MANIFEST)
+    # What says that this is a model goes last, so that a kill in between leaves a folder that can be used again.
+    for entry in objects.root.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name != ROOT:
+            entry.unlink()
+    objects.clear()
+
+
+def _foreign_files(objects: Objects) -> set[str]:
+    """Return what a finished model does not list; of an unfinished one nobody knows."""
+    try:
+        listed, _ = read_seal(objects)
+    except StorageError:
+        return set()
+    return {key for key in objects.listing() if key not in listed and key != MANIFEST}
+
+
+def model_class(folder: Path) -> str | None:
+    """Return the class of the model in a folder; None if there is none, whatever else it holds. Nothing but its root is read."""
+    try:
+        attributes = parse_json((folder / ROOT).read_bytes(), str(folder)).get("attributes")
+    except (OSError, SchemaError):
+        return None
+    value = attributes.get("gramplane") if isinstance(attributes, dict) else None
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        return None
+    return record_class(value) or ""
 
 
 def read_model(url: str | os.PathLike[str], cls: type[T] | Sequence[type[T]]) -> T:
@@ -72,7 +106,7 @@ def read_model(url: str | os.PathLike[str], cls: type[T] | Sequence[type[T]]) ->
     """
     objects = open_objects(url)
     listed, _ = read_seal(objects)
-    attributes = parse_json(_checked(objects, listed, "zarr.json"), f"{objects.url}/zarr.json").get("attributes")
+    attributes = parse_json(_checked(objects, listed, ROOT), f"{objects.url}/{ROOT}").get("attributes")
     value = attributes.get("gramplane") if isinstance(attributes, dict) else None
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         raise SchemaError(f"{objects.url} is not a model of schema {SCHEMA!r}; fit it again, or install the version that wrote it")

@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -117,13 +118,18 @@ class LocalObjects:
     def _open(self, key: str) -> int:
         path = self._path(key)
         try:
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            # Without waiting: nobody would ever write to a pipe that stands where a file was.
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise MissingBlock(f"{path} is absent: the store is incomplete or damaged") from error
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise SchemaError(f"{path} is a symbolic link: a store holds plain files only") from error
             raise
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise MissingBlock(f"{path} is no plain file: the object that was written there is gone, the store is damaged")
+        return fd
 
     def size(self, key: str) -> int | None:
         """Bytes of an object; None if it is absent."""
@@ -216,6 +222,22 @@ def require_space(path: str | os.PathLike[str], needed: int) -> None:
         place = place.parent
     if shutil.disk_usage(place).free < needed:
         raise OutOfSpace(os.fspath(path), needed)
+
+
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Check, before work starts, that something may be written at a path, or below the nearest folder of it that is there.
+
+    Raises
+    ------
+    OSError
+        If the system says that it may not, naming the path.
+    """
+    place = Path(os.path.abspath(path))
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not os.access(place, os.W_OK):
+        number = errno.EROFS if os.statvfs(place).f_flag & os.ST_RDONLY else errno.EACCES
+        raise OSError(number, os.strerror(number), os.fspath(path))
 
 
 def _fill(temporary: str, folder: str, parts: tuple[npt.NDArray | bytes, ...], fsync: bool) -> None:

@@ -1,7 +1,6 @@
 """One folder per run: configuration, lock, checkpoints, history, broadcast arrays, model, events."""
 
 import contextlib
-import errno
 import hashlib
 import io
 import json
@@ -20,7 +19,7 @@ import numpy.typing as npt
 from . import models
 from .arrays import canonical, parse_json
 from .errors import DigestMismatch, MissingBlock, OtherRun, SchemaError, StorageError, space_for
-from .locks import file_lock, is_lock
+from .locks import is_lock, lock_unless_done
 from .objects import sweep_temporaries, write_all, write_atomic
 from .packing import pack, unpack
 from .records import dumps, from_arrays, to_arrays
@@ -33,7 +32,6 @@ CONFIG_FORMAT = "gramplane.run/2"
 UNSEALED_FORMAT = "gramplane.run/1"
 """Runs of 0.1.0, whose JSON files have no checksum of their own; they are read and continued as they are."""
 CHECKPOINT_FORMAT = "gramplane.checkpoint/1"
-_UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 KEPT_CHECKPOINTS = 2
 KEPT_ARRAYS = 4
 T = TypeVar("T")
@@ -222,14 +220,10 @@ class RunStore:
         RunLocked
             If another process holds it, naming pid, host and starting time.
         """
-        with contextlib.ExitStack() as held:
-            try:
-                held.enter_context(file_lock(self.path / "lock"))
+        with lock_unless_done(self.path / "lock", self._is_finished) as held:
+            if held:
                 sweep_temporaries(self.path)
                 self._drop_checkpoints()
-            except OSError as error:
-                if error.errno not in _UNWRITABLE or not self._is_finished():
-                    raise
             yield self
 
     def _is_finished(self) -> bool:
@@ -430,7 +424,9 @@ class RunStore:
             old.unlink(missing_ok=True)
 
     def write_model(self, record: Any) -> str:
-        """Write the model of the run (see `gramplane.storage.models.write_model`); return its digest."""
+        """Write the model of the run (see `gramplane.storage.models.write_model`), in place of any that is there; return its digest."""
+        if (self.path / "model").exists():
+            shutil.rmtree(self.path / "model")
         return models.write_model(self.path / "model", record)
 
     def read_model(self, cls: type[T] | Sequence[type[T]]) -> T:

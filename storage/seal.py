@@ -61,5 +61,8 @@ def _entries(found: object, where: str) -> Record:
     for key, entry in found.items():
         if not (isinstance(entry, list) and len(entry) == 2 and all(type(v) is int and v >= 0 for v in entry)):
             raise DigestMismatch(f"{where}: the entry of {key!r} is {entry!r}; it must be [bytes, crc32c]")
-        listed[check_key(key)] = (entry[0], entry[1])
+        try:
+            listed[check_key(key)] = (entry[0], entry[1])
+        except SchemaError as error:
+            raise DigestMismatch(f"{where}: {error}; the manifest is damaged") from error
     return listed

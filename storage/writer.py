@@ -454,7 +454,7 @@ class _Journal:
         for line in path.read_bytes().splitlines():
             try:
                 entry = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if not isinstance(entry, dict):
                 continue

@@ -27,16 +27,23 @@ def existing(path: str, what: str) -> str:
 
 
 def begun(path: str) -> str:
-    """Return the path of a run that has begun.
+    """Return the path of a run that has begun, its records checked against their checksums.
 
     Raises
     ------
     ConfigError
         If nothing is there, or a run that was stopped before it wrote anything.
+    gramplane.storage.DigestMismatch
+        If one of its records is damaged, with what can be done about it.
     """
+    from ..storage import RunStore
+
     existing(path, "run")
     if (Path(path) / "lock").is_file() and not (Path(path) / "config.json").exists():
         raise ConfigError(f"run {path} was stopped before it began, so there is nothing to see; give its command again")
+    for folder in (Path(path), Path(path) / "best"):
+        if (folder / "config.json").exists():
+            RunStore.open(folder).check()
     return path
 
 
@@ -168,7 +175,7 @@ def read_groups(file: str) -> Any:
         return read_labels(file)
     try:
         found = json.loads(Path(file).read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"groups: {file}: {error}") from None
     if not isinstance(found, list) or not all(_is_ids(item) or isinstance(item, (int, str)) for item in found):
         raise ConfigError(f"groups: {file} must hold a list of labels, one per feature, or a list of lists of feature ids")

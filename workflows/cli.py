@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from . import cli_config, cli_data, cli_fit, cli_gram, cli_runs
-from .console import show_error, version_text
+from .console import Carried, OutputClosed, open_closed_streams, settle_output, show_error, version_text
 from .exits import Exit, exit_code
 from .signals import Interrupted, interruptible
 
@@ -40,7 +40,8 @@ def cli() -> None:
     """Sparse and kernel learning on data wider and larger than memory.
 
     Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 bug, 2 usage, 3 input data, 4 cluster lost (run again),
-    5 out of disk or memory, 6 store damaged, 99 another process holds the run, 130/143 interrupted (run again to continue).
+    5 out of disk or memory, 6 stored bytes damaged, 99 another process holds the run, 130/143 interrupted (run again to continue),
+    141 the reader of the output went away.
     """
 
 
@@ -52,6 +53,12 @@ def _command(arguments: Sequence[str]) -> str:
     return next((word for word in arguments if not word.startswith("-")), "")
 
 
+def _failed(error: BaseException, words: Sequence[str]) -> int:
+    if "--debug" in words and exit_code(error) is not Exit.INTERRUPTED:
+        traceback.print_exception(error)
+    return int(show_error(error, "--json" in words, _command(words)))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
@@ -61,13 +68,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Words after ``gramplane``; those of the process by default.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    open_closed_streams()
     try:
         with interruptible():
             code = cli.main(words, prog_name="gramplane", standalone_mode=False)
     except (Exception, KeyboardInterrupt, Interrupted) as error:
-        if "--debug" in words and exit_code(error) is not Exit.INTERRUPTED:
-            traceback.print_exc()
-        return int(show_error(error, "--json" in words, _command(words)))
+        return _failed(error.__cause__ if isinstance(error, Carried) and error.__cause__ else error, words)
+    except SystemExit:
+        # So click ends where its help cannot be written; nothing else here ends so.
+        return _failed(OutputClosed(), words)
+    finally:
+        settle_output()
     return code if isinstance(code, int) else 0
 
 

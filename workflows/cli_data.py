@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .actions import existing, ingest_source, store_figures
+from .actions import begun, existing, ingest_source, store_figures
 from .checking import by_option, validated
 from .cli_options import Frame, command
 from .console import Result, figure, run_table, table
@@ -88,6 +88,7 @@ def _inspect(group: click.Group) -> None:
 
         existing(path, "store or run")
         if is_run(path):
+            begun(path)
             figures = run_figures(path)
             return Result(fields={"kind": "run", **figures}, text=run_table(figures))
         store = open_store(path)

@@ -297,10 +297,12 @@ def _score(group: click.Group) -> None:
     def score(frame: Frame, run: str, store: str, where: Where) -> Result:
         """Show the metrics of RUN on STORE, and keep them for its report."""
         from ..pipeline import score_store
+        from ..storage.objects import require_writable
         from .report.collect import fitted, save_score
 
+        require_writable(begun(run))
         with frame.progress() as sink:
-            found = score_store(fitted(begun(run)), existing(store, "store"), on_event=sink, **where.arguments())
+            found = score_store(fitted(run), existing(store, "store"), on_event=sink, **where.arguments())
         save_score(fitted(run), store, found)
         return Result(fields=found, text=score_text(found))
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from .checking import ConfigError, by_name, choose, validated
-from .console import Result, show
+from .console import Carried, Result, show
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,10 @@ def command(group: click.Group, name: str | None = None, **settings: Any) -> Cal
         @click.pass_context
         @functools.wraps(function)
         def run(ctx: click.Context, /, as_json: bool, quiet: bool, debug: bool, **options: Any) -> int:
-            result = function(Frame(quiet), **options)
+            try:
+                result = function(Frame(quiet), **options)
+            except (BrokenPipeError, EOFError) as error:
+                raise Carried from error
             show(result, ctx.command_path.partition(" ")[2], as_json)
             return int(result.code)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import click
 
 from .exits import Exit, exit_code
 
+OUTPUT = "the standard output"
 JSON_LIMIT = 4096
 """Bytes of the last line: what Airflow keeps of a task."""
 
@@ -78,11 +82,61 @@ def one_line(payload: Mapping[str, Any], limit: int = JSON_LIMIT) -> str:
 
 
 def show(result: Result, command: str, as_json: bool) -> None:
-    """Write a result to stdout, for a reader or as the one JSON line."""
-    if as_json:
-        click.echo(one_line({"status": result.status, "exit": int(result.code), "command": command, **result.fields}))
-    elif result.text:
-        click.echo(result.text)
+    """Write a result to stdout, for a reader or as the one JSON line.
+
+    Raises
+    ------
+    OutputClosed
+        If nobody reads it any more.
+    OSError
+        If it cannot be written; its path says that it was the output.
+    """
+    text = one_line({"status": result.status, "exit": int(result.code), "command": command, **result.fields}) if as_json else result.text
+    if text:
+        say(text)
+
+
+class OutputClosed(Exception):
+    """Whoever read the standard output went away."""
+
+    def __init__(self) -> None:
+        super().__init__("whoever read the standard output went away before it was written")
+
+
+class Carried(Exception):
+    """Brings an error of a command, its cause, past click, which takes some for a user who gave up or a reader who went away."""
+
+
+def settle_output() -> None:
+    """Let the end of the process say nothing of an output that cannot be written any more; what was wrong with it is told by now."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                getattr(stream, "wrapped", stream).flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def open_closed_streams() -> None:
+    """Give descriptors 0, 1 and 2 that are closed to the null device: a file opened later must not stand in their place."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def say(text: str) -> None:
+    """Write text to stdout; what its encoding cannot write, such as a file name that is no text, is written as its code."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        click.echo(text.encode(encoding, "backslashreplace").decode(encoding))
+    except BrokenPipeError:
+        raise OutputClosed from None
+    except OSError as error:
+        error.filename = error.filename or OUTPUT
+        raise
 
 
 def describe(error: BaseException) -> str:
@@ -106,13 +160,14 @@ def _stopped(error: BaseException) -> BaseException | None:
 
 
 def _path_trouble(error: BaseException) -> str | None:
-    """Return what is wrong with a path, without the system's number."""
-    if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
+    """Return what is wrong with a path, without the system's number; errors of our own say it themselves."""
+    own = type(error).__module__ != "builtins"
+    if own or not isinstance(error, OSError) or error.filename is None or error.strerror is None:
         return None
     if isinstance(error, NotADirectoryError | FileExistsError):
         what = "this" if Path(str(error.filename)).is_file() else "a part of this path"
         return f"{error.filename}: {what} is a file, and a folder is needed"
-    return f"{error.filename}: {error.strerror.lower()}"
+    return f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}"
 
 
 def show_error(error: BaseException, as_json: bool, command: str) -> Exit:
@@ -120,16 +175,22 @@ def show_error(error: BaseException, as_json: bool, command: str) -> Exit:
     code = exit_code(error)
     if type(error).__name__ == "NoArgsIsHelpError" and isinstance(error, click.UsageError):
         # A group without a command; older versions of click show the help themselves.
-        click.echo(error.message, err=True)
+        _complain(error.message)
         return code
     message = describe(error)
-    click.echo(f"gramplane: {message}", err=True)
+    _complain(f"gramplane: {message}")
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        click.echo(f"try: {error.ctx.command_path} --help", err=True)
-    if as_json:
+        _complain(f"try: {error.ctx.command_path} --help")
+    if as_json and code is not Exit.PIPE_CLOSED:
         kind = type(error).__name__
-        click.echo(one_line({"status": "error", "exit": int(code), "command": command, "kind": kind, "error": message}))
+        with suppress(OSError, OutputClosed):  # the message stands on stderr; a full stdout, say, must not hide it
+            say(one_line({"status": "error", "exit": int(code), "command": command, "kind": kind, "error": message}))
     return code
+
+
+def _complain(text: str) -> None:
+    with suppress(OSError):  # where stderr is gone the exit code has to do
+        click.echo(text, err=True)
 
 
 def table(rows: list[tuple[str, Any]]) -> str:

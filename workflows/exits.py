@@ -18,6 +18,7 @@ class Exit(IntEnum):
     DAMAGED = 6
     HELD = 99
     INTERRUPTED = 130
+    PIPE_CLOSED = 141
     TERMINATED = 143
 
 
@@ -31,6 +32,7 @@ MEANING: dict[Exit, str] = {
     Exit.DAMAGED: "a store is damaged: bytes differ from its manifest, or are gone",
     Exit.HELD: "another process holds this run (Airflow reads 99 as skipped)",
     Exit.INTERRUPTED: "interrupted by SIGINT; the checkpoint of the last finished round stands",
+    Exit.PIPE_CLOSED: "whoever read the output went away before it was written",
     Exit.TERMINATED: "terminated by SIGTERM; the checkpoint of the last finished round stands",
 }
 
@@ -39,11 +41,10 @@ EXIT_CODES: dict[str, Exit] = {
     "click.exceptions:Abort": Exit.INTERRUPTED,
     "builtins:KeyboardInterrupt": Exit.INTERRUPTED,
     "builtins:MemoryError": Exit.OUT_OF_SPACE,
-    "builtins:FileNotFoundError": Exit.USAGE,
-    "builtins:FileExistsError": Exit.USAGE,
-    "builtins:NotADirectoryError": Exit.USAGE,
-    "builtins:IsADirectoryError": Exit.USAGE,
-    "builtins:PermissionError": Exit.USAGE,
+    "builtins:OSError": Exit.USAGE,
+    "builtins:ConnectionError": Exit.CLUSTER_LOST,
+    "builtins:TimeoutError": Exit.CLUSTER_LOST,
+    "gramplane.workflows.console:OutputClosed": Exit.PIPE_CLOSED,
     "gramplane.workflows.checking:ConfigError": Exit.USAGE,
     "gramplane.pipeline.running:ConfigMismatch": Exit.USAGE,
     "builtins:ValueError": Exit.USAGE,
@@ -64,15 +65,19 @@ EXIT_CODES: dict[str, Exit] = {
 }
 """Class path -> code. Names, not classes: reading the table imports nothing, and an exception that was raised has its module loaded."""
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM)
+_BY_NUMBER = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM), Exit.OUT_OF_SPACE),
+    errno.EIO: Exit.DAMAGED,
+}
+"""Errors of the system that mean the same wherever they show."""
 
 
 def _own_code(error: BaseException) -> Exit | None:
     signum = getattr(error, "signum", None)
     if signum is not None:
         return Exit(128 + int(signum))
-    if isinstance(error, OSError) and error.errno in _NO_SPACE:
-        return Exit.OUT_OF_SPACE
+    if isinstance(error, OSError) and error.errno in _BY_NUMBER:
+        return _BY_NUMBER[error.errno]
     for cls in type(error).__mro__:
         found = EXIT_CODES.get(f"{cls.__module__}:{cls.__qualname__}")
         if found is not None:

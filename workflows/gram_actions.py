@@ -20,7 +20,7 @@ def is_gram_store(path: str) -> bool:
     try:
         attributes = json.loads((Path(path) / "zarr.json").read_bytes())["attributes"]
         return str(attributes["gramplane"]["schema"]).startswith("gramplane.grams/")
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return (Path(path) / "grams").is_dir() and (Path(path) / "manifest.json").exists()
 
 

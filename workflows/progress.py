@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -26,9 +26,10 @@ def silent(event: Mapping[str, Any]) -> None:
 
 
 def json_line(event: Mapping[str, Any]) -> None:
-    """Write the events that belong in a log as one JSON line each."""
+    """Write the events that belong in a log as one JSON line each; work does not end because nobody reads them any more."""
     if event.get("event") in LINES:
-        click.echo(one_line(event), err=True)
+        with suppress(OSError):
+            click.echo(one_line(event), err=True)
 
 
 def headline(event: Mapping[str, Any]) -> str | None:

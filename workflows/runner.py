@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .actions import sized
 from .checking import ConfigError, Loc, choose
 from .cli_options import Where, method_config
-from .console import version_text
+from .console import plain, version_text
 from .gram_actions import build_store
 from .kernel_files import kernel_entries, kernel_specs, names_file
 from .progress import Sink, silent
@@ -220,16 +220,14 @@ def run_step(place: Place, step: Any) -> tuple[str, dict[str, Any]]:
     RunLocked
         If another process runs this step.
     """
-    from ..storage import StepManifest
-    from ..storage.locks import file_lock
+    from ..storage.locks import lock_unless_done
 
     record = _record(place, step.id)
     record.parent.mkdir(parents=True, exist_ok=True)
     try:
         wanted = _wanted(place, step)
-        with file_lock(record.with_suffix(".lock")):
-            found = StepManifest.read(record)
-            if found is not None and found.covers(wanted):
+        with lock_unless_done(record.with_suffix(".lock"), lambda: _covers(record, wanted)):
+            if _covers(record, wanted):
                 place.sink({"event": "step", "step": step.id, "status": "already-done"})
                 return "already-done", _kept_figures(record)
             return "done", _work(place, step, wanted, record)
@@ -238,8 +236,15 @@ def run_step(place: Place, step: Any) -> tuple[str, dict[str, Any]]:
         raise
 
 
+def _covers(record: Path, wanted: StepManifest) -> bool:
+    from ..storage import StepManifest
+
+    found = StepManifest.read(record)
+    return found is not None and found.covers(wanted)
+
+
 def _work(place: Place, step: Any, wanted: StepManifest, record: Path) -> dict[str, Any]:
-    from .report.collect import write_json
+    from ..storage.manifest import write_sealed
 
     place.sink({"event": "step", "step": step.id, "status": "started"})
     wanted.write(record)
@@ -248,7 +253,7 @@ def _work(place: Place, step: Any, wanted: StepManifest, record: Path) -> dict[s
     except Exception as error:
         wanted.failed(str(error)).write(record)
         raise
-    write_json(record.with_suffix(".figures.json"), done.figures)
+    write_sealed(_figures_of(record), plain(done.figures))
     # Written last: a step is done when its manifest says so.
     wanted.done(done.outputs).write(record)
     place.sink({"event": "step", "step": step.id, "status": "done"})
@@ -256,8 +261,13 @@ def _work(place: Place, step: Any, wanted: StepManifest, record: Path) -> dict[s
 
 
 def _kept_figures(record: Path) -> dict[str, Any]:
-    file = record.with_suffix(".figures.json")
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    from ..storage.manifest import read_step_json
+
+    return read_step_json(_figures_of(record)) or {}
+
+
+def _figures_of(record: Path) -> Path:
+    return record.with_suffix(".figures.json")
 
 
 def _planned(place: Place, name: str, steps: list[Any]) -> WorkflowOutcome:
@@ -270,13 +280,11 @@ def _planned(place: Place, name: str, steps: list[Any]) -> WorkflowOutcome:
 
 
 def _is_done(place: Place, step: Any) -> bool:
-    from ..storage import MissingBlock, StepManifest
+    from ..storage import MissingBlock
 
-    found = StepManifest.read(_record(place, step.id))
-    if found is None:
-        return False
+    record = _record(place, step.id)
     try:
-        return found.covers(_wanted(place, step))
+        return record.exists() and _covers(record, _wanted(place, step))
     except (ConfigError, MissingBlock):
         return False
 

@@ -174,6 +174,8 @@ def file_arrays(path: Path, kind: str, options: Options) -> ArraySource:
     except DataError:
         raise
     except Exception as error:  # damaged files make NumPy and SciPy raise almost anything
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the system refuses the file, whatever it holds
         raise DataError(f"cannot be read as .{kind}: {error}", str(path)) from error
     return ArraySource(x, _file_tables(rest, options, str(path)), str(path), kind, options, FileDigest(path).value)
 

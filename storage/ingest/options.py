@@ -155,4 +155,5 @@ def _lines_of(path: str | Path, what: str) -> list[str]:
     try:
         return Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise SchemaError(f"{what} file {path} cannot be read: {error}") from error
+        why = (error.strerror or str(error)) if isinstance(error, OSError) else f"it is not UTF-8 text: {error}"
+        raise SchemaError(f"{what} file {str(path) or repr('')} cannot be read: {why}") from error

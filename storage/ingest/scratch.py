@@ -88,7 +88,7 @@ class Scratch:
         for line in lines:
             try:
                 notes.append(json.loads(line))
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
         return notes[1:] if notes and notes[0] == json.loads(json.dumps(self._head)) else None
 

@@ -113,6 +113,8 @@ def open_source(source: str | Path, name: str) -> ByteSource:
         If the file cannot be opened.
     """
     if source == "-":
+        if sys.stdin is None:
+            raise DataError("the standard input is closed; give a file, or a pipe that is open", name)
         return _counted(getattr(sys.stdin, "buffer", sys.stdin), keep=True)
     raw = open_file(Path(source))
     if not Path(source).is_file():

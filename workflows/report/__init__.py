@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..checking import ConfigError
 from .collect import replace_text, view_run
 from .view import RunView
 
@@ -41,16 +42,39 @@ def write_report(runs: Sequence[str | Path], out: str | Path, names: Sequence[st
 
 def write_views(views: Sequence[RunView], out: str | Path) -> Written:
     """Write the report of views made by hand or by `view_run` (see `write_report`)."""
+    from ...storage.objects import require_writable
     from .render import page
     from .tables import csv_files, json_files
 
     folder = Path(out)
+    require_writable(folder)
     folder.mkdir(parents=True, exist_ok=True)
     footer = f"Written by gramplane from {', '.join(view.path for view in views)}."
     files = {"report.html": page(views, footer=footer), **csv_files(views), **json_files(views)}
+    for name in files:
+        _refuse_foreign(folder / name)
     for name, text in files.items():
         replace_text(folder / name, text)
     return Written(folder / "report.html", tuple(folder / name for name in files if name != "report.html"))
+
+
+_MARKS = {".html": b"Written by gramplane from ", ".csv": b"run,", ".json": b'[\n {\n  "run": '}
+"""What every file of a report has in it, by ending; a table and a list begin with it."""
+
+
+def _refuse_foreign(file: Path) -> None:
+    """Refuse to replace a file that no report has written; an empty one is nobody's.
+
+    Raises
+    ------
+    ConfigError
+        Naming it.
+    """
+    if not file.is_file():
+        return
+    text, mark = file.read_bytes(), _MARKS[file.suffix]
+    if text and not (mark in text if file.suffix == ".html" else text.startswith(mark)):
+        raise ConfigError(f"{file} was not written by a report and is not replaced; name another folder with --out")
 
 
 __all__ = ["RunView", "Written", "view_run", "write_report", "write_views"]

@@ -153,6 +153,6 @@ def write_json(path: Path, value: Any) -> Path:
 
 def replace_text(path: Path, text: str) -> None:
     """Write a file whole or not at all: a reader never sees half of it."""
-    partial = path.with_name(f".{path.name}.tmp")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    from ...storage.objects import write_atomic
+
+    write_atomic(str(path.absolute()), (text.encode("utf-8", "backslashreplace"),), fsync=False)
