@@ -148,7 +148,7 @@ def test_a_block_that_kills_its_workers_ends_the_run_with_its_memory_plan(tmp_pa
     with (
         CommandCluster(tmp_path, workers=1, nanny=True, settings=QUICK, memory_limit="700MiB") as cluster,
         open_executor(cluster.config) as executor,
-        pytest.raises(WorkersKilled, match=r"'toy' on 'bad' lost its worker 2 times.*at most 1000 B a step, worker memory 700 MiB"),
+        pytest.raises(WorkersKilled, match=r"^task \d+ of 'toy' lost its worker 2 times.*at most 1000 B a step, worker memory 700 MiB"),
     ):
         executor.run(plan(toys.program(toys.deadly), ["bad"], folder, {"bad": 99}))
     assert toys.attempts(folder) == {"bad": 2}

@@ -128,7 +128,7 @@ def test_flaky_storage_is_tried_again(pair, tmp_path, table):
 
 
 def test_attempts_are_limited_and_the_block_is_named(pair, tmp_path):
-    with pytest.raises(TaskFailed, match=r"'toy' on 3 failed on tls://127.0.0.1:\d+ after 4 attempts: FlakyError") as caught:
+    with pytest.raises(TaskFailed, match=r"^task 4 of 'toy' failed on tls://127.0.0.1:\d+ after 4 attempts: FlakyError") as caught:
         pair.run(plan(toys.program(toys.flaky), range(5), tmp_path, {3: 99}))
     assert toys.attempts(tmp_path)["3"] == 4
     assert caught.value.block == "3"
@@ -152,7 +152,7 @@ def test_exceptions_arrive_with_type_and_attributes(pair, with_lock):
 
 
 def test_a_failing_combine_is_named(pair):
-    with pytest.raises(TaskFailed, match="results of blocks 0 to 7") as caught:
+    with pytest.raises(TaskFailed, match="joining the results of tasks 1 to 8 of 'toy' failed") as caught:
         pair.run(plan(toys.program(toys.slow, toys.bad_combine), range(9), 0.0))
     assert caught.value.__cause__.line == 8
 

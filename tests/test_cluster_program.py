@@ -157,7 +157,7 @@ def test_flaky_storage_is_tried_again(tmp_path, table, expected):
 def test_attempts_are_limited_and_the_block_is_named(tmp_path):
     with (
         open_executor(FAST) as executor,
-        pytest.raises(TaskFailed, match=r"'toy' on 1 failed on driver after 4 attempts: FlakyError") as caught,
+        pytest.raises(TaskFailed, match=r"^task 2 of 'toy' failed on driver after 4 attempts: FlakyError") as caught,
     ):
         executor.run(plan(toys.program(toys.flaky), range(3), tmp_path, {1: 9}))
     assert toys.attempts(tmp_path) == {"0": 1, "1": 4}
@@ -187,7 +187,10 @@ def test_a_full_disk_is_not_tried_again(tmp_path):
 
 
 def test_a_failing_combine_is_named():
-    with open_executor() as executor, pytest.raises(TaskFailed, match="results of blocks 0 to 7") as caught:
+    with (
+        open_executor() as executor,
+        pytest.raises(TaskFailed, match="joining the results of tasks 1 to 8 of 'toy' failed") as caught,
+    ):
         executor.run(plan(toys.program(identity, toys.bad_combine), range(9)))
     assert caught.value.__cause__.line == 8
 

@@ -423,7 +423,7 @@ def test_grids_share_matrices_and_passes(tmp_path):
     grid, events = {"C": [0.1, 10.0], "v": [0.0, 1.0]}, []
     place = {"data": str(tmp_path / "data"), "run": str(tmp_path / "run"), "params": {"kernels": KERNELS}, "folds": 3}
     done = tune("mkl", grid, **place, on_event=events.append)
-    table = json.loads((tmp_path / "run" / "tune.json").read_text())
+    table = json.loads((tmp_path / "run" / "tune.json").read_text())["rows"]
     assert [(row["C"], row["v"]) for row in table] == [(0.1, 0.0), (0.1, 1.0), (10.0, 0.0), (10.0, 1.0)]
     assert all(len(row["folds"]) == 3 and 1 <= row["selected"] <= 4 for row in table)
     assert done.summary["accuracy"] == max(row["accuracy"] for row in table)
@@ -441,7 +441,7 @@ def test_grids_of_regressions_are_compared_by_r2(tmp_path):
     ingest((X, target), tmp_path / "data", task="regression")
     grid, place = {"C": [0.01, 3.0], "v": [0.0, 1.0]}, {"data": str(tmp_path / "data"), "run": str(tmp_path / "run"), "folds": 3}
     done = tune("mkl", grid, params={"kernels": KERNELS, "epsilon": 0.05}, **place)
-    table = json.loads((tmp_path / "run" / "tune.json").read_text())
+    table = json.loads((tmp_path / "run" / "tune.json").read_text())["rows"]
     best = max(table, key=lambda row: row["r2"])
     assert done.summary["best"]["C"] == best["C"] == 3.0 and done.summary["r2"] == best["r2"] > 0.5
     assert best["mse"] == min(row["mse"] for row in table) < target.var()

@@ -76,7 +76,7 @@ def test_a_grid_of_any_method(tmp_path, name):
     before = times(first)
     done = tune(name, grid, **place, on_event=events.append)
     assert len(before) > 3 and times(first) == before, "a fit that is done rests"
-    table = json.loads((tmp_path / "run" / "tune.json").read_text())
+    table = json.loads((tmp_path / "run" / "tune.json").read_text())["rows"]
     measure = "r2" if store.meta.labels is None else "accuracy"
     assert {row["point"] for row in table} == {0, 1} and list({row[parameter]: 0 for row in table}) == grid[parameter]
     for row in table:
@@ -193,7 +193,7 @@ def test_a_point_without_a_score_is_not_chosen(tmp_path):
     store = CASES["kta-path-two"].data(tmp_path / "data.zarr")
     place = {"data": store.url, "params": {"dp": 0.25, "n_machines": 1}, "folds": 2}
     tune("kta-path", {"lam2": [1e9, 1e-3]}, run=str(tmp_path / "run"), **place)
-    table = json.loads((tmp_path / "run" / "tune.json").read_text())
+    table = json.loads((tmp_path / "run" / "tune.json").read_text())["rows"]
     assert table[0]["accuracy"] is None and table[0]["standard_error"] is None and table[1]["accuracy"] > 0.5
     assert load_model(tmp_path / "run").lam2 == 1e-3
     with pytest.raises(DataError, match="no point of the grid has a score"):

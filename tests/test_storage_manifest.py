@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from gramplane.storage import MissingBlock, OutOfSpace, SchemaError, StepManifest, digest_of
+from gramplane.storage import DigestMismatch, MissingBlock, OutOfSpace, SchemaError, StepManifest, digest_of
 from tests.support.stores import random_sparse, sparse_store
 from tests.test_storage_writer import FullDisk
 
@@ -55,14 +55,29 @@ def test_digests_of_files_folders_and_stores(finished):
 
 def test_foreign_files_are_refused_and_absence_is_none(tmp_path, finished):
     assert StepManifest.read(tmp_path / "absent.json") is None
-    for text in ("", "[]", "{}", json.dumps({"format": "gramplane.step/1"}), '{"format": "gramplane.step/2"}'):
+    for text in ("[]", "{}", json.dumps({"format": "gramplane.step/1"}), '{"format": "gramplane.step/9"}'):
         (tmp_path / "bad.json").write_text(text)
         with pytest.raises(SchemaError):
             StepManifest.read(tmp_path / "bad.json")
     fields = json.loads((tmp_path / "step.json").read_text())
+    del fields["crc32c"]
     for name, value in (("status", "finished"), ("step", "../x")):
-        (tmp_path / "bad.json").write_text(json.dumps({**fields, name: value}))
+        (tmp_path / "bad.json").write_text(json.dumps({**fields, "format": "gramplane.step/1", name: value}))
         with pytest.raises(SchemaError, match=name.split("_")[0]):
+            StepManifest.read(tmp_path / "bad.json")
+    (tmp_path / "bad.json").write_text(json.dumps({**fields, "format": "gramplane.step/1"}))
+    assert StepManifest.read(tmp_path / "bad.json") == finished[1], "as 0.1.0 wrote it"
+
+
+def test_a_damaged_record_says_that_the_step_runs_again(tmp_path, finished):
+    good = (tmp_path / "step.json").read_bytes()
+    for at in range(len(good)):
+        (tmp_path / "bad.json").write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        with pytest.raises(DigestMismatch, match=r"bad\.json.*remove it: the step runs again"):
+            StepManifest.read(tmp_path / "bad.json")
+    for text in (b"", good[:-1], json.dumps({"format": "gramplane.step/2"}).encode(), b"[" * 99_999):
+        (tmp_path / "bad.json").write_bytes(text)
+        with pytest.raises((DigestMismatch, SchemaError), match=r"bad\.json.*remove it"):
             StepManifest.read(tmp_path / "bad.json")
 
 

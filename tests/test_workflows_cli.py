@@ -118,7 +118,7 @@ def _raised(path: str) -> BaseException:
 
     module, _, name = path.partition(":")
     kind = getattr(importlib.import_module(module), name)
-    arguments = {"OutOfSpace": ("/disk/x", 10), "MemoryBoundExceeded": ("too much", 2, 1), "TaskFailed": ("failed",)}
+    arguments = {"OutOfSpace": ("/disk/x", 10), "MemoryBoundExceeded": ("too much", 2, 1), "TaskFailed": ("failed",), "OutputClosed": ()}
     return kind(*arguments.get(name, ("told",)))
 
 
@@ -160,7 +160,7 @@ def test_signals_are_128_and_their_number(number: int, code: int):
 
 
 def test_every_code_has_a_meaning():
-    assert set(MEANING) == set(Exit) == {0, 1, 2, 3, 4, 5, 6, 99, 130, 143}
+    assert set(MEANING) == set(Exit) == {0, 1, 2, 3, 4, 5, 6, 99, 130, 141, 143}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Disks that are full: a file system of a few megabytes, mounted where only chosen processes see it."""
+"""Disks that are full or may not be written: mounted where only chosen processes see it."""
 
 from __future__ import annotations
 
@@ -72,3 +72,24 @@ class SmallDisk:
     def relieve(self) -> None:
         """Remove that file."""
         (self.seen / "ballast").unlink()
+
+
+_READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
+
+
+def read_only(folder: Path) -> list[Any]:
+    """Return the words before a command that let it see a folder on a disk that may not be written.
+
+    Raises
+    ------
+    NotPermitted
+        If this user may not mount anything.
+    """
+    prefix = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", _READ_ONLY, "sh", str(folder)]
+    try:
+        tried = subprocess.run([*prefix, "touch", str(folder / ".touched")], capture_output=True, check=False)
+    except FileNotFoundError as error:
+        raise NotPermitted(str(error)) from error
+    if tried.returncode == 0 or b"Read-only" not in tried.stderr:
+        raise NotPermitted("unshare or mount")
+    return prefix
