@@ -49,6 +49,11 @@ def even_coupling(k: int, n_tasks: int, q: float) -> FloatArray:
     return np.repeat((weight / n_tasks * np.eye(n_tasks))[None], k, axis=0)
 
 
+def coupling_size(coupling: FloatArray, q: float) -> float:
+    """Return the norm q / (2 - q) of the traces of D, 1 for a point of the set."""
+    return float(power_norm(np.trace(coupling, axis1=1, axis2=2), np.inf if q == 2 else q / (2.0 - q)))
+
+
 def roots(coupling: FloatArray, forms: FloatArray, smoothing: float = 0.0) -> FloatArray:
     """Return ``(D_j A_j D_j + smoothing^2 lambda_max I)^(1/2)``, ``(k, T, T)``, lambda_max that of ``D_j A_j D_j``.
 

@@ -3,7 +3,10 @@
 Problem, closed forms and certificate: :mod:`gramplane.kernels.shared_subspace` and docs/methods.md. One step solves the machine of all
 tasks at the couplings ``D_j``; primal and dual value bound the optimum, and the next couplings follow from the forms of pairs of tasks.
 Long steps are not monotone: the best point is kept, and when neither bound has moved for a while the search goes back to it and takes the
-steps of the alternation, which descend. The rivals, in coordinates of the pooled feature space, are in :mod:`.subspace_rivals`.
+steps of the alternation, which descend. A search that has not ended after some steps goes on by the interior path
+(:mod:`gramplane.kernels.subspace_interior`) where the rows are few enough for its systems. ``tol`` only ends the search: nothing on its way
+depends on it, so that a smaller one goes on from where a larger one would have ended and is never worse. The rivals, in coordinates of the
+pooled feature space, are in :mod:`.subspace_rivals`.
 """
 
 from __future__ import annotations
@@ -16,21 +19,27 @@ from typing import Any
 import numpy as np
 
 from ...kernels.jit import one_thread
+from ...kernels.multitask import power_norm
 from ...kernels.shared_subspace import (
     SubspaceBounds,
     best_coupling,
     bounds,
+    coupling_size,
     coupling_slack,
     dual_value,
     even_coupling,
     long_step,
+    machine_value,
     next_pace,
+    nuclear_norms,
     roots,
 )
 from ...kernels.solvers.dual import DenseGram, DualProblem, DualSolution
 from ...kernels.solvers.ridge import RidgeSolver
 from ...kernels.solvers.smo import solve_to_gap
+from ...kernels.subspace_interior import InteriorPath, InteriorPoint, View
 from ..loops.protocol import Step
+from ..passes.combined import MATRIX_SHARE
 from ..passes.grams import Grams, GramSettings
 from ..passes.held import held_grams
 from ..records.config_subspace import SharedSubspaceConfig
@@ -53,13 +62,22 @@ REFINED = 50
 """Steps that refine a linear system at most; a few do, and none helps where round-off is reached."""
 
 SMOOTH, FADE, FAINT = 1e-2, 0.6, 0.1
-"""Smoothing of the first step, its decay, and its end in units of ``tol / T``: what it adds to all traces stays below the tolerance."""
+"""Smoothing of the first step, its decay, and its end in units of ``gap / T``: what it adds to all traces stays below the gap."""
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
 """Shares of the newest machine in a mean that are tried, for losses without curvature."""
 
 RETREAT = 0.25
 """Factor of the lengths of long steps after one that led uphill."""
+
+SEARCHED = 12
+"""Steps of the search, after which the interior path takes over."""
+
+LARGEST_SYSTEM = 4000
+"""Rows beyond which a system of the interior path, cubic in them, takes longer than many machines."""
+
+NEVER = 2**31
+"""No step."""
 
 LOST = 6
 """Steps in a row that moved neither bound, after which the search goes back to its best point and takes short steps."""
@@ -101,6 +119,10 @@ class SubspaceState:
         Mirror descent: what its steps have added up, the constants of the logarithms, and the sum of the lengths of the steps.
     part
         ``(r, T)`` alternation in the pooled space: W.
+    takeover
+        Step after which the interior path takes over.
+    interior
+        Its next point.
     stop
         Why it ended, or ``None``.
     """
@@ -126,6 +148,8 @@ class SubspaceState:
     average_forms: np.ndarray = field(default_factory=_none)
     length: float = 0.0
     part: np.ndarray = field(default_factory=_none)
+    takeover: int = NEVER
+    interior: InteriorPoint | None = None
     stop: str | None = None
 
     @property
@@ -137,6 +161,32 @@ class SubspaceState:
     def relative_gap(self) -> float:
         """The gap in units of the upper bound."""
         return self.gap / max(self.upper, np.finfo(float).tiny) if np.isfinite(self.gap) else np.inf
+
+
+def interior_fits(n: int, k: int, n_tasks: int, driver_memory: int) -> bool:
+    """Return whether the system of a step of the interior path, some matrices of all rows, fits the driver beside the machine's."""
+    return n <= LARGEST_SYSTEM and 8 * (6 * n**2 + 5 * k * n * n_tasks) <= MATRIX_SHARE * driver_memory
+
+
+class _Passes:
+    """Passes over the matrices of a search, for the interior path."""
+
+    def __init__(self, loop: SubspaceLoop, grams: Grams) -> None:
+        self.loop, self.grams = loop, grams
+        self.member = np.arange(loop.n_tasks) == loop.codes[:, None]
+
+    def products(self, beta: np.ndarray) -> np.ndarray:
+        """Return the products with the coefficients of every task, ``(k, n, T)``."""
+        wanted = np.ones(self.member.shape, bool)
+        return np.ascontiguousarray(self.grams.products(self.member * beta[:, None], wanted).transpose(0, 2, 1))
+
+    def forms(self, beta: np.ndarray) -> np.ndarray:
+        """Return the forms of pairs of tasks."""
+        return self.loop.forms(beta, self.grams)
+
+    def matrix(self, coupling: np.ndarray) -> np.ndarray:
+        """Return the kernel of the pooled machine, in float64."""
+        return self.grams.combine_tasks(coupling, self.loop.codes).array.astype(np.float64)
 
 
 class SubspaceLoop:
@@ -192,7 +242,8 @@ class SubspaceLoop:
         m, n = len(self.mix), self.problem.n
         start, none = even_coupling(m, self.n_tasks, self.config.q), np.zeros(n)
         best = start, none, np.zeros(self.n_tasks), none
-        return SubspaceState(0, start, none, np.inf, 0.0, *best, pace=np.ones(m), slack=np.full(m, np.inf))
+        takeover = SEARCHED if interior_fits(n, m, self.n_tasks, ctx.driver_memory) else NEVER
+        return SubspaceState(0, start, none, np.inf, 0.0, *best, pace=np.ones(m), slack=np.full(m, np.inf), takeover=takeover)
 
     def step(self, state: SubspaceState, ctx: RunContext) -> Step[SubspaceState]:
         """Solve the machine, bound the optimum, and choose the next couplings."""
@@ -202,11 +253,36 @@ class SubspaceLoop:
         return Step(state, {**self._metrics(state), "seconds_machines": seconds})
 
     def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
+        if state.iteration >= state.takeover:
+            return self._followed(state, grams)
         found, forms, seconds = self.machine(state, state.coupling, grams)
         state = self.kept(state, state.coupling, found, forms)
         if self.problem.ridge is None:
             state = self._mixed(state, forms, grams)
         return self._moved(state, forms), seconds
+
+    def _followed(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
+        """Return the state after a step of the interior path, and the seconds of its system; without a step the search goes on."""
+        path = InteriorPath(self.problem, self.n_tasks, self.config.q, _Passes(self, grams))
+        began = time.perf_counter()
+        point = path.start(state.beta) if state.interior is None else state.interior
+        view = path.view(point)
+        following = path.advance(point, view)
+        seconds = time.perf_counter() - began
+        state = self._seen(state, view, grams)
+        if following is None:
+            return replace(state, interior=None, takeover=NEVER, coupling=state.best_coupling, short=True), seconds
+        return replace(state, interior=following), seconds
+
+    def _seen(self, state: SubspaceState, view: View, grams: Grams) -> SubspaceState:
+        """Return the state with the bounds of a point of the path: couplings scaled to norm one, coefficients with sums of zero."""
+        size, q = coupling_size(view.coupling, self.config.q), self.config.q
+        beta = self.problem.feasible(view.beta)
+        forms = view.forms if np.array_equal(beta, view.beta) else self.forms(beta, grams)
+        coupling, decision = view.coupling / size, view.decision / size
+        primal, biases = machine_value(self.problem, decision, float(power_norm(nuclear_norms(coupling, view.forms), q)))
+        told = SubspaceBounds(primal, dual_value(self.problem, beta, forms, q), biases)
+        return self.noted(replace(state, beta=beta), coupling, view.beta, decision, told)
 
     def _mixed(self, state: SubspaceState, forms: np.ndarray, grams: Grams) -> SubspaceState:
         """Return the state with the best dual value between the newest machine and the best mean of earlier ones.
@@ -245,7 +321,7 @@ class SubspaceLoop:
             return RidgeSolver().solve(gram, self.problem, warm=state.beta, tol=EXACT * scale, max_iter=REFINED)
 
         def aim(found: DualSolution) -> float:
-            return GAP_SHARE * (max(state.gap, self.config.tol * found.upper) if np.isfinite(state.gap) else found.upper)
+            return GAP_SHARE * (state.gap if np.isfinite(state.gap) else found.upper)
 
         return solve_to_gap(gram, self.problem, warm=state.beta, tol=FIRST_TOL, aim=aim)
 
@@ -281,7 +357,7 @@ class SubspaceLoop:
 
     def smoothing(self, state: SubspaceState) -> float:
         """Return the smoothing of a step, in units of the greatest singular value."""
-        return max(SMOOTH * FADE ** (state.iteration - state.since), FAINT * self.config.tol / self.n_tasks)
+        return max(SMOOTH * FADE ** (state.iteration - state.since), FAINT * min(state.relative_gap, 1.0) / self.n_tasks)
 
     def _ended(self, state: SubspaceState) -> SubspaceState:
         if state.gap <= self.config.tol * state.upper:
