@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from gramplane.kernels import user_kernels
 from gramplane.kernels.harmonic import harmonic_values, strength_graph
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.pair_kernels import (
@@ -489,3 +490,21 @@ def test_the_generator_repeats_itself_and_follows_its_law():
     assert np.mean(degrees) == pytest.approx(8.0, abs=1.0)
     for view in one.views:
         np.testing.assert_array_equal(view, view.T)
+
+
+@pytest.mark.parametrize("n", [60, 400])
+def test_few_steps_still_bound_the_least_eigenvalue_from_below(n, monkeypatch):
+    """Ritz values alone lie above it: what the residual takes off makes the bound, wherever the steps end."""
+    rng = np.random.default_rng(n)
+    Q = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    values = np.sort(np.concatenate([[-1.0], rng.uniform(-0.9, 1.0, n - 1)]))
+    A = (Q * values) @ Q.T
+    A = 0.5 * (A + A.T)
+    true, found = float(np.linalg.eigvalsh(A)[0]), []
+    for steps in (10, 20, 40, 60):
+        monkeypatch.setattr(user_kernels, "LANCZOS_STEPS", steps)
+        found.append(user_kernels.least_eigenvalue(lambda x: A @ x, n))
+        assert found[-1] <= true + 1e-12, steps
+    assert found[-1] == pytest.approx(true, abs=0.2)
+    # A shift by a bound makes the matrix definite; one by the Ritz value of ten steps would not.
+    np.linalg.cholesky(A - (found[0] - 1e-9) * np.eye(n))

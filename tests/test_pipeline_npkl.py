@@ -23,6 +23,7 @@ from gramplane.kernels.constraints import actively_selected, closed, margins, pa
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.neighbors import nearest_rows
 from gramplane.kernels.partitions import rand_accuracy
+from gramplane.kernels.solvers import spectral_dual, spectral_problem
 from gramplane.pipeline import load_model, predict_store, resume_run, run_method, score_store
 from gramplane.pipeline.estimators.npkl import SimpleNPKL
 from gramplane.pipeline.methods.npkl import NPKLLoop, gaussian_at, smooth_basis
@@ -276,6 +277,20 @@ def test_a_run_is_the_fit_and_its_model_comes_back(tmp_path):
     assert plan is not None
     assert plan["constraints"] == 40
     assert plan["tasks_per_pass"] == 1
+
+
+@pytest.mark.parametrize("n", [40, 150])
+def test_the_linear_loss_decomposes_once(n, monkeypatch):
+    """The closed form's kernel is that of the only evaluation there is, in an estimator and in a run."""
+    X, _, triples = groups(4, n=n)
+    calls, plain = [], spectral_problem.positive_part
+    monkeypatch.setattr(spectral_problem, "positive_part", lambda *args, **options: calls.append(1) or plain(*args, **options))
+    found = SimpleNPKL(loss="linear").fit(X, triples)
+    assert len(calls) == 1 and found.n_iter_ == 1
+    # A loop that did not do the step, as after a resume, has the same kernel.
+    monkeypatch.setattr(spectral_dual.Evaluator, "__call__", lambda _, *args, **options: spectral_problem.evaluate(*args, **options))
+    again = SimpleNPKL(loss="linear").fit(X, triples)
+    assert len(calls) == 3 and again.kernel_block().tobytes() == found.kernel_block().tobytes()
 
 
 class Stop(RuntimeError):

@@ -151,7 +151,28 @@ def relative_gap(problem: SpectralProblem, state: SpectralState) -> float:
         return state.gap / scale if np.isfinite(state.gap) else np.inf
 
 
-def advance(problem: SpectralProblem, state: SpectralState, *, tol: float = 1e-4, max_iter: int = 200) -> SpectralState:
+class Evaluator:
+    """Evaluates, and keeps what it found where the kernel has a closed form: the model asks for the same decomposition again."""
+
+    def __init__(self) -> None:
+        self._asked: tuple[SpectralProblem, np.ndarray, float] | None = None
+        self._found: Evaluation | None = None
+
+    def __call__(
+        self, problem: SpectralProblem, alpha: np.ndarray, *, tol: float, start: np.ndarray | None, anchor: Anchor | None
+    ) -> Evaluation:
+        """Return :func:`.spectral_problem.evaluate` of the arguments."""
+        if problem.loss != "linear" or start is not None or anchor is not None:
+            return evaluate(problem, alpha, tol=tol, start=start, anchor=anchor)
+        asked = self._asked
+        if self._found is None or asked is None or asked[0] is not problem or asked[2] != tol or not np.array_equal(asked[1], alpha):
+            self._asked, self._found = (problem, alpha, tol), evaluate(problem, alpha, tol=tol)
+        return self._found
+
+
+def advance(
+    problem: SpectralProblem, state: SpectralState, *, tol: float = 1e-4, max_iter: int = 200, evaluator: Evaluator | None = None
+) -> SpectralState:
     """Return the state after one more evaluation; final when the relative gap is at most ``tol``, certified by tight eigenpairs.
 
     Parameters
@@ -162,11 +183,14 @@ def advance(problem: SpectralProblem, state: SpectralState, *, tol: float = 1e-4
         Relative gap at which it ends.
     max_iter
         Evaluations at most.
+    evaluator
+        Of a whole ascent, so that nothing is decomposed twice.
     """
     if problem.loss == "linear" or (state.iteration >= max_iter - 1 and not state.exact):
         state = _tightened(state)
     start = state.block if state.block.size else None
-    found = evaluate(problem, state.ahead, tol=_accuracy(problem, state, tol), start=start, anchor=state.anchor)
+    evaluator = Evaluator() if evaluator is None else evaluator
+    found = evaluator(problem, state.ahead, tol=_accuracy(problem, state, tol), start=start, anchor=state.anchor)
     state = _noted(state, found, problem)
     if problem.loss == "linear":
         return replace(state, stop="closed form")
@@ -179,7 +203,7 @@ def advance(problem: SpectralProblem, state: SpectralState, *, tol: float = 1e-4
 
 
 def _accuracy(problem: SpectralProblem, state: SpectralState, tol: float) -> float:
-    final = float(np.clip(TIGHT * tol, 1e-10, 1e-6))
+    final = final_accuracy(tol)
     return final if state.tight else float(np.clip(0.1 * relative_gap(problem, state), final, COARSE))
 
 
@@ -285,7 +309,13 @@ def solve(problem: SpectralProblem, alpha: np.ndarray, *, tol: float = 1e-4, max
     return state
 
 
-def kernel_at(problem: SpectralProblem, state: SpectralState, *, tol: float = 1e-4) -> Evaluation:
-    """Return K with the lowest primal objective; from the same state the same bits."""
+def kernel_at(problem: SpectralProblem, state: SpectralState, *, tol: float = 1e-4, evaluator: Evaluator | None = None) -> Evaluation:
+    """Return K with the lowest primal objective; from the same state the same bits, and at once from the evaluator that found it."""
     start = state.block if state.block.size else None
-    return evaluate(problem, state.primal_alpha, tol=float(np.clip(TIGHT * tol, 1e-10, 1e-6)), start=start, anchor=state.primal_anchor)
+    evaluator = Evaluator() if evaluator is None else evaluator
+    return evaluator(problem, state.primal_alpha, tol=final_accuracy(tol), start=start, anchor=state.primal_anchor)
+
+
+def final_accuracy(tol: float) -> float:
+    """Return the accuracy of eigenpairs that a gap of ``tol`` is certified with."""
+    return float(np.clip(TIGHT * tol, 1e-10, 1e-6))

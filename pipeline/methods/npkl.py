@@ -23,7 +23,7 @@ from ...kernels.constraints import PairConstraints, actively_selected, randomly_
 from ...kernels.jit import one_thread
 from ...kernels.neighbors import components, neighbour_graph
 from ...kernels.pair_terms import EntryTerms
-from ...kernels.solvers.spectral_dual import SpectralState, advance, begin, kernel_at, relative_gap
+from ...kernels.solvers.spectral_dual import Evaluator, SpectralState, advance, begin, kernel_at, relative_gap
 from ...kernels.solvers.spectral_problem import Evaluation, SpectralProblem
 from ...kernels.spectral import normalized_laplacian
 from ...kernels.spectral_operator import SymmetricOperator
@@ -74,6 +74,7 @@ class NPKLLoop:
     def __init__(self, config: NPKLConfig, constraints: PairConstraints, n_neighbors: int, seed: int) -> None:
         self.config, self.given, self.n_neighbors, self.seed = config, constraints, n_neighbors, seed
         self._setting: Setting | None = None
+        self._evaluator = Evaluator()
 
     def setting(self, ctx: RunContext) -> Setting:
         """Return graph, constraints and problem: a function of data and parameters, made when first asked for."""
@@ -110,12 +111,12 @@ class NPKLLoop:
     def step(self, state: SpectralState, ctx: RunContext) -> Step[SpectralState]:
         """Do one eigendecomposition and move."""
         problem = self.setting(ctx).problem
-        state = advance(problem, state, tol=self.config.tol, max_iter=self.config.max_iter)
+        state = advance(problem, state, tol=self.config.tol, max_iter=self.config.max_iter, evaluator=self._evaluator)
         return Step(state, figures(problem, state))
 
     def kernel(self, state: SpectralState, ctx: RunContext) -> Evaluation:
         """Return the learnt kernel."""
-        return kernel_at(self.setting(ctx).problem, state, tol=self.config.tol)
+        return kernel_at(self.setting(ctx).problem, state, tol=self.config.tol, evaluator=self._evaluator)
 
 
 def figures(problem: SpectralProblem, state: SpectralState) -> Mapping[str, Any]:
