@@ -38,8 +38,11 @@ from .solvers.dual import DualProblem
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.int64]
 
-SHRINK = 0.2
-"""Aim of a step, in units of mu."""
+SHRINK = 0.2, 0.6, 1.0
+"""Aims of a step in units of mu: the later ones, back to the middle of the path, where the edge leaves little room for the first."""
+
+SHORT = 0.2
+"""Share of a step that is little room."""
 
 SHARE = 0.9
 """Share of the way to the edge of the cone that a step may go."""
@@ -149,7 +152,7 @@ class Parts:
 
     def beta(self, parts: FloatArray) -> FloatArray:
         """Return the coefficients, ``(n,)``."""
-        return np.bincount(self.rows, self.signs * parts, self.n)
+        return np.asarray(np.bincount(self.rows, self.signs * parts, self.n), np.float64)
 
     def over(self, parts: FloatArray) -> FloatArray:
         """Return the distances to the lower ends, 1 where there is none."""
@@ -248,11 +251,16 @@ class InteriorPath:
     def advance(self, point: InteriorPoint, view: View) -> InteriorPoint | None:
         """Return the next point, or ``None`` where round-off leaves no step."""
         slack = self._slack(point.levels, view.forms)
-        move = _Newton(self, point, view, slack).move(SHRINK * self._mu(point, slack))
-        if not all(np.isfinite(part).all() for part in move):
-            return None
-        step = self._length(point, slack, move)
-        if step < LEAST_STEP:
+        system, mu = _Newton(self, point, view, slack), self._mu(point, slack)
+        step, move = 0.0, None
+        for aim in SHRINK:
+            tried = system.move(aim * mu)
+            length = self._length(point, slack, tried) if all(np.isfinite(part).all() for part in tried) else 0.0
+            if length > step:
+                step, move = length, tried
+            if step >= SHORT:
+                break
+        if move is None or step < LEAST_STEP:
             return None
         named = ("parts", "below", "above", "levels", "halves", "biases")
         return InteriorPoint(**{name: getattr(point, name) + step * getattr(move, name) for name in named})
@@ -302,7 +310,7 @@ class _Newton:
 
     def __init__(self, path: InteriorPath, point: InteriorPoint, view: View, slack: FloatArray) -> None:
         self.path, self.point, self.view, self.parts = path, point, view, path.parts
-        self.inverse = _symmetric(np.linalg.inv(slack))
+        self.inverse = _symmetric(np.asarray(np.linalg.inv(slack), np.float64))
         self.over, self.under = self.parts.over(point.parts), self.parts.under(point.parts)
         stiff = point.below / self.over + point.above / self.under
         self.free = stiff == 0
@@ -370,7 +378,7 @@ class _Newton:
 
     def _by_row(self, slope: FloatArray) -> FloatArray:
         signed, rows, n = self.parts.signs * slope, self.parts.rows, self.path.problem.n
-        return np.bincount(rows, signed * self.soft, n) * self.stiff + np.bincount(rows, signed * self.free, n)
+        return np.asarray(np.bincount(rows, signed * self.soft, n) * self.stiff + np.bincount(rows, signed * self.free, n), np.float64)
 
     def _balanced(self, beta: FloatArray) -> FloatArray:
         """Return the step with the sums that round-off took away, spread over the coefficients that move most easily."""

@@ -102,7 +102,7 @@ class Evaluation:
         ``(size,)`` u of K.
     dual, primal
         Both objectives. The primal one is that of the K at hand whatever the accuracy of the eigenpairs (their values are Rayleigh
-        quotients); the dual one is a bound as far as all of A_+ was found.
+        quotients); the dual one is a bound: what the eigenpairs may have missed of ``R(A_+)`` by their residuals is taken off.
     gradient
         ``(size,)`` of the function that is ascended, over the multiplicity.
     curvature
@@ -186,6 +186,8 @@ def evaluate(
         aligned = float(part.values @ spectrum) - anchor.weight * shared
         smooth = aligned - 0.5 * anchor.weight * (float(spectrum @ spectrum) + float(anchor.values @ anchor.values) - 2.0 * shared)
         regulariser = kernel_spectrum(anchor.excess(part), p, B=problem.B)[1]
+    positive = part.values if anchor is None else anchor.excess(part)
+    missed = regulariser * missed_share(positive, p, part.error * float(part.values @ part.values))
     forms = problem.terms.forms(part.vectors, spectrum)
     gained = mu * (float(problem.goal @ alpha) - rule.conjugate(alpha, problem.C))
     # <M, K> without a product: A = M + sum alpha T, and the values are Rayleigh quotients of the eigenvectors of K.
@@ -194,7 +196,25 @@ def evaluate(
     gradient = problem.goal - forms - rule.slope(alpha, problem.C)
     blur = 0.0 if anchor is None else regulariser - aligned
     curvature = _curvature(problem, part, spectrum)
-    return Evaluation(part, spectrum, forms, gained - regulariser, primal, gradient, curvature, gained - smooth, blur)
+    return Evaluation(part, spectrum, forms, gained - regulariser - missed, primal, gradient, curvature, gained - smooth, blur)
+
+
+def missed_share(values: np.ndarray, p: float, squares: float) -> float:
+    """Return by what share ``R(A_+)`` may be greater where ``squares`` of ``||A_+||_F^2`` are missing; 0 where nothing is.
+
+    R is a power of ``sum s^q``, q = p/(p-1), linear in it at most. Squares that are missing weigh most in the greatest value for q >= 2,
+    else spread over all of them.
+    """
+    if not squares > 0 or not len(values):
+        return 0.0
+    share = values / values[0]
+    lost = squares / float(values[0]) ** 2
+    if p == 1:
+        return 0.5 * lost
+    q = p / (p - 1.0)
+    spread = max(float(np.mean(share**2)), np.finfo(float).tiny)
+    steepest = 1.0 if q >= 2 else spread ** (0.5 * q - 1.0)
+    return 0.5 * q * lost * steepest / float(np.sum(share**q))
 
 
 def proximal_spectrum(values: np.ndarray, p: float, B: float, weight: float) -> np.ndarray:
