@@ -6,7 +6,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import replace
 from typing import Any, cast
@@ -15,15 +15,16 @@ import dask
 from distributed import Client, Future, Worker, WorkerPlugin
 
 from .affinity import Affinity
+from .arithmetic import Arithmetic, arithmetic, mixture
 from .config import ClusterConfig
 from .errors import ClusterLost, WorkersKilled, bytes_text
 from .events import Sink
-from .execute import Done
+from .execute import Done, TaskReport
 from .executor import Executor
 from .faults import cause_of, memory_plan, translate
 from .graph import Graph, build_graph
 from .link import Link, is_connection_trouble
-from .preflight import Capacity, capacity, check_agreement, check_versions, worker_facts
+from .preflight import Capacity, WorkerFacts, capacity, check_agreement, check_versions, worker_facts
 from .process import own_bytes, peak_bytes, reset_peak
 from .program import Plan
 from .versions import versions
@@ -73,6 +74,7 @@ class DaskExecutor(Executor):
         self._affinity = Affinity()
         self._plugins: set[str] = set()
         self._known: set[str] = set()
+        self._computing: dict[str, Arithmetic] = {}
         self._known = set(self._wait_for_workers(self._patience()))
         self._capacity = self._preflight(preflight)
 
@@ -159,6 +161,7 @@ class DaskExecutor(Executor):
         facts = self._answers(worker_facts)
         for message in check_versions(self._link.ask_scheduler(versions), facts):
             self._emit({"event": "warning", "message": message})
+        self._compare({worker: fact.arithmetic for worker, fact in facts.items() if isinstance(fact, WorkerFacts)})
         if probe is not None:
             expected = probe()
             check_agreement(expected, self._answers(probe))
@@ -167,6 +170,16 @@ class DaskExecutor(Executor):
             asked, limit = bytes_text(self._worker_memory), bytes_text(found.memory)
             self._emit({"event": "warning", "message": f"worker memory of {asked} was asked for, the smallest worker has {limit}"})
         return found
+
+    def _compare(self, found: Mapping[str, Arithmetic]) -> None:
+        """Tell when some workers compute with other processors or kernels than the driver or one another."""
+        self._computing |= found
+        if found and (message := mixture(arithmetic(), self._computing)):
+            self._emit({"event": "warning", "message": message, "mixture": message})
+
+    def _compare_newcomers(self, reports: Sequence[TaskReport]) -> None:
+        others = {report.worker: report.arithmetic for report in reports if report.arithmetic is not None}
+        self._compare({worker: found for worker, found in others.items() if worker not in self._computing})
 
     def _answers(self, question: Callable[..., Any]) -> dict[str, Any]:
         """Ask until every worker that is there has answered: one that dies over a question may be listed for a moment, and be replaced."""
@@ -201,6 +214,7 @@ class DaskExecutor(Executor):
             except Stranded as reason:
                 self._emit({"event": "warning", "message": f"'{plan.program.name}' {reason}, and starts again"})
                 continue
+            self._compare_newcomers(done.reports)
             for report in done.reports:
                 self._affinity.learn(plan.refs[report.ordinal], report.worker, plan.task_weights[report.ordinal])
             return done

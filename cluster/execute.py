@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from .arithmetic import Arithmetic
 from .config import Limits
 from .errors import BlockFailure
 from .program import Plan
@@ -33,6 +34,8 @@ class TaskReport(NamedTuple):
         How often it was tried there.
     peak
         Largest resident memory of that process so far, bytes; 0 when not looked at.
+    arithmetic
+        What that process computes with, where it is not what the driver does.
     """
 
     ordinal: int
@@ -40,6 +43,7 @@ class TaskReport(NamedTuple):
     seconds: float
     attempts: int
     peak: int = 0
+    arithmetic: Arithmetic | None = None
 
 
 class Done(NamedTuple):
@@ -61,6 +65,8 @@ class Step:
         See :class:`~gramplane.cluster.config.Limits`.
     version
         Of this package on the driver.
+    arithmetic
+        Fingerprint of what the driver computes with; empty where all tasks run there.
     """
 
     name: str
@@ -70,6 +76,7 @@ class Step:
     retries: int
     wait: float
     version: str
+    arithmetic: str = ""
 
     @classmethod
     def of(cls, plan: Plan[Any], limits: Limits) -> Step:

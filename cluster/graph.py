@@ -13,6 +13,7 @@ from distributed import get_worker
 from distributed.core import clean_exception, error_message
 from distributed.protocol import deserialize, serialize
 
+from .arithmetic import arithmetic, fingerprint
 from .config import Limits
 from .errors import BlockFailure, VersionMismatch, bytes_text
 from .execute import Done, Step, run_chunk, run_combine
@@ -65,7 +66,7 @@ class Graph:
 def build_graph(plan: Plan[Any], limits: Limits) -> Graph:
     """Return the graph of ``plan`` under keys of its own: two runs never share a task."""
     _check_broadcast(plan)
-    step = Step.of(plan, limits)
+    step = replace(Step.of(plan, limits), arithmetic=fingerprint())
     token = uuid.uuid4().hex
     leaves: list[Key] = [(f"{step.name}-{token}", i) for i in range(plan.n_tasks)]
     tasks = {key: Task(key, chunk_on_worker, step, i, ref) for i, (key, ref) in enumerate(zip(leaves, plan.refs, strict=True))}
@@ -110,7 +111,8 @@ def chunk_on_worker(step: Step, ordinal: int, ref: Any) -> Done:
     if own_version() != step.version:
         raise VersionMismatch(f"worker {worker} runs gramplane {own_version()}, the driver gramplane {step.version}")
     done = _sent_safely(run_chunk, step, ordinal, ref, worker)
-    return Done(done.value, (done.reports[0]._replace(peak=peak_bytes()),))
+    other = None if fingerprint() == step.arithmetic else arithmetic()
+    return Done(done.value, (done.reports[0]._replace(peak=peak_bytes(), arithmetic=other),))
 
 
 def combine_on_worker(step: Step, *parts: Done) -> Done:

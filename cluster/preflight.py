@@ -1,13 +1,14 @@
-"""Checks before the first task: every worker runs the same software, has memory, and sees the same data."""
+"""Checks before the first task: every worker runs the same software, computes alike, has memory, and sees the same data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from .arithmetic import Arithmetic, arithmetic
 from .errors import PreflightFailed, VersionMismatch
 from .process import resident_bytes
 from .versions import conflict, differences, versions
@@ -37,6 +38,8 @@ class WorkerFacts:
         Bytes it uses now.
     pause
         Share of its memory above which it takes no more tasks.
+    arithmetic
+        What it computes with.
     """
 
     versions: dict[str, str]
@@ -44,13 +47,16 @@ class WorkerFacts:
     threads: int
     resident: int
     pause: float
+    arithmetic: Arithmetic = field(default_factory=dict)
 
 
 def worker_facts(dask_worker: Worker) -> WorkerFacts:
     """Describe the worker this runs on."""
     manager = dask_worker.memory_manager
     limit, pause = manager.memory_limit or psutil.virtual_memory().total, manager.memory_pause_fraction or TERMINATE_SHARE
-    return WorkerFacts(versions(), int(limit), dask_worker.state.nthreads, resident_bytes(), min(float(pause), TERMINATE_SHARE))
+    # Asked before what the process computes with: that loads SciPy's BLAS.
+    resident = resident_bytes()
+    return WorkerFacts(versions(), int(limit), dask_worker.state.nthreads, resident, min(float(pause), TERMINATE_SHARE), arithmetic())
 
 
 @dataclass(frozen=True)

@@ -350,7 +350,8 @@ def _run(
     folder.drop_scratch()
     folder.write_model(model)
     folder.write_json("tables", ready.tables(outcome.state, model))
-    summary = {"method": info.name, **common_figures(ready.summary(outcome.state, model), outcome), "seconds": time.perf_counter() - began}
+    figures = common_figures(ready.summary(outcome.state, model), outcome)
+    summary = {"method": info.name, **figures, **tally.notes(), "seconds": time.perf_counter() - began}
     # Written last: a run is finished when its summary stands.
     folder.write_json("summary", summary)
     emit({"event": "done", **summary})

@@ -260,6 +260,7 @@ def test_one_kink_for_all_and_one_each_are_the_same_bits(rows):
     a, b = (solve_smo(rows_of(K) if rows else DenseGram(K), p, tol=1e-6) for p in (problem, each))
     assert a.beta.tobytes() == b.beta.tobytes()
     assert (a.bias, a.objective, a.iterations) == (b.bias, b.objective, b.iterations)
+    assert problem.linear(a.beta) == each.linear(b.beta)
 
 
 def test_pairs_that_reach_both_their_ends_in_one_step_keep_the_sum():

@@ -122,7 +122,7 @@ class DualProblem:
 
     def linear(self, beta: FloatArray) -> float:
         """Return c'beta - sum_i kink_i |beta_i|."""
-        return float(self.c @ beta - weighed(self.kink, np.abs(beta)))
+        return float(self.c @ beta - (weighed(self.kink, np.abs(beta)) if self.kinked else 0.0))
 
     def part(self, rows: IndexArray | slice, total: float | None = 0.0) -> DualProblem:
         """Return the problem of some rows alone, without groups: that of one group, of a working set, or of all in another order."""
@@ -239,8 +239,8 @@ Warm = DualSolution | FloatArray | None
 
 
 def weighed(kink: float | FloatArray, magnitudes: FloatArray) -> float:
-    """Return sum_i kink_i magnitudes_i."""
-    return float(kink @ magnitudes if isinstance(kink, np.ndarray) else kink * magnitudes.sum())
+    """Return sum_i kink_i magnitudes_i, to the same bits for one kink as for one each: by the same operations, without BLAS."""
+    return float((kink * magnitudes).sum())
 
 
 def best_response(slope: FloatArray, problem: DualProblem) -> FloatArray:
@@ -272,7 +272,7 @@ def certify(problem: DualProblem, beta: FloatArray, decision: FloatArray, bias: 
 
     slope = problem.c - decision - (bias if problem.groups is None else np.asarray(bias)[problem.groups])
     linear = (problem.c - 0.5 * decision) @ beta
-    objective = float(linear - weighed(kink, np.abs(beta)) - (0.0 if ridge is None else 0.5 * (ridge * beta) @ beta))
+    objective = float(linear - (weighed(kink, np.abs(beta)) if kinked else 0.0) - (0.0 if ridge is None else 0.5 * (ridge * beta) @ beta))
     if problem.groups is None:
         off = 0.0 if problem.total is None else float(bias) * (problem.total - beta.sum())
     else:

@@ -33,11 +33,14 @@ class Tally:
     ----------
     tasks, bytes, retries
         Chunk steps planned, bytes of the blocks they name, and repeated attempts.
+    mixture
+        Which processes computed with other processors or kernels; empty while all are alike.
     """
 
     tasks: int = 0
     bytes: int = 0
     retries: int = 0
+    mixture: str = ""
 
     def add(self, work: Plan[Any]) -> None:
         """Count one plan."""
@@ -45,8 +48,13 @@ class Tally:
         self.bytes += sum(_nbytes(ref) for ref in work.refs)
 
     def listen(self, event: Mapping[str, Any]) -> None:
-        """Count the retries of a finished plan."""
+        """Count the retries of a finished plan, and note a cluster of mixed processors."""
         self.retries += event.get("retries", 0) if event.get("event") == "finish" else 0
+        self.mixture = event.get("mixture", self.mixture)
+
+    def notes(self) -> dict[str, str]:
+        """Return what a summary must tell beside its figures."""
+        return {"mixture": self.mixture} if self.mixture else {}
 
     def figures(self) -> dict[str, int]:
         """Return the counts by name."""

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import psutil
@@ -124,15 +124,15 @@ class CommandCluster:
         """The cluster in the product's grammar."""
         return f"scheduler-file:{self.scheduler_file}"
 
-    def start_worker(self, *, wait: bool = True) -> subprocess.Popen[bytes]:
-        """Start one more worker; with ``wait`` return when it has joined."""
+    def start_worker(self, *, wait: bool = True, **environment: str) -> subprocess.Popen[bytes]:
+        """Start one more worker, with further variables in its environment; with ``wait`` return when it has joined."""
         number = len(self.workers)
         local = self.folder / f"worker-{number}"
         before = self._joined()
         command = ["--scheduler-file", str(self.scheduler_file), "--nworkers", "1", "--nthreads", str(self.threads)]
         command += ["--memory-limit", self.memory_limit, "--local-directory", str(local), "--no-dashboard", "--death-timeout", "30"]
         command += ["--nanny" if self.nanny else "--no-nanny"]
-        process = self._start("dask_worker", command, f"worker-{number}.log")
+        process = self._start("dask_worker", command, f"worker-{number}.log", environment)
         self.workers.append(process)
         if wait:
             self.wait_for_workers(before + 1)
@@ -185,7 +185,7 @@ class CommandCluster:
         command += ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
         return self._start("dask_scheduler", command, "scheduler.log")
 
-    def _start(self, module: str, command: list[str], log: str) -> subprocess.Popen[bytes]:
+    def _start(self, module: str, command: list[str], log: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         if self.tls:
             command = [*command, "--tls-ca-file", self.tls.ca, "--tls-cert", self.tls.cert, "--tls-key", self.tls.key]
         with open(self.folder / log, "wb") as output:
@@ -193,7 +193,7 @@ class CommandCluster:
                 [sys.executable, "-m", f"distributed.cli.{module}", *command],
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=self._environment(),
+                env={**self._environment(), **(environment or {})},
                 cwd=self.folder,
                 umask=0o077,
             )

@@ -1,0 +1,120 @@
+"""What the last bits of results depend on in a process: the processor as compilers see it, BLAS with its kernels, NumPy's, the C library.
+
+The same run has the same bits on any number of workers while all of them compute alike. Processes that differ here agree to the tolerance
+asked for; a run that spreads over both kinds is told so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import platform
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+import threadpoolctl
+
+COMPILER = ("NUMBA_OPT", "NUMBA_LOOP_VECTORIZE", "NUMBA_SLP_VECTORIZE", "NUMBA_ENABLE_AVX", "NUMBA_DISABLE_JIT")
+"""Variables that let compiled sums be taken in another order."""
+
+VECTORS = ("sse", "avx", "fma", "f16c", "neon", "sve", "fp", "vsx", "altivec")
+"""How the names of features begin that compiled arithmetic may use; others, such as those for encryption, change no result."""
+
+SHOWN = 3
+"""Workers of a group that are named."""
+
+Arithmetic = dict[str, str]
+"""What a process computes with, by kind; see :func:`arithmetic`."""
+
+
+@cache
+def arithmetic() -> Arithmetic:
+    """Return what this process computes with: ``processor``, ``vectors``, ``compiler``, ``blas``, ``numpy`` and ``libc``.
+
+    Two processes with equal answers, and equal versions of the software, give the same bits.
+    """
+    compiler = [f"{name}={os.environ[name]}" for name in COMPILER if name in os.environ]
+    return {
+        "processor": os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name(),
+        "vectors": " ".join(_vectors()),
+        "compiler": " ".join(compiler) or "as it comes",
+        "blas": ", ".join(_blas()) or "unknown",
+        "numpy": " ".join(_numpy_kernels()) or "baseline",
+        "libc": " ".join(platform.libc_ver()).strip() or platform.system(),
+    }
+
+
+@cache
+def fingerprint() -> str:
+    """Return a short text that is equal in processes that compute alike."""
+    return hashlib.sha256(repr(sorted(arithmetic().items())).encode()).hexdigest()[:16]
+
+
+def _vectors() -> list[str]:
+    # As numba reads them: the variable first, none for the generic processor, else what the processor has.
+    given = os.environ.get("NUMBA_CPU_FEATURES", "" if os.environ.get("NUMBA_CPU_NAME", "").lower() == "generic" else None)
+    features = _host_features() if given is None else given
+    found = (feature.removeprefix("+") for feature in features.split(",") if feature.startswith("+"))
+    return sorted(feature for feature in found if feature.startswith(VECTORS))
+
+
+def _host_features() -> str:
+    try:
+        return llvm.get_host_cpu_features().flatten()
+    except RuntimeError:
+        return ""
+
+
+def _blas() -> list[str]:
+    # NumPy and SciPy bring one each; SciPy's is there once it is loaded, as solvers do.
+    importlib.import_module("scipy.linalg.blas")
+    libraries = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+    # Where wheels brought their own, other packages' libraries are nothing to us.
+    own = [pool for pool in libraries if {"numpy.libs", "scipy.libs"} & set(Path(pool["filepath"]).parts)]
+    parts = ("internal_api", "version", "architecture")
+    return sorted({" ".join(str(pool[part]) for part in parts if pool.get(part)) for pool in own or libraries})
+
+
+def _numpy_kernels() -> list[str]:
+    config: Any = np.show_config(mode="dicts")
+    return list(config.get("SIMD Extensions", {}).get("found", []))
+
+
+def mixture(driver: Arithmetic, workers: Mapping[str, Arithmetic]) -> str | None:
+    """Return a line that names the groups of processes which compute differently, and what no longer holds; ``None`` if all agree.
+
+    Parameters
+    ----------
+    driver
+        Of this process.
+    workers
+        By address.
+    """
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for who, found in [("the driver", driver), *((f"worker {address}", workers[address]) for address in sorted(workers))]:
+        groups.setdefault(tuple(sorted(found.items())), []).append(who)
+    if len(groups) < 2:
+        return None
+    differing = [kind for kind in driver if len({dict(found).get(kind) for found in groups}) > 1]
+    told = "; ".join(f"{_names(who)}: {_described(dict(found), differing, list(map(dict, groups)))}" for found, who in groups.items())
+    return (
+        f"processors or their kernels differ ({told}): results agree to the tolerance asked for, but are no longer the same bits for any "
+        "number of workers, any layout and any kill"
+    )
+
+
+def _names(who: list[str]) -> str:
+    more = len(who) - SHOWN
+    return ", ".join(who[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _described(found: Arithmetic, differing: list[str], groups: list[Arithmetic]) -> str:
+    """Return what sets a group apart; of the vector instructions those that not all have."""
+    everywhere = set.intersection(*(set(group.get("vectors", "").split()) for group in groups))
+    own = {**found, "vectors": " ".join(name for name in found.get("vectors", "").split() if name not in everywhere) or "none beyond"}
+    return ", ".join(f"{kind} {own.get(kind, 'unknown')}" for kind in differing)
