@@ -7,13 +7,15 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .arithmetic import Arithmetic
 from .config import Limits
 from .errors import BlockFailure
 from .program import Plan
 from .versions import own_version
+
+if TYPE_CHECKING:
+    from .arithmetic import Arithmetic
 
 _PERMANENT = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 _PERMANENT_CODES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG, errno.EFBIG})

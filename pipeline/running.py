@@ -28,6 +28,7 @@ from ..cluster import (
     parse_cluster,
     tee,
 )
+from ..kernels.jit import one_thread
 from ..storage import BlockStore, RunStore, StorageError, cached_bytes, set_cache_limit
 from ..storage.temporary import sweep_folders
 from .loops.prepared import Prepared
@@ -146,10 +147,10 @@ def store_digest(url: str) -> str:
 def executing(where: Where, data: BlockStore, emit: Emit, passes: str = "feature_scores") -> Iterator[Executor]:
     """Open the executor of a run: every worker must see the same store, and may cache a planned share of its memory.
 
-    ``passes`` is the module of those that will run, which a worker loads before it is measured.
+    ``passes`` is the module of those that will run, which a worker loads before it is measured. BLAS has one thread meanwhile.
     """
     sweep_folders()
-    with open_executor(where.config(), events=emit, preflight=partial(store_digest, data.url)) as executor:
+    with one_thread(), open_executor(where.config(), events=emit, preflight=partial(store_digest, data.url)) as executor:
         if executor.kind != "sync":
             executor.reserved = int(CACHE_SHARE * executor.worker_memory)
             executor.run_on_workers(set_cache_limit, executor.reserved)
@@ -230,7 +231,7 @@ def run_method(
     # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
     fresh = not (Path(run) / "config.json").exists()
     prepared = _prepared(info, config, store, record) if fresh else None
-    with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder):
+    with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder), one_thread():
         # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
         return _run(info, config, store, folder, where, on_event or ignore, prepared if folder.born else None)
 
@@ -258,7 +259,7 @@ def resume_run(
 ) -> RunOutcome:
     """Continue a run directory where it stopped; nothing happens when it is finished. The cluster may be another one."""
     folder = RunStore.open(run)
-    with folder.lock():
+    with folder.lock(), one_thread():
         done = folder.read_json("summary")
         if done is not None:
             return RunOutcome("already-done", done, run=str(folder.path))
@@ -326,7 +327,7 @@ def _context(executor: Executor, store: BlockStore, folder: RunStore | None, rec
 
 def _prepared(info: MethodInfo, config: Any, store: BlockStore, record: Mapping[str, Any]) -> Prepared:
     """Return the method with its plan, found in this process without writing anything."""
-    with open_executor(None) as executor:
+    with one_thread(), open_executor(None) as executor:
         return info.prepare(config, _context(executor, store, None, record, ignore), record["extra"])
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import is_regressor
 
 from ..cluster import open_executor, parse_bytes
+from ..kernels.jit import one_thread
 from ..kernels.triclass import crossing
 from ..storage import BlockStore, DataError, RunStore, StorageError, write_model
 from .methods.scoring import held_out_rows, predicted_codes, r_squared
@@ -37,7 +38,7 @@ def _finished(run: str) -> tuple[RunStore, Mapping[str, Any]]:
 def _decide(run: str, store: str, where: Where, emit: Emit) -> tuple[Any, BlockStore, np.ndarray]:
     estimator, record = load_model(run), RunStore.open(run).config
     data = open_data(store, method_named(record.get("method") or record["tune"]))
-    with open_executor(where.config(), events=emit) as executor:
+    with one_thread(), open_executor(where.config(), events=emit) as executor:
         ctx = RunContext(executor, data, None, parse_bytes(where.driver_memory) or 0, emit)
         return estimator, data, decision_values(estimator.model_, ctx)
 
@@ -217,7 +218,7 @@ def _tasks(model: TaskModel | LinearModel | RuleModel, data: BlockStore, rows: n
 
 def _path(model: Any, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: Where) -> list[dict[str, Any]]:
     """Return the accuracy of the model after every round."""
-    with open_executor(where.config()) as executor:
+    with one_thread(), open_executor(where.config()) as executor:
         along = decision_path(model, RunContext(executor, data))
     return [{"n_selected": count, "accuracy": float(np.mean(predicted_codes(values[rows].T) == truth[rows]))} for count, values in along]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..cluster import Executor, TLSFiles, open_executor, parse_bytes
+from ..kernels.jit import one_thread
 from ..storage import BlockStore, DataError, RunStore
 from ..storage.temporary import temporary_folder
 from .loops.run import run_loop
@@ -99,7 +100,7 @@ def _check(grid: _Grid, where: Where) -> None:
         return
     from .methods.fold_tune import check_points
 
-    with open_executor(None) as executor:
+    with one_thread(), open_executor(None) as executor:
         ctx = grid.context(executor, where)
         check_points(grid.search(ctx), ctx)
 

@@ -17,7 +17,6 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from ...kernels.jit import one_thread
 from ...storage import MEMORY_STRIPE_BYTES, DataError, MemoryBlocks
 from ..loops.run import run_loop
 from ..methods.fgm import FGMLoop, FGMState
@@ -227,7 +226,7 @@ class FGMClassifier(Selection, Classifying, BaseEstimator):
         config = self._config()
         inputs = self._inputs(X, y, sample_weight)
         # Held once: every sub-problem would take hold of BLAS anew.
-        with self._context(inputs.data) as ctx, one_thread():
+        with self._context(inputs.data) as ctx:
             loop = build_loop(config, inputs, warn=_warn)
             for note in loop.notes:
                 _warn(note)

@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import validate_data
 
 from ...cluster import Executor, LogSink, TaskFailed, executor_for_client, open_executor
+from ...kernels.jit import one_thread
 from ...storage import BlockStore, MemoryBlocks, RunStore, admitted, gathered
 from ...storage.temporary import temporary_folder
 from ..records.context import RunContext
@@ -125,8 +126,11 @@ def default_executor(cluster: str | None) -> contextlib.AbstractContextManager[E
 def fit_context(
     data: BlockStore | MemoryBlocks, cluster: str | None, emit: Callable[[Mapping[str, Any]], None], seed: int
 ) -> Iterator[RunContext]:
-    """Yield the context of a fit: in-process for arrays; on a cluster through a temporary store and run, removed at exit."""
-    with default_executor(cluster) as executor, _plain_errors():
+    """Yield the context of a fit: in-process for arrays; on a cluster through a temporary store and run, removed at exit.
+
+    BLAS has one thread meanwhile: by their number results would depend on the machine.
+    """
+    with one_thread(), default_executor(cluster) as executor, _plain_errors():
         if executor.kind == "sync":
             yield RunContext(executor, data, emit=emit, seed=seed)
             return

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from ...kernels.jit import one_thread
 
 if TYPE_CHECKING:
     from ...cluster import Executor, Plan
@@ -66,6 +68,24 @@ def _nbytes(ref: Any) -> int:
 
 
 @dataclass(frozen=True)
+class Alone:
+    """Calls a step of a pass while BLAS has one thread: by their number its results would depend on the worker.
+
+    Attributes
+    ----------
+    step
+        A chunk or combine function.
+    """
+
+    step: Callable[..., Any]
+
+    def __call__(self, *args: Any) -> Any:
+        """Return the step's result."""
+        with one_thread():
+            return self.step(*args)
+
+
+@dataclass(frozen=True)
 class RunContext:
     """Executor, data, run directory, budget and event sink of one run.
 
@@ -96,9 +116,10 @@ class RunContext:
     tally: Tally = field(default_factory=Tally)
 
     def run_pass(self, work: Plan[Any]) -> Any:
-        """Run a planned pass and count it."""
+        """Run a planned pass and count it; BLAS has one thread in each of its steps, wherever they run."""
         self.tally.add(work)
-        return self.executor.run(work)
+        program = replace(work.program, chunk=Alone(work.program.chunk), combine=Alone(work.program.combine))
+        return self.executor.run(replace(work, program=program))
 
     def share(self, name: str, array: np.ndarray, tasks: int = 1) -> Any:
         """Return ``array`` itself, or a reference to it in the run store when ``tasks`` on other machines would carry too much.
