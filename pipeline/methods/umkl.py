@@ -19,7 +19,7 @@ from ...kernels.umkl import basis_costs, coded_bases, greedy_bases, simplex_qp, 
 from ..loops.protocol import Step
 from ..passes.column_sums import mean_largest_sums
 from ..passes.gram_source import rows_of
-from ..passes.grams import MATRIX_SHARE, Grams, GramSettings
+from ..passes.grams import Grams, GramSettings
 from ..passes.held import Held
 from ..records.config_umkl import UMKLConfig
 from ..records.context import RunContext
@@ -134,7 +134,7 @@ class UMKLLoop:
         if config.start == "sparse-coding" and not state.iteration:
             return coded_bases(inner, self.size, config.gamma2, stop=config.stop), 0
         combined = self.grams(ctx).combine(state.weights * self.factors(ctx))
-        assert isinstance(combined, DenseGram)  # check_size has seen to it
+        assert isinstance(combined, DenseGram)  # driver_held counts it
         gram = combined.array
         bases, costs = greedy_bases(gram, inner, self.size, config.gamma1, config.gamma2, stop=config.stop)
         if not (config.safeguard and state.iteration):
@@ -169,20 +169,3 @@ def inner_products(data: Any) -> np.ndarray:
     rows = np.concatenate(parts).astype(np.float64)
     with one_thread():
         return rows @ rows.T
-
-
-def check_size(n: int, driver_memory: int) -> None:
-    """Refuse what does not fit: two matrices of all rows are held by the driver.
-
-    Raises
-    ------
-    ValueError
-        Too few rows, or too many for the driver's memory.
-    """
-    if n < 2:
-        raise ValueError(f"n_samples={n}: every sample is rebuilt from others, so there must be at least 2")
-    if 8 * n * n > MATRIX_SHARE * driver_memory:
-        raise ValueError(
-            f"the inner products of {n} rows take {8 * n * n / 2**30:.2f} GiB; the driver may use {MATRIX_SHARE:g} of its "
-            f"{driver_memory / 2**30:.2f} GiB for them: give it more (--driver-memory), or fewer rows"
-        )

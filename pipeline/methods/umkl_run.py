@@ -15,9 +15,10 @@ from ..passes.gram_source import pair_bytes, row_pairs
 from ..passes.grams import Grams
 from ..records.config_umkl import UMKLConfig
 from ..records.context import RunContext
+from ..records.holdings import Holding, holdings_plan, refuse_beyond
 from ..records.kernel_model import KernelModel
 from .kernel_setup import KernelInputs, build_model, gram_settings, resolved_kernels
-from .umkl import UMKLLoop, UMKLState, check_size
+from .umkl import UMKLLoop, UMKLState
 
 SHOWN = 20
 """Kernels whose weights a report follows along the rounds."""
@@ -37,12 +38,27 @@ def build_loop(config: UMKLConfig, ctx: RunContext, warn: Callable[[str], None])
     data = ctx.data
     if isinstance(data, GivenGrams) or data.n_cols == 0:
         raise ValueError("unsupervised MKL rebuilds samples from others, so it needs their features: no strings, no precomputed kernels")
-    check_size(data.n_rows, ctx.driver_memory)
+    if data.n_rows < 2:
+        raise ValueError(f"n_samples={data.n_rows}: every sample is rebuilt from others, so there must be at least 2")
     size = min(config.n_bases, data.n_rows - 1)
     if size < config.n_bases:
         warn(f"n_bases={config.n_bases} exceeds the {size} other samples")
     specs = resolved_kernels(config.kernels, data, "none" if config.normalize == "column_sum" else config.normalize)
-    return UMKLLoop(config, specs, gram_settings(config, specs, data, ctx), size)
+    loop = UMKLLoop(config, specs, gram_settings(config, specs, data, ctx), size)
+    refuse_beyond(driver_held(loop, ctx), ctx.driver_memory, "unsupervised-mkl", "fewer rows")
+    return loop
+
+
+def driver_held(loop: UMKLLoop, ctx: RunContext) -> tuple[Holding, ...]:
+    """Return what the driver holds: inner products and one sum of kernels as whole matrices, all rows while the products are made."""
+    n, d, k = ctx.data.n_rows, ctx.data.n_cols, len(loop.specs)
+    return (
+        Holding("inner products of all rows", "8 n^2", 8 * n * n),
+        Holding("sum of the kernels in both precisions, with the eigensolver's copies", "28 n^2", 28 * n * n),
+        Holding("rows, as read and in float64", "16 n d", 16 * n * d),
+        loop.settings.held(n, k, ctx.driver_memory)[0],
+        Holding("entries of the kernels at the bases", "16 k n B", 16 * k * n * loop.size),
+    )
 
 
 def _refuse(message: str) -> None:
@@ -66,6 +82,7 @@ def plan_of(config: UMKLConfig, loop: UMKLLoop, ctx: RunContext) -> dict[str, An
     refs = row_pairs(ctx.data, loop.specs, loop.settings.block)
     return {
         **loop.settings.describe(ctx.data.n_rows, len(loop.specs)),
+        **holdings_plan(driver_held(loop, ctx)),
         "n_bases": loop.size,
         "iterations_at_most": config.max_iter,
         "tasks_per_pass": len(refs),

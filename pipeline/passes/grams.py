@@ -25,6 +25,7 @@ from ...kernels.spec import KernelSpec
 from ...kernels.task_grams import checked_codes, checked_weights, task_units
 from ...storage import GramStore, GramTask, open_gram
 from ..records.context import RunContext, received
+from ..records.holdings import Holding
 from .blocks import listed
 from .combined import MATRIX_SHARE, combined_gram
 from .gram_filling import filled_bank, fills_here
@@ -91,6 +92,14 @@ class GramSettings:
         block = GramStore.open(str(store)).meta.block if known else block_rows(n, k)
         sizes = f"{k} Gram matrices of {n} rows take {bytes_text(whole)}, the driver may give them {bytes_text(room)}"
         return cls(chosen, block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}")
+
+    def held(self, n: int, k: int, driver_memory: int) -> tuple[Holding, ...]:
+        """Return what the driver holds of k matrices of n rows: a bank in memory, and a weighted sum or a solver's part of it."""
+        if self.policy == "memory":
+            kept = Holding("kernels as packed triangles", "2 k n^2", PackedBank.bytes_for(k, n, np.float32))
+        else:
+            kept = Holding("blocks of kernels on their way", "4 k b^2", min(BATCH_BYTES, 4 * k * min(self.block, n) ** 2))
+        return kept, sum_held(n, driver_memory)
 
     def describe(self, n: int, k: int) -> dict[str, Any]:
         """Return what a plan shows: policy and sizes."""
@@ -478,6 +487,14 @@ class Grams:
                 batch = []
             batch.append(ref)
         yield batch
+
+
+def sum_held(n: int, driver_memory: int) -> Holding:
+    """Return what a weighted sum takes with a solver's copy of its active rows: both whole, or a share of the budget."""
+    room = int(MATRIX_SHARE * driver_memory)
+    if 4 * n * n <= room:
+        return Holding("weighted sum of the kernels, and the solver's copy of it", "8 n^2", 8 * n * n)
+    return Holding("a solver's working set of the weighted sum", f"{MATRIX_SHARE:g} of driver_memory", room)
 
 
 def pooled_refusal(n: int, driver_memory: int) -> str:

@@ -10,7 +10,7 @@ from ...cluster import MemoryBoundExceeded, bytes_text, machine_memory
 
 
 @dataclass(frozen=True)
-class Held:
+class Holding:
     """One thing that the driver holds at the same time as the others of its list.
 
     Attributes
@@ -32,22 +32,22 @@ class Held:
         return {"what": self.what, "formula": self.formula, "bytes": int(self.nbytes)}
 
 
-def held_bytes(held: Sequence[Held]) -> int:
+def total_bytes(holdings: Sequence[Holding]) -> int:
     """Return the bytes of a list."""
-    return sum(int(item.nbytes) for item in held)
+    return sum(int(item.nbytes) for item in holdings)
 
 
-def held_plan(held: Sequence[Held]) -> dict[str, Any]:
+def holdings_plan(holdings: Sequence[Holding]) -> dict[str, Any]:
     """Return what a plan tells of the driver: the sum, and every thing it holds."""
-    return {"driver_bytes": held_bytes(held), "driver_holds": [item.row() for item in held]}
+    return {"driver_bytes": total_bytes(holdings), "driver_holds": [item.row() for item in holdings]}
 
 
-def refuse_beyond(held: Sequence[Held], limit: int, method: str, remedy: str) -> None:
+def refuse_beyond(holdings: Sequence[Holding], limit: int, method: str, remedy: str) -> None:
     """Refuse a run whose driver would hold more than it may.
 
     Parameters
     ----------
-    held
+    holdings
         All that is held at once.
     limit
         Bytes the driver may hold.
@@ -61,10 +61,10 @@ def refuse_beyond(held: Sequence[Held], limit: int, method: str, remedy: str) ->
     gramplane.cluster.MemoryBoundExceeded
         The sum is greater than the limit; sum, limit and the largest things are named.
     """
-    needed = held_bytes(held)
+    needed = total_bytes(holdings)
     if needed <= limit:
         return
-    largest = sorted(held, key=lambda item: -item.nbytes)[:3]
+    largest = sorted(holdings, key=lambda item: -item.nbytes)[:3]
     told = ", ".join(f"{item.what} {bytes_text(item.nbytes)} ({item.formula})" for item in largest if item.nbytes > 0)
     raise MemoryBoundExceeded(
         f"{method}: this process would hold {bytes_text(needed)} ({told}), it may hold driver_memory={bytes_text(limit)}: "

@@ -3,13 +3,13 @@
 import pytest
 
 from gramplane.cluster import MemoryBoundExceeded, machine_memory, process
-from gramplane.pipeline.records.held import Held, default_driver_memory, held_plan, refuse_beyond
+from gramplane.pipeline.records.holdings import Holding, default_driver_memory, holdings_plan, refuse_beyond
 
-HELD = (Held("kernel matrix", "8 n^2", 3 << 30), Held("rows", "8 n d", 1 << 20), Held("nothing", "0", 0))
+HOLDINGS = (Holding("kernel matrix", "8 n^2", 3 << 30), Holding("rows", "8 n d", 1 << 20), Holding("nothing", "0", 0))
 
 
 def test_a_plan_lists_what_is_held():
-    assert held_plan(HELD) == {
+    assert holdings_plan(HOLDINGS) == {
         "driver_bytes": (3 << 30) + (1 << 20),
         "driver_holds": [
             {"what": "kernel matrix", "formula": "8 n^2", "bytes": 3 << 30},
@@ -20,9 +20,9 @@ def test_a_plan_lists_what_is_held():
 
 
 def test_too_much_is_refused_with_the_largest_things_first():
-    refuse_beyond(HELD, (3 << 30) + (1 << 20), "npkl", "fewer rows")
+    refuse_beyond(HOLDINGS, (3 << 30) + (1 << 20), "npkl", "fewer rows")
     with pytest.raises(MemoryBoundExceeded) as caught:
-        refuse_beyond(HELD, 3 << 30, "npkl", "fewer rows")
+        refuse_beyond(HOLDINGS, 3 << 30, "npkl", "fewer rows")
     assert str(caught.value) == (
         "npkl: this process would hold 3.001 GiB (kernel matrix 3 GiB (8 n^2), rows 1 MiB (8 n d)), it may hold driver_memory=3 GiB: "
         "fewer rows, or give it more (--driver-memory)"
