@@ -49,6 +49,9 @@ MASTER_STEPS = 100
 BIAS_SMOOTHING = 1e-2
 """Width of the hinge's parabola where the bias alone is fitted."""
 
+ROUND_OFF = 1e-12
+"""Share of the largest weight below which that of the empty conjunction, which the bias stands for, is round-off."""
+
 FIRST_DEPTH = 2
 
 
@@ -446,10 +449,12 @@ def _fitted(kept: Kept, lattice: RuleLattice, config: RuleConfig) -> Kept:
 
 
 def _pruned(kept: Kept, lattice: RuleLattice, prune: float) -> Kept:
-    """Return the machine without small weights, the bias of every task anew."""
+    """Return the machine without small weights, the bias of every task anew; where none is dropped its own, which its objective is of."""
     places, weights = chosen(kept, prune)
     clean = np.zeros_like(kept.weights)
     clean[places] = weights
+    if np.abs(kept.weights - clean).max(initial=0.0) <= ROUND_OFF * np.abs(clean).max(initial=0.0):
+        return replace(kept, weights=clean)
     items = items_of(kept)
     flags = unpack(conjunctions([items[r] for r in places], lattice.columns, lattice.n), lattice.n)
     bias = np.empty(len(kept.bias))

@@ -17,6 +17,7 @@ from ...kernels.jit import one_thread
 from ...kernels.solvers.dual import DenseGram
 from ...kernels.umkl import basis_costs, coded_bases, greedy_bases, simplex_qp, weight_terms
 from ..loops.protocol import Step
+from ..passes.blocks import scale_as_given
 from ..passes.column_sums import mean_largest_sums
 from ..passes.gram_source import rows_of
 from ..passes.grams import Grams, GramSettings
@@ -161,8 +162,8 @@ class UMKLLoop:
 
 
 def inner_products(data: Any) -> np.ndarray:
-    """Return the inner products of all rows of a data set, ``(n, n)`` float64."""
-    parts = [rows_of(data, lo, hi) for lo, hi in spans(data.n_rows, ROWS)]
+    """Return the inner products of all rows of a data set, ``(n, n)`` float64; constant columns are rebuilt like any other."""
+    parts = [rows_of(data, lo, hi, scale_as_given) for lo, hi in spans(data.n_rows, ROWS)]
     if sp.issparse(parts[0]):
         rows = sp.csr_array(sp.vstack(parts), dtype=np.float64)
         return np.ascontiguousarray((rows @ rows.T).toarray())

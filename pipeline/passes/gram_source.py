@@ -5,7 +5,7 @@ A reference of either kind loads to the raw kernels ``(k, rows, columns)`` in th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from ...kernels.gram import gram_block
 from ...kernels.normalization import Normalization
 from ...kernels.spec import KernelSpec
 from ...storage import BlockStore, GramRef, MemoryBlocks, block_cache, open_shared
+from ..records.fgm import FeatureScale
 from .blocks import TASK_BYTES, byte_groups, scale_of
 from .given_grams import GivenGrams, GivenPair
 from .scaling import scaled
@@ -74,13 +75,17 @@ class TextRows:
         return self.texts[lo:hi]
 
 
-def rows_of(data: BlockStore | MemoryBlocks | TextRows, lo: int, hi: int) -> Any:
-    """Return rows ``lo:hi`` with the scaling applied: an array, a CSR array, or strings."""
+def rows_of(data: BlockStore | MemoryBlocks | TextRows, lo: int, hi: int, scale: Callable[..., FeatureScale] = scale_of) -> Any:
+    """Return rows ``lo:hi`` with the scaling applied: an array, a CSR array, or strings.
+
+    Kernels read constant columns as zeros, which no distance sees; where the rows themselves are what is modelled, ``scale`` is
+    `scale_as_given`, which leaves them.
+    """
     if isinstance(data, TextRows) or (isinstance(data, BlockStore) and data.n_cols == 0):
         return data.sequences(lo, hi)
     features = np.arange(data.n_cols)
     row_factor = None if data.scale.row_factor is None else data.scale.row_factor[lo:hi]
-    raw = scaled(data.columns(features, (lo, hi)), scale_of(data, features), row_factor)
+    raw = scaled(data.columns(features, (lo, hi)), scale(data, features), row_factor)
     return sp.csr_array(raw) if sp.issparse(raw) else raw
 
 
