@@ -16,7 +16,7 @@ _STEPS = ("iteration", "objective", "gap", "outer_gap", "n_selected", "train_acc
 
 def is_run(path: str | Path) -> bool:
     """Return whether a folder is a run directory."""
-    return (Path(path) / "config.json").is_file()
+    return (Path(path) / "config.json").exists()
 
 
 def is_tuned(path: str | Path) -> bool:
