@@ -109,10 +109,9 @@ class Carried(Exception):
 
 def settle_output() -> None:
     """Let the end of the process say nothing of an output that cannot be written any more; what was wrong with it is told by now."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
-            if stream is not None:
-                getattr(stream, "wrapped", stream).flush()
+            getattr(stream, "wrapped", stream).flush()
         except (OSError, ValueError):
             with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
