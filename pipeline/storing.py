@@ -15,6 +15,7 @@ from ..cluster import open_executor, parse_bytes
 from ..kernels.jit import one_thread
 from ..kernels.triclass import crossing
 from ..storage import BlockStore, DataError, RunStore, StorageError, write_model
+from ..storage.errors import space_for
 from .methods.scoring import held_out_rows, predicted_codes, r_squared
 from .methods.task_predict import store_codes
 from .methods.task_scoring import task_accuracies, task_variances
@@ -71,12 +72,14 @@ def predict_store(
         raise ValueError(f"three_way: {type(estimator).__name__} predicts its classes only; tri-class-svm knows rows of neither class")
     if not hasattr(estimator, "classes_"):
         # A regression, or components of a method without a target: the values are what there is to predict.
-        writer(Path(out), None, values)
+        with space_for(out, values.nbytes):
+            writer(Path(out), None, values)
         return {"rows": len(values), "out": out, "columns": values.shape[1]}
     labels = estimator.classes_[predicted_codes(values.T)]
     if three_way:
         labels = np.where(np.abs(values[:, 0]) < crossing(estimator.model_.figures["eps"]), np.array([0]).astype(labels.dtype), labels)
-    writer(Path(out), labels, values)
+    with space_for(out, values.nbytes):
+        writer(Path(out), labels, values)
     names, counts = np.unique(labels, return_counts=True)
     return {"rows": len(labels), "out": out, "predicted": {str(name): int(count) for name, count in zip(names, counts, strict=True)}}
 

@@ -107,8 +107,6 @@ def test_paths_that_are_not_what_was_meant(bench, quick_path, name, case, monkey
             shown = text.encode("utf-8", "backslashreplace").decode()
             places = (text or "''", shown, repr(text)[1:-1], str(odd), case.words[at - 1].lstrip("-"))
             sound(run_words(words), f"{words}: {kind}", *places)
-            if kind == "an unknown scheme":
-                assert not [*Path().iterdir()], f"{words} wrote {[*Path().iterdir()]}"
             if kind in ("a file", "a folder"):
                 kept = odd / "folder" / "notes.txt" if kind == "a folder" else odd / "file"
                 assert kept.read_text() in ("mine", "text\n"), f"{words}: {kept} was overwritten"

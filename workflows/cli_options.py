@@ -40,6 +40,7 @@ def command(group: click.Group, name: str | None = None, **settings: Any) -> Cal
         @click.pass_context
         @functools.wraps(function)
         def run(ctx: click.Context, /, as_json: bool, quiet: bool, debug: bool, **options: Any) -> int:
+            _refuse_no_text(ctx)
             try:
                 result = function(Frame(quiet), **options)
             except (BrokenPipeError, EOFError) as error:
@@ -52,6 +53,16 @@ def command(group: click.Group, name: str | None = None, **settings: Any) -> Cal
         return made
 
     return register
+
+
+def _refuse_no_text(ctx: click.Context) -> None:
+    """Refuse texts that are empty, which would name the folder one is in, or hold what no file name can."""
+    for param in ctx.command.params:
+        value = ctx.params.get(param.name or "")
+        for text in value if isinstance(value, tuple) else (value,):
+            if text == "" or (isinstance(text, str) and "\0" in text):
+                why = "is empty" if text == "" else f"{text!r} has a NUL character"
+                raise click.UsageError(f"{param.opts[0] if isinstance(param, click.Option) else param.human_readable_name}: {why}")
 
 
 @dataclass(frozen=True)

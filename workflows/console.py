@@ -161,8 +161,10 @@ def _stopped(error: BaseException) -> BaseException | None:
 def _path_trouble(error: BaseException) -> str | None:
     """Return what is wrong with a path, without the system's number; errors of our own say it themselves."""
     own = type(error).__module__ != "builtins"
-    if own or not isinstance(error, OSError) or error.filename is None or error.strerror is None:
+    if own or not isinstance(error, OSError) or error.strerror is None:
         return None
+    if error.filename is None:
+        return f"{error.strerror[:1].lower()}{error.strerror[1:]}"
     if isinstance(error, NotADirectoryError | FileExistsError):
         what = "this" if Path(str(error.filename)).is_file() else "a part of this path"
         return f"{error.filename}: {what} is a file, and a folder is needed"
