@@ -29,7 +29,7 @@ THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "
 """Read by BLAS libraries when they load, hence set before a worker process starts."""
 
 _CLOSE_TIMEOUT = 2.0
-_HERE = {"host": "127.0.0.1", "protocol": "tls://"}
+_HERE: dict[str, Any] = {"host": "127.0.0.1", "protocol": "tls://"}
 
 
 def open_local(config: ClusterConfig, emit: Sink, stack: contextlib.ExitStack) -> Client:

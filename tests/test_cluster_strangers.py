@@ -8,7 +8,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -20,59 +19,9 @@ from gramplane.cluster import make_certificates, open_executor, parse_cluster, p
 from gramplane.cluster.security import own_security
 from tests.support import toys
 from tests.support.clusters import children, import_path, wait_until
+from tests.support.strangers import answers, public_copies
 
 pytestmark = pytest.mark.cluster
-
-STRANGER = """
-import asyncio, os, ssl, sys
-from distributed import Security
-from distributed.comm import connect
-from distributed.core import rpc
-
-import distributed.comm.tcp, distributed.protocol
-
-kind, ca, cert, key, *ports = sys.argv[1:]
-if user := int(os.environ.get("STRANGER_USER", "0")):
-    # After the imports: another user may not be able to read this user's Python.
-    os.setgroups([]), os.setgid(user), os.setuid(user)
-
-
-def security():
-    if kind == "plain":
-        return Security(require_encryption=False)
-    files = {"tls_ca_file": ca, "tls_client_cert": cert, "tls_client_key": key}
-    return Security(require_encryption=True, **files)
-
-
-def without_certificate(port):
-    # A TLS client that asks for no certificate and shows none: what it sends must not be answered.
-    import socket
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with socket.create_connection(("127.0.0.1", int(port)), 10) as raw, context.wrap_socket(raw) as sock:
-        sock.settimeout(10)
-        for _ in range(3):
-            if not sock.recv(1 << 16):
-                raise ConnectionError("closed")
-        return "answered"
-
-
-async def ask(port):
-    scheme = "tcp" if kind == "plain" else "tls"
-    arguments = security().get_connection_args("client")
-    comm = await connect(f"{scheme}://127.0.0.1:{port}", timeout=3, **arguments)
-    await comm.write({"op": "identity", "reply": True})
-    return await comm.read()
-
-
-for port in ports:
-    try:
-        told = without_certificate(port) if kind == "none" else asyncio.run(asyncio.wait_for(ask(port), 5))
-        print(port, "answered", str(told)[:80])
-    except Exception as error:
-        print(port, "refused", type(error).__name__)
-"""
 
 
 def listening(processes):
@@ -80,13 +29,6 @@ def listening(processes):
     found = [connection.laddr for process in processes for connection in process.net_connections() if connection.status == "LISTEN"]
     assert {address.ip for address in found} == {"127.0.0.1"}
     return sorted({address.port for address in found})
-
-
-def answers(kind, files, ports, **environment):
-    words = [sys.executable, "-c", STRANGER, kind, *(str(files[name]) for name in ("ca", "cert", "key")), *map(str, ports)]
-    env = {**os.environ, "PYTHONPATH": import_path(), **environment}
-    done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=240, check=True)
-    return {int(line.split()[0]): line.split()[1] for line in done.stdout.splitlines()}
 
 
 @pytest.fixture(scope="module")
@@ -178,16 +120,6 @@ def test_another_user_can_neither_read_the_key_nor_connect(started, tmp_path):
         assert set(as_nobody("own", readable).values()) == {"answered"}
     finally:
         shutil.rmtree(readable["ca"].parent)
-
-
-def public_copies(files, parent):
-    """Copies of certificates that every user can read."""
-    folder = Path(tempfile.mkdtemp(prefix="strangers-", dir=parent))
-    folder.chmod(0o755)
-    for name, path in files.items():
-        (folder / name).write_bytes(Path(path).read_bytes())
-        (folder / name).chmod(0o644)
-    return {name: folder / name for name in files}
 
 
 def test_users_settings_for_other_clusters_do_not_take_its_place(tmp_path):

@@ -114,3 +114,53 @@ def test_a_terminated_fit_on_a_cluster_leaves_nothing_behind_and_continues(tmp_p
     assert main(["resume", str(tmp_path / "again"), "--cluster", "sync", "--quiet"]) == 0
     same = [(tmp_path / name / "model" / "manifest.json").read_bytes() for name in ("whole", "again")]
     assert same[0] == same[1]
+
+
+@pytest.mark.parametrize("command", ["fit", "tune"])
+def test_what_is_said_before_the_first_round_is_said_afterwards_too(command: str, tmp_path: Path, monkeypatch, capsys):
+    """The message of Ctrl-C said `what is finished is kept … to continue` of a run that `status` and `resume` then knew nothing of."""
+    from gramplane.pipeline import running, tuning
+
+    def interrupted(*args: object, **more: object) -> None:
+        raise Interrupted(signal.SIGINT)
+
+    assert main(["ingest", str(SMOKE), str(tmp_path / "store"), "--quiet"]) == 0
+    # A fit has made its folder by then; a tune is stopped before.
+    monkeypatch.setattr(*((running, "executing") if command == "fit" else (tuning, "same_as_before")), interrupted)
+    words = [
+        command,
+        "fgm",
+        "--data",
+        str(tmp_path / "store"),
+        "--run",
+        str(tmp_path / "run"),
+        *(["--grid", "C=1,2"] if command == "tune" else []),
+    ]
+    assert main(words) == 130
+    told = f"run {tmp_path / 'run'} was stopped before it began, so nothing of it is kept; give its command again"
+    assert capsys.readouterr().err.strip().splitlines()[-1] == f"gramplane: stopped by SIGINT; {told}"
+    for later in ("status", "history", "resume") if command == "fit" else ():
+        assert main([later, str(tmp_path / "run")]) == 2
+        assert told in capsys.readouterr().err
+    monkeypatch.undo()
+    if command == "fit":
+        assert main([*words, "--set", "max_rounds=2", "--quiet"]) == 0
+
+
+def test_what_is_said_after_the_first_round_is_said_afterwards_too(tmp_path: Path, monkeypatch, capsys):
+    from gramplane.pipeline import running
+
+    real = running.run_loop
+
+    def interrupted(loop: object, ctx: object) -> None:
+        real(loop, ctx)
+        raise Interrupted(signal.SIGINT)
+
+    assert main(["ingest", str(SMOKE), str(tmp_path / "store"), "--quiet"]) == 0
+    monkeypatch.setattr(running, "run_loop", interrupted)
+    assert main(["fit", "fgm", "--data", str(tmp_path / "store"), "--run", str(tmp_path / "run"), "--set", "max_rounds=2"]) == 130
+    assert "what is finished is kept, run the same command again to continue" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert main(["status", str(tmp_path / "run")]) == 0
+    assert "gramplane resume" in capsys.readouterr().out
+    assert main(["resume", str(tmp_path / "run"), "--quiet"]) == 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .checking import ConfigError
 from .progress import Sink
+from .signals import stopped
 
 if TYPE_CHECKING:
     from .schema import FitArgs, IngestArgs
@@ -39,12 +41,32 @@ def begun(path: str) -> str:
     from ..storage import RunStore
 
     existing(path, "run")
-    if (Path(path) / "lock").is_file() and not (Path(path) / "config.json").exists():
-        raise ConfigError(f"run {path} was stopped before it began, so there is nothing to see; give its command again")
+    if (Path(path) / "lock").is_file() and not _is_begun(path):
+        raise ConfigError(_not_begun(path))
     for folder in (Path(path), Path(path) / "best"):
         if (folder / "config.json").exists():
             RunStore.open(folder).check()
     return path
+
+
+@contextmanager
+def beginning(path: str) -> Iterator[None]:
+    """Let the message of a signal inside the block say what `begun` says afterwards, if the run had not begun by then."""
+    try:
+        yield
+    except BaseException as error:
+        stop = stopped(error)
+        if stop is not None and not _is_begun(path):
+            stop.kept = _not_begun(path)
+        raise
+
+
+def _is_begun(path: str) -> bool:
+    return (Path(path) / "config.json").exists()
+
+
+def _not_begun(path: str) -> str:
+    return f"run {path} was stopped before it began, so nothing of it is kept; give its command again"
 
 
 def sized(text: str | int | None, what: str) -> int | None:

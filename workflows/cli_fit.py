@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .actions import begun, existing, extras_of
+from .actions import beginning, begun, existing, extras_of
 from .checking import ConfigError, by_option, validated
 from .cli_options import (
     METHODS_HELP,
@@ -92,7 +92,7 @@ def _fit(group: click.Group) -> None:
         values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
         params = explicit(method_config(method, values, d=_width(source, values)))
         args = _fit_args(method, inputs)
-        with frame.progress() as sink:
+        with beginning(run), frame.progress() as sink:
             outcome = run_method(
                 method,
                 params,
@@ -202,7 +202,7 @@ def _tune(group: click.Group) -> None:
         values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
         params, args = check_grid(method, grid, values, _width(data, values)), _fit_args(method, inputs)
         shared = {"data": existing(data, "store"), "run": run, "seed": args.seed, "extra": extras_of(args, data), **where.arguments()}
-        with frame.progress() as sink:
+        with beginning(run), frame.progress() as sink:
             if dry_run:
                 first = {**params, **{key: values[0] for key, values in grid.items()}}
                 return _tune_plan(method, run_method(method, first, dry_run=True, on_event=sink, **shared).plan, grid, folds, run)

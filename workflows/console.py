@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from .exits import Exit, exit_code
+from .signals import stopped
 
 OUTPUT = "the standard output"
 JSON_LIMIT = 4096
@@ -142,20 +143,12 @@ def describe(error: BaseException) -> str:
     """Return the one message of an error; a bug names its class and how to see the traceback."""
     if isinstance(error, click.ClickException):
         return error.format_message()
-    stop = _stopped(error)
+    stop = stopped(error)
     text = _path_trouble(error) or str(stop or error) or type(error).__name__
     if exit_code(error) is Exit.BUG:
         text = f"{type(error).__name__}: {text}\nthis is a bug of gramplane; --debug shows where"
     notes = getattr(error, "__notes__", [])
     return "\n".join([*(f"{note}:" for note in notes), text])
-
-
-def _stopped(error: BaseException) -> BaseException | None:
-    """Return the signal behind an error: one that arrives while a class is made comes wrapped in what Python makes of it."""
-    seen: BaseException | None = error
-    while seen is not None and not hasattr(seen, "signum"):
-        seen = seen.__cause__
-    return seen
 
 
 def _path_trouble(error: BaseException) -> str | None:

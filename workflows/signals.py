@@ -22,11 +22,25 @@ class Interrupted(BaseException):
     ----------
     signum : int
         The signal; the exit code is 128 + signum.
+    kept : str
+        What is left of the work, and what to do.
     """
 
     def __init__(self, signum: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signum).name}; what is finished is kept, run the same command again to continue")
+        super().__init__(signum)
         self.signum = signum
+        self.kept = "what is finished is kept, run the same command again to continue"
+
+    def __str__(self) -> str:
+        return f"stopped by {signal.Signals(self.signum).name}; {self.kept}"
+
+
+def stopped(error: BaseException) -> Interrupted | None:
+    """Return the signal behind an error: one that arrives while a class is made comes wrapped in what Python makes of it."""
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, Interrupted):
+        seen = seen.__cause__
+    return seen
 
 
 class _Stop:

@@ -1,0 +1,94 @@
+"""Workers that are lost while a run starts are replaced; one that hangs is left out; the bits are the same."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from gramplane.pipeline import run_method
+from gramplane.storage.ingest import ingest
+from tests.support.clusters import ROOT, children, wait_until
+from tests.support.commands import START, Command, equal_runs, fit_words, gramplane, start, wait_for_rounds, wide_store
+
+from .walks import walk
+
+PARAMS = {"B": 2, "C": 10.0, "max_rounds": 4}
+TRIALS = 30
+
+
+def begun(folder: Path) -> tuple[Path, Path]:
+    """Return a store, and the run on it that nothing disturbed."""
+    ingest(ROOT / "workflows" / "smoke.svm", folder / "store", progress=None)
+    run_method("fgm", PARAMS, data=str(folder / "store"), run=str(folder / "straight"))
+    return folder / "store", folder / "straight"
+
+
+def on_workers(folder: Path, run: Path, store: Path, **environment: str) -> Command:
+    return start([*fit_words(store, run, PARAMS), "--cluster", "local:2"], folder, **environment)
+
+
+def workers(command: Command, count: int) -> list[psutil.Process]:
+    """Wait until a command has started some processes, or has ended; return those there are."""
+
+    def there() -> bool:
+        return command.ended() or len(children(command.process.pid)) >= count
+
+    wait_until(there, START, "worker processes")
+    return [] if command.ended() else children(command.process.pid)
+
+
+def killed(found: list[psutil.Process]) -> None:
+    for process in found:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+
+
+@walk(13, "a worker killed in its start does not end the run")
+def one_at_once(folder: Path) -> None:
+    store, straight = begun(folder)
+    command = on_workers(folder, folder / "run", store)
+    killed(workers(command, 1)[:1])
+    assert command.wait(240) == 0, command.messages
+    equal_runs(folder / "run", straight)
+
+
+@walk(13, "one worker or all, killed at random moments of start and preflight: the run ends in the same bits", quick=False)
+def at_random(folder: Path) -> None:
+    store, straight = begun(folder)
+    rng = random.Random(13)
+    for trial in range(TRIALS):
+        run = folder / f"run-{trial}"
+        command = on_workers(folder, run, store)
+        workers(command, 2)
+        time.sleep(rng.uniform(0.0, 6.0))
+        choose: Callable[[list[psutil.Process]], list[psutil.Process]] = list if trial % 3 == 0 else lambda found: found[:1]
+        killed(choose(children(command.process.pid)) if not command.ended() else [])
+        assert command.wait(300) == 0, (trial, command.messages)
+        equal_runs(run, straight)
+
+
+@walk(13, "a hung worker is left out of a run, which goes on to the same bits; one of one is waited for, then it is told", quick=False)
+def hung(folder: Path) -> None:
+    store = wide_store(folder / "wide")
+    assert gramplane(fit_words(store, folder / "straight"), folder)[0] == 0
+    limits = {"GRAMPLANE_SILENT_WORKER_TIMEOUT": "3", "GRAMPLANE_NO_WORKERS_TIMEOUT": "5"}
+    command = start([*fit_words(store, folder / "two"), "--cluster", "local:2"], folder, **limits)
+    wait_for_rounds(command, folder / "two", 3)
+    workers(command, 2)[0].send_signal(signal.SIGSTOP)
+    assert command.wait(300) == 0, command.messages
+    assert "gave no sign of life" in command.messages
+    equal_runs(folder / "two", folder / "straight")
+    command = start([*fit_words(store, folder / "one"), "--cluster", "local:1"], folder, **limits)
+    wait_for_rounds(command, folder / "one", 3)
+    workers(command, 1)[0].send_signal(signal.SIGSTOP)
+    assert command.wait(120) == 4, command.messages
+    assert "silent_worker_timeout" in command.result["error"]
+    assert gramplane(["resume", folder / "one", "--cluster", "sync"], folder)[0] == 0
+    equal_runs(folder / "one", folder / "straight")
