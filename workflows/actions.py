@@ -66,7 +66,7 @@ def _is_begun(path: str) -> bool:
 
 
 def _not_begun(path: str) -> str:
-    return f"run {path} was stopped before it began, so nothing of it is kept; give its command again"
+    return f"run {path} was stopped before it began, so nothing of it is kept; run the same command again"
 
 
 def sized(text: str | int | None, what: str) -> int | None:

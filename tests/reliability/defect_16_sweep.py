@@ -57,7 +57,7 @@ def interrupted(folder: Path) -> None:
     wait_until(lambda: command.ended() or (run / "where.json").exists(), START, "the folder of the run")
     command.kill(signal.SIGINT)
     assert command.wait(60) == 130, command.messages
-    told = f"run {run} was stopped before it began, so nothing of it is kept; give its command again"
+    told = f"run {run} was stopped before it began, so nothing of it is kept; run the same command again"
     assert told in command.messages
     for later in ("status", "resume"):
         code, result = gramplane([later, run], folder)
