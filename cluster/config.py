@@ -156,7 +156,8 @@ def _limit(name: str, variable: str, text: str) -> Any:
 
 
 def _reject(text: str, rule: str) -> ClusterConfigError:
-    return ClusterConfigError(f"cluster={text!r}: {rule}; allowed forms: {FORMS}")
+    shown = re.sub(r"(//[^/:@]*):[^/]*@", r"\1:***@", text)  # a password is not for logs
+    return ClusterConfigError(f"cluster={shown!r}: {rule}; allowed forms: {FORMS}")
 
 
 def _local(text: str) -> ClusterConfig:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ..cluster import TLSFiles, parse_bytes, tee
 from ..kernels.spec import KernelSpec, as_specs, kernel_grid
 from ..storage import BlockStore, GramStore, GramTask, StorageError
 from ..storage.gram_layout import OBJECT_BYTES, GramLayout
+from ..storage.places import checked
+from ..storage.urls import holds_store
 from .methods.kernel_setup import check_rows
 from .passes.gram_source import RowPair, block_rows, pair_bytes, pairs
 from .passes.grams import Grams, GramSettings, build_blocks
@@ -97,6 +98,7 @@ def build_grams(
         Another process builds this store.
     """
     where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
+    out = checked(out, "new-store", "out")
     store = BlockStore.open(data)
     refuse_missing(store, "gram")
     specs = checked_kernels(kernels, store)
@@ -118,7 +120,7 @@ def build_grams(
 
 
 def _existing(out: str, data: BlockStore) -> GramStore | None:
-    if "://" not in out and not (Path(out) / "manifest.json").exists():
+    if not holds_store(out):
         return None
     there = GramStore.open(out)
     if there.meta.data != data.digest:
@@ -211,6 +213,7 @@ def repair_grams(
         The manifest itself or a description is damaged.
     """
     where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
+    store = checked(store, "new-store", "store")
     blocks = BlockStore.open(data)
     _existing(store, blocks)
     grams, emit, began = GramStore.open(store), on_event or ignore, time.perf_counter()

@@ -30,6 +30,7 @@ from ..cluster import (
 )
 from ..kernels.jit import one_thread
 from ..storage import BlockStore, RunStore, StorageError, cached_bytes, set_cache_limit
+from ..storage.places import checked
 from ..storage.temporary import sweep_folders
 from .loops.prepared import Prepared
 from .loops.protocol import Outcome
@@ -124,6 +125,7 @@ def open_data(url: str, info: MethodInfo, extra: Mapping[str, Any] | None = None
     """
     stream = (extra or {}).get("stream")
     if stream is not None:
+        url = checked(url, "stream", "stream")
         if not info.streams:
             raise ValueError(f"method {info.name!r} needs a store, it does not learn from a stream; ingest the text first")
         return importlib.import_module(".methods.online_text", __package__).TextData(url, stream)
@@ -216,7 +218,7 @@ def run_method(
     gramplane.storage.RunLocked
         Another process holds the run.
     """
-    where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
+    where, run = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout), checked(run, "run", "run")
     info = method_named(method)
     config = configured(info.config, params)
     store = open_data(data, info, extra)
@@ -399,7 +401,7 @@ def load_model(run: str | Path) -> Any:
     folder = RunStore.open(str(run))
     record = folder.config
     if "tune" in record:
-        return load_model(Path(run) / "best")
+        return load_model(folder.path / "best")
     if folder.read_json("summary") is None:
         raise StorageError(f"{run}: the run is not finished, it has no model yet; continue it with `gramplane resume {run}`")
     info = method_named(record["method"])

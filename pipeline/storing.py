@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from ..cluster import open_executor, parse_bytes
 from ..kernels.jit import one_thread
 from ..kernels.triclass import crossing
 from ..storage import BlockStore, DataError, RunStore, StorageError, write_model
-from ..storage.errors import space_for
+from ..storage.places import checked, is_local
+from ..storage.urls import holds_store
+from ..storage.whole_files import require_place, whole_file
 from .methods.scoring import held_out_rows, predicted_codes, r_squared
 from .methods.task_predict import store_codes
 from .methods.task_scoring import task_accuracies, task_variances
@@ -64,22 +67,21 @@ def predict_store(
     dict
         ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns).
     """
-    writer = _writer(out)
-    refuse_foreign(out, Predictions.__name__)
+    write = _writer(out)
+    if is_local(out):
+        refuse_foreign(checked(out, "predictions", "out"), Predictions.__name__)
     place = Where(cluster, allow_plaintext=allow_plaintext, **where)
     estimator, _, values = _decide(run, store, place, on_event or ignore)
     if three_way and not hasattr(estimator, "predict_three_way"):
         raise ValueError(f"three_way: {type(estimator).__name__} predicts its classes only; tri-class-svm knows rows of neither class")
     if not hasattr(estimator, "classes_"):
         # A regression, or components of a method without a target: the values are what there is to predict.
-        with space_for(out, values.nbytes):
-            writer(Path(out), None, values)
+        write(None, values)
         return {"rows": len(values), "out": out, "columns": values.shape[1]}
     labels = estimator.classes_[predicted_codes(values.T)]
     if three_way:
         labels = np.where(np.abs(values[:, 0]) < crossing(estimator.model_.figures["eps"]), np.array([0]).astype(labels.dtype), labels)
-    with space_for(out, values.nbytes):
-        writer(Path(out), labels, values)
+    write(labels, values)
     names, counts = np.unique(labels, return_counts=True)
     return {"rows": len(labels), "out": out, "predicted": {str(name): int(count) for name, count in zip(names, counts, strict=True)}}
 
@@ -94,7 +96,8 @@ def _table(labels: np.ndarray | None, values: np.ndarray) -> dict[str, np.ndarra
 
 
 def _write_npz(path: Path, labels: np.ndarray | None, values: np.ndarray) -> None:
-    np.savez(path, **(_table(None, values) if labels is None else {"prediction": labels, "decision": values}))  # pyright: ignore[reportArgumentType] (no name of ours is one of its options)
+    with path.open("wb") as file:
+        np.savez(file, **(_table(None, values) if labels is None else {"prediction": labels, "decision": values}))  # pyright: ignore[reportArgumentType] (no name of ours is one of its options)
 
 
 def _arrow_table(labels: np.ndarray | None, values: np.ndarray) -> Any:
@@ -131,27 +134,38 @@ class Predictions:
     decision: np.ndarray
 
 
-def _write_zarr(path: Path, labels: np.ndarray | None, values: np.ndarray) -> None:
+def _write_zarr(url: str, labels: np.ndarray | None, values: np.ndarray) -> None:
     if labels is None:
-        write_model(path, Predictions((), values[:, 0], values))
+        write_model(url, Predictions((), values[:, 0], values))
         return
     names, codes = np.unique(labels, return_inverse=True)
-    write_model(path, Predictions(tuple(str(name) for name in names), codes, values))
+    write_model(url, Predictions(tuple(str(name) for name in names), codes, values))
 
 
-_WRITERS: dict[str, Callable[[Path, np.ndarray | None, np.ndarray], None]] = {
+_FILES: dict[str, Callable[[Path, np.ndarray | None, np.ndarray], None]] = {
     ".npz": _write_npz,
     ".csv": _write_csv,
     ".parquet": _write_parquet,
-    ".zarr": _write_zarr,
 }
+_ENDINGS = (*_FILES, ".zarr")
 
 
-def _writer(out: str) -> Callable[[Path, np.ndarray | None, np.ndarray], None]:
-    suffix = Path(out).suffix.lower()
-    if suffix not in _WRITERS:
-        raise ValueError(f"out={out!r}: the ending must be one of {', '.join(_WRITERS)}")
-    return _WRITERS[suffix]
+def _writer(out: str) -> Callable[[np.ndarray | None, np.ndarray], None]:
+    """Return what writes predictions to a path or URL, which is asked now whether it can be written to."""
+    url = checked(out, "predictions", "out")
+    suffix = Path(url).suffix.lower()
+    if suffix not in _ENDINGS:
+        raise ValueError(f"out={out!r}: the ending must be one of {', '.join(_ENDINGS)}")
+    if suffix == ".zarr":
+        holds_store(url)
+        return partial(_write_zarr, url)
+    require_place(url)
+    return partial(_write_file, url, _FILES[suffix])
+
+
+def _write_file(url: str, write: Callable[..., None], labels: np.ndarray | None, values: np.ndarray) -> None:
+    with whole_file(url, values.nbytes) as path:
+        write(path, labels, values)
 
 
 def score_store(

@@ -14,6 +14,22 @@ class SchemaError(StorageError, ValueError):
     """A store, record or argument does not have the declared form (unknown version, wrong dtype, name or shape)."""
 
 
+class UrlError(SchemaError):
+    """A path or URL has a wrong form, holds credentials, or cannot serve what it is given for."""
+
+
+class NothingThere(StorageError):
+    """A bucket, or what was looked for in it, does not exist."""
+
+
+class AccessRefused(StorageError, PermissionError):
+    """An object store refuses the request: no credentials, or no right."""
+
+
+class Unreachable(StorageError, ConnectionError):
+    """An object store does not answer, or answers that it cannot just now."""
+
+
 class UnalignedWrite(SchemaError):
     """A write would not cover whole chunks: two writers could lose each other's data silently, so it is refused."""
 

@@ -9,7 +9,8 @@ from .errors import DigestMismatch, MissingBlock, SchemaError, space_for
 from .gram_bundle import FOLDER, Bundle, GramMeta, GramTask
 from .gram_reading import BlockReader
 from .locks import Lease, file_lock
-from .objects import LocalObjects, Objects, ZarrObjects
+from .objects import LocalObjects, Objects
+from .remote import RemoteObjects
 from .seal import MANIFEST, read_seal, write_seal
 
 Digests = str | Sequence[str]
@@ -173,11 +174,8 @@ def hold_store(objects: Objects) -> Iterator[None]:
         with file_lock(objects.root / LOCK):
             yield
         return
-    inner = getattr(objects.store, "store", None) if isinstance(objects, ZarrObjects) else None
-    if inner is None:
-        yield
-        return
-    with Lease(inner, LOCK).held(wait=True) as lease:
+    assert isinstance(objects, RemoteObjects)
+    with objects.asking(LOCK), Lease(objects.store, LOCK).held(wait=True) as lease:
         yield
         lease.check()
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .arrays import canonical
-from .errors import DigestMismatch, MissingBlock, SchemaError
+from .errors import DigestMismatch, MissingBlock, NothingThere, SchemaError
 from .objects import write_atomic
 from .seal import MANIFEST, read_seal
 from .sealed_json import read_sealed, seal_file
-from .urls import check_name, local_path, open_objects
+from .urls import check_name, holds_store, local_path, open_object, open_objects
 
 FORMAT = "gramplane.step/2"
 UNSEALED_FORMAT = "gramplane.step/1"
@@ -152,6 +152,8 @@ def digest_of(path: str | os.PathLike[str]) -> str:
         If there is nothing.
     """
     place = local_path(path)
+    if place is None and not holds_store(path):
+        return _object_digest(os.fspath(path))
     if place is None or (place / MANIFEST).is_file():
         return read_seal(open_objects(path))[1]
     if place.is_file():
@@ -167,6 +169,17 @@ def _digest_or_none(path: str) -> str | None:
         return digest_of(path)
     except MissingBlock:
         return None
+
+
+def _object_digest(url: str) -> str:
+    objects, key = open_object(url)
+    digest = hashlib.sha256()
+    try:
+        for piece in objects.pieces(key):
+            digest.update(piece)
+    except NothingThere as error:
+        raise MissingBlock(str(error)) from error
+    return digest.hexdigest()
 
 
 def _file_digest(path: Path) -> str:

@@ -49,7 +49,10 @@ def write_model(url: str | os.PathLike[str], record: Any) -> str:
 
 
 def _make_room(objects: Objects) -> None:
-    if not isinstance(objects, LocalObjects) or not objects.root.exists():
+    if not isinstance(objects, LocalObjects):
+        _make_room_far(objects)
+        return
+    if not objects.root.exists():
         return
     if model_class(objects.root) is None and has_strangers(objects.root, ()):
         raise SchemaError(f"{objects.url} is a folder with files that are not a model; choose another place")
@@ -64,6 +67,19 @@ def _make_room(objects: Objects) -> None:
         elif entry.name != ROOT:
             entry.unlink()
     objects.clear()
+
+
+def _make_room_far(objects: Objects) -> None:
+    """The same in an object store: what a finished model lists goes, and what an unfinished one left; anything else stays and is named."""
+    keys = set(objects.listing())
+    if keys and ROOT not in keys:
+        raise SchemaError(f"below {objects.url} lie objects that are not a model ({min(keys)}, …); choose another place")
+    foreign = _foreign_files(objects)
+    if foreign:
+        raise SchemaError(f"{objects.url} holds objects that are no part of the model, such as {min(foreign)}; choose another place")
+    if keys:
+        objects.delete(MANIFEST)
+        objects.clear()
 
 
 def _foreign_files(objects: Objects) -> set[str]:

@@ -1,4 +1,4 @@
-"""Whole objects by key: direct files for local stores, a Zarr store for everything else.
+"""Whole objects by key: direct files for local stores; `remote.py` has those of object stores.
 
 Both write the very bytes Zarr's ``bytes`` codec would write, so either kind can be read by any Zarr library.
 """
@@ -12,15 +12,12 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from .errors import DigestMismatch, MissingBlock, OutOfSpace, SchemaError, space_for
-
-if TYPE_CHECKING:
-    from zarr.abc.store import Store
 
 Bytes = npt.NDArray[np.uint8]
 _KEY = re.compile(r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]{1,128}(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]{1,128})*")
@@ -307,81 +304,3 @@ def describe_key(key: str) -> str:
     """Name the array and the chunk index behind an object key."""
     array, mark, index = key.partition("/c/")
     return f"array {array}, chunk {index.replace('/', ',')}" if mark else f"object {key}"
-
-
-class ZarrObjects:
-    """Objects of a Zarr store (an object store, memory, …).
-
-    Parameters
-    ----------
-    url : str
-        Shown in messages.
-    store : zarr.abc.store.Store
-        The store.
-    """
-
-    def __init__(self, url: str, store: "Store") -> None:
-        self.url = url
-        self.store = store
-
-    def _get(self, key: str, start: int | None = None, end: int | None = None) -> Bytes:
-        from zarr.abc.store import RangeByteRequest
-        from zarr.core.buffer import default_buffer_prototype
-        from zarr.core.sync import sync
-
-        part = None if start is None or end is None else RangeByteRequest(start, end)
-        found = sync(self.store.get(check_key(key), default_buffer_prototype(), part))
-        if found is None:
-            raise MissingBlock(f"{self.url}/{key} is absent: the store is incomplete or damaged")
-        return np.frombuffer(found.to_bytes(), dtype=np.uint8)
-
-    def size(self, key: str) -> int | None:
-        """Bytes of an object; None if it is absent."""
-        from zarr.core.sync import sync
-
-        try:
-            return sync(self.store.getsize(check_key(key)))
-        except FileNotFoundError:
-            return None
-
-    def read(self, key: str) -> Bytes:
-        """All bytes of an object."""
-        return self._get(key)
-
-    def read_into(self, key: str, out: Bytes, offset: int, nbytes: int) -> None:
-        """Fill ``out`` with the bytes from ``offset`` on, after checking that the object has ``nbytes`` bytes."""
-        whole = offset == 0 and out.nbytes == nbytes
-        found = self._get(key) if whole else self._get(key, offset, offset + out.nbytes)
-        if found.nbytes != out.nbytes:
-            raise wrong_length(self.url, key, offset + found.nbytes, nbytes)
-        out[:] = found
-
-    def write(self, key: str, *parts: npt.NDArray | bytes, fsync: bool = False) -> None:
-        """Replace an object by the concatenated parts; object stores do this atomically and durably by themselves."""
-        from zarr.core.buffer import default_buffer_prototype
-        from zarr.core.sync import sync
-
-        data = b"".join(as_bytes(part).tobytes() for part in parts)
-        with space_for(f"{self.url}/{key}", len(data)):
-            sync(self.store.set(check_key(key), default_buffer_prototype().buffer.from_bytes(data)))
-
-    def delete(self, key: str) -> None:
-        """Remove an object if present."""
-        from zarr.core.sync import sync
-
-        sync(self.store.delete(check_key(key)))
-
-    def listing(self) -> Iterator[str]:
-        """All keys, in no particular order."""
-        from zarr.core.sync import sync
-
-        async def collect() -> list[str]:
-            return [key async for key in self.store.list()]
-
-        yield from sync(collect())
-
-    def clear(self) -> None:
-        """Remove every object."""
-        from zarr.core.sync import sync
-
-        sync(self.store.clear())

@@ -22,11 +22,12 @@ from .errors import DigestMismatch, MissingBlock, OtherRun, SchemaError, Storage
 from .locks import is_lock, lock_unless_done
 from .objects import sweep_temporaries, write_all, write_atomic
 from .packing import pack, unpack
+from .places import local
 from .records import dumps, from_arrays, to_arrays
 from .run_arrays import ArrayRef
 from .run_files import HISTORY, REMEDIES, checkpoint_names, has_strangers, missing_run, read_lines, read_run_json
 from .sealed_json import LINE, seal_file, seal_text
-from .urls import check_name, local_path
+from .urls import check_name
 
 CONFIG_FORMAT = "gramplane.run/2"
 UNSEALED_FORMAT = "gramplane.run/1"
@@ -443,7 +444,4 @@ def _strangers(path: Path) -> SchemaError:
 
 
 def _folder(path: str | os.PathLike[str]) -> Path:
-    found = local_path(path)
-    if found is None:
-        raise SchemaError(f"run {os.fspath(path)!r} is an object store; a run is a local folder (checkpoints need flock and fsync)")
-    return found
+    return Path(os.path.abspath(local(path, "run", "run")))

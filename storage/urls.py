@@ -3,14 +3,15 @@
 import os
 import re
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from .errors import SchemaError
-from .objects import LocalObjects, Objects, ZarrObjects
+from .errors import NothingThere, SchemaError, UrlError
+from .objects import LocalObjects, Objects
+from .places import place
+from .remote import RemoteObjects, connect
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_REMOTE_SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "http", "https")
-_remotes: dict[str, Objects] = {}
+_remotes: dict[str, RemoteObjects] = {}
 
 
 def check_name(name: str, what: str = "name") -> str:
@@ -27,24 +28,15 @@ def check_name(name: str, what: str = "name") -> str:
 
 
 def local_path(url: str | os.PathLike[str]) -> Path | None:
-    """Absolute path of a local URL (a path or ``file://``); None for an object store.
+    """Absolute path of a local URL (a path or ``file://``); None for an object store or web server.
 
     Raises
     ------
-    SchemaError
-        If the scheme is unknown.
+    UrlError
+        If the scheme is unknown or the form is wrong.
     """
-    text = os.fspath(url)
-    scheme = urlsplit(text).scheme if "://" in text else ""
-    if scheme == "":
-        return Path(os.path.abspath(text))
-    if scheme == "file":
-        return Path(os.path.abspath(unquote(urlsplit(text).path)))
-    if scheme not in _REMOTE_SCHEMES:
-        raise SchemaError(
-            f"url {text!r} has the scheme {scheme!r}; known are a path, file://, {', '.join(s + '://' for s in _REMOTE_SCHEMES)}"
-        )
-    return None
+    found = place(url)
+    return Path(os.path.abspath(found.text)) if found.kind in ("path", "file") else None
 
 
 def refuse_foreign(url: str | os.PathLike[str]) -> None:
@@ -73,22 +65,67 @@ def open_objects(url: str | os.PathLike[str]) -> Objects:
 
     Raises
     ------
+    UrlError
+        If the scheme is unknown or the form is wrong.
     SchemaError
-        If the scheme is unknown or obstore is not installed.
+        If obstore is not installed.
     """
     path = local_path(url)
-    if path is not None:
-        return LocalObjects(path)
-    text = os.fspath(url).rstrip("/")
+    return LocalObjects(path) if path is not None else _remote(place(url).text)
+
+
+def _remote(text: str) -> RemoteObjects:
     if text not in _remotes:
-        _remotes[text] = _connect(text)
+        _remotes[text] = RemoteObjects(text, connect(text))
     return _remotes[text]
 
 
-def _connect(url: str) -> Objects:
-    try:
-        from obstore.store import from_url
-        from zarr.storage import ObjectStore
-    except ImportError as error:
-        raise SchemaError(f"url {url!r} needs obstore: install gramplane[s3]") from error
-    return ZarrObjects(url, ObjectStore(from_url(url)))
+def open_object(url: str) -> tuple[RemoteObjects, str]:
+    """Return the objects beside one object of an object store or web server, and its key.
+
+    Raises
+    ------
+    UrlError
+        If the URL names a bucket only.
+    """
+    text = place(url).text
+    parent, _, key = text.rpartition("/")
+    if not key or "://" not in parent or parent.endswith("/"):
+        raise UrlError(f"url {text!r} names no object in its bucket")
+    return _remote(parent), unquote(key)
+
+
+def holds_store(url: str | os.PathLike[str]) -> bool:
+    """Tell whether a finished store is at a path or URL."""
+    return open_objects(url).size("manifest.json") is not None
+
+
+def require_something(url: str, what: str) -> None:
+    """Check that a store, or an object, is at a URL of an object store; a web server, which lists nothing, is taken at its word.
+
+    Raises
+    ------
+    NothingThere
+        If the bucket is not there, or nothing in it has this URL; ``what`` opens the message.
+    """
+    objects = open_objects(url)
+    if not isinstance(objects, RemoteObjects) or place(url).kind == "web" or objects.any():
+        return
+    parent, _, key = place(url).text.rpartition("/")
+    if parent.endswith("/") or open_object(url)[0].about(unquote(key)) is None:
+        raise NothingThere(f"{what} {url} does not exist")
+
+
+def object_mark(url: str) -> str:
+    """Return what changes when an object is written again: its size and tag, or time.
+
+    Raises
+    ------
+    NothingThere
+        If it is not there.
+    """
+    objects, key = open_object(url)
+    found = objects.about(key)
+    if found is None:
+        raise NothingThere(f"source {url} does not exist")
+    return f"{found['size']}-{found.get('e_tag') or found['last_modified']}"

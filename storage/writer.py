@@ -98,6 +98,7 @@ class BlockWriter:
         if self._objects.size(MANIFEST) is not None and not overwrite:
             raise SchemaError(f"{self.url} already holds a finished store; choose another place or overwrite it")
         if not isinstance(self._objects, LocalObjects):
+            _refuse_foreign(self._objects)
             self._objects.clear()
         elif self._objects.root.exists():
             self._take_over(plan, resume)
@@ -372,6 +373,13 @@ class BlockWriter:
             yield f"{name}/counts/zarr.json"
             for part in (INDEX_NAME[name], "values"):
                 yield from (f"{name}/{part}/c/{c}" for c in range(layout.n_chunks))
+
+
+def _refuse_foreign(objects: Objects) -> None:
+    """Refuse objects that no ingest wrote: a bucket's other content must not go with a store."""
+    keys = set(objects.listing())
+    if keys and not keys & {MANIFEST, "columns/zarr.json"}:
+        raise SchemaError(f"below {objects.url} lie objects that are not a store ({min(keys)}, …); choose an empty place")
 
 
 def plan_digest(meta: BlockMeta, layouts: dict[str, Layout]) -> str:

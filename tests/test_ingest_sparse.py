@@ -14,12 +14,11 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler, normalize
-from zarr.storage import MemoryStore
 
 from gramplane.storage import BlockStore, DataError, SchemaError, urls
 from gramplane.storage.ingest import buckets, ingest, streams, text
 from gramplane.storage.ingest.options import MIN_BUDGET
-from gramplane.storage.objects import ZarrObjects
+from gramplane.storage.remote import RemoteObjects
 from tests.support.oracles import svmlight as oracle
 from tests.support.svmlight_files import check_store, check_tables, dense, labels_for, random_csr, to_text, write_file
 
@@ -131,7 +130,7 @@ def test_standard_input_and_pipes(source, tmp_path, monkeypatch):
 
 def test_a_store_on_an_object_store(source, tmp_path, monkeypatch, small_pieces):
     path, X, y = source
-    remote = ZarrObjects("s3://bucket/data", MemoryStore())
+    remote = RemoteObjects("s3://bucket/data", pytest.importorskip("obstore.store").MemoryStore())
     monkeypatch.setitem(urls._remotes, "s3://bucket/data", remote)
     store = ingest(path, "s3://bucket/data", scratch=tmp_path, scale="standard", layout="both")
     check_store(store, X, y, rows=True)

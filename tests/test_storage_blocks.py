@@ -29,7 +29,8 @@ from gramplane.storage import (
 )
 from gramplane.storage import arrays as stored_arrays
 from gramplane.storage.blocks import open_shared
-from gramplane.storage.objects import LocalObjects, ZarrObjects
+from gramplane.storage.objects import LocalObjects
+from gramplane.storage.remote import RemoteObjects
 from gramplane.storage.seal import read_seal, write_seal
 from tests.support.stores import dense_store, random_sparse, same_block, sparse_store, write_sparse
 
@@ -252,12 +253,10 @@ def test_long_tables_span_chunks(tmp_path, monkeypatch):
 @pytest.fixture
 def remote(monkeypatch, tmp_path):
     obstore = pytest.importorskip("obstore.store")
-    from zarr.storage import ObjectStore
-
     stores = {"memory": obstore.MemoryStore(), "folder": obstore.LocalStore(tmp_path / "bucket", mkdir=True)}
     for name, store in stores.items():
         url = f"s3://{name}/data"
-        monkeypatch.setitem(urls._remotes, url, ZarrObjects(url, ObjectStore(store)))
+        monkeypatch.setitem(urls._remotes, url, RemoteObjects(url, store))
     return tmp_path / "bucket"
 
 

@@ -16,15 +16,24 @@ if TYPE_CHECKING:
 
 
 def existing(path: str, what: str) -> str:
-    """Return ``path`` if something is there; a URL is taken as it is.
+    """Return ``path`` if something is there.
 
     Raises
     ------
     ConfigError
         If nothing is there.
+    gramplane.storage.errors.StorageError
+        If nothing is there in an object store, or it cannot be asked.
     """
-    if "://" not in path and not Path(path).exists():
-        raise ConfigError(f"{what} {path} does not exist")
+    from ..storage.places import is_local
+
+    if is_local(path):
+        if not Path(path).exists():
+            raise ConfigError(f"{what} {path} does not exist")
+    else:
+        from ..storage.urls import require_something
+
+        require_something(path, what)
     return path
 
 

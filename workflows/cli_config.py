@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from .actions import existing
-from .cli_options import Frame, Where, cluster_options, command, method_config, set_option, split_settings
+from .cli_options import Frame, Url, Where, cluster_options, command, method_config, set_option, split_settings
 from .console import Result, table
 
 
@@ -38,7 +38,10 @@ def _show(group: click.Group) -> None:
 
         In a workflow file, variables are expanded; environment and options go before the file's cluster and memory.
         """
+        from ..storage.places import checked
+
         if Path(target).suffix in (".yaml", ".yml"):
+            target = checked(target, "file", "TARGET")
             if settings:
                 raise click.UsageError("--set belongs to a method; a workflow file holds its parameters itself")
             shown = _workflow(existing(target, "workflow file"), resolved, allow_code, where)
@@ -96,7 +99,7 @@ def _warmup(group: click.Group) -> None:
 
 def _demo(group: click.Group) -> None:
     @command(group, short_help="Tell digits 3 from 8 by pairs of pixels.")
-    @click.option("--out", default="gramplane-demo", show_default=True, metavar="DIR", help="Folder to write.")
+    @click.option("--out", type=Url("folder"), default="gramplane-demo", show_default=True, metavar="DIR", help="Folder to write.")
     @cluster_options
     def demo(frame: Frame, out: str, where: Where) -> Result:
         """Tell handwritten digits 3 from 8 by pairs of pixels, on a small Dask cluster, with a report page.

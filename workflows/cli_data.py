@@ -9,7 +9,7 @@ import click
 
 from .actions import begun, existing, ingest_source, store_figures
 from .checking import by_option, validated
-from .cli_options import Frame, command
+from .cli_options import Frame, Url, command
 from .console import Result, figure, run_table, table
 from .exits import Exit
 from .gram_actions import gram_figures, gram_left_overs, is_gram_store, kernel_name, kernel_names, open_store
@@ -25,8 +25,8 @@ def register(group: click.Group) -> None:
 
 def _ingest(group: click.Group) -> None:
     @command(group, short_help="Write a block store from a file.")
-    @click.argument("source")
-    @click.argument("store")
+    @click.argument("source", type=Url("source"))
+    @click.argument("store", type=Url("new-store"))
     @click.option(
         "--format",
         default="auto",
@@ -36,7 +36,10 @@ def _ingest(group: click.Group) -> None:
     )
     @click.option("--n-features", type=int, metavar="N", help="Number of columns, where the source does not say.")
     @click.option(
-        "--like", metavar="STORE", help="Take width, labels, names, scaling and the columns' roles from this store: for test data."
+        "--like",
+        type=Url("store"),
+        metavar="STORE",
+        help="Take width, labels, names, scaling and the columns' roles from this store: for test data.",
     )
     @click.option("--zero-based", default="no", show_default=True, metavar="no|yes|auto", help="Whether SVMlight indices start at 0.")
     @click.option("--qid", default="refuse", show_default=True, metavar="refuse|ignore", help="What to do with qid: in SVMlight lines.")
@@ -48,8 +51,8 @@ def _ingest(group: click.Group) -> None:
     @click.option("--target", metavar="NAME", help="Column or array of the target.")
     @click.option("--task-column", metavar="NAME", help="Column or array with the task of each row: whole numbers, or names.")
     @click.option("--weight-column", metavar="NAME", help="Column or array of row weights.")
-    @click.option("--groups", metavar="FILE", help="One group label per feature, one a line.")
-    @click.option("--names", metavar="FILE", help="One name per feature, one a line.")
+    @click.option("--groups", type=Url("file"), metavar="FILE", help="One group label per feature, one a line.")
+    @click.option("--names", type=Url("file"), metavar="FILE", help="One name per feature, one a line.")
     @click.option("--layout", default="columns", show_default=True, metavar="columns|both", help="Write row blocks as well.")
     @click.option(
         "--missing", default="refuse", show_default=True, metavar="refuse|keep", help="Keep NaN and empty cells, for rule-ensemble alone."
@@ -81,7 +84,7 @@ def _store_text(figures: dict[str, Any]) -> str:
 
 def _inspect(group: click.Group) -> None:
     @command(group, short_help="Show what a store or run holds.")
-    @click.argument("path")
+    @click.argument("path", type=Url("anything"))
     def inspect(frame: Frame, path: str) -> Result:
         """Show the schema, sizes and tables of a store, or configuration and state of a run."""
         from .report.collect import is_run, run_figures
@@ -107,7 +110,7 @@ def _gram_told(store: Any) -> Result:
 
 def _verify(group: click.Group) -> None:
     @command(group, short_help="Re-read a store against its checksums.")
-    @click.argument("store")
+    @click.argument("store", type=Url("store"))
     def verify(frame: Frame, store: str) -> Result:
         """Re-read every object of STORE (a block store or a Gram store) against its checksum; exit 6 if any differs or is gone."""
         with frame.progress() as sink:
@@ -126,7 +129,7 @@ def _verify(group: click.Group) -> None:
 
 def _clean(group: click.Group) -> None:
     @command(group, short_help="List, and remove, what is no longer needed.")
-    @click.argument("path")
+    @click.argument("path", type=Url("left-overs"))
     @click.option("--yes", is_flag=True, help="Remove what is listed; without it nothing is removed.")
     @click.option("--keep", metavar="FILE|TEXT", help="Of a Gram store: the kernels in use, as for gram --kernels; the others are unused.")
     def clean(frame: Frame, path: str, yes: bool, keep: str | None) -> Result:
@@ -134,12 +137,15 @@ def _clean(group: click.Group) -> None:
 
         Of a Gram store: blocks that belong to nothing and, with --keep, the kernels that are not named there.
         """
+        from ..storage.places import is_local
         from .cleaning import left_overs, remove
 
         if is_gram_store(existing(path, "store, run or folder")):
             return _clean_grams(path, keep, yes)
         if keep is not None:
             raise click.UsageError(f"--keep names kernels of a Gram store; {path} is none")
+        if not is_local(path):
+            raise click.UsageError(f"{path} is a block store in an object store; clean looks through local folders and Gram stores")
         found = left_overs(Path(existing(path, "store, run or folder")))
         nbytes = sum(item.nbytes for item in found)
         lines = [f"{figure(item.nbytes):>12} bytes  {item.path}  {item.why}" for item in found]

@@ -12,6 +12,7 @@ from .checking import ConfigError, by_option, validated
 from .cli_options import (
     METHODS_HELP,
     Frame,
+    Url,
     Where,
     cluster_options,
     command,
@@ -49,21 +50,50 @@ def outcome_result(outcome: Any, run: str) -> Result:
 def _fit(group: click.Group) -> None:
     @command(group, short_help="Fit a method on a store.", epilog=METHODS_HELP)
     @method_argument
-    @click.option("--data", metavar="STORE", help="Training data, a block store.")
-    @click.option("--stream", metavar="FILE|-", help="Learn from SVMlight text instead, read once; - is standard input (group-lasso).")
+    @click.option("--data", type=Url("store"), metavar="STORE", help="Training data, a block store.")
+    @click.option(
+        "--stream",
+        type=Url("stream"),
+        metavar="FILE|-",
+        help="Learn from SVMlight text instead, read once; - is standard input (group-lasso).",
+    )
     @click.option("--n-features", type=click.IntRange(min=1), metavar="N", help="With --stream: width of the rows.")
     @click.option("--labels", metavar="A,B,...", help="With --stream: the labels there will be; default -1,1.")
     @click.option("--task", type=click.Choice(["classification", "regression"]), help="With --stream: what the labels are.")
     @click.option("--zero-based", type=click.Choice(["no", "yes"]), help="With --stream: whether indices count from zero; default no.")
-    @click.option("--run", required=True, metavar="RUN", help="Run directory; one that is there is continued.")
+    @click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
     @set_option
-    @click.option("--groups", metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids.")
-    @click.option("--unlabelled", metavar="STORE", help="Unlabelled rows, a block store ingested --like the training data (tri-class-svm).")
-    @click.option("--constraints", metavar="FILE", help="Pairs of rows that belong together or apart, one i,j,1 or i,j,-1 a line (npkl).")
-    @click.option("--pairs", metavar="FILE", help="Pairs of rows with a tie or without, one i,j,1 or i,j,0 a line (social-strength).")
-    @click.option("--tags", metavar="FILE", help="Tags of every row, one line each, blanks between tags (semantic-ranker).")
+    @click.option(
+        "--groups", type=Url("file"), metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids."
+    )
+    @click.option(
+        "--unlabelled",
+        type=Url("store"),
+        metavar="STORE",
+        help="Unlabelled rows, a block store ingested --like the training data (tri-class-svm).",
+    )
+    @click.option(
+        "--constraints",
+        type=Url("file"),
+        metavar="FILE",
+        help="Pairs of rows that belong together or apart, one i,j,1 or i,j,-1 a line (npkl).",
+    )
+    @click.option(
+        "--pairs",
+        type=Url("file"),
+        metavar="FILE",
+        help="Pairs of rows with a tie or without, one i,j,1 or i,j,0 a line (social-strength).",
+    )
+    @click.option(
+        "--tags", type=Url("file"), metavar="FILE", help="Tags of every row, one line each, blanks between tags (semantic-ranker)."
+    )
     @click.option("--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
-    @click.option("--grams", metavar="GRAMS", help="Use the kernels of this Gram store (see gram); with --kernels, keep those in it.")
+    @click.option(
+        "--grams",
+        type=Url("store"),
+        metavar="GRAMS",
+        help="Use the kernels of this Gram store (see gram); with --kernels, keep those in it.",
+    )
     @click.option("--test-share", type=float, default=0.0, metavar="SHARE", help="Hold out this share of the rows to measure accuracy.")
     @seed_option
     @cluster_options
@@ -165,14 +195,26 @@ def _fit_args(method: str, inputs: dict[str, Any]) -> Any:
 def _tune(group: click.Group) -> None:
     @command(group, short_help="Choose parameters by cross-validation and fit.", epilog=METHODS_HELP)
     @method_argument
-    @click.option("--data", required=True, metavar="STORE", help="Training data, a block store.")
-    @click.option("--run", required=True, metavar="RUN", help="Run directory; one that is there is continued.")
+    @click.option("--data", type=Url("store"), required=True, metavar="STORE", help="Training data, a block store.")
+    @click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
     @click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,...", help="Values of a parameter; may be repeated.")
     @set_option
     @click.option("--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
-    @click.option("--grams", metavar="GRAMS", help="Use the kernels of this Gram store (see gram); with --kernels, keep those in it.")
-    @click.option("--groups", metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids.")
-    @click.option("--unlabelled", metavar="STORE", help="Unlabelled rows, a block store ingested --like the training data (tri-class-svm).")
+    @click.option(
+        "--grams",
+        type=Url("store"),
+        metavar="GRAMS",
+        help="Use the kernels of this Gram store (see gram); with --kernels, keep those in it.",
+    )
+    @click.option(
+        "--groups", type=Url("file"), metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids."
+    )
+    @click.option(
+        "--unlabelled",
+        type=Url("store"),
+        metavar="STORE",
+        help="Unlabelled rows, a block store ingested --like the training data (tri-class-svm).",
+    )
     @click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
     @seed_option
     @cluster_options
@@ -255,7 +297,7 @@ def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d
 
 def _resume(group: click.Group) -> None:
     @command(group, short_help="Continue a run at its last checkpoint.")
-    @click.argument("run")
+    @click.argument("run", type=Url("run"))
     @cluster_options
     def resume(frame: Frame, run: str, where: Where) -> Result:
         """Continue RUN at its last checkpoint, on the same cluster or another one."""
@@ -273,9 +315,9 @@ def _resume(group: click.Group) -> None:
 
 def _predict(group: click.Group) -> None:
     @command(group, short_help="Write predictions of a run on a store.")
-    @click.argument("run")
-    @click.argument("store")
-    @click.argument("out")
+    @click.argument("run", type=Url("run"))
+    @click.argument("store", type=Url("store"))
+    @click.argument("out", type=Url("predictions"))
     @click.option("--three-way", is_flag=True, help="Predict 0, too, for rows of neither class (tri-class-svm).")
     @cluster_options
     def predict(frame: Frame, run: str, store: str, out: str, three_way: bool, where: Where) -> Result:
@@ -291,8 +333,8 @@ def _predict(group: click.Group) -> None:
 
 def _score(group: click.Group) -> None:
     @command(group, short_help="Show the metrics of a run on a store.")
-    @click.argument("run")
-    @click.argument("store")
+    @click.argument("run", type=Url("run"))
+    @click.argument("store", type=Url("store"))
     @cluster_options
     def score(frame: Frame, run: str, store: str, where: Where) -> Result:
         """Show the metrics of RUN on STORE, and keep them for its report."""

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from .actions import existing
-from .cli_options import Frame, Where, cluster_options, command, dry_run_option
+from .cli_options import Frame, Url, Where, cluster_options, command, dry_run_option
 from .console import Result, table
 from .gram_actions import build_store, ingest_precomputed, repair_store
 
@@ -20,10 +20,14 @@ def register(group: click.Group) -> None:
 
 def _gram(group: click.Group) -> None:
     @command(group, short_help="Write a Gram store: kernel matrices kept on disk.")
-    @click.argument("store", required=False)
+    @click.argument("store", required=False, type=Url("store"))
     @click.option("--kernels", metavar="FILE|TEXT", help='A YAML list of kernels, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
-    @click.option("--precomputed", metavar="FILE", help="Take matrices computed elsewhere: .npy, .npz, or a Zarr array.")
-    @click.option("--out", required=True, metavar="GRAMS", help="The Gram store; kernels are added to one that is there.")
+    @click.option(
+        "--precomputed", type=Url("source"), metavar="FILE", help="Take matrices computed elsewhere: .npy, .npz, or a Zarr array."
+    )
+    @click.option(
+        "--out", type=Url("new-store"), required=True, metavar="GRAMS", help="The Gram store; kernels are added to one that is there."
+    )
     @cluster_options
     @dry_run_option
     def gram(
@@ -50,8 +54,8 @@ def _gram(group: click.Group) -> None:
 
 def _repair(group: click.Group) -> None:
     @command(group, short_help="Compute damaged blocks of a Gram store again.")
-    @click.argument("grams")
-    @click.argument("store")
+    @click.argument("grams", type=Url("new-store"))
+    @click.argument("store", type=Url("store"))
     @cluster_options
     def repair(frame: Frame, grams: str, store: str, where: Where) -> Result:
         """Re-read the Gram store GRAMS, and compute its damaged blocks again from STORE, the block store it was built from."""

@@ -115,6 +115,22 @@ class Where:
         return given
 
 
+class Url(click.ParamType):
+    """A path or URL for one use of `gramplane.storage.places.USES`; ``file://`` becomes a path."""
+
+    name = "path or URL"
+
+    def __init__(self, use: str) -> None:
+        self.use = use
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the path or URL to go on with, if it serves this use."""
+        from ..storage.places import checked
+
+        what = "url" if param is None else param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
+        return checked(value, self.use, what)
+
+
 _CLUSTER = (
     click.option(
         "--cluster",
@@ -125,9 +141,11 @@ _CLUSTER = (
     click.option("--worker-memory", envvar="GRAMPLANE_WORKER_MEMORY", metavar="SIZE", help="Memory of a worker, such as 4GiB."),
     click.option("--driver-memory", envvar="GRAMPLANE_DRIVER_MEMORY", metavar="SIZE", help="Memory of the driver; default 2GiB."),
     click.option("--allow-plaintext", is_flag=True, help="Accept an unencrypted cluster off this machine."),
-    click.option("--tls-ca", envvar="GRAMPLANE_TLS_CA", metavar="FILE", help="Certificate authority of the cluster (PEM)."),
-    click.option("--tls-cert", envvar="GRAMPLANE_TLS_CERT", metavar="FILE", help="Certificate of this client (PEM)."),
-    click.option("--tls-key", envvar="GRAMPLANE_TLS_KEY", metavar="FILE", help="Private key of this client (PEM)."),
+    click.option(
+        "--tls-ca", envvar="GRAMPLANE_TLS_CA", type=Url("file"), metavar="FILE", help="Certificate authority of the cluster (PEM)."
+    ),
+    click.option("--tls-cert", envvar="GRAMPLANE_TLS_CERT", type=Url("file"), metavar="FILE", help="Certificate of this client (PEM)."),
+    click.option("--tls-key", envvar="GRAMPLANE_TLS_KEY", type=Url("file"), metavar="FILE", help="Private key of this client (PEM)."),
     click.option(
         "--stall-timeout",
         envvar="GRAMPLANE_STALL_TIMEOUT",

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from .actions import begun, existing
-from .cli_options import Frame, Where, cluster_options, command, dry_run_option
+from .cli_options import Frame, Url, Where, cluster_options, command, dry_run_option
 from .console import Result, figure, plain, run_table
 
 
@@ -22,7 +22,7 @@ def register(group: click.Group) -> None:
 
 def _status(group: click.Group) -> None:
     @command(group, short_help="Show how far a run is.")
-    @click.argument("run")
+    @click.argument("run", type=Url("run"))
     def status(frame: Frame, run: str) -> Result:
         """Show how far RUN is, without a cluster."""
         from .report.collect import run_figures
@@ -33,7 +33,7 @@ def _status(group: click.Group) -> None:
 
 def _history(group: click.Group) -> None:
     @command(group, short_help="Show the figures of every round.")
-    @click.argument("run")
+    @click.argument("run", type=Url("run"))
     @click.option("--lines", is_flag=True, help="One JSON line per round instead of a table.")
     def history(frame: Frame, run: str, lines: bool) -> Result:
         """Show the figures of every round of RUN."""
@@ -57,8 +57,8 @@ def columns_text(rows: list[dict[str, Any]]) -> str:
 
 def _report(group: click.Group) -> None:
     @command(group, short_help="Write an HTML page on one or more runs.")
-    @click.argument("runs", nargs=-1, required=True)
-    @click.option("--out", metavar="DIR", help="Folder to write; default: the run's own folder, for one run.")
+    @click.argument("runs", type=Url("run"), nargs=-1, required=True)
+    @click.option("--out", type=Url("folder"), metavar="DIR", help="Folder to write; default: the run's own folder, for one run.")
     @click.option("--name", "names", multiple=True, metavar="NAME", help="Name of a run in the report, in the order of RUNS.")
     def report(frame: Frame, runs: tuple[str, ...], out: str | None, names: tuple[str, ...]) -> Result:
         """Write one self-contained HTML page on one run, or on several side by side, and the same numbers as CSV."""
@@ -76,7 +76,7 @@ def _report(group: click.Group) -> None:
 
 def _run(group: click.Group) -> None:
     @command(group, short_help="Run a workflow file.")
-    @click.argument("workflow")
+    @click.argument("workflow", type=Url("file"))
     @click.option("--run-id", metavar="ID", help="Name of this run of the workflow; default: from its configuration and sources.")
     @click.option("--check", is_flag=True, help="Check the file and show its steps; run nothing.")
     @click.option("--step", metavar="NAME", help="Run this step alone, as a scheduler does.")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ..storage.places import is_local
 from .actions import existing
 from .checking import ConfigError
 from .cli_options import Where
@@ -15,7 +16,7 @@ from .progress import Sink
 
 def is_gram_store(path: str) -> bool:
     """Tell a Gram store from a block store by the schema in its root; by its folders where the root cannot be read."""
-    if "://" in path:
+    if not is_local(path):
         return _opens(path)
     try:
         attributes = json.loads((Path(path) / "zarr.json").read_bytes())["attributes"]
@@ -86,14 +87,17 @@ def ingest_precomputed(source: str, store: str | None, out: str, sink: Sink) -> 
     """
     from ..storage import BlockStore, SchemaError
     from ..storage.ingest import ingest_grams
+    from ..storage.ingest.fetching import at_hand
     from ..storage.ingest.orders import order_of
 
     rows = None if store is None else BlockStore.open(existing(store, "store"))
-    order = order_of(existing(source, "precomputed: file"))
-    if rows is not None and order not in (None, rows.meta.n_rows):
-        raise SchemaError(f"{source} has matrices of {order} rows; {store} has {rows.meta.n_rows}")
-    digest = None if rows is None else rows.digest
-    return {"source": source, **gram_figures(ingest_grams(source, out, data_digest=digest, progress=_blocks_progress(sink)))}
+    with at_hand(existing(source, "precomputed: file"), folders=True) as near:
+        order = order_of(str(near))
+        if rows is not None and order not in (None, rows.meta.n_rows):
+            raise SchemaError(f"{source} has matrices of {order} rows; {store} has {rows.meta.n_rows}")
+        digest = None if rows is None else rows.digest
+        written = ingest_grams(near, out, data_digest=digest, progress=_blocks_progress(sink))
+    return {"source": source, **gram_figures(written)}
 
 
 def _blocks_progress(sink: Sink) -> Any:

@@ -30,8 +30,10 @@ def kernel_entries(text: str) -> tuple[list[Any], str]:
     ConfigError
         If the file does not exist or holds no list.
     """
+    from ..storage.places import checked
     from .yaml_source import read_yaml
 
+    text = checked(text, "file", "kernels") if "://" in text else text
     if names_file(text):
         document = read_yaml(text)
         found = document.data
@@ -63,12 +65,14 @@ def with_kernels(values: Mapping[str, Any], d: int | None, where: str) -> dict[s
     ConfigError
         Naming the kernel.
     """
+    from ..storage.places import checked
+
     found = dict(values)
     grams = found.get("grams")
     if isinstance(grams, str) and grams not in POLICIES:
         if found.get("gram_store") not in (None, grams):
             raise ConfigError(f"grams {grams} and gram_store {found['gram_store']} name two Gram stores; name one")
-        found = {"kernels": "precomputed", **found, "grams": "store", "gram_store": grams}
+        found = {"kernels": "precomputed", **found, "grams": "store", "gram_store": checked(grams, "store", "grams")}
     given = found.get("kernels")
     if isinstance(given, str) and given != "precomputed":
         entries, file = kernel_entries(given)

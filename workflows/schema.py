@@ -8,17 +8,31 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..pipeline.records.names import nearest
+from ..storage.places import checked, is_local
+from ..storage.places import place as placed
 from .checking import ConfigError, Loc, described, keys_of
 from .yaml_source import Document, read_yaml
 
 SCHEMA = "gramplane.workflow/1"
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+# A path or URL for one use of it; ``file://`` becomes a path.
+Source = Annotated[str, AfterValidator(partial(checked, use="source", what="source"))]
+Store = Annotated[str, AfterValidator(partial(checked, use="store", what="store"))]
+NewStore = Annotated[str, AfterValidator(partial(checked, use="new-store", what="store"))]
+Out = Annotated[str, AfterValidator(partial(checked, use="predictions", what="out"))]
+File = Annotated[str, AfterValidator(partial(checked, use="file", what="file"))]
+Stream = Annotated[str, AfterValidator(partial(checked, use="stream", what="stream"))]
+Folder = Annotated[str, AfterValidator(partial(checked, use="folder", what="folder"))]
+Run = Annotated[str, AfterValidator(partial(checked, use="run", what="runs"))]
 
 
 class Closed(BaseModel):
@@ -30,13 +44,13 @@ class Closed(BaseModel):
 class IngestArgs(Closed):
     """Arguments of ``do: ingest``: a source becomes a block store."""
 
-    source: str = Field(description="file to read")
-    store: str | None = Field(None, description="block store to write; default: the workflow's store")
+    source: Source = Field(description="file to read")
+    store: NewStore | None = Field(None, description="block store to write; default: the workflow's store")
     format: Literal["auto", "svmlight", "csv", "parquet", "npz", "npy", "mat", "fasta", "strings"] = Field(
         "auto", description="form of the source; auto: by name"
     )
     n_features: int | None = Field(None, ge=1, description="number of columns, where the source does not say")
-    like: str | None = Field(None, description="store whose width, labels, names and scaling this one takes: test data")
+    like: Store | None = Field(None, description="store whose width, labels, names and scaling this one takes: test data")
     zero_based: Literal["no", "yes", "auto"] = Field("no", description="whether SVMlight indices start at 0")
     qid: Literal["refuse", "ignore"] = Field("refuse", description="what to do with qid: in SVMlight lines")
     no_labels: bool = Field(False, description="SVMlight lines have no label, or one to be passed over; the store has no target")
@@ -47,8 +61,8 @@ class IngestArgs(Closed):
     target: str | None = Field(None, description="column or array of the target, where the source has names")
     task_column: str | None = Field(None, description="column or array naming the task of each row")
     weight_column: str | None = Field(None, description="column or array of row weights")
-    groups: str | None = Field(None, description="file with one group label per feature")
-    names: str | None = Field(None, description="file with one name per feature")
+    groups: File | None = Field(None, description="file with one group label per feature")
+    names: File | None = Field(None, description="file with one name per feature")
     layout: Literal["columns", "both"] = Field("columns", description="column stripes, or row blocks as well")
     missing: Literal["refuse", "keep"] = Field(
         "refuse", description="what to do with missing values; kept, in dense input, they are for rule-ensemble alone"
@@ -61,17 +75,17 @@ class IngestArgs(Closed):
 class GramArgs(Closed):
     """Arguments of ``do: gram``: kernel matrices of a store's rows, kept in a Gram store."""
 
-    store: str | None = Field(None, description="block store whose rows are compared; default: the workflow's store")
+    store: Store | None = Field(None, description="block store whose rows are compared; default: the workflow's store")
     kernels: list[str | dict[str, Any]] | str = Field(
         min_length=1, description="kernels: texts such as rbf(gamma=0.5), records, {grid: ...}; or a file with such a list"
     )
-    out: str = Field(description="Gram store; kernels are added to one that is there")
+    out: NewStore = Field(description="Gram store; kernels are added to one that is there")
 
 
 class StreamArgs(Closed):
     """A text that a fit learns from as it is read, once, in place of a store."""
 
-    source: str = Field(description="SVMlight text")
+    source: Stream = Field(description="SVMlight text")
     n_features: int = Field(ge=1, description="width of the rows")
     labels: list[float] | None = Field(None, min_length=2, description="the labels there will be; default -1 and 1")
     task: Literal["classification", "regression"] = Field("classification", description="what the labels are")
@@ -84,13 +98,13 @@ class FitArgs(Closed):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     method: str = Field(description="name of the method, such as fgm")
-    store: str | None = Field(None, description="training data; default: the workflow's store")
+    store: Store | None = Field(None, description="training data; default: the workflow's store")
     stream: StreamArgs | None = Field(None, description="text to learn from instead, read once (group-lasso)")
-    groups: str | None = Field(None, description="file with the groups of the features")
-    unlabelled: str | None = Field(None, description="store of unlabelled rows, for tri-class-svm")
-    constraints: str | None = Field(None, description="file of pairs of rows that belong together (1) or apart (-1), for npkl")
-    pairs: str | None = Field(None, description="file of pairs of rows with a tie (1) or without one (0), for social-strength")
-    tags: str | None = Field(None, description="file with the tags of every row, one line each, for semantic-ranker")
+    groups: File | None = Field(None, description="file with the groups of the features")
+    unlabelled: Store | None = Field(None, description="store of unlabelled rows, for tri-class-svm")
+    constraints: File | None = Field(None, description="file of pairs of rows that belong together (1) or apart (-1), for npkl")
+    pairs: File | None = Field(None, description="file of pairs of rows with a tie (1) or without one (0), for social-strength")
+    tags: File | None = Field(None, description="file with the tags of every row, one line each, for semantic-ranker")
     test_share: float = Field(0.0, ge=0, lt=1, description="share of the rows held out, to measure accuracy along the path")
     seed: int = Field(0, ge=0, description="root of every random number")
 
@@ -115,8 +129,8 @@ class TuneArgs(FitArgs):
 class PredictArgs(Closed):
     """Arguments of ``do: predict``."""
 
-    store: str = Field(description="data to predict")
-    out: str = Field(description="file or folder to write; .npz, .csv, .parquet or .zarr")
+    store: Store = Field(description="data to predict")
+    out: Out = Field(description="file or folder to write; .npz, .csv, .parquet or .zarr")
     three_way: bool = Field(False, description="predict 0, too, for rows of neither class (tri-class-svm)")
     model: str | None = Field(None, description="id of the fit or tune step; default: the one this step needs")
 
@@ -124,7 +138,7 @@ class PredictArgs(Closed):
 class ScoreArgs(Closed):
     """Arguments of ``do: score``."""
 
-    store: str = Field(description="data with known target")
+    store: Store = Field(description="data with known target")
     model: str | None = Field(None, description="id of the fit or tune step; default: the one this step needs")
 
 
@@ -132,13 +146,13 @@ class ReportArgs(Closed):
     """Arguments of ``do: report``."""
 
     models: list[str] | None = Field(None, description="ids of fit or tune steps, side by side; default: those this step needs")
-    out: str | None = Field(None, description="folder to write; default: the step's own folder")
+    out: Folder | None = Field(None, description="folder to write; default: the step's own folder")
 
 
 class VerifyArgs(Closed):
     """Arguments of ``do: verify``."""
 
-    store: str | None = Field(None, description="store to re-read against its checksums; default: the workflow's store")
+    store: Store | None = Field(None, description="store to re-read against its checksums; default: the workflow's store")
 
 
 class _Step(Closed):
@@ -223,8 +237,8 @@ class WorkflowSpec(Closed):
 
     version: Literal["gramplane.workflow/1"] = Field(alias="schema", description="form of this file")
     name: str = Field(pattern=f"^{ID.pattern}$", description="name of the workflow")
-    store: str | None = Field(None, description="block store that steps use unless they name one")
-    runs: str = Field("runs", description="folder of the run directories")
+    store: Store | None = Field(None, description="block store that steps use unless they name one")
+    runs: Run = Field("runs", description="folder of the run directories")
     cluster: str = Field("sync", description="sync, local:N, local:NxT, tcp://, tls://, scheduler-file:PATH")
     worker_memory: str | int | None = Field(None, description="memory of a worker")
     driver_memory: str | int = Field("2GiB", description="memory the driver may hold")
@@ -269,7 +283,8 @@ class Workflow:
 
     def path(self, text: str) -> str:
         """Return a path of the file as an absolute path; URLs stay as they are."""
-        return text if "://" in text else str(self.folder / text)
+        found = placed(text).text if text else text
+        return str(self.folder / found) if not text or is_local(text) else found
 
     def cluster(self) -> str:
         """Return the cluster text, its scheduler file made absolute."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..storage.places import is_local
 from .actions import existing, extras_of, ingest_source
 from .cli_options import Where, explicit, method_config
 from .gram_actions import build_store, open_store
@@ -70,9 +71,11 @@ class Action(NamedTuple):
 
 
 def fingerprint(path: str) -> str:
-    """Return size and time of a source file: like make, a source counts as changed when it was written again."""
-    if "://" in path:
-        return "url"
+    """Return size and time of a source file: like make, a source counts as changed when it was written again; of an object its mark."""
+    if not is_local(path):
+        from ..storage.urls import object_mark
+
+        return object_mark(path)
     stat = Path(existing(path, "source")).stat()
     return f"{stat.st_size}-{stat.st_mtime_ns}"
 
@@ -204,7 +207,8 @@ def _predict(place: Place, step: Any) -> Done:
     from ..pipeline import predict_store
 
     (run,), out = place.models(step), place.read.path(step.args.out)
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
+    if is_local(out):
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
     options = {"three_way": step.args.three_way, "on_event": place.sink, **place.where.arguments()}
     found = predict_store(str(run), place.store(step), out, **options)
     return Done(found, _digests(out))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from ...kernels.solvers.dual import DenseGram, Gram, Scratch
 from ...kernels.spec import KernelSpec
 from ...kernels.task_grams import checked_codes, checked_weights, task_units
 from ...storage import GramStore, GramTask, open_gram
+from ...storage.urls import holds_store
 from ..records.context import RunContext, received
 from ..records.holdings import Holding
 from .blocks import listed
@@ -88,7 +88,7 @@ class GramSettings:
         whole, room = PackedBank.bytes_for(k, n, np.float32), int(BANK_SHARE * ctx.driver_memory)
         auto: Policy = "memory" if whole <= room else "recompute" if store is None else "store"
         chosen: Any = auto if policy == "auto" else policy
-        known = chosen == "store" and (Path(str(store)) / "manifest.json").exists()
+        known = chosen == "store" and holds_store(str(store))
         block = GramStore.open(str(store)).meta.block if known else block_rows(n, k)
         sizes = f"{k} Gram matrices of {n} rows take {bytes_text(whole)}, the driver may give them {bytes_text(room)}"
         return cls(chosen, block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}")

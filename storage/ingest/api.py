@@ -10,14 +10,16 @@ from typing import Any
 from ..blocks import BlockStore
 from ..errors import SchemaError
 from ..meta import ColumnScale, Label
+from ..places import place
 from ..seal import MANIFEST
 from ..urls import local_path, open_objects
 from ..writer import drop_journal
 from .build import Extras, Job, build
+from .fetching import at_hand
 from .labels import Target
 from .options import ROW_OPTIONS, Options, Progress, read_groups, read_names, whole
 from .reading import Source
-from .scratch import Scratch, sweep
+from .scratch import Scratch, private_folder, sweep
 from .sequences import SequenceSource
 from .sources import open_input
 from .text import default_jobs
@@ -58,8 +60,9 @@ def ingest(
 
     Parameters
     ----------
-    source : path, "-", array, frame, or (X, y)
-        SVMlight text (plain, .gz, .bz2, .xz, or standard input), CSV, Parquet, .npz, .npy or .mat files; sequences for string kernels in
+    source : path, URL, "-", array, frame, or (X, y)
+        SVMlight text (plain, .gz, .bz2, .xz, or standard input), CSV, Parquet, .npz, .npy or .mat files, also in an object store or on a
+        web server, from where they are copied to scratch; sequences for string kernels in
         FASTA (label: the word ``label=VALUE`` of the header) or one a line (``LABEL<tab>STRING``, or the string alone); an ndarray, SciPy
         sparse matrix, list of texts,
         ``dask.array`` (one row block at a time) or data frame; or a pair of features and target.
@@ -108,7 +111,8 @@ def ingest(
     jobs : int, optional
         Threads parsing a plain SVMlight file. Default: two if it has more than 64 MiB and there are two processors, else one.
     scratch : path, optional
-        Folder in which to make the scratch folder; default beside a local store (``STORE.ingest``), else the system's.
+        Folder in which to make the scratch folder, of a random name and mode 0700; default beside a local store (``STORE.ingest``), else
+        the system's.
     resume : bool
         Continue what a killed ingest of the same source and options left in the scratch folder.
     overwrite : bool
@@ -137,6 +141,7 @@ def ingest(
     Entries that are zero are dropped from sparse data. Time: text is parsed at 150 to 400 MB/s and sorted at 10 to 20 million entries
     per second on one core. Scratch: about 12 + 12 bytes per entry for float32 values, 16 + 16 for float64.
     """
+    place(store_url, "new-store", "store_url")
     if no_labels and labels is not None:
         raise SchemaError("no_labels is set, so there is nothing that labels could name; leave out one of them")
     guide = None if like is None else BlockStore.open(like)
@@ -159,9 +164,10 @@ def ingest(
         follow=_columns(guide),
     )
     threads = None if jobs is None else whole("jobs", jobs, 1, 256)
-    opened = open_input(source, options)
-    extras = _extras(opened, guide, options, names, groups)
-    return _run(opened, str(os.fspath(store_url)), options, extras, threads, scratch, resume, overwrite, progress or _silent)
+    with at_hand(source, scratch) as near:
+        opened = open_input(near, options)
+        extras = _extras(opened, guide, options, names, groups)
+        return _run(opened, os.fspath(store_url), options, extras, threads, scratch, resume, overwrite, progress or _silent)
 
 
 def _silent(done: int, total: int, phase: str) -> None:
@@ -183,10 +189,10 @@ def _run(
     if open_objects(url).size(MANIFEST) is not None and not overwrite:
         store = _finished(url, wanted, source)
         drop_journal(url)
-        sweep(_scratch_folder(url, scratch))
+        _sweep(url, scratch)
         return store
     hint = source.hint()
-    with Scratch(_scratch_folder(url, scratch), {**_key(wanted), "hint": hint}, resume=resume and hint is not None) as space:
+    with Scratch(_scratch_folder(url, scratch, make=True), {**_key(wanted), "hint": hint}, resume=resume and hint is not None) as space:
         threads = default_jobs(Path(source.name)) if jobs is None else jobs
         reading = source.read(space, options, Target(options.task, options.labels), threads, progress)
         extras.info = {**wanted, "identity": source.identity()}
@@ -218,13 +224,17 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def _scratch_folder(url: str, parent: str | os.PathLike[str] | None) -> Path:
-    """A folder that another attempt at the same store finds again."""
+def _scratch_folder(url: str, parent: str | os.PathLike[str] | None, *, make: bool) -> Path:
+    """A folder that another attempt at the same store finds again: beside a local store, else a private one, made if need be."""
     local = local_path(url)
     if local is not None and parent is None:
         return local.with_name(local.name + ".ingest")
     mark = hashlib.sha256(str(local or url).encode()).hexdigest()[:16]
-    return Path(parent or tempfile.gettempdir()) / f"gramplane-{mark}.ingest"
+    return private_folder(Path(parent or tempfile.gettempdir()), f"gramplane-{mark}-", make=make)
+
+
+def _sweep(url: str, parent: str | os.PathLike[str] | None) -> None:
+    sweep(_scratch_folder(url, parent, make=False))
 
 
 # -- taking over from another store ----------------------------------------------------------------------------------

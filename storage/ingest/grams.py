@@ -18,9 +18,10 @@ from ..gram import GramStore
 from ..gram_bundle import GramTask
 from ..gram_layout import OBJECT_BYTES
 from ..objects import require_space
-from ..seal import MANIFEST
+from ..places import place as placed
 from ..temporary import temporary_folder
-from ..urls import local_path, open_objects
+from ..urls import holds_store, local_path
+from .fetching import at_hand
 from .options import Progress
 
 _TILE = 512
@@ -49,7 +50,8 @@ def ingest_grams(
     ----------
     source : array, path, dask array or Zarr array
         (k, n, n), or (n, n) for one kernel. A .npy file is mapped. A .npz file holds one (k, n, n) array, or one (n, n) array per
-        kernel under its name. A folder or URL is a Zarr array. Compressed and chunked forms are first copied to scratch, piece by piece.
+        kernel under its name. A folder is a Zarr array; so is a URL that names
+        no object, and what lies there is copied to scratch first. Compressed and chunked forms are first copied to scratch, piece by piece.
     store_url : path or URL
         The store; kernels are added to one that is there.
     names : sequence of str, optional
@@ -79,9 +81,10 @@ def ingest_grams(
     OutOfSpace
         If the disk is full.
     """
-    report = progress or _silent
-    with temporary_folder(_scratch(store_url, scratch)) as folder:
-        grams = _open(source, folder, names)
+    placed(store_url, "new-store", "store_url")
+    report, parent = progress or _silent, _scratch(store_url, scratch)
+    with temporary_folder(parent) as folder, at_hand(source, parent, folders=True) as near:
+        grams = _open(near, folder, names)
         scans = []
         for q in range(grams.k):
             scans.append(_scan(grams, q))
@@ -128,7 +131,7 @@ def _mirrored(square: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _dtype(url: str | os.PathLike[str], wanted: str, single: bool, found: np.dtype) -> str:
-    there = GramStore.open(url).meta.dtype if open_objects(url).size(MANIFEST) is not None else None
+    there = GramStore.open(url).meta.dtype if holds_store(url) else None
     kind = wanted if wanted != "auto" else there or ("float32" if single else "float64")
     if kind == "float32" and not single:
         what = "the store" if wanted == "auto" else "dtype"
@@ -239,8 +242,8 @@ def _stack(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
 
 
 def _open_path(text: str, folder: Path, names: Sequence[str] | None) -> _Grams:
-    path = local_path(text)
-    if path is None or path.is_dir():
+    path = Path(text)
+    if path.is_dir():
         return _open_zarr(text, folder, names)
     try:
         if path.suffix == ".npz":

@@ -4,11 +4,16 @@ A killed process loses nothing that it wrote, since the system keeps the pages; 
 it was written under, and a scratch folder of another boot is started afresh: no data has to be forced to the disk meanwhile.
 """
 
+import fcntl
 import json
+import os
 import shutil
 import socket
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -136,7 +141,7 @@ def _lock(folder: Path, held: ExitStack) -> None:
     """Make the folder if need be and hold its lock."""
     while True:
         with space_for(folder, 0):
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         names = {path.name for path in folder.iterdir()}
         if names and _LOCK not in names:
             raise SchemaError(f"scratch {folder} holds foreign files ({min(names)}, …); name another place")
@@ -145,6 +150,54 @@ def _lock(folder: Path, held: ExitStack) -> None:
         if (folder / _LOCK).exists():
             return
         held.close()
+
+
+def private_folder(parent: Path, prefix: str, *, make: bool) -> Path:
+    """Return the folder of this user that an earlier attempt made, else a new one of a random name that only this user may enter.
+
+    A name that can be guessed would let another user of the machine stand a folder or a link there first.
+
+    Parameters
+    ----------
+    parent : Path
+        Where.
+    prefix : str
+        Start of the name, which tells what is in the folder.
+    make : bool
+        Make one if there is none; otherwise the path returned may not exist.
+    """
+    if not make:
+        return _own_folder(parent, prefix) or parent / f"{prefix}.ingest"
+    with space_for(parent, 0):
+        parent.mkdir(parents=True, exist_ok=True)
+        # Of two that begin together the second must find what the first made, whose lock tells them apart.
+        with _taking_turns(parent):
+            return _own_folder(parent, prefix) or Path(tempfile.mkdtemp(prefix=prefix, suffix=".ingest", dir=parent))
+
+
+def _own_folder(parent: Path, prefix: str) -> Path | None:
+    """A folder of this user that nobody else may enter."""
+    for path in sorted(parent.glob(f"{prefix}*.ingest")):
+        with suppress(FileNotFoundError):
+            about = path.lstat()
+            if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and not about.st_mode & 0o077:
+                return path
+    return None
+
+
+@contextmanager
+def _taking_turns(parent: Path) -> Iterator[None]:
+    """Hold the folder itself for a moment; who cannot within a second (another user keeps it) goes on."""
+    fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for _ in range(100):
+            with suppress(BlockingIOError):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(0.01)
+        yield
+    finally:
+        os.close(fd)
 
 
 def sweep(folder: Path) -> None:

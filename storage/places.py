@@ -1,0 +1,189 @@
+"""What a path or URL may be used for: the one table, asked before work by every command and entry.
+
+Nothing numerical is imported here, so that the command line can check its words as they are read.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+
+from .errors import UrlError
+
+Kind = Literal["path", "file", "objects", "web"]
+"""A local path, the same as ``file://``, an object store, a web server (which is only read)."""
+
+SCHEMES: dict[str, Kind] = {
+    **dict.fromkeys(("file",), "file"),
+    **dict.fromkeys(("s3", "s3a", "gs", "az", "azure", "abfs", "abfss"), "objects"),
+    **dict.fromkeys(("http", "https"), "web"),
+}
+_LOCAL: frozenset[Kind] = frozenset({"path", "file"})
+_WRITTEN: frozenset[Kind] = frozenset({"path", "file", "objects"})
+_READ: frozenset[Kind] = frozenset({"path", "file", "objects", "web"})
+
+
+@dataclass(frozen=True)
+class Use:
+    """A use of a place.
+
+    Attributes
+    ----------
+    name
+        What the place is, for messages.
+    kinds
+        Kinds of places that serve.
+    why
+        Why the others do not.
+    """
+
+    name: str
+    kinds: frozenset[Kind]
+    why: str
+
+
+_RUN_WHY = "a run lies in a local folder, for its lock and its checkpoints; stores, sources and predictions may lie in an object store"
+_TEXT_WHY = "it is read from a local file; download it first"
+USES: dict[str, Use] = {
+    "source": Use("a source", _READ, ""),
+    "store": Use("a store to read", _READ, ""),
+    "new-store": Use("a store to write", _WRITTEN, "a web server is only read; write to a path, file:// or an object store"),
+    "predictions": Use("predictions to write", _WRITTEN, "a web server is only read; write to a path, file:// or an object store"),
+    "run": Use("a run", _LOCAL, _RUN_WHY),
+    "folder": Use("a folder to write", _LOCAL, "pages and tables are written to a local folder; copy them from there"),
+    "file": Use("a file beside the data", _LOCAL, _TEXT_WHY),
+    "stream": Use("a text that is learnt from as it is read", _LOCAL, "it is read from a local file or from standard input (-)"),
+    "anything": Use("a store or run", _READ, ""),
+    "left-overs": Use("what clean looks through", _WRITTEN, "a web server is only read"),
+}
+"""Use of a place -> the kinds of places it works on. Who takes a path or URL names one of these."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?")
+_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something is.
+
+    Attributes
+    ----------
+    kind
+        Kind of the place.
+    text
+        A path (``file://`` becomes one), or the URL without a slash at its end.
+    """
+
+    kind: Kind
+    text: str
+
+
+def place(url: str | os.PathLike[str], use: str | None = None, what: str = "url") -> Place:
+    """Return where a path or URL points to, if it may be used so.
+
+    Parameters
+    ----------
+    url
+        Path or URL.
+    use
+        A key of `USES`; ``None``: only the form is checked.
+    what
+        Opens the message of an error: the argument's name.
+
+    Raises
+    ------
+    UrlError
+        For an unknown scheme, a form that is likely a mistake, credentials in the URL, or a place that does not serve this use.
+    """
+    text = os.fspath(url)
+    found = _parsed(text, what)
+    if use is not None and found.kind not in USES[use].kinds:
+        chosen = USES[use]
+        forms = ", ".join(_form(kind) for kind in ("path", "file", "objects", "web") if kind in chosen.kinds)
+        raise UrlError(f"{what} {text!r} cannot be {chosen.name}: {chosen.why} (allowed: {forms})")
+    return found
+
+
+def checked(url: str, use: str, what: str = "url") -> str:
+    """Return the text to go on with: a URL of an object store or web server, else a local path.
+
+    Raises
+    ------
+    UrlError
+        As `place` does.
+    """
+    return place(url, use, what).text
+
+
+def is_local(url: str | os.PathLike[str]) -> bool:
+    """Tell a local path or ``file://`` from a place elsewhere."""
+    return place(url).kind in _LOCAL
+
+
+def _form(kind: Kind) -> str:
+    return "a path" if kind == "path" else ", ".join(f"{scheme}://" for scheme, known in SCHEMES.items() if known == kind)
+
+
+def _parsed(text: str, what: str) -> Place:
+    if _WINDOWS.match(text):
+        raise UrlError(f"{what} {text!r} looks like a Windows path; paths have / here (a file of this name: ./{text})")
+    found = _SCHEME.match(text)
+    if found is None or (found[2] is None and found[1].lower() not in SCHEMES):
+        if not text or "\0" in text:
+            raise UrlError(f"{what} {text!r} is no path")
+        return Place("path", text)
+    scheme = found[1].lower()
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{name}://" for name in SCHEMES)
+        raise UrlError(f"{what} {_shown(text)!r} has the scheme {found[1]!r}; known are a path, {known}")
+    if found[2] is None:
+        raise UrlError(f"{what} {_shown(text)!r} lacks the slashes of {scheme}:// (a local file of this name: ./{text})")
+    return _local(text, what) if scheme == "file" else _remote(text, scheme, what)
+
+
+def _local(text: str, what: str) -> Place:
+    # Not urlsplit alone: in a file name ? and # are letters.
+    host, slash, path = text[len("file://") :].partition("/")
+    if host not in ("", "localhost") or not slash:
+        raise UrlError(f"{what} {_shown(text)!r} names the host {host!r}; a file URL of this machine starts with file:///")
+    return Place("file", os.path.abspath("/" + unquote(path)))
+
+
+def _remote(text: str, scheme: str, what: str) -> Place:
+    parts, shown = urlsplit(text), _shown(text)
+    # A container of abfs://container@account is no secret.
+    user = "" if scheme.startswith("abfs") and ":" not in parts.netloc.partition("@")[0] else parts.netloc.rpartition("@")[0]
+    if user or parts.query or parts.fragment or "?" in text or "#" in text:
+        raise UrlError(
+            f"{what} {shown!r} has more than a place; credentials and signatures belong into the environment, not into a URL, where logs "
+            "and files would keep them (in a name write %3F for ?, %23 for #)"
+        )
+    if not parts.netloc:
+        raise UrlError(f"{what} {shown!r} names no bucket or host")
+    if _CONTROL.search(text) or any(part in (".", "..") for part in unquote(parts.path).split("/")):
+        raise UrlError(f"{what} {shown!r} has a part that is '.', '..' or no letter; write the place in full")
+    return Place(SCHEMES[scheme], f"{scheme}{text[len(scheme) :]}".rstrip("/"))
+
+
+def _shown(text: str) -> str:
+    """Return a URL without what may be secret."""
+    scheme, _, rest = text.partition("://")
+    host, slash, path = re.split(r"[?#]", rest)[0].partition("/")
+    hidden = "***@" + host.rpartition("@")[2] if "@" in host else host
+    return f"{scheme}://{hidden}{slash}{path}{'?***' if re.search(r'[?#]', rest) else ''}" if rest else text
+
+
+def local(url: str | os.PathLike[str], use: str, what: str = "url") -> Path:
+    """Return the path of a place that must be local.
+
+    Raises
+    ------
+    UrlError
+        If it is not.
+    """
+    found = place(url, use, what)
+    assert found.kind in _LOCAL
+    return Path(found.text)

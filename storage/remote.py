@@ -1,0 +1,343 @@
+"""Objects in an object store or on a web server, by obstore's synchronous calls.
+
+Its asynchronous ones end in a thread of obstore's own that hands the result to Python; when the process ends at that moment, the thread
+touches an interpreter that is going away and aborts it (PyO3/pyo3-async-runtimes#40). The synchronous ones leave Python alone until they
+return.
+"""
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import AccessRefused, MissingBlock, NothingThere, SchemaError, StorageError, Unreachable, space_for
+from .objects import Bytes, as_bytes, check_key, total_bytes, wrong_length
+from .places import SCHEMES
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+T = TypeVar("T")
+_PIECE = 8 << 20
+ASK_THE_MACHINE = "GRAMPLANE_INSTANCE_CREDENTIALS"
+"""Variable that allows to ask the metadata address of a cloud machine for credentials."""
+
+_CREDENTIALS = {
+    "s3": r"AWS_(ACCESS_KEY_ID|WEB_IDENTITY_TOKEN_FILE|CONTAINER_CREDENTIALS_(RELATIVE|FULL)_URI)",
+    "gs": r"GOOGLE_(SERVICE_ACCOUNT(_PATH|_KEY)?|APPLICATION_CREDENTIALS|BEARER_TOKEN)",
+    "az": r"AZURE_(STORAGE_)?((ACCOUNT_)?(ACCESS_|MASTER_)?KEY|SAS_(KEY|TOKEN)|TOKEN|CLIENT_SECRET|FEDERATED_TOKEN_FILE|USE_AZURE_CLI"
+    r"|USE_EMULATOR)",
+}
+_FAMILY = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "azure": "az", "abfs": "az", "abfss": "az"}
+_GCLOUD = Path(".config", "gcloud", "application_default_credentials.json")
+
+_CLIENT: dict[str, Any] = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(seconds=30)}
+_CLIENT_VARIABLES = re.compile(r"(?:AWS|GOOGLE|AZURE)_(ALLOW_HTTP|ALLOW_INVALID_CERTIFICATES|CONNECT_TIMEOUT|TIMEOUT|PROXY_URL|USER_AGENT)")
+_RETRY: Any = {
+    "max_retries": 4,
+    "retry_timeout": timedelta(seconds=15),
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=3), "base": 2},
+}
+"""A moment's failure is passed over; a store that is not there is told within half a minute."""
+
+
+def has_credentials(scheme: str, environment: Mapping[str, str] | None = None) -> bool:
+    """Tell whether the environment names credentials for a kind of store."""
+    given = os.environ if environment is None else environment
+    family = _FAMILY[scheme]
+    if any(value and re.fullmatch(_CREDENTIALS[family], name, re.IGNORECASE) for name, value in given.items()):
+        return True
+    return family == "gs" and Path(given.get("HOME", "/"), _GCLOUD).is_file()
+
+
+def unsigned(scheme: str, environment: Mapping[str, str] | None = None) -> bool:
+    """Tell whether requests go unsigned: without credentials, and without leave to ask the machine for some.
+
+    Raises
+    ------
+    SchemaError
+        If the variable that gives the leave has a value that is neither yes nor no.
+    """
+    given = os.environ if environment is None else environment
+    allowed = given.get(ASK_THE_MACHINE, "").lower()
+    if allowed not in ("", "0", "no", "false", "1", "yes", "true"):
+        raise SchemaError(f"{ASK_THE_MACHINE}={allowed!r}: must be 1 or 0")
+    return allowed in ("", "0", "no", "false") and not has_credentials(scheme, given)
+
+
+def connect(url: str) -> "ObjectStore":
+    """Return a client of the store behind a URL.
+
+    Raises
+    ------
+    SchemaError
+        If obstore is not installed or does not take the URL.
+    """
+    try:
+        from obstore.exceptions import BaseError
+        from obstore.store import HTTPStore, from_url
+    except ImportError as error:
+        raise SchemaError(f"url {url!r} needs obstore: install gramplane[s3]") from error
+    scheme = urlsplit(url).scheme
+    try:
+        if SCHEMES[scheme] == "web":
+            options: Any = {**_CLIENT, "allow_http": True}
+            return HTTPStore.from_url(url, client_options=options, retry_config=_RETRY)
+        signature: Any = {"skip_signature": True} if unsigned(scheme) else {}
+        return from_url(url, client_options=_client(scheme), retry_config=_RETRY, **signature)
+    except (BaseError, ValueError) as error:
+        if isinstance(error, SchemaError):
+            raise
+        raise SchemaError(f"url {url!r} cannot be opened: {_first_line(error)}") from error
+
+
+def _client(scheme: str) -> Any:
+    """Options of the client: those of the environment, which explicit ones would hide, over our own."""
+    prefix = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}[_FAMILY[scheme]]
+    given: dict[str, Any] = {
+        found[1].lower(): value
+        for name, value in os.environ.items()
+        if (found := _CLIENT_VARIABLES.fullmatch(name)) and name.startswith(prefix)
+    }
+    for flag in ("allow_http", "allow_invalid_certificates"):
+        if flag in given:
+            given[flag] = given[flag].lower() in ("1", "true", "yes", "on", "y")
+    return {**_CLIENT, **given}
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0].strip()
+
+
+@cache
+def _waiter() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="gramplane-objects")
+
+
+def waited(call: Callable[[], T]) -> T:
+    """Return ``call()``; in the main thread so that a signal can interrupt the wait, which a native call would not let through."""
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    return _waiter().submit(call).result()
+
+
+def _array(data: Any) -> Bytes:
+    return np.frombuffer(data, dtype=np.uint8)
+
+
+class RemoteObjects:
+    """Objects below a URL.
+
+    Parameters
+    ----------
+    url : str
+        Shown in messages.
+    store : obstore.store.ObjectStore
+        The client.
+    """
+
+    def __init__(self, url: str, store: "ObjectStore") -> None:
+        self.url = url
+        self.store = store
+        self._answered = False
+
+    @contextmanager
+    def asking(self, key: str) -> Iterator[None]:
+        """Turn what the store says into our errors; of an object that is not there, ``FileNotFoundError``."""
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except FileNotFoundError:
+            self._require_bucket()
+            raise
+        except BaseError as error:
+            raise _translated(f"{self.url}/{key}" if key else self.url, error) from error
+        self._answered = True
+
+    def _require_bucket(self) -> None:
+        # Only a listing tells a bucket that is not there from an object that is not; a web server knows neither.
+        if not self._answered and urlsplit(self.url).scheme not in ("http", "https"):
+            self._answered = True
+            try:
+                self.any()
+            except BaseException:
+                self._answered = False
+                raise
+
+    def any(self) -> bool:
+        """Tell whether there is any object below the URL."""
+        import obstore
+
+        with self.asking(""):
+            return waited(lambda: next(iter(obstore.list(self.store, chunk_size=1)), None)) is not None
+
+    def about(self, key: str) -> Mapping[str, Any] | None:
+        """What the store says of an object (size, e_tag, last_modified); None if it is absent."""
+        import obstore
+
+        try:
+            with self.asking(key):
+                return waited(lambda: obstore.head(self.store, key))
+        except FileNotFoundError:
+            return None
+
+    def size(self, key: str) -> int | None:
+        """Bytes of an object; None if it is absent."""
+        found = self.about(check_key(key))
+        return None if found is None else int(found["size"])
+
+    def read(self, key: str) -> Bytes:
+        """All bytes of an object."""
+        import obstore
+
+        try:
+            with self.asking(check_key(key)):
+                return _array(waited(lambda: obstore.get(self.store, key).bytes()))
+        except FileNotFoundError as error:
+            raise self._absent(key) from error
+
+    def read_into(self, key: str, out: Bytes, offset: int, nbytes: int) -> None:
+        """Fill ``out`` with the bytes from ``offset`` on, after checking that the object has ``nbytes`` bytes."""
+        whole = offset == 0 and out.nbytes == nbytes
+        found = self.read(key) if whole else self._range(key, offset, offset + out.nbytes, nbytes)
+        if found.nbytes != out.nbytes:
+            raise wrong_length(self.url, key, offset + found.nbytes, nbytes)
+        out[:] = found
+
+    def _range(self, key: str, start: int, end: int, nbytes: int) -> Bytes:
+        import obstore
+
+        try:
+            with self.asking(check_key(key)):
+                return _array(waited(lambda: obstore.get_range(self.store, key, start=start, end=end)))
+        except FileNotFoundError as error:
+            raise self._absent(key) from error
+        except StorageError as error:
+            # A range beyond the end is answered by an error, in a form of each store's own.
+            found = None if isinstance(error, Unreachable | AccessRefused) else self.size(key)
+            if found is None or found == nbytes:
+                raise
+            raise wrong_length(self.url, key, found, nbytes) from error
+
+    def _absent(self, key: str) -> MissingBlock:
+        return MissingBlock(f"{self.url}/{key} is absent: the store is incomplete or damaged")
+
+    def write(self, key: str, *parts: npt.NDArray | bytes, fsync: bool = False) -> None:
+        """Replace an object by the concatenated parts; object stores do this atomically and durably by themselves."""
+        data = b"".join(as_bytes(part).tobytes() for part in parts)
+        self.put(check_key(key), data, total_bytes(*parts))
+
+    def put(self, key: str, data: bytes | Path, nbytes: int) -> None:
+        """Replace an object by bytes or by the content of a file."""
+        import obstore
+
+        try:
+            with space_for(f"{self.url}/{key}", nbytes), self.asking(key):
+                waited(lambda: obstore.put(self.store, key, data))
+        except FileNotFoundError as error:
+            raise NothingThere(f"{self.url} does not exist") from error
+
+    def delete(self, key: str) -> None:
+        """Remove an object if present."""
+        import obstore
+
+        try:
+            with self.asking(check_key(key)):
+                waited(lambda: obstore.delete(self.store, key))
+        except FileNotFoundError:
+            return
+
+    def listing(self) -> Iterator[str]:
+        """All keys, in no particular order."""
+        import obstore
+
+        with self.asking(""):
+            yield from waited(lambda: [str(row["path"]) for chunk in obstore.list(self.store) for row in chunk])
+
+    def clear(self) -> None:
+        """Remove every object."""
+        import obstore
+
+        keys = list(self.listing())
+        if keys:
+            with self.asking(""):
+                waited(lambda: obstore.delete(self.store, keys))
+
+    def pieces(self, key: str) -> Iterator[bytes]:
+        """All bytes of an object, one piece after another.
+
+        Raises
+        ------
+        NothingThere
+            If it is absent.
+        """
+        import obstore
+
+        try:
+            with self.asking(key):
+                found = iter(waited(lambda: obstore.get(self.store, key)).stream(min_chunk_size=_PIECE))
+            while True:
+                with self.asking(key):
+                    piece = waited(lambda: next(found, b""))
+                if not len(piece):
+                    return
+                yield piece
+        except FileNotFoundError as error:
+            raise NothingThere(f"{self.url}/{key} does not exist") from error
+
+    def fetch(self, key: str, path: Path) -> None:
+        """Copy an object into a file, piece by piece.
+
+        Raises
+        ------
+        NothingThere
+            If it is absent.
+        OutOfSpace
+            If the disk is full.
+        """
+        with path.open("wb") as file:
+            for piece in self.pieces(key):
+                with space_for(path, len(piece)):
+                    file.write(piece)
+
+
+_STATUS = re.compile(r"status code: (\d{3})")
+
+
+def _translated(url: str, error: BaseException) -> StorageError:
+    """Return our error for one of obstore's."""
+    from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+    text = str(error)
+    status = int(found[1]) if (found := _STATUS.search(text)) else None
+    if "NoSuchBucket" in text or ("error performing list" in text.lower() and status == 404):
+        return NothingThere(f"the bucket of {url} does not exist; create it, or correct the URL")
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in (401, 403):
+        return AccessRefused(
+            f"{url}: access refused (status {status}); set credentials with this right in the environment{_hint(urlsplit(url).scheme)}"
+        )
+    if status is None and "HTTP error" in text:
+        return Unreachable(f"{url} is not reached: {_cause(text)}; run the same command again when it is")
+    if status is not None and (status >= 500 or status == 429):
+        return Unreachable(f"{url}: the store answers {status}, now and when asked again; run the same command later")
+    return StorageError(f"{url}: {_first_line(error)}")
+
+
+def _hint(scheme: str) -> str:
+    return f", or {ASK_THE_MACHINE}=1 to ask the cloud machine for its own" if scheme in _FAMILY and unsigned(scheme) else ""
+
+
+def _cause(text: str) -> str:
+    kind = re.search(r"kind: (\w+)", text)
+    return {"Connect": "no connection", "Timeout": "no answer in time"}.get(kind[1] if kind else "", "the request was not answered")

@@ -1,0 +1,68 @@
+"""A file that takes its place whole, in a folder or in an object store."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .errors import space_for
+from .temporary import temporary_folder
+from .urls import local_path, open_object
+
+
+@contextmanager
+def whole_file(url: str | os.PathLike[str], nbytes: int) -> Iterator[Path]:
+    """Yield a path to write to; at the end of the block the file takes its place. Nothing is there if the block raises.
+
+    Parameters
+    ----------
+    url : path or URL
+        The place: a local path, or an object of an object store.
+    nbytes : int
+        Bytes of the file, about: shown if there is no room for it.
+
+    Raises
+    ------
+    OutOfSpace
+        If a disk is full.
+    """
+    path = local_path(url)
+    if path is None:
+        objects, key = open_object(os.fspath(url))
+        with temporary_folder() as folder, space_for(folder, nbytes):
+            made = folder / "file"
+            yield made
+            objects.put(key, made, made.stat().st_size)
+        return
+    place = Path(os.path.realpath(path))
+    if place.exists() and not place.is_file():
+        with space_for(path, nbytes):
+            yield place  # a pipe takes what is written, a folder says so
+        return
+    made = place.with_name(f".{place.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with space_for(path, nbytes):
+            yield made
+            made.replace(place)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
+
+
+def require_place(url: str | os.PathLike[str]) -> None:
+    """Check before work that a file can be written: the folder is there, the bucket is there and can be asked.
+
+    Raises
+    ------
+    OSError
+        If the folder is not there, or is none.
+    gramplane.storage.errors.StorageError
+        If the bucket is not there, refuses, or does not answer.
+    """
+    path = local_path(url)
+    if path is None:
+        objects, key = open_object(os.fspath(url))
+        objects.about(key)
+    elif not path.parent.is_dir():
+        os.scandir(path.parent).close()  # says what is wrong with it
