@@ -16,7 +16,7 @@ from ..cluster import open_executor, parse_bytes
 from ..kernels.jit import one_thread
 from ..kernels.triclass import crossing
 from ..storage import BlockStore, DataError, RunStore, StorageError, write_model
-from ..storage.places import checked, is_local
+from ..storage.places import checked
 from ..storage.urls import holds_store
 from ..storage.whole_files import require_place, whole_file
 from .methods.scoring import held_out_rows, predicted_codes, r_squared
@@ -68,8 +68,7 @@ def predict_store(
         ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns).
     """
     write = _writer(out)
-    if is_local(out):
-        refuse_foreign(checked(out, "predictions", "out"), Predictions.__name__)
+    refuse_foreign(out, Predictions.__name__)
     place = Where(cluster, allow_plaintext=allow_plaintext, **where)
     estimator, _, values = _decide(run, store, place, on_event or ignore)
     if three_way and not hasattr(estimator, "predict_three_way"):
