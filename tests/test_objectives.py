@@ -16,6 +16,7 @@ import scipy.sparse as sp
 import gramplane.pipeline as api
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import METHODS
+from gramplane.storage.ingest import ingest
 from tests.support.oracles import published as told
 
 N, D = 48, 9
@@ -342,6 +343,33 @@ def test_the_objective_is_that_of_what_is_published(case):
     model = case.fit()
     assert np.isfinite(model.objective_)
     assert model.objective_ == pytest.approx(case.value(model), rel=case.rel, abs=1e-12)
+
+
+# -- stores of every scaling -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", ["none", "unit-column", "standard", "unit-row"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_coefficients_of_scaled_stores_are_for_columns_as_given(tmp_path, scale, sparse):
+    """What is published is for the columns as they were given; the penalty is on the columns as they were learned."""
+    ingest((sp.csr_array(TAME) if sparse else TAME, LABELS), tmp_path / "s", scale=scale)
+    rows = TAME / np.linalg.norm(TAME, axis=1)[:, None] if scale == "unit-row" else TAME
+    sizes = {"unit-column": np.linalg.norm(TAME, axis=0), "standard": TAME.std(axis=0)}.get(scale, np.ones(D))
+    y = told.signs(LABELS)
+    for bias in (False, True):
+        machine = api.FGMClassifier(2, 2.0, fit_intercept=bias, allow_repeat=False, max_rounds=3).fit(tmp_path / "s")
+        values, lengths = rows @ machine.coef_[0] + machine.intercept_[0], machine.coef_[0] * sizes
+        cuts = sum(np.linalg.norm(lengths[cut]) for cut in machine.cuts_)
+        assert machine.objective_ == pytest.approx(0.5 * cuts**2 + told.losses("squared_hinge", y, values).sum(), rel=1e-9)
+        for algorithm in ("da", "fobos", "fista"):
+            lasso = api.GroupLassoClassifier(lam=0.02, gamma=200.0, algorithm=algorithm, fit_intercept=bias, batch_size=7, tol=1e-3)
+            lasso.fit(tmp_path / "s")
+            values = rows @ lasso.coef_[0] + lasso.intercept_[0]
+            penalty = 0.02 * np.abs(lasso.coef_[0] * sizes).sum()
+            assert lasso.objective_ == pytest.approx(told.losses("logistic", y, values).mean() + penalty, rel=1e-9)
+            np.testing.assert_allclose(lasso.decision_function(TAME), values, atol=1e-9)
+            centred = scale == "standard" or (algorithm == "fista" and bias)
+            assert not (centred and lasso.coef_[0, [3, 7]].any())
 
 
 # -- the table is whole ------------------------------------------------------------------------------------------------------------
