@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.reliability.walks import Skipped, walk
 from tests.support.clusters import ROOT
 from tests.support.disks import NotPermitted, read_only
-from tests.support.fault_bench import CASES, DAMAGE, FIT, LONG, files_of, make_bench
+from tests.support.fault_bench import CASES, DAMAGE, FIT, LONG, bench_in, data_chunk, files_of
 from tests.support.fault_runner import Ended, run_elsewhere, run_words
 
 SHORT = [case for name, cases in CASES.items() if name not in LONG for case in cases]
@@ -29,7 +29,7 @@ def told(found: Ended, code: int, *parts: str) -> None:
 
 @walk(14, "on a read-only disk a finished run is left alone (0), and everything that would write ends with 2 and the path")
 def read_only_disk(folder: Path) -> None:
-    bench = make_bench(folder / "bench")
+    bench = bench_in(folder)
     try:
         prefix = read_only(bench)
     except NotPermitted:
@@ -54,7 +54,7 @@ def read_only_disk(folder: Path) -> None:
 
 @walk(14, "flipped, deep and missing records of a run, linked locks and folders in place of chunks end with 6 or 2 and say what to do")
 def records(folder: Path) -> None:
-    bench = make_bench(folder / "bench")
+    bench = bench_in(folder)
     for record in ("history.jsonl", "tables.json", "summary.json", "where.json", "decisions.json"):
         for kind in ("flipped", "nested too deep"):
             place = Path(shutil.copytree(bench / "run", bench / "damaged"))
@@ -65,14 +65,14 @@ def records(folder: Path) -> None:
     (bench / "run" / "lock").unlink()
     (bench / "run" / "lock").symlink_to(bench / "data.svm")
     told(ended("resume @/run", bench), 2, f"{bench / 'run' / 'lock'} is a symbolic link")
-    chunk = max((path for path in files_of(bench, "store") if "c" in path.parts), key=lambda path: path.stat().st_size)
+    chunk = data_chunk(bench)
     DAMAGE["a folder"](chunk)
     told(ended(f"fit fgm --data @/store --run @/new {FIT}", bench), 6, str(chunk))
 
 
 @walk(14, "every command on every damaged file of everything it reads: never a bug, always a message", quick=False)
 def everything(folder: Path) -> None:
-    bench = make_bench(folder / "bench")
+    bench = bench_in(folder)
     for case in SHORT:
         for item in case.reads:
             for file in files_of(bench, item):

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from tests.reliability.walks import Skipped, walk
 from tests.support.disks import NotPermitted, SmallDisk
-from tests.support.fault_bench import DAMAGE, FIT, files_of, make_bench
+from tests.support.fault_bench import DAMAGE, FIT, bench_in, data_chunk
 from tests.support.fault_runner import run_elsewhere, run_words
 
 
 @walk(16, "the path of a full disk keeps its letters")
 def full_disk(folder: Path) -> None:
-    bench, place = make_bench(folder / "bench"), folder / "Disk With Capitals"
+    bench, place = bench_in(folder), folder / "Disk With Capitals"
     place.mkdir()
     try:
         disk = SmallDisk(place, 1 << 20)
@@ -32,8 +32,8 @@ def full_disk(folder: Path) -> None:
 
 @walk(16, "a failed task is told by its number, and what it says, not by its repr")
 def failed_task(folder: Path) -> None:
-    bench = make_bench(folder / "bench")
-    chunk = max((path for path in files_of(bench, "store") if "c" in path.parts), key=lambda path: path.stat().st_size)
+    bench = bench_in(folder)
+    chunk = data_chunk(bench)
     DAMAGE["flipped"](chunk)
     for text in (f"fit fgm --data @/store --run @/new {FIT}", "predict @/run @/store @/new.csv"):
         found = run_words(text.replace("@", str(bench)).split())
@@ -43,7 +43,7 @@ def failed_task(folder: Path) -> None:
 
 @walk(16, "predictions and reports replace nothing that gramplane did not write")
 def foreign_files(folder: Path) -> None:
-    bench = make_bench(folder / "bench")
+    bench = bench_in(folder)
     (bench / "mine.csv").write_text("name,phone\n")
     shutil.copytree(bench / "store", bench / "mine.zarr")
     (bench / "page").mkdir()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,3 +197,24 @@ PATHS: dict[str, Callable[[Path], str]] = {
     "an unknown scheme": lambda odd: "ftp://host/path",
 }
 """Texts that stand where a path is expected; each is made below an empty folder."""
+
+
+# -- for walks, each with a folder of its own ------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _first() -> tempfile.TemporaryDirectory[str]:
+    # Records of stores and runs name the paths they were made at, so the first bench stays till the end of the process.
+    folder = tempfile.TemporaryDirectory(prefix="gramplane-bench-")
+    make_bench(Path(folder.name) / "good")
+    return folder
+
+
+def bench_in(folder: Path) -> Path:
+    """Return a bench in a folder, a copy of the one that this process made first."""
+    return Path(shutil.copytree(Path(_first().name) / "good", folder / "bench", symlinks=True))
+
+
+def data_chunk(bench: Path) -> Path:
+    """Return an object of the bench's store that every fit reads."""
+    return next(path for path in files_of(bench, "store") if "columns/values/c/" in path.as_posix())
