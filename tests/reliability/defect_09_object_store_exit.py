@@ -1,0 +1,80 @@
+"""Defect 9: processes that asked an object store ended with 134; without credentials a metadata address was asked."""
+
+from __future__ import annotations
+
+import collections
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.support.clusters import ROOT
+from tests.support.commands import gramplane
+from tests.support.s3 import s3_server
+
+from .walks import walk
+
+_ASK = """
+import sys
+from gramplane.storage.errors import NothingThere
+from gramplane.storage.urls import open_objects
+objects = open_objects("s3://missing/g")
+for step in (lambda: objects.read("manifest.json"), lambda: objects.write("k", bytes(2_000_000))):
+    try:
+        step()
+        sys.exit(1)
+    except NothingThere:
+        pass
+sys.exit(6)
+"""
+
+
+def _clean() -> dict[str, str]:
+    """The environment without anything that names credentials or settings of an object store."""
+    prefixes = ("AWS_", "GOOGLE_", "AZURE_", "GRAMPLANE_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+    kept["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "tests" / "support" / "_bare"), os.environ.get("PYTHONPATH")]))
+    return kept
+
+
+def _codes(words: list[str], times: int, folder: Path, environment: dict[str, str]) -> collections.Counter[int]:
+    def once(_: int) -> int:
+        return subprocess.run(words, cwd=folder, env={**_clean(), **environment}, capture_output=True).returncode
+
+    with ThreadPoolExecutor(3) as pool:
+        return collections.Counter(pool.map(once, range(times)))
+
+
+@walk(9, "a process that asked an object store ends with its own code, 12 times of 12")
+def few_ends(folder: Path) -> None:
+    with s3_server() as s3:
+        found = _codes([sys.executable, "-c", _ASK], 12, folder, s3.environment())
+    assert found == {6: 12}, found
+
+
+@walk(9, "200 processes that asked an object store, and 200 fits on a missing bucket, end with their own codes", quick=False)
+def many_ends(folder: Path) -> None:
+    with s3_server() as s3:
+        found = _codes([sys.executable, "-c", _ASK], 200, folder, s3.environment())
+        assert found == {6: 200}, found
+        (folder / "a.svm").write_text("".join(f"{(-1) ** i} 1:{i % 7 + 1} 2:{i % 3 + 1}\n" for i in range(20)))
+        assert gramplane(["ingest", "a.svm", "store"], folder)[0] == 0
+        words = ["fit", "mkl", "--data", "store", "--run", "run", "--grams", "s3://missing/g"]
+        found = _codes([sys.executable, "-m", "gramplane.workflows.cli", *words], 200, folder, s3.environment())
+    assert found == {2: 200}, found
+
+
+@walk(9, "without credentials no metadata address is asked, unless the user allows it")
+def nobody_asked(folder: Path) -> None:
+    ask = "import gramplane.storage.urls as u\ntry: u.open_objects('{}://b/x').size('k')\nexcept Exception: pass"
+    with s3_server("b") as s3, s3_server() as metadata:
+        address = metadata.endpoint
+        places = {"AWS_METADATA_ENDPOINT": address, "GCE_METADATA_HOST": address.removeprefix("http://"), "IDENTITY_ENDPOINT": address}
+        places |= {"AZURE_MSI_ENDPOINT": address, "AZURE_STORAGE_ACCOUNT_NAME": "a", "HOME": str(folder), **s3.environment(signed=False)}
+        for scheme in ("s3", "gs", "az"):
+            _codes([sys.executable, "-c", ask.format(scheme)], 1, folder, places)
+        assert metadata.requests == [], metadata.requests
+        assert any(request.startswith("HEAD /b/x/k") for request in s3.requests), s3.requests
+        _codes([sys.executable, "-c", ask.format("s3")], 1, folder, {**places, "GRAMPLANE_INSTANCE_CREDENTIALS": "1"})
+        assert metadata.requests, "with leave the machine is asked"

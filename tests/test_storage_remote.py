@@ -1,0 +1,124 @@
+"""Object stores: credentials, private scratch, and what their answers mean."""
+
+import os
+import stat
+import threading
+
+import pytest
+
+from gramplane.storage import DataError, MissingBlock, RunLocked, errors, urls
+from gramplane.storage.ingest import ingest
+from gramplane.storage.ingest import scratch as scratches
+from gramplane.storage.ingest.fetching import at_hand
+from gramplane.storage.ingest.scratch import Scratch, private_folder
+from gramplane.storage.remote import ASK_THE_MACHINE, unsigned
+from gramplane.storage.whole_files import whole_file
+from tests.support.s3 import s3_server
+
+pytest.importorskip("obstore")
+
+
+@pytest.fixture
+def s3(monkeypatch):
+    urls._remotes.clear()
+    with s3_server("b") as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        yield server
+    urls._remotes.clear()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "name"),
+    [
+        ("s3", "AWS_ACCESS_KEY_ID"),
+        ("s3a", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+        ("gs", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("az", "AZURE_STORAGE_ACCOUNT_KEY"),
+        ("abfss", "AZURE_CLIENT_SECRET"),
+    ],
+)
+def test_requests_are_signed_only_with_credentials_or_with_leave(scheme, name, tmp_path):
+    bare = {"HOME": str(tmp_path), "AWS_REGION": "x", "AZURE_STORAGE_ACCOUNT_NAME": "a"}
+    assert unsigned(scheme, bare) and unsigned(scheme, {**bare, name: ""}) and unsigned(scheme, {**bare, ASK_THE_MACHINE: "0"})
+    assert not unsigned(scheme, {**bare, name: "x"}) and not unsigned(scheme, {**bare, ASK_THE_MACHINE: "1"})
+    with pytest.raises(errors.SchemaError, match=ASK_THE_MACHINE):
+        unsigned(scheme, {ASK_THE_MACHINE: "maybe"})
+
+
+def test_a_missing_object_is_not_a_missing_bucket(s3):
+    there, gone = urls.open_objects("s3://b/x"), urls.open_objects("s3://gone/x")
+    assert there.size("k") is None
+    with pytest.raises(MissingBlock):
+        there.read("k")
+    for ask in (gone.size, gone.read, gone.delete, lambda key: gone.write(key, b"1")):
+        with pytest.raises(errors.NothingThere, match="bucket of s3://gone/x"):
+            ask("k")
+
+
+def test_large_objects_listings_in_pages_and_clearing(s3):
+    s3.page = 3
+    objects, data = urls.open_objects("s3://b/x"), os.urandom(12 << 20)
+    s3.buckets["b"]["beside"] = b"stays"
+    objects.write("large", data)
+    for k in range(7):
+        objects.write(f"c/{k}", b"v")
+    assert objects.read("large").tobytes() == data and sorted(objects.listing()) == [*(f"c/{k}" for k in range(7)), "large"]
+    objects.clear()
+    assert s3.buckets["b"] == {"beside": b"stays"}
+
+
+def test_faults_of_a_remote_source_name_its_url(s3, tmp_path):
+    s3.buckets["b"]["bad.svm"] = b"1 1:1\n1 2:x\n"
+    with pytest.raises(DataError, match=r"^s3://b/bad\.svm:2:"):
+        ingest("s3://b/bad.svm", tmp_path / "s")
+    with at_hand("s3://b/bad.svm", tmp_path) as copy:
+        assert stat.S_IMODE(os.stat(os.path.dirname(copy)).st_mode) == 0o700
+    assert os.listdir(tmp_path) == []
+
+
+def test_scratch_for_an_object_store_is_private_and_found_again(tmp_path):
+    first = private_folder(tmp_path, "gramplane-x-", make=True)
+    assert stat.S_IMODE(first.stat().st_mode) == 0o700 and private_folder(tmp_path, "gramplane-x-", make=True) == first
+    first.chmod(0o755)  # not ours any more: others may have been in it
+    second = private_folder(tmp_path, "gramplane-x-", make=True)
+    assert second != first and private_folder(tmp_path, "gramplane-x-", make=False) == second
+    (tmp_path / "gramplane-y-0.ingest").symlink_to(second)
+    assert not private_folder(tmp_path, "gramplane-y-", make=True).is_symlink()
+
+
+def test_of_two_ingests_that_begin_together_one_goes_on(tmp_path):
+    folders, start = [], threading.Barrier(8)
+
+    def begin():
+        start.wait()
+        folders.append(private_folder(tmp_path, "gramplane-z-", make=True))
+
+    threads = [threading.Thread(target=begin) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(folders)) == 1
+    with Scratch(folders[0], {}, resume=True), pytest.raises(RunLocked):
+        Scratch(folders[0], {}, resume=True)
+
+
+def test_an_ingest_into_an_object_store_works_in_private(s3, tmp_path, monkeypatch):
+    made = []
+    keep = scratches.Scratch.__init__
+    monkeypatch.setattr(scratches.Scratch, "__init__", lambda self, folder, *a, **k: (made.append(folder), keep(self, folder, *a, **k))[1])
+    (tmp_path / "a.svm").write_text("1 1:1\n-1 2:1\n")
+    for k in range(2):
+        ingest(tmp_path / "a.svm", f"s3://b/s{k}", scratch=tmp_path / "scratch")
+    assert len({folder.name for folder in made}) == 2 and not list((tmp_path / "scratch").iterdir())
+
+
+def test_a_file_takes_its_place_whole_or_not_at_all(s3, tmp_path):
+    for url in (tmp_path / "p.csv", "s3://b/p.csv"):
+        with whole_file(url, 3) as path:
+            path.write_bytes(b"old")
+        with pytest.raises(ZeroDivisionError), whole_file(url, 3) as path:
+            path.write_bytes(b"new")
+            raise ZeroDivisionError
+    assert (tmp_path / "p.csv").read_bytes() == b"old" == s3.buckets["b"]["p.csv"] and os.listdir(tmp_path) == ["p.csv"]
