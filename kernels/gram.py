@@ -10,7 +10,7 @@ Which bits are equal
 * For strings, sparse rows, at most ``DIRECT`` features (:mod:`pair_tiles`), and every kernel that is not a function of inner products or
   Euclidean distances, an entry depends on its two rows alone: any cut into blocks gives the same bits, and so does swapping X and Z.
 * The rest goes through BLAS in tiles of one fixed shape, padded with zeros, so an entry depends on its two rows as long as the BLAS library
-  treats all places of a tile alike (OpenBLAS does, with every kernel tried); else different cuts agree up to rounding.
+  treats all places of a tile alike (OpenBLAS does); else different cuts agree up to rounding.
 * Dense and sparse input, and different machines, agree up to rounding.
 """
 

@@ -49,9 +49,8 @@ def compiled(function: Any = None, *, reassociate: bool = False, inline: bool = 
     function : callable, optional
         The function, when used as a bare decorator.
     reassociate : bool
-        Let sums be re-ordered so that they vectorise. The order is fixed at compile time, so results repeat bit for bit on one type
-        of processor and on no other; nothing is contracted, and NaN and infinity keep their meaning. Measured: a gather loop gets *slower*
-        with it, so it is asked for loop by loop.
+        Let sums be re-ordered so that they vectorise. The order is fixed at compile time, so results repeat bit for bit on one kind
+        of CPU; NaN and infinity keep their meaning. Measured: a gather loop gets *slower* with it, so it is asked for loop by loop.
     inline : bool
         Paste the body into compiled callers, which saves a call in an inner loop.
 

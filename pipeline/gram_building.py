@@ -11,6 +11,7 @@ from ..cluster import TLSFiles, parse_bytes, tee
 from ..kernels.spec import KernelSpec, as_specs, kernel_grid
 from ..storage import BlockStore, GramStore, GramTask, StorageError
 from ..storage.gram_layout import OBJECT_BYTES, GramLayout
+from ..storage.gram_versions import begin_replacement, end_replacement
 from ..storage.places import checked
 from ..storage.urls import holds_store
 from .methods.kernel_setup import check_rows
@@ -67,6 +68,7 @@ def build_grams(
     stall_timeout: float | None = None,
     on_event: Emit | None = None,
     dry_run: bool = False,
+    overwrite: bool = False,
 ) -> GramOutcome:
     """Compute the Gram matrices of kernels over a block store into a Gram store; what is there already is not computed again.
 
@@ -84,6 +86,8 @@ def build_grams(
         Sink of event records.
     dry_run
         Return the plan; nothing is written.
+    overwrite
+        Replace a Gram store of other data; it stays as it is, and what readers see, until the new one is complete.
 
     Returns
     -------
@@ -103,19 +107,23 @@ def build_grams(
     refuse_missing(store, "gram")
     specs = checked_kernels(kernels, store)
     config = where.config()
-    there = _existing(out, store)
+    place = begin_replacement(out, store.digest, "float32") if overwrite else None
+    there = _existing(place or out, store)
     sizes = _Sizes.of(specs, store, there)
     if dry_run:
         step = sizes.step(store, specs)
-        place = {"data": store.url, "grams": out, "cluster": where.cluster, "process_bytes_at_most": process_bytes(config, step)}
-        return GramOutcome("planned", {**place, **sizes.figures(), "task_bytes": step})
-    if there is not None and sizes.tasks == 0:
+        said = {"data": store.url, "grams": out, "cluster": where.cluster, "process_bytes_at_most": process_bytes(config, step)}
+        return GramOutcome("planned", {**said, **sizes.figures(), "task_bytes": step})
+    if place is None and there is not None and sizes.tasks == 0:
         return GramOutcome("already-done", {"data": store.url, "grams": out, **_built(sizes, 0.0)})
     began = time.perf_counter()
     emit, tally = on_event or ignore, Tally()
     with executing(where, store, tee((emit, tally.listen)), "grams") as executor:
         ctx = RunContext(executor, store, None, parse_bytes(driver_memory), emit, tally=tally)
-        Grams(ctx, specs, GramSettings.of(ctx, specs, "store", out))
+        Grams(ctx, specs, GramSettings.of(ctx, specs, "store", place or out))
+        ctx.confirm()
+    if place is not None:
+        end_replacement(out, place)
     return GramOutcome("done", {"data": store.url, "grams": out, **_built(sizes, time.perf_counter() - began)})
 
 

@@ -113,13 +113,24 @@ def method_named(name: str) -> MethodInfo:
     return METHODS[name]
 
 
-def open_data(url: str, info: MethodInfo, extra: Mapping[str, Any] | None = None) -> Any:
+def open_data(url: Any, info: MethodInfo, extra: Mapping[str, Any] | None = None, digest: str | None = None) -> Any:
     """Return the store that a method works on, or the text it learns from (``extra["stream"]``).
+
+    Parameters
+    ----------
+    url
+        Place of the store or text; a store that is open is taken as it is.
+    info, extra
+        The method and its further inputs.
+    digest
+        Open the version of the store with this digest, which may have been replaced since.
 
     Raises
     ------
     ValueError
         A text, and the method learns from stores only.
+    gramplane.storage.DigestMismatch
+        The store was replaced, and the version with the digest is gone.
     gramplane.storage.DataError
         It holds missing values, and the method takes none.
     """
@@ -129,7 +140,7 @@ def open_data(url: str, info: MethodInfo, extra: Mapping[str, Any] | None = None
         if not info.streams:
             raise ValueError(f"method {info.name!r} needs a store, it does not learn from a stream; ingest the text first")
         return importlib.import_module(".methods.online_text", __package__).TextData(url, stream)
-    store = BlockStore.open(url)
+    store = url if isinstance(url, BlockStore) else BlockStore.open(url, digest)
     if not info.missing:
         refuse_missing(store, info.name)
     return store
@@ -140,9 +151,9 @@ def _check_place(where: Where, extra: Mapping[str, Any] | None) -> None:
         raise ValueError(f"cluster={where.cluster!r}: a stream is read by one process; leave the cluster out")
 
 
-def store_digest(url: str) -> str:
-    """Return the manifest digest of a store (run on every worker by the preflight)."""
-    return BlockStore.open(url).digest
+def store_digest(url: str, digest: str) -> str:
+    """Return the digest of the version of a store that a run works on, read anew (run on every worker by the preflight)."""
+    return BlockStore.open(url, digest).digest
 
 
 @contextlib.contextmanager
@@ -152,7 +163,7 @@ def executing(where: Where, data: BlockStore, emit: Emit, passes: str = "feature
     ``passes`` is the module of those that will run, which a worker loads before it is measured. BLAS has one thread meanwhile.
     """
     sweep_folders()
-    with one_thread(), open_executor(where.config(), events=emit, preflight=partial(store_digest, data.url)) as executor:
+    with one_thread(), open_executor(where.config(), events=emit, preflight=partial(store_digest, data.url, data.digest)) as executor:
         if executor.kind != "sync":
             executor.reserved = int(CACHE_SHARE * executor.worker_memory)
             executor.run_on_workers(set_cache_limit, executor.reserved)
@@ -177,7 +188,7 @@ def run_method(
     method: str,
     params: Mapping[str, Any],
     *,
-    data: str,
+    data: str | BlockStore,
     run: str,
     cluster: str = "sync",
     worker_memory: str | int | None = None,
@@ -271,7 +282,7 @@ def resume_run(
         info = method_named(record["method"])
         if "data" not in place:
             raise StorageError(f"{run}: the run was prepared but never started; start it again with `gramplane fit`")
-        store = open_data(place["data"], info, record["extra"])
+        store = open_data(place["data"], info, record["extra"], record["data_digest"])
         _check_place(where, record["extra"])
         same_as_before(run, {**record, "data_digest": store.digest})
         return _run(info, configured(info.config, record["params"]), store, folder, where, on_event or ignore)
@@ -348,8 +359,10 @@ def _run(
         ready: Prepared = prepared or info.prepare(config, ctx, record["extra"])
         if folder.read_json("decisions") is None:
             folder.write_json("decisions", jsonable(ready.plan))
+        ctx = replace(ctx, beside=ready.beside)
         outcome = run_loop(ready.loop, ctx)
         model = ready.model(outcome.state, ctx)
+        ctx.confirm()
     folder.drop_scratch()
     folder.write_model(model)
     folder.write_json("tables", ready.tables(outcome.state, model))

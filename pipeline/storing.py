@@ -15,7 +15,7 @@ from sklearn.base import is_regressor
 from ..cluster import open_executor, parse_bytes
 from ..kernels.jit import one_thread
 from ..kernels.triclass import crossing
-from ..storage import BlockStore, DataError, RunStore, StorageError, write_model
+from ..storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, digest_of, write_model
 from ..storage.places import checked
 from ..storage.urls import holds_store
 from ..storage.whole_files import require_place, whole_file
@@ -28,6 +28,7 @@ from .records.context import Emit, RunContext, ignore
 from .records.linear_model import LinearModel
 from .records.rule_model import RuleModel
 from .records.task_model import TaskModel
+from .replaced import replaced_data
 from .running import Where, load_model, method_named, open_data
 
 
@@ -40,11 +41,20 @@ def _finished(run: str) -> tuple[RunStore, Mapping[str, Any]]:
 
 
 def _decide(run: str, store: str, where: Where, emit: Emit) -> tuple[Any, BlockStore, np.ndarray]:
-    estimator, record = load_model(run), RunStore.open(run).config
+    folder = RunStore.open(run)
+    record = folder.config
+    model = folder.path / ("best/model" if "tune" in record else "model")
+    estimator, digest = load_model(run), digest_of(model)
     data = open_data(store, method_named(record.get("method") or record["tune"]))
+    if told := replaced_data(folder):
+        emit({"event": "warning", "message": told})
     with one_thread(), open_executor(where.config(), events=emit) as executor:
         ctx = RunContext(executor, data, None, parse_bytes(where.driver_memory) or 0, emit)
-        return estimator, data, decision_values(estimator.model_, ctx)
+        values = decision_values(estimator.model_, ctx)
+        ctx.confirm()
+    if digest_of(model) != digest:
+        raise DigestMismatch(f"{model} was replaced while it was used: the run was fitted again; give the command again")
+    return estimator, data, values
 
 
 def predict_store(

@@ -277,7 +277,7 @@ def tune(
         rounds = {"max_rounds": best["rounds"]} if "rounds" in best else {}
         folder.write_json("tune", rows)
         final = {**points[best["point"]], **rounds}
-        fit = run_method(method, final, data=data, run=str(Path(run) / "best"), seed=seed, extra=more, on_event=on_event, **vars(where))
+        fit = run_method(method, final, data=store, run=str(Path(run) / "best"), seed=seed, extra=more, on_event=on_event, **vars(where))
         summary = {
             "best": jsonable(final),
             **{key: best[key] for key in (measure_of(best), "deviation", "standard_error", "selected")},

@@ -17,13 +17,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .arrays import ArraySpec, ChunkedArray, check_crc, parse_json
-from .errors import DigestMismatch, MissingBlock, SchemaError, StorageError
+from .errors import MissingBlock, SchemaError, StorageError
 from .layout import DenseLayout, StripeLayout, place_blocks
 from .meta import BlockMeta, ColumnScale
-from .objects import Objects
 from .seal import read_seal
 from .selection import Entries, assemble, check_ids, check_rows, trusted
 from .urls import check_name, open_objects, refuse_foreign
+from .versions import Opened, open_version
 
 __all__ = ["BlockMeta", "BlockRef", "BlockStore", "ColumnScale", "Damage", "VerifyReport"]
 
@@ -105,20 +105,24 @@ class BlockRef:
 
 
 class BlockStore:
-    """A committed block store, read-only. Open it with `BlockStore.open`.
+    """A committed version of a block store, read-only. Open it with `BlockStore.open`.
 
     Attributes
     ----------
     url, digest : str
-        Place, and sha256 of the manifest.
+        Place of the store, and sha256 of the version's manifest.
+    place : str
+        Where the version lies: a Zarr group.
     meta : BlockMeta
         Shape, kind, labels, ….
     """
 
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
-        self._listed, self.digest = read_seal(objects)
-        self.url = objects.url
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
+        self._objects = opened.objects
+        self._listed, self.digest = read_seal(opened.objects)
+        opened.check(self.digest)
+        self.url, self.place = opened.base.url, opened.objects.url
         self._verified: set[str] = set()
         self.meta = BlockMeta.from_attributes(
             parse_json(self._small("zarr.json"), f"{self.url}/zarr.json").get("attributes"), self.digest, self.url
@@ -127,8 +131,15 @@ class BlockStore:
         self._layouts = {name: self._open_layout(name) for name in self.meta.layouts}
 
     @classmethod
-    def open(cls, url: str | os.PathLike[str]) -> "BlockStore":
-        """Open a committed store at a path or object-store URL.
+    def open(cls, url: str | os.PathLike[str], digest: str | None = None) -> "BlockStore":
+        """Open a committed store at a path or object-store URL: the version that is current now, and stay on it.
+
+        Parameters
+        ----------
+        url : path or URL
+            The store.
+        digest : str, optional
+            Open the version with this digest instead, which may have been replaced since.
 
         Raises
         ------
@@ -137,12 +148,22 @@ class BlockStore:
         SchemaError
             If the schema, codecs, shapes or chunk sizes are not those of a block store, or it is a file, or a folder of other things.
         DigestMismatch
-            If the manifest or a description is damaged.
+            If the manifest or a description is damaged, or no version has the digest.
         """
         refuse_foreign(url)
-        store = cls(open_objects(url))
+        store = cls(open_version(open_objects(url), digest))
         _share(store)
         return store
+
+    def confirm(self) -> None:
+        """Check that this version is still what lies at its place.
+
+        Raises
+        ------
+        DigestMismatch
+            If the store was removed, or removed and made again, since it was opened.
+        """
+        self._opened.confirm()
 
     def __reduce__(self) -> tuple[Callable[[str, str], "BlockStore"], tuple[str, str]]:
         return open_shared, (self.url, self.digest)
@@ -441,16 +462,18 @@ def _share(store: BlockStore) -> None:
 
 
 def open_shared(url: str, digest: str) -> BlockStore:
-    """Return the store opened before in this process, or open it; its digest must be the given one.
+    """Return the version opened before in this process, or open it, current or not.
 
     Raises
     ------
     DigestMismatch
-        If the store there now has another digest.
+        If no version there has the digest.
     """
     found = _shared.get((url, digest))
-    if found is None:
-        found = BlockStore.open(url)
-        if found.digest != digest:
-            raise DigestMismatch(f"{url} has the digest {found.digest}, but the reference was made from {digest}: the store was replaced")
-    return found
+    return BlockStore.open(url, digest) if found is None else found
+
+
+def forget_shared(url: str) -> None:
+    """Let go of the versions of a store that this process keeps open for references alone."""
+    for key in [key for key in _shared if key[0] == url]:
+        del _shared[key]

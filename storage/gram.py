@@ -7,7 +7,7 @@ there is written again. ``manifest.json`` lists everything with its crc32c; what
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from typing import Any
@@ -19,14 +19,15 @@ from .arrays import ArraySpec, ChunkedArray, Record, crc32c, group_json, write_a
 from .blocks import VerifyReport
 from .errors import DigestMismatch, MissingBlock, UnalignedWrite
 from .gram_bundle import Bundle, GramMeta, GramTask, check_kernels, runs
-from .gram_catalog import LOCK, Digests, GramCatalog, agree, begin_store, describe_bundle, describe_store, hold_store, several
+from .gram_catalog import Digests, GramCatalog, agree, begin_store, describe_bundle, describe_store, hold_store, several
 from .gram_layout import OBJECT_BYTES, plan_block
 from .gram_records import BlockRecord, GramSums, add_up, block_sums, running_crcs
-from .gram_upkeep import copy_kernels, places_of, remove_tree, tasks_of, verify
+from .gram_upkeep import copy_kernels, remove_tree, tasks_of, verify
 from .gram_values import destination, padded, refuse_values, whole_block
 from .objects import LocalObjects
 from .seal import MANIFEST, read_seal
 from .urls import open_objects
+from .versions import is_finished, open_version
 
 __all__ = ["GramRef", "GramStore", "GramSums", "GramTask", "open_gram"]
 
@@ -130,11 +131,12 @@ class GramStore(GramCatalog):
             If kernels are to be added while another process builds.
         """
         wanted, objects = check_kernels(kernels), open_objects(url)
-        if objects.size(MANIFEST) is None:
+        if not is_finished(objects):
             itemsize = np.dtype(dtype).itemsize if dtype in ("float32", "float64") else 4
             planned = plan_block(max(groups, default=n), len(wanted), itemsize, budget) if block is None else min(block, n)
             begin_store(objects, GramMeta(n, planned, dtype, data_digest, budget, tuple(groups)))
-        store = cls(objects)
+        store = cls.open(url)
+        objects = store.objects
         same = {"n": n, "dtype": dtype, "block": store.meta.block if block is None else min(block, n)}
         agree(store, data_digest, same, tuple(groups))
         if any(digest not in store.places for digest, _ in wanted):
@@ -145,7 +147,7 @@ class GramStore(GramCatalog):
 
     @classmethod
     def open(cls, url: str | os.PathLike[str]) -> "GramStore":
-        """Open a store, finished or not.
+        """Open a store, finished or not, in the version that is current now, and stay on it.
 
         Raises
         ------
@@ -156,7 +158,11 @@ class GramStore(GramCatalog):
         DigestMismatch
             If its manifest or a description is damaged.
         """
-        return cls(open_objects(url))
+        base = open_objects(url)
+        if not is_finished(base):
+            return cls(base)
+        opened = open_version(base)
+        return cls(opened.objects, opened)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -369,9 +375,6 @@ class GramStore(GramCatalog):
 
     # -- upkeep ------------------------------------------------------------------------------------------------------
 
-    def _known(self) -> dict[str, tuple[Bundle, int, int]]:
-        return places_of(self.bundles.values(), self.recorded(self.bundles.values()))
-
     def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
         """Re-read every listed or recorded object and compare it with its checksums.
 
@@ -380,7 +383,7 @@ class GramStore(GramCatalog):
         progress : callable, optional
             Called with (bytes read, bytes in total) after every object.
         """
-        return verify(self.objects, self.listed, self._known(), progress)
+        return verify(self.objects, self.listed, self.known_places(), progress)
 
     def damaged(self, report: VerifyReport | None = None) -> list[GramTask]:
         """Tasks that write damaged blocks again; pass what `write` returns for them to `commit`, which writes the rest again itself.
@@ -391,7 +394,7 @@ class GramStore(GramCatalog):
             What `verify` found; by default it is called.
         """
         keys = [damage.key for damage in (report or self.verify()).damaged]
-        places = self._known()
+        places = self.known_places()
         for key in keys:
             if key not in places:
                 # Descriptions and sums follow from what is known: commit writes what is not listed.
@@ -403,11 +406,6 @@ class GramStore(GramCatalog):
         for bundle in self.bundles.values():
             if key.startswith(bundle.sums_prefix):
                 self.listed = {name: entry for name, entry in self.listed.items() if not name.startswith(bundle.sums_prefix)}
-
-    def unused(self, keep: Collection[str]) -> list[tuple[str, int]]:
-        """Kernels not among those to keep, each with the bytes of its blocks."""
-        sizes = {bundle.id: bundle.plane_bytes * self.meta.layout.n_pairs for bundle in self.bundles.values()}
-        return [(digest, sizes[bundle]) for digest, (bundle, _) in self.places.items() if digest not in keep]
 
     def drop(self, digests: Digests) -> None:
         """Remove kernels and free their space; the other kernels of their bundles are written anew, into smaller bundles.
@@ -443,11 +441,6 @@ class GramStore(GramCatalog):
         for bundle in old:
             remove_tree(self.objects, bundle.prefix)
 
-    def orphans(self) -> list[tuple[str, int]]:
-        """Objects that belong to nothing, with their bytes: blocks without a record, remains of a removal that was cut short."""
-        known = {*self.listed, *self._known(), MANIFEST, LOCK}
-        return [(key, self.objects.size(key) or 0) for key in sorted(self.objects.listing()) if key not in known]
-
     def remove_orphans(self) -> list[tuple[str, int]]:
         """Remove orphans and temporary files of killed writers; return what was removed.
 
@@ -481,6 +474,9 @@ def open_gram(url: str, bundles: Iterable[str] = ()) -> GramStore:
     store = _shared.get(url) or GramStore.open(url)
     if any(bundle not in store.bundles for bundle in bundles):
         store.refresh()
+    if any(bundle not in store.bundles for bundle in bundles) and store.url != url and open_objects(url).size(MANIFEST) is not None:
+        # The store was replaced; what the reference was made from lies in the folder itself as long as somebody reads it.
+        store = GramStore(open_objects(url))
     for bundle in bundles:
         if bundle not in store.bundles:
             raise MissingBlock(f"{url} has no bundle {bundle}: its kernels were dropped, or the store was replaced")
@@ -489,3 +485,8 @@ def open_gram(url: str, bundles: Iterable[str] = ()) -> GramStore:
     while len(_shared) > _SHARED_STORES:
         _shared.popitem(last=False)
     return store
+
+
+def forget_grams() -> None:
+    """Let go of the stores that this process keeps open for references alone."""
+    _shared.clear()

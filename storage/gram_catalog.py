@@ -1,6 +1,6 @@
 """What a Gram store has: its manifest, bundles and kernels, and which blocks are recorded."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -8,10 +8,12 @@ from .arrays import Record, check_crc, group_json, parse_json, write_object
 from .errors import DigestMismatch, MissingBlock, SchemaError, space_for
 from .gram_bundle import FOLDER, Bundle, GramMeta, GramTask
 from .gram_reading import BlockReader
+from .gram_upkeep import places_of
 from .locks import Lease, file_lock
 from .objects import LocalObjects, Objects
 from .remote import RemoteObjects
 from .seal import MANIFEST, read_seal, write_seal
+from .versions import POINTER, Opened, is_version
 
 Digests = str | Sequence[str]
 ROOT = "zarr.json"
@@ -24,7 +26,7 @@ class GramCatalog:
     Attributes
     ----------
     url : str
-        Place.
+        Place: of a store that was replaced once, the folder of the version that was opened.
     meta : GramMeta
         Samples, block size, type, digest of the data.
     digest : str
@@ -33,8 +35,8 @@ class GramCatalog:
         Reads single bundles.
     """
 
-    def __init__(self, objects: Objects) -> None:
-        self.objects = objects
+    def __init__(self, objects: Objects, opened: Opened | None = None) -> None:
+        self.objects, self._opened = objects, opened
         self.url = objects.url
         self.reader = BlockReader(objects)
         self.written: Record = {}
@@ -158,6 +160,21 @@ class GramCatalog:
         lacking = len(bundles) * self.meta.layout.n_pairs - len(self.recorded(bundles))
         if lacking:
             raise MissingBlock(f"{self.url}: {lacking} blocks of these kernels were not computed yet (GramStore.missing lists them)")
+
+    def known_places(self) -> dict[str, tuple[Bundle, int, int]]:
+        """Keys of recorded objects and of their records, each with its bundle and block pair."""
+        return places_of(self.bundles.values(), self.recorded(self.bundles.values()))
+
+    def unused(self, keep: Collection[str]) -> list[tuple[str, int]]:
+        """Kernels not among those to keep, each with the bytes of its blocks."""
+        sizes = {bundle.id: bundle.plane_bytes * self.meta.layout.n_pairs for bundle in self.bundles.values()}
+        return [(digest, sizes[bundle]) for digest, (bundle, _) in self.places.items() if digest not in keep]
+
+    def orphans(self) -> list[tuple[str, int]]:
+        """Objects that belong to nothing, with their bytes: blocks without a record, remains of a removal that was cut short."""
+        known = {*self.listed, *self.known_places(), MANIFEST, LOCK, POINTER}
+        found = (key for key in self.objects.listing() if key not in known and not is_version(key.partition("/")[0]))
+        return [(key, self.objects.size(key) or 0) for key in sorted(found)]
 
     def _plausible(self, key: str, bundle: Bundle) -> bool:
         """Whether a record has its length (after a power loss a file may be empty; object stores have no such)."""

@@ -12,9 +12,10 @@ from typing import Any, Literal
 from .arrays import canonical
 from .errors import DigestMismatch, MissingBlock, NothingThere, SchemaError
 from .objects import write_atomic
-from .seal import MANIFEST, read_seal
+from .seal import read_seal
 from .sealed_json import read_sealed, seal_file
 from .urls import check_name, holds_store, local_path, open_object, open_objects
+from .versions import open_version
 
 FORMAT = "gramplane.step/2"
 UNSEALED_FORMAT = "gramplane.step/1"
@@ -154,8 +155,8 @@ def digest_of(path: str | os.PathLike[str]) -> str:
     place = local_path(path)
     if place is None and not holds_store(path):
         return _object_digest(os.fspath(path))
-    if place is None or (place / MANIFEST).is_file():
-        return read_seal(open_objects(path))[1]
+    if place is None or (place.is_dir() and holds_store(path)):
+        return read_seal(open_version(open_objects(path)).objects)[1]
     if place.is_file():
         return _file_digest(place)
     if not place.is_dir():

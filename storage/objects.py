@@ -172,6 +172,13 @@ class LocalObjects:
                 if not _TEMPORARY.fullmatch(name):
                     yield name if prefix == "." else f"{prefix}/{name}"
 
+    def force(self) -> None:
+        """Force every file and folder to the disk, also those that were written without."""
+        for folder, _, files in os.walk(self.url):
+            for name in files:
+                sync_file(os.path.join(folder, name))
+            sync_folder(folder)
+
     def sweep(self) -> int:
         """Remove temporary files a killed writer left behind; return how many."""
         return sweep_temporaries(self.root)
@@ -262,6 +269,15 @@ def write_all(fd: int, data: npt.NDArray | bytes) -> None:
     view = as_bytes(data).data
     while view.nbytes:
         view = view[os.write(fd, view) :]
+
+
+def sync_file(path: str) -> None:
+    """Make the content of a file durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def sync_folder(folder: str) -> None:

@@ -9,6 +9,7 @@ from .errors import NothingThere, SchemaError, UrlError
 from .objects import LocalObjects, Objects
 from .places import place
 from .remote import RemoteObjects, connect
+from .versions import is_finished
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _remotes: dict[str, RemoteObjects] = {}
@@ -50,8 +51,8 @@ def refuse_foreign(url: str | os.PathLike[str]) -> None:
     path = local_path(url)
     if path is not None and path.is_file():
         raise SchemaError(f"{url} is a file, not a block store; `gramplane ingest {url} STORE` makes one of it")
-    parts = (path / name for name in ("manifest.json", "zarr.json", "columns")) if path is not None and path.is_dir() else ()
-    if path is not None and path.is_dir() and not any(part.exists() for part in parts):
+    parts = ("current.json", "manifest.json", "zarr.json", "columns", "v1")
+    if path is not None and path.is_dir() and not any((path / part).exists() for part in parts):
         raise SchemaError(f"{url} is a folder, but not a block store; `gramplane ingest FILE STORE` makes one")
 
 
@@ -97,7 +98,7 @@ def open_object(url: str) -> tuple[RemoteObjects, str]:
 
 def holds_store(url: str | os.PathLike[str]) -> bool:
     """Tell whether a finished store is at a path or URL."""
-    return open_objects(url).size("manifest.json") is not None
+    return is_finished(open_objects(url))
 
 
 def require_something(url: str, what: str) -> None:

@@ -1,28 +1,40 @@
 """Writing a block store: whole chunks only, a journal of what is done, the manifest last."""
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .arrays import ArraySpec, Record, canonical, check_crc, group_json, padding, write_array, write_object
-from .blocks import INDEX_NAME, BlockStore
+from .blocks import INDEX_NAME, BlockStore, forget_shared
 from .errors import MissingBlock, SchemaError, StorageError, UnalignedWrite, space_for
+from .journal import Journal
 from .layout import DenseLayout, StripeLayout
 from .meta import BlockMeta, ColumnScale
-from .objects import LocalObjects, Objects, sync_folder, write_all
+from .objects import LocalObjects, Objects, require_space
 from .seal import MANIFEST, write_seal
 from .urls import check_name, local_path, open_objects
+from .versions import (
+    JOURNAL,
+    POINTER,
+    drop_unfinished,
+    inside,
+    is_finished,
+    next_version,
+    open_version,
+    publish,
+    read_versions_or_none,
+    refuse_foreign_files,
+    refuse_other_stores,
+)
 
 Layout = StripeLayout | DenseLayout
-JOURNAL = "journal.jsonl"
-_RESERVED = {"columns", "rows", "names", "sequences", "groups", "row_scale", "zarr.json", MANIFEST, JOURNAL}
+_RESERVED = {"columns", "rows", "names", "sequences", "groups", "row_scale", "zarr.json", MANIFEST, JOURNAL, POINTER}
 
 
 class BlockWriter:
@@ -37,12 +49,13 @@ class BlockWriter:
         Objects known to be written: key -> (bytes, crc32c).
     """
 
-    def __init__(self, url: str, meta: BlockMeta, layouts: dict[str, Layout], fsync: bool) -> None:
-        self.url, self.meta, self.fsync = url, meta, fsync
+    def __init__(self, url: str, meta: BlockMeta, layouts: dict[str, Layout], fsync: bool, version: str) -> None:
+        self.url, self.meta, self.fsync, self.version = url, meta, fsync, version
         self.done: Record = {}
         self._layouts = layouts
-        self._objects: Objects = open_objects(url)
-        self._journal: _Journal | None = None
+        self._base = open_objects(url)
+        self._objects: Objects = inside(self._base, version)
+        self._journal: Journal | None = None
 
     @classmethod
     def create(
@@ -73,53 +86,59 @@ class BlockWriter:
         resume : bool
             Keep what a killed writer of the same plan finished (local stores): its objects are checked and appear in ``done``.
         overwrite : bool
-            Remove a finished store that is there.
+            Replace a finished store that is there. It stays as it is, and what readers see, until `commit`.
 
         Raises
         ------
         SchemaError
             If a finished store or foreign files are there, or a layout does not fit the shape.
         OutOfSpace
-            If the disk is full.
+            If the disk has no room for the blocks, beside those of a store to be replaced.
         """
         layouts = {"columns": columns} if rows is None else {"columns": columns, "rows": rows}
         described = replace(meta, layouts=tuple(layouts), digest="")
         for name, layout in layouts.items():
             _check_fit(described, name, layout)
-        writer = cls(open_objects(url).url, described, layouts, fsync)
-        writer._begin(resume, overwrite)
+        base = open_objects(url)
+        writer = cls(base.url, described, layouts, fsync, _new_version(base, overwrite))
+        writer._begin(resume)
         return writer
 
-    def __reduce__(self) -> tuple[type["BlockWriter"], tuple[str, BlockMeta, dict[str, Layout], bool]]:
-        return BlockWriter, (self.url, self.meta, self._layouts, self.fsync)
+    def __reduce__(self) -> tuple[type["BlockWriter"], tuple[str, BlockMeta, dict[str, Layout], bool, str]]:
+        return BlockWriter, (self.url, self.meta, self._layouts, self.fsync, self.version)
 
-    def _begin(self, resume: bool, overwrite: bool) -> None:
-        plan = plan_digest(self.meta, self._layouts)
-        if self._objects.size(MANIFEST) is not None and not overwrite:
-            raise SchemaError(f"{self.url} already holds a finished store; choose another place or overwrite it")
-        if not isinstance(self._objects, LocalObjects):
-            _refuse_foreign(self._objects)
-            self._objects.clear()
-        elif self._objects.root.exists():
-            self._take_over(plan, resume)
-        if isinstance(self._objects, LocalObjects):
+    def _begin(self, resume: bool) -> None:
+        plan, objects = plan_digest(self.meta, self._layouts), self._objects
+        if not isinstance(objects, LocalObjects):
+            objects.clear()
+        else:
+            self._take_over(objects, plan, resume)
+            require_space(self.url, self._bytes_to_write())
             with space_for(self.url, 0):
-                self._objects.root.mkdir(parents=True, exist_ok=True)
-            self._journal = _Journal(self._objects.root / JOURNAL, plan)
+                objects.root.mkdir(parents=True, exist_ok=True)
+            self._journal = Journal(objects.root / JOURNAL, plan)
         self._describe()
 
-    def _take_over(self, plan: str, resume: bool) -> None:
-        objects = self._objects
-        assert isinstance(objects, LocalObjects)
-        ours = objects.size(JOURNAL) is not None or objects.size(MANIFEST) is not None
-        if any(objects.root.iterdir()) and not ours:
-            raise SchemaError(f"{self.url} is a folder with files that are not a store; choose an empty place")
-        found = _Journal.read(objects.root / JOURNAL, plan) if resume and objects.size(MANIFEST) is None else None
+    def _take_over(self, objects: LocalObjects, plan: str, resume: bool) -> None:
+        """Keep what a killed writer of the same plan left of this version, or remove it."""
+        found = Journal.read(objects.root / JOURNAL, plan) if resume else None
         if found is None:
-            objects.clear()
+            if objects.root.exists():
+                objects.clear()
             return
         objects.sweep()
+        objects.delete(MANIFEST)
         self.done.update({key: entry for key, entry in found.items() if self._is_sound(key, entry)})
+
+    def _bytes_to_write(self) -> int:
+        """Bytes of the blocks that are not there yet."""
+        total = 0
+        for layout in self._layouts.values():
+            if isinstance(layout, DenseLayout):
+                total += layout.grid[0] * layout.grid[1] * layout.chunk[0] * layout.chunk[1] * self.meta.itemsize
+            else:
+                total += layout.n_chunks * layout.chunk * (4 + self.meta.itemsize)
+        return total - sum(size for key, (size, _) in self.done.items() if "/c/" in key)
 
     def _is_sound(self, key: str, entry: tuple[int, int]) -> bool:
         try:
@@ -359,11 +378,25 @@ class BlockWriter:
         if missing:
             raise MissingBlock(f"{self.url}: {len(missing)} objects were not written, the first is {missing[0]}; nothing is committed")
         self._object("zarr.json", group_json(self.meta.attributes()))
-        write_seal(self._objects, self.done)
+        digest = write_seal(self._objects, self.done)
+        # What this process keeps open for references alone is no reader that an old version must wait for.
+        forget_shared(self.url)
+        publish(self._base, self.version, digest)
+        self._close_journal()
+        return BlockStore.open(self.url, digest)
+
+    def discard(self) -> None:
+        """Remove what was written of this version; a store that was to be replaced stays as it is."""
+        self._close_journal()
+        self._objects.clear()
+        if isinstance(self._base, LocalObjects):
+            with suppress(OSError):
+                self._base.root.rmdir()
+
+    def _close_journal(self) -> None:
         if self._journal is not None:
             self._journal.remove()
             self._journal = None
-        return BlockStore.open(self.url)
 
     def _expected(self) -> Iterable[str]:
         for name, layout in self._layouts.items():
@@ -376,9 +409,9 @@ class BlockWriter:
 
 
 def _refuse_foreign(objects: Objects) -> None:
-    """Refuse objects that no ingest wrote: a bucket's other content must not go with a store."""
+    """Refuse objects that no ingest wrote: a store is not mixed with a bucket's other content."""
     keys = set(objects.listing())
-    if keys and not keys & {MANIFEST, "columns/zarr.json"}:
+    if keys and not any(key.endswith("columns/zarr.json") for key in keys):
         raise SchemaError(f"below {objects.url} lie objects that are not a store ({min(keys)}, …); choose an empty place")
 
 
@@ -411,64 +444,26 @@ def _index_array(indices: npt.NDArray[Any], limit: int) -> npt.NDArray[np.int32]
 
 
 def drop_journal(url: str) -> None:
-    """Remove the journal beside a finished store, which a writer killed after its last step leaves behind."""
-    place = local_path(url)
-    if place is not None:
-        (place / JOURNAL).unlink(missing_ok=True)
+    """Remove the journal of a finished version, which a writer killed after its last step leaves behind."""
+    if local_path(url) is not None:
+        open_version(open_objects(url)).objects.delete(JOURNAL)
 
 
-class _Journal:
-    """Lines of finished objects, so that a killed writer can be resumed; a torn last line is ignored.
+def _new_version(base: Objects, overwrite: bool) -> str:
+    """Name of the version to write.
 
-    Parameters
-    ----------
-    path : Path
-        The file; it is continued if it was begun for the same plan.
-    plan : str
-        Digest of the plan, the first line.
+    Raises
+    ------
+    SchemaError
+        If a store is there and is not to be replaced, or there are files that it did not write.
     """
-
-    def __init__(self, path: Path, plan: str) -> None:
-        self.path = path
-        self._unsynced = 0
-        with space_for(path, 256):
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-            # a new line first: it ends a line torn by a kill
-            write_all(self._fd, b"\n" + canonical({"plan": plan}) + b"\n")
-            os.fsync(self._fd)
-            sync_folder(str(path.parent))
-
-    def append(self, record: Record) -> None:
-        """Add a line; synced to the disk after every 64 MiB of objects."""
-        line = canonical(record) + b"\n"
-        with space_for(self.path, len(line)):
-            write_all(self._fd, line)
-            self._unsynced += sum(size for size, _ in record.values())
-            if self._unsynced > 64 << 20:
-                os.fsync(self._fd)
-                self._unsynced = 0
-
-    def remove(self) -> None:
-        """Close and delete the journal."""
-        os.close(self._fd)
-        self.path.unlink(missing_ok=True)
-
-    @staticmethod
-    def read(path: Path, plan: str) -> Record | None:
-        """Objects noted for this plan; None if there is no journal or it belongs to another plan."""
-        if not path.exists():
-            return None
-        found: Record = {}
-        for line in path.read_bytes().splitlines():
-            try:
-                entry = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if not isinstance(entry, dict):
-                continue
-            if "plan" in entry:
-                if entry["plan"] != plan:
-                    return None
-                continue
-            found.update({key: (int(size), int(crc)) for key, (size, crc) in entry.items()})
-        return found
+    if is_finished(base) and not overwrite:
+        raise SchemaError(f"{base.url} already holds a finished store; choose another place or overwrite it")
+    found = read_versions_or_none(base)
+    if isinstance(base, LocalObjects) and base.root.exists():
+        refuse_other_stores(base, found)
+        refuse_foreign_files(base, found)
+        drop_unfinished(base)
+    elif not isinstance(base, LocalObjects) and found is None:
+        _refuse_foreign(base)
+    return next_version(found)

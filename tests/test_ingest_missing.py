@@ -159,13 +159,13 @@ def test_one_missing_value_looks_like_another(tmp_path, data):
 def test_a_store_says_whether_values_are_missing_and_others_are_as_they_were(tmp_path, data):
     A, y = data
     store = ingest((A, y), tmp_path / "some", missing="keep")
-    attributes = json.loads((tmp_path / "some" / "zarr.json").read_text())["attributes"]["gramplane"]
+    attributes = json.loads((tmp_path / "some" / "v1" / "zarr.json").read_text())["attributes"]["gramplane"]
     assert (attributes["schema"], attributes["n_missing"]) == ("gramplane.blocks/2", int(np.isnan(A).sum()))
     assert store.has_table("missing", of="columns")
     assert BlockStore.open(tmp_path / "some").meta.n_missing == attributes["n_missing"]
     for name, missing in (("none", "keep"), ("plain", "refuse")):
         whole = ingest((np.nan_to_num(A), y), tmp_path / name, missing=missing)
-        attributes = json.loads((tmp_path / name / "zarr.json").read_text())["attributes"]["gramplane"]
+        attributes = json.loads((tmp_path / name / "v1" / "zarr.json").read_text())["attributes"]["gramplane"]
         assert attributes["schema"] == "gramplane.blocks/1" and "n_missing" not in attributes
         assert whole.meta.n_missing == 0 and not whole.has_table("missing", of="columns")
     # A store of before is known by the options that it was made with.

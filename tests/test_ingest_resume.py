@@ -256,10 +256,10 @@ def test_foreign_files_are_left_alone(tmp_path):
 def test_a_finished_store_of_the_same_source_is_left_as_it_is(tmp_path, kind):
     source, options, *_ = sources(tmp_path)[kind]
     store = ingest(source, tmp_path / "S", **options)
-    before = (tmp_path / "S" / "manifest.json").stat().st_mtime_ns
+    before = (tmp_path / "S" / "v1" / "manifest.json").stat().st_mtime_ns
     again = ingest(source, tmp_path / "S", progress=lambda *_: pytest.fail("worked"), **options)
     assert again.digest == store.digest
-    assert (tmp_path / "S" / "manifest.json").stat().st_mtime_ns == before
+    assert (tmp_path / "S" / "v1" / "manifest.json").stat().st_mtime_ns == before
 
 
 def test_a_moved_source_is_the_same_source(tmp_path):
@@ -318,7 +318,7 @@ def test_killed_after_the_last_step(tmp_path, monkeypatch, moment):
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
         if moment == "journal":
-            patch.setattr(writer._Journal, "remove", dies)
+            patch.setattr(writer.Journal, "remove", dies)
         elif moment == "before":
             patch.setattr(scratch.Scratch, "remove", dies)
         else:
@@ -327,7 +327,7 @@ def test_killed_after_the_last_step(tmp_path, monkeypatch, moment):
     assert (space / "lock").exists()
     check_store(ingest(source, tmp_path / "S"), X, y)
     assert not space.exists()
-    assert not (tmp_path / "S" / writer.JOURNAL).exists()
+    assert not (tmp_path / "S" / "v1" / writer.JOURNAL).exists()
 
 
 def test_scratch_in_use_beside_a_finished_store_stays(tmp_path):

@@ -4,10 +4,6 @@ Otherwise two runs on one machine could differ: the addresses of arrays are chan
 of OpenBLAS, which nothing here calls.
 """
 
-import platform
-import re
-
-import numba
 import numpy as np
 import pytest
 import scipy.linalg
@@ -17,8 +13,6 @@ from gramplane.kernels.jit import one_thread
 from gramplane.kernels.solvers import row_block, row_passes
 from gramplane.kernels.spectral_dense import BY_VALUE, dense_positive
 from tests.support.processors import other_coretypes, said
-
-FUSED = re.compile(r"\bvfn?m(add|sub)[0-9]*[ps][sd]\b")
 
 
 @pytest.fixture(autouse=True)
@@ -203,28 +197,3 @@ def test_every_function_with_sums_in_any_order_is_among_them():
     told = sum(path.read_text().count("@compiled(reassociate=True)") for path in (ROOT / "kernels").rglob("*.py"))
     loose = {name for name in sums(5) if not name.endswith((" True", ", float32"))}
     assert len(loose) == told
-
-
-def assembly(function):
-    """The instructions of a compiled function, made anew: of code from the cache there are none to be read."""
-    options = {name: value for name, value in function.targetoptions.items() if name in ("fastmath", "error_model", "nogil")}
-    fresh = numba.njit(**options)(function.py_func)
-    for signature in function.signatures:
-        fresh.compile(signature)
-    found = "\n".join(fresh.inspect_asm().values())
-    assert "mulsd" in found or "mulpd" in found
-    return found
-
-
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names of instructions are those of x86")
-def test_nothing_is_contracted_to_fused_multiplications():
-    """Or the same source would round otherwise on processors without them; one function asks for it by name."""
-    for function, arrays in sums(37).values():
-        function(*[array.copy() for array in arrays])
-    modules = (alignment_expansion, bank_products, block_product, distances, feature_sums, gram_bands, row_block, row_passes)
-    made = [
-        item for module in modules for item in vars(module).values() if hasattr(item, "inspect_asm") and "fastmath" in item.targetoptions
-    ]
-    fused = [item.py_func.__name__ for item in made if FUSED.search(assembly(item))]
-    assert len(made) >= 16 and fused == []
-    assert FUSED.search("vfmadd231pd %ymm0, %ymm1, %ymm2")

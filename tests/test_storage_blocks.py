@@ -129,7 +129,7 @@ def test_ids_outside_are_refused(tmp_path, bad):
 def test_zarr_reads_the_same_numbers(tmp_path):
     X = random_sparse(40, 60)
     store = sparse_store(tmp_path / "s", X, both=True)
-    group = zarr.open_group(tmp_path / "s", mode="r")
+    group = zarr.open_group(store.place, mode="r")
     rows, values, edges = (np.asarray(group[f"columns/{name}"]) for name in ("rows", "values", "edges"))
     offsets, counts = np.asarray(group["columns/offsets"]), np.asarray(group["columns/counts"])
     chunk = group["columns/rows"].chunks[0]
@@ -145,8 +145,8 @@ def test_zarr_reads_the_same_numbers(tmp_path):
 
 def test_zarr_reads_dense_stores(tmp_path):
     X = np.random.default_rng(0).standard_normal((23, 47))
-    dense_store(tmp_path / "s", X, both=True)
-    group = zarr.open_group(tmp_path / "s", mode="r")
+    store = dense_store(tmp_path / "s", X, both=True)
+    group = zarr.open_group(store.place, mode="r")
     assert np.array_equal(group["columns/dense"][:], X) and np.array_equal(group["rows/dense"][:], X)
 
 
@@ -180,13 +180,13 @@ def copy_through_zarr(source: Path, target: Path) -> None:
 def test_stores_written_by_zarr_have_the_same_chunk_bytes_and_blocks(tmp_path, kind):
     X = random_sparse(40, 60)
     store = sparse_store(tmp_path / "a", X, both=True) if kind == "sparse" else dense_store(tmp_path / "a", X.toarray(), both=True)
-    copy_through_zarr(tmp_path / "a", tmp_path / "b")
+    copy_through_zarr(Path(store.place), tmp_path / "b")
     other = BlockStore.open(tmp_path / "b")
     assert all(same_block(a.load(), b.load()) for a, b in zip(store.column_blocks(), other.column_blocks(), strict=True))
     assert all(same_block(a.load(), b.load()) for a, b in zip(store.row_blocks(), other.row_blocks(), strict=True))
     assert np.array_equal(store.target(), other.target())
-    chunks = [file.relative_to(tmp_path / "a") for file in (tmp_path / "a").rglob("*") if file.is_file() and "c" in file.parts]
-    assert chunks and all((tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes() for file in chunks)
+    chunks = [file.relative_to(store.place) for file in Path(store.place).rglob("*") if file.is_file() and "c" in file.parts]
+    assert chunks and all((Path(store.place) / file).read_bytes() == (tmp_path / "b" / file).read_bytes() for file in chunks)
 
 
 def test_references_are_small_and_reopen_nothing(tmp_path, monkeypatch):
@@ -277,11 +277,11 @@ def test_object_stores_hold_the_same_bytes(remote, tmp_path, bucket, kind):
 def test_damage_in_an_object_store_is_noticed(remote):
     store = sparse_store("s3://memory/data", random_sparse(40, 60))
     objects = urls.open_objects("s3://memory/data")
-    data = objects.read("columns/values/c/1").copy()
+    data = objects.read("v1/columns/values/c/1").copy()
     data[3] ^= 4
-    objects.write("columns/values/c/1", data)
-    objects.write("columns/rows/c/2", data[:-1])
-    objects.delete("columns/rows/c/0")
+    objects.write("v1/columns/values/c/1", data)
+    objects.write("v1/columns/rows/c/2", data[:-1])
+    objects.delete("v1/columns/rows/c/0")
     assert [damage.key for damage in store.verify().damaged] == ["columns/rows/c/0", "columns/rows/c/2", "columns/values/c/1"]
     with pytest.raises(MissingBlock):
         store.columns([0])
@@ -353,21 +353,21 @@ CHUNKS = "chunk_grid__configuration__chunk_shape"
 )
 def test_foreign_descriptions_are_refused_with_the_field(tmp_path, key, fields, message):
     sparse_store(tmp_path / "s", random_sparse(40, 60))
-    change(tmp_path / "s", key, **fields)
+    change(tmp_path / "s/v1", key, **fields)
     with pytest.raises((SchemaError, MissingBlock), match=message):
-        BlockStore.open(tmp_path / "s")
+        BlockStore.open(tmp_path / "s/v1")
 
 
 def test_symbolic_links_are_refused(tmp_path):
     store = sparse_store(tmp_path / "s", random_sparse(40, 60))
-    chunk = tmp_path / "s/columns/rows/c/0"
+    chunk = tmp_path / "s/v1/columns/rows/c/0"
     shutil.move(chunk, tmp_path / "outside")
     chunk.symlink_to(tmp_path / "outside")
     with pytest.raises(SchemaError, match="symbolic link"):
         store.column_blocks()[0].load()
     sparse_store(tmp_path / "t", random_sparse(40, 60))
-    shutil.move(tmp_path / "t/columns/values", tmp_path / "values")
-    (tmp_path / "t/columns/values").symlink_to(tmp_path / "values")
+    shutil.move(tmp_path / "t/v1/columns/values", tmp_path / "values")
+    (tmp_path / "t/v1/columns/values").symlink_to(tmp_path / "values")
     with pytest.raises(SchemaError, match="symbolic link"):
         BlockStore.open(tmp_path / "t")
     (tmp_path / "link").symlink_to(tmp_path / "good")
@@ -383,10 +383,10 @@ def test_hostile_keys_never_leave_the_store(tmp_path, hostile):
     with pytest.raises(SchemaError, match="object key"):
         objects.read(hostile)
     store = sparse_store(tmp_path / "s", random_sparse(5, 5))
-    listed, _ = read_seal(LocalObjects(tmp_path / "s"))
-    write_seal(LocalObjects(tmp_path / "s"), {**listed, hostile: (1, 1)})
-    with pytest.raises(SchemaError, match="object key"):
-        BlockStore.open(store.url)
+    listed, _ = read_seal(LocalObjects(tmp_path / "s/v1"))
+    write_seal(LocalObjects(tmp_path / "s/v1"), {**listed, hostile: (1, 1)})
+    with pytest.raises(DigestMismatch, match=r"(?s)object key.*the manifest is damaged"):
+        BlockStore.open(store.place)
 
 
 def test_no_store_and_no_manifest(tmp_path):

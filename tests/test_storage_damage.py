@@ -14,7 +14,7 @@ from tests.support.stores import dense_store, random_sparse, sparse_store
 def place(request, tmp_path):
     X = random_sparse(40, 60)
     sparse_store(tmp_path / "s", X, both=True) if request.param == "sparse" else dense_store(tmp_path / "s", X.toarray(), both=True)
-    return tmp_path / "s"
+    return tmp_path / "s/v1"
 
 
 def objects_of(place):
@@ -61,7 +61,7 @@ def test_single_bit_flips_are_found_and_named(place):
 
 def test_messages_name_array_chunk_and_bytes(tmp_path):
     sparse_store(tmp_path / "s", random_sparse(40, 60))
-    file = tmp_path / "s/columns/values/c/1"
+    file = tmp_path / "s/v1/columns/values/c/1"
     data = bytearray(file.read_bytes())
     data[5] ^= 1
     file.write_bytes(data)
@@ -141,11 +141,11 @@ def test_manifest_that_omits_an_object_is_incomplete(tmp_path):
     from gramplane.storage.seal import read_seal, write_seal
 
     sparse_store(tmp_path / "s", random_sparse(40, 60))
-    objects = LocalObjects(tmp_path / "s")
+    objects = LocalObjects(tmp_path / "s/v1")
     listed, _ = read_seal(objects)
     write_seal(objects, {key: entry for key, entry in listed.items() if key != "columns/rows/c/1"})
     with pytest.raises(MissingBlock, match="manifest lists"):
-        BlockStore.open(tmp_path / "s")
+        BlockStore.open(tmp_path / "s/v1")
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_mutated_descriptions_raise_our_errors_only(tmp_path):
 
     sparse_store(tmp_path / "s", random_sparse(10, 12))
     rng = random.Random(11)
-    key = tmp_path / "s/columns/values/zarr.json"
+    key = tmp_path / "s/v1/columns/values/zarr.json"
     good = key.read_bytes()
     values = [None, True, -1, 0, 1, 2**31, 2**63, 1.5, float("inf"), "", "x", [], {}, [1, 2], {"name": "bytes"}]
     for _ in range(120):
@@ -190,9 +190,9 @@ def test_mutated_descriptions_raise_our_errors_only(tmp_path):
             node[name] = rng.choice(values)
             break
         key.write_text(json.dumps(fields))
-        reseal(tmp_path / "s")
+        reseal(tmp_path / "s/v1")
         try:
-            store = read_everything_of_columns(tmp_path / "s")
+            store = read_everything_of_columns(tmp_path / "s/v1")
         except StorageError:
             continue
         assert np.isfinite(store.target()).all()

@@ -59,7 +59,7 @@ def test_partial_and_foreign_stripes_are_refused(begun):
             writer.write_stripe(1, counts, bad, values)
     with pytest.raises(SchemaError, match="layout 'rows'"):
         writer.write_stripe(1, counts, rows, values, layout="rows")
-    assert not list(Path(writer.url).glob("columns/*/c/1"))
+    assert not list(Path(writer.url).glob("v1/columns/*/c/1"))
 
 
 def test_partial_dense_chunks_are_refused(tmp_path):
@@ -89,7 +89,7 @@ def test_commit_without_a_chunk_is_refused(begun):
         BlockStore.open(writer.url)
     writer.write_stripe(2, *parts_of(X, plan, 2))
     store = writer.commit()
-    assert store.verify().ok and not (Path(store.url) / "journal.jsonl").exists()
+    assert store.verify().ok and not (Path(store.place) / "journal.jsonl").exists()
     assert not list(Path(store.url).rglob("*.tmp"))
 
 
@@ -150,20 +150,20 @@ def test_resume_keeps_sound_stripes_of_the_same_plan(begun):
     X, plan, writer = begun
     for s in range(4):
         writer.write_stripe(s, *parts_of(X, plan, s))
-    place = Path(writer.url)
+    place = Path(writer.url) / writer.version
     (place / "columns/values/c/1").write_bytes(b"torn")
     (place / "columns/rows/c/2").unlink()
     (place / "columns/rows/c/.9.0123456789abcdef.tmp").write_bytes(b"orphan")
     with (place / "journal.jsonl").open("ab") as journal:
         journal.write(b'{"columns/rows/c/5": [1')
-    second = BlockWriter.create(place, writer.meta, plan, resume=True)
+    second = BlockWriter.create(writer.url, writer.meta, plan, resume=True)
     assert [second.stripe_done(s) for s in range(5)] == [True, False, False, True, False]
     assert not list(place.rglob("*.tmp"))
     for s in range(plan.n_stripes):
         if not second.stripe_done(s):
             second.write_stripe(s, *parts_of(X, plan, s))
     second.write_table("counts", np.diff(X.indptr).astype(np.uint32), of="columns")
-    straight = sparse_store(place.parent / "t", X)
+    straight = sparse_store(place.parents[1] / "t", X)
     resumed = second.commit()
     assert resumed.verify().ok and all(
         same_block(a.load(), b.load()) for a, b in zip(resumed.column_blocks(), straight.column_blocks(), strict=True)
@@ -174,7 +174,7 @@ def test_resume_of_another_plan_begins_anew(begun):
     X, plan, writer = begun
     writer.write_stripe(0, *parts_of(X, plan, 0))
     other = BlockWriter.create(writer.url, BlockMeta(40, 60, "sparse", "float64"), plan, resume=True)
-    assert not other.stripe_done(0) and not list(Path(writer.url).glob("columns/rows/c/*"))
+    assert not other.stripe_done(0) and not list(Path(writer.url).glob("v1/columns/rows/c/*"))
     with pytest.raises(SchemaError, match=r"does not exist|layout"):
         other.write_stripe(0, *parts_of(X, plan, 0), layout="neither")
 
@@ -214,11 +214,11 @@ def test_killed_writers_leave_nothing_torn_and_are_resumed(tmp_path):
         time.sleep(rng.uniform(0.0, 0.08))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert not (tmp_path / "s/manifest.json").exists()
-        journal = (tmp_path / "s/journal.jsonl").read_bytes().splitlines()
+        assert not (tmp_path / "s/current.json").exists() and not (tmp_path / "s/v1/manifest.json").exists()
+        journal = (tmp_path / "s/v1/journal.jsonl").read_bytes().splitlines()
         listed = {k: v for line in journal if line for k, v in json.loads(line).items() if k != "plan"}
         for key, (nbytes, crc) in listed.items():
-            data = (tmp_path / "s" / key).read_bytes()
+            data = (tmp_path / "s/v1" / key).read_bytes()
             assert (len(data), crc32c(data)) == (nbytes, crc)
         assert len(listed) >= acknowledged  # what was acknowledged before is still there
         acknowledged = len(listed)

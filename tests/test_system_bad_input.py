@@ -213,7 +213,7 @@ PARAMS = {"B": 1, "C": 100.0, "max_rounds": 60, "max_inner": 1}
 @pytest.mark.parametrize("cluster", ["sync", pytest.param("cluster", marks=pytest.mark.cluster)])
 def test_a_damaged_chunk(tmp_path, problem, told, cluster):
     shutil.copytree(problem / "store", tmp_path / "store")
-    chunk = tmp_path / "store" / "columns" / "values" / "c" / "0"
+    chunk = tmp_path / "store" / "v1" / "columns" / "values" / "c" / "0"
     content = bytearray(chunk.read_bytes())
     content[100] ^= 1
     chunk.write_bytes(content)

@@ -159,7 +159,7 @@ def test_inspect_knows_stores_and_runs(fitted: Path, capsys: pytest.CaptureFixtu
 
 def test_verify_finds_damage_and_names_it(copy: Path, capsys: pytest.CaptureFixture[str]):
     assert result(["verify", copy / "store"], capsys)["status"] == "ok"
-    victim = copy / "store" / "columns" / "values" / "c" / "0"
+    victim = copy / "store" / "v1" / "columns" / "values" / "c" / "0"
     data = bytearray(victim.read_bytes())
     data[100] ^= 1
     victim.write_bytes(data)
@@ -169,7 +169,7 @@ def test_verify_finds_damage_and_names_it(copy: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_damaged_store_ends_a_fit_with_6(copy: Path, capsys: pytest.CaptureFixture[str]):
-    (copy / "store" / "columns" / "values" / "c" / "0").unlink()
+    (copy / "store" / "v1" / "columns" / "values" / "c" / "0").unlink()
     words = ["fit", "fgm", "--data", copy / "store", "--run", copy / "new", "--set", "B=2"]
     assert "columns/values" in result(words, capsys, 6)["error"]
 
@@ -186,7 +186,7 @@ def test_a_held_run_is_99(copy: Path, capsys: pytest.CaptureFixture[str]):
 def test_clean_lists_before_it_removes(copy: Path, capsys: pytest.CaptureFixture[str]):
     import os
 
-    orphan, fresh = copy / "store" / "columns" / "values" / "c" / "9", copy / "store" / "columns" / "values" / "c" / "10"
+    orphan, fresh = copy / "store" / "v1" / "columns" / "values" / "c" / "9", copy / "store" / "v1" / "columns" / "values" / "c" / "10"
     for file in (orphan, fresh):
         file.write_bytes(b"left over")
     os.utime(orphan, (1, 1))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+POINTER = "current.json"
 QUIET_SECONDS = 3600.0
 """A file younger than this may belong to a writer at work and is left alone."""
 
@@ -60,11 +61,49 @@ def _unlisted(store: Path) -> list[Path]:
     from ..storage.urls import open_objects
 
     listed, _ = read_seal(open_objects(store))
-    kept = {store / key for key in listed} | {store / "manifest.json"}
-    return [file for file in sorted(store.rglob("*")) if file.is_file() and file not in kept]
+    kept = {*listed, "manifest.json"}
+    # A store of 0.1.0 that was replaced has its newer versions, which list their own, in the same folder.
+    newer = {POINTER, *(path.name for path in store.glob("v*") if (store / POINTER).exists())}
+    names = ((file, file.relative_to(store)) for file in sorted(store.rglob("*")) if file.is_file())
+    return [file for file, name in names if name.as_posix() not in kept and name.parts[0] not in newer]
 
 
 def remove(found: Iterable[LeftOver]) -> None:
     """Remove the files of a list made by `left_overs`."""
     for item in found:
         item.path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class OldVersion:
+    """A version of a store that was replaced: its store, its name, its bytes, and whether somebody still reads it."""
+
+    store: str
+    name: str
+    nbytes: int
+    is_read: bool
+
+
+def old_versions(root: str) -> list[OldVersion]:
+    """Return the replaced versions of the store at a path or URL, or of the stores in a folder."""
+    from ..storage.places import is_local
+
+    places = [root] if not is_local(root) else [str(file.parent) for file in sorted(Path(root).rglob(POINTER))]
+    return [version for place in places for version in _versions_of(place)]
+
+
+def _versions_of(place: str) -> list[OldVersion]:
+    from ..storage import versions
+    from ..storage.urls import open_objects
+
+    base = open_objects(place)
+    return [OldVersion(place, name, versions.version_bytes(base, name), versions.is_read(base, name)) for name in versions.replaced(base)]
+
+
+def remove_old(found: Iterable[OldVersion]) -> None:
+    """Remove replaced versions; those that somebody reads stay."""
+    from ..storage.urls import open_objects
+    from ..storage.versions import remove_versions
+
+    for item in found:
+        remove_versions(open_objects(item.store), [item.name])

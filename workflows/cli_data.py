@@ -133,27 +133,33 @@ def _clean(group: click.Group) -> None:
     @click.option("--yes", is_flag=True, help="Remove what is listed; without it nothing is removed.")
     @click.option("--keep", metavar="FILE|TEXT", help="Of a Gram store: the kernels in use, as for gram --kernels; the others are unused.")
     def clean(frame: Frame, path: str, yes: bool, keep: str | None) -> Result:
-        """List what PATH (a store, a run, or a folder of them) no longer needs: left-over partial files, unlisted objects, old arrays.
+        """List what PATH (a store, a run, or a folder of them) no longer needs: left-over partial files, unlisted objects, old arrays,
+        and versions of a store that were replaced. Of a store at a URL only the latter; give it nothing to read meanwhile.
 
         Of a Gram store: blocks that belong to nothing and, with --keep, the kernels that are not named there.
         """
         from ..storage.places import is_local
-        from .cleaning import left_overs, remove
+        from .cleaning import left_overs, old_versions, remove, remove_old
 
         if is_gram_store(existing(path, "store, run or folder")):
             return _clean_grams(path, keep, yes)
         if keep is not None:
             raise click.UsageError(f"--keep names kernels of a Gram store; {path} is none")
-        if not is_local(path):
-            raise click.UsageError(f"{path} is a block store in an object store; clean looks through local folders and Gram stores")
-        found = left_overs(Path(existing(path, "store, run or folder")))
-        nbytes = sum(item.nbytes for item in found)
+        found = left_overs(Path(path)) if is_local(path) else []
+        old = old_versions(path)
+        free = [item for item in old if not item.is_read]
+        nbytes = sum(item.nbytes for item in [*found, *free])
         lines = [f"{figure(item.nbytes):>12} bytes  {item.path}  {item.why}" for item in found]
+        told = {False: "version that was replaced", True: "version that was replaced; it is still read and stays"}
+        lines += [f"{figure(item.nbytes):>12} bytes  {item.store}/{item.name}  {told[item.is_read]}" for item in old]
         if yes:
             remove(found)
+            remove_old(free)
         verb = "removed" if yes else "could be removed (--yes removes them)"
         fields = {"path": path, "n_files": len(found), "bytes": nbytes, "removed": yes, "files": [str(item.path) for item in found]}
-        return Result("done" if yes else "planned", fields, "\n".join([*lines, f"{len(found)} files, {nbytes / 2**20:,.1f} MiB {verb}"]))
+        fields["versions"] = [f"{item.store}/{item.name}" for item in free]
+        told_all = f"{len(found)} files, {len(free)} versions, {nbytes / 2**20:,.1f} MiB {verb}"
+        return Result("done" if yes else "planned", fields, "\n".join([*lines, told_all]))
 
 
 def _clean_grams(path: str, keep: str | None, yes: bool) -> Result:

@@ -28,10 +28,18 @@ def _gram(group: click.Group) -> None:
     @click.option(
         "--out", type=Url("new-store"), required=True, metavar="GRAMS", help="The Gram store; kernels are added to one that is there."
     )
+    @click.option("--overwrite", is_flag=True, help="Replace a Gram store of other data.")
     @cluster_options
     @dry_run_option
     def gram(
-        frame: Frame, store: str | None, kernels: str | None, precomputed: str | None, out: str, where: Where, dry_run: bool
+        frame: Frame,
+        store: str | None,
+        kernels: str | None,
+        precomputed: str | None,
+        out: str,
+        overwrite: bool,
+        where: Where,
+        dry_run: bool,
     ) -> Result:
         """Compute the kernel matrices of the rows of STORE into a Gram store; blocks that are there are not computed again.
 
@@ -47,8 +55,8 @@ def _gram(group: click.Group) -> None:
             raise click.UsageError("Missing argument 'STORE': the block store whose rows are compared")
         with frame.progress() as sink:
             if precomputed is not None:
-                return _told("done", ingest_precomputed(precomputed, store, out, sink))
-            status, figures = build_store(str(store), str(kernels), out, where, sink, dry_run)
+                return _told("done", ingest_precomputed(precomputed, store, out, sink, overwrite))
+            status, figures = build_store(str(store), str(kernels), out, where, sink, dry_run, overwrite)
         return _told(status, figures)
 
 

@@ -18,11 +18,24 @@ def is_gram_store(path: str) -> bool:
     """Tell a Gram store from a block store by the schema in its root; by its folders where the root cannot be read."""
     if not is_local(path):
         return _opens(path)
+    place = _version(path)
     try:
-        attributes = json.loads((Path(path) / "zarr.json").read_bytes())["attributes"]
+        attributes = json.loads((place / "zarr.json").read_bytes())["attributes"]
         return str(attributes["gramplane"]["schema"]).startswith("gramplane.grams/")
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return (Path(path) / "grams").is_dir() and (Path(path) / "manifest.json").exists()
+        return (place / "grams").is_dir() and (place / "manifest.json").exists()
+
+
+def _version(path: str) -> Path:
+    """Return where the current version of a store lies; the path itself where that cannot be read."""
+    from ..storage import StorageError
+    from ..storage.urls import open_objects
+    from ..storage.versions import open_version
+
+    try:
+        return Path(open_version(open_objects(path)).objects.url)
+    except StorageError:
+        return Path(path)
 
 
 def _opens(url: str) -> bool:
@@ -51,13 +64,13 @@ def specs_for(store: str, kernels: str | list[Any]) -> list[Any]:
 
 
 def build_store(
-    store: str, kernels: str | list[Any], out: str, where: Where, sink: Sink, dry_run: bool = False
+    store: str, kernels: str | list[Any], out: str, where: Where, sink: Sink, dry_run: bool = False, overwrite: bool = False
 ) -> tuple[str, dict[str, Any]]:
-    """Build (or plan) a Gram store; return status and figures."""
+    """Build (or plan, or replace) a Gram store; return status and figures."""
     from ..pipeline.gram_building import build_grams
 
     specs = specs_for(store, kernels)
-    found = build_grams(store, specs, out, on_event=sink, dry_run=dry_run, **where.arguments())
+    found = build_grams(store, specs, out, on_event=sink, dry_run=dry_run, overwrite=overwrite, **where.arguments())
     return found.status, found.figures
 
 
@@ -77,7 +90,7 @@ def repair_store(grams: str, store: str, where: Where, sink: Sink) -> tuple[str,
     return found.status, found.figures
 
 
-def ingest_precomputed(source: str, store: str | None, out: str, sink: Sink) -> dict[str, Any]:
+def ingest_precomputed(source: str, store: str | None, out: str, sink: Sink, overwrite: bool = False) -> dict[str, Any]:
     """Put matrices computed elsewhere into a Gram store; return its figures.
 
     Raises
@@ -96,7 +109,7 @@ def ingest_precomputed(source: str, store: str | None, out: str, sink: Sink) -> 
         if rows is not None and order not in (None, rows.meta.n_rows):
             raise SchemaError(f"{source} has matrices of {order} rows; {store} has {rows.meta.n_rows}")
         digest = None if rows is None else rows.digest
-        written = ingest_grams(near, out, data_digest=digest, progress=_blocks_progress(sink))
+        written = ingest_grams(near, out, data_digest=digest, overwrite=overwrite, progress=_blocks_progress(sink))
     return {"source": source, **gram_figures(written)}
 
 

@@ -250,6 +250,7 @@ def _work(place: Place, step: Any, wanted: StepManifest, record: Path) -> dict[s
     wanted.write(record)
     try:
         done = ACTIONS[step.do].work(place, step)
+        _refuse_changed(place, step, wanted)
     except Exception as error:
         wanted.failed(str(error)).write(record)
         raise
@@ -258,6 +259,24 @@ def _work(place: Place, step: Any, wanted: StepManifest, record: Path) -> dict[s
     wanted.done(done.outputs).write(record)
     place.sink({"event": "step", "step": step.id, "status": "done"})
     return dict(done.figures)
+
+
+def _refuse_changed(place: Place, step: Any, wanted: StepManifest) -> None:
+    """Refuse what a step made if what it read was replaced meanwhile: nobody could say which of both it was made from.
+
+    Raises
+    ------
+    DigestMismatch
+        Naming the first input that changed.
+    """
+    from ..storage import DigestMismatch
+
+    if step.do == "verify":  # its input is the time
+        return
+    found = ACTIONS[step.do].inputs(place, step)
+    changed = [path for path, digest in wanted.inputs.items() if found.get(path) != digest]
+    if changed:
+        raise DigestMismatch(f"{changed[0]} was replaced while step {step.id!r} read it; run the workflow again")
 
 
 def _kept_figures(record: Path) -> dict[str, Any]:

@@ -80,6 +80,7 @@ class GramArgs(Closed):
         min_length=1, description="kernels: texts such as rbf(gamma=0.5), records, {grid: ...}; or a file with such a list"
     )
     out: NewStore = Field(description="Gram store; kernels are added to one that is there")
+    overwrite: bool = Field(False, description="replace a Gram store of other data")
 
 
 class StreamArgs(Closed):

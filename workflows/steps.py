@@ -122,7 +122,8 @@ def _gram_inputs(place: Place, step: GramStep) -> dict[str, str]:
 
 def _gram(place: Place, step: GramStep) -> Done:
     out = place.read.path(step.args.out)
-    _, figures = build_store(place.store(step), gram_kernels(place.read, step), out, place.where, place.sink)
+    kernels, overwrite = gram_kernels(place.read, step), step.args.overwrite
+    _, figures = build_store(place.store(step), kernels, out, place.where, place.sink, overwrite=overwrite)
     return Done(figures, _digests(out))
 
 

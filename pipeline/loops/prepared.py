@@ -25,6 +25,8 @@ class Prepared:
         ``tables(state, model)`` gives the report's tables: name to list of rows.
     plan
         What one outer step does: tasks, bytes, memory.
+    beside
+        Stores that it reads beside the data of the run.
     """
 
     loop: Loop[Any]
@@ -32,3 +34,4 @@ class Prepared:
     summary: Callable[[Any, Any], dict[str, Any]]
     tables: Callable[[Any, Any], dict[str, list[dict[str, Any]]]]
     plan: Mapping[str, Any] = field(default_factory=dict)
+    beside: tuple[Any, ...] = ()

@@ -24,11 +24,12 @@ def _start(loop: Loop[S], ctx: RunContext, keep: bool) -> tuple[S, list[Mapping[
     return state, list(ctx.run.history()), iteration
 
 
-def _record(ctx: RunContext, state: LoopState, row: Mapping[str, Any], keep: bool) -> None:
+def _record(loop: Any, ctx: RunContext, state: LoopState, row: Mapping[str, Any], keep: bool) -> None:
+    ctx.confirm()
     # The history row is written first: a kill in between leaves a row too many, which the resume cuts back, never one too few.
     if ctx.run is not None and keep:
         ctx.run.append_history(dict(row))
-        ctx.run.save_checkpoint(state.iteration, state)
+        ctx.run.save_checkpoint(state.iteration, state, getattr(loop, "about", dict)())
     ctx.emit({"event": "iteration", **row})
 
 
@@ -57,5 +58,5 @@ def run_loop(loop: Loop[S], ctx: RunContext, *, keep: bool = True) -> Outcome[S]
         taken = {name: value - before[name] for name, value in ctx.tally.figures().items()}
         row = {"iteration": state.iteration, **step.metrics, **taken, "seconds": time.perf_counter() - began}
         history.append(row)
-        _record(ctx, state, row, keep)
+        _record(loop, ctx, state, row, keep)
     return Outcome(state, tuple(history), resumed_at)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...kernels.dual_averaging import Rows
 from ...storage import ColumnScale, DataError
-from ...storage.ingest.row_text import RowText, TextPiece
+from ...storage.ingest.row_text import Consumed, RowText, TextPiece
 from ..loops.protocol import Step
 from ..records.config_online import GroupLassoConfig
 from ..records.context import RunContext
@@ -73,6 +73,17 @@ class TextData:
     def digest(self) -> str:
         """Identity of the text: its name, for a text may grow."""
         return "text:" + hashlib.sha256(self.url.encode()).hexdigest()[:32]
+
+    def confirm(self) -> None:
+        """Check, once the text was read to its end, that it is still the one that was learned from.
+
+        Raises
+        ------
+        gramplane.storage.DigestMismatch
+            It was changed meanwhile.
+        """
+        if self.text.ended:
+            self.text.confirm()
 
     def has_table(self, name: str, of: str = "rows") -> bool:
         """Whether there is a table: a text has none."""
@@ -138,6 +149,8 @@ class TextLoop:
         DataError
             The next line breaks a rule; all rows before it are learned, and in the last checkpoint.
         """
+        if state.offset != self.text.consumed.nbytes:
+            self._resumed(state, ctx)
         piece = self._piece(state)
         learner = self.machine.learner(state.point)
         loss, weight, n = learner.losses.sum(), learner.weight, len(piece.y)
@@ -157,6 +170,18 @@ class TextLoop:
             along=np.vstack((state.along, found)),
         )
         return Step(state, figures_of(state.along))
+
+    def about(self) -> dict[str, Any]:
+        """Return what a checkpoint says of the text that was read, for a resume to compare."""
+        consumed = self.text.consumed
+        return {"text": {"bytes": consumed.nbytes, "crc32c": consumed.crc}}
+
+    def _resumed(self, state: StreamState, ctx: RunContext) -> None:
+        """Have the beginning of the text read again and compared with what the run learned from."""
+        found = None if ctx.run is None else (ctx.run.checkpoint_about() or {}).get("text")
+        if found is not None:
+            self.text.expect(Consumed(found["bytes"], found["crc32c"]))
+        ctx.emit({"event": "phase", "phase": f"the first {state.offset} bytes of the text are read again, to see that they are the same"})
 
     def _piece(self, state: StreamState) -> TextPiece:
         try:

@@ -242,8 +242,10 @@ def reachable(data: Any, ctx: RunContext) -> Any:
     if ctx.run is None:
         raise ValueError("rows in memory cannot be sent to a cluster without a run directory")
     from ...storage.ingest import ingest
+    from ...storage.urls import open_objects
+    from ...storage.versions import is_finished
 
     path = Path(ctx.run.scratch) / "rows.zarr"
-    if not (path / "manifest.json").exists():
+    if not is_finished(open_objects(path)):
         ingest(data.X, str(path), task="regression", progress=None)
     return BlockStore.open(str(path))

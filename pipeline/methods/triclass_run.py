@@ -75,24 +75,27 @@ def check_memory(config: TriClassConfig, n: int, unlabelled: int, budget: int) -
 
 def prepare(config: TriClassConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
     """Return the method ready to run on ``ctx.data``; ``extra`` may hold ``unlabelled``, a store, and ``test_share``."""
-    inputs, digest = run_inputs(ctx, extra)
+    inputs, beside = run_inputs(ctx, extra)
     loop = build_loop(config, inputs, ctx)
     return Prepared(
         loop=loop,
         model=lambda state, ctx: model_of(config, inputs, loop, state, ctx),
         summary=lambda state, model: summary(loop, state, model),
         tables=lambda state, model: tables(loop, state),
-        plan=plan_of(loop, ctx, digest),
+        plan=plan_of(loop, ctx, None if beside is None else beside.digest),
+        beside=() if beside is None else (beside,),
     )
 
 
-def run_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> tuple[TriClassInputs, str | None]:
-    """Return labels and rows of a run, and the digest of its unlabelled store.
+def run_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> tuple[TriClassInputs, BlockStore | None]:
+    """Return labels and rows of a run, and its unlabelled store: the version that the run began with.
 
     Raises
     ------
     DataError
-        Labels other than -1, 0 and +1, unlabelled rows that do not go with them or are not those that the run began with.
+        Labels other than -1, 0 and +1, or unlabelled rows that do not go with them.
+    DigestMismatch
+        The unlabelled store was replaced since the run began, and the old version is gone.
     """
     found = store_inputs(ctx, "tri-class-svm")
     if found.classes is None:
@@ -101,20 +104,14 @@ def run_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> tuple[TriClassInput
     classes = tuple(next(label for label in found.classes if float(label) == side) for side in CLASSES)
     held_out = held_out_rows(extra, found.target, ctx.seed, found.classes)
     place = extra.get("unlabelled")
-    store = None if place is None else BlockStore.open(str(place))
+    decided = {} if ctx.run is None else ctx.run.read_json("decisions") or {}
+    store = None if place is None else BlockStore.open(str(place), decided.get("unlabelled_digest"))
     if store is not None:
         refuse_missing(store, "tri-class-svm")
-        _same_as_before(ctx, store)
     data: Any = ctx.data
     rows = joined_stores(data, store, task_memory(ctx))
     count = 0 if store is None else store.n_rows
-    return TriClassInputs(rows, labels, count, found.sample_weight, classes, held_out), None if store is None else store.digest
-
-
-def _same_as_before(ctx: RunContext, store: BlockStore) -> None:
-    before = None if ctx.run is None else (ctx.run.read_json("decisions") or {}).get("unlabelled_digest")
-    if before is not None and before != store.digest:
-        raise DataError("its content has changed since the run began; choose another run directory", store.url)
+    return TriClassInputs(rows, labels, count, found.sample_weight, classes, held_out), store
 
 
 def plan_of(loop: TriClassLoop, ctx: RunContext, digest: str | None) -> dict[str, Any]:

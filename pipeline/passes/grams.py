@@ -462,6 +462,7 @@ class Grams:
         self.ctx.emit({"event": "grams", "gram_store": path, "kernels": len(raw), "blocks_computed": len(missing)})
         places = {digest: place for place, digest in enumerate(raw)}
         which = tuple(places[spec.digest()] for spec in self.specs)
+        self._held = store  # a store that is replaced stays as long as somebody holds it
         self._refs = [StoredPair(ref, which) for ref in store.refs(list(raw))]
         found = {digest: KernelSums(*store.sums(digest)) for digest in raw}
         return [found[spec.digest()] for spec in self.specs]

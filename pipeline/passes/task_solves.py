@@ -379,7 +379,7 @@ class TaskGrams:
         self.ctx.emit({"event": "grams", "gram_store": path, "kernels": len(raw), "blocks_computed": len(missing)})
         places = {digest: place for place, digest in enumerate(raw)}
         which = tuple(places[spec.digest()] for spec in self.specs)
-        self._pairs = [StoredPair(ref, which) for ref in store.refs(list(raw))]
+        self._pairs, self._held = [StoredPair(ref, which) for ref in store.refs(list(raw))], store  # held: a replaced store stays
         found = {digest: KernelSums(*store.sums(digest)) for digest in raw}
         return [found[spec.digest()] for spec in self.specs]
 

@@ -105,6 +105,8 @@ class RunContext:
         Root of every random number of the run.
     tally
         Tasks and bytes of the passes so far.
+    beside
+        Further stores that the method reads.
     """
 
     executor: Executor
@@ -114,6 +116,19 @@ class RunContext:
     emit: Emit = ignore
     seed: int = 0
     tally: Tally = field(default_factory=Tally)
+    beside: tuple[BlockStore, ...] = ()
+
+    def confirm(self) -> None:
+        """Check that the data are still those that the run opened: called before anything that was made of them is written.
+
+        Raises
+        ------
+        gramplane.storage.DigestMismatch
+            A store was removed and made again meanwhile, or a text was changed.
+        """
+        for data in (self.data, *self.beside):
+            # Rows and matrices in memory have nothing that could be replaced.
+            getattr(data, "confirm", tuple)()
 
     def run_pass(self, work: Plan[Any]) -> Any:
         """Run a planned pass and count it; BLAS has one thread in each of its steps, wherever they run."""

@@ -11,8 +11,8 @@ from ..blocks import BlockStore
 from ..errors import SchemaError
 from ..meta import ColumnScale, Label
 from ..places import place
-from ..seal import MANIFEST
 from ..urls import local_path, open_objects
+from ..versions import is_finished
 from ..writer import drop_journal
 from .build import Extras, Job, build
 from .fetching import at_hand
@@ -186,7 +186,7 @@ def _run(
     progress: Progress,
 ) -> BlockStore:
     wanted = {**extras.info, "options": options.describe()}
-    if open_objects(url).size(MANIFEST) is not None and not overwrite:
+    if is_finished(open_objects(url)) and not overwrite:
         store = _finished(url, wanted, source)
         drop_journal(url)
         _sweep(url, scratch)

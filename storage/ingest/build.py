@@ -14,7 +14,6 @@ from ..blocks import BlockStore
 from ..errors import DataError, SchemaError
 from ..layout import STRIPE_BYTES, DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes, running_sums
 from ..meta import BlockMeta, ColumnScale
-from ..urls import open_objects
 from ..writer import BlockWriter
 from ._columns import row_squares
 from .buckets import BucketPlan, Records, as_words, fill_buckets, plan_buckets, sort_bucket
@@ -65,7 +64,7 @@ class Job:
     progress: Progress
     overwrite: bool
     jobs: int = 1
-    begun: bool = False
+    begun: BlockWriter | None = None
 
     @property
     def on_disk(self) -> bool:
@@ -100,9 +99,8 @@ class Job:
         """Begin the store, or continue it."""
         # Tables kept in memory die with the process, and stripes without their share of them are worth nothing.
         resume = self.scratch.resumed and self.on_disk
-        writer = BlockWriter.create(self.url, meta, columns, rows, resume=resume, overwrite=self.overwrite)
-        self.begun = True
-        return writer
+        self.begun = BlockWriter.create(self.url, meta, columns, rows, resume=resume, overwrite=self.overwrite)
+        return self.begun
 
     def tables(self, meta: BlockMeta) -> ColumnSummary:
         """Empty column tables."""
@@ -129,8 +127,8 @@ def build(job: Job) -> BlockStore:
             return build_sequences(job)
         return _build_sparse(job) if job.reading.counts is not None else _build_dense(job)
     except ValueError:  # invalid input found late, such as a factor that overflows: it would be found again
-        if job.begun:
-            open_objects(job.url).clear()
+        if job.begun is not None:
+            job.begun.discard()
         raise
 
 

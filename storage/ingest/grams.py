@@ -17,6 +17,7 @@ from ..errors import DataError, SchemaError, space_for
 from ..gram import GramStore
 from ..gram_bundle import GramTask
 from ..gram_layout import OBJECT_BYTES
+from ..gram_versions import begin_replacement, end_replacement
 from ..objects import require_space
 from ..places import place as placed
 from ..temporary import temporary_folder
@@ -39,6 +40,7 @@ def ingest_grams(
     block: int | None = None,
     budget: int = OBJECT_BYTES,
     scratch: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> GramStore:
     """Put precomputed Gram matrices into a store, reading them block by block.
@@ -64,6 +66,8 @@ def ingest_grams(
         As for `GramStore.create`.
     scratch : path, optional
         Folder for the copy; default beside a local store, else the system's.
+    overwrite : bool
+        Replace a store of other samples or of another type; it stays as it is until the new one is complete.
     progress : callable, optional
         Called with (kernels or blocks done, all, phase).
 
@@ -90,10 +94,13 @@ def ingest_grams(
             scans.append(_scan(grams, q))
             report(q + 1, grams.k, "check")
         kernels = [_kernel(name, scan) for name, scan in zip(grams.names, scans, strict=True)]
-        kind = _dtype(store_url, dtype, all(scan.single for scan in scans), grams.dtype)
-        digest = data_digest or f"precomputed:{grams.n}"
-        store = GramStore.create(store_url, data_digest=digest, n=grams.n, kernels=kernels, dtype=kind, block=block, budget=budget)
+        digest, single = data_digest or f"precomputed:{grams.n}", all(scan.single for scan in scans)
+        place = begin_replacement(store_url, digest, _wanted(dtype, single)) if overwrite else None
+        kind = _dtype(place or store_url, dtype, single, grams.dtype)
+        store = GramStore.create(place or store_url, data_digest=digest, n=grams.n, kernels=kernels, dtype=kind, block=block, budget=budget)
         _copy(grams, store, [digest for digest, _ in kernels], report)
+    if place is not None:
+        end_replacement(store_url, place)
     return store
 
 
@@ -130,9 +137,14 @@ def _mirrored(square: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.where(upper, square, square.T)
 
 
+def _wanted(dtype: str, single: bool) -> str:
+    """The type of a new store."""
+    return dtype if dtype != "auto" else "float32" if single else "float64"
+
+
 def _dtype(url: str | os.PathLike[str], wanted: str, single: bool, found: np.dtype) -> str:
     there = GramStore.open(url).meta.dtype if holds_store(url) else None
-    kind = wanted if wanted != "auto" else there or ("float32" if single else "float64")
+    kind = there if wanted == "auto" and there else _wanted(wanted, single)
     if kind == "float32" and not single:
         what = "the store" if wanted == "auto" else "dtype"
         raise SchemaError(f"{what} is 'float32', but not all values ({found}) survive it; use dtype='float64' and another place")

@@ -1,12 +1,14 @@
 """SVMlight text as a stream of rows that is read once, piece by piece, and can be taken up at any line."""
 
 import io
+import os
 from typing import Any, NamedTuple
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import DataError, SchemaError
+from ..errors import DataError, DigestMismatch, SchemaError
 from ..meta import Label
 from ._lines import Rules
 from .labels import check_declared
@@ -46,6 +48,17 @@ class TextPiece(NamedTuple):
     last: bool
 
 
+class Consumed(NamedTuple):
+    """The beginning of a text that was taken: its length and its crc32c."""
+
+    nbytes: int
+    crc: int
+
+    def extended(self, text: bytes) -> "Consumed":
+        """Return it with more text behind."""
+        return Consumed(self.nbytes + len(text), google_crc32c.extend(self.crc, text))
+
+
 class RowText:
     """Reads SVMlight text from a file (plain or compressed) or standard input ("-").
 
@@ -59,6 +72,14 @@ class RowText:
         The only labels allowed; None: any number.
     zero_based : bool
         Whether indices count from zero.
+
+    Attributes
+    ----------
+    consumed : Consumed
+        What was taken so far. A text that is opened behind its beginning is read from there all the same, at some GB/s, so that this is
+        known and can be compared (see `expect`).
+    ended : bool
+        Whether the last piece was taken.
 
     Raises
     ------
@@ -78,6 +99,10 @@ class RowText:
         self._parser = LineParser(self.name, rules, f"exceeds the {n_features} features (--n-features)", PIECE, MAX_LINE)
         self._stream: Any = None
         self._at, self._rest = 0, b""
+        self._stamp: tuple[int, ...] = ()
+        self._known: Consumed | None = None
+        self.consumed = Consumed(0, 0)
+        self.ended = False
 
     def piece(self, offset: int, lines: int) -> TextPiece:
         """Return the rows that begin at a byte of the text; ``lines`` tells messages how many lines lie before.
@@ -91,14 +116,20 @@ class RowText:
         """
         text, last = self._text(offset)
         try:
-            return self._parsed(text, offset, lines, last)
+            return self._taken(text, offset, lines, last)
         except DataError as error:
             good = (error.line or 0) - lines - 1
             if good < 1:
                 raise
         cut = _end_of_line(text, good)
         self._at, self._rest = offset + cut, text[cut:] + self._rest
-        return self._parsed(text[:cut], offset, lines, False)
+        return self._taken(text[:cut], offset, lines, False)
+
+    def _taken(self, text: bytes, offset: int, lines: int, last: bool) -> TextPiece:
+        found = self._parsed(text, offset, lines, last)
+        self.consumed = self.consumed.extended(text)
+        self.ended = last
+        return found
 
     def _parsed(self, text: bytes, offset: int, lines: int, last: bool) -> TextPiece:
         lengths, cols, vals, y = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)], [np.zeros(0)], [np.zeros(0)]
@@ -138,15 +169,59 @@ class RowText:
         if self._stream is not None and self.source == "-":
             raise DataError("standard input cannot be read twice", self.name)
         self.close()
+        self._stamp = self._stamped()
         self._stream, self._rest, self._at = open_source(self.source, self.name).stream, b"", offset
-        if self.source != "-" and isinstance(self._stream, io.FileIO):
-            self._stream.seek(offset)
+        self.consumed = self._passed(offset)
+        if self._known is not None and self._known.nbytes == offset:
+            self._compare(self._known)
+
+    def _passed(self, nbytes: int) -> "Consumed":
+        """Read the beginning of the text once more; return what was read."""
+        found = Consumed(0, 0)
+        while found.nbytes < nbytes:
+            text = self._read(min(nbytes - found.nbytes, PIECE))
+            if not text:
+                missing = nbytes - found.nbytes
+                raise DataError(f"it ends {missing} bytes before the place the run had read to: it is another text", self.name)
+            found = found.extended(text)
+        return found
+
+    def _compare(self, known: "Consumed") -> None:
+        if self.consumed != known:
+            raise DigestMismatch(
+                f"{self.name}: the first {known.nbytes} bytes, which the run has learned from, have the crc32c "
+                f"{self.consumed.crc:08x} instead of {known.crc:08x}: the text was changed; start a new run with it"
+            )
+
+    def expect(self, known: "Consumed") -> None:
+        """Refuse the text when it is opened at the end of what was consumed, unless it still begins with that."""
+        self._known = known
+
+    def confirm(self) -> None:
+        """Check that what was consumed still stands there; it is read again if the file was written to since it was opened.
+
+        Raises
+        ------
+        DigestMismatch
+            If it was changed.
+        DataError
+            If it is shorter now.
+        """
+        if self._stamped() == self._stamp:
             return
-        while offset > 0:
-            passed = len(self._read(min(offset, PIECE)))
-            if not passed:
-                raise DataError(f"it ends {offset} bytes before the place the run had read to: it is another text", self.name)
-            offset -= passed
+        known = self.consumed
+        self.expect(known)
+        self._open(known.nbytes)
+
+    def _stamped(self) -> tuple[int, ...]:
+        """What changes when a file is written to; of standard input nothing."""
+        if self.source == "-":
+            return ()
+        try:
+            found = os.stat(self.source)
+        except OSError as error:
+            raise DataError(f"cannot be read: {error.strerror}", self.name) from error
+        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
     def _read(self, nbytes: int) -> bytes:
         buffer = bytearray(nbytes)

@@ -77,9 +77,19 @@ def run_figures(path: str | Path) -> dict[str, Any]:
         "data": place.get("data"),
         "rounds": len(history),
     }
+    note = _replaced(run, path)
     again = "the tune command again" if tuned else f"gramplane resume {path}"
     hint = {"next": again} if state in ("stopped", "not started") else {}
-    return {**figures, **_last(history), **({"summary": summary} if summary else {}), **hint}
+    return {**figures, **_last(history), **({"summary": summary} if summary else {}), **note, **hint}
+
+
+def _replaced(run: Any, path: str | Path) -> dict[str, str]:
+    """Return what there is to say of a store that was replaced since its run was made."""
+    from ...pipeline.replaced import replaced_data
+
+    best = Path(fitted(path))
+    told = replaced_data(_open(best) if is_run(best) else run)
+    return {} if told is None else {"data_replaced": told}
 
 
 def view_run(path: str | Path, name: str | None = None) -> RunView:
@@ -111,7 +121,7 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
         method=config["method"],
         title=info.title,
         params=config["params"],
-        settings={**place, "data_digest": config["data_digest"], "seed": config["seed"], **_decisions(run)},
+        settings={**place, **_replaced(run, run.path), "data_digest": config["data_digest"], "seed": config["seed"], **_decisions(run)},
         meanings={name: field.description or "" for name, field in info.config.model_fields.items()},
         state=_state(run),
         summary=run.read_json("summary") or {**_last(history), "iterations": len(history)},

@@ -194,6 +194,7 @@ TERMS: Mapping[str, str] = {
     # -- configuration ---------------------------------------------------------------------------------------------------
     "cluster": "Where block tasks ran.",
     "data": "The store.",
+    "data_replaced": "The store has other content now than when the run was made from it.",
     "data_digest": "Checksum of the store's content; a run never continues on other data.",
     "seed": "Root of all random numbers.",
     "atoms": "What is chosen from: linear (columns), groups, or columns of a feature map.",

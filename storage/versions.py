@@ -1,0 +1,464 @@
+"""Versions of a store: a folder each, and a pointer that names the one that counts.
+
+A store is immutable once its manifest is written. New content is a new version beside the old one; replacing the pointer, one small file,
+makes it current. Who opens a store follows the pointer once and stays on that version. On local files he holds a shared lock on the
+version's ``zarr.json``, so that whoever replaces the store can tell whether the old version is still read. Object stores have no such
+locks: old versions stay there until ``gramplane clean``. What 0.1.0 wrote, with the manifest in the folder itself, is the version ``""``.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+from .arrays import canonical, parse_json
+from .errors import DigestMismatch, MissingBlock, SchemaError, StorageError
+from .objects import Bytes, LocalObjects, Objects
+from .seal import MANIFEST, read_seal
+
+POINTER = "current.json"
+FORMAT = "gramplane.store/2"
+ROOT = "zarr.json"
+JOURNAL = "journal.jsonl"
+GRAMS = "grams"
+IN_PLACE = ""
+"""Name of a version that lies in the folder of the store itself, as 0.1.0 wrote it."""
+
+_NAME = re.compile(r"v[1-9][0-9]{0,8}")
+_ARRAY = re.compile(r"(.*/)?(zarr\.json|c/[0-9/]+)")
+_TRIES = 20
+
+
+@dataclass(frozen=True)
+class Versions:
+    """What a pointer says.
+
+    Attributes
+    ----------
+    current : str
+        Name of the version that counts.
+    digests : mapping of str to str
+        Digest of every version that may still be there.
+    """
+
+    current: str
+    digests: Mapping[str, str]
+
+    def encode(self) -> bytes:
+        """Content of the pointer."""
+        said = {"format": FORMAT, "current": self.current, "versions": dict(self.digests)}
+        return canonical({**said, "digest": hashlib.sha256(canonical(said)).hexdigest()})
+
+    @classmethod
+    def decode(cls, data: bytes, where: str) -> "Versions":
+        """Read a pointer.
+
+        Raises
+        ------
+        SchemaError
+            If it has another format.
+        DigestMismatch
+            If it is damaged.
+        """
+        try:
+            fields = parse_json(data, where)
+        except SchemaError as error:
+            raise DigestMismatch(str(error)) from error
+        stated = fields.pop("digest", None)
+        if stated != hashlib.sha256(canonical(fields)).hexdigest():
+            raise DigestMismatch(f"{where} does not have the digest {stated!r} it states: it is damaged")
+        if fields.get("format") != FORMAT:
+            raise SchemaError(f"{where} has the format {fields.get('format')!r}; this version reads {FORMAT!r}")
+        return cls(fields["current"], fields["versions"])
+
+    def holding(self, digest: str) -> str | None:
+        """Name of the version with a digest; None if there is none."""
+        return next((name for name, found in self.digests.items() if found == digest), None)
+
+
+def read_versions(base: Objects) -> Versions | None:
+    """Read which versions a store has; None if nothing was ever finished there.
+
+    Raises
+    ------
+    DigestMismatch
+        If the pointer is damaged, or the manifest of a store that has none.
+    """
+    try:
+        return Versions.decode(base.read(POINTER).tobytes(), f"{base.url}/{POINTER}")
+    except MissingBlock:
+        pass
+    return None if base.size(MANIFEST) is None else Versions(IN_PLACE, {IN_PLACE: read_seal(base)[1]})
+
+
+def is_finished(base: Objects) -> bool:
+    """Whether there is a finished store, sound or not."""
+    return base.size(POINTER) is not None or base.size(MANIFEST) is not None
+
+
+def inside(base: Objects, name: str) -> Objects:
+    """Return the objects of one version."""
+    if name == IN_PLACE:
+        return base
+    if not _NAME.fullmatch(name):
+        raise DigestMismatch(f"{base.url}/{POINTER} names the version {name!r}; it must be v1, v2, …")
+    return LocalObjects(base.root / name) if isinstance(base, LocalObjects) else Below(base, name)
+
+
+class Below:
+    """The objects of another collection whose keys begin with a folder."""
+
+    def __init__(self, base: Objects, folder: str) -> None:
+        self.base, self.folder, self.url = base, folder, f"{base.url}/{folder}"
+
+    def size(self, key: str) -> int | None:
+        """Bytes of an object; None if it is absent."""
+        return self.base.size(f"{self.folder}/{key}")
+
+    def read(self, key: str) -> Bytes:
+        """All bytes of an object."""
+        return self.base.read(f"{self.folder}/{key}")
+
+    def read_into(self, key: str, out: Bytes, offset: int, nbytes: int) -> None:
+        """Fill ``out`` with the bytes from ``offset`` on, after checking that the object has ``nbytes`` bytes."""
+        self.base.read_into(f"{self.folder}/{key}", out, offset, nbytes)
+
+    def write(self, key: str, *parts: Bytes | bytes, fsync: bool = False) -> None:
+        """Replace an object, atomically, by the concatenated parts."""
+        self.base.write(f"{self.folder}/{key}", *parts, fsync=fsync)
+
+    def delete(self, key: str) -> None:
+        """Remove an object if present."""
+        self.base.delete(f"{self.folder}/{key}")
+
+    def listing(self) -> Iterator[str]:
+        """All keys, in no particular order."""
+        before = f"{self.folder}/"
+        yield from (key.removeprefix(before) for key in self.base.listing() if key.startswith(before))
+
+    def clear(self) -> None:
+        """Remove every object."""
+        for key in list(self.listing()):
+            self.delete(key)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A version that somebody reads; on local files it is not removed while this lives.
+
+    Attributes
+    ----------
+    base, objects : Objects
+        The store, and the version in it.
+    name, digest : str
+        The version, and the digest it must have.
+    """
+
+    base: Objects
+    objects: Objects
+    name: str
+    digest: str
+
+    def keep(self, fd: int | None) -> "Opened":
+        """Close a lock when this goes."""
+        if fd is not None:
+            weakref.finalize(self, os.close, fd).atexit = False
+        return self
+
+    def check(self, digest: str) -> None:
+        """Compare the digest of its manifest with the one it must have.
+
+        Raises
+        ------
+        DigestMismatch
+            If they differ.
+        """
+        if digest != self.digest:
+            raise DigestMismatch(
+                f"{self.objects.url}/{MANIFEST} has the digest {digest}; {self.base.url}/{POINTER} says {self.digest}: one was changed"
+            )
+
+    def confirm(self) -> None:
+        """Check that the version that was opened is still there, and still has its digest.
+
+        Raises
+        ------
+        DigestMismatch
+            If the store was removed, or removed and made again, since it was opened.
+        """
+        try:
+            found = read_versions(self.base)
+        except StorageError as error:
+            raise DigestMismatch(f"{self.base.url}: the store was replaced while it was read: {error}") from error
+        if found is None or found.digests.get(self.name) != self.digest:
+            now = "is gone" if found is None else f"now has the digest {found.digests.get(self.name) or found.digests[found.current]}"
+            raise DigestMismatch(
+                f"{self.base.url} was replaced while it was read: what was opened had the digest {self.digest}, the store {now}; "
+                "nothing is made of a mixture of both"
+            )
+
+
+def open_version(base: Objects, digest: str | None = None) -> Opened:
+    """Follow the pointer once: to the current version, or to the one with a digest.
+
+    Raises
+    ------
+    MissingBlock
+        If there is no finished store.
+    DigestMismatch
+        If no version has the digest: the store was replaced, and the old version is gone.
+    """
+    before, found = None, None
+    for _ in range(_TRIES):
+        before, found = found, read_versions(base)
+        name, wanted = _chosen(base, found, digest)
+        objects = inside(base, name)
+        fd = _shared_lock(objects)
+        if fd is not None or found == before or not isinstance(objects, LocalObjects):
+            return Opened(base, objects, name, wanted).keep(fd)
+    raise MissingBlock(f"{base.url} is being replaced over and over; open it again later")
+
+
+def _chosen(base: Objects, found: Versions | None, digest: str | None) -> tuple[str, str]:
+    """Name and digest of the version wanted."""
+    if found is None:
+        raise MissingBlock(f"{base.url} has no {MANIFEST}: it is not a store, or writing it was never finished (ingest it again)")
+    name = found.current if digest is None else found.holding(digest)
+    if name is None:
+        raise DigestMismatch(
+            f"{base.url} has the digest {found.digests[found.current]}, but the reference was made from {digest}: the store was replaced"
+        )
+    return name, found.digests[name]
+
+
+def _shared_lock(objects: Objects) -> int | None:
+    """Lock a version for reading; None where that is impossible: it is gone or going, or its files know no locks."""
+    if not isinstance(objects, LocalObjects):
+        return None
+    path = objects.root / ROOT
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        # Whoever removed it in between removed the file that is locked now.
+        if os.path.samestat(os.fstat(fd), os.lstat(path)):
+            return fd
+    except OSError:
+        pass
+    os.close(fd)
+    return None
+
+
+# -- replacing -----------------------------------------------------------------------------------------------------------
+
+
+def is_version(name: str) -> bool:
+    """Whether a folder of this name holds a version."""
+    return _NAME.fullmatch(name) is not None
+
+
+def next_version(found: Versions | None) -> str:
+    """Name of the version that comes after those there are."""
+    numbers = [int(name[1:]) for name in (found.digests if found else ()) if name != IN_PLACE]
+    return f"v{1 + max(numbers, default=0)}"
+
+
+def publish(base: Objects, name: str, digest: str) -> None:
+    """Make a finished version the current one, durably, and remove those that nobody reads any more."""
+    found = read_versions_or_none(base)
+    kept = {} if found is None else dict(found.digests)
+    objects = inside(base, name)
+    if kept and isinstance(objects, LocalObjects):
+        # The old version may go now: a loss of power must not take the new one.
+        objects.force()
+    base.write(POINTER, Versions(name, {**kept, name: digest}).encode(), fsync=True)
+    if isinstance(base, LocalObjects):
+        with suppress(OSError):  # what cannot be removed now is left to the next writer, or to `clean`
+            remove_versions(base, replaced(base))
+
+
+def read_versions_or_none(base: Objects) -> Versions | None:
+    """As `read_versions`, but a damaged store counts as one without a digest: it can still be replaced."""
+    try:
+        return read_versions(base)
+    except StorageError:
+        names = [IN_PLACE] if base.size(MANIFEST) is not None else []
+        names += _folders(base)
+        return Versions(names[-1], dict.fromkeys(names, "")) if names else None
+
+
+def _folders(base: Objects) -> list[str]:
+    """Names of versions that have a manifest, whatever a pointer says, the newest last."""
+    if isinstance(base, LocalObjects):
+        names = [path.name for path in base.root.iterdir()] if base.root.is_dir() else []
+    else:
+        names = list({key.partition("/")[0] for key in base.listing()})
+    finished = [name for name in names if _NAME.fullmatch(name) and inside(base, name).size(MANIFEST) is not None]
+    return sorted(finished, key=lambda name: int(name[1:]))
+
+
+def replaced(base: Objects) -> list[str]:
+    """Names of the versions that are no longer current."""
+    found = read_versions(base)
+    return [] if found is None else [name for name in found.digests if name != found.current]
+
+
+def remove_versions(base: Objects, names: list[str]) -> list[str]:
+    """Remove versions that are not current, but none that somebody reads; return those that are gone."""
+    gone = []
+    for name in names:
+        with _unread(inside(base, name)) as free:
+            if free:
+                _remove(base, name)
+                gone.append(name)
+    found = read_versions(base)
+    if gone and found is not None:
+        left = {name: digest for name, digest in found.digests.items() if name not in gone}
+        base.write(POINTER, replace(found, digests=left).encode(), fsync=True)
+    return gone
+
+
+@contextmanager
+def _unread(objects: Objects) -> Iterator[bool]:
+    """Tell whether nobody reads a version, and keep it so for the duration of the block."""
+    if not isinstance(objects, LocalObjects):
+        yield True
+        return
+    try:
+        fd = os.open(objects.root / ROOT, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        # Its removal began with this file, when nobody read it.
+        yield error.errno in (errno.ENOENT, errno.ENOTDIR)
+        return
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(fd)
+
+
+def version_bytes(base: Objects, name: str) -> int:
+    """Bytes of what a version wrote."""
+    objects = inside(base, name)
+    return sum(objects.size(key) or 0 for key in own_keys(objects))
+
+
+def is_read(base: Objects, name: str) -> bool:
+    """Whether somebody reads a version, as far as locks tell."""
+    with _unread(inside(base, name)) as free:
+        return not free
+
+
+def _remove(base: Objects, name: str) -> None:
+    """Remove a version's files: first the one that readers lock, last the manifest that lists the others."""
+    objects = inside(base, name)
+    keys = [key for key in own_keys(objects) if key not in (ROOT, MANIFEST)]
+    for key in (ROOT, *keys, MANIFEST):
+        objects.delete(key)
+    if isinstance(objects, LocalObjects):
+        folders = {key.rpartition("/")[0] for key in keys if "/" in key}
+        _prune(objects, folders, itself=name != IN_PLACE)
+
+
+def _prune(objects: LocalObjects, folders: set[str], itself: bool) -> None:
+    """Remove folders that are empty now, and those around them."""
+    around = {"/".join(parts[:k]) for folder in folders for parts in [folder.split("/")] for k in range(1, len(parts) + 1)}
+    for folder in [*sorted(around, key=len, reverse=True), *([""] if itself else [])]:
+        with suppress(OSError):
+            os.rmdir(objects.root / folder)
+
+
+def own_keys(objects: Objects) -> list[str]:
+    """Keys of everything a version wrote: what its manifest lists, and chunks of its arrays that a kill left.
+
+    Where the manifest is damaged, what has the form of an array counts.
+    """
+    there = list(objects.listing())
+    try:
+        own = set(read_seal(objects)[0])
+    except StorageError:
+        own = {key for key in there if _ARRAY.fullmatch(key) and not _NAME.fullmatch(key.partition("/")[0])}
+    arrays = {key.removesuffix(ROOT) for key in own if key.endswith(f"/{ROOT}")}
+    own |= {ROOT, MANIFEST, JOURNAL, "lock"} | {key for key in there if "/c/" in key and f"{key.rpartition('/c/')[0]}/" in arrays}
+    return [key for key in there if key in own or key.startswith(f"{GRAMS}/")]
+
+
+def foreign_keys(base: LocalObjects, found: Versions | None) -> list[str]:
+    """Files in the folder of a store that no version of it wrote."""
+    known = {POINTER, "lock"} | {
+        key if name == IN_PLACE else f"{name}/{key}" for name in _names(base, found) for key in _written(base, name)
+    }
+    return sorted(key for key in base.listing() if key not in known)
+
+
+def _names(base: LocalObjects, found: Versions | None) -> list[str]:
+    """Versions that the pointer knows, and those being written: their journal tells them."""
+    begun = [path.name for path in base.root.iterdir() if _NAME.fullmatch(path.name) and (path / JOURNAL).exists()]
+    here = [IN_PLACE] if (base.root / JOURNAL).exists() else []
+    return [*dict.fromkeys([*(found.digests if found else ()), *_folders(base), *begun, *here])]
+
+
+def _written(base: LocalObjects, name: str) -> list[str]:
+    objects = inside(base, name)
+    unfinished = name != IN_PLACE and objects.size(MANIFEST) is None
+    return list(objects.listing()) if unfinished else own_keys(objects)
+
+
+_SIGNS = {"columns": "a block store", GRAMS: "a Gram store"}
+
+
+def refuse_other_stores(base: LocalObjects, found: Versions | None, wanted: str = "a block store") -> None:
+    """Refuse to replace a store of another kind.
+
+    Raises
+    ------
+    SchemaError
+        Saying what is there.
+    """
+    place = None if found is None else inside(base, found.current)
+    if not isinstance(place, LocalObjects):
+        return
+    kind = next((kind for sign, kind in _SIGNS.items() if (place.root / sign).is_dir()), "a model, or something else")
+    if kind != wanted:
+        raise SchemaError(f"{base.url} is {kind}, not {wanted}, and is not overwritten; choose another place")
+
+
+def drop_unfinished(base: LocalObjects) -> None:
+    """Remove what a killed writer of 0.1.0 left in the folder itself; a version's own folder is taken over by its next writer."""
+    if is_finished(base) or base.size(JOURNAL) is None:
+        return
+    keys = own_keys(base)
+    for key in keys:
+        base.delete(key)
+    _prune(base, {key.rpartition("/")[0] for key in keys if "/" in key}, itself=False)
+
+
+def refuse_foreign_files(base: LocalObjects, found: Versions | None) -> None:
+    """Refuse to replace a store whose folder holds files that it did not write.
+
+    Raises
+    ------
+    SchemaError
+        Naming the first of them.
+    """
+    foreign = foreign_keys(base, found)
+    if foreign:
+        more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+        raise SchemaError(
+            f"{base.url} is a folder with files that are not a store ({foreign[0]}{more}), which are not overwritten; "
+            "move them elsewhere, or choose another place"
+        )
