@@ -240,7 +240,7 @@ class RuleLoop:
         lattice = self.grounds(ctx).lattice
         weights = state.master.weights @ lattice.root.T
         found = Kept(self.grounds(ctx).propositions, state.active.nodes, weights, state.master.bias, state.active.upper, 0)
-        return _pruned(found, lattice, self.config.prune)
+        return _pruned(found, lattice, self.config.prune, last=not (self.config.refine_cuts or self.config.refit))
 
     def _refine(self, state: RuleState, ctx: RunContext) -> tuple[RuleState, dict[str, Any]]:
         kept = state.kept
@@ -448,12 +448,15 @@ def _fitted(kept: Kept, lattice: RuleLattice, config: RuleConfig) -> Kept:
     return _pruned(found, lattice, config.prune)
 
 
-def _pruned(kept: Kept, lattice: RuleLattice, prune: float) -> Kept:
-    """Return the machine without small weights, the bias of every task anew; where none is dropped its own, which its objective is of."""
+def _pruned(kept: Kept, lattice: RuleLattice, prune: float, last: bool = False) -> Kept:
+    """Return the machine without small weights, the bias of every task anew.
+
+    The ``last`` machine, which is not fitted again, keeps its own where nothing is dropped: that is what its objective is of.
+    """
     places, weights = chosen(kept, prune)
     clean = np.zeros_like(kept.weights)
     clean[places] = weights
-    if np.abs(kept.weights - clean).max(initial=0.0) <= ROUND_OFF * np.abs(clean).max(initial=0.0):
+    if last and np.abs(kept.weights - clean).max(initial=0.0) <= ROUND_OFF * np.abs(clean).max(initial=0.0):
         return replace(kept, weights=clean)
     items = items_of(kept)
     flags = unpack(conjunctions([items[r] for r in places], lattice.columns, lattice.n), lattice.n)
