@@ -1,12 +1,6 @@
-"""Arrays as input: NumPy and SciPy sparse, in memory or in files (.npz, .npy, .mat).
+"""Arrays in memory as input: NumPy and SciPy sparse, Dask and frames."""
 
-Contents of .npz and .mat files are loaded whole; .npy files are mapped and read by rows.
-"""
-
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,8 +8,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import DataError, SchemaError
-from ..sparse_door import admitted, checked_shape, compressed
-from ..temporary import temporary_folder
+from ..sparse_door import admitted
 from .dask_rows import DaskSource
 from .labels import Target
 from .options import Options, Progress
@@ -23,10 +16,7 @@ from .reading import Reading, check_width, inexact, read_rows, unmasked
 from .row_tables import array_digest, at_row, row_tables
 from .scratch import Scratch
 from .spool import Block
-from .streams import FileDigest
 from .tabular import FrameSource
-
-_SPARSE_PARTS = ("data", "indices", "indptr", "shape")
 
 
 class ArraySource:
@@ -155,93 +145,3 @@ def object_source(source: Any, options: Options) -> Any:
         return DaskSource(source, columns, options)
     tables = {name: np.asarray(values) for name, values in columns.items()}
     return ArraySource(source, tables, f"<{type(source).__name__}>", "array", options)
-
-
-# -- files -----------------------------------------------------------------------------------------------------------
-
-
-def file_arrays(path: Path, kind: str, options: Options) -> ArraySource:
-    """Open a .npz, .npy or .mat file. Features are "X", or a CSR or CSC triple (with or without the prefix "X_").
-
-    Raises
-    ------
-    DataError
-        If the file is damaged, pickled, or has no features.
-    """
-    try:
-        found = _LOADERS[kind](path)
-        x, rest = _features(found, str(path))
-    except DataError:
-        raise
-    except Exception as error:  # damaged files make NumPy and SciPy raise almost anything
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the system refuses the file, whatever it holds
-        raise DataError(f"cannot be read as .{kind}: {error}", str(path)) from error
-    return ArraySource(x, _file_tables(rest, options, str(path)), str(path), kind, options, FileDigest(path).value)
-
-
-def _load_npz(path: Path) -> dict[str, Any]:
-    archive = np.load(path, allow_pickle=False)
-    if isinstance(archive, np.ndarray):
-        raise DataError("holds a single array; name it .npy", str(path))
-    with archive:
-        return {name: archive[name] for name in archive.files}
-
-
-def _load_npy(path: Path) -> dict[str, Any]:
-    return {"X": np.load(path, mmap_mode="r", allow_pickle=False)}
-
-
-def _load_mat(path: Path) -> dict[str, Any]:
-    with temporary_folder() as folder:
-        made = folder / "variables.npz"
-        # -P: the folder of the program holds modules that must not hide those of the standard library.
-        done = subprocess.run(
-            [sys.executable, "-P", str(Path(__file__).with_name("_mat.py")), str(path), str(made)], capture_output=True, text=True
-        )
-        if done.returncode != 0:
-            reason = done.stderr.strip().splitlines()[-1:] or [f"the reader ended with status {done.returncode}"]
-            raise DataError(f"cannot be read as .mat: {reason[0]}", str(path))
-        return _load_npz(made)
-
-
-_LOADERS: dict[str, Callable[[Path], dict[str, Any]]] = {"npz": _load_npz, "npy": _load_npy, "mat": _load_mat}
-
-
-def _features(found: dict[str, Any], name: str) -> tuple[Any, dict[str, Any]]:
-    """Features, and what is left."""
-    for prefix in ("X_", ""):
-        parts = [found.get(prefix + part) for part in _SPARSE_PARTS]
-        if all(part is not None for part in parts):
-            rest = {key: value for key, value in found.items() if key not in {prefix + part for part in _SPARSE_PARTS}}
-            return _assemble(parts, rest.get(f"{prefix}format", rest.get("format", b"csr")), name, prefix), rest
-    key = next((key for key in ("X", "x", "data") if key in found), None)
-    if key is None:
-        raise DataError(
-            f"has no features: expected X, or {', '.join(_SPARSE_PARTS)} (also with X_ before them); found {sorted(found)}", name
-        )
-    return found[key], {other: value for other, value in found.items() if other != key}
-
-
-def _assemble(parts: Sequence[Any], form: Any, name: str, prefix: str) -> Any:
-    data, indices, indptr, shape = (np.asarray(part) for part in parts)
-    kind = np.asarray(form).item()
-    kind = kind.decode() if isinstance(kind, bytes) else str(kind)
-    make = {"csr": sp.csr_array, "csc": sp.csc_array}.get(kind)
-    if make is None:
-        raise DataError(f"format is {kind!r}; csr or csc is expected", name)
-    n, d = checked_shape(shape, f"{prefix}shape", name)
-    parts = compressed((data, indices, indptr), (n, d), kind, name, prefix)
-    return sp.csr_array(make(parts, shape=(n, d)))
-
-
-def _file_tables(rest: dict[str, Any], options: Options, name: str) -> dict[str, npt.NDArray[Any]]:
-    tables: dict[str, npt.NDArray[Any]] = {}
-    for table, where in ({"y": next((key for key in ("y", "Y") if key in rest), None)} | options.row_columns(rest)).items():
-        if where is None:
-            continue
-        if isinstance(where, str) and where not in rest:
-            raise DataError(f"has no variable {where!r}; found {sorted(rest)}", name)
-        values = np.asarray(rest[where] if isinstance(where, str) else where)
-        tables[table] = values.reshape(-1) if values.ndim == 2 and 1 in values.shape else values
-    return tables

@@ -16,6 +16,9 @@ from .spool import Block, Handle, Part, Spool, Stored, hold
 
 EXACT_INTEGERS = 2**53
 
+ROW_BYTES = 48
+"""Bytes per column that a dense row takes on its way into a block."""
+
 HELD_SHARE = 4
 """Blocks stay in memory if they take at most this part of the budget."""
 
@@ -283,3 +286,19 @@ def check_width(found: int, options: Options, name: str) -> None:
         more = found > options.n_features and options.target is None
         extra = "; name those that are no features (--target, --task-column, --weight-column)" if more else ""
         raise SchemaError(f"{name} has {found} columns; n_features (or the store given as like) says {options.n_features}{extra}")
+
+
+def check_row_fits(columns: int, options: Options, name: str) -> None:
+    """Refuse dense rows so wide that one of them, with what becomes of it, is more than the budget.
+
+    Raises
+    ------
+    SchemaError
+        Naming the bytes and the budget.
+    """
+    need = ROW_BYTES * columns
+    if need > options.budget:
+        raise SchemaError(
+            f"{name} has {columns} columns, and to read one row takes {need} bytes, more than the budget of {options.budget}; raise the "
+            "budget (--budget), or give sparse input"
+        )

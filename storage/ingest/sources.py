@@ -81,7 +81,7 @@ def _table(source: str | Path, options: Options) -> Source:
 
 def _arrays_of_file(kind: str) -> Callable[[str | Path, Options], Source]:
     def open_file(source: str | Path, options: Options) -> Source:
-        from .arrays import file_arrays
+        from .array_files import file_arrays
 
         return file_arrays(Path(source), kind, options)
 

@@ -1,0 +1,271 @@
+"""Arrays in files, read by pieces, and archives (.npz) unpacked to scratch: nothing is in memory but the piece at hand.
+
+Files are read, not mapped: mapped pages count as the process's memory until the system wants them back.
+"""
+
+import os
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError, StorageError, space_for
+from .streams import MAX_RATIO
+
+_COPY = 1 << 20
+_SMALL = 4096
+_GRACE = 16 << 20
+_RUN = 512
+"""Rows of a piece from which on columns of a file are read run by run; below, a file by columns is turned into panels first."""
+
+
+@dataclass(frozen=True)
+class FileArray:
+    """An array that stays in a file.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    offset : int
+        First byte of the entries.
+    dtype : dtype
+        Their type there.
+    shape : tuple of int
+        Lengths.
+    by_columns : bool
+        Whether the first index runs fastest.
+    as_type : dtype, optional
+        Type they are meant to have; default: the one they have.
+    """
+
+    path: Path
+    offset: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    by_columns: bool = False
+    as_type: np.dtype | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        total = 1
+        for length in self.shape:
+            total *= length
+        return total
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the entries in memory."""
+        return self.size * max(self.dtype.itemsize, np.dtype(self.as_type or self.dtype).itemsize)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def flat(self, lo: int, hi: int) -> npt.NDArray[Any]:
+        """Entries ``lo:hi`` in the order of the file."""
+        found = np.fromfile(self.path, self.dtype, hi - lo, offset=self.offset + lo * self.dtype.itemsize)
+        if found.size != hi - lo:
+            raise StorageError(f"{self.path} was cut short while it was in use; start again")
+        kind = self.as_type or self.dtype
+        return found.astype(kind.newbyteorder("="), copy=False)
+
+    def __getitem__(self, part: slice) -> npt.NDArray[Any]:
+        """Entries of a vector, or rows of a matrix."""
+        lo, hi, _ = part.indices(self.shape[0])
+        hi = max(lo, hi)
+        if self.ndim == 1:
+            return self.flat(lo, hi)
+        n, d = self.shape
+        if not self.by_columns:
+            return self.flat(lo * d, hi * d).reshape(hi - lo, d)
+        out = np.empty((hi - lo, d), np.dtype(self.as_type or self.dtype).newbyteorder("="))
+        for j in range(d):
+            out[:, j] = self.flat(j * n + lo, j * n + hi)
+        return out
+
+    def first(self, count: int) -> "FileArray":
+        """The first entries of a vector."""
+        return replace(self, shape=(count,))
+
+    def vector(self) -> "FileArray":
+        """A matrix of one row or column as a vector."""
+        return replace(self, shape=(self.size,))
+
+    def whole(self) -> npt.NDArray[Any]:
+        """The array in memory."""
+        return self.flat(0, self.size).reshape(self.shape, order="F" if self.by_columns else "C")
+
+
+class Panels:
+    """A matrix in a file as panels of columns, each by rows: rows of a wide matrix are read with few reads.
+
+    Parameters
+    ----------
+    path : Path
+        The file; written by `add`, panel after panel.
+    n_rows : int
+        Rows of every panel.
+    """
+
+    def __init__(self, path: Path, n_rows: int) -> None:
+        self.path, self.n_rows, self._at = path, n_rows, 0
+        self._panels: list[FileArray] = []
+        path.unlink(missing_ok=True)
+
+    def add(self, parts: Iterator[npt.NDArray[Any]], width: int, dtype: np.dtype) -> None:
+        """Write a panel of ``width`` columns, given as pieces of rows."""
+        first, rows = self._at, 0
+        for part in parts:
+            with space_for(self.path, part.nbytes), self.path.open("ab") as file:
+                np.ascontiguousarray(part, dtype).tofile(file)
+            self._at += part.size * dtype.itemsize
+            rows += len(part)
+        if rows != self.n_rows:
+            raise DataError(f"a column has {rows} values; the file says {self.n_rows}")
+        self._panels.append(FileArray(self.path, first, dtype, (self.n_rows, width)))
+
+    def __getitem__(self, part: slice) -> npt.NDArray[Any]:
+        """Rows."""
+        return np.concatenate([panel[part] for panel in self._panels], axis=1)
+
+
+def by_rows(array: FileArray, step: int, path: Path, budget: int) -> FileArray | Panels:
+    """A matrix that ``step`` rows at a time are read of: as it is, or turned to panels where that would be a read per number."""
+    n, d = array.shape
+    if not array.by_columns or min(step, n) >= _RUN or d == 1:
+        return array
+    wide, made = max(1, budget // (64 * max(1, n) * array.dtype.itemsize)), Panels(path, n)
+    kind = np.dtype(array.as_type or array.dtype).newbyteorder("=")
+    for lo in range(0, d, wide):
+        hi = min(d, lo + wide)
+        made.add(
+            iter([array.flat(lo * n, hi * n).reshape(hi - lo, n).T]), hi - lo, np.dtype(array.as_type or array.dtype).newbyteorder("=")
+        )
+    return made
+
+
+# -- .npy and .npz -----------------------------------------------------------------------------------------------------
+
+
+class Header(NamedTuple):
+    """What the first bytes of a .npy file say, and how many they are."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    by_columns: bool
+    length: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that must follow."""
+        total = self.dtype.itemsize
+        for length in self.shape:
+            total *= length
+        return total
+
+
+def npy_header(stream: Any) -> Header:
+    """Read the header of a .npy file.
+
+    Raises
+    ------
+    ValueError
+        It is none, or of pickled objects.
+    """
+    version = np.lib.format.read_magic(stream)
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
+    if read is None:
+        raise ValueError(f"version {version} of .npy is not known")
+    shape, by_columns, dtype = read(stream)
+    if dtype.hasobject:
+        raise ValueError("Object arrays cannot be loaded: they are pickled")
+    if any(length < 0 for length in shape):
+        raise ValueError(f"the shape is {shape}")
+    return Header(dtype, tuple(shape), by_columns and len(shape) > 1, stream.tell())
+
+
+def npy_file(path: Path, name: str) -> FileArray:
+    """A .npy file as an array that stays there; its declared size is held against its bytes.
+
+    Raises
+    ------
+    DataError
+        It has other bytes than its header says.
+    """
+    with path.open("rb") as file:
+        found = npy_header(file)
+        there = os.fstat(file.fileno()).st_size - found.length
+    if there < found.nbytes:
+        raise DataError(f"cannot be read as .npy: its header declares {found.nbytes} bytes of values, and {there} are there", name)
+    return FileArray(path, found.length, found.dtype, found.shape, found.by_columns)
+
+
+def unpacked(path: Path, folder: Path) -> dict[str, FileArray]:
+    """Unpack the arrays of a .npz file, piece by piece.
+
+    Raises
+    ------
+    DataError
+        A member is damaged, expands more than a thousandfold, or has other bytes than it declares.
+    OutOfSpace
+        The scratch folder's disk is full.
+    """
+    found: dict[str, FileArray] = {}
+    with zipfile.ZipFile(path) as archive:
+        for number, item in enumerate(_members(archive, path)):
+            place = folder / f"member-{number:03d}.npy"
+            _unpack(archive, item, place, str(path))
+            found[item.filename.removesuffix(".npy")] = npy_file(place, f"{path}, {item.filename}")
+    return found
+
+
+def declared(path: Path) -> dict[str, Any]:
+    """What the members of a .npz file declare, held against the bytes that the archive lists; arrays of a few numbers in memory.
+
+    Raises
+    ------
+    DataError
+        A member declares other bytes than there are.
+    """
+    found: dict[str, Any] = {}
+    with zipfile.ZipFile(path) as archive:
+        for item in _members(archive, path):
+            with archive.open(item) as stream:
+                head = npy_header(stream)
+                if head.length + head.nbytes > item.file_size:
+                    told = f"its header declares {head.nbytes} bytes of values, and {item.file_size - head.length} are there"
+                    raise DataError(f"{item.filename} cannot be read: {told}", str(path))
+                array = FileArray(path, 0, head.dtype, head.shape, head.by_columns)
+                if head.nbytes <= _SMALL:
+                    array = np.frombuffer(stream.read(head.nbytes), head.dtype).reshape(head.shape, order="F" if head.by_columns else "C")
+            found[item.filename.removesuffix(".npy")] = array
+    return found
+
+
+def _members(archive: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
+    listed = [item for item in archive.infolist() if item.filename.endswith(".npy")]
+    total = sum(item.file_size for item in listed)
+    if total > MAX_RATIO * path.stat().st_size + _GRACE:
+        raise DataError(f"declares {total} bytes of arrays; more than {MAX_RATIO} to 1 is refused", str(path))
+    return listed
+
+
+def _unpack(archive: zipfile.ZipFile, item: zipfile.ZipInfo, place: Path, name: str) -> None:
+    done = 0
+    with space_for(place, item.file_size), archive.open(item) as packed, place.open("wb") as file:
+        while piece := packed.read(_COPY):
+            done += file.write(piece)
+            if done > item.file_size:
+                raise DataError(f"{item.filename} declares {item.file_size} bytes and has more", name)
+    if done != item.file_size:
+        raise DataError(f"{item.filename} declares {item.file_size} bytes and has {done}", name)

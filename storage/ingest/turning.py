@@ -1,0 +1,171 @@
+"""Sparse matrices in files as rows, by pieces: those that lie by rows as they are, those by columns through buckets of rows on scratch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from ..errors import DataError
+from ..layout import STRIPE_BYTES, plan_stripes, running_sums
+from ..sparse_door import checked_pointers, compressed
+from ._columns import count_columns
+from .buckets import Records, as_words, fill_buckets, plan_buckets, sort_bucket
+from .files import FileArray
+from .options import Options
+from .reading import Place, as_floats
+from .scratch import Scratch
+from .spool import Spool
+
+_PIECE_SHARE = 256
+"""Entries of a piece, as a part of the budget's bytes."""
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """A CSR or CSC matrix in files.
+
+    Attributes
+    ----------
+    data, indices, indptr : FileArray
+        Its three arrays.
+    shape : tuple of int
+        Rows and columns.
+    form : str
+        "csr" or "csc".
+    name, prefix : str
+        The file, and what stands before the names of the arrays there.
+    """
+
+    data: FileArray
+    indices: FileArray
+    indptr: FileArray
+    shape: tuple[int, int]
+    form: str
+    name: str
+    prefix: str
+
+    def check(self) -> None:
+        """Hold lengths against each other.
+
+        Raises
+        ------
+        DataError
+            They disagree.
+        """
+        major = self.shape[0] if self.form == "csr" else self.shape[1]
+        if self.indptr.shape != (major + 1,):
+            raise DataError(f"{self.prefix}indptr has the shape {self.indptr.shape}; {major + 1} entries are expected", self.name)
+        if self.data.ndim != 1 or self.indices.shape != self.data.shape:
+            found = f"{self.prefix}data has the shape {self.data.shape} and {self.prefix}indices {self.indices.shape}"
+            raise DataError(f"{found}; they must be vectors of one length", self.name)
+
+    def pieces(self, most: int) -> Iterator["CompressedPiece"]:
+        """Yield consecutive rows (or columns) of at most ``most`` entries (or one row), pointers checked."""
+        major, before = len(self.indptr) - 1, 0
+        for lo in range(0, major, most):
+            hi = min(major, lo + most)
+            pointers = self.indptr[lo : hi + 1]
+            checked_pointers(pointers, before, len(self.indices), lo, f"{self.prefix}indptr", self.name)
+            before, starts = int(pointers[-1]), pointers.astype(np.int64)
+            at = 0
+            while at < hi - lo:
+                end = max(at + 1, int(np.searchsorted(starts, starts[at] + most, side="right")) - 1)
+                yield CompressedPiece(self, lo + at, starts[at : end + 1])
+                at = end
+        if not major:
+            yield CompressedPiece(self, 0, np.zeros(1, np.int64))
+
+
+@dataclass(frozen=True)
+class CompressedPiece:
+    """Some consecutive rows (of CSR; columns of CSC): the first of them, and their pointers."""
+
+    source: Compressed
+    first: int
+    pointers: npt.NDArray[np.int64]
+
+    @property
+    def length(self) -> int:
+        """Rows or columns."""
+        return len(self.pointers) - 1
+
+    @property
+    def nnz(self) -> int:
+        """Entries."""
+        return int(self.pointers[-1] - self.pointers[0])
+
+    def parts(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return ``(data, indices, indptr)``, read and checked."""
+        lo, hi = int(self.pointers[0]), int(self.pointers[-1])
+        by_rows = self.source.form == "csr"
+        shape = (self.length, self.source.shape[1]) if by_rows else (self.source.shape[0], self.length)
+        given = self.source.data.flat(lo, hi), self.source.indices.flat(lo, hi), self.pointers - lo
+        return compressed(given, shape, self.source.form, self.source.name, self.source.prefix, first=lo)
+
+
+class _Handle:
+    """A piece of columns as a block of rows of the transpose: what the sort into buckets reads."""
+
+    def __init__(self, piece: CompressedPiece, fault: Place) -> None:
+        self._piece, self._fault = piece, fault
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return (self._piece.length if name == "lengths" else self._piece.nnz,)
+
+    def __contains__(self, name: str) -> bool:
+        return name in ("lengths", "cols", "vals")
+
+    def get(self, name: str) -> npt.NDArray[Any]:
+        if name == "lengths":
+            return np.diff(self._piece.pointers).astype(np.int32)
+        data, indices, indptr = self._piece.parts()
+        if name == "cols":
+            return indices.astype(np.int32)
+        first = self._piece.first
+        place = lambda k: (int(indices[k]), first + int(np.searchsorted(indptr, k, side="right")) - 1)  # noqa: E731
+        return as_floats(data, "auto", place, self._fault)
+
+
+def rows_of(source: Compressed, scratch: Scratch, options: Options, fault: Place) -> Iterator[Any]:
+    """Yield a matrix in files as CSR pieces of consecutive rows.
+
+    Raises
+    ------
+    DataError
+        At the first place that breaks a rule, by array and position.
+    """
+    most = max(1, options.budget // _PIECE_SHARE)
+    if source.form == "csr":
+        for piece in source.pieces(most):
+            yield sp.csr_array(piece.parts(), shape=(piece.length, source.shape[1]))
+        return
+    yield from _turned(source, scratch, options, fault, most)
+
+
+def _turned(source: Compressed, scratch: Scratch, options: Options, fault: Place, most: int) -> Iterator[Any]:
+    n, d = source.shape
+    need = 24 * n
+    if need > options.budget // 2:
+        raise DataError(
+            f"lies by columns, and to turn its {n} rows takes {need} bytes of tables, more than half of the budget of {options.budget}: "
+            "raise the budget (--budget), or save it by rows",
+            source.name,
+        )
+    handles, counts = [], np.zeros(n, np.uint32)
+    for piece in source.pieces(most):
+        handles.append(_Handle(piece, fault))
+        count_columns(handles[-1].get("cols"), counts)
+    plan = plan_buckets(counts, plan_stripes(counts, 8, stripe_bytes=min(STRIPE_BYTES, options.budget // 64)))
+    records = Records(plan, 2, scratch.path("turned.bin"))
+    try:
+        fill_buckets(Spool(handles), plan, records, np.dtype(np.float64), 0, most, lambda done: None)
+        for bucket, (lo, hi) in enumerate(zip(plan.edges[:-1].tolist(), plan.edges[1:].tolist(), strict=True)):
+            ends = np.concatenate([[0], running_sums(counts[lo:hi])]).astype(np.int64)
+            cols, values = np.empty(int(ends[-1]), np.int32), np.empty(int(ends[-1]))
+            sort_bucket(plan, records, bucket, ends, cols, as_words(values))
+            yield sp.csr_array((values, cols, ends), shape=(hi - lo, d))
+    finally:
+        records.close()

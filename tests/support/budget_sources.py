@@ -1,0 +1,134 @@
+"""Files that are larger than the budget of their ingest, and the memory that it takes: the highest of a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import scipy.io
+import scipy.sparse as sp
+
+from tests.support.clusters import ROOT
+
+
+def _sparse(n: int, d: int, per_row: int) -> sp.csr_array:
+    rng = np.random.default_rng(0)
+    columns = np.sort(rng.integers(0, d // per_row, (n, per_row)) + np.arange(per_row) * (d // per_row), axis=1).astype("i4")
+    return sp.csr_array((rng.normal(size=n * per_row), columns.ravel(), np.arange(0, n * per_row + 1, per_row, dtype="i4")), shape=(n, d))
+
+
+def _dense(n: int, d: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(n, d))
+
+
+def _labels(n: int) -> np.ndarray:
+    return np.arange(n) % 2
+
+
+def _save_sparse(form: str, packed: bool) -> Callable[[Path, int], None]:
+    def save(path: Path, scale: int) -> None:
+        X = _sparse(2000 * scale, 5000, 50).asformat(form)
+        write = np.savez_compressed if packed else np.savez
+        write(path, data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape, format=form, y=_labels(X.shape[0]))
+
+    return save
+
+
+def _save_dense(order: str, shape: tuple[int, int]) -> Callable[[Path, int], None]:
+    return lambda path, scale: np.savez(path, X=np.asarray(_dense(shape[0] * scale, shape[1]), order=order), y=_labels(shape[0] * scale))
+
+
+def _save_zeros(path: Path, scale: int) -> None:
+    np.savez_compressed(path, X=np.zeros((400 * scale, 1000)), y=_labels(400 * scale))
+
+
+def _save_mat(sparse: bool, packed: bool) -> Callable[[Path, int], None]:
+    def save(path: Path, scale: int) -> None:
+        X = sp.csc_matrix(_sparse(2000 * scale, 5000, 50)) if sparse else _dense(20, 15_000 * scale)
+        scipy.io.savemat(path, {"X": X, "y": _labels(X.shape[0])}, do_compression=packed)
+
+    return save
+
+
+def _save_group(path: Path, scale: int) -> None:
+    X = _dense(1500 * scale, 200)
+    table = {f"f{k}": X[:, k] for k in range(X.shape[1])} | {"y": _labels(len(X))}
+    pq.write_table(pa.table(table), path, row_group_size=len(X))
+
+
+def _save_wide_group(path: Path, scale: int) -> None:
+    X = _dense(60, 5000 * scale)
+    pq.write_table(pa.table({f"f{k}": X[:, k] for k in range(X.shape[1])} | {"y": _labels(60)}), path, row_group_size=60)
+
+
+def _save_words(path: Path, scale: int) -> None:
+    names = pa.array(["a" * 200_000, "b" * 200_000])
+    y = pa.DictionaryArray.from_arrays(pa.array(_labels(500 * scale).astype("i4")), names)
+    pq.write_table(pa.table({"f": np.arange(500.0 * scale), "g": np.ones(500 * scale), "y": y}), path)
+
+
+def _save_csv(path: Path, scale: int) -> None:
+    X = _dense(1000 * scale, 100)
+    pa.csv.write_csv(pa.table({f"f{k}": X[:, k] for k in range(X.shape[1])} | {"y": _labels(len(X))}), path)
+
+
+def _save_wide_csv(path: Path, scale: int) -> None:
+    d = 100_000 * scale
+    path.write_text("".join([",".join([f"c{k}" for k in range(d)]), ",y\n", "1," * d + "1\n", "2," * d + "0\n"]))
+
+
+SOURCES: dict[str, tuple[str, Callable[[Path, int], None], int]] = {
+    "npz by rows": ("npz", _save_sparse("csr", False), 60),
+    "npz by rows, packed": ("npz", _save_sparse("csr", True), 30),
+    "npz by columns": ("npz", _save_sparse("csc", False), 60),
+    "npz dense": ("npz", _save_dense("C", (1000, 100)), 100),
+    "npz dense by columns": ("npz", _save_dense("F", (1000, 100)), 100),
+    "npz wide by columns": ("npz", _save_dense("F", (2, 100_000)), 40),
+    "npz of zeros": ("npz", _save_zeros, 60),
+    "mat dense": ("mat", _save_mat(False, True), 30),
+    "mat sparse": ("mat", _save_mat(True, True), 40),
+    "mat sparse, not packed": ("mat", _save_mat(True, False), 60),
+    "parquet of one row group": ("parquet", _save_group, 40),
+    "parquet of many columns": ("parquet", _save_wide_group, 2),
+    "parquet of long words": ("parquet", _save_words, 8),
+    "csv": ("csv", _save_csv, 40),
+    "csv of many columns": ("csv", _save_wide_csv, 10),
+}
+"""Name -> ending, writer of a file of a scale, and the scale that is too large for a budget of 32 MiB."""
+
+PROGRAM = """
+import json, resource, sys
+from gramplane.storage.ingest import ingest
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+small, large, folder, budget = sys.argv[1:]
+ingest(small, folder + "/warm.zarr", overwrite=True, target="y")
+before, ended = peak(), "done"
+try:
+    ingest(large, folder + "/store.zarr", overwrite=True, target="y", budget=int(budget))
+except Exception as error:
+    ended = f"{type(error).__name__}: {error}"
+print(json.dumps([peak() - before, ended]))
+"""
+
+
+def memory_of(name: str, folder: Path, budget: int) -> tuple[int, int, str]:
+    """Return the bytes an ingest took above those of the process that had done a small one, those of the file, and how it ended."""
+    kind, save, scale = SOURCES[name]
+    small, large = folder / f"small.{kind}", folder / f"large.{kind}"
+    save(small, 1)
+    save(large, scale)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "support" / "_bare"), str(ROOT)])}
+    command = [sys.executable, "-c", textwrap.dedent(PROGRAM), str(small), str(large), str(folder), str(budget)]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
+    taken, ended = json.loads(done.stdout.splitlines()[-1])
+    return taken, large.stat().st_size, ended
