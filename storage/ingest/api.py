@@ -106,8 +106,8 @@ def ingest(
         tables speak of the values that are there. Infinity is refused always, sparse input and scaling with "keep".
     budget : int
         Bytes of memory to work in, beyond the interpreter and its libraries. SVMlight lines may be an eighth of it, and without
-        ``n_features`` indices a quarter. Two popular things are outside: 12 bytes per entry of the heaviest column, and formats that
-        can only be loaded whole (.npz, .mat).
+        ``n_features`` indices a quarter. Outside are 12 bytes per entry of the heaviest column. Files that no way within it leads through
+        are refused before they take memory (docs/storage-formats.md).
     jobs : int, optional
         Threads parsing a plain SVMlight file. Default: two if it has more than 64 MiB and there are two processors, else one.
     scratch : path, optional

@@ -189,7 +189,7 @@ class FileSource:
         if choice.sparse:
             data, indices, indptr, shape = (found[choice.key + part] for part in _SPARSE_PARTS)
             size = checked_shape(_whole(shape), f"{choice.key}shape", self.name)
-            made = Compressed(_filed(data), _filed(indices), _filed(indptr), size, _form(choice, self.name), self.name, choice.key)
+            made = Compressed(data, indices, indptr, size, _form(choice, self.name), self.name, choice.key)
             made.check()
             return made
         x = found[choice.key]
@@ -237,12 +237,6 @@ class FileSource:
     def fault(self, reason: str, row: int, column: int | None = None) -> DataError:
         """Build the error for a row and column, counted from zero."""
         return at_row(self.name, reason, row, None if column is None else column + 1)
-
-
-def _filed(part: Any) -> FileArray:
-    if not isinstance(part, FileArray):
-        raise DataError("has an array of another kind among those of its sparse matrix")
-    return part
 
 
 # -- old .mat files ----------------------------------------------------------------------------------------------------

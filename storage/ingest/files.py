@@ -17,7 +17,7 @@ from ..errors import DataError, StorageError, space_for
 from .streams import MAX_RATIO
 
 _COPY = 1 << 20
-_SMALL = 4096
+_SMALL, _NAMED = 4096, ("shape.npy", "format.npy")
 _GRACE = 16 << 20
 _RUN = 512
 """Rows of a piece from which on columns of a file are read run by run; below, a file by columns is turned into panels first."""
@@ -148,9 +148,7 @@ def by_rows(array: FileArray, step: int, path: Path, budget: int) -> FileArray |
     kind = np.dtype(array.as_type or array.dtype).newbyteorder("=")
     for lo in range(0, d, wide):
         hi = min(d, lo + wide)
-        made.add(
-            iter([array.flat(lo * n, hi * n).reshape(hi - lo, n).T]), hi - lo, np.dtype(array.as_type or array.dtype).newbyteorder("=")
-        )
+        made.add(iter([array.flat(lo * n, hi * n).reshape(hi - lo, n).T]), hi - lo, kind)
     return made
 
 
@@ -230,7 +228,7 @@ def unpacked(path: Path, folder: Path) -> dict[str, FileArray]:
 
 
 def declared(path: Path) -> dict[str, Any]:
-    """What the members of a .npz file declare, held against the bytes that the archive lists; arrays of a few numbers in memory.
+    """What the members of a .npz file declare, held against the bytes that the archive lists; shapes and formats in memory.
 
     Raises
     ------
@@ -246,7 +244,7 @@ def declared(path: Path) -> dict[str, Any]:
                     told = f"its header declares {head.nbytes} bytes of values, and {item.file_size - head.length} are there"
                     raise DataError(f"{item.filename} cannot be read: {told}", str(path))
                 array = FileArray(path, 0, head.dtype, head.shape, head.by_columns)
-                if head.nbytes <= _SMALL:
+                if item.filename.endswith(_NAMED) and head.nbytes <= _SMALL:
                     array = np.frombuffer(stream.read(head.nbytes), head.dtype).reshape(head.shape, order="F" if head.by_columns else "C")
             found[item.filename.removesuffix(".npy")] = array
     return found

@@ -73,7 +73,8 @@ def _svmlight(source: str | Path, options: Options) -> Source:
 
 
 def _table(source: str | Path, options: Options) -> Source:
-    from .tabular import CsvSource, ParquetSource
+    from .parquet import ParquetSource
+    from .tabular import CsvSource
 
     made = CsvSource if options.format == "csv" or _guess(str(source)) == "csv" else ParquetSource
     return made(source, options)

@@ -1,8 +1,7 @@
-"""Tables as input: CSV and Parquet through pyarrow's streaming readers, and data frames. All go to the dense layout."""
+"""Tables as input: CSV through pyarrow's streaming reader, and data frames (Parquet: `parquet`). All go to the dense layout."""
 
 import csv
 import io
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -15,17 +14,23 @@ import numpy.typing as npt
 from ..errors import DataError, SchemaError
 from .labels import Target, as_number
 from .options import Options, Progress
-from .reading import Reading, check_width, inexact, read_rows, unmasked
+from .reading import Reading, check_row_fits, check_width, inexact, read_rows, unmasked
 from .row_tables import array_digest, at_row, row_tables
 from .scratch import Scratch
 from .spool import Block
-from .streams import FileDigest, open_file, open_source
+from .streams import FileDigest, open_source
+from .wide_text import WideRows
 
 _MAX_HEADER = 64 << 20
 _DELIMITERS = (",", ";", "\t")
+_COLUMN_BYTES = 9600
+"""Bytes that pyarrow keeps of a column of CSV."""
+
+_NAME_BYTES = 360
+"""Bytes that the name of a column takes in lists, tables and the store, and its number in a row that is read."""
 
 
-def _pyarrow(part: str) -> Any:
+def pyarrow(part: str) -> Any:
     """Import a part of pyarrow.
 
     Raises
@@ -72,12 +77,13 @@ def roles(names: Sequence[str], given: Mapping[str, Any], source: str) -> Roles:
     return Roles(features, columns, arrays)
 
 
-class _Table(ABC):
+class Table(ABC):
     """What the readers of tables share: columns to rows, and the checks."""
 
     format = ""
     sparse = False
     nbytes: int | None = None
+    scratch: Scratch | None = None
 
     def __init__(self, name: str, columns: Sequence[str], given: Mapping[str, Any], options: Options) -> None:
         self.name, self.columns = name, list(columns)
@@ -85,6 +91,7 @@ class _Table(ABC):
         self.names: list[str] | None = [self.columns[k] for k in self._roles.features]
         self.n_cols: int | None = len(self._roles.features)
         check_width(self.n_cols, options, name)
+        check_row_fits(self.n_cols, options, name)
 
     def hint(self) -> str | None:
         """Identity for resuming."""
@@ -98,26 +105,39 @@ class _Table(ABC):
     def batches(self, step: int, options: Options) -> Iterator[list[npt.NDArray[Any]]]:
         """Yield about ``step`` rows as one array per column; masked (over zeros) where its numbers have no form for missing ones."""
 
+    @staticmethod
+    def step(options: Options, columns: int) -> int:
+        """Rows of so many columns that are read at once."""
+        return max(1, options.budget // 16 // (8 * columns))
+
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
         """Read everything."""
+        self.scratch = scratch
         return read_rows(self, scratch, options, target, progress)
+
+    def pieces(self, options: Options) -> Iterator[tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]]]]:
+        """Yield some rows as the matrix of their features and the row tables that are columns."""
+        row = 0
+        for columns in self.batches(self.step(options, len(self.columns)), options):
+            tables = {table: unmasked(columns[k]) for table, k in self._roles.columns.items()}
+            yield self._stack([columns[k] for k in self._roles.features], row), tables
+            row += len(columns[0])
 
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
         """Yield rows of about a sixteenth of the budget."""
         row = 0
-        for columns in self.batches(max(1, options.budget // 16 // (8 * len(self.columns))), options):
-            first, count = row, len(columns[0])
+        for x, tables in self.pieces(options):
+            first, count = row, len(x)
 
             def fault(reason: str, k: int, table: str | None = None, first: int = first) -> DataError:
                 return self._fault(reason, first + k, None if table is None else self._roles.columns.get(table))
 
-            parts = {table: unmasked(columns[k]) for table, k in self._roles.columns.items()}
-            parts |= {table: values[row : row + count] for table, values in self._roles.arrays.items()}
+            parts = tables | {table: values[row : row + count] for table, values in self._roles.arrays.items()}
             block: Block = {}
             for table, values in parts.items():
                 self._check_length(table, values, count)
                 block |= row_tables({table: values}, target, lambda reason, k, table=table, fault=fault: fault(reason, k, table))
-            yield self._stack([columns[k] for k in self._roles.features], first), block
+            yield x, block
             row += count
         for table, values in self._roles.arrays.items():
             self._check_length(table, values, row)
@@ -126,9 +146,9 @@ class _Table(ABC):
         if len(values) != count:
             raise SchemaError(f"{self.name}: the array given for {table} does not have one entry per row")
 
-    def _stack(self, columns: list[npt.NDArray[Any]], first: int) -> npt.NDArray[Any]:
-        """Feature columns as one matrix; 64-bit integers are checked here, before their type is lost."""
-        for k, values in enumerate(columns):
+    def _stack(self, columns: list[npt.NDArray[Any]], first: int, feature: int = 0) -> npt.NDArray[Any]:
+        """Feature columns from ``feature`` on as one matrix; 64-bit integers are checked here, before their type is lost."""
+        for k, values in enumerate(columns, feature):
             if values.dtype.kind not in "biuf":
                 raise self.fault(f"the values have the type {values.dtype}; numbers are expected{self._role_hint()}", first, k)
             beyond = np.flatnonzero(inexact(np.ma.getdata(values)))
@@ -153,7 +173,7 @@ class _Table(ABC):
 # -- CSV -------------------------------------------------------------------------------------------------------------
 
 
-class CsvSource(_Table):
+class CsvSource(Table):
     """Comma, semicolon or tab separated text with a header line; plain, compressed or from standard input.
 
     Parameters
@@ -167,15 +187,38 @@ class CsvSource(_Table):
     format = "csv"
 
     def __init__(self, source: str | Path, options: Options) -> None:
-        self._pa, self._csv = _pyarrow("pyarrow"), _pyarrow("pyarrow.csv")
+        self._pa, self._csv = pyarrow("pyarrow"), pyarrow("pyarrow.csv")
         self._source = source
         self._digest = FileDigest(Path(source)) if source != "-" and Path(source).is_file() else None
         name = "<stdin>" if source == "-" else str(source)
         self._opened = open_source(source, name)
         self._text = io.BufferedReader(self._opened.stream, 1 << 20)
-        self._delimiter, columns = _header(self._text.readline(_MAX_HEADER), name)
+        line = self._text.readline(min(_MAX_HEADER, options.budget // 4))
+        self._wide = _is_wide(line, options, name)
+        self._delimiter, columns = _header(line, name)
         self._missing = options.missing == "keep"
         super().__init__(name, columns, options.row_columns(columns), options)
+
+    def pieces(self, options: Options) -> Iterator[tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]]]]:
+        """Yield blocks of rows; of very many columns row by row, each in parts."""
+        if not self._wide:
+            yield from super().pieces(options)
+            return
+        texts = {k: table for table, k in self._roles.columns.items()}
+        features, step = np.array(self._roles.features), self.step(options, len(self.columns))
+        with self._text:
+            rows = iter(WideRows(self._text, self._delimiter, len(self.columns), set(texts), options.budget, self.name))
+            while found := list(islice(rows, step)):
+                x = np.array([row.values for row in found])
+                tables = {table: self._cells([row.texts[k] for row in found], table, options) for k, table in texts.items()}
+                yield (x[:, features] if texts else x), tables
+
+    def _cells(self, cells: list[str], table: str, options: Options) -> npt.NDArray[Any]:
+        """Cells of a row table, as the other reader gives them: texts where they may be names, else numbers."""
+        if table == "task" or (table == "y" and options.task == "classification"):
+            return np.array([cell or None for cell in cells], dtype=object)
+        numbers = [as_number(cell.strip()) for cell in cells]
+        return np.array([np.nan if number is None else number for number in numbers])
 
     @property
     def _blank_rows(self) -> bool:
@@ -234,11 +277,29 @@ class CsvSource(_Table):
         return gone or as_number(text.strip()) is not None
 
     def _fault(self, reason: str, row: int, column: int | None) -> DataError:
-        found = next(islice(self._lines(), row, None), None) if self._digest is not None else None
+        found = next(islice(self._lines(), row, None), None) if self._digest is not None and not self._wide else None
         if found is None:
             return super()._fault(reason, row, column)
         name = "" if column is None else f"column {self.columns[column]!r}: "
         return DataError(name + reason, self.name, found[0], None if column is None else column + 1)
+
+
+def _is_wide(line: bytes, options: Options, name: str) -> bool:
+    """Whether a header names so many columns that what pyarrow keeps of them does not fit half of the budget.
+
+    Raises
+    ------
+    SchemaError
+        Not even their names do.
+    """
+    columns = 1 + max(map(line.count, (mark.encode() for mark in _DELIMITERS)))
+    need = _NAME_BYTES * columns + 4 * len(line)
+    if need > options.budget or (not line.endswith(b"\n") and len(line) >= options.budget // 4):
+        raise SchemaError(
+            f"{name} has a header of {columns} columns or more, and to keep them takes {need} bytes, more than the budget of "
+            f"{options.budget}; raise the budget (--budget), or give sparse input"
+        )
+    return 2 * _COLUMN_BYTES * columns > options.budget
 
 
 def _header(line: bytes, name: str) -> tuple[str, list[str]]:
@@ -260,61 +321,10 @@ def _header(line: bytes, name: str) -> tuple[str, list[str]]:
     return delimiter, columns
 
 
-# -- Parquet ---------------------------------------------------------------------------------------------------------
-
-
-class ParquetSource(_Table):
-    """A Parquet file, read in batches of rows.
-
-    Parameters
-    ----------
-    source : str or Path
-        Where.
-    options : Options
-        Roles of the columns.
-    """
-
-    format = "parquet"
-
-    def __init__(self, source: str | Path, options: Options) -> None:
-        parquet = _pyarrow("pyarrow.parquet")
-        open_file(Path(source)).close()
-        self._digest = FileDigest(Path(source))
-        try:
-            self._file = parquet.ParquetFile(os.fspath(source))
-        except Exception as error:  # damaged files make pyarrow raise almost anything
-            raise DataError(f"cannot be read as Parquet: {error}", str(source)) from error
-        columns = self._file.schema_arrow.names
-        super().__init__(str(source), columns, options.row_columns(columns), options)
-
-    def identity(self) -> str | None:
-        """Identity by content."""
-        return self._digest.value()
-
-    def batches(self, step: int, options: Options) -> Iterator[list[npt.NDArray[Any]]]:
-        """Yield batches of rows."""
-        kinds = _pyarrow("pyarrow.types")
-        try:
-            for batch in self._file.iter_batches(batch_size=step, use_threads=False):
-                yield [_arrow_column(column, kinds) for column in batch.columns]
-        except Exception as error:  # damaged files make pyarrow raise almost anything
-            raise DataError(f"cannot be read as Parquet: {error}", self.name) from error
-
-
-def _arrow_column(column: Any, kinds: Any) -> npt.NDArray[Any]:
-    """A column as an array; masked where whole numbers or truth values are NULL, which pyarrow would round or turn into objects."""
-    if not column.null_count or not (kinds.is_integer(column.type) or kinds.is_boolean(column.type) or kinds.is_null(column.type)):
-        return column.to_numpy(zero_copy_only=False)
-    if kinds.is_null(column.type):
-        return np.full(len(column), np.nan)
-    held = column.fill_null(False if kinds.is_boolean(column.type) else 0)
-    return np.ma.MaskedArray(held.to_numpy(zero_copy_only=False), column.is_null().to_numpy(zero_copy_only=False))
-
-
 # -- frames ----------------------------------------------------------------------------------------------------------
 
 
-class FrameSource(_Table):
+class FrameSource(Table):
     """A data frame with ``columns`` and ``iloc``.
 
     Parameters

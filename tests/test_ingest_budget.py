@@ -1,0 +1,224 @@
+"""Every source stays within its budget, whatever its form and whatever it declares; read by pieces or whole, the store is the same."""
+
+import struct
+import zipfile
+import zlib
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+from gramplane.storage import DataError, SchemaError
+from gramplane.storage.ingest import ingest
+from tests.support.budget_sources import SOURCES, memory_of
+
+BUDGET, SLACK = 32 << 20, 64 << 20
+QUICK = ("npz by columns", "npz wide by columns", "mat sparse", "parquet of one row group", "parquet of long words", "csv of many columns")
+SMALL = 8 << 20
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SOURCES])
+def test_memory_stays_within_the_budget(tmp_path, name):
+    taken, size, ended = memory_of(name, tmp_path, BUDGET)
+    print(f"{name}: {taken / 2**20:.0f} MiB above the process for a file of {size / 2**20:.1f} MiB")
+    assert ended == "done"
+    assert taken < BUDGET + SLACK, (taken / 2**20, size / 2**20)
+
+
+def held(store):
+    """Everything a store holds, apart from how it is cut."""
+    X = store.columns(np.arange(store.n_cols))
+    return (X.toarray() if sp.issparse(X) else X), store.target(), store.meta.labels, store.meta.dtype, store.meta.kind
+
+
+def same(path, tmp_path, **options):
+    """Ingest a file whole and by pieces; the stores hold the same."""
+    one = held(ingest(str(path), str(tmp_path / "one"), budget=1 << 30, **options))
+    two = held(ingest(str(path), str(tmp_path / "two"), budget=SMALL, **options))
+    np.testing.assert_array_equal(one[0], two[0])
+    np.testing.assert_array_equal(one[1], two[1])
+    assert one[2:] == two[2:]
+    return two
+
+
+def rows(n=4000, d=900, dtype=np.float64):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.05)
+    X[5], X[:, 7] = 0.0, 0.0
+    return X.astype(dtype), rng.integers(0, 3, n)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16])
+def test_sparse_npz(tmp_path, form, dtype):
+    X, y = rows(dtype=np.float64)
+    X = np.round(10 * X).astype(dtype) if dtype == np.int16 else X.astype(dtype)
+    S = getattr(sp, f"{form}_array")(X)
+    np.savez(tmp_path / "a.npz", X_data=S.data, X_indices=S.indices, X_indptr=S.indptr, X_shape=S.shape, format=form, y=y)
+    found, target, *_ = same(tmp_path / "a.npz", tmp_path)
+    np.testing.assert_array_equal(found, X)
+    np.testing.assert_array_equal(target, y)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", [(2000, 300), (7, 90_000)])
+@pytest.mark.parametrize("form", ["npz", "npy", "mat"])
+def test_dense_files(tmp_path, order, shape, form):
+    X, y = np.asarray(np.random.default_rng(1).normal(size=shape), order=order), np.arange(shape[0]) % 2
+    path, options = tmp_path / f"a.{form}", {}
+    if form == "npz":
+        np.savez_compressed(path, X=X, y=y)
+    elif form == "npy":
+        np.save(path, X)
+        options = {"target": y}
+    else:
+        scipy.io.savemat(path, {"X": X, "y": y}, do_compression=order == "C")
+    np.testing.assert_array_equal(same(path, tmp_path, **options)[0], X)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_sparse_mat_and_smaller_types_inside_it(tmp_path, packed):
+    X, y = rows()
+    path = tmp_path / "a.mat"
+    scipy.io.savemat(path, {"X": sp.csc_matrix(X), "y": y, "name": "text", "cell": np.array([1, "a"], object)}, do_compression=packed)
+    np.testing.assert_array_equal(same(path, tmp_path)[0], X)
+    scipy.io.savemat(path, {"X": np.arange(60.0).reshape(20, 3), "y": np.array(["one ", "two "] * 10)})
+    found = held(ingest(str(path), str(tmp_path / "texts")))
+    assert found[2] == ("one", "two") and found[0][7, 2] == 23.0
+
+
+def test_parquet_row_groups_of_every_kind(tmp_path):
+    n, d = 3000, 400
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    table = {f"f{k}": X[:, k] for k in range(d)}
+    table["f3"] = np.arange(n)
+    table["y"] = np.array(["left", "right"])[np.arange(n) % 2]
+    for group in (n, 900):
+        pq.write_table(pa.table(table), tmp_path / f"{group}.parquet", row_group_size=group)
+        (tmp_path / str(group)).mkdir()
+        found = same(tmp_path / f"{group}.parquet", tmp_path / str(group), target="y")
+        np.testing.assert_array_equal(found[0][:, 5], X[:, 5])
+        np.testing.assert_array_equal(found[1], np.arange(n) % 2)
+
+
+def test_a_fault_in_a_large_row_group_is_named_by_row_and_column(tmp_path):
+    n, d = 3000, 400
+    table = {f"f{k}": np.ones(n) for k in range(d)}
+    table["f377"] = np.where(np.arange(n) == 2111, np.nan, np.random.default_rng(0).normal(size=n))
+    pq.write_table(pa.table(table), tmp_path / "a.parquet", use_dictionary=False)
+    with pytest.raises(DataError, match=r"row 2112, column 'f377': value nan"):
+        ingest(str(tmp_path / "a.parquet"), str(tmp_path / "s"), budget=SMALL, task="regression")
+    table["f377"] = np.where(np.arange(n) == 2111, 2**53 + 1, 1)
+    pq.write_table(pa.table(table), tmp_path / "a.parquet", use_dictionary=False)
+    with pytest.raises(DataError, match=r"row 2112, column 'f377': value 9007199254740993"):
+        ingest(str(tmp_path / "a.parquet"), str(tmp_path / "s"), budget=SMALL, task="regression")
+
+
+def test_wide_csv_in_parts(tmp_path):
+    n, d = 7, 3000
+    X = np.random.default_rng(0).normal(size=(n, d))
+    lines = [",".join([*map(repr, row[:1500].tolist()), "ab"[k % 2], *map(repr, row[1500:].tolist())]) for k, row in enumerate(X)]
+    head = ",".join([*(f"c{k}" for k in range(1500)), "label", *(f"c{k}" for k in range(1500, d))])
+    path = tmp_path / "a.csv"
+    path.write_text("\r\n".join([head, *lines[:3], "", *lines[3:]]))
+    np.testing.assert_array_equal(same(path, tmp_path, target="label")[0], X)
+    cells = lines[4].split(",")
+    cells[77] = "x"
+    path.write_text("\n".join([head, *lines[:4], ",".join(cells)]))
+    with pytest.raises(DataError, match=r"a\.csv:6:78: value 'x' is not a finite number"):
+        ingest(str(path), str(tmp_path / "s"), budget=SMALL, target="label")
+    path.write_text("\n".join([head, lines[0] + ",1"]))
+    with pytest.raises(DataError, match=r"a\.csv:2: the row has 3002 fields"):
+        ingest(str(path), str(tmp_path / "s"), budget=SMALL, target="label")
+
+
+# -- what a file declares ------------------------------------------------------------------------------------------------------
+
+
+def test_three_million_columns_of_csv_are_refused_before_they_take_memory(tmp_path):
+    d = 3_000_000
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join([",".join(["c"] * d), ",".join(["1"] * d)]))
+    with pytest.raises(SchemaError, match=r"header of 3000000 columns or more.*more than the budget"):
+        ingest(str(path), str(tmp_path / "s"))
+
+
+def test_a_shape_that_nothing_stands_for_is_refused(tmp_path):
+    parts = {"data": np.ones(1), "indices": np.zeros(1, "i4"), "indptr": np.array([0, 1], "i4"), "y": np.ones(1)}
+    np.savez(tmp_path / "a.npz", **parts, shape=np.array([1, 2**31 - 2]))
+    with pytest.raises(DataError, match=r"has 2147483646 columns, whose tables take"):
+        ingest(str(tmp_path / "a.npz"), str(tmp_path / "s"))
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy"])
+def test_a_header_that_declares_more_than_is_there_is_refused(tmp_path, kind):
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 1000000), }"
+    header += b" " * (117 - len(header)) + b"\n"
+    raw = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(800)
+    path = tmp_path / f"a.{kind}"
+    if kind == "npy":
+        path.write_bytes(raw)
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("X.npy", raw)
+    with pytest.raises(DataError, match=r"declares 8000000000000 bytes of values, and 800 are there"):
+        ingest(str(path), str(tmp_path / "s"))
+
+
+def test_a_bomb_in_a_npz_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("X.npy", b"\x93NUMPY")
+    raw = bytearray((tmp_path / "a.npz").read_bytes())
+    at = raw.find(b"PK\x01\x02")
+    raw[at + 24 : at + 28] = struct.pack("<I", 2**32 - 2)
+    (tmp_path / "a.npz").write_bytes(raw)
+    with pytest.raises(DataError, match="declares 4294967294 bytes of arrays; more than 1000 to 1 is refused"):
+        ingest(str(tmp_path / "a.npz"), str(tmp_path / "s"))
+
+
+def mat_element(kind, data):
+    return struct.pack("<II", kind, len(data)) + data + bytes(-len(data) % 8)
+
+
+def mat_file(path, element):
+    path.write_bytes(b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM" + element)
+
+
+def matrix(dims, numbers, declared=None):
+    flags, size = mat_element(6, struct.pack("<II", 6, 0)), mat_element(5, struct.pack("<ii", *dims))
+    body = flags + size + mat_element(1, b"X") + struct.pack("<II", 9, len(numbers) if declared is None else declared) + numbers
+    return struct.pack("<II", 14, len(body)) + body
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_lengths_of_a_mat_file_are_held_against_its_bytes(tmp_path, packed):
+    path = tmp_path / "a.mat"
+    for element, message in [
+        (matrix((2, 2), bytes(32), declared=2**31), "longer than the bytes that are there"),
+        (matrix((2000, 2000), bytes(32)), r"X has the shape \(2000, 2000\) and 4 values"),
+    ]:
+        mat_file(path, mat_element(15, zlib.compress(element)) if packed else element)
+        with pytest.raises(DataError, match=message):
+            ingest(str(path), str(tmp_path / "s"))
+
+
+def test_a_packed_variable_that_expands_without_end_is_refused(tmp_path):
+    body = zlib.compress(matrix((2, 1 << 27), bytes(1 << 27), declared=1 << 31), 9)
+    mat_file(tmp_path / "a.mat", mat_element(15, body))
+    with pytest.raises(DataError, match=r"longer than the bytes|more than 1000 to 1"):
+        ingest(str(tmp_path / "a.mat"), str(tmp_path / "s"))
+
+
+def test_a_long_footer_of_parquet_is_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({f"f{k}": np.zeros(1) for k in range(3000)}), path)
+    with pytest.raises(SchemaError, match=r"has a footer of \d+ bytes, and to read it takes about"):
+        ingest(str(path), str(tmp_path / "s"), budget=SMALL, task="regression")
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-8] + struct.pack("<I", 2**31) + b"PAR1")
+    with pytest.raises(DataError, match="does not end with a footer"):
+        ingest(str(path), str(tmp_path / "s"), task="regression")
