@@ -270,10 +270,12 @@ BEHIND = {
     "pipeline/estimators/selector_stream.py": {"first_not_finite": "rows that came through in_memory"},
     "pipeline/estimators/social.py": {"recommend_groups": "in_memory in the same line, and its copy"},
     "pipeline/estimators/triclass.py": {"_joined": "MemoryBlocks, which are behind the door", "_refuse_not_finite": "behind in_memory"},
-    "storage/ingest/arrays.py": {"_csr": "admitted in the same line", "_assemble": "of parts that compressed() returned"},
+    "storage/ingest/array_files.py": {"_assembled": "of parts that compressed() returned"},
+    "storage/ingest/arrays.py": {"_csr": "admitted in the same line"},
     "storage/ingest/build.py": {"_sort_stripe": "entries that ingest sorted"},
     "storage/ingest/dask_rows.py": {"_compute": "chunks that were admitted one by one"},
     "storage/ingest/reading.py": {"sparse_block": "a copy of rows that came through the door"},
+    "storage/ingest/turning.py": {"rows_of": "of parts that compressed() returned", "_turned": "entries that were sorted here"},
 }
 """Functions there that convert or build sparse matrices all the same, each with the reason why it may."""
 

@@ -22,6 +22,9 @@ _FOOTER_BYTES = 24
 _COLUMN_BYTES = 6 << 10
 """Bytes that pyarrow takes for a column while it is read."""
 
+_CELL_BYTES = 9
+"""Bytes of a number in a page, with its part of the page's head."""
+
 _GROUP_SHARE = 8
 _BUFFER = 1 << 20
 
@@ -74,7 +77,7 @@ class ParquetSource(Table):
         row = 0
         for group in range(self._file.metadata.num_row_groups):
             sizes = self._sizes(group)
-            if sum(sizes.values()) <= options.budget // _GROUP_SHARE:
+            if sum(sizes[self.columns[k]] for k in self._roles.features) <= options.budget // _GROUP_SHARE:
                 yield from self._read(self._file, group, self.columns, self._rows(group, sizes, step))
             else:
                 yield from self._by_columns(group, sizes, row, step, options)
@@ -90,16 +93,14 @@ class ParquetSource(Table):
                 raise self.fault(f"the values have the type {kind}; numbers are expected{self._role_hint()}", 0, feature)
 
     def _sizes(self, group: int) -> dict[str, int]:
-        """Bytes of every column of a row group, packed and unpacked, as the footer declares them."""
-        about, sizes, packed = self._file.metadata.row_group(group), dict.fromkeys(self.columns, _COLUMN_BYTES), 0
-        for k in range(about.num_columns):
-            chunk = about.column(k)
-            name = chunk.path_in_schema.partition(".")[0]
-            sizes[name] = sizes.get(name, 0) + max(0, chunk.total_uncompressed_size) + max(0, chunk.total_compressed_size)
-            packed += max(0, chunk.total_compressed_size)
-        if packed > self._digest.size:
-            raise DataError(f"cannot be read as Parquet: row group {group} declares {packed} bytes; the file has fewer", self.name)
-        return sizes
+        """Bytes that reading every column of a row group takes at most: packed, unpacked, and what pyarrow keeps.
+
+        From the numbers of rows and bytes alone: what the footer says of single columns ends the process where it is damaged.
+        """
+        about = self._file.metadata.row_group(group)
+        whole = max(0, about.total_byte_size) + self._digest.size
+        number = min(whole, 2 * _CELL_BYTES * max(0, about.num_rows))
+        return {name: _COLUMN_BYTES + (whole if name in self._texts else number) for name in self.columns}
 
     def _rows(self, group: int, sizes: dict[str, int], step: int) -> int:
         """Rows of a batch: fewer where texts are long."""
