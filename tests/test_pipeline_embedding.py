@@ -1,6 +1,7 @@
 """Embeddings as estimators and as runs: forms of data, labels, held-out rows, resume, warnings, bad input, scikit-learn's checks."""
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,15 +10,15 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from gramplane.cluster import open_executor
+from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline.estimators.embedding import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.embedding import edge_squares, labels_of, neighbour_accuracy
-from gramplane.pipeline.methods.embedding_run import check_size, prepare
+from gramplane.pipeline.methods.embedding_run import build_loop, prepare
 from gramplane.pipeline.records.config_embedding import ColoredMVUConfig, MVEConfig, SPEConfig
 from gramplane.pipeline.records.context import RunContext
-from gramplane.storage import DataError, RunStore
+from gramplane.storage import DataError, MemoryBlocks, RunStore
 from gramplane.storage.ingest import ingest
 
 ALL = {"colored": ColoredMVU, "volume": MinimumVolumeEmbedding, "structure": StructurePreservingEmbedding}
@@ -250,8 +251,8 @@ def test_bad_data_is_refused(tmp_path):
         MinimumVolumeEmbedding().fit(["abc", "abd", "bcd"])
     with pytest.raises(ValueError, match="NaN"):
         MinimumVolumeEmbedding().fit(np.full((5, 4), np.nan))
-    with pytest.raises(DataError, match=r"a decomposition over 1000 rows takes .* GiB"):
-        check_size(1000, 10, 1 << 20)
+    with pytest.raises(MemoryBoundExceeded, match=r"mve: this process would hold 2.* KiB \(matrices of a decomposition"):
+        build_loop(MVEConfig(), MemoryBlocks(X), None, replace(context(MemoryBlocks(X)), driver_memory=1 << 10), pytest.fail)
     with pytest.raises(DataError, match="there is no target; colored-mvu needs one"):
         prepare(ColoredMVUConfig(), context(ingest(X, tmp_path / "plain.zarr")), {})
 

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
-from gramplane.cluster import open_executor
+from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.ranking import top_precision
 from gramplane.kernels.warp import graph_laplacian
@@ -433,7 +433,7 @@ def test_the_limits_of_a_fit_warn_and_refuse():
         assert not SemanticKernelRanker(max_iter=2).fit(q.X, q.tags).converged_
     with open_executor(None) as executor:
         ctx = RunContext(executor, MemoryBlocks(q.X), driver_memory=1 << 15)
-        with pytest.raises(ValueError, match=r"36 images with 10 features take .* GiB"):
+        with pytest.raises(MemoryBoundExceeded, match=r"semantic-ranker: this process would hold .* KiB .*rank the images of one query"):
             build_loop(RankerConfig(), ctx.data, q.tags, ctx, pytest.fail)
         with pytest.raises(ValueError, match="n_neighbors=36 exceeds the 35 other images"):
             prepare(RankerConfig(n_neighbors=36), RunContext(executor, ctx.data), {"tags": q.tag_lines()})

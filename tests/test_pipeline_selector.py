@@ -11,7 +11,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_estimator
 
-from gramplane.cluster import open_executor
+from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import GroupLassoRegressor, MultiTaskSelector, load_model, predict_store, run_method, score_store, tune
 from gramplane.pipeline.loops.run import run_loop
@@ -456,7 +456,7 @@ def test_targets_and_tasks_are_refused_with_their_place(tmp_path):
     ingest((X, y), tmp_path / "s", task_column=codes)
     with pytest.raises(ValueError, match="the target holds classes; use 'logistic'"):
         run_method("multitask-selector", {}, data=str(tmp_path / "s"), run=str(tmp_path / "run"))
-    with pytest.raises(ValueError, match=r"take \d+ MiB on the driver; it has 0 MiB: raise --driver-memory"):
+    with pytest.raises(MemoryBoundExceeded, match=r"would hold .*driver_memory=1000 B: feed the rows in pieces with MultiTaskSelector"):
         run_method("multitask-selector", {"loss": "logistic"}, data=str(tmp_path / "s"), run=str(tmp_path / "run"), driver_memory=1000)
     assert not (tmp_path / "run").exists()
     ingest((X, X[:, 0]), tmp_path / "r", task="regression", task_column=codes)

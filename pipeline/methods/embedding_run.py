@@ -12,8 +12,9 @@ from ...storage import DataError
 from ..loops.prepared import Prepared
 from ..passes.given_grams import GivenGrams
 from ..passes.gram_source import all_rows
-from ..records.config_embedding import ColoredMVUConfig, MVEConfig
+from ..records.config_embedding import ColoredMVUConfig, MVEConfig, SPEConfig
 from ..records.context import RunContext
+from ..records.holdings import Holding, holdings_plan, refuse_beyond
 from ..records.spectral_model import SpectralModel
 from .embedding import UNLABELLED, EmbeddingLoop, Labels, labels_of, near_of, neighbour_accuracy, remarks_of
 from .scoring import held_out_rows
@@ -24,6 +25,8 @@ MATRICES = 6
 SHOWN = 50
 """Eigenvalues in a report."""
 
+NAMES = {ColoredMVUConfig: "colored-mvu", MVEConfig: "mve", SPEConfig: "spe"}
+
 Warn = Callable[[str], None]
 
 
@@ -33,11 +36,13 @@ def build_loop(config: Any, data: Any, labels: Labels | None, ctx: RunContext, w
     Raises
     ------
     DataError
-        Data without coordinates, of a size that cannot be, or without an edge between neighbours.
+        Data without coordinates, or without an edge between neighbours.
+    gramplane.cluster.MemoryBoundExceeded
+        More rows than the driver can hold the matrices of.
     """
     if isinstance(data, GivenGrams) or data.n_cols == 0:
         raise DataError("an embedding looks for neighbours by the features of rows, so it needs them: no strings, no matrices", data.url)
-    check_size(data.n_rows, data.n_cols, ctx.driver_memory)
+    refuse_beyond(driver_held(data.n_rows, data.n_cols), ctx.driver_memory, NAMES[type(config)], "fewer rows")
     near = near_of(config, all_rows(data))
     loop = EmbeddingLoop(config, near, labels)
     for remark in remarks_of(config, near):
@@ -45,20 +50,9 @@ def build_loop(config: Any, data: Any, labels: Labels | None, ctx: RunContext, w
     return loop
 
 
-def check_size(n: int, d: int, driver_memory: int) -> None:
-    """Refuse what does not fit.
-
-    Raises
-    ------
-    DataError
-        With both sizes.
-    """
-    needed = 8 * n * (MATRICES * n + d)
-    if needed > driver_memory:
-        raise DataError(
-            f"a decomposition over {n} rows takes {needed / 2**30:.2f} GiB; the driver may use {driver_memory / 2**30:.2f} GiB: "
-            "give it more (--driver-memory), or fewer rows"
-        )
+def driver_held(n: int, d: int) -> tuple[Holding, ...]:
+    """Return what the driver holds: decompositions of matrices of all rows, and the rows while neighbours are looked for."""
+    return Holding("matrices of a decomposition", f"{8 * MATRICES} n^2", 8 * MATRICES * n * n), Holding("rows", "8 n d", 8 * n * d)
 
 
 def prepare(config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
@@ -73,7 +67,7 @@ def prepare(config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
         model=lambda state, ctx: model_of(config, loop, state, ctx),
         summary=lambda state, model: summary(loop, labels, state, model, remarks),
         tables=lambda state, model: tables(loop, labels, model),
-        plan=plan_of(config, loop),
+        plan=plan_of(config, loop, ctx),
     )
 
 
@@ -90,7 +84,7 @@ def store_labels(ctx: RunContext, extra: Mapping[str, Any]) -> Labels | None:
     return Labels(found.codes, found.classes, None, held)
 
 
-def plan_of(config: Any, loop: EmbeddingLoop) -> dict[str, Any]:
+def plan_of(config: Any, loop: EmbeddingLoop, ctx: RunContext) -> dict[str, Any]:
     """Return what the run will do."""
     parts, alone = loop.near.components()
     return {
@@ -99,7 +93,7 @@ def plan_of(config: Any, loop: EmbeddingLoop) -> dict[str, Any]:
         "isolated_rows": alone,
         "cap": float(loop.B),
         "iterations_at_most": config.max_iter,
-        "matrix_bytes": 8 * MATRICES * loop.near.n**2,
+        **holdings_plan(driver_held(loop.near.n, ctx.data.n_cols)),
         "tasks_per_pass": 0,
         "task_bytes": 0,
     }

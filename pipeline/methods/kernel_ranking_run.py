@@ -24,6 +24,7 @@ from ..passes.scaling import inverse_row_norms, scaled
 from ..records.config_ranker import RankerConfig
 from ..records.context import RunContext
 from ..records.fgm import FeatureScale
+from ..records.holdings import Holding, holdings_plan, refuse_beyond
 from ..records.spectral_model import SpectralModel
 from .kernel_predict import spans
 from .kernel_ranking import RankerLoop, images_of
@@ -50,28 +51,21 @@ def build_loop(config: RankerConfig, data: Any, tags: Any, ctx: RunContext, warn
     Raises
     ------
     ValueError
-        Data or tags that do not go together, or data beyond the driver's memory.
+        Data or tags that do not go together.
+    gramplane.cluster.MemoryBoundExceeded
+        More images than the driver can hold.
     """
-    check_memory(data.n_rows, data.n_cols, ctx.driver_memory)
+    held = driver_held(data.n_rows, data.n_cols)
+    refuse_beyond(held, ctx.driver_memory, "semantic-ranker", "rank the images of one query at a time")
     if config.n_neighbors >= data.n_rows > 1:
         warn(f"n_neighbors={config.n_neighbors} exceeds the {data.n_rows - 1} other images")
     return RankerLoop(config, images_of(config, data, tags), ctx.seed)
 
 
-def check_memory(n: int, d: int, budget: int) -> None:
-    """Refuse what the driver cannot hold.
-
-    Raises
-    ------
-    ValueError
-        With both sizes.
-    """
-    needed = 8 * (2 * n * d + MATRICES * n * n)
-    if needed > budget:
-        raise ValueError(
-            f"{n} images with {d} features take {needed / 2**30:.2f} GiB, the driver may use {budget / 2**30:.2f} GiB: rank the images of "
-            "one query at a time, or give it more (--driver-memory)"
-        )
+def driver_held(n: int, d: int) -> tuple[Holding, ...]:
+    """Return what the driver holds of the images of a query."""
+    matrices = Holding("matrices over the images", f"{8 * MATRICES} n^2", 8 * MATRICES * n * n)
+    return Holding("images, as read and in float64", "16 n d", 16 * n * d), matrices
 
 
 def _refuse(message: str) -> None:
@@ -110,6 +104,7 @@ def plan_of(config: RankerConfig, loop: RankerLoop) -> dict[str, Any]:
     """Return what the run will do."""
     images = loop.images
     return {
+        **holdings_plan(driver_held(images.n, images.rows.shape[1])),
         "images": images.n,
         "tags": len(np.unique(images.vectors.indices)),
         "untagged": images.untagged,

@@ -17,10 +17,12 @@ from ..passes.blocks import column_tasks
 from ..passes.columns import fetch_columns
 from ..records.config_rules import RuleConfig
 from ..records.context import RunContext
+from ..records.holdings import holdings_plan
 from ..records.rule_model import RuleModel, conditions, rule_records
 from .fgm_setup import refuse_idle_classes
 from .kernel_setup import KernelInputs, costs, labels_of, store_inputs
 from .rules import Kept, RuleLoop, RuleState, Task, chosen, items_of, rule_flags
+from .rules_memory import driver_held, most_propositions
 from .scoring import Fit, held_out_rows, with_held_out
 from .task_setup import TaskInputs, checked_task_kernel, store_tasks, with_tasks
 
@@ -140,15 +142,14 @@ def prepare(config: RuleConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Pr
 
 
 def plan_of(config: RuleConfig, loop: RuleLoop, ctx: RunContext) -> dict[str, Any]:
-    """Return what the run will do: tasks of the one pass, memory of a task, bytes of the packed propositions at most."""
+    """Return what the run will do: tasks of the one pass, memory of a task; of the driver with as many propositions as there may be."""
     tasks, n = column_tasks(ctx.data), ctx.data.n_rows
-    most = 2 * config.n_thresholds + 1
     largest = max((max(ref.nbytes for ref in task) for task in tasks), default=0)
     return {
         "machines": len(loop.tasks),
         "tasks_per_pass": len(tasks),
         "task_bytes": int(largest + 64 * n),
-        "packed_bytes_at_most_without_categories": int(ctx.data.n_cols * most * (n // 8 + 8)),
+        **holdings_plan(driver_held(config, most_propositions(config, ctx.data.n_cols, n), n, len(loop.tasks))),
         "max_rules": config.max_rules,
         "max_visits": config.max_visits,
     }

@@ -14,12 +14,13 @@ from ...kernels.task_selection import Rounds, TaskStream
 from ..loops.prepared import Prepared
 from ..records.config_selector import SelectorConfig
 from ..records.context import RunContext
+from ..records.holdings import holdings_plan, refuse_beyond
 from ..records.linear_model import LinearModel, raw_coefficients
 from .scoring import Fit, TargetFit, held_out_rows, with_held_out
 from .selector import RoundsLoop, SelectorState
 from .selector_batch import BatchLoop, BatchState
 from .selector_course import course
-from .selector_setup import ENTRY_BYTES, SelectorData, check_loss, check_memory, entry_count, selector_data
+from .selector_setup import ENTRY_BYTES, SelectorData, check_loss, driver_held, entry_count, selector_data
 from .task_setup import TaskInputs, refuse_empty, store_task_inputs
 
 UNFINISHED = ("max_iter", "no_progress")
@@ -43,6 +44,8 @@ def build_loop(config: SelectorConfig, inputs: TaskInputs, ctx: RunContext, fits
         No row has a positive weight.
     """
     check_loss(config, inputs)
+    held = driver_held(inputs.data, inputs.n_tasks)
+    refuse_beyond(held, ctx.driver_memory, "multitask-selector", "feed the rows in pieces with MultiTaskSelector.partial_fit")
     data = selector_data(config, inputs)
     return RoundsLoop(config, data, ctx.seed, fits) if config.algorithm == "da" else BatchLoop(config, data, fits)
 
@@ -53,7 +56,6 @@ def prepare(config: SelectorConfig, ctx: RunContext, extra: Mapping[str, Any]) -
     held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
     inputs = with_held_out(inputs, held_out)
     refuse_empty(inputs, ctx.data.url)
-    check_memory(ctx.data, ctx.driver_memory)
     fit = TargetFit(0, inputs.target, held_out) if inputs.classes is None else Fit(0, 1, inputs.target, held_out)
     loop = build_loop(config, inputs, ctx, (fit,))
     return Prepared(
@@ -72,7 +74,8 @@ def _course(loop: Loop, state: Any) -> dict[str, list[dict[str, Any]]]:
 def plan_of(loop: Loop, ctx: RunContext) -> dict[str, Any]:
     """Return what the run will do: steps, rounds, memory."""
     config, data = loop.config, loop.data
-    plan: dict[str, Any] = {"learning_tasks": data.n_tasks, "task_bytes": ENTRY_BYTES * entry_count(ctx.data)}
+    held = holdings_plan(driver_held(ctx.data, data.n_tasks))
+    plan: dict[str, Any] = {"learning_tasks": data.n_tasks, "task_bytes": ENTRY_BYTES * entry_count(ctx.data), **held}
     if isinstance(loop, BatchLoop):
         return {**plan, "moment_bytes": loop.moment_bytes(), "sweeps_at_most": config.max_iter}
     epochs, parts = loop.plan

@@ -14,6 +14,7 @@ from ..passes.blocks import constant_features, scale_as_given
 from ..passes.scaling import scaled
 from ..records.config_selector import SelectorConfig
 from ..records.fgm import FeatureScale
+from ..records.holdings import Holding
 from .online_setup import weights_of
 from .task_setup import TaskInputs
 
@@ -81,20 +82,14 @@ def entry_count(data: Any) -> int:
     return int(np.asarray(data.column_table("counts"), np.int64).sum())
 
 
-def check_memory(data: Any, driver_memory: int) -> None:
-    """Refuse data whose rows are beyond the driver's budget: rounds take rows of every task, from all over the data.
-
-    Raises
-    ------
-    ValueError
-        Need and budget are named.
-    """
-    need = ENTRY_BYTES * entry_count(data)
-    if need > driver_memory:
-        raise ValueError(
-            f"rounds of one row per task read rows from all over the data, which take {need >> 20} MiB on the driver; it has "
-            f"{driver_memory >> 20} MiB: raise --driver-memory, or feed the rows in pieces with MultiTaskSelector.partial_fit"
-        )
+def driver_held(data: Any, n_tasks: int) -> tuple[Holding, ...]:
+    """Return what the driver holds: rounds of one row per task read rows from all over the data, so all of them, and weights."""
+    n, d = data.n_rows, data.n_cols
+    return (
+        Holding("rows in float64, by rows and while they are put in order", f"{ENTRY_BYTES} nnz", ENTRY_BYTES * entry_count(data)),
+        Holding("sums, weights and copies of them", "40 d T", 40 * d * n_tasks),
+        Holding("labels, tasks, decision values", "64 n", 64 * n),
+    )
 
 
 def sparse_rows(X: Any) -> sp.csr_array:

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...cluster import bytes_text
 from ...storage import DataError
 from ..loops.prepared import Prepared
-from ..passes.combined import MATRIX_SHARE
 from ..passes.given_grams import GivenGrams
 from ..passes.gram_source import pair_bytes, row_pairs
 from ..records.config_social import SocialConfig
 from ..records.context import RunContext
+from ..records.holdings import Holding, holdings_plan, refuse_beyond
 from ..records.social_model import SocialModel
 from .kernel_setup import KernelInputs, apart, data_scaling, gram_settings, resolved_kernels, support_rows_of, with_gram_store
 from .social_strength import Links, SocialLoop, SocialState
@@ -101,18 +100,24 @@ def build_loop(config: SocialConfig, data: Any, links: Links, ctx: RunContext) -
 
     Raises
     ------
-    ValueError
+    gramplane.cluster.MemoryBoundExceeded
         More users than the driver can hold the matrix of.
     """
-    n = data.n_rows
-    matrices = 2 if config.pair_kernel == "similarity" else 1
-    if 4 * n * n > MATRIX_SHARE * ctx.driver_memory:
-        raise ValueError(
-            f"driver_memory={bytes_text(ctx.driver_memory)}: the scores of {n} users take {matrices} matrices of {bytes_text(4 * n * n)}; "
-            f"it needs {bytes_text(int(4 * n * n / MATRIX_SHARE))} at least"
-        )
     specs = resolved_kernels(config.kernels, data, "cosine" if config.normalize == "cosine" else "none")
-    return SocialLoop(config, specs, gram_settings(config, specs, data, ctx), links, apart(data))
+    loop = SocialLoop(config, specs, gram_settings(config, specs, data, ctx), links, apart(data))
+    refuse_beyond(driver_held(loop, data.n_rows, ctx), ctx.driver_memory, "social-strength", "fewer users")
+    return loop
+
+
+def driver_held(loop: SocialLoop, n: int, ctx: RunContext) -> tuple[Holding, ...]:
+    """Return what the driver holds: scores of all pairs of users, views in memory, the kernel of the pairs."""
+    matrices, pairs, k = 2 if loop.config.pair_kernel == "similarity" else 1, len(loop.links.z), len(loop.specs)
+    return (
+        Holding("scores of all pairs of users", f"{4 * matrices} n^2", 4 * matrices * n * n),
+        loop.settings.held(n, k, ctx.driver_memory)[0],
+        Holding("sum of the views, and a copy", "8 n^2", 8 * n * n),
+        Holding("views at the pairs", "16 k p", 16 * k * pairs),
+    )
 
 
 def prepare(config: SocialConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
@@ -144,6 +149,7 @@ def plan_of(config: SocialConfig, loop: SocialLoop, ctx: RunContext) -> dict[str
     z = loop.links.z
     return {
         **loop.settings.describe(data.n_rows, len(loop.specs)),
+        **holdings_plan(driver_held(loop, data.n_rows, ctx)),
         "users": data.n_rows,
         "pairs": len(z),
         "linked_pairs": int(z.sum()),
