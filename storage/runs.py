@@ -33,7 +33,6 @@ CONFIG_FORMAT = "gramplane.run/2"
 UNSEALED_FORMAT = "gramplane.run/1"
 """Runs of 0.1.0, whose JSON files have no checksum of their own; they are read and continued as they are."""
 CHECKPOINT_FORMAT = "gramplane.checkpoint/1"
-_OWN_FILES = (HISTORY, "events.log", *(f"{name}.json" for name in REMEDIES if name != "config"))
 KEPT_CHECKPOINTS = 2
 KEPT_ARRAYS = 4
 T = TypeVar("T")
@@ -237,7 +236,7 @@ class RunStore:
             if (self.path / name).exists():
                 shutil.rmtree(self.path / name)
         for file in self.path.iterdir():
-            if file.name in _OWN_FILES:
+            if file.suffix in (".json", ".jsonl", ".log") and file.name != "config.json":
                 file.unlink()
 
     @property
