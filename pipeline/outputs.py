@@ -15,7 +15,7 @@ _COLUMN = re.compile(r"prediction|decision(_\d+)?|component_\d+")
 _HEADER_BYTES = 1 << 20
 
 
-def refuse_foreign(out: str, record: str) -> None:
+def refuse_foreign(out: str, record: str | None) -> None:
     """Refuse, before work, to replace a file or folder that does not have the form of predictions; an empty one is nobody's.
 
     Parameters
@@ -23,7 +23,7 @@ def refuse_foreign(out: str, record: str) -> None:
     out
         Where predictions go, by its ending; an object store's URL is not looked at.
     record
-        Class of the records that a ``.zarr`` folder of predictions holds.
+        Class of the records that a ``.zarr`` folder of predictions holds; ``None``: whatever is there may go.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def refuse_foreign(out: str, record: str) -> None:
     if path is None:
         return
     require_writable(path)
-    if not path.exists():
+    if record is None or not path.exists():
         return
     if path.is_dir():
         ours = path.suffix.lower() != ".zarr" or not any(path.iterdir()) or model_class(path) == record

@@ -63,6 +63,7 @@ def predict_store(
     out: str,
     *,
     three_way: bool = False,
+    replace: bool = False,
     cluster: str = "sync",
     allow_plaintext: bool = False,
     on_event: Emit | None = None,
@@ -70,7 +71,8 @@ def predict_store(
 ) -> dict[str, Any]:
     """Write predictions and decision values of a store's rows; the form follows the ending of ``out`` (npz, csv, parquet, zarr).
 
-    With ``three_way`` rows of neither class are predicted as 0, by a tri-class machine.
+    With ``three_way`` rows of neither class are predicted as 0, by a tri-class machine. What is there already is replaced if it holds
+    predictions, or with ``replace``.
 
     Returns
     -------
@@ -78,7 +80,7 @@ def predict_store(
         ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns).
     """
     write = _writer(out)
-    refuse_foreign(out, Predictions.__name__)
+    refuse_foreign(out, None if replace else Predictions.__name__)
     place = Where(cluster, allow_plaintext=allow_plaintext, **where)
     estimator, _, values = _decide(run, store, place, on_event or ignore)
     if three_way and not hasattr(estimator, "predict_three_way"):

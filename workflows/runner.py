@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -244,9 +244,14 @@ def _covers(record: Path, wanted: StepManifest) -> bool:
 
 
 def _work(place: Place, step: Any, wanted: StepManifest, record: Path) -> dict[str, Any]:
+    from ..storage import StepManifest
     from ..storage.manifest import write_sealed
 
     place.sink({"event": "step", "step": step.id, "status": "started"})
+    # What an earlier try wrote is this step's own, whatever became of it: it may be replaced.
+    before = StepManifest.read(record)
+    wanted = replace(wanted, outputs={} if before is None else before.outputs)
+    place = replace(place, written=frozenset(wanted.outputs))
     wanted.write(record)
     try:
         done = ACTIONS[step.do].work(place, step)

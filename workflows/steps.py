@@ -30,12 +30,15 @@ class Place:
         Cluster and memory.
     sink
         Takes progress events.
+    written
+        Outputs of an earlier try of the step at work, which it may replace.
     """
 
     read: Workflow
     folder: Path
     where: Where
     sink: Sink
+    written: frozenset[str] = frozenset()
 
     def own(self, step: str) -> Path:
         """Return a step's folder; of a fit or tune step it is the run directory."""
@@ -210,7 +213,7 @@ def _predict(place: Place, step: Any) -> Done:
     (run,), out = place.models(step), place.read.path(step.args.out)
     if is_local(out):
         Path(out).parent.mkdir(parents=True, exist_ok=True)
-    options = {"three_way": step.args.three_way, "on_event": place.sink, **place.where.arguments()}
+    options = {"three_way": step.args.three_way, "replace": out in place.written, "on_event": place.sink, **place.where.arguments()}
     found = predict_store(str(run), place.store(step), out, **options)
     return Done(found, _digests(out))
 
@@ -236,7 +239,7 @@ def _report(place: Place, step: Any) -> Done:
 
     out = place.read.path(step.args.out) if step.args.out else place.own(step.id)
     names = model_steps(place.read.spec, step)
-    written = write_report(place.runs(step), out, names=names if len(names) > 1 else [f"{place.read.spec.name}: {names[0]}"])
+    written = write_report(place.runs(step), out, names if len(names) > 1 else [f"{place.read.spec.name}: {names[0]}"], place.written)
     return Done({"report": str(written.page)}, _digests(written.page, *written.tables))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ class Written:
     tables: tuple[Path, ...]
 
 
-def write_report(runs: Sequence[str | Path], out: str | Path, names: Sequence[str] | None = None) -> Written:
+def write_report(runs: Sequence[str | Path], out: str | Path, names: Sequence[str] | None = None, written: Collection[str] = ()) -> Written:
     """Write ``report.html`` and CSV files.
 
     Parameters
@@ -30,6 +30,8 @@ def write_report(runs: Sequence[str | Path], out: str | Path, names: Sequence[st
         Folder to write to; it is made if it is not there.
     names
         A name for each run; by default the folders' names.
+    written
+        Paths of files that an earlier report is known to have written, whatever they hold now.
 
     Raises
     ------
@@ -37,10 +39,10 @@ def write_report(runs: Sequence[str | Path], out: str | Path, names: Sequence[st
         If a path is no run directory.
     """
     views = [view_run(run, name) for run, name in zip(runs, names or [None] * len(runs), strict=True)]
-    return write_views(views, out)
+    return write_views(views, out, written)
 
 
-def write_views(views: Sequence[RunView], out: str | Path) -> Written:
+def write_views(views: Sequence[RunView], out: str | Path, written: Collection[str] = ()) -> Written:
     """Write the report of views made by hand or by `view_run` (see `write_report`)."""
     from ...storage.objects import require_writable
     from .render import page
@@ -52,7 +54,8 @@ def write_views(views: Sequence[RunView], out: str | Path) -> Written:
     footer = f"Written by gramplane from {', '.join(view.path for view in views)}."
     files = {"report.html": page(views, footer=footer), **csv_files(views), **json_files(views)}
     for name in files:
-        _refuse_foreign(folder / name)
+        if str(folder / name) not in written:
+            _refuse_foreign(folder / name)
     for name, text in files.items():
         replace_text(folder / name, text)
     return Written(folder / "report.html", tuple(folder / name for name in files if name != "report.html"))
