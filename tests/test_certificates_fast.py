@@ -160,9 +160,9 @@ def test_bounds_of_machines_by_passes_hold_the_optimum_of_whole_matrices(tmp_pat
         params = {"kernels": ["rbf(gamma=0.5)", "rbf(gamma=2)[0]", "linear"], "normalize": "none", "constraint": "simplex", "tol": tol}
         run = run_method("mkl", params, data=store.url, run=str(tmp_path / memory), driver_memory=memory)
         model, beta = load_model(str(tmp_path / memory)), np.zeros(len(X))
-        beta[model.support_ids] = model.beta[0]
-        f = np.tensordot(model.theta[0], K, 1) @ beta
-        primal = 0.5 * beta @ f + np.maximum(0.0, 1.0 - y * (f + model.intercepts[0])).sum()
+        beta[model.support_vectors_] = np.ravel(model.dual_coef_)
+        f = np.tensordot(np.ravel(model.kernel_weights_), K, 1) @ beta
+        primal = 0.5 * beta @ f + np.maximum(0.0, 1.0 - y * (f + np.ravel(model.intercept_)[0])).sum()
         assert run.summary["objective"] == pytest.approx(primal, rel=1e-5)
         return run.summary
 
