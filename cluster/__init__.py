@@ -1,6 +1,6 @@
 """Machines: programs over blocks, planned before they run, in this process or on a Dask cluster. No disk, no mathematics."""
 
-from .config import FORMS, ClusterConfig, Limits, parse_bytes, parse_cluster
+from .config import FORMS, ClusterConfig, Limits, driver_bytes, parse_bytes, parse_cluster
 from .errors import (
     ClusterConfigError,
     ClusterError,
@@ -19,7 +19,7 @@ from .errors import (
 from .events import JsonLinesSink, LogSink, MemorySink, Sink, tee
 from .executor import Executor
 from .opening import executor_for_client, open_executor
-from .process import machine_memory
+from .process import default_driver_memory, machine_memory
 from .program import BlockProgram, Plan, combine_tree, plan
 from .security import TLSFiles, make_certificates
 
@@ -49,6 +49,8 @@ __all__ = [
     "WorkersKilled",
     "bytes_text",
     "combine_tree",
+    "default_driver_memory",
+    "driver_bytes",
     "executor_for_client",
     "machine_memory",
     "make_certificates",

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from .errors import ClusterConfigError
+from .process import default_driver_memory
 from .security import TLSFiles, check_plaintext
 
 Kind = Literal["sync", "local", "address", "scheduler-file", "factory"]
@@ -121,6 +122,17 @@ class ClusterConfig:
         from distributed.system import MEMORY_LIMIT
 
         return int(_LOCAL_SHARE * MEMORY_LIMIT / self.workers)
+
+
+def driver_bytes(value: str | int | None) -> int:
+    """Return the bytes a driver may hold: those given, or half of the memory of machine or container.
+
+    Raises
+    ------
+    ClusterConfigError
+        If the text is no number of bytes.
+    """
+    return default_driver_memory() if value is None else parse_bytes(value)
 
 
 def parse_bytes(value: int | str) -> int:

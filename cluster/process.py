@@ -30,6 +30,11 @@ def machine_memory() -> int:
     return found
 
 
+def default_driver_memory() -> int:
+    """Return the memory that a driver may hold where nothing else is asked for: half of that of the machine or its container."""
+    return machine_memory() // 2
+
+
 def resident_bytes() -> int:
     """Return the resident memory of this process."""
     return psutil.Process().memory_info().rss

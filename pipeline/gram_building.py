@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..cluster import TLSFiles, parse_bytes, tee
+from ..cluster import TLSFiles, driver_bytes, tee
 from ..kernels.spec import KernelSpec, as_specs, kernel_grid
 from ..storage import BlockStore, GramStore, GramTask, StorageError
 from ..storage.gram_layout import OBJECT_BYTES, GramLayout
@@ -62,7 +62,7 @@ def build_grams(
     *,
     cluster: str = "sync",
     worker_memory: str | int | None = None,
-    driver_memory: str | int = "2GiB",
+    driver_memory: str | int | None = None,
     allow_plaintext: bool = False,
     tls: TLSFiles | None = None,
     stall_timeout: float | None = None,
@@ -119,7 +119,7 @@ def build_grams(
     began = time.perf_counter()
     emit, tally = on_event or ignore, Tally()
     with executing(where, store, tee((emit, tally.listen)), "grams") as executor:
-        ctx = RunContext(executor, store, None, parse_bytes(driver_memory), emit, tally=tally)
+        ctx = RunContext(executor, store, None, driver_bytes(driver_memory), emit, tally=tally)
         Grams(ctx, specs, GramSettings.of(ctx, specs, "store", place or out))
         ctx.confirm()
     if place is not None:
@@ -194,7 +194,7 @@ def repair_grams(
     *,
     cluster: str = "sync",
     worker_memory: str | int | None = None,
-    driver_memory: str | int = "2GiB",
+    driver_memory: str | int | None = None,
     allow_plaintext: bool = False,
     tls: TLSFiles | None = None,
     stall_timeout: float | None = None,
@@ -231,7 +231,7 @@ def repair_grams(
         specs = _recomputable(grams, tasks)
         if tasks:
             with executing(where, blocks, emit, "grams") as executor:
-                ctx = RunContext(executor, blocks, None, parse_bytes(driver_memory), emit)
+                ctx = RunContext(executor, blocks, None, driver_bytes(driver_memory), emit)
                 grams.commit(build_blocks(ctx, tasks, specs, grams.meta.block))
     found = {"damaged": len(report.damaged), "blocks_computed": len(tasks), "bytes": sum(task.nbytes for task in tasks)}
     seconds = time.perf_counter() - began

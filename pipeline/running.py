@@ -23,8 +23,8 @@ from ..cluster import (
     Executor,
     Limits,
     TLSFiles,
+    driver_bytes,
     open_executor,
-    parse_bytes,
     parse_cluster,
     tee,
 )
@@ -80,7 +80,7 @@ class Where:
 
     cluster: str = "sync"
     worker_memory: str | int | None = None
-    driver_memory: str | int = "2GiB"
+    driver_memory: str | int | None = None
     allow_plaintext: bool = False
     tls: TLSFiles | None = None
     stall_timeout: float | None = None
@@ -192,7 +192,7 @@ def run_method(
     run: str,
     cluster: str = "sync",
     worker_memory: str | int | None = None,
-    driver_memory: str | int = "2GiB",
+    driver_memory: str | int | None = None,
     allow_plaintext: bool = False,
     tls: TLSFiles | None = None,
     stall_timeout: float | None = None,
@@ -297,7 +297,7 @@ def _record(
         "data_digest": store.digest,
         "seed": seed,
         "extra": jsonable(extra),
-        "driver_memory": parse_bytes(where.driver_memory),
+        "driver_memory": driver_bytes(where.driver_memory),
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_regressor
 
-from ..cluster import open_executor, parse_bytes
+from ..cluster import driver_bytes, open_executor
 from ..kernels.jit import one_thread
 from ..kernels.triclass import crossing
 from ..storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, digest_of, write_model
@@ -49,7 +49,7 @@ def _decide(run: str, store: str, where: Where, emit: Emit) -> tuple[Any, BlockS
     if told := replaced_data(folder):
         emit({"event": "warning", "message": told})
     with one_thread(), open_executor(where.config(), events=emit) as executor:
-        ctx = RunContext(executor, data, None, parse_bytes(where.driver_memory) or 0, emit)
+        ctx = RunContext(executor, data, None, driver_bytes(where.driver_memory), emit)
         values = decision_values(estimator.model_, ctx)
         ctx.confirm()
     if digest_of(model) != digest:

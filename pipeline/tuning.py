@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..cluster import Executor, TLSFiles, open_executor, parse_bytes
+from ..cluster import Executor, TLSFiles, driver_bytes, open_executor
 from ..kernels.jit import one_thread
 from ..storage import BlockStore, DataError, RunStore
 from ..storage.places import checked
@@ -69,7 +69,7 @@ class _Grid:
     extra: Mapping[str, Any]
 
     def context(self, executor: Executor, where: Where, emit: Emit = ignore) -> RunContext:
-        return RunContext(executor, self.store, None, parse_bytes(where.driver_memory), emit, self.seed)
+        return RunContext(executor, self.store, None, driver_bytes(where.driver_memory), emit, self.seed)
 
     def search(self, ctx: RunContext) -> Search:
         from .methods.fold_tune import Search, fold_inputs
@@ -212,7 +212,7 @@ def tune(
     seed: int = 0,
     cluster: str = "sync",
     worker_memory: str | int | None = None,
-    driver_memory: str | int = "2GiB",
+    driver_memory: str | int | None = None,
     allow_plaintext: bool = False,
     tls: TLSFiles | None = None,
     stall_timeout: float | None = None,

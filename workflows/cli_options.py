@@ -104,7 +104,7 @@ class Where:
             If only some of the three TLS files are given.
         """
         given = {"cluster": self.cluster or "sync", "worker_memory": self.worker_memory, "allow_plaintext": self.allow_plaintext}
-        given |= {"driver_memory": self.driver_memory or "2GiB", "stall_timeout": self.stall_timeout}
+        given |= {"driver_memory": self.driver_memory, "stall_timeout": self.stall_timeout}
         if self.tls:
             missing = [f"--tls-{name}" for name in ("ca", "cert", "key") if name not in self.tls]
             if missing:
@@ -139,7 +139,12 @@ _CLUSTER = (
         help="sync (default), local:N, local:NxT, tcp://..., tls://..., scheduler-file:PATH, factory:module:callable.",
     ),
     click.option("--worker-memory", envvar="GRAMPLANE_WORKER_MEMORY", metavar="SIZE", help="Memory of a worker, such as 4GiB."),
-    click.option("--driver-memory", envvar="GRAMPLANE_DRIVER_MEMORY", metavar="SIZE", help="Memory of the driver; default 2GiB."),
+    click.option(
+        "--driver-memory",
+        envvar="GRAMPLANE_DRIVER_MEMORY",
+        metavar="SIZE",
+        help="Memory of the driver; default: half the machine's.",
+    ),
     click.option("--allow-plaintext", is_flag=True, help="Accept an unencrypted cluster off this machine."),
     click.option(
         "--tls-ca", envvar="GRAMPLANE_TLS_CA", type=Url("file"), metavar="FILE", help="Certificate authority of the cluster (PEM)."

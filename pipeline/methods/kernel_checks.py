@@ -6,9 +6,14 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ...kernels.spec import KernelSpec
 from ...storage import DataError
 from ..passes.grams import Grams
+
+FIRST_ROWS = 128
+"""Rows of given matrices by which those that may be the same are found."""
 
 
 def doubtful(grams: Grams) -> list[str]:
@@ -42,7 +47,7 @@ def _twins(grams: Grams, zero: set[int]) -> list[tuple[int, int]]:
     """Return kernels with the first one before them that is the same.
 
     Kernels over rows are compared by what they are: those of a grid may well agree on features of few values. Matrices that were given
-    are compared by diagonal and row sums, scale included.
+    are compared by diagonal and row sums, scale included, or by all of their entries.
     """
     first: dict[Any, int] = {}
     found = []
@@ -50,11 +55,20 @@ def _twins(grams: Grams, zero: set[int]) -> list[tuple[int, int]]:
         if q in zero:
             continue
         key = spec if isinstance(spec, KernelSpec) else _contents(grams, q)
-        if first.setdefault(key, q) != q:
+        if first.setdefault(key, q) != q and _agree(grams, first[key], q):
             found.append((first[key], q))
     return found
 
 
+def _agree(grams: Grams, a: int, b: int) -> bool:
+    """Return whether kernels of one key are the same: of matrices without sums it holds the first rows only."""
+    if isinstance(grams.specs[b], KernelSpec) or np.isfinite(grams.sums[b].total):
+        return True
+    return np.array_equal(grams.packed(a), grams.packed(b))
+
+
 def _contents(grams: Grams, q: int) -> bytes:
     sums, scale = grams.sums[q], grams.normalizations[q].scale
-    return hashlib.blake2b((sums.diagonal * scale).tobytes() + (sums.row_sums * scale).tobytes()).digest()
+    # Matrices that were packed as they were looked at have no sums of rows: then the first rows tell which to compare.
+    told = sums.row_sums * scale if np.isfinite(sums.total) else grams.packed(q)[: FIRST_ROWS * grams.n]
+    return hashlib.blake2b((sums.diagonal * scale).tobytes() + np.ascontiguousarray(told).tobytes()).digest()

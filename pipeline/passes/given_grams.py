@@ -9,8 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ...cluster import default_driver_memory
+from ...kernels.bank import PackedBank
+from ...kernels.bank_loops import count_packed
+from ...kernels.given_matrices import looked_at
 from ...kernels.jit import one_thread
 from ...storage import GramStore
+from ..records.context import BANK_SHARE
 
 TILE = 128
 SYMMETRIC = 1e-5
@@ -23,6 +28,8 @@ WHOLE_WORK = 3e10
 """Matrices are looked at as a whole up to this many operations, beyond that by a principal part of ``PART`` rows each."""
 
 PART = 256
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,14 @@ class GivenGrams:
         An array, or a finished Gram store.
     definite
         Whether they must be positive semi-definite; counts of comments need not, where a shift makes them so later.
+    room
+        Bytes that a packed copy of matrices in memory may take, made in the pass that looks at them; by default what a driver may give
+        its bank.
+
+    Attributes
+    ----------
+    packed
+        ``(k, count_packed(n))`` float32, as in :class:`~gramplane.kernels.bank.PackedBank`; ``None`` where it had no room.
 
     Raises
     ------
@@ -100,7 +115,9 @@ class GivenGrams:
 
     url, scale = "memory", None
 
-    def __init__(self, source: np.ndarray | GramStore, *, definite: bool = True) -> None:
+    packed: np.ndarray | None = None
+
+    def __init__(self, source: np.ndarray | GramStore, *, definite: bool = True, room: int | None = None) -> None:
         self.source = source
         if isinstance(source, GramStore):
             self.k, self.n_rows, self.digest = len(source.kernels), source.n, source.meta.data
@@ -109,7 +126,7 @@ class GivenGrams:
         else:
             self.source = as_stack(source)
             self.k, self.n_rows, self.digest = len(self.source), self.source.shape[1], ""
-            _check(self.source, definite)
+            self.packed = _checked(self.source, definite, int(BANK_SHARE * default_driver_memory()) if room is None else room)
         self.n_cols = self.n_rows
 
     def kernels(self) -> list[GivenKernel]:
@@ -156,17 +173,23 @@ def as_stack(grams: Any) -> np.ndarray:
     return found
 
 
-def _check(grams: np.ndarray, definite: bool) -> None:
+def _checked(grams: np.ndarray, definite: bool, room: int) -> np.ndarray | None:
+    """Look at matrices one after the other, each in one pass in its own type; return them packed where there is room."""
     k, n, width = grams.shape
     if n != width:
         raise ValueError(f"precomputed kernels have shape {grams.shape}; at fit they must be (n_kernels, n, n)")
+    packed = np.empty((k, count_packed(n)), np.float32) if PackedBank.bytes_for(k, n, np.float32) <= room else None
     whole = k * float(n) ** 3 <= WHOLE_WORK
-    chosen = slice(None) if whole or n <= PART else np.linspace(0, n - 1, PART).astype(int)
-    for q in range(k):
-        gram = np.asarray(grams[q], np.float64)
-        _check_entries(q, gram)
+    chosen = np.arange(n) if whole or n <= PART else np.linspace(0, n - 1, PART).astype(int)
+    for q, gram in enumerate(grams):
+        seen = looked_at(gram, None if packed is None else packed[q])
+        if not seen.asymmetry <= SYMMETRIC * seen.greatest:
+            _refuse_entries(q, np.asarray(gram, np.float64))
+        if packed is not None and seen.greatest > FLOAT32_MAX:
+            raise ValueError(f"precomputed kernel {q} holds numbers up to {seen.greatest:g}, beyond those of float32")
         if definite:
-            _check_definite(f"precomputed kernel {q}", gram[chosen][:, chosen])
+            _check_definite(f"precomputed kernel {q}", np.asarray(gram[np.ix_(chosen, chosen)], np.float64))
+    return packed
 
 
 def _check_stored(store: GramStore, kernels: Sequence[GivenKernel]) -> None:
@@ -176,21 +199,32 @@ def _check_stored(store: GramStore, kernels: Sequence[GivenKernel]) -> None:
         _check_definite(f"kernel {kernel} of {store.url}", np.asarray(block[:PART, :PART], np.float64))
 
 
-def _check_entries(q: int, gram: np.ndarray) -> None:
+def _refuse_entries(q: int, gram: np.ndarray) -> None:
     if not np.isfinite(gram).all():
         i, j = (int(where[0]) for where in np.nonzero(~np.isfinite(gram)))
         raise ValueError(f"precomputed kernel {q} holds {gram[i, j]} in row {i}, column {j} (NaN or infinity)")
-    off = np.abs(gram - gram.T)
-    if off.max() > SYMMETRIC * np.abs(gram).max():
-        i, j = divmod(int(off.argmax()), len(gram))
-        raise ValueError(f"precomputed kernel {q} is not symmetric: {gram[i, j]:g} in row {i}, column {j}, {gram[j, i]:g} the other way")
+    i, j = divmod(int(np.abs(gram - gram.T).argmax()), len(gram))
+    raise ValueError(f"precomputed kernel {q} is not symmetric: {gram[i, j]:g} in row {i}, column {j}, {gram[j, i]:g} the other way")
 
 
 def _check_definite(name: str, gram: np.ndarray) -> None:
     with one_thread():
+        if _surely_definite(gram):
+            return
         values = np.linalg.eigvalsh(gram)
     if values[0] < -NEGATIVE * max(values[-1], -values[0]):
         raise ValueError(f"{name} is not positive semi-definite: its least eigenvalue is {values[0]:.3g}, the greatest {values[-1]:.3g}")
+
+
+def _surely_definite(gram: np.ndarray) -> bool:
+    """Return whether a Cholesky factor shows it, at a tenth of the price of eigenvalues; a diagonal entry is no more than the greatest."""
+    lifted = gram.copy()
+    lifted.flat[:: len(gram) + 1] += NEGATIVE * max(float(gram.diagonal().max()), 0.0)
+    try:
+        np.linalg.cholesky(lifted)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def with_normalization(kernels: Sequence[Any], normalize: str) -> list[Any]:

@@ -17,6 +17,7 @@ from ...kernels.spec import KernelSpec
 from ...storage import BlockStore, MemoryBlocks
 from ..records.context import RunContext
 from .blocks import listed
+from .given_grams import GivenGrams
 from .gram_source import FREED_BYTES, all_rows
 
 ROW_BYTES = 256 << 20
@@ -49,6 +50,18 @@ def fills_here(ctx: RunContext, specs: Sequence[Any]) -> bool:
     if ctx.executor.kind != "sync" or not isinstance(data, (BlockStore, MemoryBlocks)) or not data.n_cols:
         return False
     return 8 * data.n_rows * data.n_cols <= ROW_BYTES and of_numbers(specs) and all(map(by_diagonal, specs))
+
+
+def packed_bank(ctx: RunContext, specs: Sequence[Any]) -> PackedBank | None:
+    """Return the bank of matrices that were handed over and packed as they were looked at, if these are all, scaled by diagonals alone.
+
+    It is the bank's own where a normalisation changes entries in place.
+    """
+    packed = ctx.data.packed if isinstance(ctx.data, GivenGrams) else None
+    if packed is None or [spec.position for spec in specs] != list(range(len(packed))) or not all(map(by_diagonal, specs)):
+        return None
+    changed = any(spec.normalize == "cosine" for spec in specs)
+    return PackedBank(packed.copy() if changed else packed, ctx.data.n_rows)
 
 
 def filled_bank(ctx: RunContext, specs: Sequence[KernelSpec]) -> PackedBank:

@@ -24,11 +24,11 @@ from ...kernels.spec import KernelSpec
 from ...kernels.task_grams import checked_codes, checked_weights, task_units
 from ...storage import GramStore, GramTask, open_gram
 from ...storage.urls import holds_store
-from ..records.context import RunContext, received
+from ..records.context import BANK_SHARE, RunContext, received
 from ..records.holdings import Holding
 from .blocks import listed
 from .combined import MATRIX_SHARE, combined_gram
-from .gram_filling import filled_bank, fills_here
+from .gram_filling import filled_bank, fills_here, packed_bank
 from .gram_source import PairRef, RowPair, StoredPair, block_rows, grouped, normalised, pair_bytes, row_pairs
 from .task_grams import added_sums, combined_tasks_block, task_sums_chunk
 
@@ -41,9 +41,6 @@ PLACES: dict[Policy, str] = {
     "recompute": "computed again in every pass",
 }
 """What the log says of a policy."""
-
-BANK_SHARE = 0.5
-"""Share of the driver's memory that a bank of Gram matrices may take."""
 
 PASS_BYTES = 16 << 20
 """Block pairs of one task of a pass, together at least where there are as many: some 50 ms of work where kernels are computed."""
@@ -346,6 +343,11 @@ class Grams:
         """Return the first rows and columns of every normalised matrix, within the first block: ``(k, r, r)``."""
         return normalised(self._refs[0], self._norms)[:, :rows, :rows]
 
+    def packed(self, q: int) -> np.ndarray:
+        """Return the packed entries of a raw matrix that lies in memory."""
+        assert self._bank is not None
+        return self._bank.values[q]
+
     def combine(self, theta: np.ndarray) -> Gram:
         """Return ``K(theta) = sum_q theta_q K_q`` for a dual solver: a matrix on the driver, or passes when that is beyond its budget.
 
@@ -437,6 +439,10 @@ class Grams:
         return kernel_sums(self.n, self._pass("kernel-sums", sums_chunk, 24 * self.k * self.settings.block))
 
     def _fill_bank(self) -> list[KernelSums]:
+        given = packed_bank(self.ctx, self.specs)
+        if given is not None:
+            self._bank = given
+            return KernelSums.of_diagonals(given.diagonals())
         if fills_here(self.ctx, self.specs):
             self._bank = bank = filled_bank(self.ctx, self.specs)
             return KernelSums.of_diagonals(bank.diagonals())

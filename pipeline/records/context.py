@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...cluster.process import default_driver_memory
 from ...kernels.jit import one_thread
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ INLINE_BYTES = 1 << 18
 
 CARRIED_BYTES = 16 << 20
 """What all tasks of a pass may carry together: a worker holds the arguments of every task that waits for it."""
+
+BANK_SHARE = 0.5
+"""Share of the driver's memory that a bank of Gram matrices may take."""
 
 Emit = Callable[[Mapping[str, Any]], None]
 
@@ -112,7 +116,7 @@ class RunContext:
     executor: Executor
     data: BlockStore | MemoryBlocks
     run: RunStore | None = None
-    driver_memory: int = 2 << 30
+    driver_memory: int = field(default_factory=default_driver_memory)
     emit: Emit = ignore
     seed: int = 0
     tally: Tally = field(default_factory=Tally)

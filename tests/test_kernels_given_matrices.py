@@ -1,0 +1,51 @@
+"""Matrices that were handed over: one look packs them as a bank does, and sees what is wrong with them."""
+
+import numpy as np
+import pytest
+
+from gramplane.kernels.bank import PackedBank
+from gramplane.kernels.bank_loops import count_packed
+from gramplane.kernels.given_matrices import looked_at
+
+
+def symmetric(n, dtype, seed=0):
+    A = np.random.default_rng(seed).normal(size=(n, n))
+    return (A + A.T).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
+@pytest.mark.parametrize("n", [1, 5, 64, 127, 128, 130, 300])
+def test_it_packs_as_a_bank_does_and_tells_magnitude_and_asymmetry(n, dtype):
+    A = symmetric(n, dtype)
+    A[0, -1] += 1
+    for given in (A, np.asfortranarray(A), A[::-1, ::-1], np.repeat(A, 2, axis=1)[:, ::2]):
+        out = np.full(count_packed(n), np.nan, np.float32)
+        seen = looked_at(given, out)
+        np.testing.assert_array_equal(out, PackedBank.from_dense(np.ascontiguousarray(given)[None]).values[0])
+        exact = given.astype(np.float64)
+        assert seen.greatest == np.abs(exact).max()
+        assert seen.asymmetry == pytest.approx(np.abs(exact - exact.T).max(), rel=1e-5, abs=1e-6)
+        assert looked_at(given) == seen
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [(0, 0), (3, 150), (150, 3), (199, 199), (64, 63)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_entry_that_is_not_finite_is_seen_wherever_it_stands(place, wrong, dtype):
+    A = symmetric(200, dtype)
+    A[place] = wrong
+    assert np.isnan(looked_at(A).greatest)
+    A[place[::-1]] = wrong
+    assert np.isnan(looked_at(A, np.empty(count_packed(200), np.float32)).greatest)
+
+
+@pytest.mark.parametrize("place", [(0, 199), (199, 0), (130, 127), (65, 64)])
+def test_an_entry_that_has_no_mirror_image_is_seen(place):
+    A = symmetric(200, np.float32)
+    A[place] += 50.0
+    assert looked_at(A).asymmetry == pytest.approx(50.0, rel=1e-5)
+
+
+def test_room_of_another_size_is_refused():
+    with pytest.raises(ValueError, match="must be"):
+        looked_at(symmetric(5, np.float32), np.empty(7, np.float32))
