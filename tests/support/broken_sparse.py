@@ -303,7 +303,7 @@ def _every(names: list[str]) -> None:
             for k, broken in enumerate(certainly_broken(shape_of(name, argument))):
                 if argument in SPARSE or k == 0:
                     _told(f"{name}.{method}({argument}) {k}", outcome(lambda: enter(name, method, argument, broken)))  # noqa: B023
-    if not names:
+    if not names or "KTASelectionPath" in names:
         machine = fitted("KTASelectionPath").svm_at(2.0)
         for k, broken in enumerate(certainly_broken((ROWS, COLUMNS))):
             _told(f"PathMachine.predict(X) {k}", outcome(lambda: machine.predict(broken)))  # noqa: B023
