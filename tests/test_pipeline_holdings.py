@@ -2,8 +2,8 @@
 
 import pytest
 
-from gramplane.cluster import MemoryBoundExceeded, machine_memory, process
-from gramplane.pipeline.records.holdings import Holding, default_driver_memory, holdings_plan, refuse_beyond
+from gramplane.cluster import MemoryBoundExceeded, default_driver_memory, machine_memory, process
+from gramplane.pipeline.records.holdings import Holding, holdings_plan, refuse_beyond
 
 HOLDINGS = (Holding("kernel matrix", "8 n^2", 3 << 30), Holding("rows", "8 n d", 1 << 20), Holding("nothing", "0", 0))
 

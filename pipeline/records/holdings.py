@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...cluster import MemoryBoundExceeded, bytes_text, machine_memory
+from ...cluster import MemoryBoundExceeded, bytes_text
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,3 @@ def refuse_beyond(holdings: Sequence[Holding], limit: int, method: str, remedy: 
         needed,
         limit,
     )
-
-
-def default_driver_memory() -> int:
-    """Return what a driver may hold where nobody says: half of the memory there is."""
-    return machine_memory() // 2
