@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 from .jit import one_thread
 from .pair_terms import DistanceTerms
+from .signs import column_signs
 from .solvers.spectral_dual import kernel_at, solve
 from .solvers.spectral_newton import NEWTON_ROWS, Decomposed, NewtonState, newton_start, newton_steps
 from .solvers.spectral_problem import SpectralProblem, evaluate
@@ -280,8 +281,7 @@ def _with_kernel(state: EmbeddingState, kernel: Kernel, upper: float) -> Embeddi
 def _kernel(state: NewtonState, at: Decomposed) -> Kernel:
     """Return the best K of Newton's ascent; of each eigenvector the entry largest in magnitude is positive."""
     vectors = at.vectors[:, : at.rank]
-    largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(at.rank)]
-    signed = np.ascontiguousarray(vectors * np.where(largest < 0, -1.0, 1.0))
+    signed = np.ascontiguousarray(vectors * column_signs(vectors))
     return Kernel(signed, at.spectrum, at.forms, state.best_alpha, state.best_primal, state.best_dual, state.iteration)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .chebyshev import SPARE, chebyshev_positive
 from .lanczos import lanczos_positive
+from .signs import column_signs
 from .spectral_dense import dense_positive
 from .spectral_operator import SymmetricOperator
 from .spectral_parts import Part, connected_parts
@@ -219,8 +220,7 @@ def _finished(
     values, vectors = values[:max_rank], np.ascontiguousarray(vectors[:, :max_rank])
     for lo in range(0, vectors.shape[1], 64):
         columns = vectors[:, lo : lo + 64]
-        largest = np.take_along_axis(columns, np.abs(columns).argmax(axis=0)[None], axis=0)
-        columns *= np.where(largest < 0, -1.0, 1.0)
+        columns *= column_signs(columns)
     return PositivePart(values, vectors, block, method, error)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from ...kernels.jit import one_thread
+from ...kernels.signs import column_signs
 from ..loops.prepared import Prepared
 from ..passes.given_grams import GivenGrams
 from ..passes.gram_source import pair_bytes, row_pairs
@@ -105,7 +106,7 @@ def principal_components(grams: Grams, weights: np.ndarray, count: int) -> tuple
     beta, lam = np.zeros((count, grams.n)), np.zeros(count)
     for r, (value, vector) in enumerate(zip(values[::-1], vectors.T[::-1], strict=True)):
         if value > RANK_TOL * max(values[-1], 0.0) and value > 0.0:
-            sign = 1.0 if vector[np.argmax(np.abs(vector))] > 0 else -1.0
+            sign = float(column_signs(vector[:, None])[0])
             beta[r], lam[r] = sign * (vector - vector.mean()) / np.sqrt(value), value
     return beta, -(beta @ means), lam
 
