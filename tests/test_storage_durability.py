@@ -99,8 +99,10 @@ def test_everything_small_of_a_run_is_durable(tmp_path, monkeypatch):
 def test_a_store_is_listed_after_all_it_lists(tmp_path, monkeypatch):
     watch = Watch(monkeypatch)
     store = Path(sparse_store(tmp_path / "s", random_sparse(10, 12), fsync=True).url)
-    at, _ = watch.durable(next(file for file in store.rglob(MANIFEST)))
-    objects = [call for call in watch.renames() if Path(call[2]).name != MANIFEST and store in Path(call[2]).parents]
+    at, folder = watch.durable(next(file for file in store.rglob(MANIFEST)))
+    pointed, _ = watch.durable(store / "current.json")
+    assert folder < pointed, "a version is pointed to when it is whole, and on the disk"
+    objects = [call for call in watch.renames() if Path(call[2]).name not in (MANIFEST, "current.json") and store in Path(call[2]).parents]
     assert objects
     for _, source, target in objects:
         assert ("fsync", source) in watch.calls, target
