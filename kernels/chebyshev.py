@@ -15,8 +15,9 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from .jit import one_thread
+from .memory_bound import refuse_array
 from .panels import WIDTH, Panels
-from .spectral_dense import dense_positive
+from .spectral_dense import dense_bytes, dense_positive
 from .spectral_operator import SymmetricOperator
 from .spectrum import Spectrum
 from .tall_blocks import divided, gram, inner_product, rotated, rotated_apart, shared_out, solved_lower
@@ -131,6 +132,7 @@ def chebyshev_positive(
     seed: int = 0,
     max_rank: int | None = None,
     threads: int = 1,
+    memory: int | None = None,
 ) -> Leading:
     """Return the positive eigenpairs of a large symmetric matrix.
 
@@ -150,10 +152,18 @@ def chebyshev_positive(
         No more pairs than this, the largest.
     threads
         Threads that share the tiles; the result does not depend on it.
+    memory
+        Bytes that may be held at once; any by default.
+
+    Raises
+    ------
+    MemoryError
+        A block, or the dense matrix in its place, would take more; before it is made.
     """
     n, limit = operator.n, operator.n if max_rank is None else max_rank
     rank = max(0.0, min(spectrum.count(0.0), limit))
     plan = planned(spectrum, rank, n, operator.sparse.nnz, tol)
+    refuse_array(f"a block of {plan.columns} columns of {n} rows", block_bytes(n, plan.columns, rank), memory)
     block, warm = _first_block(n, plan.columns, start, seed)
     panels, error = Panels.of(operator, np.float32), math.inf
     # A block that was good for a similar matrix mostly needs one stage; the error tells.
@@ -165,8 +175,10 @@ def chebyshev_positive(
         if kept == block.shape[1]:
             wider = math.ceil(1.5 * kept)
             if 2 * wider > n:
+                refuse_array(f"a dense decomposition of {n} rows", dense_bytes(n), memory)
                 return Leading(*dense_positive(operator.dense()), None, 0.0)
             plan = planned(spectrum, rank, n, operator.sparse.nnz, tol, wider)
+            refuse_array(f"a block of {wider} columns of {n} rows", block_bytes(n, wider, kept), memory)
             block, degree = _widened(block, wider, seed + stage + 1, threads), plan.degree
             continue
         error = _error(operator, block, ritz, kept, plan.damped[1], threads)
@@ -176,6 +188,11 @@ def chebyshev_positive(
         degree = plan.stage(8)
     vectors = rotated_apart(block, ritz.weights, kept, threads)
     return Leading(ritz.values[:kept], vectors, block, error)
+
+
+def block_bytes(n: int, columns: int, rank: float) -> int:
+    """Return the bytes held of a block of b columns with r positive pairs: ``n (8 b + 16 r) + 40 b^2``."""
+    return int(n * (8 * columns + 16 * rank) + 40 * columns**2)
 
 
 def _first_block(n: int, columns: int, start: Block | None, seed: int) -> tuple[NDArray[np.float32], bool]:

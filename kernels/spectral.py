@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from .chebyshev import SPARE, chebyshev_positive
 from .lanczos import lanczos_positive
+from .memory_bound import refuse_array
 from .signs import column_signs
-from .spectral_dense import dense_positive
+from .spectral_dense import dense_bytes, dense_positive
 from .spectral_operator import SymmetricOperator
 from .spectral_parts import Part, connected_parts
 from .spectrum import estimated_spectrum
@@ -78,6 +79,7 @@ def positive_part(
     max_rank: int | None = None,
     basis: NDArray[Any] | None = None,
     threads: int | None = None,
+    memory: int | None = None,
 ) -> PositivePart:
     """Return the eigenpairs of a symmetric matrix with positive eigenvalue.
 
@@ -103,11 +105,15 @@ def positive_part(
         V, ``(n, k)`` with orthonormal columns: the matrix is then ``V V'A V V'``, solved as a dense one of k rows.
     threads
         Threads that share the work; by default all cores the process may use.
+    memory
+        Bytes that may be held at once for a part of the matrix; any by default.
 
     Raises
     ------
     ValueError
         If an argument is out of range.
+    MemoryError
+        A dense matrix, or a block of columns, would take more than ``memory``; before it is made.
     """
     _check_call(operator, tol, start, method, max_rank)
     if basis is not None:
@@ -115,11 +121,17 @@ def positive_part(
         values, inner = dense_positive(operator.restricted(columns))
         return _finished(values, columns @ inner, None, "dense", max_rank)
     if method == "auto" and operator.n <= WHOLE:
-        return _finished(*_whole(operator.dense()), None, "dense", max_rank)
+        return _finished(*_whole(_dense(operator, memory)), None, "dense", max_rank)
     if method == "dense":
-        return _finished(*dense_positive(operator.dense()), None, "dense", max_rank)
-    call = _Call(tol, seed, method, max_rank, usable_cores() if threads is None else threads)
+        return _finished(*dense_positive(_dense(operator, memory)), None, "dense", max_rank)
+    call = _Call(tol, seed, method, max_rank, usable_cores() if threads is None else threads, memory)
     return _assembled(operator.n, [_solved(part, call, start) for part in connected_parts(operator)], max_rank)
+
+
+def _dense(operator: SymmetricOperator, memory: int | None) -> FloatArray:
+    """Return a matrix as a dense one, if its decomposition may take what it takes."""
+    refuse_array(f"a dense decomposition of {operator.n} rows", dense_bytes(operator.n), memory)
+    return operator.dense()
 
 
 def _whole(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -142,6 +154,7 @@ class _Call:
     method: str
     max_rank: int | None
     threads: int
+    memory: int | None
 
 
 @dataclass(frozen=True)
@@ -171,7 +184,7 @@ def _solved(part: Part, call: _Call, start: NDArray[Any] | None) -> _Solved:
     operator, rows = part.operator, part.rows
     n = operator.n
     if n < LEAST or (call.method == "auto" and n <= DENSE):
-        return _Solved(rows, *dense_positive(operator.dense()), None, "dense")
+        return _Solved(rows, *dense_positive(_dense(operator, call.memory)), None, "dense")
     spectrum = estimated_spectrum(operator, call.seed)
     if spectrum.top <= 0:
         return _Solved(rows, np.zeros(0), np.zeros((n, 0)), None, call.method if call.method != "auto" else "chebyshev")
@@ -182,9 +195,10 @@ def _solved(part: Part, call: _Call, start: NDArray[Any] | None) -> _Solved:
             return _Solved(rows, *found, found[1].astype(np.float32), "lanczos")
     wanted = rank if call.max_rank is None else min(rank, call.max_rank)
     if (call.method == "auto" and 1.1 * wanted + SPARE > SHARE * n) or 1.1 * wanted + SPARE > 0.8 * n:
-        return _Solved(rows, *dense_positive(operator.dense()), None, "dense")
+        return _Solved(rows, *dense_positive(_dense(operator, call.memory)), None, "dense")
     first = None if start is None else start[rows]
-    got = chebyshev_positive(operator, spectrum, tol=call.tol, start=first, seed=call.seed, max_rank=call.max_rank, threads=call.threads)
+    limits: Any = {"max_rank": call.max_rank, "threads": call.threads, "memory": call.memory}
+    got = chebyshev_positive(operator, spectrum, tol=call.tol, start=first, seed=call.seed, **limits)
     return _Solved(rows, got.values, got.vectors, got.block, "dense" if got.block is None else "chebyshev", got.error)
 
 

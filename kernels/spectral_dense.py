@@ -14,6 +14,11 @@ BY_VALUE = 200
 """Rows from which only the positive eigenpairs of a dense matrix are asked for; below, all of them come sooner."""
 
 
+def dense_bytes(n: int) -> int:
+    """Return the bytes of a dense decomposition of n rows: the matrix, the solver's copy, eigenvectors and their selection, ``32 n^2``."""
+    return 32 * n * n
+
+
 def dense_positive(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the positive eigenvalues, descending, and their eigenvectors, of a dense symmetric matrix.
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gramplane.cluster import default_driver_memory
+from gramplane.cluster import MemoryBoundExceeded, default_driver_memory
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import METHODS, ConfigMismatch, load_model, resume_run, run_method
 from gramplane.pipeline.records.spectral_model import SpectralModel
 from gramplane.pipeline.registry import MethodInfo
 from gramplane.storage import DigestMismatch, RunLocked, RunStore, StorageError
+from gramplane.workflows.exits import exit_code
 from gramplane.workflows.report.glossary import explained, stop_text
 from tests.support.methods import CASES
 
@@ -251,3 +252,20 @@ def test_every_state_survives_the_trip_through_a_checkpoint(case, tmp_path):
     newest = max((tmp_path / "run" / "checkpoints").glob("*.npz"))
     with np.load(newest, allow_pickle=False) as content:
         assert all(content[name].dtype != object for name in content.files)
+
+
+def test_the_plan_lists_what_the_driver_holds_and_too_little_memory_is_refused_before_work(case, tmp_path):
+    """A method without a list, a sum that is not one, or a refusal that comes late or names nothing, ends here."""
+    chosen, folder = case
+    plan = start(chosen, folder, tmp_path / "run", dry_run=True).plan
+    rows = plan["driver_holds"]
+    assert all(set(row) == {"what", "formula", "bytes"} and row["what"] and row["formula"] and row["bytes"] >= 0 for row in rows)
+    assert plan["driver_bytes"] == sum(row["bytes"] for row in rows) > 0
+    events = []
+    with pytest.raises(MemoryBoundExceeded) as caught:
+        start(chosen, folder, tmp_path / "run", driver_memory="1KiB", on_event=events.append)
+    told = str(caught.value)
+    assert told.startswith(f"{chosen.method}: this process would hold ") and "it may hold driver_memory=1 KiB: " in told
+    assert told.endswith(", or give it more (--driver-memory)") and not told.endswith("1 KiB: , or give it more (--driver-memory)")
+    assert exit_code(caught.value) == 5
+    assert not [event for event in events if event["event"] == "iteration"] and not (tmp_path / "run").exists()

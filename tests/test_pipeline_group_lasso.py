@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
-from gramplane.cluster import open_executor
+from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import (
     GroupLassoClassifier,
@@ -250,7 +250,7 @@ def test_rows_come_in_the_same_blocks_from_rows_columns_and_arrays(tmp_path, mon
     sparse = clone(made).fit(store)
     assert bits(sparse) == bits(clone(made).fit(sp.csr_array(X), y))
     np.testing.assert_allclose(sparse.decision_function(store), sparse.decision_function(X), rtol=1e-12, atol=1e-13)
-    with pytest.raises(DataError, match=r"--layout both, or raise --driver-memory"):
+    with pytest.raises(MemoryBoundExceeded, match=r"--layout both, or give it more \(--driver-memory\)"):
         online_rows.RowBlocks(ingest((X, y), tmp_path / "wide"), 1 << 20)
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from sklearn.model_selection import KFold, cross_val_score
 
+from gramplane.cluster import MemoryBoundExceeded
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import MKLClassifier, MKLRegressor, load_model, predict_store, run_method
 from gramplane.pipeline.gram_building import build_grams
-from gramplane.pipeline.methods.gmkl_run import check_memory
+from gramplane.pipeline.methods.kernel_memory import machines_held, refuse_machines
 from gramplane.pipeline.passes.grams import GramSettings
 from gramplane.storage import DataError, StorageError
 from gramplane.storage.ingest import ingest, ingest_grams
@@ -96,9 +97,17 @@ def test_identical_matrices_work_and_are_told():
 
 @pytest.mark.parametrize("kind", ["memory", "recompute"])
 def test_more_kernels_than_memory_allows(kind):
-    with pytest.raises(ValueError, match=rf"200000 kernels of 3000 rows take .* GiB \(.*grams='{kind}'\), the driver may use 2 GiB"):
-        check_memory(200_000, 3000, GramSettings(kind, 128), 2 << 30)
-    check_memory(200, 3000, GramSettings(kind, 128), 4 << 30)
+    def check(k, memory):
+        settings = GramSettings(kind, 128)
+        refuse_machines(settings, machines_held(settings, 3000, k, 1, memory), 3000, k, memory, "mkl")
+
+    told = {
+        "memory": "kernels as packed triangles .*another policy",
+        "recompute": "one block of rows of every kernel .*fewer kernels or rows",
+    }
+    with pytest.raises(MemoryBoundExceeded, match=rf"mkl: this process would hold .*{told[kind]}.*--driver-memory"):
+        check(200_000, 2 << 30)
+    check(200, 4 << 30)
 
 
 def test_one_class_in_a_fold_or_too_few_of_one(tmp_path):

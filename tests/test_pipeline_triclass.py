@@ -11,6 +11,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.multiclass import check_classification_targets
 
+from gramplane.cluster import MemoryBoundExceeded
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.spec import KernelSpec
 from gramplane.pipeline import TriClassSVC, load_model, run_method
@@ -203,7 +204,7 @@ def test_a_matrix_beyond_the_drivers_memory(tmp_path):
 
     assert objective("passes", "512KiB") == pytest.approx(objective("matrix", "1GiB"), rel=1e-5)
     for params in ({"algorithm": "dc"}, {"balance": 0.0}):
-        with pytest.raises(ValueError, match="need the Gram matrix of 260 rows on the driver"):
+        with pytest.raises(MemoryBoundExceeded, match="tri-class-svm: .*matrix of 260 pooled rows.*algorithm='mm' without balance"):
             objective("none", "512KiB", **params)
     assert not (tmp_path / "none").exists()
 

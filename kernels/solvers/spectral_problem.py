@@ -38,6 +38,8 @@ class SpectralProblem:
         ``(n, r)`` orthonormal columns in which K lies, or ``None``.
     seed
         Of the eigensolver's first block.
+    memory
+        Bytes the eigensolver may hold at once; any by default.
 
     Raises
     ------
@@ -55,6 +57,7 @@ class SpectralProblem:
     G: float | None = None
     basis: np.ndarray | None = None
     seed: int = 0
+    memory: int | None = None
 
     def __post_init__(self) -> None:
         if self.loss not in PAIR_LOSSES:
@@ -173,7 +176,7 @@ def evaluate(
     operator = problem.operator(alpha)
     if anchor is not None:
         operator = anchor.added_to(operator)
-    part = positive_part(operator, tol=tol, start=start, seed=problem.seed, basis=problem.basis)
+    part = positive_part(operator, tol=tol, start=start, seed=problem.seed, basis=problem.basis, memory=problem.memory)
     p, mu, rule = problem.p, problem.terms.multiplicity, problem.rule
     # With an anchor the values are those of A + G K_t.
     if anchor is None:

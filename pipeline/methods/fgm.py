@@ -107,6 +107,12 @@ class FGMLoop:
         self.notes = tuple(notes)
         self._designs = Designs(atoms, [_capacity(atoms, machine.config) for machine in self.machines])
 
+    @property
+    def columns(self) -> tuple[int, int]:
+        """Columns that all machines together have at most, and after their first round."""
+        most = [_capacity(self.atoms, machine.config) for machine in self.machines]
+        return sum(most), sum(size // machine.config.max_rounds for size, machine in zip(most, self.machines, strict=True))
+
     def init(self, ctx: RunContext) -> FGMState:
         """Return the state before the first round: the candidates of the start dual."""
         for note in self.notes:

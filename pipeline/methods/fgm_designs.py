@@ -13,6 +13,7 @@ from ..passes.master_rows import RemoteDesign, design_bytes
 from ..passes.scaling import scaled_columns
 from ..records.context import RunContext
 from ..records.fgm import MachineState
+from ..records.holdings import Holding, refuse_beyond
 
 DRIVER_SHARE = 0.5
 """Share of the driver's memory that the cuts' columns may take; sparse ones are held twice while a cut is added."""
@@ -26,6 +27,42 @@ def solve_at(data: Any, columns: int, driver_memory: int) -> str:
     if data.n_rows <= ROW_BLOCK or design_bytes(data, columns) <= DRIVER_SHARE * driver_memory:
         return "driver"
     return "workers"
+
+
+def driver_held(data: Any, columns: int, first: int, machines: int, driver_memory: int) -> tuple[Holding, ...]:
+    """Return what the driver holds of T machines with c columns in all: scores, vectors, and the columns where they lie here.
+
+    A single block of rows whose columns of all rounds are beyond the driver's share is planned with those of the ``first`` round; each
+    round looks again.
+    """
+    n, d = data.n_rows, data.n_cols
+    held = (
+        Holding("scores of the features, and their order", "24 d T", 24 * d * machines),
+        Holding("labels, costs, duals and decision values of the machines", "64 n T", 64 * n * machines),
+    )
+    if solve_at(data, columns, driver_memory) == "workers":
+        return held
+    beyond = design_bytes(data, columns) > DRIVER_SHARE * driver_memory
+    return (*held, columns_held(data, first if beyond else columns))
+
+
+def columns_held(data: Any, columns: int) -> Holding:
+    """Return what columns of cuts take on the driver."""
+    size = design_bytes(data, columns)
+    if data.meta.kind == "dense":
+        return Holding("columns of the cuts", "8 n c", size)
+    return Holding("columns of the cuts, twice while one is added", "24 nnz(c)", 2 * size)
+
+
+def refuse_columns(held: Sequence[Holding], driver_memory: int) -> None:
+    """Refuse a fit whose driver would hold more than it may.
+
+    Raises
+    ------
+    gramplane.cluster.MemoryBoundExceeded
+        Need and limit are named.
+    """
+    refuse_beyond(held, driver_memory, "fgm", "a smaller B or max_rounds, fewer rows")
 
 
 def union(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -75,6 +112,8 @@ class Designs:
         return new if k in self._held else [*machine.cuts, *new]
 
     def _append_local(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
+        count = sum(len(ids) for cuts in missing.values() for ids in cuts) + sum(sum(held.widths) for held in self._held.values())
+        refuse_columns([columns_held(ctx.data, count)], ctx.driver_memory)
         wanted = [self._atoms.features(ids) for cuts in missing.values() for ids in cuts]
         features = union(wanted)
         raw = scaled_columns(ctx, features) if len(features) else None

@@ -15,8 +15,9 @@ from ..passes.master_rows import design_bytes
 from ..records.config import FGMConfig
 from ..records.context import RunContext
 from ..records.fgm import FGMModel
+from ..records.holdings import holdings_plan
 from .fgm import FGMLoop, FGMState
-from .fgm_designs import solve_at
+from .fgm_designs import driver_held, refuse_columns, solve_at
 from .fgm_setup import FGMInputs, build_atoms, build_loop, build_model, refit
 from .scoring import Fit, held_out_rows, with_held_out
 
@@ -65,13 +66,15 @@ def prepare(config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Pre
     held_out = held_out_rows(extra, inputs.codes, ctx.seed, inputs.classes)
     inputs = with_held_out(inputs, held_out)
     loop = build_loop(config, inputs, warn=_refuse)
+    held = driver_held(inputs.data, *loop.columns, len(loop.machines), ctx.driver_memory)
+    refuse_columns(held, ctx.driver_memory)
     loop.fits = (Fit(0, len(loop.machines), inputs.codes, held_out),)
     return Prepared(
         loop=loop,
         model=lambda state, ctx: build_model(config, inputs, loop, state, refit(loop, state, ctx) if config.debias else None),
         summary=lambda state, model: summary(state, model),
         tables=lambda state, model: tables(state, model),
-        plan=plan_of(config, inputs, ctx.driver_memory),
+        plan={**plan_of(config, inputs, ctx.driver_memory), **holdings_plan(held)},
     )
 
 

@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.bank import PackedBank
 from ..loops.prepared import Prepared
 from ..passes.gram_source import pair_bytes, row_pairs
-from ..passes.grams import GramSettings, pass_groups
+from ..passes.grams import pass_groups
 from ..records.config_kernels import MKLConfig
 from ..records.context import RunContext
+from ..records.holdings import holdings_plan
 from ..records.kernel_model import KernelModel
 from .gmkl import UNFINISHED, MKLLoop, MKLState, selected
 from .gmkl_single import SingleLoop
 from .kernel_checks import doubtful
+from .kernel_memory import machines_held, refuse_machines
 from .kernel_setup import (
     KernelInputs,
     apart,
@@ -53,34 +54,19 @@ def build_loop(
     Raises
     ------
     ValueError
-        Kernels that do not suit the data, or more of them than the memory allows.
+        Kernels that do not suit the data.
+    gramplane.cluster.MemoryBoundExceeded
+        More of them than the memory allows.
     """
     specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
     problems = dual_problems(config, inputs, config.epsilon)
     settings = gram_settings(config, specs, inputs.data, ctx)
-    check_memory(len(specs), ctx.data.n_rows, settings, ctx.driver_memory if budget is None else budget)
+    held = machines_held(settings, ctx.data.n_rows, len(specs), len(problems), ctx.driver_memory)
+    limit = ctx.driver_memory if budget is None else budget
+    refuse_machines(settings, held, ctx.data.n_rows, len(specs), limit, "mkl")
     fit = TargetFit(0, inputs.target, held_out) if inputs.classes is None else Fit(0, inputs.n_machines, inputs.target, held_out)
     kind = SingleLoop if config.solver == "single" else MKLLoop
     return kind(config, specs, problems, settings, (fit,), apart(inputs.data))
-
-
-def check_memory(k: int, n: int, settings: GramSettings, budget: int) -> None:
-    """Refuse more kernels than the memory allows, before anything is computed.
-
-    Raises
-    ------
-    ValueError
-        With the number of kernels and both sizes.
-    """
-    whole, side = PackedBank.bytes_for(k, n, np.float32), min(settings.block, n)
-    held = settings.policy == "memory"
-    # Whatever the policy, a task computes one block pair of all kernels.
-    nbytes, what = (whole, "all matrices") if held else (4 * k * side * side, f"one block of {side} rows of each")
-    if nbytes > budget:
-        raise ValueError(
-            f"{k} kernels of {n} rows take {nbytes / 2**30:.3g} GiB ({what}, grams={settings.policy!r}), the driver may use "
-            f"{budget / 2**30:.3g} GiB: choose fewer kernels, {'another policy, ' if held else ''}or give it more (--driver-memory)"
-        )
 
 
 def prepare(config: MKLConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
@@ -105,6 +91,7 @@ def plan_of(config: MKLConfig, loop: MKLLoop, ctx: RunContext) -> dict[str, Any]
     refs = row_pairs(ctx.data if loop.data is None else loop.data, loop.specs, settings.block)
     return {
         **settings.describe(ctx.data.n_rows, len(loop.specs)),
+        **holdings_plan(machines_held(settings, ctx.data.n_rows, len(loop.specs), len(loop.problems), ctx.driver_memory)),
         "machines": len(loop.problems),
         "iterations_at_most": config.max_iter,
         "tasks_per_pass": len(pass_groups(refs)),

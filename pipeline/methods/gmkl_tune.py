@@ -8,8 +8,8 @@ from typing import Any
 from ..records.config_kernels import MKLConfig
 from ..records.context import RunContext
 from .gmkl import MKLLoop
-from .gmkl_run import check_memory
 from .grids import GRAM_PARAMETERS, Shared, alike, fold_masks, table_rows
+from .kernel_memory import machines_held, refuse_machines
 from .kernel_setup import apart, dual_problems, gram_settings, resolved_kernels, store_inputs, with_gram_store
 from .scoring import Fit, TargetFit, with_held_out
 
@@ -32,7 +32,6 @@ def _shared(ctx: RunContext, points: tuple[int, ...], grid: Sequence[MKLConfig],
     masks = fold_masks(inputs.target, inputs.classes, folds, seed)
     specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
     settings = gram_settings(first, specs, inputs.data, ctx)
-    check_memory(len(specs), ctx.data.n_rows, settings, ctx.driver_memory)
     problems, configs, fits = [], [], []
     for k in points:
         for mask in masks:
@@ -41,6 +40,8 @@ def _shared(ctx: RunContext, points: tuple[int, ...], grid: Sequence[MKLConfig],
             fits.append(TargetFit(place, inputs.target, mask) if inputs.classes is None else Fit(place, len(own), inputs.target, mask))
             problems += own
             configs += [grid[k]] * len(own)
+    held = machines_held(settings, ctx.data.n_rows, len(specs), len(problems), ctx.driver_memory)
+    refuse_machines(settings, held, ctx.data.n_rows, len(specs), ctx.driver_memory, "mkl")
     return Shared(points, MKLLoop(first, specs, problems, settings, fits, apart(inputs.data), configs))
 
 

@@ -12,8 +12,9 @@ from ..passes.blocks import column_tasks
 from ..passes.moments import moment_bytes, row_refs
 from ..records.config_online import GroupLassoConfig
 from ..records.context import RunContext
+from ..records.holdings import holdings_plan, refuse_beyond
 from ..records.linear_model import LinearModel, raw_coefficients
-from .group_lasso_loop import BatchLoop, BatchProblem, BatchState, chosen_engine
+from .group_lasso_loop import FEWER_COLUMNS, BatchLoop, BatchProblem, BatchState, chosen_engine, driver_held
 from .online_run import selected_tables
 from .online_setup import GroupLassoInputs, loss_of, penalty_of, weights_of
 from .scoring import Fit, TargetFit
@@ -62,8 +63,13 @@ def build_loop(config: GroupLassoConfig, inputs: GroupLassoInputs, ctx: RunConte
         A class without weight.
     ValueError
         Groups or a loss that do not suit, or no penalty.
+    gramplane.cluster.MemoryBoundExceeded
+        Weights, vectors and the first columns are more than the driver may hold.
     """
-    return GroupLassoBatch(config, inputs)
+    loop = GroupLassoBatch(config, inputs)
+    held = driver_held(loop.problem, inputs.data, chosen_engine(loop.problem, ctx))
+    refuse_beyond(held, ctx.driver_memory, "group-lasso", FEWER_COLUMNS)
+    return loop
 
 
 def model_of(loop: GroupLassoBatch, state: BatchState, ctx: RunContext) -> LinearModel:
@@ -91,6 +97,7 @@ def plan_of(loop: GroupLassoBatch, ctx: RunContext) -> dict[str, Any]:
     rows, columns = row_refs(data), column_tasks(data)
     gram = engine == "gram"
     return {
+        **holdings_plan(driver_held(loop.problem, data, engine)),
         "algorithm": "fista",
         "engine": engine,
         "machines": len(loop.problem.targets),

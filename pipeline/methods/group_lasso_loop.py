@@ -20,7 +20,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ...cluster import MemoryBoundExceeded, bytes_text
 from ...kernels.group_penalty import GroupPenalty
 from ...kernels.mean_losses import LossName, MeanLoss
 from ...kernels.solvers.group_lasso import Moments, centred, solve_moments
@@ -30,6 +29,7 @@ from ..loops.protocol import Step
 from ..passes.columns import column_sizes
 from ..passes.moments import decided, feature_slopes, fetch_scaled, moment_bytes, moments_pass
 from ..records.context import RunContext
+from ..records.holdings import Holding, refuse_beyond, total_bytes
 from .scoring import NAN, Fit, TargetFit, accuracy_metrics
 
 Engine = Literal["auto", "gram", "working_set", "fista"]
@@ -39,6 +39,9 @@ GRAM_COLUMNS = 512
 
 FIRST_GROUPS, MORE_GROUPS = 20, 10
 """Groups that join the empty set, and the least number that may join a later one (which may also double)."""
+
+FEWER_COLUMNS = "a larger lam, or algorithm='da'"
+"""What helps where the columns of a working set are too many."""
 
 INNER_SHARE, TIGHTER = 0.3, 0.1
 """A set's problem is solved to this share of the tolerance; the factor of that share where no group is left to join."""
@@ -326,16 +329,7 @@ class BatchLoop:
         return held
 
     def _check_memory(self, ctx: RunContext, features: np.ndarray) -> None:
-        need = int(column_sizes(ctx.data, features).sum()) * 2
-        if ctx.data.meta.kind == "dense":
-            need = 16 * ctx.data.n_rows * len(features)
-        if need > ctx.driver_memory:
-            raise MemoryBoundExceeded(
-                f"the {len(features)} columns of the batch group lasso's working set need {bytes_text(need)} on the driver, which has "
-                f"{bytes_text(ctx.driver_memory)}: raise --driver-memory or lam, or use algorithm='da'",
-                need,
-                ctx.driver_memory,
-            )
+        refuse_beyond([columns_held(ctx.data, features)], ctx.driver_memory, "group-lasso", FEWER_COLUMNS)
 
     def _judged(self, machine: BatchMachine, m: int, found: RowSolution, z: np.ndarray) -> BatchMachine:
         """Return a machine with the certificate over all groups, and with the groups that violate it most."""
@@ -399,6 +393,27 @@ class BatchLoop:
         )
 
 
+def columns_held(data: Any, features: np.ndarray) -> Holding:
+    """Return what the columns of a working set take: as they are fetched and as they are held."""
+    nbytes = 16 * data.n_rows * len(features) if data.meta.kind == "dense" else 2 * int(column_sizes(data, features).sum())
+    return Holding(f"{len(features)} columns of a working set", "16 n c, sparse 2 x their bytes", nbytes)
+
+
+def driver_held(problem: BatchProblem, data: Any, engine: str) -> tuple[Holding, ...]:
+    """Return what the driver holds of T machines: weights and slopes, vectors, and moments or the columns of a working set.
+
+    How many columns join shows only along the way: counted are those of the first set, and each that joins is looked at.
+    """
+    n, d, machines = data.n_rows, data.n_cols, len(problem.targets)
+    held = (
+        Holding("weights, slopes and norms of the groups", "40 d T", 40 * d * machines),
+        Holding("labels, costs, duals and decision values", "64 n T", 64 * n * machines),
+    )
+    if engine == "gram":
+        return (*held, Holding("second moments of the rows, and a centred copy", "16 (d + T + 1)^2", 2 * moment_bytes(data, machines)))
+    return (*held, columns_held(data, np.arange(d if engine == "fista" else min(d, FIRST_GROUPS))))
+
+
 def chosen_engine(problem: BatchProblem, ctx: RunContext) -> str:
     """Return the engine that will run.
 
@@ -412,5 +427,5 @@ def chosen_engine(problem: BatchProblem, ctx: RunContext) -> str:
     if problem.engine != "auto":
         return problem.engine
     few = ctx.data.n_cols <= GRAM_COLUMNS
-    fits = 2 * moment_bytes(ctx.data, len(problem.targets)) <= ctx.driver_memory
+    fits = total_bytes(driver_held(problem, ctx.data, "gram")) <= ctx.driver_memory
     return "gram" if problem.loss == "squared" and few and fits else "working_set"

@@ -17,15 +17,16 @@ from ...kernels.spec import KernelSpec, check_columns
 from ...storage import DataError
 from ..loops.active import EVERYWHERE, FINISHED
 from ..loops.prepared import Prepared
-from ..passes.combined import MATRIX_SHARE
 from ..passes.gram_source import pair_bytes, row_pairs, rows_of
-from ..passes.grams import GramSettings, pooled_refusal
+from ..passes.grams import GramSettings, sum_held
 from ..records.config_hkl import HKLConfig
-from ..records.context import RunContext
+from ..records.context import BANK_SHARE, RunContext
+from ..records.holdings import Holding, holdings_plan, refuse_beyond
 from ..records.kernel_model import KernelModel
 from ..records.task_model import TaskModel
 from .hkl import HKLLoop, HKLState, selected_nodes
 from .hkl_machines import machines_of
+from .kernel_memory import refuse_pooled, vectors_held
 from .kernel_predict import spans
 from .kernel_setup import KernelInputs, build_model, check_rows, store_inputs
 from .scoring import Fit, TargetFit, held_out_rows, with_held_out
@@ -73,6 +74,8 @@ def build_loop(config: HKLConfig, inputs: KernelInputs, ctx: RunContext, held_ou
     ------
     ValueError
         A graph, a task kernel or a loss that does not suit the data.
+    gramplane.cluster.MemoryBoundExceeded
+        More rows or nodes than the driver's memory allows.
     """
     config = with_loss(config, inputs)
     tasks = isinstance(inputs, TaskInputs)
@@ -80,11 +83,28 @@ def build_loop(config: HKLConfig, inputs: KernelInputs, ctx: RunContext, held_ou
         raise ValueError("task_kernel needs the task of every row: fit(X, y, task), or a store ingested with --task-column")
     task_kernel = checked_task_kernel(config.task_kernel, inputs.n_tasks) if isinstance(inputs, TaskInputs) else None
     graph = resolved_graph(config, inputs.data, dag, inputs.sample_weight)
-    if tasks and 4 * ctx.data.n_rows**2 > MATRIX_SHARE * ctx.driver_memory:
-        raise ValueError(pooled_refusal(ctx.data.n_rows, ctx.driver_memory))
+    if tasks:
+        refuse_pooled(ctx.data.n_rows, ctx.driver_memory, "hierarchical-kernels", "fewer rows, or a fit without tasks")
     machines = 1 if tasks else inputs.n_machines
     fit = TargetFit(0, inputs.target, held_out) if inputs.classes is None else Fit(0, machines, inputs.target, held_out)
-    return HKLLoop(config, graph, machines_of(config, inputs, task_kernel), (fit,))
+    loop = HKLLoop(config, graph, machines_of(config, inputs, task_kernel), (fit,))
+    refuse_beyond(driver_held(loop, ctx), ctx.driver_memory, "hierarchical-kernels", "fewer rows, or a smaller max_nodes")
+    return loop
+
+
+def driver_held(loop: HKLLoop, ctx: RunContext) -> tuple[Holding, ...]:
+    """Return what the driver holds of the kernels of the largest hull, one sum of them, and T machines."""
+    n, most, memory = ctx.data.n_rows, min(loop.config.max_nodes, loop.dag.size), ctx.driver_memory
+    asked = loop.config.grams == "memory"
+    return (
+        Holding(
+            f"kernels of the hull as packed triangles{'' if asked else f', {BANK_SHARE:g} of driver_memory at most'}",
+            "2 k n^2",
+            2 * most * n * n if asked else min(2 * most * n * n, int(BANK_SHARE * memory)),
+        ),
+        sum_held(n, memory),
+        vectors_held(n, len(loop.machines.problems)),
+    )
 
 
 def resolved_graph(config: HKLConfig, data: Any, dag: Any = None, weight: np.ndarray | None = None) -> KernelDag:
@@ -186,6 +206,7 @@ def plan_of(loop: HKLLoop, ctx: RunContext) -> dict[str, Any]:
     refs = row_pairs(ctx.data, specs, settings.block)
     return {
         **settings.describe(ctx.data.n_rows, most),
+        **holdings_plan(driver_held(loop, ctx)),
         "graph_nodes": countable(loop.dag.size),
         "nodes_at_most": most,
         "machines": len(loop.machines.problems),

@@ -13,15 +13,17 @@ from ...kernels.normalization import Normalization
 from ...storage import DataError
 from ..loops.prepared import Prepared
 from ..passes.blocks import column_tasks, scale_of, task_bytes
-from ..passes.feature_kernel_sum import MATRIX_COPIES, fits
+from ..passes.feature_kernel_sum import MATRIX_COPIES, CellSums, fits
 from ..passes.given_grams import GivenGrams
 from ..passes.scaling import scaled
 from ..records.config_kta import KTAPathConfig
 from ..records.context import RunContext
+from ..records.holdings import Holding, holdings_plan, refuse_beyond
 from ..records.kernel_model import FeatureKernels, KernelModel
+from .kernel_memory import vectors_held
 from .kernel_predict import ROWS, spans
 from .kernel_setup import KernelInputs, dual_problems, store_inputs
-from .kta_machines import PathPoint, PathTrainer
+from .kta_machines import CELL_SHARE, PathPoint, PathTrainer
 from .kta_path import KTALoop, KTAState, kernels_of, path_junctures, weights_of
 from .scoring import held_out_rows, with_held_out
 
@@ -41,6 +43,8 @@ def prepare(config: KTAPathConfig, ctx: RunContext, extra: Mapping[str, Any]) ->
         No classes.
     ValueError
         Matrices, which a block store does not hold.
+    gramplane.cluster.MemoryBoundExceeded
+        More rows or features than the driver's memory allows.
     """
     if config.kernel == "precomputed":
         raise ValueError("kernel='precomputed' needs matrices; a run on a block store takes 'rbf' or 'linear'")
@@ -50,6 +54,7 @@ def prepare(config: KTAPathConfig, ctx: RunContext, extra: Mapping[str, Any]) ->
     held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
     inputs = with_held_out(inputs, held_out)
     loop = build_loop(config, inputs, held_out)
+    refuse_beyond(driver_held(loop, ctx), ctx.driver_memory, "kta-path", "fewer rows or features")
     return Prepared(
         loop=loop,
         model=lambda state, ctx: model_of(config, inputs, state, ctx),
@@ -71,12 +76,28 @@ def build_loop(config: KTAPathConfig, inputs: KernelInputs, held_out: np.ndarray
     return KTALoop(config, inputs, held_out)
 
 
+def driver_held(loop: KTALoop, ctx: RunContext) -> tuple[Holding, ...]:
+    """Return what the driver holds: what is known of every feature, vectors, and a point's matrix and cells where it has room for them."""
+    n, d = ctx.data.n_rows, ctx.data.n_cols
+    held = [
+        Holding("alignments, traces, widths and weights of the features", "80 d", 80 * d),
+        vectors_held(n, loop.inputs.n_machines),
+    ]
+    if not fits(n, ctx.driver_memory):
+        return tuple(held)
+    cells = min(d, CellSums.most(ctx, CELL_SHARE, 8))
+    held.append(Holding("sums of kernels, the matrix, and the solver's copy of it", f"{MATRIX_COPIES} n^2", MATRIX_COPIES * n * n))
+    held.append(Holding("matrices of c cells, which share the kernels of many points", "16 c n^2", 16 * cells * n * n))
+    return tuple(held)
+
+
 def plan_of(loop: KTALoop, ctx: RunContext) -> dict[str, Any]:
     """Return what the run will do."""
     tasks = column_tasks(ctx.data)
     n = ctx.data.n_rows
     held = fits(n, ctx.driver_memory)
     return {
+        **holdings_plan(driver_held(loop, ctx)),
         "kernels": int(ctx.data.n_cols),
         "points": len(loop.grid),
         "machines": loop.inputs.n_machines,

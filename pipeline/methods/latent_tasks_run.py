@@ -13,14 +13,13 @@ from ...kernels.hierarchy import dual_bound, dual_exponent
 from ...kernels.task_lattice import group_forms, kernel_norms
 from ..loops.active import FINISHED, dual_point
 from ..loops.prepared import Prepared
-from ..passes.combined import MATRIX_SHARE
 from ..passes.gram_source import pair_bytes, row_pairs
-from ..passes.grams import pooled_refusal
 from ..records.config_latent import LatentTaskConfig
 from ..records.context import RunContext
+from ..records.holdings import holdings_plan
 from ..records.task_model import TaskModel
-from .gmkl_run import check_memory
 from .kernel_checks import doubtful
+from .kernel_memory import machines_held, refuse_machines, refuse_pooled
 from .kernel_setup import apart, gram_settings, resolved_kernels
 from .latent_tasks import LatentLoop, LatentState
 from .scoring import Fit, TargetFit, held_out_rows, with_held_out
@@ -52,14 +51,17 @@ def build_loop(
     Raises
     ------
     ValueError
-        Kernels that do not suit the data, a loss that does not suit the target, or more rows than the driver's memory allows.
+        Kernels that do not suit the data, a loss that does not suit the target.
+    gramplane.cluster.MemoryBoundExceeded
+        More kernels or rows than the driver's memory allows.
     """
     specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
     own = pooled_problem(config, inputs)
     settings = gram_settings(config, specs, inputs.data, ctx)
-    check_memory(len(specs), own.problem.n, settings, ctx.driver_memory if budget is None else budget)
-    if 4 * own.problem.n**2 > MATRIX_SHARE * ctx.driver_memory:
-        raise ValueError(pooled_refusal(own.problem.n, ctx.driver_memory))
+    refuse_pooled(own.problem.n, ctx.driver_memory, "latent-task-mkl", "fewer rows, or multitask-mkl")
+    held = machines_held(settings, own.problem.n, len(specs), 1, ctx.driver_memory)
+    limit = ctx.driver_memory if budget is None else budget
+    refuse_machines(settings, held, own.problem.n, len(specs), limit, "latent-task-mkl")
     fit = TargetFit(0, inputs.target, held_out) if inputs.classes is None else Fit(0, 1, inputs.target, held_out)
     return LatentLoop(config, specs, own.problem, own.constants, settings, apart(inputs.data), (fit,))
 
@@ -89,6 +91,7 @@ def plan_of(config: LatentTaskConfig, loop: LatentLoop, ctx: RunContext) -> dict
     refs = row_pairs(ctx.data if loop.data is None else loop.data, loop.specs, settings.block)
     return {
         **settings.describe(n, len(loop.specs)),
+        **holdings_plan(machines_held(settings, n, len(loop.specs), 1, ctx.driver_memory)),
         "learning_tasks": loop.n_tasks,
         "groups": 2.0 ** len(loop.learned) - 1.0,
         "iterations_at_most": config.max_iter,

@@ -11,13 +11,17 @@ import numpy as np
 
 from ...kernels.multitask import effective
 from ...kernels.normalization import Normalization
+from ...storage.gram_layout import GramLayout
 from ..loops.prepared import Prepared
-from ..passes.task_blocks import entries_bytes, task_layout, task_pairs, task_settings
+from ..passes.grams import GramSettings
+from ..passes.task_blocks import BATCH_BYTES, entries_bytes, task_layout, task_pairs, task_settings
 from ..passes.task_solves import batch_bytes, batches_of
 from ..records.config_tasks import MultiTaskMKLConfig
 from ..records.context import RunContext
+from ..records.holdings import Holding, holdings_plan, refuse_beyond
 from ..records.task_model import TaskModel
 from .gmkl import selected
+from .kernel_memory import fewer_kernels, vectors_held
 from .kernel_setup import apart, resolved_kernels
 from .multitask import UNFINISHED, MultiTaskLoop, MultiTaskState, TaskSearch
 from .scoring import Fit, TargetFit, held_out_rows, with_held_out
@@ -58,6 +62,8 @@ def build_loop(
     ------
     ValueError
         Kernels that do not suit the data or cannot be formed within tasks, or a loss that does not suit the target.
+    gramplane.cluster.MemoryBoundExceeded
+        More kernels or rows than the memory allows.
     """
     specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
     layout = task_layout(np.diff(inputs.edges).tolist(), len(specs))
@@ -65,7 +71,25 @@ def build_loop(
     policy = "auto" if given is not None and config.grams == "store" else config.grams
     settings = task_settings(ctx, layout, len(specs), policy, None if given is not None else config.gram_store)
     own = [task_problem(config, inputs)] if problems is None else problems
+    held = driver_held(settings, layout, len(specs), len(own))
+    refuse_beyond(held, ctx.driver_memory, "multitask-mkl", fewer_kernels(settings))
     return MultiTaskLoop(config, specs, own, settings, layout, inputs.order, fits, given, configs)
+
+
+def driver_held(settings: GramSettings, layout: GramLayout, k: int, fits: int) -> tuple[Holding, ...]:
+    """Return what the driver holds of k kernels within T tasks, the largest of s rows: entries or one step's, a task's sum, vectors."""
+    largest, n = max(layout.groups), sum(layout.groups)
+    whole = entries_bytes(layout, k)
+    if settings.policy == "memory":
+        kept = Holding("kernels within the tasks", "4 k sum_t n_t^2", whole)
+    else:
+        kept = Holding("kernels of the tasks of one step", "4 k s^2", min(whole, max(BATCH_BYTES, 4 * k * largest**2)))
+    return (
+        kept,
+        Holding("weighted sum of the largest task, and the solver's copy of it", "8 s^2", 8 * largest**2),
+        Holding("weights of kernels in tasks, forms, and copies of them", "64 k T", 64 * k * len(layout.groups) * fits),
+        vectors_held(n, fits),
+    )
 
 
 def prepare(config: MultiTaskMKLConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
@@ -92,6 +116,7 @@ def plan_of(loop: MultiTaskLoop, ctx: RunContext) -> dict[str, Any]:
     settings, layout, k = loop.settings, loop.layout, len(loop.specs)
     batches = batches_of(task_pairs(ctx.data if loop.data is None else loop.data, loop.specs, layout, loop.order), layout)
     return {
+        **holdings_plan(driver_held(settings, layout, k, len(loop.problems))),
         "grams": settings.policy,
         "gram_reason": settings.reason,
         "gram_block_rows": layout.block,

@@ -19,19 +19,22 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.sparse.linalg import eigsh
 
+from ...kernels.chebyshev import SPARE, block_bytes
 from ...kernels.constraints import PairConstraints, actively_selected, randomly_selected
 from ...kernels.jit import one_thread
 from ...kernels.neighbors import components, neighbour_graph
 from ...kernels.pair_terms import EntryTerms
 from ...kernels.solvers.spectral_dual import Evaluator, SpectralState, advance, begin, kernel_at, relative_gap
 from ...kernels.solvers.spectral_problem import Evaluation, SpectralProblem
-from ...kernels.spectral import normalized_laplacian
+from ...kernels.spectral import WHOLE, normalized_laplacian
+from ...kernels.spectral_dense import dense_bytes
 from ...kernels.spectral_operator import SymmetricOperator
 from ..loops.protocol import Step
 from ..passes.gram_source import rows_of
 from ..passes.neighbours import nearest_neighbours
 from ..records.config_npkl import NPKLConfig
 from ..records.context import RunContext
+from ..records.holdings import Holding, total_bytes
 from .kernel_predict import spans
 
 DENSE_BASE = 1500
@@ -76,6 +79,24 @@ class NPKLLoop:
         self._setting: Setting | None = None
         self._evaluator = Evaluator()
 
+    def given_held(self, n: int) -> tuple[Holding, ...]:
+        """Return what the driver holds whatever the rank: graph, constraints, and a base."""
+        k, m, base = self.n_neighbors, self.given.size, self.config.base or 0
+        return (
+            Holding("graph of k neighbours, its Laplacian and the matrix of a step", "200 n k", 200 * n * k),
+            Holding("constraints, their multipliers and entries", "160 m", 160 * m),
+            Holding(
+                "base of r functions, and how it is found", "24 n r", 24 * n * base + (dense_bytes(n) if base and n <= DENSE_BASE else 0)
+            ),
+        )
+
+    def driver_held(self, n: int) -> tuple[Holding, ...]:
+        """Return what the driver holds, of the eigenpairs the least there can be: their number r shows only as they are found."""
+        least = Holding("a small matrix as a dense one", "32 n^2", dense_bytes(n))
+        if n > WHOLE:
+            least = Holding("eigenpairs, here one", "n (8 b + 16 r) + 40 b^2, b = 1.1 r + 20", block_bytes(n, SPARE + 1, 1))
+        return (*self.given_held(n), least)
+
     def setting(self, ctx: RunContext) -> Setting:
         """Return graph, constraints and problem: a function of data and parameters, made when first asked for."""
         if self._setting is None:
@@ -100,6 +121,7 @@ class NPKLLoop:
             config.G,
             None if config.base is None else smooth_basis(laplacian, config.base),
             self.seed,
+            ctx.driver_memory - total_bytes(self.given_held(chosen.n)),
         )
         return Setting(chosen, problem, np.diff(graph.indptr) == 0, components(graph))
 

@@ -16,6 +16,7 @@ from ..passes.given_grams import GivenGrams
 from ..passes.neighbours import plan_neighbours
 from ..records.config_npkl import NPKLConfig
 from ..records.context import RunContext
+from ..records.holdings import holdings_plan, refuse_beyond
 from ..records.spectral_model import SpectralModel
 from .npkl import NPKLLoop, Setting
 
@@ -30,6 +31,8 @@ def build_loop(config: NPKLConfig, data: Any, constraints: Any, ctx: RunContext,
     ------
     ValueError
         Data without coordinates, fewer than two rows, constraints that are none, sizes that cannot be.
+    gramplane.cluster.MemoryBoundExceeded
+        Graph, constraints and the least eigenpairs are more than the driver may hold.
     """
     if isinstance(data, GivenGrams) or data.n_cols == 0:
         raise ValueError("npkl links rows to their nearest neighbours, so it needs their features: no strings, no precomputed kernels")
@@ -41,7 +44,9 @@ def build_loop(config: NPKLConfig, data: Any, constraints: Any, ctx: RunContext,
     if config.base is not None and config.base > n:
         raise ValueError(f"base={config.base}: there are {n} rows, and no more functions on them")
     given = pair_constraints(constraints, n)
-    return NPKLLoop(config, closed(given) if config.closure else given, min(config.n_neighbors, n - 1), ctx.seed)
+    loop = NPKLLoop(config, closed(given) if config.closure else given, min(config.n_neighbors, n - 1), ctx.seed)
+    refuse_beyond(loop.driver_held(n), ctx.driver_memory, "npkl", "fewer rows, fewer constraints or a smaller base")
+    return loop
 
 
 def _refuse(message: str) -> None:
@@ -64,6 +69,7 @@ def plan_of(config: NPKLConfig, loop: NPKLLoop, ctx: RunContext) -> dict[str, An
     """Return what the run will do: the graph's pass, and decompositions in this process."""
     return {
         **plan_neighbours(ctx.data, loop.n_neighbors),
+        **holdings_plan(loop.driver_held(ctx.data.n_rows)),
         "n_rows": ctx.data.n_rows,
         "n_neighbors": loop.n_neighbors,
         "constraints": loop.given.size,

@@ -11,13 +11,17 @@ import scipy.sparse as sp
 
 from ...kernels.columns import flat
 from ...kernels.dual_averaging import Rows, sound
-from ...storage import BlockStore, ColumnScale, DataError, MemoryBlocks
+from ...storage import ColumnScale, MemoryBlocks
+from ..records.holdings import Holding, refuse_beyond
 
 STEP_BYTES = 64 << 20
 """A step takes whole blocks up to this many bytes of rows; a checkpoint follows each."""
 
 UNSCALED = ColumnScale()
 """Rows as they are."""
+
+NO_ROWS = "ingest the store with --layout both"
+"""What helps where rows would have to be made of columns."""
 
 _BLOCKS, _ROWS = 0x57EA, 0x57EB
 
@@ -37,7 +41,7 @@ class RowBlocks:
 
     Raises
     ------
-    DataError
+    gramplane.cluster.MemoryBoundExceeded
         No row-wise layout, and too large to make one.
     """
 
@@ -49,7 +53,7 @@ class RowBlocks:
             self._held = data
             self._rows = data.X if _is_rows(data.X) else None
         elif "rows" not in data.meta.layouts:
-            _check_budget(data, budget)
+            refuse_beyond([made_rows(data)], budget, "group-lasso", NO_ROWS)
         else:
             self._held = data
 
@@ -80,15 +84,26 @@ def _is_rows(X: Any) -> bool:
     return sp.issparse(X) and X.format == "csr" and X.indices.dtype == np.int32 and bool(X.has_canonical_format)
 
 
-def _check_budget(data: BlockStore, budget: int) -> None:
-    nnz = data.n_rows * data.n_cols if data.meta.kind == "dense" else int(np.asarray(data.column_table("counts"), np.int64).sum())
-    need = 2 * nnz * (data.meta.itemsize + (0 if data.meta.kind == "dense" else 4))
-    if need > budget:
-        raise DataError(
-            f"a stream reads rows; the store has columns only, and making rows of them takes {need / 2**20:,.0f} MiB of the driver's "
-            f"{budget / 2**20:,.0f} MiB: ingest it with --layout both, or raise --driver-memory",
-            data.url,
-        )
+def made_rows(data: Any) -> Holding:
+    """Return what it takes to make rows of a store that has columns only."""
+    dense = data.meta.kind == "dense"
+    nnz = data.n_rows * data.n_cols if dense else int(np.asarray(data.column_table("counts"), np.int64).sum())
+    size = data.meta.itemsize + (0 if dense else 4)
+    return Holding("rows made of the store's columns, which it has alone", f"{2 * size} nnz", 2 * nnz * size)
+
+
+def rows_held(data: Any) -> tuple[Holding, ...]:
+    """Return what the driver holds of rows as they pass: those that had to be made, and a block as it is read and as it is learned."""
+    if isinstance(data, MemoryBlocks):
+        return ()
+    if "rows" not in data.meta.layouts:
+        made = made_rows(data)
+        return made, Holding("a block of rows as it is learned", "40 nnz(block)", 40 * min(made.nbytes // 8, STEP_BYTES // 8))
+    return (
+        Holding(
+            "a block of rows as it is read and learned", "4 x its bytes", 4 * max((ref.nbytes for ref in data.row_blocks()), default=0)
+        ),
+    )
 
 
 def scaled_rows(X: Any, first: int, scale: Any) -> Rows:

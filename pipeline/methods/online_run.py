@@ -15,9 +15,11 @@ from ...storage.ingest.row_text import PIECE
 from ..loops.prepared import Prepared
 from ..records.config_online import GroupLassoConfig
 from ..records.context import RunContext
+from ..records.holdings import Holding, holdings_plan, refuse_beyond
 from ..records.linear_model import LinearModel, raw_coefficients
 from .online import Machine, StreamLoop, StreamState, figures_of, state_bytes
 from .online_measures import regret_rows
+from .online_rows import NO_ROWS, rows_held
 from .online_setup import GroupLassoInputs, group_lasso_inputs
 from .online_text import TextData, TextLoop, text_inputs
 
@@ -55,8 +57,28 @@ def build_loop(config: GroupLassoConfig, inputs: GroupLassoInputs, ctx: RunConte
         A class without weight, or a store whose rows cannot be read.
     ValueError
         Groups, loss or algorithm that do not suit.
+    gramplane.cluster.MemoryBoundExceeded
+        Weights, or rows that have to be made, beyond what the driver may hold.
     """
-    return TextLoop(config, inputs) if isinstance(inputs.data, TextData) else StreamLoop(config, inputs, ctx.driver_memory)
+    text = isinstance(inputs.data, TextData)
+    loop = TextLoop(config, inputs) if text else StreamLoop(config, inputs, ctx.driver_memory)
+    remedy = "algorithm='fista', fewer features" if text or "rows" in getattr(inputs.data.meta, "layouts", ("rows",)) else NO_ROWS
+    refuse_beyond(driver_held(loop), ctx.driver_memory, "group-lasso", remedy)
+    return loop
+
+
+def driver_held(loop: StreamLoop | TextLoop) -> tuple[Holding, ...]:
+    """Return what the driver holds: the learner and the copy a checkpoint keeps, weights of T machines, rows as they pass."""
+    machine, data = loop.machine, loop.inputs.data
+    d, n = machine.penalty.n_features, data.n_rows
+    held = (
+        Holding("sums of the learner, and what a checkpoint keeps of them", "3 x state_bytes", 3 * state_bytes(machine)),
+        Holding("weights as they are measured", "16 d T", 16 * d * machine.n_machines),
+        Holding("labels and weights of rows, decision values", "(8 T + 32) n", (8 * machine.n_machines + 32) * n),
+    )
+    if isinstance(data, TextData):
+        return (*held, Holding("a piece of text and its rows", f"8 x {PIECE}", 8 * PIECE))
+    return (*held, *rows_held(data))
 
 
 def model_of(loop: StreamLoop | TextLoop, state: StreamState, ctx: RunContext) -> LinearModel:
@@ -69,6 +91,7 @@ def plan_of(loop: StreamLoop | TextLoop, ctx: RunContext) -> dict[str, Any]:
     config, data = loop.config, ctx.data
     state = state_bytes(loop.machine)
     plan = {
+        **holdings_plan(driver_held(loop)),
         "algorithm": config.algorithm,
         "machines": loop.machine.n_machines,
         "groups": loop.machine.penalty.n_groups,

@@ -38,7 +38,7 @@ from ..passes.propositions import dense_column, packed_propositions
 from ..records.config_rules import RuleConfig
 from ..records.context import RunContext
 from ..records.holdings import refuse_beyond
-from .rules_memory import driver_held
+from .rules_memory import REMEDY, driver_held
 from .rules_mirror import solve_mirror
 from .scoring import Fit, accuracy_metrics
 
@@ -182,7 +182,7 @@ class RuleLoop:
             packed = packed_propositions(ctx, used, self.config.n_thresholds, self._categorical)
             # What was planned is the most there may be; what there is decides, before anything of its size is made of it.
             held = driver_held(self.config, packed.propositions.size, int(used.sum()), len(self.tasks))
-            refuse_beyond(held, ctx.driver_memory, "rule-ensemble", "choose fewer columns or n_thresholds")
+            refuse_beyond(held, ctx.driver_memory, "rule-ensemble", REMEDY)
             place = np.cumsum(used) - 1
             lattice = RuleLattice(
                 packed.columns,

@@ -5,6 +5,9 @@ from __future__ import annotations
 from ..records.config_rules import RuleConfig
 from ..records.holdings import Holding
 
+REMEDY = "choose fewer columns, n_thresholds or max_rules"
+"""What helps where they are too many."""
+
 
 def most_propositions(config: RuleConfig, d: int, n: int) -> int:
     """Return the most propositions that d numeric columns of n rows may give: two a cut, and one for missing values."""

@@ -17,12 +17,12 @@ from ..passes.blocks import column_tasks
 from ..passes.columns import fetch_columns
 from ..records.config_rules import RuleConfig
 from ..records.context import RunContext
-from ..records.holdings import holdings_plan
+from ..records.holdings import holdings_plan, refuse_beyond
 from ..records.rule_model import RuleModel, conditions, rule_records
 from .fgm_setup import refuse_idle_classes
 from .kernel_setup import KernelInputs, costs, labels_of, store_inputs
 from .rules import Kept, RuleLoop, RuleState, Task, chosen, items_of, rule_flags
-from .rules_memory import driver_held, most_propositions
+from .rules_memory import REMEDY, driver_held, most_propositions
 from .scoring import Fit, held_out_rows, with_held_out
 from .task_setup import TaskInputs, checked_task_kernel, store_tasks, with_tasks
 
@@ -122,6 +122,8 @@ def prepare(config: RuleConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Pr
     ------
     DataError
         The target is real-valued, or a task is empty.
+    gramplane.cluster.MemoryBoundExceeded
+        Even a single proposition, with hulls of ``max_rules`` conjunctions, is more than the driver may hold.
     """
     inputs = store_inputs(ctx, "rule-ensemble")
     if inputs.classes is None:
@@ -132,6 +134,8 @@ def prepare(config: RuleConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Pr
     inputs = with_held_out(inputs, held_out)
     names = ctx.data.feature_names()
     loop = build_loop(config, inputs, categorical_columns(config.categorical, ctx.data.n_cols, names), held_out)
+    # How many propositions there are is known after the first pass, which looks again.
+    refuse_beyond(driver_held(config, 1, ctx.data.n_rows, len(loop.tasks)), ctx.driver_memory, "rule-ensemble", REMEDY)
     return Prepared(
         loop=loop,
         model=lambda state, ctx: model_of(config, inputs, loop, state, ctx, names),

@@ -165,7 +165,12 @@ class SubspaceState:
 
 def interior_fits(n: int, k: int, n_tasks: int, driver_memory: int) -> bool:
     """Return whether the system of a step of the interior path, some matrices of all rows, fits the driver beside the machine's."""
-    return n <= LARGEST_SYSTEM and 8 * (6 * n**2 + 5 * k * n * n_tasks) <= MATRIX_SHARE * driver_memory
+    return n <= LARGEST_SYSTEM and interior_bytes(n, k, n_tasks) <= MATRIX_SHARE * driver_memory
+
+
+def interior_bytes(n: int, k: int, n_tasks: int) -> int:
+    """Return the bytes of that system."""
+    return 8 * (6 * n**2 + 5 * k * n * n_tasks)
 
 
 class _Passes:

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ...cluster import MemoryBoundExceeded, bytes_text
 from ..loops.prepared import Prepared
-from ..passes.combined import MATRIX_SHARE
 from ..passes.gram_source import pair_bytes, row_pairs
-from ..passes.grams import pooled_refusal
+from ..passes.grams import GramSettings
 from ..records.config_subspace import SharedSubspaceConfig
 from ..records.context import RunContext
+from ..records.holdings import Holding, holdings_plan, refuse_beyond
 from ..records.task_model import TaskModel
 from .kernel_checks import doubtful
+from .kernel_memory import fewer_kernels, machines_held, refuse_pooled
 from .kernel_setup import apart, gram_settings, resolved_kernels, with_gram_store
 from .scoring import Fit, TargetFit, held_out_rows, with_held_out
-from .shared_subspace import UNFINISHED, SubspaceLoop, SubspaceState
+from .shared_subspace import UNFINISHED, SubspaceLoop, SubspaceState, interior_bytes, interior_fits
 from .subspace_rivals import LOOPS
 from .task_setup import TaskInputs, build_task_model, pooled_problem, refuse_empty, store_task_inputs
 
@@ -50,27 +50,27 @@ def build_loop(config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext
         What must lie on the driver does not fit its budget.
     """
     specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
-    check_room(config, len(inputs.target), len(specs), ctx.driver_memory)
+    n, memory = len(inputs.target), ctx.driver_memory
+    refuse_pooled(n, memory, "shared-subspace-mkl", "fewer rows, or multitask-mkl")
     settings = gram_settings(config, specs, inputs.data, ctx)
+    remedy = fewer_kernels(settings) if config.solver == "auto" else "solver='auto' needs none of the factors"
+    refuse_beyond(driver_held(config, settings, n, len(specs), inputs.n_tasks, memory), memory, "shared-subspace-mkl", remedy)
     own = pooled_problem(config, inputs)
     return LOOPS[config.solver](config, specs, own.problem, own.constants, inputs.n_tasks, settings, fits, apart(inputs.data))
 
 
-def check_room(config: SharedSubspaceConfig, n: int, k: int, driver_memory: int) -> None:
-    """Refuse a fit whose pooled matrix, or the factors of a rival, are beyond the driver's budget.
-
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        Need and budget are named.
-    """
-    matrix = int(4 * n**2 / MATRIX_SHARE)
-    if matrix > driver_memory:
-        raise MemoryBoundExceeded(f"{pooled_refusal(n, driver_memory)}; raise --driver-memory, or use multitask-mkl", matrix, driver_memory)
-    held = 8 * n**2 * (2 * (k if config.solver == "mirror" else 1) + 3)
-    if config.solver != "auto" and held > driver_memory:
-        need = f"solver={config.solver!r} holds factors of {n} pooled rows in {bytes_text(held)}"
-        raise MemoryBoundExceeded(f"{need}, the driver has {bytes_text(driver_memory)}; solver='auto' needs none", held, driver_memory)
+def driver_held(
+    config: SharedSubspaceConfig, settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int
+) -> tuple[Holding, ...]:
+    """Return what the driver holds: kernels, the pooled sum and its machine, couplings, and what the chosen solver adds to them."""
+    held = machines_held(settings, n, k, 1, driver_memory)
+    couplings = Holding("couplings of tasks, and copies of them", "96 k T^2", 96 * k * n_tasks**2)
+    if config.solver != "auto":
+        factors = k if config.solver == "mirror" else 1
+        return (*held, couplings, Holding("factors of the pooled kernels", "8 n^2 (2 k + 3)", 8 * n * n * (2 * factors + 3)))
+    if not interior_fits(n, k, n_tasks, driver_memory):
+        return (*held, couplings)
+    return (*held, couplings, Holding("system of the interior path", "8 (6 n^2 + 5 k n T)", interior_bytes(n, k, n_tasks)))
 
 
 def prepare(config: SharedSubspaceConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
@@ -98,6 +98,7 @@ def plan_of(loop: SubspaceLoop, ctx: RunContext) -> dict[str, Any]:
     refs = row_pairs(ctx.data if loop.data is None else loop.data, loop.specs, loop.settings.block)
     return {
         **loop.settings.describe(n, k),
+        **holdings_plan(driver_held(loop.config, loop.settings, n, k, loop.n_tasks, ctx.driver_memory)),
         "tasks_per_pass": 0 if loop.settings.policy == "memory" else len(refs),
         "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 16 * n + 24 * k * loop.n_tasks**2,
         "learning_tasks": loop.n_tasks,

@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from ...cluster import bytes_text
 from ...kernels.triclass_machine import Machine, row_coefficients
-from ...storage import BlockStore, DataError
+from ...storage import BlockStore, DataError, MemoryBlocks
 from ..loops.prepared import Prepared
 from ..passes.gram_source import pair_bytes, row_pairs
-from ..passes.grams import MATRIX_SHARE, GramSettings, pass_groups
+from ..passes.grams import GramSettings, pass_groups
 from ..records.config_triclass import TriClassConfig
 from ..records.context import RunContext
+from ..records.holdings import Holding, holdings_plan, refuse_beyond
 from ..records.kernel_model import KernelModel
 from ..records.missing import refuse_missing
+from .kernel_memory import refuse_pooled
 from .kernel_setup import KernelInputs, apart, build_model, data_scaling, store_inputs
 from .scoring import held_out_rows
 from .triclass import PATH, RIVALS, TriClassLoop, TriClassState
@@ -43,34 +44,50 @@ def build_loop(config: TriClassConfig, inputs: TriClassInputs, ctx: RunContext) 
     ------
     ValueError
         A kernel that does not suit the data, a balance without unlabelled rows, folds without rows of both classes.
+    gramplane.cluster.MemoryBoundExceeded
+        More rows than the driver's memory allows.
     """
     data = inputs.data
     spec = kernel_of_rows(config, data, inputs.held_out)
     masks: list[np.ndarray | None] = [inputs.held_out, *validation_masks(config, inputs, ctx.seed)]
     points = [points_of(config, inputs, mask) for mask in masks]
     settings = GramSettings.of(replace(ctx, data=data), [spec], config.grams)
-    check_memory(config, data.n_rows, inputs.n_unlabelled, ctx.driver_memory)
+    refuse_memory(config, settings, inputs, ctx)
     return TriClassLoop(config, spec, settings, inputs, points, masks, None if data is ctx.data else data)
 
 
-def check_memory(config: TriClassConfig, n: int, unlabelled: int, budget: int) -> None:
-    """Refuse what needs the Gram matrix on the driver where it does not fit.
+def driver_held(config: TriClassConfig, settings: GramSettings, inputs: TriClassInputs, ctx: RunContext) -> tuple[Holding, ...]:
+    """Return what the driver holds of n rows, u of them unlabelled: rows of two stores, kernel, the matrix of a convex problem, vectors."""
+    data, n, u = inputs.data, inputs.data.n_rows, inputs.n_unlabelled
+    joined = data is not ctx.data and isinstance(data, MemoryBlocks)
+    held = [
+        Holding(
+            "rows of both stores, side by side",
+            "rows as kernels read them",
+            sum(block.nbytes for block in data.column_blocks()) if joined else 0,
+        ),
+        *settings.held(n, 1, ctx.driver_memory),
+        Holding("labels, costs, coefficients and decision values of every start", "128 n S", 128 * n * (2 + config.n_random)),
+    ]
+    if config.algorithm == "cccp" and not config.all_relevant:
+        # Rows with two variables are copied as often into the matrix of those that move.
+        held.append(Holding("matrix of the variables that move", "4 (n + u)^2", 4 * (n + u) ** 2))
+    return tuple(held)
+
+
+def refuse_memory(config: TriClassConfig, settings: GramSettings, inputs: TriClassInputs, ctx: RunContext) -> None:
+    """Refuse what does not fit the driver, or needs the Gram matrix on it where it may not have it.
 
     Raises
     ------
-    ValueError
-        With both sizes.
+    gramplane.cluster.MemoryBoundExceeded
+        Need and limit are named.
     """
-    if config.algorithm == "mm" and config.balance is None:
-        return
-    # Rows with two variables are copied as often into the matrix of those that move.
-    second = 0 if config.algorithm == "mm" or config.all_relevant else 4 * (n + unlabelled) ** 2
-    needed = max(int(4 * n**2 / MATRIX_SHARE), 4 * n**2 + second)
-    if needed > budget:
-        raise ValueError(
-            f"algorithm={config.algorithm!r}, balance={config.balance!r} need the Gram matrix of {n} rows on the driver: "
-            f"{bytes_text(needed)}, it may use {bytes_text(budget)}; give it more (--driver-memory), or use algorithm='mm' without balance"
-        )
+    remedy = "fewer rows"
+    if config.algorithm != "mm" or config.balance is not None:
+        remedy = "fewer rows, or algorithm='mm' without balance"
+        refuse_pooled(inputs.data.n_rows, ctx.driver_memory, "tri-class-svm", remedy)
+    refuse_beyond(driver_held(config, settings, inputs, ctx), ctx.driver_memory, "tri-class-svm", remedy)
 
 
 def prepare(config: TriClassConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
@@ -120,6 +137,7 @@ def plan_of(loop: TriClassLoop, ctx: RunContext, digest: str | None) -> dict[str
     refs = row_pairs(data, [loop.spec], loop.settings.block)
     return {
         **loop.settings.describe(data.n_rows, 1),
+        **holdings_plan(driver_held(loop.config, loop.settings, loop.inputs, ctx)),
         "kernel": str(loop.spec),
         "labelled": len(loop.inputs.labels),
         "unlabelled": loop.inputs.n_unlabelled,

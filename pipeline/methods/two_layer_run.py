@@ -11,14 +11,16 @@ import numpy as np
 
 from ...storage import DataError
 from ..loops.prepared import Prepared
+from ..passes.combined import MATRIX_SHARE
 from ..passes.gram_source import row_pairs
-from ..passes.grams import PLACES
+from ..passes.grams import PLACES, GramSettings
 from ..passes.layers import layer_bytes
 from ..records.config_two_layer import TwoLayerConfig
 from ..records.context import RunContext
+from ..records.holdings import Holding, holdings_plan
 from ..records.kernel_model import KernelModel
-from .gmkl_run import check_memory
 from .kernel_checks import doubtful
+from .kernel_memory import refuse_machines, vectors_held
 from .kernel_setup import (
     KernelInputs,
     apart,
@@ -59,7 +61,9 @@ def build_loop(
     Raises
     ------
     ValueError
-        Kernels that do not suit the data, or more kernels or rows than the memory allows.
+        Kernels that do not suit the data.
+    gramplane.cluster.MemoryBoundExceeded
+        More kernels or rows than the memory allows.
     """
     data = inputs.data
     if config.infinite and (apart(data) is not None or data.n_cols == 0):
@@ -67,16 +71,33 @@ def build_loop(
     specs, n = resolved_kernels(config.kernels, data, config.normalize), data.n_rows
     room = ctx.driver_memory if budget is None else budget
     # Blocks are as small as the most kernels there may be need them.
-    most = [*specs, *specs[:1] * (config.max_new_kernels + GRID if config.infinite else 0)]
+    most = [*specs, *specs[:1] * _new_kernels(config)]
     settings = gram_settings(config, most, data, ctx)
-    check_memory(len(most), n, settings, room)
     apart_layer = layer_bytes_of(n) > LAYER_SHARE * room
     if apart_layer and settings.policy == "memory":
         # Passes go over block pairs, of which a bank has none.
         settings = replace(settings, policy="recompute", reason=f"{PLACES['recompute']}: the second layer is beyond the driver's memory")
+    machines = inputs.n_machines * config.n_restarts
+    held = driver_held(settings, n, len(most), machines, apart_layer, ctx.driver_memory)
+    refuse_machines(settings, held, n, len(most), room, "two-layer-mkl")
     assert inputs.classes is not None  # both callers have seen to it
     fits = (Fit(0, inputs.n_machines, inputs.target, held_out),)
     return TwoLayerLoop(config, specs, dual_problems(config, inputs), settings, fits, apart(data), apart_layer)
+
+
+def _new_kernels(config: TwoLayerConfig) -> int:
+    return config.max_new_kernels + GRID if config.infinite else 0
+
+
+def driver_held(settings: GramSettings, n: int, k: int, machines: int, apart_layer: bool, driver_memory: int) -> tuple[Holding, ...]:
+    """Return what the driver holds of k kernels in the first layer: their entries, the second layer, vectors of T machines."""
+    if apart_layer:
+        layer = Holding(
+            "a solver's working set of the second layer", f"{MATRIX_SHARE:g} of driver_memory", int(MATRIX_SHARE * driver_memory)
+        )
+    else:
+        layer = Holding("second layer in double precision, and the solver's copy of it", "16 n^2", layer_bytes_of(n))
+    return settings.held(n, k, driver_memory)[0], layer, vectors_held(n, machines)
 
 
 def layer_bytes_of(n: int) -> int:
@@ -112,6 +133,16 @@ def plan_of(config: TwoLayerConfig, loop: TwoLayerLoop, ctx: RunContext) -> dict
     refs = row_pairs(ctx.data if loop.data is None else loop.data, loop.specs, loop.settings.block)
     return {
         **loop.settings.describe(ctx.data.n_rows, len(loop.specs)),
+        **holdings_plan(
+            driver_held(
+                loop.settings,
+                ctx.data.n_rows,
+                len(loop.specs) + _new_kernels(config),
+                len(loop.problems) * config.n_restarts,
+                loop.apart,
+                ctx.driver_memory,
+            )
+        ),
         "machines": len(loop.problems) * config.n_restarts,
         "penalty": loop.penalty,
         "new_kernels_at_most": config.max_new_kernels if config.infinite else 0,

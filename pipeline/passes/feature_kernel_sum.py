@@ -236,8 +236,9 @@ class CellSums:
 
     @staticmethod
     def most(ctx: RunContext, share: float, item: int) -> int:
-        """Return how many cells fit in a share of the driver's memory."""
-        return int(share * ctx.driver_memory / (2 * item * ctx.data.n_rows**2))
+        """Return how many cells fit in a share of the driver's memory, and in what a point's matrix and vectors leave of it."""
+        entries, rows = ctx.data.n_rows**2, 256 * ctx.data.n_rows
+        return max(0, int(min(share * ctx.driver_memory, ctx.driver_memory - MATRIX_COPIES * entries - rows) / (2 * item * entries)))
 
     def at(self, point: int, factor: float) -> np.ndarray:
         """Return ``factor sum_i w_i K_i`` with the weights of a point, ``(n, n)``."""

@@ -95,7 +95,7 @@ class GramSettings:
         if self.policy == "memory":
             kept = Holding("kernels as packed triangles", "2 k n^2", PackedBank.bytes_for(k, n, np.float32))
         else:
-            kept = Holding("blocks of kernels on their way", "4 k b^2", min(BATCH_BYTES, 4 * k * min(self.block, n) ** 2))
+            kept = Holding("blocks of a sum on their way", "4 b^2", max(4 * min(self.block, n) ** 2, min(BATCH_BYTES // k, 4 * n * n)))
         return kept, sum_held(n, driver_memory)
 
     def describe(self, n: int, k: int) -> dict[str, Any]:

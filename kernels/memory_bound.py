@@ -1,0 +1,25 @@
+"""Arrays that would be larger than their caller allows are refused before they are made."""
+
+from __future__ import annotations
+
+
+def refuse_array(what: str, needed: int, allowed: int | None) -> None:
+    """Refuse an array, or some held at once, beyond what is allowed.
+
+    Parameters
+    ----------
+    what
+        In words, such as ``"a dense decomposition of 3000 rows"``.
+    needed, allowed
+        Bytes; ``None`` allows any.
+
+    Raises
+    ------
+    MemoryError
+        Both sizes are named.
+    """
+    if allowed is not None and needed > allowed:
+        raise MemoryError(
+            f"{what} needs {needed} bytes ({needed / 2**20:,.0f} MiB), of driver_memory {max(allowed, 0)} bytes "
+            f"({max(allowed, 0) / 2**20:,.0f} MiB) are left: fewer rows, fewer constraints or a base help, or more (--driver-memory)"
+        )
