@@ -187,7 +187,7 @@ def test_what_cannot_be_done_is_said():
     X, y = planted("logistic")
     with pytest.raises(ValueError, match="engine='gram' solves the squared loss; the loss is 'logistic'"):
         fitted(problem_of(y, "logistic", engine="gram"), MemoryBlocks(X))
-    with pytest.raises(MemoryBoundExceeded, match="group-lasso: this process would hold .*columns of a working set"):
+    with pytest.raises(MemoryBoundExceeded, match=r"group-lasso: this process would hold .*columns of a working set"):
         fitted(problem_of(y, "logistic"), MemoryBlocks(X), driver_memory=1000)
     short, _ = fitted(problem_of(y, "logistic", tol=1e-12, max_iter=1), MemoryBlocks(X))
     assert not short.converged

@@ -102,8 +102,8 @@ def test_more_kernels_than_memory_allows(kind):
         refuse_machines(settings, machines_held(settings, 3000, k, 1, memory), 3000, k, memory, "mkl")
 
     told = {
-        "memory": "kernels as packed triangles .*another policy",
-        "recompute": "one block of rows of every kernel .*fewer kernels or rows",
+        "memory": "packed triangles .*another policy",
+        "recompute": "of every kernel .*fewer kernels or rows",
     }
     with pytest.raises(MemoryBoundExceeded, match=rf"mkl: this process would hold .*{told[kind]}.*--driver-memory"):
         check(200_000, 2 << 30)

@@ -204,7 +204,7 @@ def test_a_matrix_beyond_the_drivers_memory(tmp_path):
 
     assert objective("passes", "512KiB") == pytest.approx(objective("matrix", "1GiB"), rel=1e-5)
     for params in ({"algorithm": "dc"}, {"balance": 0.0}):
-        with pytest.raises(MemoryBoundExceeded, match="tri-class-svm: .*matrix of 260 pooled rows.*algorithm='mm' without balance"):
+        with pytest.raises(MemoryBoundExceeded, match=r"tri-class-svm: .*matrix of 260 pooled rows.*algorithm='mm' without balance"):
             objective("none", "512KiB", **params)
     assert not (tmp_path / "none").exists()
 

@@ -468,7 +468,7 @@ def test_bad_data_is_refused(tmp_path):
         run_method("two-layer-mkl", {"kernels": KERNELS}, data=str(tmp_path / "real"), run=str(tmp_path / "run"))
     ingest((X, y), tmp_path / "data")
     many = {"kernels": [f"rbf(gamma={g})" for g in range(1, 60)], "grams": "memory"}
-    with pytest.raises(MemoryBoundExceeded, match="two-layer-mkl: this process would hold .*choose fewer kernels"):
+    with pytest.raises(MemoryBoundExceeded, match=r"two-layer-mkl: this process would hold .*choose fewer kernels"):
         run_method("two-layer-mkl", many, data=str(tmp_path / "data"), run=str(tmp_path / "run"), driver_memory="500KiB", dry_run=True)
 
 

@@ -95,7 +95,8 @@ class GramSettings:
         if self.policy == "memory":
             kept = Holding("kernels as packed triangles", "2 k n^2", PackedBank.bytes_for(k, n, np.float32))
         else:
-            kept = Holding("blocks of a sum on their way", "4 b^2", max(4 * min(self.block, n) ** 2, min(BATCH_BYTES // k, 4 * n * n)))
+            most = min(max(4 * min(self.block, n) ** 2, BATCH_BYTES // k), 4 * n * n, int(MATRIX_SHARE * driver_memory))
+            kept = Holding("blocks of a sum on their way", "4 b^2", most)
         return kept, sum_held(n, driver_memory)
 
     def describe(self, n: int, k: int) -> dict[str, Any]:
