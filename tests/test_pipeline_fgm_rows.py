@@ -9,6 +9,7 @@ from gramplane.kernels.jit import one_thread
 from gramplane.kernels.solvers import ROW_BLOCK
 from gramplane.pipeline import load_model, resume_run, run_method
 from gramplane.pipeline.loops.run import run_loop
+from gramplane.pipeline.methods import fgm_designs
 from gramplane.pipeline.methods.fgm_designs import solve_at
 from gramplane.pipeline.methods.fgm_setup import FGMInputs, build_loop, build_model, refit
 from gramplane.pipeline.methods.scoring import Fit
@@ -162,7 +163,7 @@ def test_constant_members_of_groups_weigh_nothing_on_workers(problem, tmp_path):
     assert not near[0].weights[:, near[0].coordinates == 1].any()
 
 
-def test_runs_with_little_driver_memory_resume_to_the_same_bits(store, tmp_path):
+def test_runs_with_little_driver_memory_resume_to_the_same_bits(store, tmp_path, monkeypatch):
     class Stopped(Exception):
         pass
 
@@ -174,8 +175,12 @@ def test_runs_with_little_driver_memory_resume_to_the_same_bits(store, tmp_path)
         return run_method("fgm", PARAMS, data=store, run=str(tmp_path / name), driver_memory=memory, on_event=sink)
 
     run("near", LARGE)
+    with pytest.raises(MemoryBoundExceeded, match=r"fgm: this process would hold .*64 n T"):
+        run("none", SMALL)
+    # The vectors over the rows need more than few columns do.
+    monkeypatch.setattr(fgm_designs, "DRIVER_SHARE", 0.0)
     with pytest.raises(Stopped):
-        run("far", SMALL, stop)
+        run("far", "8MiB", stop)
     assert resume_run(str(tmp_path / "far")).status == "done"
     assert bits(load_model(tmp_path / "near")) == bits(load_model(tmp_path / "far"))
     decided = [RunStore.open(tmp_path / name).read_json("decisions")["solve_at"] for name in ("near", "far")]
