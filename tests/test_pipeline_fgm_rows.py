@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.cluster import MemorySink, open_executor
+from gramplane.cluster import MemoryBoundExceeded, MemorySink, open_executor
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.solvers import ROW_BLOCK
 from gramplane.pipeline import load_model, resume_run, run_method
