@@ -142,7 +142,9 @@ class BatchLoop:
         """Return the state with its reason to stop, or turned to the second fit."""
         if reason == "max_iter" and state.sweeps < self.config.max_iter:
             return state
-        if reason == "gap" and state.phase == 0 and self.config.refit is not None and state.weights.any():
+        # Where round-off forbids the tolerance, the selection is as good as it gets; a model without the second fit is of another problem.
+        solved = reason in ("gap", "no_progress")
+        if solved and state.phase == 0 and self.config.refit is not None and state.weights.any():
             return self._fresh(state.iteration, 1, np.asarray(state.weights.any(axis=0)))
         return replace(state, stop="tol" if reason == "gap" else reason)
 
