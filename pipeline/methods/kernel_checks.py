@@ -12,8 +12,8 @@ from ...kernels.spec import KernelSpec
 from ...storage import DataError
 from ..passes.grams import Grams
 
-FIRST_ROWS = 128
-"""Rows of given matrices by which those that may be the same are found."""
+SAMPLED = 1 << 13
+"""Entries, spread over a given matrix, by which those that may be the same are found."""
 
 
 def doubtful(grams: Grams) -> list[str]:
@@ -61,7 +61,7 @@ def _twins(grams: Grams, zero: set[int]) -> list[tuple[int, int]]:
 
 
 def _agree(grams: Grams, a: int, b: int) -> bool:
-    """Return whether kernels of one key are the same: of matrices without sums it holds the first rows only."""
+    """Return whether kernels of one key are the same: of matrices without sums it holds some entries only."""
     if isinstance(grams.specs[b], KernelSpec) or np.isfinite(grams.sums[b].total):
         return True
     return np.array_equal(grams.packed(a), grams.packed(b))
@@ -69,6 +69,11 @@ def _agree(grams: Grams, a: int, b: int) -> bool:
 
 def _contents(grams: Grams, q: int) -> bytes:
     sums, scale = grams.sums[q], grams.normalizations[q].scale
-    # Matrices that were packed as they were looked at have no sums of rows: then the first rows tell which to compare.
-    told = sums.row_sums * scale if np.isfinite(sums.total) else grams.packed(q)[: FIRST_ROWS * grams.n]
+    # Matrices that were packed as they were looked at have no sums of rows: then some of their entries tell which to compare.
+    told = sums.row_sums * scale if np.isfinite(sums.total) else _spread(grams.packed(q))
     return hashlib.blake2b((sums.diagonal * scale).tobytes() + np.ascontiguousarray(told).tobytes()).digest()
+
+
+def _spread(packed: np.ndarray) -> np.ndarray:
+    """Return some entries from all over a matrix: a step that is odd meets every column."""
+    return packed[:: max(1, len(packed) // SAMPLED) | 1]
