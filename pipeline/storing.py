@@ -24,12 +24,14 @@ from .methods.task_predict import store_codes
 from .methods.task_scoring import task_accuracies, task_variances
 from .outputs import refuse_foreign
 from .predict import decision_path, decision_values
+from .predict_planning import predict_holdings, predict_plan
 from .records.context import Emit, RunContext, ignore
+from .records.holdings import Holding, refuse_beyond
 from .records.linear_model import LinearModel
 from .records.rule_model import RuleModel
 from .records.task_model import TaskModel
 from .replaced import replaced_data
-from .running import Where, load_model, method_named, open_data
+from .running import Where, load_model, method_named, open_data, process_bytes
 
 
 def _finished(run: str) -> tuple[RunStore, Mapping[str, Any]]:
@@ -40,12 +42,19 @@ def _finished(run: str) -> tuple[RunStore, Mapping[str, Any]]:
     return folder, record
 
 
-def _decide(run: str, store: str, where: Where, emit: Emit) -> tuple[Any, BlockStore, np.ndarray]:
+def _opened(run: str, store: str) -> tuple[RunStore, Path, Any, BlockStore]:
+    """Return the run, the place of its model, the fitted estimator, and the data."""
     folder = RunStore.open(run)
     record = folder.config
     model = folder.path / ("best/model" if "tune" in record else "model")
-    estimator, digest = load_model(run), digest_of(model)
-    data = open_data(store, method_named(record.get("method") or record["tune"]))
+    return folder, model, load_model(run), open_data(store, method_named(record.get("method") or record["tune"]))
+
+
+def _decide(run: str, store: str, where: Where, emit: Emit, out: str | None = None) -> tuple[Any, BlockStore, np.ndarray]:
+    folder, model, estimator, data = _opened(run, store)
+    digest = digest_of(model)
+    if out is not None:
+        _check_memory(estimator, data, out, where)
     if told := replaced_data(folder):
         emit({"event": "warning", "message": told})
     with one_thread(), open_executor(where.config(), events=emit) as executor:
@@ -55,6 +64,28 @@ def _decide(run: str, store: str, where: Where, emit: Emit) -> tuple[Any, BlockS
     if digest_of(model) != digest:
         raise DigestMismatch(f"{model} was replaced while it was used: the run was fitted again; give the command again")
     return estimator, data, values
+
+
+def _check_memory(estimator: Any, data: BlockStore, out: str, where: Where) -> list[Holding]:
+    """Return what this process will hold of predictions; refuse more than it may."""
+    holdings = predict_holdings(estimator.model_, data, out, getattr(estimator, "classes_", None))
+    refuse_beyond(holdings, driver_bytes(where.driver_memory), "predict", "predict fewer rows at a time (a store of some of them)")
+    return holdings
+
+
+def _planned(run: str, store: str, out: str, where: Where, emit: Emit, three_way: bool) -> dict[str, Any]:
+    _, _, estimator, data = _opened(run, store)
+    _check_three_way(estimator, three_way)
+    holdings = _check_memory(estimator, data, out, where)
+    config = where.config()
+    told = predict_plan(estimator.model_, data, holdings, driver_bytes(where.driver_memory), config.kind, emit)
+    place = {"cluster": where.cluster, "process_bytes_at_most": process_bytes(config, told["task_bytes"])}
+    return {"run": run, "data": data.url, "out": out, **place, **told}
+
+
+def _check_three_way(estimator: Any, three_way: bool) -> None:
+    if three_way and not hasattr(estimator, "predict_three_way"):
+        raise ValueError(f"three_way: {type(estimator).__name__} predicts its classes only; tri-class-svm knows rows of neither class")
 
 
 def predict_store(
@@ -67,24 +98,32 @@ def predict_store(
     cluster: str = "sync",
     allow_plaintext: bool = False,
     on_event: Emit | None = None,
+    dry_run: bool = False,
     **where: Any,
 ) -> dict[str, Any]:
     """Write predictions and decision values of a store's rows; the form follows the ending of ``out`` (npz, csv, parquet, zarr).
 
     With ``three_way`` rows of neither class are predicted as 0, by a tri-class machine. What is there already is replaced if it holds
-    predictions, or with ``replace``.
+    predictions, or with ``replace``. With ``dry_run`` nothing is computed or written.
 
     Returns
     -------
     dict
-        ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns).
+        ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). With ``dry_run`` the plan: rows,
+        tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, formula, bytes).
+
+    Raises
+    ------
+    gramplane.cluster.MemoryBoundExceeded
+        This process would hold more than ``driver_memory``.
     """
     write = _writer(out)
     refuse_foreign(out, None if replace else Predictions.__name__)
     place = Where(cluster, allow_plaintext=allow_plaintext, **where)
-    estimator, _, values = _decide(run, store, place, on_event or ignore)
-    if three_way and not hasattr(estimator, "predict_three_way"):
-        raise ValueError(f"three_way: {type(estimator).__name__} predicts its classes only; tri-class-svm knows rows of neither class")
+    if dry_run:
+        return _planned(run, store, out, place, on_event or ignore, three_way)
+    estimator, _, values = _decide(run, store, place, on_event or ignore, out)
+    _check_three_way(estimator, three_way)
     if not hasattr(estimator, "classes_"):
         # A regression, or components of a method without a target: the values are what there is to predict.
         write(None, values)

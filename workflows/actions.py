@@ -101,6 +101,22 @@ def _bytes_progress(sink: Sink) -> Callable[[int, int, str], None]:
     return report
 
 
+def plan_source(args: IngestArgs, store: str) -> dict[str, Any]:
+    """Return the plan of an ingest; nothing is written."""
+    from ..storage.ingest import ingest
+
+    return ingest(args.source, store, dry_run=True, **_ingest_options(args))
+
+
+def _ingest_options(args: IngestArgs) -> dict[str, Any]:
+    """Return the options of an ingest, its inputs checked to be there."""
+    if args.source != "-" and Path(existing(args.source, "source")).is_dir():
+        raise ConfigError(f"source {args.source} is a folder; ingest reads a file")
+    if args.like is not None:
+        existing(args.like, "the store given as like,")
+    return {**args.model_dump(exclude={"source", "store"}), "budget": sized(args.budget, "budget")}
+
+
 def ingest_source(args: IngestArgs, store: str, sink: Sink) -> dict[str, Any]:
     """Write a block store from a source; return its figures.
 
@@ -115,13 +131,7 @@ def ingest_source(args: IngestArgs, store: str, sink: Sink) -> dict[str, Any]:
     """
     from ..storage.ingest import ingest
 
-    if args.source != "-" and Path(existing(args.source, "source")).is_dir():
-        raise ConfigError(f"source {args.source} is a folder; ingest reads a file")
-    if args.like is not None:
-        existing(args.like, "the store given as like,")
-    options = args.model_dump(exclude={"source", "store"})
-    options["budget"] = sized(args.budget, "budget")
-    written = ingest(args.source, store, progress=_bytes_progress(sink), **options)
+    written = ingest(args.source, store, progress=_bytes_progress(sink), **_ingest_options(args))
     if args.labels is None and args.like is None and any(isinstance(label, float) for label in written.meta.labels or ()):
         first = ", ".join(map(str, (written.meta.labels or ())[:3]))
         told = f"targets such as {first} are taken for classes; --task regression takes them for numbers"

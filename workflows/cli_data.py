@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from .actions import begun, existing, ingest_source, store_figures
+from .actions import begun, existing, ingest_source, plan_source, store_figures
 from .checking import by_option, validated
-from .cli_options import Frame, Url, command
-from .console import Result, figure, run_table, table
+from .cli_options import Frame, Url, command, dry_run_option
+from .console import Result, figure, plan_result, run_table, table
 from .exits import Exit
 from .gram_actions import gram_figures, gram_left_overs, is_gram_store, kernel_name, kernel_names, open_store
 
@@ -60,13 +60,16 @@ def _ingest(group: click.Group) -> None:
     @click.option("--budget", default="256MiB", show_default=True, metavar="SIZE", help="Memory the ingest may take.")
     @click.option("--jobs", type=int, metavar="N", help="Parser threads; default: two for a large file, else one.")
     @click.option("--overwrite", is_flag=True, help="Replace a store made from another source or with other options.")
-    def ingest(frame: Frame, store: str, labels: str | None, **options: Any) -> Result:
+    @dry_run_option
+    def ingest(frame: Frame, store: str, labels: str | None, dry_run: bool, **options: Any) -> Result:
         """Write the block store STORE from the file SOURCE ("-": standard input)."""
         from .schema import IngestArgs
         from .yaml_source import scalar
 
         named = None if labels is None else [scalar(word, "--labels") for word in labels.split(",")]
         args = validated(IngestArgs, {**options, "labels": named}, by_option)
+        if dry_run:
+            return plan_result(plan_source(args, store))
         with frame.progress() as sink:
             figures = ingest_source(args, store, sink)
         return Result(fields=figures, text=_store_text(figures))

@@ -24,7 +24,7 @@ from .cli_options import (
     set_option,
     split_settings,
 )
-from .console import Result, figure, table, told
+from .console import Result, figure, plan_result, table, told
 
 
 def register(group: click.Group) -> None:
@@ -320,15 +320,16 @@ def _predict(group: click.Group) -> None:
     @click.argument("out", type=Url("predictions"))
     @click.option("--three-way", is_flag=True, help="Predict 0, too, for rows of neither class (tri-class-svm).")
     @cluster_options
-    def predict(frame: Frame, run: str, store: str, out: str, three_way: bool, where: Where) -> Result:
+    @dry_run_option
+    def predict(frame: Frame, run: str, store: str, out: str, three_way: bool, where: Where, dry_run: bool) -> Result:
         """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr)."""
         from ..pipeline import predict_store
         from .report.collect import fitted
 
         with frame.progress() as sink:
             place = {"on_event": sink, **where.arguments()}
-            found = predict_store(fitted(begun(run)), existing(store, "store"), out, three_way=three_way, **place)
-        return Result(fields=found, text=table(list(found.items())))
+            found = predict_store(fitted(begun(run)), existing(store, "store"), out, three_way=three_way, dry_run=dry_run, **place)
+        return plan_result(found) if dry_run else Result(fields=found, text=table(list(found.items())))
 
 
 def _score(group: click.Group) -> None:

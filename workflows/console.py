@@ -208,6 +208,17 @@ def told(summary: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [(key, stop_text(value) if key == "stop" and isinstance(value, str) else value) for key, value in summary.items()]
 
 
+def plan_result(plan: Mapping[str, Any]) -> Result:
+    """Return what to say of a plan: its figures, and each thing that is held on a line of its own."""
+    rows: list[tuple[str, Any]] = []
+    for key, value in plan.items():
+        if isinstance(value, list) and key.endswith("_holds"):
+            rows += [("holds", f"{item['bytes']:,} bytes  {item['what']} ({item['formula']})") for item in value]
+        else:
+            rows.append((key, value))
+    return Result("planned", {"plan": plan}, f"plan; nothing was run\n{table(rows)}")
+
+
 def figure(value: Any) -> str:
     """Return a number with six significant digits, anything else as text."""
     if isinstance(value, float):

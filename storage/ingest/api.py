@@ -5,19 +5,20 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 from ..blocks import BlockStore
-from ..errors import SchemaError
+from ..errors import NothingThere, SchemaError
 from ..meta import ColumnScale, Label
-from ..places import place
-from ..urls import local_path, open_objects
+from ..places import is_local, place
+from ..urls import local_path, open_object, open_objects
 from ..versions import is_finished
 from ..writer import drop_journal
 from .build import Extras, Job, build
 from .fetching import at_hand
 from .labels import Target
 from .options import ROW_OPTIONS, Options, Progress, read_groups, read_names, whole
+from .planning import plan_far, plan_ingest
 from .reading import Source
 from .scratch import Scratch, private_folder, sweep
 from .sequences import SequenceSource
@@ -25,7 +26,15 @@ from .sources import open_input
 from .text import default_jobs
 
 
-def ingest(
+@overload
+def ingest(source: Any, store_url: str | os.PathLike[str], *, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+
+
+@overload
+def ingest(source: Any, store_url: str | os.PathLike[str], *, dry_run: Literal[False] = False, **options: Any) -> BlockStore: ...
+
+
+def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the overloads are those named here)
     source: Any,
     store_url: str | os.PathLike[str],
     *,
@@ -52,7 +61,8 @@ def ingest(
     resume: bool = True,
     overwrite: bool = False,
     progress: Progress | None = None,
-) -> BlockStore:
+    dry_run: bool = False,
+) -> Any:
     """Turn any input into a block store, in bounded memory.
 
     SVMlight text is parsed once into binary rows on scratch, then sorted into column stripes by a two-phase external sort; dense
@@ -119,11 +129,14 @@ def ingest(
         Replace a store that is there.
     progress : callable, optional
         Called with (bytes done, bytes in all, phase), in the calling thread.
+    dry_run : bool
+        Return the plan, and write no store: sizes as far as the source declares them, what the process will hold (``process_holds``:
+        what, formula, bytes; ``process_bytes`` in all), scratch and layout. What the ingest would refuse is refused.
 
     Returns
     -------
-    BlockStore
-        The finished store; if it was there already, made from the same bytes with the same options, nothing is done.
+    BlockStore or dict
+        The plan with ``dry_run``. Else the finished store; if it was there already, made from the same bytes with the same options, nothing is done.
 
     Raises
     ------
@@ -164,10 +177,15 @@ def ingest(
         follow=_columns(guide),
     )
     threads = None if jobs is None else whole("jobs", jobs, 1, 256)
+    url = os.fspath(store_url)
+    if dry_run and isinstance(source, str | os.PathLike) and not is_local(source):
+        return _planned_far(os.fspath(source), options, url, scratch)
     with at_hand(source, scratch) as near:
         opened = open_input(near, options)
         extras = _extras(opened, guide, options, names, groups)
-        return _run(opened, os.fspath(store_url), options, extras, threads, scratch, resume, overwrite, progress or _silent)
+        if dry_run:
+            return _planned(opened, url, options, extras, threads, scratch, overwrite)
+        return _run(opened, url, options, extras, threads, scratch, resume, overwrite, progress or _silent)
 
 
 def _silent(done: int, total: int, phase: str) -> None:
@@ -197,6 +215,25 @@ def _run(
         reading = source.read(space, options, Target(options.task, options.labels), threads, progress)
         extras.info = {**wanted, "identity": source.identity()}
         return build(Job(url, reading, reading.spool, options, extras, space, progress, overwrite, threads))
+
+
+def _planned(
+    source: Source, url: str, options: Options, extras: Extras, jobs: int | None, scratch: str | os.PathLike[str] | None, overwrite: bool
+) -> dict[str, Any]:
+    there = is_finished(open_objects(url))
+    if there and not overwrite:
+        _finished(url, {**extras.info, "options": options.describe()}, source)
+    threads = default_jobs(Path(source.name)) if jobs is None else jobs
+    told = plan_ingest(source, options, url, _scratch_folder(url, scratch, make=False), threads)
+    return {**told, "store_is_there": there, "nothing_to_do": there and not overwrite}
+
+
+def _planned_far(source: str, options: Options, url: str, scratch: str | os.PathLike[str] | None) -> dict[str, Any]:
+    objects, key = open_object(source)
+    found = objects.about(key)
+    if found is None:
+        raise NothingThere(f"source {source} does not exist")
+    return plan_far(source, int(found["size"]), options, url, _scratch_folder(url, scratch, make=False))
 
 
 def _finished(url: str, wanted: dict[str, Any], source: Source) -> BlockStore:

@@ -26,14 +26,14 @@ from .row_tables import at_row, row_tables
 from .scratch import Scratch
 from .spool import Block
 from .streams import FileDigest
-from .turning import Compressed, rows_of
+from .turning import Compressed, check_turning, rows_of
 
 _SPARSE_PARTS = ("data", "indices", "indptr", "shape")
-_WHOLE_SHARE = 12
+WHOLE_SHARE = 12
 """Files are read whole if their arrays take at most this part of the budget: what becomes of them on the way takes several times that."""
 
 _OLD_MAT_SHARE = 16
-_COLUMN_BYTES = 16
+COLUMN_BYTES = 16
 """Bytes of tables for every column of a sparse matrix."""
 
 
@@ -61,7 +61,7 @@ def _opened(path: Path, kind: str, options: Options) -> "ArraySource | FileSourc
     found = _declared(path, kind)
     choice = _choice(found, str(path))
     _check_declared(choice, found, options, str(path))
-    if _WHOLE_SHARE * sum(array.nbytes for array in found.values()) > options.budget:
+    if WHOLE_SHARE * sum(array.nbytes for array in found.values()) > options.budget:
         return FileSource(path, kind, found, options)
     with temporary_folder() as folder:
         return _in_memory({name: _whole(array) for name, array in _unpacked(path, kind, folder).items()}, path, kind, options)
@@ -91,9 +91,9 @@ def _check_declared(choice: "Choice", found: Mapping[str, Any], options: Options
             check_row_fits(shape[1], options, name)
         return
     columns = checked_shape(_whole(found[choice.key + "shape"]), f"{choice.key}shape", name)[1]
-    if options.n_features is None and _COLUMN_BYTES * columns > options.budget:
+    if options.n_features is None and COLUMN_BYTES * columns > options.budget:
         raise DataError(
-            f"has {columns} columns, whose tables take {_COLUMN_BYTES * columns} bytes, more than the budget of {options.budget}; "
+            f"has {columns} columns, whose tables take {COLUMN_BYTES * columns} bytes, more than the budget of {options.budget}; "
             "correct the shape, or give --n-features (or a larger --budget)",
             name,
         )
@@ -168,6 +168,11 @@ class FileSource:
         What it declares.
     options : Options
         Options; the width must fit.
+
+    Attributes
+    ----------
+    matrix : FileArray or Compressed
+        The features as they are declared; what is read of them is unpacked first.
     """
 
     names = None
@@ -178,7 +183,10 @@ class FileSource:
         choice = _choice(found, self.name)
         self.sparse = choice.sparse
         self.nbytes = sum(array.nbytes for array in found.values())
-        n, self.n_cols = self._matrix(choice, found).shape
+        self.matrix = self._matrix(choice, found)
+        if isinstance(self.matrix, Compressed):
+            check_turning(self.matrix, options)
+        n, self.n_cols = self.matrix.shape
         if not self.sparse or (options.n_features or self.n_cols) < self.n_cols:
             check_width(self.n_cols, options, self.name)
         for table, values in _tables(choice.rest, options, self.name).items():

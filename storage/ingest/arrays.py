@@ -60,6 +60,22 @@ class ArraySource:
             if np.shape(values) != (self._x.shape[0],):
                 raise SchemaError(f"{name}: {table} has the shape {np.shape(values)}; it must be ({self._x.shape[0]},), one entry per row")
 
+    @property
+    def entries(self) -> int:
+        """Stored numbers."""
+        return int(self._x.nnz) if self.sparse else int(self._x.size)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows."""
+        return int(self._x.shape[0])
+
+    @property
+    def all_bytes(self) -> int:
+        """Bytes of features and row tables."""
+        parts = _csr_parts(self._x) if self.sparse else {"x": self._x}
+        return sum(int(values.nbytes) for values in (*parts.values(), *self._tables.values()))
+
     def hint(self) -> str | None:
         """Identity for resuming."""
         return self.identity()

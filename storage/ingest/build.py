@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from ..blocks import BlockStore
 from ..errors import DataError, SchemaError
-from ..layout import STRIPE_BYTES, DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes, running_sums
+from ..layout import DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes, running_sums
 from ..meta import BlockMeta, ColumnScale
 from ..writer import BlockWriter
 from ._columns import row_squares
@@ -74,7 +74,7 @@ class Job:
     @property
     def stripe_bytes(self) -> int:
         """Bytes of the values of one stripe, from the budget alone."""
-        return min(STRIPE_BYTES, self.options.budget // 64)
+        return self.options.stripe_bytes
 
     def dtype(self, name: str) -> str:
         """Type of the stored values: float32 if all of them survive it."""

@@ -51,6 +51,12 @@ class DaskSource:
             return sp.csr_array(sp.hstack(parts, format="csr"))
         return np.hstack(parts)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the first row of blocks."""
+        first: Any = self._first
+        return int(first.data.nbytes + first.indices.nbytes + first.indptr.nbytes if self.sparse else first.nbytes)
+
     def hint(self) -> str | None:
         """Identity for resuming."""
         return self.identity()

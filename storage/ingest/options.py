@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import SchemaError
+from ..layout import STRIPE_BYTES
 from ..meta import Label
 from .labels import check_declared
 
@@ -67,6 +68,11 @@ class Options:
             raise SchemaError(f"scale is {self.scale!r} with missing='keep' (--missing keep); values are scaled only where none is missing")
         object.__setattr__(self, "budget", whole("budget", self.budget, MIN_BUDGET, 1 << 50))
         object.__setattr__(self, "labels", check_declared(self.labels))
+
+    @property
+    def stripe_bytes(self) -> int:
+        """Bytes of the values of one stripe, from the budget alone."""
+        return min(STRIPE_BYTES, self.budget // 64)
 
     def row_columns(self, there: Iterable[str] = ()) -> dict[str, Any]:
         """Where the row tables come from: "y", "task", "weight" -> column name or array, as far as they are given.

@@ -16,7 +16,7 @@ from .options import Options
 from .streams import FileDigest, open_file
 from .tabular import Table, pyarrow
 
-_FOOTER_BYTES = 24
+FOOTER_BYTES = 24
 """Bytes that pyarrow makes of a byte of the footer, which describes every column of every row group."""
 
 _COLUMN_BYTES = 6 << 10
@@ -25,7 +25,7 @@ _COLUMN_BYTES = 6 << 10
 _CELL_BYTES = 9
 """Bytes of a number in a page, with its part of the page's head."""
 
-_GROUP_SHARE = 8
+GROUP_SHARE = 8
 _BUFFER = 1 << 20
 
 
@@ -46,7 +46,7 @@ class ParquetSource(Table):
         self._parquet, self._path = pyarrow("pyarrow.parquet"), Path(source)
         open_file(self._path).close()
         self._digest = FileDigest(self._path)
-        _check_footer(self._path, options)
+        self.footer_bytes = _check_footer(self._path, options)
         columns = self._open([]).schema_arrow.names
         super().__init__(str(source), columns, options.row_columns(columns), options)
         # Texts that repeat stay a table of texts and numbers of them.
@@ -58,6 +58,11 @@ class ParquetSource(Table):
             return self._parquet.ParquetFile(os.fspath(self._path), read_dictionary=texts, buffer_size=buffer, pre_buffer=False)
         except Exception as error:  # damaged files make pyarrow raise almost anything
             raise DataError(f"cannot be read as Parquet: {error}", str(self._path)) from error
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all row groups."""
+        return int(self._file.metadata.num_rows)
 
     def identity(self) -> str | None:
         """Identity by content."""
@@ -77,7 +82,7 @@ class ParquetSource(Table):
         row = 0
         for group in range(self._file.metadata.num_row_groups):
             sizes = self._sizes(group)
-            if sum(sizes[self.columns[k]] for k in self._roles.features) <= options.budget // _GROUP_SHARE:
+            if sum(sizes[self.columns[k]] for k in self._roles.features) <= options.budget // GROUP_SHARE:
                 yield from self._read(self._file, group, self.columns, self._rows(group, sizes, step))
             else:
                 yield from self._by_columns(group, sizes, row, step, options)
@@ -118,7 +123,7 @@ class ParquetSource(Table):
         assert self.scratch is not None
         count = self._file.metadata.row_group(group).num_rows
         panels = Panels(self.scratch.path("panels.bin"), count)
-        names, share = [self.columns[k] for k in self._roles.features], options.budget // _GROUP_SHARE
+        names, share = [self.columns[k] for k in self._roles.features], options.budget // GROUP_SHARE
         at = 0
         while at < len(names):
             end, taken = at + 1, sizes[names[at]]
@@ -149,8 +154,16 @@ class ParquetSource(Table):
             yield from ([] for _ in range(0, count, step))
 
 
-def _check_footer(path: Path, options: Options) -> None:
-    """Refuse a footer that is longer than the file, or that the budget does not hold: it is read whole when the file is opened."""
+def _check_footer(path: Path, options: Options) -> int:
+    """Return the bytes of the footer, which is read whole when the file is opened.
+
+    Raises
+    ------
+    DataError
+        It is longer than the file.
+    SchemaError
+        The budget does not hold it.
+    """
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(max(0, size - 8))
@@ -158,11 +171,12 @@ def _check_footer(path: Path, options: Options) -> None:
     length = int.from_bytes(tail[:4], "little")
     if len(tail) < 8 or tail[4:] not in (b"PAR1", b"PARE") or length > size - 8:
         raise DataError("cannot be read as Parquet: it does not end with a footer and its length", str(path))
-    if _FOOTER_BYTES * length > options.budget:
+    if FOOTER_BYTES * length > options.budget:
         raise SchemaError(
-            f"{path} has a footer of {length} bytes, and to read it takes about {_FOOTER_BYTES * length}, more than the budget of "
+            f"{path} has a footer of {length} bytes, and to read it takes about {FOOTER_BYTES * length}, more than the budget of "
             f"{options.budget}; raise the budget (--budget), or write fewer columns or row groups"
         )
+    return length
 
 
 def _arrow_column(column: Any, kinds: Any) -> npt.NDArray[Any]:

@@ -119,10 +119,13 @@ class SequenceSource:
         scratch.note("read", blocks=kept, target=target.to_json())
         return reading
 
+    @property
+    def memory(self) -> int | None:
+        """Bytes that the text may take until the store is written; None if its end is not known before."""
+        return None if self.digest is None or compression(self.path) is not None else _TEXT_TO_MEMORY * self.digest.size
+
     def _small(self, options: Options) -> bool:
-        if self.digest is None or compression(self.path) is not None:
-            return False
-        return _TEXT_TO_MEMORY * self.digest.size <= options.budget
+        return self.memory is not None and self.memory <= options.budget
 
     def _fill(self, reading: Reading, sink: Sink, options: Options, progress: Progress) -> None:
         opened = open_source("-" if self.stdin else self.path, self.name)

@@ -18,15 +18,15 @@ from .reading import Reading, check_row_fits, check_width, inexact, read_rows, u
 from .row_tables import array_digest, at_row, row_tables
 from .scratch import Scratch
 from .spool import Block
-from .streams import FileDigest, open_source
+from .streams import FileDigest, compression, open_source
 from .wide_text import WideRows
 
 _MAX_HEADER = 64 << 20
 _DELIMITERS = (",", ";", "\t")
-_COLUMN_BYTES = 9600
+COLUMN_BYTES = 9600
 """Bytes that pyarrow keeps of a column of CSV."""
 
-_NAME_BYTES = 360
+NAME_BYTES = 360
 """Bytes that the name of a column takes in lists, tables and the store, and its number in a row that is read."""
 
 
@@ -199,6 +199,15 @@ class CsvSource(Table):
         self._missing = options.missing == "keep"
         super().__init__(name, columns, options.row_columns(columns), options)
 
+    @property
+    def text_bytes(self) -> int | None:
+        """Bytes of the text; None of what is packed or comes from standard input, where only its end would tell."""
+        return None if self._digest is None or compression(Path(self.name)) is not None else self._digest.size
+
+    def close(self) -> None:
+        """Leave it unread."""
+        self._text.close()
+
     def pieces(self, options: Options) -> Iterator[tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]]]]:
         """Yield blocks of rows; of very many columns row by row, each in parts."""
         if not self._wide:
@@ -284,6 +293,11 @@ class CsvSource(Table):
         return DataError(name + reason, self.name, found[0], None if column is None else column + 1)
 
 
+def too_wide(columns: int, options: Options) -> bool:
+    """Whether what pyarrow keeps of so many columns of CSV does not fit half of the budget."""
+    return 2 * COLUMN_BYTES * columns > options.budget
+
+
 def _is_wide(line: bytes, options: Options, name: str) -> bool:
     """Whether a header names so many columns that what pyarrow keeps of them does not fit half of the budget.
 
@@ -293,13 +307,13 @@ def _is_wide(line: bytes, options: Options, name: str) -> bool:
         Not even their names do.
     """
     columns = 1 + max(map(line.count, (mark.encode() for mark in _DELIMITERS)))
-    need = _NAME_BYTES * columns + 4 * len(line)
+    need = NAME_BYTES * columns + 4 * len(line)
     if need > options.budget or (not line.endswith(b"\n") and len(line) >= options.budget // 4):
         raise SchemaError(
             f"{name} has a header of {columns} columns or more, and to keep them takes {need} bytes, more than the budget of "
             f"{options.budget}; raise the budget (--budget), or give sparse input"
         )
-    return 2 * _COLUMN_BYTES * columns > options.budget
+    return too_wide(columns, options)
 
 
 def _header(line: bytes, name: str) -> tuple[str, list[str]]:
@@ -343,6 +357,11 @@ class FrameSource(Table):
         self._frame = frame
         self.nbytes = 8 * len(frame) * len(frame.columns)
         super().__init__(f"<{type(frame).__name__}>", [str(column) for column in frame.columns], given, options)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows."""
+        return len(self._frame)
 
     def identity(self) -> str | None:
         """Identity by content."""

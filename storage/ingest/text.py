@@ -61,6 +61,11 @@ class SvmlightSource:
         self.packed = regular and compression(self.path) is not None
         self.digest = FileDigest(self.path) if regular else None
 
+    @property
+    def memory(self) -> int | None:
+        """Bytes of blocks, buckets and arrays that the text may become, in memory or on scratch; None if its end is not known before."""
+        return None if self.digest is None or self.packed else _TEXT_TO_MEMORY * self.digest.size
+
     def hint(self) -> str | None:
         """Cheap identity for resuming; None for a source that cannot be read twice."""
         if self.digest is None:
@@ -118,7 +123,7 @@ class _RangeReader:
     ) -> None:
         self.source, self.digest, self.scratch, self.options, self.reading = source, digest, scratch, options, reading
         self.progress = progress
-        self.held = _TEXT_TO_MEMORY * digest.size <= options.budget
+        self.held = (source.memory or 0) <= options.budget
         self._stop = threading.Event()
         self._tables: dict[int, ColumnCounts] = {}
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import DataError
-from ..layout import STRIPE_BYTES, plan_stripes, running_sums
+from ..layout import plan_stripes, running_sums
 from ..sparse_door import checked_pointers, compressed
 from ._columns import count_columns
 from .buckets import Records, as_words, fill_buckets, plan_buckets, sort_bucket
@@ -19,8 +19,11 @@ from .reading import Place, as_floats
 from .scratch import Scratch
 from .spool import Spool
 
-_PIECE_SHARE = 256
+PIECE_SHARE = 256
 """Entries of a piece, as a part of the budget's bytes."""
+
+TURNED_ROW_BYTES = 24
+"""Bytes of tables for every row of a matrix that lies by columns."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,23 @@ class _Handle:
         return as_floats(data, "auto", place, self._fault)
 
 
+def check_turning(source: Compressed, options: Options) -> None:
+    """Refuse a matrix by columns with so many rows that the tables for turning them are more than half of the budget.
+
+    Raises
+    ------
+    DataError
+        Naming the bytes and the budget.
+    """
+    need = 0 if source.form == "csr" else TURNED_ROW_BYTES * source.shape[0]
+    if need > options.budget // 2:
+        raise DataError(
+            f"lies by columns, and to turn its {source.shape[0]} rows takes {need} bytes of tables, more than half of the budget of "
+            f"{options.budget}: raise the budget (--budget), or save it by rows",
+            source.name,
+        )
+
+
 def rows_of(source: Compressed, scratch: Scratch, options: Options, fault: Place) -> Iterator[Any]:
     """Yield a matrix in files as CSR pieces of consecutive rows.
 
@@ -137,7 +157,7 @@ def rows_of(source: Compressed, scratch: Scratch, options: Options, fault: Place
     DataError
         At the first place that breaks a rule, by array and position.
     """
-    most = max(1, options.budget // _PIECE_SHARE)
+    most = max(1, options.budget // PIECE_SHARE)
     if source.form == "csr":
         for piece in source.pieces(most):
             yield sp.csr_array(piece.parts(), shape=(piece.length, source.shape[1]))
@@ -147,18 +167,11 @@ def rows_of(source: Compressed, scratch: Scratch, options: Options, fault: Place
 
 def _turned(source: Compressed, scratch: Scratch, options: Options, fault: Place, most: int) -> Iterator[Any]:
     n, d = source.shape
-    need = 24 * n
-    if need > options.budget // 2:
-        raise DataError(
-            f"lies by columns, and to turn its {n} rows takes {need} bytes of tables, more than half of the budget of {options.budget}: "
-            "raise the budget (--budget), or save it by rows",
-            source.name,
-        )
     handles, counts = [], np.zeros(n, np.uint32)
     for piece in source.pieces(most):
         handles.append(_Handle(piece, fault))
         count_columns(handles[-1].get("cols"), counts)
-    plan = plan_buckets(counts, plan_stripes(counts, 8, stripe_bytes=min(STRIPE_BYTES, options.budget // 64)))
+    plan = plan_buckets(counts, plan_stripes(counts, 8, stripe_bytes=options.stripe_bytes))
     records = Records(plan, 2, scratch.path("turned.bin"))
     try:
         fill_buckets(Spool(handles), plan, records, np.dtype(np.float64), 0, most, lambda done: None)

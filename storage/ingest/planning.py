@@ -1,0 +1,285 @@
+"""What an ingest will hold and write, told before any of it is done: from what the source declares, the options and the budget."""
+
+import shutil
+from dataclasses import dataclass, field
+from functools import singledispatch
+from pathlib import Path
+from typing import Any
+
+from ..layout import plan_dense
+from .array_files import COLUMN_BYTES, WHOLE_SHARE, FileSource
+from .arrays import ArraySource
+from .dask_rows import DaskSource
+from .files import FileArray
+from .options import Options
+from .parquet import FOOTER_BYTES, GROUP_SHARE, ParquetSource
+from .reading import HELD_SHARE, ROW_BYTES, Source
+from .sequences import SequenceSource
+from .tabular import COLUMN_BYTES as CSV_COLUMN_BYTES
+from .tabular import NAME_BYTES, CsvSource, FrameSource, too_wide
+from .text import SvmlightSource
+from .turning import PIECE_SHARE, TURNED_ROW_BYTES
+
+_ROW_COPIES = 4
+"""Of rows at hand there are, side by side: numbers as read, as float64, as float32, and the block."""
+
+_ENTRY_BYTES = 48
+"""Bytes that an entry of a sparse piece takes from the file to its block."""
+
+_HEAVIEST_BYTES = 12
+"""Bytes per entry of the heaviest column, which is outside the budget."""
+
+_STORED, _SCRATCHED = 12, 32
+"""Bytes at most per entry of a sparse matrix: in the store, and on scratch (blocks, then buckets)."""
+
+
+@dataclass
+class Sizes:
+    """What a source declares; None where only reading it tells.
+
+    Attributes
+    ----------
+    rows, columns, entries
+        Sizes of the features; entries of sparse ones at most.
+    nbytes
+        Bytes of the source.
+    scratch
+        Bytes on scratch at most; 0 if all stays in memory.
+    holds
+        What the process holds while it reads.
+    """
+
+    rows: int | None = None
+    columns: int | None = None
+    entries: int | None = None
+    nbytes: int | None = None
+    scratch: int | None = None
+    holds: list[dict[str, Any]] = field(default_factory=list)
+
+
+def held(what: str, formula: str, nbytes: int) -> dict[str, Any]:
+    """Return a row of the list of what the process holds."""
+    return {"what": what, "formula": formula, "bytes": int(nbytes)}
+
+
+def plan_ingest(source: Source, options: Options, url: str, scratch: Path, jobs: int) -> dict[str, Any]:
+    """Return the plan of an ingest of an opened source, which it leaves unread.
+
+    Parameters
+    ----------
+    source
+        Opened, so that its declared sizes have been held against budget and bytes.
+    options
+        Options of the ingest.
+    url
+        The store.
+    scratch
+        The scratch folder; it need not exist.
+    jobs
+        Parser threads.
+    """
+    sizes = sizes_of(source, options)
+    getattr(source, "close", tuple)()
+    kind = "sequences" if isinstance(source, SequenceSource) else "sparse" if source.sparse else "dense"
+    whole = sizes.scratch == 0
+    holds = [*sizes.holds, *([] if whole else _writing(kind, sizes, options, jobs))]
+    return {
+        "source": source.name,
+        "format": source.format,
+        "source_bytes": sizes.nbytes,
+        "rows": sizes.rows,
+        "columns": sizes.columns,
+        "entries_at_most": sizes.entries,
+        "store": url,
+        "kind": kind,
+        **_layout(kind, sizes, options),
+        "budget": options.budget,
+        **_totals(holds, sizes, options),
+        "scratch": str(scratch),
+        "scratch_bytes_at_most": sizes.scratch,
+        "scratch_bytes_free": _free(scratch),
+    }
+
+
+def plan_far(source: str, nbytes: int | None, options: Options, url: str, scratch: Path) -> dict[str, Any]:
+    """Return the plan of an ingest of a source at a URL, of which nothing but its size is known before it is copied."""
+    holds = [held("a copy is made on scratch; what it declares is planned within the budget then", "budget", options.budget)]
+    return {
+        "source": source,
+        "source_bytes": nbytes,
+        "store": url,
+        "budget": options.budget,
+        **_totals(holds, Sizes(), options),
+        "scratch": str(scratch),
+        "copy_bytes": nbytes,
+        "scratch_bytes_free": _free(scratch),
+    }
+
+
+def _totals(holds: list[dict[str, Any]], sizes: Sizes, options: Options) -> dict[str, Any]:
+    """Sum of what is held, which the budget bounds, and the heaviest column, which it does not."""
+    inside = sum(row["bytes"] for row in holds)
+    outside = []
+    if sizes.rows is not None and sizes.scratch != 0:
+        outside = [held("heaviest column, at most; outside the budget", "12 rows", _HEAVIEST_BYTES * sizes.rows)]
+    total = min(inside, options.budget) + sum(row["bytes"] for row in outside)
+    return {"process_bytes": total, "process_holds": [*holds, *outside]}
+
+
+def _free(place: Path) -> int:
+    place = place.absolute()
+    while not place.exists():
+        place = place.parent
+    return shutil.disk_usage(place).free
+
+
+def _layout(kind: str, sizes: Sizes, options: Options) -> dict[str, Any]:
+    """What is known of the store: stripes of dense data by their shape, of sparse data by their bytes alone."""
+    found: dict[str, Any] = {"layout": options.layout, "stripe_bytes": options.stripe_bytes, "store_bytes_at_most": None}
+    twice = 2 if options.layout == "both" else 1
+    if kind == "dense" and sizes.rows and sizes.columns:
+        item = 4 if options.dtype == "float32" else 8
+        cut = plan_dense(sizes.rows, sizes.columns, item, stripe_bytes=options.stripe_bytes)
+        found |= {"block_rows": cut.chunk[0], "block_columns": cut.chunk[1], "blocks": cut.grid[0] * cut.grid[1] * twice}
+        found["store_bytes_at_most"] = twice * item * sizes.rows * sizes.columns
+    elif kind != "dense" and sizes.entries is not None:
+        found["store_bytes_at_most"] = twice * _STORED * sizes.entries + _HEAD_BYTES * (sizes.columns or 0)
+    return found
+
+
+_HEAD_BYTES = 64
+"""Bytes of tables in a store for every column."""
+
+
+def _writing(kind: str, sizes: Sizes, options: Options, jobs: int) -> list[dict[str, Any]]:
+    """What is held while the store is written."""
+    stripe, budget = options.stripe_bytes, options.budget
+    if kind == "sequences":
+        return []
+    if kind == "dense":
+        at_once = max(budget // 64, sizes.rows or 0)
+        return [
+            held("a block of the store, as it is put together, turned and packed", "3 stripe_bytes", 3 * stripe),
+            held("columns at a time whose tables are made", "24 max(budget / 64, rows)", 24 * at_once),
+        ]
+    piece = max(1, budget // 96)
+    tables = [] if sizes.columns is None else [held("tables of the columns", "16 columns", COLUMN_BYTES * sizes.columns)]
+    return [
+        *tables,
+        held("piece of the rows that is sorted into buckets", "36 budget / 96", 36 * piece),
+        held("stripes that are sorted while one is written", "3 stripe_bytes (jobs + 2)", 3 * stripe * (jobs + 2)),
+    ]
+
+
+def _rows_at_hand(share: int, columns: int | None, options: Options) -> dict[str, Any]:
+    """The rows of dense data that are read at once: a share of the budget, or one row."""
+    nbytes = max(_ROW_COPIES * (options.budget // share), ROW_BYTES * (columns or 0))
+    return held("rows at hand, checked and turned to a block", f"max(4 budget / {share}, 48 columns)", nbytes)
+
+
+# -- by source -------------------------------------------------------------------------------------------------------
+
+
+@singledispatch
+def sizes_of(source: Any, options: Options) -> Sizes:
+    """Return what a source declares, and what is held while it is read."""
+    raise TypeError(f"{type(source).__name__} is no source")
+
+
+@sizes_of.register
+def _(source: SvmlightSource, options: Options) -> Sizes:
+    return _of_text(source, options, options.n_features)
+
+
+@sizes_of.register
+def _(source: SequenceSource, options: Options) -> Sizes:
+    return _of_text(source, options, 0)
+
+
+def _of_text(source: SvmlightSource | SequenceSource, options: Options, columns: int | None) -> Sizes:
+    """Of text nothing is declared but its length; how it is worked on goes by the budget."""
+    most = source.memory
+    small = most is not None and most <= options.budget
+    row = held("text as blocks, buckets and stripes", "a multiple of its bytes", most or 0)
+    if not small:
+        row = held("lines, blocks, buckets and tables of columns, at most", "budget", options.budget)
+    # An entry takes four bytes of text: a blank, index, colon, value.
+    nbytes = None if source.digest is None else source.digest.size
+    entries = None if most is None or nbytes is None else nbytes // 4 if columns != 0 else nbytes
+    return Sizes(None, columns, entries, nbytes, 0 if small else most, [row])
+
+
+@sizes_of.register
+def _(source: CsvSource, options: Options) -> Sizes:
+    columns, nbytes = len(source.columns), source.text_bytes
+    kept, formula = (NAME_BYTES, "360 columns") if too_wide(columns, options) else (CSV_COLUMN_BYTES, "9600 columns")
+    holds = [
+        held("what the reader keeps of columns and their names", formula, kept * columns),
+        held("text at hand, as read and as cells", "4 max(1 MiB, budget / 64)", 4 * max(1 << 20, options.budget // 64)),
+        _rows_at_hand(16, columns, options),
+    ]
+    # A cell takes two bytes of text, and becomes eight.
+    return Sizes(None, source.n_cols, None, nbytes, None if nbytes is None else 4 * nbytes, holds)
+
+
+@sizes_of.register
+def _(source: ParquetSource, options: Options) -> Sizes:
+    columns, cells = len(source.columns), source.n_rows * len(source.columns)
+    holds = [
+        held("what the reader makes of the footer", "24 footer", FOOTER_BYTES * source.footer_bytes),
+        held("columns of a row group that are read side by side", "budget / 8", options.budget // GROUP_SHARE),
+        _rows_at_hand(16, columns, options),
+    ]
+    # Blocks, and panels of columns before them where row groups are large.
+    return Sizes(source.n_rows, source.n_cols, None, Path(source.name).stat().st_size, 16 * cells, holds)
+
+
+@sizes_of.register
+def _(source: FrameSource, options: Options) -> Sizes:
+    rows = source.n_rows
+    return _of_pieces(Sizes(rows, source.n_cols, None, source.nbytes), 8 * rows * (source.n_cols or 0), options)
+
+
+@sizes_of.register
+def _(source: ArraySource, options: Options) -> Sizes:
+    sizes = Sizes(source.n_rows, source.n_cols, source.entries, source.all_bytes)
+    if source.format != "array":
+        sizes.scratch = 0
+        sizes.holds = [held("arrays of the file, read whole, and all that becomes of them", "12 arrays", WHOLE_SHARE * source.all_bytes)]
+        return sizes
+    return _of_pieces(sizes, _SCRATCHED * source.entries if source.sparse else 8 * source.entries, options, source.sparse)
+
+
+def _of_pieces(sizes: Sizes, scratch: int, options: Options, sparse: bool = False) -> Sizes:
+    """Of data in memory, which is not counted itself: blocks stay there too if they are small."""
+    nbytes = sizes.nbytes or 0
+    if HELD_SHARE * nbytes <= options.budget:
+        sizes.holds.append(held("blocks in memory", "data", nbytes))
+    sizes.scratch = scratch
+    one = 0 if sparse else sizes.columns
+    sizes.holds.append(_rows_at_hand(16, one, options))
+    return sizes
+
+
+@sizes_of.register
+def _(source: DaskSource, options: Options) -> Sizes:
+    nbytes = _ROW_COPIES * source.held_bytes
+    return Sizes(None, source.n_cols, None, None, None, [held("row of blocks, checked and turned", "4 first row of blocks", nbytes)])
+
+
+@sizes_of.register
+def _(source: FileSource, options: Options) -> Sizes:
+    nbytes, budget = Path(source.name).stat().st_size, options.budget
+    n, d = source.matrix.shape
+    if isinstance(source.matrix, FileArray):
+        holds = [
+            _rows_at_hand(32, d, options),
+            held("panel of columns, for matrices that lie by columns", "2 budget / 64", 2 * (budget // 64)),
+        ]
+        return Sizes(n, d, n * d, nbytes, source.nbytes + 16 * n * d, holds)
+    entries = source.matrix.data.size
+    piece = max(1, budget // PIECE_SHARE)
+    holds = [held("piece of the matrix, checked and turned", "48 budget / 256", _ENTRY_BYTES * piece)]
+    if source.matrix.form == "csc":
+        holds.append(held("tables that turn columns to rows", "24 rows", TURNED_ROW_BYTES * n))
+    return Sizes(n, d, entries, nbytes, source.nbytes + 2 * _SCRATCHED * entries, holds)

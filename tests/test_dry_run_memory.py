@@ -1,0 +1,205 @@
+"""`--dry-run` of ingest and predict tells what they then take, refuses what they refuse, and writes nothing."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from gramplane.cluster import MemoryBoundExceeded
+from gramplane.pipeline import predict_store, run_method
+from gramplane.storage import DataError, SchemaError
+from gramplane.storage.ingest import ingest
+from gramplane.workflows.cli import main
+from tests.support.budget_sources import SOURCES, memory_of
+from tests.support.clusters import ROOT
+
+BUDGET, SLACK = 32 << 20, 64 << 20
+QUICK = ("mat sparse",)
+MEASURED = (*QUICK, "npz dense by columns", "parquet of one row group", "csv", "npz by columns")
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MEASURED])
+def test_an_ingest_takes_no_more_than_its_plan(tmp_path, name):
+    taken, size, ended = memory_of(name, tmp_path, BUDGET)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    large = next(tmp_path.glob("large.*"))
+    plan = ingest(str(large), str(tmp_path / "planned.zarr"), dry_run=True, target="y", budget=BUDGET)
+    print(f"{name}: {taken / 2**20:.0f} MiB taken, {plan['process_bytes'] / 2**20:.0f} MiB planned")
+    assert ended == "done"
+    assert taken <= plan["process_bytes"] + SLACK
+    # A plan that says too much says nothing: the heaviest column alone is outside the budget.
+    outside = sum(row["bytes"] for row in plan["process_holds"] if "outside" in row["what"])
+    assert plan["process_bytes"] <= BUDGET + outside
+    assert plan["source_bytes"] == size
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def rows(n=300, d=12):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    return X, np.where(X[:, 0] + X[:, 1] > 0, 1, -1)
+
+
+FORMS = {"npz": ("sparse", 300), "npy": ("dense", 300), "csv": ("dense", None), "parquet": ("dense", 300), "svm": ("sparse", None)}
+
+
+def written(folder, form):
+    """Write the rows in a form; return the file and the options that it needs."""
+    X, y = rows()
+    path, options = folder / f"a.{form}", {"target": "y"}
+    if form == "npz":
+        import scipy.sparse as sp
+
+        S = sp.csr_array(X)
+        np.savez(path, data=S.data, indices=S.indices, indptr=S.indptr, shape=S.shape, y=y)
+    elif form == "npy":
+        np.save(path, X)
+        options = {"target": y}
+    elif form == "svm":
+        path.write_text("".join(f"{t} " + " ".join(f"{j}:{v!r}" for j, v in enumerate(row.tolist(), 1)) + "\n" for t, row in zip(y, X, strict=True)))
+        options = {}
+    else:
+        import pyarrow as pa
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        table = pa.table({f"f{j}": X[:, j] for j in range(X.shape[1])} | {"y": y})
+        (pa.csv.write_csv if form == "csv" else pa.parquet.write_table)(table, path)
+    return path, options
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_plan_of_an_ingest_tells_what_the_ingest_then_writes(tmp_path, form):
+    path, options = written(tmp_path, form)
+    kind, n = FORMS[form]
+    plan = ingest(str(path), str(tmp_path / "s"), dry_run=True, **options)
+    assert not (tmp_path / "s").exists() and not (tmp_path / "s.ingest").exists()
+    assert (plan["kind"], plan["rows"], plan["columns"]) == (kind, n, None if form == "svm" else 12)
+    assert plan["nothing_to_do"] is False
+    assert all(set(row) == {"what", "formula", "bytes"} for row in plan["process_holds"])
+    store = ingest(str(path), str(tmp_path / "s"), **options)
+    assert store.meta.kind == kind
+    if plan["store_bytes_at_most"] is not None:
+        assert plan["store_bytes_at_most"] >= sum(block.nbytes for block in store.column_blocks()) * (kind == "dense")
+    assert ingest(str(path), str(tmp_path / "s"), dry_run=True, **options)["nothing_to_do"] is True
+
+
+def test_arrays_and_frames_are_planned_too(tmp_path):
+    import pandas as pd
+    import scipy.sparse as sp
+
+    X, y = rows()
+    for source in ((X, y), (sp.csr_array(X), y), pd.DataFrame(X, columns=[f"f{j}" for j in range(12)])):
+        plan = ingest(source, str(tmp_path / "s"), dry_run=True)
+        assert (plan["rows"], plan["columns"]) == (300, 12) and plan["process_bytes"] > 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_an_ingest_refuses_its_plan_refuses(tmp_path, capsys):
+    d = 400_000
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join([",".join(f"c{k}" for k in range(d)), ",".join(["1"] * d)]))
+    for dry_run in (True, False):
+        with pytest.raises(SchemaError, match=r"more than the budget of 8388608; raise the budget \(--budget\), or give sparse input"):
+            ingest(str(path), str(tmp_path / "s"), budget=8 << 20, dry_run=dry_run)
+    assert main(["ingest", str(path), str(tmp_path / "s"), "--budget", "8MiB", "--dry-run", "--json"]) == 3
+    assert "--budget" in json.loads(capsys.readouterr().out)["error"]
+
+
+def test_a_matrix_by_columns_of_too_many_rows_is_refused_before_it_is_unpacked(tmp_path):
+    n = 1 << 20
+    parts = {"data": np.ones(n), "indices": np.arange(n, dtype="i4"), "indptr": np.array([0, n], "i4"), "shape": np.array([n, 1])}
+    np.savez(tmp_path / "a.npz", **parts, format="csc", y=np.arange(n) % 2)
+    for dry_run in (True, False):
+        with pytest.raises(DataError, match="lies by columns, and to turn its 1048576 rows"):
+            ingest(str(tmp_path / "a.npz"), str(tmp_path / "s"), budget=32 << 20, dry_run=dry_run)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
+
+
+def test_the_command_tells_the_plan_in_a_table_and_in_json(tmp_path, capsys):
+    path, _ = written(tmp_path, "parquet")
+    words = ["ingest", str(path), str(tmp_path / "s"), "--target", "y", "--dry-run"]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("plan; nothing was run") and "rows at hand" in text
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["status"] == "planned" and found["plan"]["rows"] == 300 and "truncated" not in found
+    assert not (tmp_path / "s").exists()
+
+
+# -- predict ---------------------------------------------------------------------------------------------------------------------
+
+METHODS = {
+    "fgm": {"B": 2, "max_rounds": 2},
+    "mkl": {"kernels": ["linear", "rbf(gamma=0.1)"]},
+    "group-lasso": {},
+    "rule-ensemble": {"n_thresholds": 1, "max_rounds": 3},
+}
+
+
+def fitted(folder, method):
+    ingest(rows(), str(folder / "train"))
+    extra = {"groups": [[0, 1], [2, 3], [4, 5, 6], [7, 8, 9, 10, 11]]} if method == "group-lasso" else None
+    run_method(method, METHODS[method], data=str(folder / "train"), run=str(folder / "run"), extra=extra)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_plan_of_predict_tells_the_passes_that_predict_then_makes(tmp_path, method):
+    fitted(tmp_path, method)
+    place = [str(tmp_path / name) for name in ("run", "train", "out.csv")]
+    plan, events = predict_store(*place, dry_run=True), []
+    assert not (tmp_path / "out.csv").exists()
+    predict_store(*place, on_event=events.append)
+    begun = [event for event in events if event.get("event") == "plan"]
+    assert plan["rows"] == 300 and plan["driver_bytes"] == sum(row["bytes"] for row in plan["driver_holds"])
+    assert [event["n_tasks"] for event in begun] == [plan["tasks_per_pass"]] * plan["passes"]
+    assert max(event["memory_bound"] for event in begun) == plan["task_bytes"]
+
+
+def test_predict_beyond_the_memory_of_the_driver_is_refused_and_names_what_helps(tmp_path, capsys):
+    fitted(tmp_path, "fgm")
+    place = [str(tmp_path / name) for name in ("run", "train", "out.csv")]
+    for dry_run in (True, False):
+        with pytest.raises(MemoryBoundExceeded, match=r"predict: this process would hold .*driver_memory=.*fewer rows.*--driver-memory"):
+            predict_store(*place, dry_run=dry_run, driver_memory="10KiB")
+    assert not (tmp_path / "out.csv").exists()
+    assert main(["predict", *place, "--dry-run", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["status"] == "planned" and found["plan"]["rows"] == 300
+    assert main(["predict", *place, "--dry-run"]) == 0
+    assert "decision values" in capsys.readouterr().out
+
+
+PREDICT = """
+import gc, json, sys
+from gramplane.pipeline import predict_store
+def memory(name):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
+folder = sys.argv[1]
+predict_store(folder + "/run", folder + "/train", folder + "/warm.csv")
+gc.collect()
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")
+before = memory("VmRSS")
+predict_store(folder + "/run", folder + "/large", folder + "/large.csv")
+print(json.dumps(memory("VmHWM") - before))
+"""
+
+
+@pytest.mark.parametrize("method", ["fgm", pytest.param("mkl", marks=pytest.mark.slow)])
+def test_predict_takes_no_more_than_its_plan(tmp_path, method):
+    fitted(tmp_path, method)
+    n = 800_000 if method == "fgm" else 100_000
+    ingest(np.random.default_rng(1).normal(size=(n, 12)), str(tmp_path / "large"), like=str(tmp_path / "train"))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "support" / "_bare"), str(ROOT)])}
+    done = subprocess.run([sys.executable, "-c", PREDICT, str(tmp_path)], capture_output=True, text=True, env=env, check=True)
+    taken = json.loads(done.stdout.splitlines()[-1])
+    plan = predict_store(str(tmp_path / "run"), str(tmp_path / "large"), str(tmp_path / "out.csv"), dry_run=True)
+    print(f"{method}: {taken / 2**20:.0f} MiB taken, {plan['process_bytes'] / 2**20:.0f} MiB planned")
+    assert taken <= plan["process_bytes"] + SLACK
+    assert plan["process_bytes"] <= 4 * taken + SLACK
