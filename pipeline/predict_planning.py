@@ -19,7 +19,7 @@ from .predict import PIECE_COLUMNS, decision_values
 from .records.config import FGMConfig
 from .records.context import Emit, RunContext
 from .records.fgm import FGMModel
-from .records.holdings import Holding, holdings_plan, refuse_beyond, total_bytes
+from .records.holdings import Holding, holdings_plan, total_bytes
 from .records.linear_model import LinearModel
 from .records.rule_model import RuleModel
 from .records.social_model import SocialModel
@@ -30,7 +30,7 @@ _OBJECT_BYTES = 40
 """Bytes of a number, or of a short label, as an object of Python with its place in a list."""
 
 
-class _FirstPass(Exception):  # noqa: N818 (no error: it ends the planning)
+class _FirstPass(Exception):
     def __init__(self, work: Plan[Any]) -> None:
         super().__init__(str(work))
         self.work = work
@@ -194,7 +194,7 @@ def _(model: FGMModel, data: BlockStore) -> list[Holding]:
 @_read_here.register
 def _(model: LinearModel, data: BlockStore) -> list[Holding]:
     largest = max((int(column_sizes(data, part).sum()) for part in _pieces(model.features)), default=0)
-    rows = model.coef.shape[0]
+    rows = len(model.intercepts)
     return [
         Holding("columns at a time, side by side", "3 columns as stored", 3 * largest),
         Holding("their weights", "8 m columns", 8 * rows * min(PIECE_COLUMNS, len(model.features))),

@@ -109,8 +109,8 @@ def predict_store(
     Returns
     -------
     dict
-        ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). With ``dry_run`` the plan: rows,
-        tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, formula, bytes).
+        ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). With ``dry_run`` the plan:
+        rows, tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, formula, bytes).
 
     Raises
     ------

@@ -13,7 +13,7 @@ from gramplane.pipeline import predict_store, run_method
 from gramplane.storage import DataError, SchemaError
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main
-from tests.support.budget_sources import SOURCES, memory_of
+from tests.support.budget_sources import memory_of
 from tests.support.clusters import ROOT
 
 BUDGET, SLACK = 32 << 20, 64 << 20
@@ -30,6 +30,7 @@ def test_an_ingest_takes_no_more_than_its_plan(tmp_path, name):
     print(f"{name}: {taken / 2**20:.0f} MiB taken, {plan['process_bytes'] / 2**20:.0f} MiB planned")
     assert ended == "done"
     assert taken <= plan["process_bytes"] + SLACK
+    assert taken <= 4 * plan["process_bytes"]
     # A plan that says too much says nothing: the heaviest column alone is outside the budget.
     outside = sum(row["bytes"] for row in plan["process_holds"] if "outside" in row["what"])
     assert plan["process_bytes"] <= BUDGET + outside
@@ -59,7 +60,9 @@ def written(folder, form):
         np.save(path, X)
         options = {"target": y}
     elif form == "svm":
-        path.write_text("".join(f"{t} " + " ".join(f"{j}:{v!r}" for j, v in enumerate(row.tolist(), 1)) + "\n" for t, row in zip(y, X, strict=True)))
+        path.write_text(
+            "".join(f"{t} " + " ".join(f"{j}:{v!r}" for j, v in enumerate(row.tolist(), 1)) + "\n" for t, row in zip(y, X, strict=True))
+        )
         options = {}
     else:
         import pyarrow as pa
@@ -141,8 +144,8 @@ METHODS = {
 }
 
 
-def fitted(folder, method):
-    ingest(rows(), str(folder / "train"))
+def fitted(folder, method, d=12):
+    ingest(rows(d=d), str(folder / "train"))
     extra = {"groups": [[0, 1], [2, 3], [4, 5, 6], [7, 8, 9, 10, 11]]} if method == "group-lasso" else None
     run_method(method, METHODS[method], data=str(folder / "train"), run=str(folder / "run"), extra=extra)
 
@@ -193,13 +196,13 @@ print(json.dumps(memory("VmHWM") - before))
 
 @pytest.mark.parametrize("method", ["fgm", pytest.param("mkl", marks=pytest.mark.slow)])
 def test_predict_takes_no_more_than_its_plan(tmp_path, method):
-    fitted(tmp_path, method)
-    n = 800_000 if method == "fgm" else 100_000
-    ingest(np.random.default_rng(1).normal(size=(n, 12)), str(tmp_path / "large"), like=str(tmp_path / "train"))
+    fitted(tmp_path, method, d=3)
+    ingest(np.random.default_rng(1).normal(size=(2_000_000, 3)), str(tmp_path / "large"), like=str(tmp_path / "train"))
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "support" / "_bare"), str(ROOT)])}
     done = subprocess.run([sys.executable, "-c", PREDICT, str(tmp_path)], capture_output=True, text=True, env=env, check=True)
     taken = json.loads(done.stdout.splitlines()[-1])
     plan = predict_store(str(tmp_path / "run"), str(tmp_path / "large"), str(tmp_path / "out.csv"), dry_run=True)
     print(f"{method}: {taken / 2**20:.0f} MiB taken, {plan['process_bytes'] / 2**20:.0f} MiB planned")
     assert taken <= plan["process_bytes"] + SLACK
-    assert plan["process_bytes"] <= 4 * taken + SLACK
+    # What the driver holds is what counts here: without it the slack would not do, and twice of it would be no plan.
+    assert taken > SLACK and plan["driver_bytes"] <= 2 * taken

@@ -136,7 +136,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     Returns
     -------
     BlockStore or dict
-        The plan with ``dry_run``. Else the finished store; if it was there already, made from the same bytes with the same options, nothing is done.
+        The plan with ``dry_run``. Else the finished store; if it was there already, made from the same bytes with the same
+        options, nothing is done.
 
     Raises
     ------
