@@ -175,7 +175,7 @@ def test_dense_data_are_centred_for_the_standard_scale(make, tmp_path, data):
 
 
 def test_wide_and_tall_dense_data_in_several_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr("gramplane.storage.ingest.build.STRIPE_BYTES", 2048)
+    monkeypatch.setattr("gramplane.storage.ingest.options.STRIPE_BYTES", 2048)
     rng = np.random.default_rng(0)
     for k, shape in enumerate([(700, 40), (3, 900)]):
         A = rng.normal(size=shape).astype(np.float32)

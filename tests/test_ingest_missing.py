@@ -13,7 +13,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from gramplane.storage import BlockMeta, BlockStore, DataError, MemoryBlocks, SchemaError
-from gramplane.storage.ingest import build, ingest, reading
+from gramplane.storage.ingest import ingest, reading
 from gramplane.storage.ingest.options import MIN_BUDGET
 from gramplane.storage.tables import COLUMN_TABLES
 
@@ -114,7 +114,7 @@ def test_every_dense_form_keeps_missing_values(make, tmp_path, data, spill, monk
 
 
 def test_column_tables_speak_of_the_values_that_are_there(tmp_path, data, monkeypatch):
-    monkeypatch.setattr(build, "STRIPE_BYTES", 4 * N)
+    monkeypatch.setattr("gramplane.storage.ingest.options.STRIPE_BYTES", 4 * N)
     A, y = np.tile(data[0], 10), data[1]
     store = ingest((A, y), tmp_path / "S", missing="keep")
     assert len(store.column_blocks()) == 4
@@ -196,7 +196,7 @@ def test_descriptions_that_cannot_be(change, told):
 def test_a_killed_ingest_goes_on(tmp_path, data, monkeypatch):
     A, y = data
     monkeypatch.setattr(reading, "HELD_SHARE", 1 << 50)
-    monkeypatch.setattr(build, "STRIPE_BYTES", 4 * N)
+    monkeypatch.setattr("gramplane.storage.ingest.options.STRIPE_BYTES", 4 * N)
     whole = ingest((A, y), tmp_path / "whole", missing="keep")
 
     def killed(done, total, phase):

@@ -30,7 +30,7 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(text, "_TEXT_TO_MEMORY", 1 << 40)
     monkeypatch.setattr(reading, "HELD_SHARE", 1 << 40)
     monkeypatch.setattr(buckets, "BUCKET_NNZ", 150)
-    monkeypatch.setattr("gramplane.storage.ingest.build.STRIPE_BYTES", 2048)
+    monkeypatch.setattr("gramplane.storage.ingest.options.STRIPE_BYTES", 2048)
     monkeypatch.setattr("gramplane.storage.ingest.build._PIECE_SHARE", 1 << 20)
 
 

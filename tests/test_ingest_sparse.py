@@ -89,7 +89,7 @@ def test_any_cut_gives_the_same_columns(tmp_path_factory, seed, n, d, piece, nnz
 
 def test_stripes_smaller_than_a_popular_column(tmp_path, monkeypatch):
     X, y = write_file(tmp_path / "a.svm", n_rows=800, n_cols=30, density=0.1)
-    monkeypatch.setattr("gramplane.storage.ingest.build.STRIPE_BYTES", 512)
+    monkeypatch.setattr("gramplane.storage.ingest.options.STRIPE_BYTES", 512)
     monkeypatch.setattr(buckets, "BUCKET_NNZ", 100)
     store = ingest(tmp_path / "a.svm", tmp_path / "S", layout="both")
     assert len(store.column_blocks()) > 10
@@ -99,7 +99,7 @@ def test_stripes_smaller_than_a_popular_column(tmp_path, monkeypatch):
 
 def test_stripes_do_not_cut_groups(tmp_path, monkeypatch):
     X, _ = write_file(tmp_path / "a.svm", n_rows=300, n_cols=60, density=0.2)
-    monkeypatch.setattr("gramplane.storage.ingest.build.STRIPE_BYTES", 2048)
+    monkeypatch.setattr("gramplane.storage.ingest.options.STRIPE_BYTES", 2048)
     groups = np.repeat(np.arange(12), 5)
     store = ingest(tmp_path / "a.svm", tmp_path / "S", groups=groups, n_features=X.shape[1])
     assert np.array_equal(store.groups(), groups)

@@ -26,7 +26,7 @@ from gramplane.pipeline.passes.feature_scores import Query, score_program
 from gramplane.pipeline.records.config import FGMConfig
 from gramplane.pipeline.records.context import INLINE_BYTES, RunContext
 from gramplane.storage import RunStore, set_cache_limit
-from gramplane.storage.ingest import build, ingest
+from gramplane.storage.ingest import ingest
 from tests.support.clusters import CommandCluster
 from tests.support.fgm_problems import bits, classes, forms, planted
 
@@ -62,7 +62,7 @@ def pair(cluster):
 def small_tasks(monkeypatch):
     """Stripes and tasks so small that every pass has several."""
     real = blocks.byte_groups
-    monkeypatch.setattr(build, "STRIPE_BYTES", 600)
+    monkeypatch.setattr("gramplane.storage.ingest.options.STRIPE_BYTES", 600)
     monkeypatch.setattr(blocks, "byte_groups", lambda refs, limit=0: real(refs, 2500))
 
 

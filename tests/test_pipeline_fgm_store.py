@@ -17,7 +17,7 @@ from gramplane.pipeline.methods.scoring import stratified_folds, stratified_spli
 from gramplane.pipeline.records.config import FGMConfig
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import BlockStore, MemoryBlocks
-from gramplane.storage.ingest import build, ingest
+from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import bits, classes, forms, planted
 
 PARAMS = {"B": 4, "C": 1.0, "max_rounds": 3}
@@ -46,7 +46,7 @@ def data(name, density=0.4):
 def stored(path, X, y, monkeypatch=None, stripe=None, **options):
     """A store of many small stripes."""
     if stripe is not None:
-        monkeypatch.setattr(build, "STRIPE_BYTES", stripe)
+        monkeypatch.setattr("gramplane.storage.ingest.options.STRIPE_BYTES", stripe)
     return ingest((X, y), path, **options)
 
 

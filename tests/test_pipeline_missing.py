@@ -29,7 +29,7 @@ from gramplane.pipeline import (
 from gramplane.pipeline.gram_building import build_grams
 from gramplane.pipeline.passes import blocks
 from gramplane.storage import DataError, DigestMismatch, SchemaError
-from gramplane.storage.ingest import build, ingest
+from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main
 from tests.support.clusters import CommandCluster
 
@@ -113,7 +113,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(there, tmp_path):
 def test_one_worker_and_two_give_the_same_bits(there, tmp_path, monkeypatch):
     folder, machine, (X, y), (Z, _) = there
     real = blocks.byte_groups
-    monkeypatch.setattr(build, "STRIPE_BYTES", 600)
+    monkeypatch.setattr("gramplane.storage.ingest.options.STRIPE_BYTES", 600)
     monkeypatch.setattr(blocks, "byte_groups", lambda refs, limit=0: real(refs, 2500))
     assert len(blocks.column_tasks(ingest((X, y), tmp_path / "train", missing="keep"))) == 2
     with CommandCluster(tmp_path, workers=1) as cluster:
