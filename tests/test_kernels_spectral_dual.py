@@ -317,7 +317,7 @@ def test_a_gap_is_certified_with_tight_eigenpairs_only(monkeypatch):
     S, T = instance(9, n=20, m=30)
     asked = []
 
-    def sloppy(operator, *, tol, start, seed, basis):
+    def sloppy(operator, *, tol, start, seed, basis, memory):
         asked.append(tol)
         part = positive_part(operator, method="dense")
         keep = part.values > 30 * tol * part.values[0]

@@ -136,7 +136,7 @@ def test_command_line_and_file_take_the_same_ingest_options():
     from gramplane.workflows.cli import cli
     from gramplane.workflows.schema import IngestArgs
 
-    options = {option.name for option in cli.commands["ingest"].params} - {"as_json", "quiet", "debug"}
+    options = {option.name for option in cli.commands["ingest"].params} - {"as_json", "quiet", "debug", "dry_run"}
     assert options == set(IngestArgs.model_fields)
 
 
