@@ -15,21 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from .arrays import canonical, load_json
 from .errors import RunLocked, SchemaError, StorageError, space_for
+from .temporary import locked_files
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
-
-_held: set[int] = set()
-
-
-def _close_in_child() -> None:
-    # flock belongs to the open file, which a forked child shares: without this a child would keep the lock of a killed owner
-    for fd in _held:
-        os.close(fd)
-    _held.clear()
-
-
-os.register_at_fork(after_in_child=_close_in_child)
 
 
 def holder() -> dict[str, Any]:
@@ -56,7 +45,7 @@ def file_lock(path: Path) -> Iterator[None]:
         If the file is a symbolic link: the lock of another place would be held, and its file overwritten.
     """
     fd = _open_lock(path)
-    _held.add(fd)
+    locked_files.add(fd)
     try:
         with space_for(path, 128):
             try:
@@ -67,8 +56,8 @@ def file_lock(path: Path) -> Iterator[None]:
             os.pwrite(fd, canonical(holder()), 0)
         yield
     finally:
-        if fd in _held:
-            _held.remove(fd)
+        if fd in locked_files:
+            locked_files.remove(fd)
             os.close(fd)
 
 

@@ -19,14 +19,15 @@ _PREFIX, _SUFFIX = "gramplane-", ".tmp"
 _NAME = re.compile(r"gramplane-[a-z0-9_]{8}\.tmp")
 _OWNER = "owner.lock"
 
-_held: set[int] = set()
+locked_files: set[int] = set()
+"""Descriptors of the files that this process keeps locked."""
 
 
 def _close_in_child() -> None:
-    # flock belongs to the open file, which a forked child shares: without this a child would keep the folder of a killed owner
-    for fd in _held:
+    # flock belongs to the open file, which a forked child shares: without this a child would keep what a killed owner held
+    for fd in locked_files:
         os.close(fd)
-    _held.clear()
+    locked_files.clear()
 
 
 os.register_at_fork(after_in_child=_close_in_child)
@@ -43,13 +44,13 @@ def temporary_folder(parent: str | os.PathLike[str] | None = None) -> Iterator[P
     """
     sweep_folders(parent)
     folder, fd = _made(parent)
-    _held.add(fd)
+    locked_files.add(fd)
     try:
         yield folder
     finally:
-        if fd in _held:
+        if fd in locked_files:
             _remove(folder)
-            _held.remove(fd)
+            locked_files.remove(fd)
             os.close(fd)
 
 
