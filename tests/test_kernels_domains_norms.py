@@ -219,7 +219,7 @@ def test_the_cone_of_non_negative_weights():
     np.testing.assert_array_equal(ray, [0, 0.5, 0.5])
     np.testing.assert_allclose(cone.mirror(np.array([2.0, 0.0]), np.array([1.0, -1e9]), 0.5), [2 * math.exp(-0.5), 0])
     with pytest.raises(ValueError, match="overflows"):
-        cone.mirror(np.array([1.0]), np.array([-1e9]), 1.0)
+        cone.mirror(np.array([1.0, 1.0]), np.array([-1e9, 0.0]), 1.0)
 
 
 def test_the_simplex_takes_norms():
