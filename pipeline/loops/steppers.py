@@ -47,7 +47,7 @@ def _closed(state: WeightState, bound: LowerBound) -> WeightState:
 def _projected(state: WeightState, bound: LowerBound, found: Trial, domain: NormDomain, tau: float) -> WeightState:
     cuts = state.cuts
     lowest = cuts.height(bound.theta)
-    level = max(state.floor + tau * state.gap, lowest - 1e-9 * abs(lowest))
+    level = max(state.floor + tau * state.gap, lowest + 1e-9 * abs(lowest))
     warm = state.multipliers if len(state.multipliers) else None
     point = project_on_level(found.theta[state.active], cuts, level, domain, warm, inside=bound.theta)
     return replace(state, theta=state.spread(point.theta), multipliers=point.rho)
