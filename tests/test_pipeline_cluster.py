@@ -121,6 +121,17 @@ def test_workers_find_the_bits_of_this_process(pair, small_tasks, tmp_path, case
     assert everything(found) == everything(in_process(store, tmp_path / "alone", **CASES[case]))
 
 
+@pytest.mark.parametrize("form", ["csr_array", "dense"])
+@pytest.mark.parametrize("case", ["linear", "groups", "tree", "poly2"])
+def test_workers_read_constant_columns_as_this_process_does(pair, small_tasks, tmp_path, case, form):
+    X, y = planted(1, density=0.4)
+    X[:, 7] = 2.0
+    store = stored(tmp_path / "a.zarr", forms(X)[form], y)
+    found = machine(pair[0], store, tmp_path / "run", **CASES[case])
+    assert 7 in found.features
+    assert everything(found) == everything(in_process(store, tmp_path / "alone", **CASES[case]))
+
+
 @pytest.mark.parametrize("scale", ["unit-column", "unit-row", "standard"])
 def test_classes_on_scaled_stores(pair, small_tasks, tmp_path, scale):
     X, codes = classes(density=0.5)

@@ -293,26 +293,28 @@ def test_a_solved_problem_ends_early():
 
 @pytest.mark.parametrize("form", ["dense", "csc_array", "csr_matrix"])
 @pytest.mark.parametrize(("loss", "bias"), CASES)
-def test_empty_and_constant_columns_are_never_selected(loss, bias, form):
+def test_empty_columns_are_never_selected_and_constant_ones_only_without_an_intercept(loss, bias, form):
     X, y = planted(18, d=8, relevant=3)
     X[:, [1, 6]], X[:, 3] = 0.0, 5.0
     machine = fitted(forms(X)[form], y, loss, bias, B=8)
-    assert machine.selected_.tolist() == [0, 2, 4, 5, 7]
-    assert not machine.coef_[0][[1, 3, 6]].any()
-    kept = np.delete(X, [1, 3, 6], axis=1)
-    np.testing.assert_allclose(machine.decision_function(forms(X)[form]), fitted(kept, y, loss, bias, B=5).decision_function(kept))
+    silent = [1, 3, 6] if bias else [1, 6]
+    assert machine.selected_.tolist() == np.delete(np.arange(8), silent).tolist()
+    assert not machine.coef_[0][silent].any()
+    kept = np.delete(X, silent, axis=1)
+    other = fitted(kept, y, loss, bias, B=kept.shape[1])
+    np.testing.assert_allclose(machine.decision_function(forms(X)[form]), other.decision_function(kept))
 
 
 @pytest.mark.parametrize(
     "more", [{"groups": [0, 0, 0, 1, 1, 1]}, {"feature_map": "additive_gaussian"}, {"feature_map": "hik"}, {"feature_map": "poly2"}]
 )
 @pytest.mark.parametrize("form", ["dense", "csc_array"])
-def test_constant_columns_weigh_nothing_in_groups_and_maps(form, more):
+def test_constant_columns_weigh_nothing_in_groups_and_maps_beside_an_intercept(form, more):
     X, y = planted(22, d=6, relevant=3)
     X = np.abs(X)
     X[:, 1], X[:, 4] = 3.0, 0.0
     test = np.abs(planted(23, d=6, relevant=3)[0])
-    machine = fitted(forms(X)[form], y, B=2 if "groups" in more else 6, **more)
+    machine = fitted(forms(X)[form], y, bias=True, B=2 if "groups" in more else 6, **more)
     other = test.copy()
     other[:, [1, 4]] += 1.0
     assert machine.decision_function(forms(test)[form]).std() > 0.01

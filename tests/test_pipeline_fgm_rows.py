@@ -114,6 +114,19 @@ def test_more_of_the_same(problem, case):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("form", ["sparse", "dense"])
+def test_constant_columns_are_read_alike_by_the_rows_and_the_driver(problem, form):
+    """Two fits in one process whose cuts agree, with an intercept and without one: only the second reads the constant."""
+    X, codes = problem
+    X = sp.csr_array(sp.hstack([X[:, :3], np.ones((N, 1))])) if form == "sparse" else np.c_[X[:, :3].toarray(), np.ones(N)]
+    data = MemoryBlocks(X)
+    for bias in (True, False):
+        given = {"groups": [np.arange(4)], "B": 1, "max_rounds": 1, "fit_intercept": bias}
+        near, far = (machines(data, codes, memory, **given) for memory in (LARGE, SMALL))
+        assert everything(near) == everything(far)
+        assert (near[0].weights[0, 3] == 0) == bias
+
+
 def test_columns_kept_by_workers_are_those_of_the_map_that_is_asked_for(problem):
     """Two fits in one process that differ only in what the columns' names do not tell."""
     X, codes = problem
@@ -151,16 +164,17 @@ def test_dense_store_with_centred_columns(problem, tmp_path):
     assert found[0] == found[1]
 
 
-def test_constant_members_of_groups_weigh_nothing_on_workers(problem, tmp_path):
+@pytest.mark.parametrize("bias", [True, False])
+def test_constant_members_of_groups_weigh_nothing_on_workers_beside_an_intercept(problem, tmp_path, bias):
     X, codes = problem
     dense = X.toarray()[:, :6]
     dense[:, 1] = 2.0
     data = ingest((sp.csr_array(dense), codes), tmp_path / "a.zarr")
     assert isinstance(data, BlockStore)
-    options = {"groups": [np.arange(3), np.arange(3, 6)], "max_rounds": 2}
+    options = {"groups": [np.arange(3), np.arange(3, 6)], "max_rounds": 2, "fit_intercept": bias}
     near, far = machines(data, codes, LARGE, **options), machines(data, codes, SMALL, **options)
     assert everything(near) == everything(far)
-    assert not near[0].weights[:, near[0].coordinates == 1].any()
+    assert near[0].weights[:, near[0].coordinates == 1].any() != bias
 
 
 def test_runs_with_little_driver_memory_resume_to_the_same_bits(store, tmp_path, monkeypatch):

@@ -116,7 +116,7 @@ class Designs:
         refuse_columns([columns_held(ctx.data, count)], ctx.driver_memory)
         wanted = [self._atoms.features(ids) for cuts in missing.values() for ids in cuts]
         features = union(wanted)
-        raw = scaled_columns(ctx, features) if len(features) else None
+        raw = scaled_columns(ctx, features, centred=self._atoms.centred) if len(features) else None
         for k, cuts in missing.items():
             design = self._held.setdefault(k, Design(ctx.data.n_rows, self._capacities[k]))
             for ids in cuts:

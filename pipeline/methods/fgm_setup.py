@@ -71,20 +71,21 @@ def _clipped(config: FGMConfig, available: int, warn: Warn) -> FGMConfig:
 
 def build_atoms(config: FGMConfig, inputs: FGMInputs) -> tuple[CutAtoms, int]:
     """Return the candidates and how many there are."""
+    centred = config.fit_intercept
     d = int(inputs.data.n_cols)
     if inputs.groups is not None:
         if config.feature_map is not None:
             raise ValueError(f"groups cannot be combined with feature_map={config.feature_map!r}: choose one of them")
         weight = config.group_weight
         index = build_groups(inputs.groups, d, np.asarray(weight) if isinstance(weight, list) else weight)
-        return GroupAtoms(index=index), index.n_groups
+        return GroupAtoms(index=index, centred=centred), index.n_groups
     if config.group_weight is not None:
         raise ValueError(f"group_weight={config.group_weight!r} needs groups, and there are none")
     if config.feature_map == "poly2":
-        return PairAtoms(config.gamma, config.coef0), (d + 1) * (d + 2) // 2 - 1
+        return PairAtoms(config.gamma, config.coef0, centred=centred), (d + 1) * (d + 2) // 2 - 1
     if config.feature_map is not None:
-        return ExpansionAtoms(expansion=expansion_of(config, inputs.data)), d
-    return LinearAtoms(), d
+        return ExpansionAtoms(expansion=expansion_of(config, inputs.data), centred=centred), d
+    return LinearAtoms(centred=centred), d
 
 
 def expansion_of(config: FGMConfig, data: Any) -> expansions.Expansion:
@@ -101,12 +102,12 @@ def expansion_of(config: FGMConfig, data: Any) -> expansions.Expansion:
         raise ValueError(f"feature_map={config.feature_map!r} cannot be used on rows scaled to unit norm; ingest with another scale")
     name = "hik" if config.feature_map == "hik" else "additive_gaussian"
     if name == "hik":
-        _refuse_negative(data)
+        _refuse_negative(data, centred=config.fit_intercept)
     return expansions.Expansion(name, gamma=config.gamma, n_bins=config.n_bins)
 
 
-def _refuse_negative(data: Any) -> None:
-    low, _ = feature_ranges(data, np.arange(data.n_cols))
+def _refuse_negative(data: Any, *, centred: bool) -> None:
+    low, _ = feature_ranges(data, np.arange(data.n_cols), centred=centred)
     if low.size and low.min() < 0:
         j = int(np.argmin(low))
         raise DataError(f"feature_map='hik' needs non-negative features; column {j} has the minimum {low[j]!r}")
@@ -116,7 +117,7 @@ def map_notes(config: FGMConfig, data: Any) -> list[str]:
     """Return what to say of ranges on which the additive Gaussian map is far from its kernel (docs/methods.md, "Additive maps")."""
     if config.feature_map != "additive_gaussian":
         return []
-    low, high = feature_ranges(data, np.arange(data.n_cols))
+    low, high = feature_ranges(data, np.arange(data.n_cols), centred=config.fit_intercept)
     extent = high - low
     wide = np.flatnonzero(config.gamma * extent**2 > expansions.GAUSSIAN_REACH)
     if not len(wide):
@@ -199,7 +200,7 @@ def build_model(config: FGMConfig, inputs: FGMInputs, loop: FGMLoop, state: FGMS
     """Return the model of the last round (or of the refit)."""
     parts = refitted if refitted is not None else [machine.weights() for machine in _with_bias(loop, state)]
     coordinates, weights, intercepts = union_of_weights(parts)
-    kind = config.feature_map or loop.atoms.kind
+    kind, centred = config.feature_map or loop.atoms.kind, loop.atoms.centred
     atoms_used = [machine.selected() for machine in state.machines]
     filled = [ids for ids in atoms_used if len(ids)]
     features = loop.atoms.features(np.unique(np.concatenate(filled), axis=0)) if filled else np.zeros(0, np.int64)
@@ -210,8 +211,8 @@ def build_model(config: FGMConfig, inputs: FGMInputs, loop: FGMLoop, state: FGMS
         classes_json=json.dumps(list(inputs.classes)),
         n_features=int(inputs.data.n_cols),
         features=features,
-        scale=scale_of(inputs.data, features),
-        ranges=np.stack(feature_ranges(inputs.data, features)) if loop.atoms.kind == "expansion" else np.zeros((2, 0)),
+        scale=scale_of(inputs.data, features, centred=centred),
+        ranges=np.stack(feature_ranges(inputs.data, features, centred=centred)) if loop.atoms.kind == "expansion" else np.zeros((2, 0)),
         coordinates=coordinates,
         weights=weights,
         intercepts=intercepts,
@@ -248,7 +249,7 @@ def _refit_one(atoms: CutAtoms, spec: Machine, selected: np.ndarray, ctx: RunCon
     features = atoms.features(selected)
     coordinates, factors = atoms.coordinates(selected)
     design = Design(ctx.data.n_rows, len(factors))
-    design.append(atoms.build(ctx.data, scaled_columns(ctx, features), features, selected))
+    design.append(atoms.build(ctx.data, scaled_columns(ctx, features, centred=atoms.centred), features, selected))
     config = replace_cost(spec)
     problem = GroupProblem(
         design.rows(config.y, config.cost, config.config.loss),

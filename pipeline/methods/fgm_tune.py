@@ -15,8 +15,8 @@ from .fgm_setup import FGMInputs, build_atoms, build_machines, map_notes
 from .grids import Shared, alike, fold_masks
 from .scoring import Fit, with_held_out
 
-ATOM_PARAMETERS = ("feature_map", "gamma", "coef0", "n_bins", "group_weight")
-"""Parameters that change the candidates: points that differ in them cannot share a pass."""
+ATOM_PARAMETERS = ("feature_map", "gamma", "coef0", "n_bins", "group_weight", "fit_intercept")
+"""Parameters that change the candidates or how they are read: points that differ in them cannot share a pass."""
 
 
 def shared_loops(ctx: RunContext, grid: Sequence[FGMConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[Shared]:

@@ -118,7 +118,7 @@ def _scaled_rows(data: Any, scale: FeatureScale) -> Any:
 def features_kept(data: Any, fit_intercept: bool) -> np.ndarray:
     """Return which features may have weights, ``(n_features,)``: an intercept takes out those that are constant as they are read."""
     kept = np.ones(data.n_cols, bool)
-    if fit_intercept and data.scale.row_factor is None:
+    if fit_intercept:
         kept[constant_features(data)] = False
     return kept
 

@@ -21,7 +21,7 @@ from ...kernels.scores import DualVector, TopB, apply_scaling, correlations_many
 from ...storage import RunStore
 from ..records.context import INLINE_BYTES, RunContext
 from ..records.fgm import FeatureScale
-from .blocks import Block, load_block, scale_of, table_of
+from .blocks import Block, load_blocks, scale_of, table_of
 from .columns import Columns
 from .feature_scores import Partial, Query, scaled_duals, select_atoms
 from .scaling import scaled, scaled_values
@@ -56,9 +56,9 @@ def times(columns: Columns, factor: np.ndarray) -> Columns:
     return sp.csc_array((data, columns.indices, columns.indptr), shape=columns.shape)
 
 
-def feature_ranges(data: Any, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smallest and largest (scaled) value of some features."""
-    scale = scale_of(data, features)
+def feature_ranges(data: Any, features: np.ndarray, *, centred: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest and largest (scaled) value of some features, see :func:`~.blocks.scale_of`."""
+    scale = scale_of(data, features, centred=centred)
     low, high = (scaled_values(table_of(data, name)[features], scale) for name in ("minimum", "maximum"))
     return low, high
 
@@ -68,17 +68,26 @@ def _block_correlations(block: Block, duals: np.ndarray) -> np.ndarray:
     return apply_scaling(correlations_many(block.X, duals), duals, block.factor, block.shift)
 
 
-def all_correlations(ctx: RunContext, duals: np.ndarray) -> np.ndarray:
+def all_correlations(ctx: RunContext, duals: np.ndarray, *, centred: bool) -> np.ndarray:
     """Return ``(n_machines, n_features)`` correlations, in this process."""
-    blocks = (load_block(ref) for ref in ctx.data.column_blocks())
+    blocks = load_blocks(tuple(ctx.data.column_blocks()), centred=centred)
     return np.hstack([_block_correlations(block, scaled_duals(ctx, duals)) for block in blocks])
 
 
 @dataclass(frozen=True)
 class LinearAtoms:
-    """Every feature is an atom: score ``c_j^2``, one column."""
+    """Every feature is an atom: score ``c_j^2``, one column.
+
+    Attributes
+    ----------
+    kind
+        Name of the collection.
+    centred
+        Whether an intercept centres the columns, see :func:`~.blocks.scale_of`.
+    """
 
     kind: str = "linear"
+    centred: bool = True
 
     @property
     def width(self) -> int:
@@ -160,7 +169,8 @@ class GroupAtoms(LinearAtoms):
         if self.index is None or self.index.members.nbytes < INLINE_BYTES or ctx.run is None or ctx.executor.kind == "sync":
             return self
         named = {field.name: getattr(self.index, field.name) for field in fields(self.index)}
-        return GroupAtoms(parts=tuple((name, _stored(ctx.run, name, value)) for name, value in named.items()))
+        parts = tuple((name, _stored(ctx.run, name, value)) for name, value in named.items())
+        return GroupAtoms(parts=parts, centred=self.centred)
 
     @property
     def width(self) -> int:
@@ -182,7 +192,7 @@ class GroupAtoms(LinearAtoms):
         """Return the best groups; a tree in this process is searched with pruning, elsewhere its groups are summed by stripe."""
         if self.groups.kind != "tree" or ctx.executor.kind != "sync":
             return select_atoms(ctx, self, duals, queries)
-        found = all_correlations(ctx, duals)
+        found = all_correlations(ctx, duals, centred=self.centred)
         return [groups.tree_select(c, self.groups, query.size)[0] for c, query in zip(found, queries, strict=True)]
 
     def squares(self, top: TopB) -> np.ndarray:
@@ -234,7 +244,8 @@ class ExpansionAtoms(LinearAtoms):
         scale = FeatureScale(block.factor, block.shift)
         low, high = (scaled_values(block.table(name), scale) for name in ("minimum", "maximum"))
         keys = expansions.expanded_scores(scaled(block.X, scale), u, self.map, low, high)
-        keys[low == high] = 0.0
+        # An empty feature has the map of a constant, but nothing to select it by.
+        keys[(low == high) & (self.centred | (low == 0))] = 0.0
         return top_b(keys, keys, query.size, block.offset)
 
     def squares(self, top: TopB) -> np.ndarray:
@@ -248,5 +259,5 @@ class ExpansionAtoms(LinearAtoms):
 
     def build(self, data: Any, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the expanded columns of the chosen features."""
-        low, high = feature_ranges(data, ids)
+        low, high = feature_ranges(data, ids, centred=self.centred)
         return expansions.expand(take(raw, features, ids), self.map, low, high)

@@ -123,15 +123,29 @@ TABLE_PIECE = 1 << 20
 """Entries of a column table read at once where all of it is looked at."""
 
 
+ALIKE = 1e-12
+"""Row factors this near to one another are equal but for the rounding of norms."""
+
+
 def constant_features(data: BlockStore | MemoryBlocks) -> np.ndarray:
-    """Return the features whose values are all equal and not zero, int64 ascending (found once per data set and process)."""
+    """Return the features whose values are all equal and not zero as they are read, int64 ascending (found once per data set and process).
+
+    Where every row has a factor of its own there are none: a column of ones is the inverse norms of the rows then.
+    """
     if data not in _CONSTANT:
-        if isinstance(data, MemoryBlocks):
+        if _rows_vary(data):
+            parts = []
+        elif isinstance(data, MemoryBlocks):
             parts = [constant_columns(block_cache().load(ref)) + ref.cols[0] for ref in data.column_blocks()]
         else:
             parts = [_constant_in_tables(data, lo) for lo in range(0, data.n_cols, TABLE_PIECE)]
         _CONSTANT[data] = np.concatenate([np.zeros(0, np.int64), *parts])
     return _CONSTANT[data]
+
+
+def _rows_vary(data: BlockStore | MemoryBlocks) -> bool:
+    row_factor = data.scale.row_factor
+    return row_factor is not None and len(row_factor) > 0 and bool(np.ptp(row_factor) > ALIKE * np.max(row_factor))
 
 
 def _constant_in_tables(data: BlockStore, lo: int) -> np.ndarray:
@@ -146,14 +160,21 @@ def scale_as_given(data: BlockStore | MemoryBlocks, features: np.ndarray | slice
     return FeatureScale(factor, shift)
 
 
-def scale_of(data: BlockStore | MemoryBlocks, features: np.ndarray | slice) -> FeatureScale:
-    """Return the factors of some features; that of a constant one is 0: it tells nothing and must not be selected.
+def scale_of(data: BlockStore | MemoryBlocks, features: np.ndarray | slice, *, centred: bool = True) -> FeatureScale:
+    """Return the factors of some features; beside an intercept that of a constant one is 0: it tells nothing and must not be selected.
 
     What is learned from rows scaled like this has to be predicted with these factors, and what is learned from others with those.
+
+    Parameters
+    ----------
+    data, features
+        Which columns.
+    centred
+        Whether an intercept centres the columns. A machine without one reads a constant column like any other.
     """
     given = scale_as_given(data, features)
     factor, shift = given.factor, given.shift
-    constant = constant_features(data)
+    constant = constant_features(data) if centred else np.zeros(0, np.int64)
     if not len(constant):
         return given
     if isinstance(features, slice):
@@ -173,15 +194,15 @@ def columns_of(ref: Ref, features: np.ndarray) -> np.ndarray | sp.csc_array:
     return source_of(ref).columns(features) if held is None else held[:, features - ref.cols[0]]
 
 
-def load_block(ref: Ref) -> Block:
-    """Load one stripe with its scaling factors."""
-    scale = scale_of(source_of(ref), slice(*ref.cols))
+def load_block(ref: Ref, *, centred: bool = True) -> Block:
+    """Load one stripe with its scaling factors, see :func:`scale_of`."""
+    scale = scale_of(source_of(ref), slice(*ref.cols), centred=centred)
     return Block(block_cache().load(ref), ref.cols[0], scale.factor, scale.shift, ref)
 
 
-def load_blocks(task: Task) -> Iterator[Block]:
+def load_blocks(task: Task, *, centred: bool = True) -> Iterator[Block]:
     """Load the stripes of a task one after the other."""
-    return (load_block(ref) for ref in task)
+    return (load_block(ref, centred=centred) for ref in task)
 
 
 def byte_groups(refs: Iterable[Ref], limit: int = TASK_BYTES) -> list[Task]:

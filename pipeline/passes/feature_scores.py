@@ -48,6 +48,11 @@ class Partial(NamedTuple):
 class Atoms(Protocol):
     """A collection of candidate columns groups: how to score them in a block, and how to build their columns."""
 
+    @property
+    def centred(self) -> bool:
+        """Whether an intercept centres the columns, see :func:`~.blocks.scale_of`."""
+        ...
+
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
         """Score the atoms of one stripe for every dual vector."""
         ...
@@ -76,7 +81,7 @@ def score_chunk(task: Task, atoms: Atoms, duals: Any, queries: tuple[Query, ...]
     """Score the stripes of one task (on a worker)."""
     vectors = received(duals)
     found: list[Partial] | None = None
-    for block in load_blocks(task):
+    for block in load_blocks(task, centred=atoms.centred):
         here = atoms.score_block(block, vectors, queries)
         found = here if found is None else _merge_machines([found, here], queries)
         queries = tuple(_raised(query, partial) for query, partial in zip(queries, found, strict=True))

@@ -31,6 +31,11 @@ class ColumnMaker(Protocol):
     """Atoms as far as a worker needs them."""
 
     @property
+    def centred(self) -> bool:
+        """Whether an intercept centres the columns, see :func:`~.blocks.scale_of`."""
+        ...
+
+    @property
     def signature(self) -> str:
         """What tells these columns from others of the same coordinates and factors."""
         ...
@@ -79,7 +84,7 @@ class DesignPart:
         features = np.unique(np.concatenate([self.atoms.features(ids) for ids in self.cuts]))
         scale = data.scale
         row_factor = None if scale.row_factor is None else scale.row_factor[slice(*self.rows)]
-        raw = scaled(data.columns(features, self.rows), scale_of(data, features), row_factor)
+        raw = scaled(data.columns(features, self.rows), scale_of(data, features, centred=self.atoms.centred), row_factor)
         columns = stack([self.atoms.build(data, raw, features, ids) for ids in self.cuts])
         return RememberingBlock(np.asfortranarray(columns) if isinstance(columns, np.ndarray) else columns)
 
@@ -121,7 +126,7 @@ class RemoteDesign:
         self._ctx = ctx
         self._atoms = atoms
         self._cuts: list[np.ndarray] = []
-        self._digest = hashlib.sha256(f"{serial(ctx.data)} {type(atoms).__name__} {atoms.signature}".encode())
+        self._digest = hashlib.sha256(f"{serial(ctx.data)} {type(atoms).__name__} {atoms.signature} {atoms.centred}".encode())
         self.widths: list[int] = []
 
     def append(self, ids: np.ndarray) -> None:

@@ -50,25 +50,25 @@ class _Loaded(NamedTuple):
     offset: int
 
 
-def _scaled_blocks(task: Task) -> list[_Loaded]:
+def _scaled_blocks(task: Task, centred: bool) -> list[_Loaded]:
     row_factor = source_of(task[0]).scale.row_factor
-    blocks = load_blocks(task)
+    blocks = load_blocks(task, centred=centred)
     return [_Loaded(scaled(block.X, FeatureScale(block.factor, block.shift), row_factor), block.offset) for block in blocks]
 
 
-def row_max_chunk(task: Task) -> np.ndarray:
+def row_max_chunk(task: Task, centred: bool) -> np.ndarray:
     """Return the largest ``|x_ij|`` of each row over a task's stripes."""
-    return np.maximum.reduce([kp.row_max_abs(block.X) for block in _scaled_blocks(task)])
+    return np.maximum.reduce([kp.row_max_abs(block.X) for block in _scaled_blocks(task, centred)])
 
 
 def _maximum(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.maximum.reduce(list(parts))
 
 
-def screen_chunk(task: Task, dual: Any, weight: Any, pair_map: kp.PairMap, B: int, threshold: float) -> Screened:
+def screen_chunk(task: Task, centred: bool, dual: Any, weight: Any, pair_map: kp.PairMap, B: int, threshold: float) -> Screened:
     """Return best coordinates and survivors of a task's stripes."""
     u, w = received(dual), received(weight)
-    return _merge_screens([_screen_block(block, u, w, pair_map, B, threshold) for block in _scaled_blocks(task)], B)
+    return _merge_screens([_screen_block(block, u, w, pair_map, B, threshold) for block in _scaled_blocks(task, centred)], B)
 
 
 def _screen_block(block: _Loaded, u: np.ndarray, w: np.ndarray, pair_map: kp.PairMap, B: int, threshold: float) -> Screened:
@@ -109,12 +109,12 @@ class Tile:
     nbytes: int
 
 
-def tile_chunk(tile: Tile, dual: Any, pair_map: kp.PairMap, B: int, threshold: float) -> kp.TopPairs:
+def tile_chunk(tile: Tile, centred: bool, dual: Any, pair_map: kp.PairMap, B: int, threshold: float) -> kp.TopPairs:
     """Return the best products of one tile."""
     i0, i1, j0, j1 = tile.spans
     ids = np.arange(i0, i1) if i0 == j0 else np.concatenate((np.arange(j0, j1), np.arange(i0, i1)))
     data = source_of(tile.ref)
-    X = np.asarray(scaled(data.columns(ids), scale_of(data, ids), data.scale.row_factor))
+    X = np.asarray(scaled(data.columns(ids), scale_of(data, ids, centred=centred), data.scale.row_factor))
     local = (0, i1 - i0, 0, i1 - i0) if i0 == j0 else (j1 - j0, j1 - j0 + i1 - i0, 0, j1 - j0)
     return dense_pairs(X, received(dual), ids, pair_map, B, tiles=[local], threshold=threshold)
 
@@ -149,8 +149,9 @@ def _nbytes(part: Any) -> int:
 class PairColumns:
     """Builds product columns; all a worker needs."""
 
-    def __init__(self, pair_map: kp.PairMap) -> None:
+    def __init__(self, pair_map: kp.PairMap, *, centred: bool = True) -> None:
         self.map = pair_map
+        self.centred = centred
 
     @property
     def signature(self) -> str:
@@ -180,6 +181,8 @@ class PairAtoms(PairColumns):
         Of the kernel.
     limits
         Widest triangle and budget of products.
+    centred
+        Whether an intercept centres the columns, see :func:`~.blocks.scale_of`.
 
     Notes
     -----
@@ -190,8 +193,8 @@ class PairAtoms(PairColumns):
     kind = "poly2"
     width = 1
 
-    def __init__(self, gamma: float, coef0: float, limits: kp.PairLimits | None = None) -> None:
-        super().__init__(kp.PairMap(gamma, coef0))
+    def __init__(self, gamma: float, coef0: float, limits: kp.PairLimits | None = None, *, centred: bool = True) -> None:
+        super().__init__(kp.PairMap(gamma, coef0), centred=centred)
         self.limits = limits or kp.PairLimits()
         self._counts: np.ndarray | None = None
         self._row_max: np.ndarray | None = None
@@ -211,7 +214,7 @@ class PairAtoms(PairColumns):
 
     def shipped(self, ctx: RunContext) -> PairColumns:
         """Return the form that travels with tasks: without what is kept between rounds."""
-        return PairColumns(self.map)
+        return PairColumns(self.map, centred=self.centred)
 
     # -- dense data: tiles ---------------------------------------------------------------------------------------------------
 
@@ -219,7 +222,7 @@ class PairAtoms(PairColumns):
         dual = ctx.share("dual", u)
         best = self._screen(ctx, dual, np.zeros(0), B, 0.0).best
         program = BlockProgram("dense-pairs", tile_chunk, _MergePairs(B), _nbytes, 40 * B)
-        found = ctx.run_pass(plan(program, self._tiles(ctx), dual, self.map, B, _bar(best, B)))
+        found = ctx.run_pass(plan(program, self._tiles(ctx), self.centred, dual, self.map, B, _bar(best, B)))
         return kp.merge_top_pairs([best, found], B)
 
     def _tiles(self, ctx: RunContext) -> list[Tile]:
@@ -260,7 +263,7 @@ class PairAtoms(PairColumns):
 
     def _screen(self, ctx: RunContext, dual: Any, weight: Any, B: int, threshold: float) -> Screened:
         program = BlockProgram("pair-bounds", screen_chunk, _MergeScreens(B), _Double(), 16 * min(ctx.data.n_cols, 1 << 20) + 40 * B)
-        return ctx.run_pass(plan(program, column_tasks(ctx.data), dual, weight, self.map, B, threshold))
+        return ctx.run_pass(plan(program, column_tasks(ctx.data), self.centred, dual, weight, self.map, B, threshold))
 
     def _head(self, ctx: RunContext, u: np.ndarray, ids: np.ndarray, B: int, done: int, threshold: float) -> kp.TopPairs:
         X, where = self._hold(ctx, ids)
@@ -271,7 +274,7 @@ class PairAtoms(PairColumns):
         if done == len(screen.ids):
             return screen.best
         order = np.argsort(screen.ids)
-        sorted_columns = scaled_columns(ctx, screen.ids[order])
+        sorted_columns = scaled_columns(ctx, screen.ids[order], centred=self.centred)
         X = sp.csc_array(sorted_columns[:, np.argsort(order)])
         products = expected_products(X, u, done=done)
         if products > self.limits.budget:
@@ -287,13 +290,13 @@ class PairAtoms(PairColumns):
 
     def _hold(self, ctx: RunContext, ids: np.ndarray) -> tuple[sp.csc_array, np.ndarray]:
         """Return columns that include ``ids``, and where each of these stands: those in memory, or kept copies."""
-        if isinstance(ctx.data, MemoryBlocks) and _unscaled(ctx.data, ids):
+        if isinstance(ctx.data, MemoryBlocks) and _unscaled(ctx.data, ids, self.centred):
             return sp.csc_array(ctx.data.by_columns), ids
         missing = np.setdiff1d(ids, self._kept)
         if len(missing):
             if len(self._kept) + len(missing) > KEPT_COLUMNS:
                 self._kept, self._columns, missing = np.zeros(0, np.int64), None, np.sort(ids)
-            fetched = scaled_columns(ctx, missing)
+            fetched = scaled_columns(ctx, missing, centred=self.centred)
             parts = [fetched] if self._columns is None else [self._columns, fetched]
             self._columns = parts[0] if len(parts) == 1 else sp.csc_array(sp.hstack(parts, format="csc"))
             self._kept = np.concatenate((self._kept, missing))
@@ -312,7 +315,7 @@ class PairAtoms(PairColumns):
     def _maxima(self, ctx: RunContext) -> np.ndarray:
         if self._row_max is None:
             program = BlockProgram("row-maxima", row_max_chunk, _maximum, _Double(), 8 * ctx.data.n_rows)
-            self._row_max = np.asarray(ctx.run_pass(plan(program, column_tasks(ctx.data))))
+            self._row_max = np.asarray(ctx.run_pass(plan(program, column_tasks(ctx.data), self.centred)))
         return self._row_max
 
 
@@ -324,8 +327,8 @@ class _Double:
         return 3 * task_bytes(task)
 
 
-def _unscaled(data: MemoryBlocks, ids: np.ndarray) -> bool:
-    scale = scale_of(data, np.sort(ids))
+def _unscaled(data: MemoryBlocks, ids: np.ndarray, centred: bool) -> bool:
+    scale = scale_of(data, np.sort(ids), centred=centred)
     return scale.factor is None and scale.shift is None and data.scale.row_factor is None
 
 

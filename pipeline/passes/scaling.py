@@ -47,9 +47,9 @@ def inverse_row_norms(X: Any) -> np.ndarray:
     return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
 
 
-def scaled_columns(ctx: RunContext, features: np.ndarray) -> Columns:
-    """Fetch the columns of sorted distinct ``features`` (one column pass) and scale them."""
-    return scaled(fetch_columns(ctx, features), scale_of(ctx.data, features), ctx.data.scale.row_factor)
+def scaled_columns(ctx: RunContext, features: np.ndarray, *, centred: bool) -> Columns:
+    """Fetch the columns of sorted distinct ``features`` (one column pass) and scale them, see :func:`~.blocks.scale_of`."""
+    return scaled(fetch_columns(ctx, features), scale_of(ctx.data, features, centred=centred), ctx.data.scale.row_factor)
 
 
 def _scaled_sparse(raw: Any, scale: FeatureScale, row_factor: np.ndarray | None) -> sp.csc_array:
