@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -126,6 +126,8 @@ class SubspaceState:
     stop
         Why it ended, or ``None``.
     """
+
+    record_version: ClassVar[int] = 2
 
     iteration: int
     coupling: np.ndarray
