@@ -10,7 +10,7 @@ import hashlib
 import importlib
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -95,17 +95,37 @@ def mixture(driver: Arithmetic, workers: Mapping[str, Arithmetic]) -> str | None
     workers
         By address.
     """
-    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for who, found in [("the driver", driver), *((f"worker {address}", workers[address]) for address in sorted(workers))]:
-        groups.setdefault(tuple(sorted(found.items())), []).append(who)
-    if len(groups) < 2:
-        return None
-    differing = [kind for kind in driver if len({dict(found).get(kind) for found in groups}) > 1]
-    told = "; ".join(f"{_names(who)}: {_described(dict(found), differing, list(map(dict, groups)))}" for found, who in groups.items())
-    return (
+    told = _told([("the driver", driver), *((f"worker {address}", workers[address]) for address in sorted(workers))])
+    return told and (
         f"processors or their kernels differ ({told}): results agree to the tolerance asked for, but are no longer the same bits for any "
         "number of workers, any layout and any kill"
     )
+
+
+def moved(seen: Sequence[Arithmetic]) -> str | None:
+    """Return a line on a run whose driver computed in several ways, one after another; ``None`` if it never changed.
+
+    Parameters
+    ----------
+    seen
+        What it computed with, in order.
+    """
+    told = _told([("at first" if not k else "then", found) for k, found in enumerate(seen)])
+    return told and (
+        f"the run goes on with another processor or other kernels ({told}): its result agrees to the tolerance asked for, but has no "
+        "longer the bits of a run that was never stopped"
+    )
+
+
+def _told(processes: Sequence[tuple[str, Arithmetic]]) -> str | None:
+    """Return which processes compute alike, and what sets the groups apart; ``None`` if there is but one group."""
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for who, found in processes:
+        groups.setdefault(tuple(sorted(found.items())), []).append(who)
+    if len(groups) < 2:
+        return None
+    differing = [kind for kind in processes[0][1] if len({dict(found).get(kind) for found in groups}) > 1]
+    return "; ".join(f"{_names(who)}: {_described(dict(found), differing, list(map(dict, groups)))}" for found, who in groups.items())
 
 
 def _names(who: list[str]) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from gramplane.cluster import TaskFailed
 from gramplane.kernels.jit import one_thread
+from gramplane.kernels.spec import KernelSpec
 from gramplane.pipeline import predict_store, resume_run, run_method, tune
 from gramplane.pipeline import running as pipeline_running
 from gramplane.pipeline.gram_building import build_grams
@@ -236,6 +237,100 @@ def test_given_matrices_are_replaced_by_those_of_other_samples(tmp_path):
             continue
         ingest_grams(np.eye(5), tmp_path / "g", overwrite=True)
     assert GramStore.open(tmp_path / "g").n == 5
+
+
+# -- Gram stores that are removed by hand between kill and resume ---------------------------------------------------------------
+
+N_GIVEN = 260
+GIVEN = {
+    "mkl": {"tol": 1e-7},
+    "two-layer-mkl": {"max_iter": 3},
+    "shared-subspace-mkl": {"tol": 1e-7},
+}
+"""Methods that read matrices which were computed elsewhere, with parameters that let them take more than one step."""
+
+
+def matrices(seed, n=N_GIVEN):
+    factors = np.random.default_rng(seed).normal(size=(3, n, 4))
+    return np.einsum("kip,kjp->kij", factors, factors).astype(np.float32)
+
+
+@pytest.fixture
+def given(tmp_path):
+    X, y = rows(3, N_GIVEN, 9)
+    ingest((X, y), tmp_path / "data", task_column=np.arange(N_GIVEN) % 3)
+    return tmp_path
+
+
+def given_grams(place, seed=0, **options):
+    shutil.rmtree(place / "grams", ignore_errors=True)
+    found = matrices(seed)
+    ingest_grams((found + found.transpose(0, 2, 1)) / 2, place / "grams", **options)
+
+
+def fit_given(place, method, run, **options):
+    params = {"kernels": "precomputed", "gram_store": str(place / "grams"), **GIVEN[method]}
+    return run_method(method, params, data=str(place / "data"), run=str(place / run), **options)
+
+
+@pytest.mark.parametrize("method", GIVEN)
+def test_given_matrices_that_were_made_again_are_told_at_resume(given, method):
+    given_grams(given, block=256)
+    fit_given(given, method, "straight")
+    with pytest.raises(Stopped):
+        fit_given(given, method, "run", on_event=at_round(1, stop))
+    for options, told in (
+        ({"seed": 1, "block": 256}, "kernels are no longer the same: of 3 3 are gone, 3 were added"),
+        ({"block": 128}, "rows of a block"),
+    ):
+        given_grams(given, **options)
+        with pytest.raises(DigestMismatch, match=rf"grams is not the Gram store that the run .*run began with: {told}") as ended:
+            resume_run(str(given / "run"))
+        assert exit_code(ended.value) == Exit.DAMAGED and not (given / "run" / "model").exists()
+    given_grams(given, block=256)
+    assert resume_run(str(given / "run")).status == "done"
+    assert tree_bytes(given / "run" / "model") == tree_bytes(given / "straight" / "model")
+
+
+def computed_grams(place, block, kernels=KERNELS):
+    shutil.rmtree(place / "grams", ignore_errors=True)
+    specs = [KernelSpec.parse(text) for text in kernels]
+    data = BlockStore.open(place / "data")
+    GramStore.create(
+        place / "grams", data_digest=data.digest, n=data.n_rows, kernels=[(s.digest(), s.raw_json()) for s in specs], block=block
+    )
+    build_grams(str(place / "data"), kernels, str(place / "grams"))
+
+
+@pytest.mark.parametrize("kernels", ["precomputed", KERNELS], ids=["all", "named"])
+def test_a_computed_gram_store_that_was_made_again_otherwise_is_told_at_resume(given, kernels):
+    params = {"kernels": kernels, "grams": "store", "gram_store": str(given / "grams"), "tol": 1e-9}
+    place = {"data": str(given / "data")}
+    computed_grams(given, 256)
+    run_method("mkl", params, run=str(given / "straight"), **place)
+    with pytest.raises(Stopped):
+        run_method("mkl", params, run=str(given / "run"), on_event=at_round(1, stop), **place)
+    computed_grams(given, 128)
+    with pytest.raises(DigestMismatch, match=r"rows of a block was 256 and is 128\. Make it again as it was"):
+        resume_run(str(given / "run"))
+    computed_grams(given, 256, [*KERNELS, "linear[8]"])
+    if kernels == "precomputed":
+        with pytest.raises(DigestMismatch, match="of 3 0 are gone, 1 were added"):
+            resume_run(str(given / "run"))
+        computed_grams(given, 256)
+    assert resume_run(str(given / "run")).status == "done", "kernels that the run does not read may come"
+    assert tree_bytes(given / "run" / "model") == tree_bytes(given / "straight" / "model")
+
+
+def test_a_gram_store_that_the_run_made_is_made_again_when_it_is_gone(given):
+    params = {"kernels": KERNELS, "grams": "store", "gram_store": str(given / "grams"), "tol": 1e-9}
+    run_method("mkl", params, run=str(given / "straight"), data=str(given / "data"))
+    shutil.rmtree(given / "grams")
+    with pytest.raises(Stopped):
+        run_method("mkl", params, run=str(given / "run"), data=str(given / "data"), on_event=at_round(1, stop))
+    shutil.rmtree(given / "grams")
+    assert resume_run(str(given / "run")).status == "done"
+    assert tree_bytes(given / "run" / "model") == tree_bytes(given / "straight" / "model")
 
 
 # -- text that is read once -----------------------------------------------------------------------------------------------------

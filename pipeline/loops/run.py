@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..records.began import note_arithmetic
 from .protocol import Loop, LoopState, Outcome, S
 
 if TYPE_CHECKING:
@@ -17,11 +18,19 @@ def _start(loop: Loop[S], ctx: RunContext, keep: bool) -> tuple[S, list[Mapping[
         return loop.init(ctx), [], None
     found = ctx.run.load_checkpoint(loop.state_type)
     ctx.run.truncate_history(found[0] if found else 0)
+    _note_arithmetic(ctx, found is not None)
     if found is None:
         return loop.init(ctx), [], None
     iteration, state = found
     ctx.emit({"event": "resume", "iteration": iteration})
     return state, list(ctx.run.history()), iteration
+
+
+def _note_arithmetic(ctx: RunContext, resumed: bool) -> None:
+    assert ctx.run is not None
+    ctx.tally.moved = note_arithmetic(ctx.run, resumed)
+    if ctx.tally.moved:
+        ctx.emit({"event": "warning", "message": ctx.tally.moved, "moved": ctx.tally.moved})
 
 
 def _record(loop: Any, ctx: RunContext, state: LoopState, row: Mapping[str, Any], keep: bool) -> None:

@@ -28,6 +28,7 @@ from ..records.context import BANK_SHARE, RunContext, received
 from ..records.holdings import Holding
 from .blocks import listed
 from .combined import MATRIX_SHARE, combined_gram
+from .gram_contents import confirm_contents
 from .gram_filling import filled_bank, fills_here, packed_bank
 from .gram_source import PairRef, RowPair, StoredPair, block_rows, grouped, normalised, pair_bytes, row_pairs
 from .task_grams import added_sums, combined_tasks_block, task_sums_chunk
@@ -253,6 +254,7 @@ class Grams:
         self._greatest: np.ndarray | None = None
         self._refs: list[PairRef] = list(row_pairs(ctx.data, self.specs, self.settings.block))
         ctx.emit({"event": "grams", **self.settings.describe(ctx.data.n_rows, len(self.specs))})
+        confirm_contents(ctx, self.settings, self.specs)
         self.sums = self._load_sums()
         norms = normalizations(self.specs, self.sums)
         self.normalizations = [norm if centre or norm.row_mean is None else replace(norm, row_mean=None, mean=0.0) for norm in norms]

@@ -24,6 +24,7 @@ from ...storage import DataError, GramStore, GramTask, open_gram
 from ...storage.gram_layout import GramLayout
 from ..records.context import RunContext
 from .blocks import listed
+from .gram_contents import confirm_contents
 from .gram_source import FREED_BYTES, StoredPair
 from .grams import GramSettings
 from .task_blocks import BATCH_BYTES, ComputedPair, HeldPair, TaskPair, loaded, task_pairs
@@ -260,6 +261,7 @@ class TaskGrams:
         self._pairs: Sequence[TaskPair] = task_pairs(ctx.data, self.specs, layout, order)
         told = {"grams": settings.policy, "gram_reason": settings.reason, "gram_block_rows": layout.block, "kernels": len(self.specs)}
         ctx.emit({"event": "grams", **told, "tasks": len(layout.groups)})
+        confirm_contents(ctx, settings, self.specs)
         self.sums = self._load_sums()
         self.normalizations = [replace(norm, row_mean=None, mean=0.0) for norm in normalizations(self.specs, self.centred_sums())]
         scales_only = all(norm.only_scales for norm in self.normalizations)

@@ -41,12 +41,15 @@ class Tally:
         Chunk steps planned, bytes of the blocks they name, and repeated attempts.
     mixture
         Which processes computed with other processors or kernels; empty while all are alike.
+    moved
+        What the driver computed with before and after it was stopped; empty while that is the same.
     """
 
     tasks: int = 0
     bytes: int = 0
     retries: int = 0
     mixture: str = ""
+    moved: str = ""
 
     def add(self, work: Plan[Any]) -> None:
         """Count one plan."""
@@ -60,7 +63,7 @@ class Tally:
 
     def notes(self) -> dict[str, str]:
         """Return what a summary must tell beside its figures."""
-        return {"mixture": self.mixture} if self.mixture else {}
+        return {name: told for name, told in (("mixture", self.mixture), ("moved", self.moved)) if told}
 
     def figures(self) -> dict[str, int]:
         """Return the counts by name."""

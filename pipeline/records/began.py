@@ -1,0 +1,71 @@
+"""``began.json`` of a run: what it began with beside its data. A run that goes on compares: its state was made with these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...cluster.arithmetic import arithmetic, moved
+from ...storage import DigestMismatch
+
+if TYPE_CHECKING:
+    from ...storage import RunStore
+
+NAME = "began"
+
+
+def _noted(run: RunStore) -> dict[str, Any]:
+    return run.read_json(NAME) or {}
+
+
+def note_arithmetic(run: RunStore, resumed: bool) -> str:
+    """Note what this process computes with; return what to say where a run goes on with something else, else an empty text.
+
+    Parameters
+    ----------
+    run
+        The run.
+    resumed
+        Whether a state of earlier steps is there; without one nothing of what was noted before counts.
+    """
+    noted, now = _noted(run), arithmetic()
+    seen = noted.get("arithmetic", []) if resumed else []
+    if now not in seen:
+        seen = [*seen, now]
+        run.write_json(NAME, {**noted, "arithmetic": seen})
+    return moved(seen) or ""
+
+
+def confirm_grams(run: RunStore, place: str, holds: Mapping[str, Any]) -> None:
+    """Note what the Gram store of a run holds for it, or compare with what it held when the run began.
+
+    Parameters
+    ----------
+    run
+        The run.
+    place
+        Of the Gram store, to be named.
+    holds
+        JSON values by name: whatever decides the bits that are read from it.
+
+    Raises
+    ------
+    gramplane.storage.DigestMismatch
+        It was removed and made again, of other data or otherwise laid out, or holds other kernels now; what differs is named.
+    """
+    noted = _noted(run)
+    before = noted.get("grams")
+    if before is None:
+        run.write_json(NAME, {**noted, "grams": dict(holds)})
+    elif before != dict(holds):
+        told = "; ".join(f"{name} {_change(before.get(name), value)}" for name, value in holds.items() if before.get(name) != value)
+        raise DigestMismatch(
+            f"{place} is not the Gram store that the run {run.path} began with: {told}. Make it again as it was, or start a new run"
+        )
+
+
+def _change(before: Any, now: Any) -> str:
+    if not isinstance(before, list):
+        return f"was {before!r} and is {now!r}"
+    gone, new = (len([item for item in one if item not in other]) for one, other in ((before, now), (now, before)))
+    return f"are no longer the same: of {len(before)} {gone} are gone, {new} were added" if gone or new else "have another order"
