@@ -99,6 +99,17 @@ def test_figures_have_the_same_names_in_every_method_and_are_explained(case):
     assert [name for name in sorted(headings) if not explained(name)] == []
 
 
+def test_gaps_of_every_row_are_non_negative_and_relative_to_the_objective(case):
+    """Up to the rounding of two sums, of which a gap is the difference."""
+    run = RunStore.open(case[1] / "straight")
+    for row in [*run.history(), run.read_json("summary")]:
+        size = 1e-9 * max(abs(row.get("objective") or 0.0), 1.0)
+        for name in ("gap", "restricted_gap"):
+            assert row.get(name) is None or np.isnan(row[name]) or row[name] >= -size, (name, row)
+        if row.get("gap") is not None and row.get("restricted_gap") is not None and np.isfinite([row["gap"], row["restricted_gap"]]).all():
+            assert row["restricted_gap"] <= row["gap"] + size, row
+
+
 def test_a_run_stopped_after_a_step_resumes_to_the_same_bits(case, tmp_path):
     """The first two, one amid and the last; the test below stops at every one."""
     chosen, folder = case

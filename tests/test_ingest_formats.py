@@ -75,6 +75,11 @@ def as_mat(folder, X, A, y):
     return folder / "a.mat", {}
 
 
+def as_old_mat(folder, X, A, y):
+    scipy.io.savemat(folder / "a.mat", {"X": A, "Y": y[:, None]}, format="4")
+    return folder / "a.mat", {}
+
+
 def as_array(folder, X, A, y):
     return (A, y), {}
 
@@ -128,6 +133,11 @@ def sparse_scipy_file(folder, X, A, y):
 def sparse_named_parts(folder, X, A, y):
     np.savez(folder / "b.npz", X_data=X.data, X_indices=X.indices, X_indptr=X.indptr, X_shape=X.shape, y=y)
     return folder / "b.npz", {}
+
+
+def sparse_old_mat(folder, X, A, y):
+    scipy.io.savemat(folder / "a.mat", {"X": sp.csc_matrix(X), "Y": y[:, None]}, format="4")
+    return folder / "a.mat", {}
 
 
 def sparse_mat(folder, X, A, y):

@@ -469,6 +469,8 @@ def test_matrix_that_is_not_finite_is_refused(value, make):
         (lambda: DualProblem(np.ones(2), np.ones(2), np.zeros(2)), "interval"),
         (lambda: DualProblem(np.ones(2), np.zeros(2), np.full(2, np.inf)), "finite where ridge"),
         (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), 0.0, 3.0), "total=3.0"),
+        (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), ridge=np.array([1.0, -1.0])), "ridge: must be finite and not negative"),
+        (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), ridge=np.array([1.0, np.inf])), "ridge: must be finite and not negative"),
         (lambda: DualProblem(np.ones(2), np.zeros(3), np.ones(2)), "lo: shape"),
         (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), -1.0), "kink"),
         (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), np.array([0.1, np.nan])), "kink"),

@@ -85,6 +85,15 @@ def test_every_engine_ends_at_the_optimum(sparse, loss, engine, bias):
     assert outcome.history[-1]["gap"] == found.gap
 
 
+def test_the_first_row_of_the_history_is_that_of_zero_weights():
+    X, y = planted()
+    problem = problem_of(y, engine="gram")
+    _, outcome = fitted(problem, MemoryBlocks(X))
+    at_zero = problem.cost @ MeanLoss("squared").values(y, np.full(len(y), y.mean()))
+    assert outcome.history[0]["objective"] == pytest.approx(at_zero, rel=1e-12)
+    assert outcome.history[-1]["objective"] < 0.9 * at_zero
+
+
 def test_a_hinge_is_certified_on_a_working_set():
     X, y = planted("hinge")
     problem = problem_of(y, "hinge", tol=2e-3, share=0.3)

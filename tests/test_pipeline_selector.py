@@ -164,6 +164,18 @@ def test_long_epochs_are_cut_into_steps_of_the_same_bits(monkeypatch):
     assert np.isnan(parts.history_["objective"][0]) and parts.history_["objective"][-1] == whole.history_["objective"][-1]
 
 
+def test_a_step_passes_no_fewer_entries_than_there_are_weights(monkeypatch):
+    """What a step costs beside its rows is one pass over the weights: wide problems make fewer, longer steps."""
+    X, y, task = problem(8)
+    inputs = with_tasks(KernelInputs(MemoryBlocks(X), y, None), task)
+    weights = 3 * X.shape[1]
+    for entries, limit in ((1, weights), (60, 60), (10**9, 10**9)):
+        monkeypatch.setattr("gramplane.pipeline.methods.selector.STEP_ENTRIES", entries)
+        with open_executor(None) as executor:
+            plan = build_loop(SelectorConfig(epochs=200, penalty="amtfs"), inputs, RunContext(executor, inputs.data)).plan
+        assert plan == ((10, 1) if limit > X.size else (1, -(-np.count_nonzero(X) // limit)))
+
+
 def test_rows_of_weight_zero_are_not_there_and_weights_are_factors():
     X, y, task = problem(9, signs=True)
     weight = np.where(np.arange(90) % 4 == 0, 0.0, 1.0)
