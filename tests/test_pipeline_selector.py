@@ -244,6 +244,35 @@ def test_a_second_fit_is_a_fit_on_the_selection(algorithm):
     assert both.objective_ == pytest.approx(again.objective_)
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
+def test_a_selection_that_max_iter_ends_is_fitted_again_and_told(loss):
+    """Without the second fit the model would be of another problem: that of the strong penalty, which was to choose only."""
+    X, y, task = problem(11)
+    y = y if loss == "squared" else np.where(y > np.median(y), 1, -1)
+    given = {"lam": 0.1 if loss == "hinge" else 0.05, "loss": loss, "algorithm": "fista", "tol": 1e-12, "max_iter": 2}
+    with pytest.warns(ConvergenceWarning, match="max_iter=2 ended the fit before tol=1e-12"):
+        first = selector(**given).fit(X, y, task)
+    with pytest.warns(ConvergenceWarning, match=r"max_iter=2 ended the selection before tol=1e-12 was reached; the second fit is on"):
+        both = selector(**given, refit=1e-4).fit(X, y, task)
+    np.testing.assert_array_equal(both.get_support(), first.get_support())
+    assert not both.converged_ and both.history_["phase"].tolist()[-1] == 1
+    with pytest.warns(ConvergenceWarning):
+        again = selector(**{**given, "lam": 1e-4}).fit(X[:, first.get_support()], y, task)
+    np.testing.assert_allclose(both.coef_[:, first.get_support()], again.coef_, atol=1e-12)
+    assert both.objective_ == pytest.approx(again.objective_)
+
+
+def test_a_second_fit_that_converges_does_not_hide_a_selection_that_was_cut_short(tmp_path):
+    X, y, task = problem(11)
+    given = {"lam": 0.05, "algorithm": "fista", "tol": 1e-6, "refit": 0.9, "max_iter": 3}
+    with pytest.warns(ConvergenceWarning, match="ended the selection"):
+        found = selector(**given).fit(X, y, task)
+    assert found.dual_gap_ <= 1e-6 * found.objective_ and not found.converged_
+    ingest((X, y), tmp_path / "s", task="regression", task_column=np.unique(task, return_inverse=True)[1])
+    done = run_method("multitask-selector", given, data=str(tmp_path / "s"), run=str(tmp_path / "r"))
+    assert done.summary["stop"] == "max_iter" and done.summary["certified_over"] == "the selected features"
+
+
 # -- constant columns --------------------------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from ...kernels.task_selection import TaskStream
 from ..methods import selector_run
 from ..methods.fgm_setup import FGMInputs, class_factors
+from ..methods.selector_batch import CUT_SHORT
 from ..methods.selector_setup import task_rows
 from ..methods.task_setup import known_codes, task_codes
 from ..passes.columns import fetch_columns
@@ -210,6 +211,12 @@ class MultiTaskSelector(Selection, TaskEstimator):
             self._learned = Learned.after(config, state.stream)
         self._warn_unfinished(bool(self.model_.figures["converged"]), self._unfinished(state))
         return self
+
+    def _unfinished(self, state: Any) -> str:
+        ended = "rounding" if state.stop == "no_progress" else f"max_iter={self.max_iter}"
+        if state.phase == CUT_SHORT:
+            return f"{ended} ended the selection before tol={self.tol:g} was reached; the second fit is on the features it had by then"
+        return f"{ended} ended the fit before tol={self.tol:g} was reached"
 
     def _data(self, X: Any, y: Any = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it; the first row that is not finite is named."""

@@ -26,6 +26,9 @@ from .selector_setup import SelectorData
 LIMITS = {"squared": 500, "logistic": 5, "hinge": 250}
 """Sweeps, Newton steps or proximal steps of a step of the loop, by loss."""
 
+CUT_SHORT = 2
+"""Phase of a second fit after a selection that ``max_iter`` ended: however it ends, the fit is unfinished."""
+
 MOMENT_SHARE = 0.25
 """Share of the driver's memory that the moments of all tasks may take; beyond it proximal steps read the rows."""
 
@@ -39,7 +42,7 @@ class BatchState:
     iteration
         Steps so far.
     phase
-        0 while features are selected, 1 while they are fitted again.
+        0 while features are selected, 1 while they are fitted again, ``CUT_SHORT`` while those are that an unfinished selection had.
     sweeps
         Sweeps, Newton steps or proximal steps of this phase.
     weights, intercepts
@@ -142,17 +145,18 @@ class BatchLoop:
         """Return the state with its reason to stop, or turned to the second fit."""
         if reason == "max_iter" and state.sweeps < self.config.max_iter:
             return state
-        # Where round-off forbids the tolerance, the selection is as good as it gets; a model without the second fit is of another problem.
-        solved = reason in ("gap", "no_progress")
-        if solved and state.phase == 0 and self.config.refit is not None and state.weights.any():
-            return self._fresh(state.iteration, 1, np.asarray(state.weights.any(axis=0)))
+        # A model without the second fit is of another problem. Where round-off forbids the tolerance the selection is as good as it gets.
+        if state.phase == 0 and self.config.refit is not None and state.weights.any():
+            return self._fresh(state.iteration, CUT_SHORT if reason == "max_iter" else 1, np.asarray(state.weights.any(axis=0)))
+        if state.phase == CUT_SHORT:
+            return replace(state, stop="max_iter")
         return replace(state, stop="tol" if reason == "gap" else reason)
 
     def _metrics(self, state: BatchState) -> dict[str, Any]:
         chosen = state.weights.any(axis=0)
         values = self.data.rows.decide(state.weights, state.intercepts) + self.data.offsets[self.data.rows.codes]
         return {
-            "phase": state.phase,
+            "phase": min(state.phase, 1),
             "objective": state.objective,
             "gap": state.gap,
             "sweeps": state.sweeps,

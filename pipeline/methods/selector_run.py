@@ -77,7 +77,7 @@ def plan_of(loop: Loop, ctx: RunContext) -> dict[str, Any]:
     held = holdings_plan(driver_held(ctx.data, data.n_tasks))
     plan: dict[str, Any] = {"learning_tasks": data.n_tasks, "task_bytes": ENTRY_BYTES * entry_count(ctx.data), **held}
     if isinstance(loop, BatchLoop):
-        return {**plan, "moment_bytes": loop.moment_bytes(), "sweeps_at_most": config.max_iter}
+        return {**plan, "moment_bytes": loop.moment_bytes(), "sweeps_at_most": config.max_iter * (1 if config.refit is None else 2)}
     epochs, parts = loop.plan
     return {**plan, "rounds_per_epoch": loop.n_rounds, "epochs_per_step": epochs, "steps_per_epoch": parts, "epochs": config.epochs}
 
@@ -143,7 +143,7 @@ def summary(state: State, model: LinearModel) -> dict[str, Any]:
     return {
         "objective": model.figures["objective"],
         "gap": gap if np.isfinite(gap) else None,
-        "certified_over": ("all features", "the selected features")[state.phase] if np.isfinite(gap) else None,
+        "certified_over": ("all features", "the selected features")[min(state.phase, 1)] if np.isfinite(gap) else None,
         "sweeps" if isinstance(state, BatchState) else "rounds": int(model.figures["iterations"]),
         "n_selected": len(model.features),
         "nonzeros": int(np.count_nonzero(chosen_weights(model))),
