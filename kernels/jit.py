@@ -159,6 +159,11 @@ class one_thread:
         _HOLD.leave()
 
 
+def blas_threads() -> int:
+    """Return how many threads BLAS has outside of :class:`one_thread`, as the caller or the environment set it."""
+    return _HOLD.threads
+
+
 class _Hold:
     """The one limit of this process and the threads inside it."""
 
@@ -168,6 +173,13 @@ class _Hold:
         self._holders = 0
         self._controller: Any = None
         self._found: Any = None
+        self._threads = 1
+
+    @property
+    def threads(self) -> int:
+        """Threads that BLAS has outside."""
+        with self._lock:
+            return self._threads if self._holders else self._most()
 
     def enter(self) -> None:
         depth = getattr(self._here, "depth", 0)
@@ -176,6 +188,7 @@ class _Hold:
             with self._lock:
                 # Every thread sets the limit: where BLAS sits on OpenMP it is kept per thread.
                 _take_control()
+                self._threads = self._threads if self._holders else self._most()
                 limiter = self._libraries().limit(limits=1, user_api="blas")
                 if self._holders == 0:
                     self._found = limiter
@@ -190,6 +203,10 @@ class _Hold:
                     _take_control()
                     self._found.restore_original_limits()
                     _take_control()
+
+    def _most(self) -> int:
+        found = (library.num_threads for library in self._libraries().lib_controllers if library.user_api == "blas")
+        return max((int(number or 1) for number in found), default=1)
 
     def _libraries(self) -> threadpoolctl.ThreadpoolController:
         # Listing the libraries takes a millisecond, so it is done once; SciPy's own BLAS must be loaded before that.

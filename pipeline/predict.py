@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from ..kernels import expansions
 from ..kernels.pairs import PairMap, pair_columns
+from ..kernels.row_products import row_product
 from ..storage import DataError
 from .methods.kernel_predict import decide_store
 from .methods.kernel_ranking_run import decide_images, knows_images
@@ -28,6 +29,14 @@ from .records.rule_model import RuleModel
 from .records.social_model import SocialModel
 from .records.spectral_model import SpectralModel
 from .records.task_model import TaskModel
+
+
+def product(rows: Any, weights: Any) -> np.ndarray:
+    """Return ``rows @ weights.T``, ``(n, m)``, of dense or sparse ones; its bits do not depend on the number of BLAS threads."""
+    if not sp.issparse(rows) and not sp.issparse(weights):
+        return row_product(rows, weights)
+    found: Any = rows @ weights.T
+    return np.asarray(found.toarray() if sp.issparse(found) else found)
 
 
 def mapped_columns(model: FGMModel, raw: Columns, row_factor: np.ndarray | None = None) -> Columns:
@@ -114,8 +123,8 @@ def _(model: LinearModel, ctx: RunContext) -> np.ndarray:
     values = np.zeros((ctx.data.n_rows, len(model.intercepts)))
     for features in np.split(model.features, np.arange(PIECE_COLUMNS, len(model.features), PIECE_COLUMNS)):
         if len(features):
-            coef = model.coef[:, features]
-            values += np.asarray(fetch_columns(ctx, features) @ (coef.toarray() if sp.issparse(coef) else coef).T)  # pyright: ignore[reportAttributeAccessIssue] (sparse)
+            coef: Any = model.coef[:, features]
+            values += product(fetch_columns(ctx, features), coef.toarray() if sp.issparse(coef) else coef)
     if model.row_scaled:
         values *= ctx.data.scale.row_factor[:, None]  # pyright: ignore[reportOptionalSubscript] (checked)
     values += model.intercepts
@@ -165,7 +174,7 @@ def _(model: SocialModel, ctx: RunContext) -> np.ndarray:
 
 def decided(model: FGMModel, columns: Columns) -> np.ndarray:
     """Return ``(n_samples, n_machines)`` decision values from the model's coordinates."""
-    return np.asarray(columns @ model.weights.T) + model.intercepts
+    return product(columns, model.weights) + model.intercepts
 
 
 @decision_path.register
@@ -191,4 +200,4 @@ def _decided_after(model: FGMModel, columns: Columns, t: int) -> tuple[int, np.n
             intercepts[k] = -bias
             selected.append(machine.selected(t))
     count = len(np.unique(np.concatenate(selected), axis=0)) if selected else 0
-    return count, np.asarray(columns @ weights) + intercepts
+    return count, product(columns, weights.T) + intercepts

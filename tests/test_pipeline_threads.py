@@ -1,20 +1,27 @@
 """BLAS has one thread in every fit, run and pass, however many the process or a worker has: their number would change last bits."""
 
+import json
 from dataclasses import dataclass
+from inspect import isfunction
 from operator import attrgetter
 
 import numpy as np
 import pytest
 import threadpoolctl
 
+import gramplane.pipeline
 from gramplane.cluster import BlockProgram, open_executor, plan
 from gramplane.pipeline import FGMClassifier, GroupLassoClassifier, resume_run, run_method
+from gramplane.pipeline.estimators.inputs import OneThread
+from gramplane.pipeline.estimators.kta_path import PathMachine
 from gramplane.pipeline.gram_building import build_grams
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.storing import predict_store
 from gramplane.pipeline.tuning import tune
 from tests.support.clusters import CommandCluster
 from tests.support.methods import CASES
+from tests.support.processors import said
+from tests.test_objectives import estimators
 
 
 def blas_threads(*_):
@@ -104,3 +111,37 @@ def test_steps_of_passes_hold_one_thread_on_workers_that_have_more(tmp_path):
         with open_executor(cluster.config) as executor:
             assert executor.run(plan(program, [Ref()] * 3)) == 2
             assert RunContext(executor, None).run_pass(plan(program, [Ref()] * 3)) == 1
+
+
+def bits_with(threads):
+    done = said(
+        "from tests.support.thread_bits import kernels, wide; import json, warnings; warnings.simplefilter('ignore'); "
+        "print(json.dumps(wide() | kernels()))",
+        OPENBLAS_NUM_THREADS=threads,
+        OMP_NUM_THREADS=threads,
+    )
+    return json.loads(done)
+
+
+def test_predictions_of_arrays_have_the_same_bits_for_any_number_of_threads():
+    """From 700 columns on OpenBLAS divides a product by its threads: linear machines on arrays followed their number."""
+    one, two = bits_with("1"), bits_with("2")
+    assert one == two and len(one) == 10
+
+
+def methods_of(cls):
+    """Public methods that are written in gramplane, by name."""
+    own = [base for base in cls.__mro__ if base.__module__.startswith("gramplane") and issubclass(base, OneThread)]
+    return {f"{base.__name__}.{name}": item for base in own for name, item in vars(base).items() if isfunction(item) and name[0] != "_"}
+
+
+@pytest.mark.parametrize("name", sorted(estimators()))
+def test_every_public_method_of_an_estimator_holds_one_thread(name):
+    cls = getattr(gramplane.pipeline, name)
+    found = methods_of(cls)
+    assert found and all(hasattr(method, "__wrapped__") for method in found.values())
+    assert all(hasattr(method, "__wrapped__") for method in methods_of(PathMachine).values())
+    seen = []
+    kind = type(name, (cls,), {"look": lambda self, n: seen.append((n, blas_threads()))})
+    kind.look(None, n=3)
+    assert seen == [(3, 1)]

@@ -21,12 +21,12 @@ from ...storage import MEMORY_STRIPE_BYTES, DataError, MemoryBlocks
 from ..loops.run import run_loop
 from ..methods.fgm import FGMLoop, FGMState
 from ..methods.fgm_setup import FGMInputs, build_loop, build_model, refit
-from ..predict import decision_values, model_columns
+from ..predict import decided, decision_values, model_columns
 from ..records.config import FGMConfig
 from ..records.context import RunContext
 from ..records.fgm import FGMModel, MachineState
 from ..records.validation import configured
-from .inputs import Classifying, Selection, fan_out, fit_context, history_arrays, is_store, opened_for, seed_of, validated
+from .inputs import Classifying, OneThread, Selection, fan_out, fit_context, history_arrays, is_store, opened_for, seed_of, validated
 
 NAN = float("nan")
 
@@ -63,7 +63,7 @@ class PathPoint:
     n_selected: int
 
 
-class FGMClassifier(Selection, Classifying, BaseEstimator):
+class FGMClassifier(Selection, Classifying, OneThread, BaseEstimator):
     """Linear classifier on few features chosen by cutting planes (Feature Generating Machine).
 
     Solves ``min_{w, b} 1/2 ||w||_B^2 + sum_i loss_i(y_i (<w, x_i> + intercept))`` approximately, by ``max_rounds`` cuts of ``B`` features
@@ -348,7 +348,7 @@ class FGMClassifier(Selection, Classifying, BaseEstimator):
         if is_store(X):
             with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
                 return decision_values(self.model_, ctx)
-        return model_columns(self.model_, self._checked(X)) @ self.model_.weights.T + self.model_.intercepts
+        return decided(self.model_, model_columns(self.model_, self._checked(X)))
 
     def _checked(self, X: Any) -> Any:
         return validated(self, X, accept_sparse=["csc", "csr"], dtype=[np.float64, np.float32], reset=False)

@@ -27,12 +27,24 @@ from ..methods.online_rows import UNSCALED, plain_rows, scaled_rows
 from ..methods.online_run import engine_of, linear_model
 from ..methods.online_setup import GroupLassoInputs
 from ..passes.scaling import inverse_row_norms
-from ..predict import decision_values
+from ..predict import decision_values, product
 from ..records.config_online import GroupLassoConfig
 from ..records.linear_model import LinearModel
 from ..records.validation import configured
 from .group_lasso_texts import CLASS_WEIGHT, PARAMETERS, REST
-from .inputs import Classifying, Predicting, fan_out, fit_context, history_arrays, in_memory, is_store, opened_for, seed_of, validated
+from .inputs import (
+    Classifying,
+    OneThread,
+    Predicting,
+    fan_out,
+    fit_context,
+    history_arrays,
+    in_memory,
+    is_store,
+    opened_for,
+    seed_of,
+    validated,
+)
 from .kernel_base import documented
 
 
@@ -42,7 +54,7 @@ def _streams(estimator: Any) -> bool:
     return True
 
 
-class _GroupLasso(BaseEstimator):
+class _GroupLasso(OneThread, BaseEstimator):
     """What classifier and regressor share."""
 
     _is_classifier: ClassVar[bool] = True
@@ -288,8 +300,7 @@ class _GroupLasso(BaseEstimator):
             with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
                 return decision_values(model, ctx)
         X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        values = X @ model.coef.T
-        values = np.asarray(values.toarray() if sp.issparse(values) else values)  # pyright: ignore[reportAttributeAccessIssue] (sparse)
+        values = product(X, model.coef)
         return (values * inverse_row_norms(X)[:, None] if model.row_scaled else values) + model.intercepts
 
 

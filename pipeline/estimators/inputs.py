@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -67,6 +69,28 @@ def validated(estimator: Any, X: Any, *given: Any, **options: Any) -> Any:
     if "y" in options:
         options["y"] = in_memory(options["y"], "y")
     return validate_data(estimator, in_memory(X), *(in_memory(y, "y") for y in given), **options)
+
+
+class OneThread:
+    """What estimators compute, they compute while BLAS has one thread: by the number of its threads last bits would depend on the machine.
+
+    Every public method of a class that derives from this one holds it, so that none can be forgotten.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        for name, method in list(vars(cls).items()):
+            if inspect.isfunction(method) and not name.startswith("_"):
+                setattr(cls, name, _alone(method))
+        super().__init_subclass__(**options)
+
+
+def _alone(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def held(*args: Any, **options: Any) -> Any:
+        with one_thread():
+            return method(*args, **options)
+
+    return held
 
 
 class Classifying(ClassifierMixin):

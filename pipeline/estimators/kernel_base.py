@@ -28,7 +28,7 @@ from ..records.config import MethodConfig
 from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
 from ..records.validation import configured
-from .inputs import Classifying, fan_out, fit_context, history_arrays, in_memory, is_store, opened_for, seed_of, validated
+from .inputs import Classifying, OneThread, fan_out, fit_context, history_arrays, in_memory, is_store, opened_for, seed_of, validated
 
 T = TypeVar("T", bound=type)
 
@@ -51,7 +51,7 @@ def documented(parameters: str, rest: str, own: str = "") -> Callable[[T], T]:
     return add
 
 
-class KernelEstimator(BaseEstimator):
+class KernelEstimator(OneThread, BaseEstimator):
     """Base of estimators on kernels; a subclass names its parameter model and sets ``model_``.
 
     Subclasses have the parameters ``kernels``, ``cluster``, ``random_state``, ``verbose`` and ``callbacks``.

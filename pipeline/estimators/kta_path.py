@@ -18,7 +18,7 @@ from ..methods.kta_path import weights_of
 from ..methods.kta_path_run import build_loop, model_of, record
 from ..records.config_kta import KTAPathConfig
 from ..records.kernel_model import KernelModel
-from .inputs import Selection, in_memory, validated
+from .inputs import OneThread, Selection, in_memory, validated
 from .kernel_base import KernelClassifier, labelled
 
 
@@ -321,7 +321,7 @@ class KTASelectionPath(Selection, KernelClassifier):
         return X[:, self.active_at(at)]
 
 
-class PathMachine:
+class PathMachine(OneThread):
     """A machine at one point of the path.
 
     Attributes

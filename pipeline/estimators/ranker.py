@@ -17,7 +17,7 @@ from ..methods.kernel_ranking_run import Unseen, build_loop, model_of, prior_of,
 from ..records.config_ranker import RankerConfig, VisualRankConfig
 from ..records.spectral_model import SpectralModel
 from ..records.validation import configured
-from .inputs import fan_out, fit_context, in_memory, is_store, opened_for, seed_of, validated
+from .inputs import OneThread, fan_out, fit_context, in_memory, is_store, opened_for, seed_of, validated
 from .kernel_base import KernelEstimator
 
 
@@ -274,7 +274,7 @@ def _are_places(given: Any) -> bool:
     return given is None or isinstance(given, (slice, int, np.integer)) or (not is_store(given) and np.ndim(given) == 1)
 
 
-class VisualRank(BaseEstimator):
+class VisualRank(OneThread, BaseEstimator):
     r"""Scores of images by a random walk on a given similarity, :math:`r = \lambda S r + (1 - \lambda) \pi`.
 
     S has the positive entries of the similarity, in columns with sum one: what is negative counts as 0, and a column without a positive
