@@ -17,7 +17,7 @@ BLOCK_VALUES = 1 << 20
 """Values of a block of rows, 8 MB: enough for a thread to be worth its start, and small enough to stay in a cache while types change."""
 
 FEW = 4
-"""Blocks that are not worth a thread."""
+"""Blocks from which on threads are worth their start."""
 
 
 def row_edges(n: int, d: int) -> list[int]:
@@ -40,16 +40,17 @@ def row_product(X: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     out = np.empty((len(X), right.shape[1]))
     spans = [slice(*span) for span in pairwise(row_edges(*X.shape))]
 
-    def multiply(span: slice) -> None:
-        with one_thread():
-            np.matmul(X[span], right, out=out[span])
+    threads = min(blas_threads(), len(spans)) if len(spans) >= FEW else 1
 
-    threads = min(blas_threads(), len(spans))
-    if len(spans) < FEW or threads < 2:
+    def multiply(first: int) -> None:
         with one_thread():
-            for span in spans:
-                multiply(span)
-        return out
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(multiply, spans))
+            for span in spans[first::threads]:
+                np.matmul(X[span], right, out=out[span])
+
+    with one_thread():
+        if threads == 1:
+            multiply(0)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(multiply, range(threads)))
     return out
