@@ -15,6 +15,7 @@ from ..storage import BlockStore, DataError, RunStore
 from ..storage.places import checked
 from ..storage.temporary import temporary_folder
 from .loops.run import run_loop
+from .passes.gram_contents import confirm_read_whole
 from .records.context import Emit, RunContext, ignore
 from .records.validation import configured
 from .registry import MethodInfo
@@ -272,7 +273,9 @@ def tune(
         done = folder.read_json("summary")
         if done is not None:
             return RunOutcome("already-done", done, run=run)
+        confirm_read_whole(folder, search.configs)
         rows = _table(search, Path(run), where, emit)
+        confirm_read_whole(folder, search.configs)
         best = best_row(rows)
         rounds = {"max_rounds": best["rounds"]} if "rounds" in best else {}
         folder.write_json("tune", rows)

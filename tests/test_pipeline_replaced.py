@@ -292,6 +292,32 @@ def test_given_matrices_that_were_made_again_are_told_at_resume(given, method):
     assert tree_bytes(given / "run" / "model") == tree_bytes(given / "straight" / "model")
 
 
+def test_fits_of_a_grid_see_the_same_matrices(given):
+    """Folds that are done are not done again: those to come, and the last fit on all rows, must read what they read."""
+    params = {"kernels": "precomputed", "gram_store": str(given / "grams"), "tol": 1e-2}
+    place = {"data": str(given / "data"), "params": params, "folds": 2}
+    grid = {"C": [0.5, 2.0], "solver": ["auto"]}
+    given_grams(given)
+    tune("mkl", grid, run=str(given / "straight"), **place)
+    with pytest.raises(Stopped):
+        tune("mkl", grid, run=str(given / "grid"), on_event=at_round(1, stop), **place)
+    given_grams(given, 1)
+    with pytest.raises(DigestMismatch, match=r"is not the Gram store that the run .*grid began with: kernels are no longer the same"):
+        tune("mkl", grid, run=str(given / "grid"), **place)
+    given_grams(given)
+
+    def other(event):
+        if event["event"] == "resume":
+            given_grams(given, 1)
+
+    with pytest.raises(DigestMismatch, match="began with"):
+        tune("mkl", grid, run=str(given / "grid"), on_event=other, **place)
+    assert not (given / "grid" / "best").exists()
+    given_grams(given)
+    assert tune("mkl", grid, run=str(given / "grid"), **place).status == "done"
+    assert tree_bytes(given / "grid" / "best" / "model") == tree_bytes(given / "straight" / "best" / "model")
+
+
 def computed_grams(place, block, kernels=KERNELS):
     shutil.rmtree(place / "grams", ignore_errors=True)
     specs = [KernelSpec.parse(text) for text in kernels]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ...storage import GramStore
+from ...storage import GramStore, RunStore
 from ..records.began import confirm_grams
 from ..records.context import RunContext
 from .given_grams import GivenGrams
@@ -46,6 +46,26 @@ def confirm_contents(ctx: RunContext, settings: _Settings, specs: Sequence[Any])
         digests = list(dict.fromkeys(spec.digest() for spec in specs))
         holds = {"data": ctx.data.digest, "rows of a block": settings.block, "kernels": digests}
         confirm_grams(ctx.run, str(settings.store), holds)
+
+
+def confirm_read_whole(run: RunStore, configs: Iterable[Any]) -> None:
+    """The same of a grid: Gram stores whose kernels are those of the fits, so that all its fits see the same ones.
+
+    Parameters
+    ----------
+    run
+        The run of the grid.
+    configs
+        Parameters of its points.
+
+    Raises
+    ------
+    gramplane.storage.DigestMismatch
+        What one of them holds has changed since the first fit.
+    """
+    whole = {config.gram_store for config in configs if getattr(config, "kernels", None) == "precomputed" and config.gram_store}
+    for place in sorted(whole):
+        confirm_grams(run, place, _given(GramStore.open(place)), f"grams {place}")
 
 
 def _given(source: GramStore) -> Mapping[str, Any]:

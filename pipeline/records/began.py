@@ -36,7 +36,7 @@ def note_arithmetic(run: RunStore, resumed: bool) -> str:
     return moved(seen) or ""
 
 
-def confirm_grams(run: RunStore, place: str, holds: Mapping[str, Any]) -> None:
+def confirm_grams(run: RunStore, place: str, holds: Mapping[str, Any], name: str = "grams") -> None:
     """Note what the Gram store of a run holds for it, or compare with what it held when the run began.
 
     Parameters
@@ -47,6 +47,8 @@ def confirm_grams(run: RunStore, place: str, holds: Mapping[str, Any]) -> None:
         Of the Gram store, to be named.
     holds
         JSON values by name: whatever decides the bits that are read from it.
+    name
+        What it is noted under, where a run reads several.
 
     Raises
     ------
@@ -54,9 +56,9 @@ def confirm_grams(run: RunStore, place: str, holds: Mapping[str, Any]) -> None:
         It was removed and made again, of other data or otherwise laid out, or holds other kernels now; what differs is named.
     """
     noted = _noted(run)
-    before = noted.get("grams")
+    before = noted.get(name)
     if before is None:
-        run.write_json(NAME, {**noted, "grams": dict(holds)})
+        run.write_json(NAME, {**noted, name: dict(holds)})
     elif before != dict(holds):
         told = "; ".join(f"{name} {_change(before.get(name), value)}" for name, value in holds.items() if before.get(name) != value)
         raise DigestMismatch(
