@@ -1,8 +1,10 @@
-"""Many Gram matrices in memory, as packed upper triangles.
+"""Many Gram matrices in memory, as packed upper triangles or as whole matrices that were handed over.
 
-Rows are cut into bands of 128. A band keeps the columns from its own first row on, row by row, so the square on the diagonal is whole
-and everything left of it is left out: about half the bytes of n x n, and every row of a band is one contiguous read. All kernels share
-the layout; entry (i, j) of every kernel stands in the same column of one (k, n_packed) array.
+Rows are cut into bands of 128. What is read of a band are the columns from its own first row on: the square on the diagonal, and what is
+right of it. Packed triangles keep nothing else, which takes about half the bytes of n x n; whole matrices are read where they lie, and
+what is left of the bands is passed over. Where a band begins and how far its rows are apart (:func:`.bank_loops.packed_bands`,
+:func:`.bank_loops.square_bands`) is all that differs: the same loops read both, in the same order, to the same bits. All kernels share
+the layout; entry (i, j) of every kernel stands in the same column of one (k, entries) array.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .bank_loops import BAND, combine_bands, count_packed, sum_forms
+from .bank_loops import BAND, combine_bands, count_packed, packed_bands, square_bands, sum_forms
 from .bank_products import bank_products, product_units
 from .jit import one_thread
-from .task_grams import checked_codes, checked_weights, combine_packed, packed_sums, task_units
+from .task_grams import bank_task_sums, checked_codes, checked_weights, combine_task_bands, task_units
 
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.int64]
@@ -26,7 +28,7 @@ GEMM_BYTES = 8 << 20
 
 
 class PackedBank:
-    """k symmetric n x n matrices K_q = scale_q R_q in memory, R_q packed in float32 or float64.
+    """k symmetric n x n matrices K_q = scale_q R_q in memory, R_q in float32 or float64.
 
     Sums are accumulated in float64. Every result of one kernel has the same bits whichever other kernels are asked for, with the one
     exception of :meth:`inner_products`.
@@ -34,13 +36,17 @@ class PackedBank:
     Parameters
     ----------
     values : ndarray of shape (k, n_packed), float32 or float64
-        Packed entries, used where they lie.
+        Packed entries, used where they lie; :meth:`over` takes whole matrices.
     n : int
         Order of the matrices.
 
     Attributes
     ----------
-    values : ndarray of shape (k, n_packed)
+    values : ndarray of shape (k, n_packed), or (k, n * n) of whole matrices
+    bands : ndarray of shape (n_bands, 2)
+        Where each band begins among the entries of a matrix, and how far its rows are apart.
+    frozen : ndarray
+        The values as compiled loops read them: a view that nobody can write to, so one version of the loops serves both layouts.
     n, k : int
     scale : ndarray of shape (k,), float64
         Factors of the raw matrices, one by default; assign entries to normalise without touching the bank.
@@ -56,7 +62,12 @@ class PackedBank:
             raise ValueError(f"values: {values.ndim} dimensions of {values.dtype}, must be a C-ordered (k, n_packed) of float32 or float64")
         if n < 1 or values.shape[1] != count_packed(n) or not len(values):
             raise ValueError(f"values: shape {values.shape}, must be (k, {count_packed(max(n, 0))}) with k >= 1 for n={n}")
-        self.values = values
+        self._lay(values, n, packed_bands(n))
+
+    def _lay(self, values: NDArray[Any], n: int, bands: IndexArray) -> None:
+        self.values, self.bands = values, bands
+        self.frozen = values.view()
+        self.frozen.flags.writeable = False
         self.n, self.k = n, len(values)
         self.scale: FloatArray = np.ones(self.k)
         self._areas: dict[tuple[int, int], IndexArray] | None = None
@@ -79,9 +90,40 @@ class PackedBank:
             bank.put(q, 0, 0, found[q])
         return bank
 
+    @classmethod
+    def over(cls, grams: NDArray[Any]) -> PackedBank:
+        """Return a bank of whole matrices where they lie, which are never written to.
+
+        Parameters
+        ----------
+        grams : ndarray of shape (k, n, n), float32 or float64
+            In C order, and exactly symmetric: of the squares on the diagonal both triangles are read.
+
+        Raises
+        ------
+        ValueError
+            If shape, type or memory order do not fit.
+        """
+        if not lies_whole(grams):
+            raise ValueError(f"grams: shape {grams.shape} of {grams.dtype}, must be C-ordered (k, n, n) of float32 or float64")
+        bank = cls.__new__(cls)
+        values = grams.view(np.ndarray).reshape(len(grams), -1)
+        values.flags.writeable = False
+        bank._lay(values, grams.shape[1], square_bands(grams.shape[1]))
+        return bank
+
+    def packed(self) -> PackedBank:
+        """Return the same matrices as packed triangles of their own, which may be changed."""
+        self._chosen(None)
+        bank = type(self)(np.empty((self.k, count_packed(self.n)), self.values.dtype), self.n)
+        for first in range(0, self.n, BAND):
+            bank._band(first)[...] = self._band(first)
+        bank.scale[:] = self.scale
+        return bank
+
     @staticmethod
     def bytes_for(k: int, n: int, dtype: DTypeLike = np.float32) -> int:
-        """Return the bytes a bank of k matrices of order n takes."""
+        """Return the bytes that packed triangles of k matrices of order n take."""
         return k * count_packed(n) * np.dtype(dtype).itemsize
 
     # -- filling -----------------------------------------------------------------------------------------------------------
@@ -101,8 +143,10 @@ class PackedBank:
         Raises
         ------
         ValueError
-            If the block leaves the matrix or crosses the diagonal, or holds numbers that are not finite in the bank's type.
+            If the block leaves the matrix or crosses the diagonal, or holds numbers that are not finite in the bank's type; or if the
+            matrices are those of somebody else.
         """
+        self._check_own()
         given = np.asarray(block)
         given = given[None] if given.ndim == 2 else given
         self._check_place(q, lo, hi, given)
@@ -117,6 +161,15 @@ class PackedBank:
             rows = stored.shape[1]
             area = rows * (rows + 1) // 2 if lo == hi else rows * stored.shape[2]
             self._areas.setdefault((lo, hi), np.zeros(self.k, dtype=np.int64))[q : q + len(stored)] = area
+
+    @property
+    def lent(self) -> bool:
+        """Whether the matrices are somebody else's, which are read only."""
+        return not self.values.flags.writeable
+
+    def _check_own(self) -> None:
+        if self.lent:
+            raise ValueError("a bank over matrices of somebody else changes none of them; packed() is a copy that may be changed")
 
     def _check_place(self, q: int, lo: int, hi: int, block: NDArray[Any]) -> None:
         if block.ndim != 3 or not block.size:
@@ -150,8 +203,10 @@ class PackedBank:
 
     def _band(self, first: int) -> NDArray[Any]:
         """Return the band that starts at row `first` of all kernels, shape (k, rows, n - first): a view."""
-        start, rows, width = count_packed(self.n) - count_packed(self.n - first), min(BAND, self.n - first), self.n - first
-        return self.values[:, start : start + rows * width].reshape(self.k, rows, width)
+        start, stride = self.bands[first // BAND]
+        shape, size = (self.k, min(BAND, self.n - first), self.n - first), self.values.itemsize
+        steps = (self.values.strides[0], int(stride) * size, size)
+        return np.lib.stride_tricks.as_strided(self.values[:, start:], shape, steps, writeable=not self.lent)
 
     def _chosen(self, kernels: ArrayLike | None) -> IndexArray:
         """Return the asked kernels, all by default, after a look whether they are there."""
@@ -170,6 +225,7 @@ class PackedBank:
 
         The functions work entry by entry and keep symmetry; they get one band of rows at a time.
         """
+        self._check_own()
         for first in range(0, self.n, BAND):
             band = self._band(first)
             rows, columns = slice(first, first + band.shape[1]), slice(first, self.n)
@@ -180,7 +236,7 @@ class PackedBank:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the packed entries."""
+        """Bytes of the entries, wherever they lie."""
         return self.values.nbytes
 
     def combine(self, theta: ArrayLike, out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -200,7 +256,7 @@ class PackedBank:
         weights = _finite("theta", theta, (self.k,)) * self.scale
         used = self._chosen(np.flatnonzero(weights))
         out = self._room(out)
-        combine_bands(self.values, self.n, used, weights[used], out)
+        combine_bands(self.frozen, self.n, self.bands, used, weights[used], out)
         return out
 
     def _room(self, out: NDArray[Any] | None) -> NDArray[Any]:
@@ -225,7 +281,7 @@ class PackedBank:
         tasks = checked_codes(codes, self.n, given.shape[1])
         self._chosen(np.flatnonzero((given != 0).any(axis=(1, 2))))
         out = self._room(out)
-        combine_packed(self.values, self.n, given * self.scale[:, None, None], tasks, out)
+        combine_task_bands(self.frozen, self.bands, given * self.scale[:, None, None], tasks, out)
         return out
 
     def task_forms(self, beta: ArrayLike, codes: ArrayLike, n_tasks: int, units: FloatArray | None = None) -> FloatArray:
@@ -246,7 +302,7 @@ class PackedBank:
         chosen = self._chosen(None)
         if units is None:
             units = task_units(self._raw_diagonals(chosen).max(axis=1, initial=0.0), vector, tasks, n_tasks)
-        return packed_sums(self.values, self.n, vector, tasks, units).total() * self.scale[:, None, None]
+        return bank_task_sums(self.frozen, self.bands, vector, tasks, units).total() * self.scale[:, None, None]
 
     def forms(self, beta: ArrayLike, kernels: ArrayLike | None = None) -> FloatArray:
         """Return the quadratic forms s_q = beta' K_q beta, one pass for all the vectors given.
@@ -267,7 +323,7 @@ class PackedBank:
         vectors = _finite("beta", beta, (self.n,), (self.n, None))
         columns = np.ascontiguousarray(vectors.reshape(self.n, -1).T)
         found = np.zeros((len(chosen), len(columns)))
-        sum_forms(self.values, self.n, chosen, columns, found)
+        sum_forms(self.frozen, self.n, self.bands, chosen, columns, found)
         found *= self.scale[chosen, None]
         return found[:, 0] if vectors.ndim == 1 else found
 
@@ -309,7 +365,7 @@ class PackedBank:
         if units is None:
             units = product_units(self._raw_diagonals(chosen).max(axis=1, initial=0.0), columns)
         found = np.zeros((len(chosen), *columns.shape))
-        bank_products(self.values, self.n, chosen, columns, rows, units, found)
+        bank_products(self.frozen, self.n, self.bands, chosen, columns, rows, units, found)
         found[:, ~rows] = 0.0
         return found
 
@@ -336,8 +392,8 @@ class PackedBank:
             raise ValueError(f"rows, columns: must be two lists of equal length of numbers from 0 to {self.n - 1}")
         upper, right = np.minimum(i, j), np.maximum(i, j)
         first = upper // BAND * BAND
-        starts = np.array([count_packed(self.n) - count_packed(self.n - band) for band in range(0, self.n, BAND)])
-        place = starts[first // BAND] + (upper - first) * (self.n - first) + right - first
+        starts, strides = self.bands[upper // BAND].T
+        place = starts + (upper - first) * strides + right - first
         return self.values[:, place] * self.scale[:, None]
 
     def alignments(self, y: ArrayLike, kernels: ArrayLike | None = None, *, centred: bool = False) -> FloatArray:
@@ -350,7 +406,7 @@ class PackedBank:
         return self.forms(target - target.mean(axis=0) if centred else target, kernels)
 
     def inner_products(self, kernels: ArrayLike | None = None, *, centred: bool = False) -> FloatArray:
-        """Return <K_a, K_b>_F of all pairs, as one blocked matrix product over the packed entries.
+        """Return <K_a, K_b>_F of all pairs, as one blocked matrix product over the entries.
 
         Entries right of the squares on the diagonal count twice. With ``centred`` the matrices are H K_q H, H = I - 11'/n, by
         <HAH, HBH> = <A, B> - 2/n (A1)'(B1) + (1'A1)(1'B1)/n^2.
@@ -377,6 +433,12 @@ class PackedBank:
         sums = self._raw_products(np.ones((1, self.n)), np.ones((1, self.n), bool), chosen, None)[:, 0]
         totals = sums.sum(axis=1) / self.n
         return np.outer(totals, totals) - (2.0 / self.n) * (sums @ sums.T)
+
+
+def lies_whole(grams: NDArray[Any]) -> bool:
+    """Return whether matrices are in a form that :meth:`PackedBank.over` takes."""
+    square = grams.ndim == 3 and grams.shape[1] == grams.shape[2] and grams.size > 0
+    return square and grams.dtype in (np.float32, np.float64) and grams.flags.c_contiguous and grams.flags.aligned
 
 
 def _add_inner(found: FloatArray, part: NDArray[Any], chosen: IndexArray, weight: float) -> None:

@@ -1,4 +1,4 @@
-"""Compiled loops over packed Gram matrices; :class:`gramplane.kernels.bank.PackedBank` explains the layout."""
+"""Compiled loops over Gram matrices in memory; :class:`gramplane.kernels.bank.PackedBank` explains their layouts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .jit import compiled
-from .solvers.dual import add_rows
 
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.int64]
@@ -27,13 +26,22 @@ def count_packed(n: int) -> int:
     return BAND * (whole * n - BAND * whole * (whole - 1) // 2) + rest * rest
 
 
+def packed_bands(n: int) -> IndexArray:
+    """Return where the bands of packed triangles begin among the entries of a matrix, and how far their rows are apart: (bands, 2)."""
+    return np.array([(count_packed(n) - count_packed(n - first), n - first) for first in range(0, n, BAND)])
+
+
+def square_bands(n: int) -> IndexArray:
+    """Return the same of whole matrices, row by row, of which what is left of the bands is passed over."""
+    return np.array([(first * n + first, n) for first in range(0, n, BAND)])
+
+
 @compiled
-def combine_bands(values: NDArray[Any], n: int, used: IndexArray, weights: FloatArray, out: NDArray[Any]) -> None:
+def combine_bands(values: NDArray[Any], n: int, bands: IndexArray, used: IndexArray, weights: FloatArray, out: NDArray[Any]) -> None:
     """Write sum over q of weights[q] times kernel used[q] to out (n, n), both triangles."""
     total = np.empty(max(n, STRIP))
-    # A plain 0 would have what is called below compiled twice: for the number 0, and for any number.
-    at = int(np.int64(0))
-    for first in range(0, n, BAND):
+    for band in range(len(bands)):
+        first, at, stride = band * BAND, bands[band, 0], bands[band, 1]
         width = n - first
         rows = min(BAND, width)
         step = max(1, STRIP // width)
@@ -41,8 +49,9 @@ def combine_bands(values: NDArray[Any], n: int, used: IndexArray, weights: Float
             taken = min(step, rows - start)
             part = total[: taken * width]
             part[:] = 0.0
-            _add_kernels(part, values, at, used, weights)
-            at += taken * width
+            # Rows without anything between them are one long row.
+            lines = 1 if stride == width else taken
+            _add_kernels(part, lines, values, at + start * stride, stride, used, weights)
             for r in range(taken):
                 to, row = out[first + start + r, first:], part[r * width : (r + 1) * width]
                 # Copied as slices, they would have the texts of errors about shapes compiled.
@@ -52,20 +61,28 @@ def combine_bands(values: NDArray[Any], n: int, used: IndexArray, weights: Float
 
 
 @compiled
-def _add_kernels(out: FloatArray, values: NDArray[Any], at: int, used: IndexArray, weights: FloatArray) -> None:
-    """Add weighted entries from position `at` on, four kernels a pass."""
-    size = out.size
+def _add_kernels(
+    out: FloatArray, rows: int, values: NDArray[Any], at: int, stride: int, used: IndexArray, weights: FloatArray
+) -> None:
+    """Add weighted entries, four kernels a pass, to rows that lie side by side: row r stands at values[q, at + r * stride :]."""
+    size = out.size // rows
     whole = used.size - used.size % 4
     for at_kernel in range(0, whole, 4):
-        a, b = values[used[at_kernel], at : at + size], values[used[at_kernel + 1], at : at + size]
-        c, d = values[used[at_kernel + 2], at : at + size], values[used[at_kernel + 3], at : at + size]
+        i, j, m, h = used[at_kernel], used[at_kernel + 1], used[at_kernel + 2], used[at_kernel + 3]
         p, q, r, s = weights[at_kernel], weights[at_kernel + 1], weights[at_kernel + 2], weights[at_kernel + 3]
-        for k in range(size):
-            out[k] += (p * np.float64(a[k]) + q * np.float64(b[k])) + (r * np.float64(c[k]) + s * np.float64(d[k]))
+        for row in range(rows):
+            start, part = at + row * stride, out[row * size : (row + 1) * size]
+            a, b = values[i, start : start + size], values[j, start : start + size]
+            c, d = values[m, start : start + size], values[h, start : start + size]
+            for k in range(size):
+                part[k] += (p * np.float64(a[k]) + q * np.float64(b[k])) + (r * np.float64(c[k]) + s * np.float64(d[k]))
     for at_kernel in range(whole, used.size):
-        row, weight = values[used[at_kernel], at : at + size], weights[at_kernel]
-        for k in range(size):
-            out[k] += weight * np.float64(row[k])
+        weight = weights[at_kernel]
+        for row in range(rows):
+            start, part = at + row * stride, out[row * size : (row + 1) * size]
+            e = values[used[at_kernel], start : start + size]
+            for k in range(size):
+                part[k] += weight * np.float64(e[k])
 
 
 @compiled
@@ -80,23 +97,39 @@ def mirror_band(out: NDArray[Any], first: int, rows: int) -> None:
 
 
 @compiled
-def sum_forms(values: NDArray[Any], n: int, chosen: IndexArray, betas: FloatArray, out: FloatArray) -> None:
+def add_rows_at(out: FloatArray, values: NDArray[Any], at: int, stride: int, rows: IndexArray, weights: FloatArray) -> None:
+    """Add sum over r in rows of weights[r] times the row at values[at + r * stride :] to out, four rows a pass, in float64."""
+    size = out.size
+    whole = rows.size - rows.size % 4
+    for p in range(0, whole, 4):
+        i, j, k, h = rows[p], rows[p + 1], rows[p + 2], rows[p + 3]
+        a, b = values[at + i * stride : at + i * stride + size], values[at + j * stride : at + j * stride + size]
+        c, d = values[at + k * stride : at + k * stride + size], values[at + h * stride : at + h * stride + size]
+        x, y, z, w = weights[i], weights[j], weights[k], weights[h]
+        for m in range(size):
+            out[m] += (x * np.float64(a[m]) + y * np.float64(b[m])) + (z * np.float64(c[m]) + w * np.float64(d[m]))
+    for p in range(whole, rows.size):
+        i = rows[p]
+        e, x = values[at + i * stride : at + i * stride + size], weights[i]
+        for m in range(size):
+            out[m] += x * np.float64(e[m])
+
+
+@compiled
+def sum_forms(values: NDArray[Any], n: int, bands: IndexArray, chosen: IndexArray, betas: FloatArray, out: FloatArray) -> None:
     """Add beta' R beta to out (len(chosen), len(betas)), raw matrices, reading the rows where beta is not zero."""
     total = np.empty(n)
     for q in range(chosen.size):
-        at = 0
-        for first in range(0, n, BAND):
-            width = n - first
-            rows = min(BAND, width)
-            band = values[chosen[q], at : at + rows * width].reshape((rows, width))
-            at += rows * width
+        entries = values[chosen[q]]
+        for band in range(len(bands)):
+            first, at, stride = band * BAND, bands[band, 0], bands[band, 1]
             for m in range(len(betas)):
                 beta = betas[m, first:]
-                support = np.flatnonzero(beta[:rows])
+                support = np.flatnonzero(beta[:BAND])
                 if support.size:
-                    part = total[:width]
+                    part = total[: beta.size]
                     part[:] = 0.0
-                    add_rows(part, band, support, beta)
+                    add_rows_at(part, entries, at, stride, support, beta)
                     out[q, m] = _add_tiles(out[q, m], part, beta)
 
 
@@ -119,23 +152,24 @@ def _tile(part: FloatArray, beta: FloatArray, lo: int) -> float:
 
 @compiled
 def sum_tiles(block: NDArray[Any], on_diagonal: bool, left: FloatArray, right: FloatArray, out: FloatArray) -> None:
-    """Write what every tile of a block (k, rows, columns) adds to the forms of `sum_forms`, to the same bits.
+    """Write what every tile of a C-ordered block (k, rows, columns) adds to the forms of `sum_forms`, to the same bits.
 
     left (m, rows) and right (m, columns) are the parts of the vectors, out is (k, m, row tiles, column tiles). Edges of the block are
     multiples of BAND, but for the ends of the matrix.
     """
-    total = np.empty(block.shape[2])
+    height, width = block.shape[1:]
+    total = np.empty(width)
     for q in range(block.shape[0]):
+        entries = block[q].reshape(height * width)
         for band in range(out.shape[2]):
             top = band * BAND
             first = top if on_diagonal else 0
-            rows = block[q, top : top + BAND, first:]
             for m in range(len(left)):
                 support = np.flatnonzero(left[m, top : top + BAND])
                 if support.size:
-                    part = total[: rows.shape[1]]
+                    part = total[: width - first]
                     part[:] = 0.0
-                    add_rows(part, rows, support, left[m, top : top + BAND])
+                    add_rows_at(part, entries, top * width + first, width, support, left[m, top : top + BAND])
                     for lo in range(0, part.size, BAND):
                         twice = lo > 0 or not on_diagonal
                         out[q, m, band, (first + lo) // BAND] = _tile(part, right[m, first:], lo) * (2.0 if twice else 1.0)
@@ -147,4 +181,4 @@ def combine_block(block: NDArray[Any], used: IndexArray, weights: FloatArray, ou
     step = 4096
     flat = block.reshape((block.shape[0], block.shape[1] * block.shape[2]))
     for at in range(0, out.size, step):
-        _add_kernels(out[at : at + step], flat, at, used, weights)
+        _add_kernels(out[at : at + step], 1, flat, at, step, used, weights)

@@ -1,4 +1,4 @@
-"""Compiled products K_q beta over packed Gram matrices and over block pairs, to the same bits.
+"""Compiled products K_q beta over Gram matrices in memory and over block pairs, to the same bits.
 
 A tile of 128 columns adds to a row what its own entries sum to, and a band of 128 rows adds to a column, by symmetry, what its rows sum to.
 Both are rounded to multiples of one unit before they are added. Sums of multiples below 2^53 units are exact in float64, so neither the
@@ -121,23 +121,26 @@ def add_band(
 
 @compiled
 def bank_products(
-    values: NDArray[Any], n: int, chosen: IndexArray, betas: FloatArray, wanted: NDArray[np.bool_], units: FloatArray, out: FloatArray
+    values: NDArray[Any],
+    n: int,
+    bands: IndexArray,
+    chosen: IndexArray,
+    betas: FloatArray,
+    wanted: NDArray[np.bool_],
+    units: FloatArray,
+    out: FloatArray,
 ) -> None:
     """Add R_q beta to out (len(chosen), m, n) at the wanted rows (m, n); elsewhere stands what is of no use."""
     part = np.empty(n)
     for q in range(chosen.size):
-        at = 0
-        for first in range(0, n, BAND):
-            width = n - first
-            rows = min(BAND, width)
-            band = values[chosen[q], at : at + rows * width]
-            at += rows * width
+        for band in range(len(bands)):
+            first, at, stride = band * BAND, bands[band, 0], bands[band, 1]
             for m in range(len(betas)):
-                left = betas[m, first : first + rows]
-                read = np.flatnonzero((left != 0.0) | wanted[m, first : first + rows])
+                left = betas[m, first : first + BAND]
+                read = np.flatnonzero((left != 0.0) | wanted[m, first : first + BAND])
                 if read.size:
                     own = out[q, m, first:]
-                    add_band(band, width, n > 0, read, left, betas[m, first:], units[q, m], part, own, own)
+                    add_band(values[chosen[q], at:], stride, n > 0, read, left, betas[m, first:], units[q, m], part, own, own)
 
 
 @compiled

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .bank_loops import BAND, count_packed, mirror_band
+from .bank_loops import BAND, add_rows_at, mirror_band
 from .bank_products import SHIFT, UNITS
 from .jit import compiled
 
@@ -43,31 +43,29 @@ class TaskSums(NamedTuple):
         return 0.5 * square + beside
 
 
-# -- of packed matrices ------------------------------------------------------------------------------------------------------------
+# -- of matrices in memory ---------------------------------------------------------------------------------------------------------
 
 
-def packed_sums(values: NDArray[Any], n: int, beta: FloatArray, codes: IndexArray, units: FloatArray) -> TaskSums:
-    """Return the sums of packed matrices ``(k, n_packed)`` of order n; the other arguments as in :func:`block_task_sums`."""
+def bank_task_sums(values: NDArray[Any], bands: IndexArray, beta: FloatArray, codes: IndexArray, units: FloatArray) -> TaskSums:
+    """Return the sums of a bank's entries ``(k, entries)``, its bands as in :mod:`.bank_loops`; the rest as in :func:`block_task_sums`."""
     sums = TaskSums(np.zeros(units.shape), np.zeros(units.shape))
-    for first in range(0, n, BAND):
+    for band, (at, stride) in enumerate(bands):
+        first = band * BAND
         own = (codes[first : first + BAND], beta[first : first + BAND])
         beyond = (codes[first:], beta[first:])
-        add_task_sums(values, _start(n, first), n - first, True, _order(*own), *own, *beyond, units, *sums)
+        add_task_sums(values, at, stride, True, _order(*own), *own, *beyond, units, *sums)
     return sums
 
 
-def combine_packed(values: NDArray[Any], n: int, weights: FloatArray, codes: IndexArray, out: NDArray[Any]) -> None:
-    """Write the weighted sum of packed matrices ``(k, n_packed)`` to out ``(n, n)``, both triangles."""
+def combine_task_bands(values: NDArray[Any], bands: IndexArray, weights: FloatArray, codes: IndexArray, out: NDArray[Any]) -> None:
+    """Write the weighted sum of a bank's entries ``(k, entries)`` to out ``(n, n)``, both triangles."""
     used, chosen = used_weights(weights)
-    for first in range(0, n, BAND):
+    for band, (at, stride) in enumerate(bands):
+        first = band * BAND
         own = codes[first : first + BAND]
         rows = (np.argsort(own, kind="stable"), own, codes[first:])
-        combine_task_rows(values, _start(n, first), n - first, used, chosen, *rows, out.reshape(-1), first * n + first, n)
+        combine_task_rows(values, at, stride, used, chosen, *rows, out.reshape(-1), first * len(out) + first, len(out))
         mirror_band(out, first, len(own))
-
-
-def _start(n: int, first: int) -> int:
-    return count_packed(n) - count_packed(n - first)
 
 
 # -- of block pairs ----------------------------------------------------------------------------------------------------------------
@@ -173,28 +171,6 @@ def _order(codes: IndexArray, beta: FloatArray) -> IndexArray:
 
 
 @compiled
-def _spread_rows(
-    part: FloatArray, values: NDArray[Any], at: int, stride: int, order: IndexArray, lo: int, hi: int, beta: FloatArray
-) -> None:
-    """Write the sum over rows order[lo:hi] of beta times the row, four rows a pass."""
-    width = part.size
-    part[:] = 0.0
-    whole = hi - (hi - lo) % 4
-    for p in range(lo, whole, 4):
-        i, j, k, h = order[p], order[p + 1], order[p + 2], order[p + 3]
-        a, b = values[at + i * stride : at + i * stride + width], values[at + j * stride : at + j * stride + width]
-        c, d = values[at + k * stride : at + k * stride + width], values[at + h * stride : at + h * stride + width]
-        x, y, z, w = beta[i], beta[j], beta[k], beta[h]
-        for x_at in range(width):
-            part[x_at] += (x * np.float64(a[x_at]) + y * np.float64(b[x_at])) + (z * np.float64(c[x_at]) + w * np.float64(d[x_at]))
-    for p in range(whole, hi):
-        i = order[p]
-        row, x = values[at + i * stride : at + i * stride + width], beta[i]
-        for x_at in range(width):
-            part[x_at] += x * np.float64(row[x_at])
-
-
-@compiled
 def add_task_sums(
     values: NDArray[Any],
     at: int,
@@ -229,7 +205,8 @@ def add_task_sums(
             hi = lo + 1
             while hi < order.size and left_codes[order[hi]] == s:
                 hi += 1
-            _spread_rows(part, values[q], at, stride, order, lo, hi, left)
+            part[:] = 0.0
+            add_rows_at(part, values[q], at, stride, order[lo:hi], left)
             lo = hi
             for first in range(0, width, BAND):
                 into = square if on_diagonal and first == 0 else beside

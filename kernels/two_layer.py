@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bank import PackedBank
-from .bank_loops import BAND, combine_block, count_packed
+from .bank_loops import BAND, combine_block
 from .gram_blocks import Span, TileSums, total_forms
 from .layer_loops import weigh_band
 from .solvers.dual import DenseGram, DualProblem, Gram, Scratch
@@ -95,11 +95,11 @@ def block_sums(block: NDArray[Any], rows: Span, cols: Span, kernel: FloatArray, 
 def bank_sums(bank: PackedBank, kernel: FloatArray, beta: FloatArray) -> FloatArray:
     """Return ``beta' (K2 o R_q) beta`` of the raw matrices of a bank, shape (k,)."""
     n, parts = bank.n, []
-    for first in range(0, n, BAND):
-        width = n - first
-        values = np.zeros((bank.k, 1, 1, -(-width // BAND)))
+    for band, (at, stride) in enumerate(bank.bands):
+        first = band * BAND
+        values = np.zeros((bank.k, 1, 1, -(-(n - first) // BAND)))
         part = kernel[first : first + BAND, first:]
-        _weigh(bank.values, count_packed(n) - count_packed(width), width, 0, part, beta[first:], beta[first:], True, values[:, 0, 0])
+        _weigh(bank.frozen, at, stride, 0, part, beta[first:], beta[first:], True, values[:, 0, 0])
         parts.append(TileSums((first, min(first + BAND, n)), (first, n), values))
     return total_forms(parts)[:, 0]
 

@@ -76,7 +76,8 @@ def _factor(gram: FloatArray) -> FloatArray:
         gram[np.diag_indices(len(gram))] += (share - before) * mean
         before = share
         try:
-            return cholesky(gram, lower=True)
+            # Its transpose, the same numbers, is in LAPACK's order.
+            return cholesky(gram.T, lower=True)
         except np.linalg.LinAlgError:
             continue
     return np.diag(np.sqrt(np.maximum(np.diagonal(gram), 1e-300)))

@@ -64,16 +64,16 @@ def _agree(grams: Grams, a: int, b: int) -> bool:
     """Return whether kernels of one key are the same: of matrices without sums it holds some entries only."""
     if isinstance(grams.specs[b], KernelSpec) or np.isfinite(grams.sums[b].total):
         return True
-    return np.array_equal(grams.packed(a), grams.packed(b))
+    return np.array_equal(grams.raw(a), grams.raw(b))
 
 
 def _contents(grams: Grams, q: int) -> bytes:
     sums, scale = grams.sums[q], grams.normalizations[q].scale
-    # Matrices that were packed as they were looked at have no sums of rows: then some of their entries tell which to compare.
-    told = sums.row_sums * scale if np.isfinite(sums.total) else _spread(grams.packed(q))
+    # Matrices that passes take as they were handed over have no sums of rows: then some of their entries tell which to compare.
+    told = sums.row_sums * scale if np.isfinite(sums.total) else _spread(grams.raw(q))
     return hashlib.blake2b((sums.diagonal * scale).tobytes() + np.ascontiguousarray(told).tobytes()).digest()
 
 
-def _spread(packed: np.ndarray) -> np.ndarray:
+def _spread(entries: np.ndarray) -> np.ndarray:
     """Return some entries from all over a matrix: a step that is odd meets every column."""
-    return packed[:: max(1, len(packed) // SAMPLED) | 1]
+    return entries[:: max(1, len(entries) // SAMPLED) | 1]

@@ -154,9 +154,10 @@ def apart(data: Any) -> GivenGrams | None:
 
 def gram_settings(config: Any, specs: Sequence[Any], data: Any, ctx: RunContext) -> GramSettings:
     """Return where the Gram matrices of a fit lie; given ones are read where they are: there is nothing to build into a store."""
-    if apart(data) is None:
+    given = apart(data)
+    if given is None:
         return GramSettings.of(ctx, specs, config.grams, config.gram_store)
-    return GramSettings.of(ctx, specs, "auto" if config.grams == "store" else config.grams, None)
+    return GramSettings.of(replace(ctx, data=given), specs, "auto" if config.grams == "store" else config.grams, None)
 
 
 def store_inputs(ctx: RunContext, name: str) -> KernelInputs:

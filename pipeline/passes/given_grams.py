@@ -8,11 +8,12 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf
 
 from ...cluster import default_driver_memory
-from ...kernels.bank import PackedBank
+from ...kernels.bank import PackedBank, lies_whole
 from ...kernels.bank_loops import count_packed
-from ...kernels.given_matrices import looked_at
+from ...kernels.given_matrices import Entries, looked_at
 from ...kernels.jit import one_thread
 from ...storage import GramStore
 from ..records.context import BANK_SHARE
@@ -99,13 +100,15 @@ class GivenGrams:
     definite
         Whether they must be positive semi-definite; counts of comments need not, where a shift makes them so later.
     room
-        Bytes that a packed copy of matrices in memory may take, made in the pass that looks at them; by default what a driver may give
-        its bank.
+        Bytes that a packed copy may take of matrices in memory that cannot serve where they lie; by default what a driver may give its
+        bank.
 
     Attributes
     ----------
-    packed
-        ``(k, count_packed(n))`` float32, as in :class:`~gramplane.kernels.bank.PackedBank`; ``None`` where it had no room.
+    bank
+        The matrices for passes in memory. Exactly symmetric float32 matrices in C order serve where they lie: they are read, never
+        written to, and nothing is copied. Of others it is a packed copy in float32, the type of all Gram matrices that are kept, made in
+        the pass that looks at them; ``None`` where that had no room.
 
     Raises
     ------
@@ -115,7 +118,7 @@ class GivenGrams:
 
     url, scale = "memory", None
 
-    packed: np.ndarray | None = None
+    bank: PackedBank | None = None
 
     def __init__(self, source: np.ndarray | GramStore, *, definite: bool = True, room: int | None = None) -> None:
         self.source = source
@@ -126,7 +129,7 @@ class GivenGrams:
         else:
             self.source = as_stack(source)
             self.k, self.n_rows, self.digest = len(self.source), self.source.shape[1], ""
-            self.packed = _checked(self.source, definite, int(BANK_SHARE * default_driver_memory()) if room is None else room)
+            self.bank = _checked(self.source, definite, int(BANK_SHARE * default_driver_memory()) if room is None else room)
         self.n_cols = self.n_rows
 
     def kernels(self) -> list[GivenKernel]:
@@ -173,30 +176,49 @@ def as_stack(grams: Any) -> np.ndarray:
     return found
 
 
-def _checked(grams: np.ndarray, definite: bool, room: int) -> np.ndarray | None:
-    """Look at matrices one after the other, each in one pass in its own type; return them packed where there is room."""
+def _checked(grams: np.ndarray, definite: bool, room: int) -> PackedBank | None:
+    """Look at matrices one after the other, each in one pass in its own type; return the bank of them, unless it had no room."""
     k, n, width = grams.shape
     if n != width:
         raise ValueError(f"precomputed kernels have shape {grams.shape}; at fit they must be (n_kernels, n, n)")
-    packed = np.empty((k, count_packed(n)), np.float32) if PackedBank.bytes_for(k, n, np.float32) <= room else None
-    whole = k * float(n) ** 3 <= WHOLE_WORK
+    in_place, whole = grams.dtype == np.float32 and lies_whole(grams), k * float(n) ** 3 <= WHOLE_WORK
     chosen = np.arange(n) if whole or n <= PART else np.linspace(0, n - 1, PART).astype(int)
+    packed = None if in_place else _room_for(k, n, room)
     for q, gram in enumerate(grams):
         seen = looked_at(gram, None if packed is None else packed[q])
-        if not seen.asymmetry <= SYMMETRIC * seen.greatest:
-            _refuse_entries(q, np.asarray(gram, np.float64))
-        if packed is not None and seen.greatest > FLOAT32_MAX:
-            raise ValueError(f"precomputed kernel {q} holds numbers up to {seen.greatest:g}, beyond those of float32")
+        _check_entries(q, gram, seen, packed is not None)
         if definite:
-            _check_definite(f"precomputed kernel {q}", np.asarray(gram[np.ix_(chosen, chosen)], np.float64))
+            _check_definite(f"precomputed kernel {q}", np.array(gram[chosen][:, chosen], np.float64, order="C"))
+        if in_place and seen.asymmetry > 0:
+            # What is symmetric but for rounding is packed: everybody reads the upper triangle.
+            in_place, packed = False, _packed(grams[: q + 1], _room_for(k, n, room))
+    return PackedBank.over(grams) if in_place else None if packed is None else PackedBank(packed, n)
+
+
+def _room_for(k: int, n: int, room: int) -> np.ndarray | None:
+    """Return room for packed matrices, if they may take it."""
+    return np.empty((k, count_packed(n)), np.float32) if PackedBank.bytes_for(k, n, np.float32) <= room else None
+
+
+def _packed(grams: np.ndarray, packed: np.ndarray | None) -> np.ndarray | None:
+    """Return the room, with the matrices that were looked at before it was known to be needed."""
+    for q, gram in enumerate(grams if packed is not None else ()):
+        looked_at(gram, packed[q])
     return packed
+
+
+def _check_entries(q: int, gram: np.ndarray, seen: Entries, narrowed: bool) -> None:
+    if not seen.asymmetry <= SYMMETRIC * seen.greatest:
+        _refuse_entries(q, np.asarray(gram, np.float64))
+    if narrowed and seen.greatest > FLOAT32_MAX:
+        raise ValueError(f"precomputed kernel {q} holds numbers up to {seen.greatest:g}, beyond those of float32")
 
 
 def _check_stored(store: GramStore, kernels: Sequence[GivenKernel]) -> None:
     """Look at a principal part of the first block: entries and symmetry were checked when the store was written."""
     first = store.refs(list(store.kernels))[0]
     for kernel, block in zip(kernels, first.load(), strict=True):
-        _check_definite(f"kernel {kernel} of {store.url}", np.asarray(block[:PART, :PART], np.float64))
+        _check_definite(f"kernel {kernel} of {store.url}", np.array(block[:PART, :PART], np.float64, order="C"))
 
 
 def _refuse_entries(q: int, gram: np.ndarray) -> None:
@@ -218,13 +240,13 @@ def _check_definite(name: str, gram: np.ndarray) -> None:
 
 def _surely_definite(gram: np.ndarray) -> bool:
     """Return whether a Cholesky factor shows it, at a tenth of the price of eigenvalues; a diagonal entry is no more than the greatest."""
-    lifted = gram.copy()
-    lifted.flat[:: len(gram) + 1] += NEGATIVE * max(float(gram.diagonal().max()), 0.0)
-    try:
-        np.linalg.cholesky(lifted)
-    except np.linalg.LinAlgError:
-        return False
-    return True
+    diagonal = np.einsum("ii->i", gram)
+    kept = diagonal.copy()
+    diagonal += NEGATIVE * max(float(kept.max()), 0.0)
+    # A third of the time of NumPy's, which copies and orders anew.
+    _, wrong = dpotrf(gram.T, lower=1, clean=0)
+    diagonal[:] = kept
+    return wrong == 0
 
 
 def with_normalization(kernels: Sequence[Any], normalize: str) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -52,16 +52,32 @@ def fills_here(ctx: RunContext, specs: Sequence[Any]) -> bool:
     return 8 * data.n_rows * data.n_cols <= ROW_BYTES and of_numbers(specs) and all(map(by_diagonal, specs))
 
 
-def packed_bank(ctx: RunContext, specs: Sequence[Any]) -> PackedBank | None:
-    """Return the bank of matrices that were handed over and packed as they were looked at, if these are all, scaled by diagonals alone.
+def given_bank(data: Any, specs: Sequence[Any]) -> PackedBank | None:
+    """Return the bank of matrices that were handed over, if these are all, scaled by diagonals alone.
 
-    It is the bank's own where a normalisation changes entries in place.
+    It is a copy where a normalisation changes entries.
     """
-    packed = ctx.data.packed if isinstance(ctx.data, GivenGrams) else None
-    if packed is None or [spec.position for spec in specs] != list(range(len(packed))) or not all(map(by_diagonal, specs)):
+    if not _are_given(data, specs):
         return None
-    changed = any(spec.normalize == "cosine" for spec in specs)
-    return PackedBank(packed.copy() if changed else packed, ctx.data.n_rows)
+    return data.bank.packed() if _changed(specs) else data.bank
+
+
+def bank_bytes(data: Any, specs: Sequence[Any]) -> int:
+    """Return the bytes that a bank of these kernels takes: none where matrices that were handed over serve where they lie."""
+    if _are_given(data, specs) and data.bank.lent and not _changed(specs):
+        return 0
+    return PackedBank.bytes_for(len(specs), data.n_rows, np.float32)
+
+
+def _are_given(data: Any, specs: Sequence[Any]) -> TypeGuard[Any]:
+    """Return whether the bank of given matrices is that of these kernels, before entries are normalised."""
+    if not isinstance(data, GivenGrams) or data.bank is None:
+        return False
+    return [spec.position for spec in specs] == list(range(data.bank.k)) and all(map(by_diagonal, specs))
+
+
+def _changed(specs: Sequence[Any]) -> bool:
+    return any(spec.normalize == "cosine" for spec in specs)
 
 
 def filled_bank(ctx: RunContext, specs: Sequence[KernelSpec]) -> PackedBank:

@@ -29,7 +29,7 @@ from ..records.holdings import Holding
 from .blocks import listed
 from .combined import MATRIX_SHARE, combined_gram
 from .gram_contents import confirm_contents
-from .gram_filling import filled_bank, fills_here, packed_bank
+from .gram_filling import bank_bytes, filled_bank, fills_here, given_bank
 from .gram_source import PairRef, RowPair, StoredPair, block_rows, grouped, normalised, pair_bytes, row_pairs
 from .task_grams import added_sums, combined_tasks_block, task_sums_chunk
 
@@ -64,12 +64,16 @@ class GramSettings:
         Path of the Gram store, if there is one.
     reason
         Why this policy, for the log.
+    bank
+        Bytes that the driver adds for a bank in memory: 0 where matrices that were handed over are read where they lie; by default those
+        of packed triangles.
     """
 
     policy: Policy
     block: int
     store: str | None = None
     reason: str = ""
+    bank: int | None = None
 
     @classmethod
     def of(cls, ctx: RunContext, specs: Sequence[KernelSpec], policy: str = "auto", store: str | None = None) -> GramSettings:
@@ -83,18 +87,21 @@ class GramSettings:
         n, k = ctx.data.n_rows, len(specs)
         if policy == "store" and store is None:
             raise ValueError("grams='store' needs a path for the Gram store")
-        whole, room = PackedBank.bytes_for(k, n, np.float32), int(BANK_SHARE * ctx.driver_memory)
+        whole, room = bank_bytes(ctx.data, specs), int(BANK_SHARE * ctx.driver_memory)
         auto: Policy = "memory" if whole <= room else "recompute" if store is None else "store"
         chosen: Any = auto if policy == "auto" else policy
         known = chosen == "store" and holds_store(str(store))
         block = GramStore.open(str(store)).meta.block if known else block_rows(n, k)
+        if chosen == "memory" and not whole:
+            return cls(chosen, block, store, f"read where they lie: {k} Gram matrices of {n} rows that were handed over", whole)
         sizes = f"{k} Gram matrices of {n} rows take {bytes_text(whole)}, the driver may give them {bytes_text(room)}"
-        return cls(chosen, block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}")
+        return cls(chosen, block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}", whole)
 
     def held(self, n: int, k: int, driver_memory: int) -> tuple[Holding, ...]:
         """Return what the driver holds of k matrices of n rows: a bank in memory, and a weighted sum or a solver's part of it."""
         if self.policy == "memory":
-            kept = Holding("kernels as packed triangles", "2 k n^2", PackedBank.bytes_for(k, n, np.float32))
+            taken = PackedBank.bytes_for(k, n, np.float32) if self.bank is None else self.bank
+            kept = Holding("kernels as packed triangles, or as they were handed over", "2 k n^2, or 0", taken)
         else:
             most = min(max(4 * min(self.block, n) ** 2, BATCH_BYTES // k), 4 * n * n, int(MATRIX_SHARE * driver_memory))
             kept = Holding("blocks of a sum on their way", "4 b^2", most)
@@ -346,8 +353,8 @@ class Grams:
         """Return the first rows and columns of every normalised matrix, within the first block: ``(k, r, r)``."""
         return normalised(self._refs[0], self._norms)[:, :rows, :rows]
 
-    def packed(self, q: int) -> np.ndarray:
-        """Return the packed entries of a raw matrix that lies in memory."""
+    def raw(self, q: int) -> np.ndarray:
+        """Return the entries of a raw matrix that lies in memory, as its bank holds them."""
         assert self._bank is not None
         return self._bank.values[q]
 
@@ -442,7 +449,7 @@ class Grams:
         return kernel_sums(self.n, self._pass("kernel-sums", sums_chunk, 24 * self.k * self.settings.block))
 
     def _fill_bank(self) -> list[KernelSums]:
-        given = packed_bank(self.ctx, self.specs)
+        given = given_bank(self.ctx.data, self.specs)
         if given is not None:
             self._bank = given
             return KernelSums.of_diagonals(given.diagonals())
