@@ -1,14 +1,20 @@
-"""Kernel learning on matrices that were given: they are read once, packed as they are looked at, and give the bits of any other way."""
+"""Kernel learning on matrices that were given: looked at once, read where they lie or packed on the way, to the bits of any other way."""
+
+import tracemalloc
 
 import numpy as np
 import pytest
 
-from gramplane.cluster import default_driver_memory, machine_memory
+from gramplane.cluster import default_driver_memory, machine_memory, open_executor
+from gramplane.kernels.bank import PackedBank
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline.estimators.mkl import MKLClassifier
 from gramplane.pipeline.passes import given_grams
-from gramplane.pipeline.passes.given_grams import GivenGrams, GivenPair
+from gramplane.pipeline.methods.kernel_memory import machines_held
+from gramplane.pipeline.passes.given_grams import GivenGrams, GivenKernel, GivenPair
+from gramplane.pipeline.passes.grams import GramSettings
 from gramplane.pipeline.records.context import RunContext
+from gramplane.pipeline.records.holdings import total_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +38,10 @@ def counted(monkeypatch):
     return looks, loads
 
 
+def same(one, other):
+    assert one.dual_coef_.tobytes() == other.dual_coef_.tobytes() and one.kernel_weights_.tobytes() == other.kernel_weights_.tobytes()
+
+
 @pytest.mark.parametrize("normalize", ["trace", "none", "cosine"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_matrices_are_read_once_in_their_own_type(dtype, normalize, monkeypatch):
@@ -41,10 +51,94 @@ def test_matrices_are_read_once_in_their_own_type(dtype, normalize, monkeypatch)
     fast = MKLClassifier("precomputed", normalize=normalize).fit(K, y)
     assert looks == [np.dtype(dtype)] * len(K) and not loads
     np.testing.assert_array_equal(K, before)
-    monkeypatch.setattr(given_grams, "BANK_SHARE", 0.0)
+    monkeypatch.setattr(given_grams, "_checked", lambda *args: None)
     plain = MKLClassifier("precomputed", normalize=normalize).fit(K, y)
     assert loads
-    assert plain.dual_coef_.tobytes() == fast.dual_coef_.tobytes() and plain.kernel_weights_.tobytes() == fast.kernel_weights_.tobytes()
+    same(plain, fast)
+
+
+def frozen(K):
+    K = K.copy()
+    K.flags.writeable = False
+    return K
+
+
+def mapped(K, folder):
+    np.save(folder / "K.npy", K)
+    return np.load(folder / "K.npy", mmap_mode="r")
+
+
+IN_PLACE = {"as they are": lambda K, _: K, "read-only": lambda K, _: frozen(K), "mapped": mapped, "a list": lambda K, _: list(K)}
+COPIED = {
+    "Fortran-ordered": lambda K, _: np.asfortranarray(K),
+    "each turned": lambda K, _: np.ascontiguousarray(K.transpose(0, 2, 1)).transpose(0, 2, 1),
+    "every other": lambda K, _: np.repeat(K, 2, axis=0)[::2],
+    "a corner": lambda K, _: np.pad(K, ((0, 0), (0, 9), (0, 9)))[:, : K.shape[1], : K.shape[1]],
+    "double": lambda K, _: K.astype(np.float64),
+    "big-endian": lambda K, _: K.astype(">f4"),
+}
+
+
+@pytest.mark.parametrize("form", [*IN_PLACE, *COPIED])
+def test_every_form_gives_the_same_model_and_stays_what_it_was(form, tmp_path):
+    K, y = matrices(n=200)
+    given = {**IN_PLACE, **COPIED}[form](K, tmp_path)
+    assert GivenGrams(given_grams.as_stack(given)).bank.lent == (form in IN_PLACE)
+    same(MKLClassifier("precomputed").fit(given, y), MKLClassifier("precomputed").fit(K.astype(np.float64), y))
+    np.testing.assert_array_equal(np.asarray(given), matrices(n=200)[0])
+
+
+def test_what_was_handed_over_is_not_copied_and_cannot_be_written_to():
+    K, _ = matrices(n=300, k=10)
+    GivenGrams(K)
+    tracemalloc.start()
+    bank = GivenGrams(K).bank
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.shares_memory(bank.values, K) and K.flags.writeable
+    # One matrix in double precision while it is tried for definiteness, with the copy that LAPACK factors, and nothing of size k.
+    assert peak < 3 * 8 * 300**2 < PackedBank.bytes_for(10, 300)
+    for change in (lambda: bank.put(0, 0, 0, K[0]), lambda: bank.transform([np.asarray] * 10)):
+        with pytest.raises(ValueError, match="a bank over matrices of somebody else changes none of them"):
+            change()
+    with pytest.raises(ValueError, match="read-only"):
+        bank.values[0, 0] = 2.0
+
+
+def test_a_fit_takes_less_than_one_copy_of_its_matrices():
+    K, y = matrices(n=400, k=40)
+    MKLClassifier("precomputed").fit(K[:3], y)
+    tracemalloc.start()
+    MKLClassifier("precomputed").fit(K, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.6 * PackedBank.bytes_for(40, 400)
+
+
+@pytest.mark.parametrize("late", [0, 3])
+def test_matrices_that_round_otherwise_below_the_diagonal_are_packed(late):
+    K, y = matrices(n=200)
+    rough = K.copy()
+    rough[late, 150, 3] *= 1 + 1e-6
+    assert not GivenGrams(rough).bank.lent
+    same(MKLClassifier("precomputed").fit(rough, y), MKLClassifier("precomputed").fit(K, y))
+    assert GivenGrams(rough, room=0).bank is None
+
+
+def test_the_plan_counts_nothing_for_what_lies_there_already(monkeypatch):
+    K, y = matrices(n=200)
+    kernels, memory = [GivenKernel(q, normalize="trace") for q in range(4)], 1 << 16
+    with open_executor(None) as executor:
+        settings = GramSettings.of(RunContext(executor, GivenGrams(K, room=0), driver_memory=memory), kernels)
+        copied = GramSettings.of(RunContext(executor, GivenGrams(K.astype(np.float64)), driver_memory=memory), kernels)
+    assert settings.policy == "memory" and settings.held(200, 4, memory)[0].nbytes == 0 and "where they lie" in settings.reason
+    assert copied.policy == "recompute"
+    assert total_bytes(machines_held(settings, 200, 4, 1, memory)) < PackedBank.bytes_for(4, 200)
+    # Beyond any share of the driver the fit goes on in memory.
+    monkeypatch.setattr(given_grams, "default_driver_memory", lambda: memory)
+    _, loads = counted(monkeypatch)
+    MKLClassifier("precomputed").fit(K, y)
+    assert not loads
 
 
 def test_the_same_matrix_twice_is_told_and_others_are_not(recwarn):

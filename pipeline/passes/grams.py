@@ -64,16 +64,15 @@ class GramSettings:
         Path of the Gram store, if there is one.
     reason
         Why this policy, for the log.
-    bank
-        Bytes that the driver adds for a bank in memory: 0 where matrices that were handed over are read where they lie; by default those
-        of packed triangles.
+    in_place
+        Whether a bank in memory is the matrices that were handed over, read where they lie: the driver adds nothing.
     """
 
     policy: Policy
     block: int
     store: str | None = None
     reason: str = ""
-    bank: int | None = None
+    in_place: bool = False
 
     @classmethod
     def of(cls, ctx: RunContext, specs: Sequence[KernelSpec], policy: str = "auto", store: str | None = None) -> GramSettings:
@@ -93,15 +92,15 @@ class GramSettings:
         known = chosen == "store" and holds_store(str(store))
         block = GramStore.open(str(store)).meta.block if known else block_rows(n, k)
         if chosen == "memory" and not whole:
-            return cls(chosen, block, store, f"read where they lie: {k} Gram matrices of {n} rows that were handed over", whole)
+            return cls(chosen, block, store, f"read where they lie: {k} Gram matrices of {n} rows that were handed over", in_place=True)
         sizes = f"{k} Gram matrices of {n} rows take {bytes_text(whole)}, the driver may give them {bytes_text(room)}"
-        return cls(chosen, block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}", whole)
+        return cls(chosen, block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}")
 
     def held(self, n: int, k: int, driver_memory: int) -> tuple[Holding, ...]:
         """Return what the driver holds of k matrices of n rows: a bank in memory, and a weighted sum or a solver's part of it."""
         if self.policy == "memory":
-            taken = PackedBank.bytes_for(k, n, np.float32) if self.bank is None else self.bank
-            kept = Holding("kernels as packed triangles, or as they were handed over", "2 k n^2, or 0", taken)
+            packed = Holding("kernels as packed triangles", "2 k n^2", PackedBank.bytes_for(k, n, np.float32))
+            kept = Holding("kernels where they were handed over", "0", 0) if self.in_place else packed
         else:
             most = min(max(4 * min(self.block, n) ** 2, BATCH_BYTES // k), 4 * n * n, int(MATRIX_SHARE * driver_memory))
             kept = Holding("blocks of a sum on their way", "4 b^2", most)
