@@ -49,3 +49,27 @@ def test_an_entry_that_has_no_mirror_image_is_seen(place):
 def test_room_of_another_size_is_refused():
     with pytest.raises(ValueError, match="must be"):
         looked_at(symmetric(5, np.float32), np.empty(7, np.float32))
+
+
+@pytest.mark.parametrize("n", [2, 127, 129, 258, 300])
+def test_one_entry_that_differs_in_its_last_bit_is_always_seen(n):
+    A, rng = symmetric(n, np.float32), np.random.default_rng(n)
+    assert looked_at(A) == (np.abs(A).max(), 0.0)
+    for i, j in [(0, n - 1), (n - 1, 0), (n - 1, n - 2), *rng.integers(0, n, (40, 2))]:
+        if i != j:
+            B = A.copy()
+            B[i, j] = np.nextafter(B[i, j], np.float32(np.inf))
+            assert looked_at(B).asymmetry == abs(np.float64(B[i, j]) - B[j, i]) > 0, (i, j)
+
+
+@pytest.mark.parametrize("move", [np.roll, lambda row, _: row[::-1]])
+def test_rows_of_the_same_entries_in_another_order_are_told_apart(move):
+    A = symmetric(300, np.float32)
+    A[3, 140:] = move(A[3, 140:], 1)
+    assert looked_at(A).asymmetry == pytest.approx(np.abs(A - A.T).max(), rel=1e-6)
+
+
+def test_differences_that_would_cancel_without_weights_are_seen():
+    A = np.zeros((300, 300), np.float32)
+    A[5, 200:204], A[200:204, 5] = (1, 2, 2, 1), (2, 1, 1, 2)
+    assert looked_at(A) == (2.0, 1.0)

@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 
 from gramplane.kernels.domains import ElasticNetSet
 from gramplane.kernels.solvers.duals import DenseGram, solve_smo, svc_problem, svr_problem
-from gramplane.kernels.solvers.weight_newton import curvature_root, free_rows, model_minimiser, worth_a_model
+from gramplane.kernels.solvers.weight_newton import curvature_root, free_part, free_rows, model_minimiser, worth_a_model
 
 
 def kernels(n=40, k=5):
@@ -38,6 +38,24 @@ def test_the_hessian_is_that_of_the_machines_value(kind):
     found = np.stack([(slopes(theta + step * e) - slopes(theta - step * e)) / (2 * step) for e in np.eye(len(K))])
     # The model leans on a diagonal that is larger by a millionth.
     np.testing.assert_allclose(root.T @ root, found, atol=2e-3 * np.abs(found).max())
+
+
+@pytest.mark.parametrize(("least", "share"), [(1.0, 1e-6), (-1e-5, 1e-4), (-1e-3, 1e-2)])
+def test_a_matrix_that_has_no_factor_gets_more_on_its_diagonal(least, share):
+    rng = np.random.default_rng(2)
+    Q = np.linalg.qr(rng.normal(size=(30, 30)))[0]
+    A = (Q * np.r_[least, np.full(29, 1.0)]) @ Q.T
+    A, U = 0.5 * (A + A.T), rng.normal(size=(4, 30))
+    lifted = A + share * np.diagonal(A).mean() * np.eye(30)
+    root = curvature_root(A.copy(), U, False)
+    np.testing.assert_allclose(root.T @ root, U @ np.linalg.solve(lifted, U.T), rtol=1e-8)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_part_of_the_free_rows(dtype):
+    rng = np.random.default_rng(4)
+    A, free, ridges = rng.normal(size=(9, 9)).astype(dtype), np.array([1, 2, 7]), rng.random(9)
+    np.testing.assert_array_equal(free_part(A, free, ridges), A[np.ix_(free, free)].astype(np.float64) + np.diag(ridges[free]))
 
 
 @pytest.mark.parametrize("v", [0.0, 0.5, 1.0])

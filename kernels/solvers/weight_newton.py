@@ -12,9 +12,12 @@ learning, 2008). With the Cholesky factor L of the matrix it is R'R, R = (I - z 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf
 
 from ..domains_norms import elastic_response, greatest, project_elastic
 from ..jit import compiled, one_thread
@@ -70,17 +73,37 @@ def curvature_root(gram: FloatArray, products: FloatArray, paired: bool) -> Floa
 
 
 def _factor(gram: FloatArray) -> FloatArray:
-    mean = float(np.diagonal(gram).mean()) or 1.0
-    before = 0.0
+    """Return the lower factor in the place of the matrix; what is above it is of no use."""
+    view = np.einsum("ii->i", gram)
+    diagonal, before = view.copy(), 0.0
+    mean = float(diagonal.mean()) or 1.0
     for share in JITTERS:
-        gram[np.diag_indices(len(gram))] += (share - before) * mean
+        diagonal += (share - before) * mean
+        view[:] = diagonal
         before = share
-        try:
-            # Its transpose, the same numbers, is in LAPACK's order.
-            return cholesky(gram.T, lower=True)
-        except np.linalg.LinAlgError:
-            continue
-    return np.diag(np.sqrt(np.maximum(np.diagonal(gram), 1e-300)))
+        # The transpose, the same numbers, is in LAPACK's order; one triangle is overwritten, the other one keeps the matrix.
+        factor, failed = dpotrf(gram.T, lower=1, clean=0, overwrite_a=1)
+        if not failed:
+            return factor
+        kept = np.tril(gram, -1)
+        np.add(kept, kept.T, out=gram)
+    return np.diag(np.sqrt(np.maximum(diagonal, 1e-300)))
+
+
+def free_part(gram: NDArray[Any], free: NDArray[np.int64], ridges: FloatArray) -> FloatArray:
+    """Return (K + diag(ridge))_FF in float64, from K (n, n) in any precision and the ridges of all rows."""
+    found = np.empty((len(free), len(free)))
+    _gather(gram, free, ridges, found)
+    return found
+
+
+@compiled
+def _gather(gram: NDArray[Any], free: NDArray[np.int64], ridges: FloatArray, out: FloatArray) -> None:
+    for i in range(free.size):
+        row, into = gram[free[i]], out[i]
+        for j in range(free.size):
+            into[j] = row[free[j]]
+        into[i] += ridges[free[i]]
 
 
 def model_minimiser(theta: FloatArray, s: FloatArray, root: FloatArray, v: float, tol: float) -> FloatArray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...kernels.domains import NormDomain
 from ...kernels.solvers.dual import DenseGram, DualProblem, DualSolution, Gram
-from ...kernels.solvers.weight_newton import curvature_root, free_rows, worth_a_model
+from ...kernels.solvers.weight_newton import curvature_root, free_part, free_rows, worth_a_model
 from ..loops.weights import Trial, WeightState, averaged, certified, trial
 from ..passes.grams import Grams
 
@@ -28,9 +28,7 @@ def modelled(gram: Gram, problem: DualProblem, solution: DualSolution, kernels: 
     free = free_rows(problem, solution.beta)
     if not isinstance(gram, DenseGram) or not worth_a_model(problem.n, len(free), kernels):
         return Solved(solution)
-    matrix = gram.array[np.ix_(free, free)].astype(np.float64)
-    matrix[np.diag_indices(len(free))] += problem.ridges()[free]
-    return Solved(solution, free, matrix)
+    return Solved(solution, free, free_part(gram.array, free, problem.ridges()))
 
 
 def formed(grams: Grams, states: Sequence[WeightState], problems: Sequence[DualProblem], solved: Sequence[Solved]) -> list[Trial]:
