@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpotrf
+from scipy.linalg.lapack import dpotrf  # pyright: ignore[reportAttributeAccessIssue] (made when SciPy is built)
 
 from ..domains_norms import elastic_response, greatest, project_elastic
 from ..jit import compiled, one_thread

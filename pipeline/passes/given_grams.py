@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf
+from scipy.linalg.lapack import dpotrf  # pyright: ignore[reportAttributeAccessIssue] (made when SciPy is built)
 
 from ...cluster import default_driver_memory
 from ...kernels.bank import PackedBank, lies_whole
@@ -202,8 +202,9 @@ def _room_for(k: int, n: int, room: int) -> np.ndarray | None:
 
 def _packed(grams: np.ndarray, packed: np.ndarray | None) -> np.ndarray | None:
     """Return the room, with the matrices that were looked at before it was known to be needed."""
-    for q, gram in enumerate(grams if packed is not None else ()):
-        looked_at(gram, packed[q])
+    if packed is not None:
+        for gram, entries in zip(grams, packed, strict=False):
+            looked_at(gram, entries)
     return packed
 
 
