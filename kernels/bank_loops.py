@@ -61,9 +61,7 @@ def combine_bands(values: NDArray[Any], n: int, bands: IndexArray, used: IndexAr
 
 
 @compiled
-def _add_kernels(
-    out: FloatArray, rows: int, values: NDArray[Any], at: int, stride: int, used: IndexArray, weights: FloatArray
-) -> None:
+def _add_kernels(out: FloatArray, rows: int, values: NDArray[Any], at: int, stride: int, used: IndexArray, weights: FloatArray) -> None:
     """Add weighted entries, four kernels a pass, to rows that lie side by side: row r stands at values[q, at + r * stride :]."""
     size = out.size // rows
     whole = used.size - used.size % 4

@@ -9,8 +9,8 @@ from gramplane.cluster import default_driver_memory, machine_memory, open_execut
 from gramplane.kernels.bank import PackedBank
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline.estimators.mkl import MKLClassifier
-from gramplane.pipeline.passes import given_grams
 from gramplane.pipeline.methods.kernel_memory import machines_held
+from gramplane.pipeline.passes import given_grams
 from gramplane.pipeline.passes.given_grams import GivenGrams, GivenKernel, GivenPair
 from gramplane.pipeline.passes.grams import GramSettings
 from gramplane.pipeline.records.context import RunContext

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpotrf  # pyright: ignore[reportAttributeAccessIssue] (made when SciPy is built)
+from scipy.linalg import get_lapack_funcs, solve_triangular
 
 from ..domains_norms import elastic_response, greatest, project_elastic
 from ..jit import compiled, one_thread
@@ -25,6 +24,8 @@ from .dual import DualProblem
 from .small_ascent import blend, image, inner
 
 FloatArray = NDArray[np.float64]
+
+(_potrf,) = get_lapack_funcs(("potrf",), dtype=np.float64)
 
 JITTERS = (1e-6, 1e-4, 1e-2)
 """Shares of the mean diagonal added in turn until a factor exists: entries may be of single precision."""
@@ -82,7 +83,7 @@ def _factor(gram: FloatArray) -> FloatArray:
         view[:] = diagonal
         before = share
         # The transpose, the same numbers, is in LAPACK's order; one triangle is overwritten, the other one keeps the matrix.
-        factor, failed = dpotrf(gram.T, lower=1, clean=0, overwrite_a=1)
+        factor, failed = _potrf(gram.T, lower=1, clean=0, overwrite_a=1)
         if not failed:
             return factor
         kept = np.tril(gram, -1)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf  # pyright: ignore[reportAttributeAccessIssue] (made when SciPy is built)
+from scipy.linalg import get_lapack_funcs
 
 from ...cluster import default_driver_memory
 from ...kernels.bank import PackedBank, lies_whole
@@ -29,6 +29,8 @@ WHOLE_WORK = 3e10
 """Matrices are looked at as a whole up to this many operations, beyond that by a principal part of ``PART`` rows each."""
 
 PART = 256
+
+(_potrf,) = get_lapack_funcs(("potrf",), dtype=np.float64)
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -245,7 +247,7 @@ def _surely_definite(gram: np.ndarray) -> bool:
     kept = diagonal.copy()
     diagonal += NEGATIVE * max(float(kept.max()), 0.0)
     # A third of the time of NumPy's, which copies and orders anew.
-    _, wrong = dpotrf(gram.T, lower=1, clean=0)
+    _, wrong = _potrf(gram.T, lower=1, clean=0)
     diagonal[:] = kept
     return wrong == 0
 
