@@ -125,6 +125,7 @@ def test_classes_on_a_store(tmp_path, monkeypatch, form):
     store = stored(tmp_path / "a.zarr", forms(X)[form], names, monkeypatch, 512)
     machine = fitted(store)
     assert bits(machine) == bits(fitted(forms(X)[form], names))
+    assert machine.classes_.tolist() == ["no", "perhaps", "yes"]
     assert machine.predict(store).tolist() == machine.predict(forms(X)[form]).tolist()
     run_method("fgm", PARAMS, data=str(tmp_path / "a.zarr"), run=str(tmp_path / "run"))
     loaded = load_model(tmp_path / "run")
