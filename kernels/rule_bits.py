@@ -42,6 +42,10 @@ def pack(flags: NDArray[np.bool_] | Bytes) -> Words:
     return words.view(np.uint64)
 
 
+UNPACKED = 16 << 20
+"""Bytes of propositions that are unpacked at a time."""
+
+
 def unpack(words: Words, n: int) -> Bytes:
     """Undo `pack`: (k, n) zeros and ones."""
     return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, count=n, bitorder="little")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .hulls import NodeSet
-from .rule_bits import FloatArray, Words, conjunctions, row_bytes, unpack
+from .rule_bits import UNPACKED, FloatArray, Words, conjunctions, row_bytes, unpack
 from .rule_machine import RuleProblem, TaskRows
 from .rule_search import DEPTHS, Search, SignedRows, compatible, find_violators, known_keys, node_keys, signed_rows
 
@@ -126,7 +126,8 @@ class RuleLattice:
 
     def products(self, weight: FloatArray) -> FloatArray:
         """Return the sums of a weight (n,) over the rows of every proposition."""
-        step = max((16 << 20) // max(self.n, 1), 1)
+        # As bytes, and as the numbers that a product makes of them.
+        step = max(UNPACKED // (9 * max(self.n, 1)), 1)
         return np.concatenate([unpack(self.columns[lo : lo + step], self.n) @ weight for lo in range(0, self.p, step)] or [np.zeros(0)])
 
     # -- restricted problem ------------------------------------------------------------------------------------------------

@@ -19,16 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .jit import compiled
-from .rule_bits import FloatArray, Words, counts, pack, popcount, unpack
+from .rule_bits import UNPACKED, FloatArray, Words, counts, pack, popcount, unpack
 
 FOUND = 4096
 """Conjunctions above the threshold that a search collects before it gives up."""
 
 DEPTHS = 24
 """Greatest length of a conjunction that is looked at."""
-
-CHUNK = 64 << 20
-"""Bytes of unpacked propositions while rows are put in order."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ def signed_rows(
 
 def _ordered(columns: Words, n: int, places: NDArray[np.int64]) -> Words:
     p, out = len(columns), np.zeros((len(columns), max(len(places) // 64, 1)), np.uint64)
-    step = max(CHUNK // max(n + len(places), 1), 1)
+    step = max(UNPACKED // max(n + len(places), 1), 1)
     for lo in range(0, p, step) if len(places) else ():
         flags = unpack(columns[lo : lo + step], n)
         out[lo : lo + step] = pack(np.concatenate([flags, np.zeros((len(flags), 1), np.uint8)], axis=1)[:, places])

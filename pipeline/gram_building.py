@@ -14,6 +14,7 @@ from ..storage.gram_layout import OBJECT_BYTES, GramLayout
 from ..storage.gram_versions import begin_replacement, end_replacement
 from ..storage.places import checked
 from ..storage.urls import holds_store
+from .in_process import refuse_step
 from .methods.kernel_setup import check_rows
 from .passes.gram_source import RowPair, block_rows, pair_bytes, pairs
 from .passes.grams import Grams, GramSettings, build_blocks
@@ -110,8 +111,9 @@ def build_grams(
     place = begin_replacement(out, store.digest, "float32") if overwrite else None
     there = _existing(place or out, store)
     sizes = _Sizes.of(specs, store, there)
+    step = sizes.step(store, specs)
+    refuse_step((), step, driver_bytes(driver_memory), config.kind, "gram")
     if dry_run:
-        step = sizes.step(store, specs)
         said = {"data": store.url, "grams": out, "cluster": where.cluster, "process_bytes_at_most": process_bytes(config, step)}
         return GramOutcome("planned", {**said, **sizes.figures(), "task_bytes": step})
     if place is None and there is not None and sizes.tasks == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import singledispatch
 from typing import Any
 
@@ -74,9 +75,9 @@ def decision_values(model: Any, ctx: RunContext) -> np.ndarray:
 
 
 @singledispatch
-def decision_path(model: Any, ctx: RunContext) -> list[tuple[int, np.ndarray]]:
-    """Return ``(size, decision values)`` of the model after every step, where a model keeps its path; else nothing."""
-    return []
+def decision_path(model: Any, ctx: RunContext) -> Iterable[tuple[int, np.ndarray]]:
+    """Return ``(size, decision values)`` of the model after every step, one at a time, where a model keeps its path; else nothing."""
+    return ()
 
 
 @decision_values.register
@@ -178,15 +179,15 @@ def decided(model: FGMModel, columns: Columns) -> np.ndarray:
 
 
 @decision_path.register
-def _(model: FGMModel, ctx: RunContext) -> list[tuple[int, np.ndarray]]:
+def _(model: FGMModel, ctx: RunContext) -> Iterable[tuple[int, np.ndarray]]:
     columns = store_columns(model, ctx) if len(model.features) else np.zeros((ctx.data.n_rows, 0))
     return decided_along(model, columns)
 
 
-def decided_along(model: FGMModel, columns: Columns) -> list[tuple[int, np.ndarray]]:
-    """Return ``(n_selected, decision values)`` of the model after every round."""
+def decided_along(model: FGMModel, columns: Columns) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield ``(n_selected, decision values)`` of the model after every round."""
     rounds = max((len(machine.rounds) for machine in model.machines), default=0)
-    return [_decided_after(model, columns, t) for t in range(1, rounds + 1)]
+    return (_decided_after(model, columns, t) for t in range(1, rounds + 1))
 
 
 def _decided_after(model: FGMModel, columns: Columns, t: int) -> tuple[int, np.ndarray]:

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..cluster import Executor, Plan
 from ..kernels import expansions
-from ..storage import BlockStore, block_cache, to_arrays
+from ..storage import BlockStore, to_arrays
+from .in_process import process_plan
 from .methods.kernel_predict import ROWS
 from .methods.social_strength_scores import USERS
 from .passes.blocks import table_of
@@ -19,7 +20,7 @@ from .predict import PIECE_COLUMNS, decision_values
 from .records.config import FGMConfig
 from .records.context import Emit, RunContext
 from .records.fgm import FGMModel
-from .records.holdings import Holding, holdings_plan, total_bytes
+from .records.holdings import Held, Holding, holdings_plan, total_bytes
 from .records.linear_model import LinearModel
 from .records.rule_model import RuleModel
 from .records.social_model import SocialModel
@@ -28,6 +29,28 @@ from .records.task_model import TaskModel
 
 _OBJECT_BYTES = 40
 """Bytes of a number, or of a short label, as an object of Python with its place in a list."""
+
+
+MODEL = Held("model, as stored and as read", "2 model")
+VALUES = Held("decision values, in parts and together", "24 n m", "m values for a row")
+PREDICTIONS = Held("predictions", "s n", "s bytes of a label, and 16; 8 of a number")
+TABLE = Held("columns of the table, as they are written", f"{_OBJECT_BYTES} n (m + 1)", "`.csv`, `.parquet`; once what was read is gone")
+METRICS = Held("target, predicted classes, and what metrics sort and count", "(128 + 16 m) n", "`score`")
+COLUMNS = Held("columns of the model, as fetched and side by side", "2 stored", "`fgm`")
+COORDINATES = Held("coordinates made of them", "c", "`fgm`: c bytes, once or twice, of maps and expansions")
+PIECES = Held("columns at a time, side by side", "3 stored", f"linear machines; {PIECE_COLUMNS:,} columns at most")
+WEIGHTS = Held("their weights", "8 m c", "linear machines; c of these columns")
+RULE_COLUMNS = Held("columns of the rules, side by side", "3 stored", "`rule-ensemble`")
+SATISFIED = Held("which rows satisfy which rule, as truth values and numbers", "9 n r", "`rule-ensemble`; r rules")
+USERS_ROWS = Held("rows at hand, as read and scaled", "16 u d", "`social-strength`; u users")
+KERNELS = Held("kernels between some users and those of the model", "16 u t k", "`social-strength`; t users of the model")
+IMAGES = Held("rows of the store, as read", "16 n d", "`semantic-ranker`, images that are new to it")
+
+HELD = (
+    *(MODEL, VALUES, PREDICTIONS, TABLE, METRICS, COLUMNS, COORDINATES, PIECES, WEIGHTS),
+    *(RULE_COLUMNS, SATISFIED, USERS_ROWS, KERNELS, IMAGES),
+)
+"""What the driver may hold while it predicts."""
 
 
 class _FirstPass(Exception):
@@ -43,8 +66,8 @@ class _Planning(Executor):
         raise _FirstPass(plan)
 
 
-def predict_holdings(model: Any, data: BlockStore, out: str, labels: np.ndarray | None) -> list[Holding]:
-    """Return what this process holds while it predicts the rows of a store.
+def predict_holdings(model: Any, data: BlockStore, out: str | None, labels: np.ndarray | None) -> list[Holding]:
+    """Return what this process holds while it predicts the rows of a store, or scores a model on them.
 
     Parameters
     ----------
@@ -53,22 +76,28 @@ def predict_holdings(model: Any, data: BlockStore, out: str, labels: np.ndarray 
     data
         The store.
     out
-        Where predictions go; its ending says in which form they are held last.
+        Where predictions go; its ending says in which form they are held last. ``None``: they are compared with the target.
     labels
         The classes; ``None`` where there are none.
     """
     n, m = data.n_rows, _machines(model)
     size = 8 if labels is None else 16 + labels.itemsize
     table = []
-    if Path(out).suffix.lower() in (".csv", ".parquet"):
-        table = [Holding("columns of the table, as they are written", "40 n (m + 1)", _OBJECT_BYTES * n * (m + 1))]
-    # What was read is gone when predictions are written.
+    if out is None:
+        table = [METRICS.of(n=n, m=m)]
+    elif Path(out).suffix.lower() in (".csv", ".parquet"):
+        table = [TABLE.of(n=n, m=m)]
     return [
-        Holding("model, as stored and as read", "2 model", 2 * sum(array.nbytes for array in to_arrays(model)[0].values())),
-        Holding("decision values, in parts and together", "24 n m", 24 * n * m),
-        Holding("predictions", f"{size} n", size * n),
-        *max(_read_here(model, data), table, key=total_bytes),
+        MODEL.of(model=sum(array.nbytes for array in to_arrays(model)[0].values())),
+        VALUES.of(n=n, m=m),
+        PREDICTIONS.of(n=n, s=size),
+        *_last(_read_here(model, data), table, out is None and isinstance(model, FGMModel)),
     ]
+
+
+def _last(read: list[Holding], table: list[Holding], path: bool) -> list[Holding]:
+    """Return what is held beside the values: the table once what was read is gone, or both where a path is followed after it."""
+    return [*read, *table] if path else max(read, table, key=total_bytes)
 
 
 def predict_plan(model: Any, data: BlockStore, holdings: list[Holding], limit: int, cluster: str, emit: Emit) -> dict[str, Any]:
@@ -92,14 +121,8 @@ def predict_plan(model: Any, data: BlockStore, holdings: list[Holding], limit: i
     ValueError
         The data do not fit the model.
     """
-    work = _first_pass(model, RunContext(_Planning(), data, None, limit, emit))
-    passes = 0 if work is None else len(_batches(model, data))
-    step = 0 if work is None else work.memory_bound
-    read = 0 if work is None else sum(block.nbytes for block in data.column_blocks())
-    here = total_bytes(holdings)
-    if cluster == "sync":
-        # Tasks run here, and blocks are kept for the next.
-        here += step + min(read, block_cache().limit)
+    work = first_pass(model, data, limit, emit)
+    passes, step = 0 if work is None else len(_batches(model, data)), step_bytes(work)
     return {
         "rows": data.n_rows,
         "decision_values_per_row": _machines(model),
@@ -107,19 +130,25 @@ def predict_plan(model: Any, data: BlockStore, holdings: list[Holding], limit: i
         "tasks_per_pass": 0 if work is None else work.n_tasks,
         "task_bytes": step,
         **holdings_plan(holdings),
-        "process_bytes": here,
+        **process_plan(total_bytes(holdings), step, () if work is None else data, limit, cluster),
         "driver_memory": limit,
     }
 
 
-def _first_pass(model: Any, ctx: RunContext) -> Plan[Any] | None:
+def first_pass(model: Any, data: BlockStore, limit: int, emit: Emit) -> Plan[Any] | None:
+    """Return the first pass of a prediction, which is not run; ``None`` where the driver reads and computes all by itself."""
     if isinstance(model, SocialModel | SpectralModel):
-        return None  # the driver reads and computes all by itself
+        return None
     try:
-        decision_values(model, ctx)
+        decision_values(model, RunContext(_Planning(), data, None, limit, emit))
     except _FirstPass as found:
         return found.work
     return None  # a model of intercepts alone
+
+
+def step_bytes(work: Plan[Any] | None) -> int:
+    """Return the bytes of one step of a pass."""
+    return 0 if work is None else work.memory_bound
 
 
 def _machines(model: Any) -> int:
@@ -186,8 +215,8 @@ def _(model: FGMModel, data: BlockStore) -> list[Holding]:
         expansion = expansions.Expansion(model.kind, gamma=config.gamma, n_bins=config.n_bins)  # pyright: ignore[reportArgumentType]
         count = max(count, len(model.features) * expansion.width)
     return [
-        Holding("columns of the model, as fetched and side by side", "2 columns as stored", 2 * raw),
-        Holding("coordinates made of them", f"{copies} coordinates", copies * count * _made(data, model.features)),
+        COLUMNS.of(stored=raw),
+        COORDINATES.of(c=copies * count * _made(data, model.features)),
     ]
 
 
@@ -196,8 +225,8 @@ def _(model: LinearModel, data: BlockStore) -> list[Holding]:
     largest = max((int(column_sizes(data, part).sum()) for part in _pieces(model.features)), default=0)
     rows = len(model.intercepts)
     return [
-        Holding("columns at a time, side by side", "3 columns as stored", 3 * largest),
-        Holding("their weights", "8 m columns", 8 * rows * min(PIECE_COLUMNS, len(model.features))),
+        PIECES.of(stored=largest),
+        WEIGHTS.of(m=rows, c=min(PIECE_COLUMNS, len(model.features))),
     ]
 
 
@@ -209,8 +238,8 @@ def _pieces(features: np.ndarray) -> list[np.ndarray]:
 def _(model: RuleModel, data: BlockStore) -> list[Holding]:
     n, rules = data.n_rows, model.n_rules
     return [
-        Holding("columns of the rules, side by side", "3 columns as stored", 3 * sum(_batches(model, data))),
-        Holding("which rows satisfy which rule, as truth values and numbers", "9 n rules", 9 * n * rules),
+        RULE_COLUMNS.of(stored=sum(_batches(model, data))),
+        SATISFIED.of(n=n, r=rules),
     ]
 
 
@@ -219,8 +248,8 @@ def _(model: SocialModel, data: BlockStore) -> list[Holding]:
     rows = min(ROWS, data.n_rows)
     kernels = model.kernels_json.count('"name"') or 1
     return [
-        Holding("rows at hand, as read and scaled", "16 rows d", 16 * rows * model.n_features),
-        Holding("kernels between some users and those of the model", "16 users n_train kernels", 16 * USERS * model.n_train * kernels),
+        USERS_ROWS.of(u=rows, d=model.n_features),
+        KERNELS.of(u=USERS, t=model.n_train, k=kernels),
     ]
 
 
@@ -228,4 +257,4 @@ def _(model: SocialModel, data: BlockStore) -> list[Holding]:
 def _(model: SpectralModel, data: BlockStore) -> list[Holding]:
     if model.data_digest and data.digest == model.data_digest:
         return []
-    return [Holding("rows of the store, as read", "16 n d", 16 * data.n_rows * data.n_cols)]
+    return [IMAGES.of(n=data.n_rows, d=data.n_cols)]

@@ -26,6 +26,7 @@ from .records.config_two_layer import TwoLayerConfig
 from .records.config_umkl import UMKLConfig
 from .records.context import RunContext
 from .records.fgm import FGMModel
+from .records.holdings import Held
 from .records.kernel_model import KernelModel
 from .records.linear_model import LinearModel
 from .records.rule_model import RuleModel
@@ -67,6 +68,8 @@ class MethodInfo:
     shared
         Module under ``gramplane.pipeline.methods`` with ``shared_loops`` and ``table_rows``, where the fits of a grid share passes; by
         default they are done one after another.
+    held
+        Module under ``gramplane.pipeline.methods`` that declares what its driver may hold; that of its runs by default.
     missing
         Whether it takes stores with missing values.
     inputs
@@ -91,6 +94,7 @@ class MethodInfo:
     estimator: str
     regressor: str | None = None
     passes: str = "grams"
+    held: str | None = None
     missing: bool = False
     inputs: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
@@ -98,6 +102,10 @@ class MethodInfo:
     tasks: bool = False
     scored: bool = True
     shared: str | None = None
+
+    def driver_holds(self) -> tuple[Held, ...]:
+        """Return all that its driver may hold, as it is declared."""
+        return import_module(f".methods.{self.held or self.run}", __package__).HELD
 
     def prepare(self, config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
         """Return the loop of a run with its finishing functions.
@@ -123,6 +131,7 @@ METHODS: dict[str, MethodInfo] = {
         title="Feature Generating Machine",
         config=FGMConfig,
         run="fgm_run",
+        held="fgm_designs",
         model=FGMModel,
         estimator="estimators.fgm:FGMClassifier",
         passes="feature_scores",
@@ -145,6 +154,7 @@ METHODS: dict[str, MethodInfo] = {
         title="Generalized multiple kernel learning",
         config=MKLConfig,
         run="gmkl_run",
+        held="kernel_memory",
         model=KernelModel,
         estimator="estimators.mkl:MKLClassifier",
         regressor="estimators.mkl:MKLRegressor",
@@ -189,6 +199,7 @@ METHODS: dict[str, MethodInfo] = {
         title="Multiple kernel learning on latent task structure",
         config=LatentTaskConfig,
         run="latent_tasks_run",
+        held="kernel_memory",
         model=TaskModel,
         estimator="estimators.latent_tasks:LatentTaskMKLClassifier",
         regressor="estimators.latent_tasks:LatentTaskMKLRegressor",
@@ -199,6 +210,7 @@ METHODS: dict[str, MethodInfo] = {
         title="Rule ensemble on the lattice of conjunctions",
         config=RuleConfig,
         run="rules_run",
+        held="rules_memory",
         model=RuleModel,
         estimator="estimators.rules:RuleEnsembleClassifier",
         passes="propositions",
@@ -242,6 +254,7 @@ METHODS: dict[str, MethodInfo] = {
         title="Feature selection over many tasks",
         config=SelectorConfig,
         run="selector_run",
+        held="selector_setup",
         model=LinearModel,
         estimator="estimators.selector:MultiTaskSelector",
         passes="columns",
@@ -252,6 +265,7 @@ METHODS: dict[str, MethodInfo] = {
         title="Non-parametric kernel from pairs of rows",
         config=NPKLConfig,
         run="npkl_run",
+        held="npkl",
         model=SpectralModel,
         estimator="estimators.npkl:SimpleNPKL",
         passes="neighbours",

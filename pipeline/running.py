@@ -32,6 +32,7 @@ from ..kernels.jit import one_thread
 from ..storage import BlockStore, RunStore, StorageError, cached_bytes, set_cache_limit
 from ..storage.places import checked
 from ..storage.temporary import sweep_folders
+from .in_process import few_blocks_kept, planned_holdings, process_plan, refuse_step
 from .loops.prepared import Prepared
 from .loops.protocol import Outcome
 from .loops.run import run_loop
@@ -238,15 +239,24 @@ def run_method(
     where.config()
     if dry_run:
         plan = _prepared(info, config, store, record).plan
-        place = {"cluster": where.cluster, "process_bytes_at_most": process_bytes(where.config(), plan["task_bytes"])}
-        return RunOutcome("planned", {}, {"method": info.name, "data": store.url, **place, **plan})
+        refuse_step(planned_holdings(plan), plan["task_bytes"], record["driver_memory"], where.config().kind, info.name)
+        return RunOutcome("planned", {}, {"method": info.name, "data": store.url, **_place(plan, store, where, record), **plan})
     same_as_before(run, record)
     # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
     fresh = not (Path(run) / "config.json").exists()
     prepared = _prepared(info, config, store, record) if fresh else None
+    if prepared is not None:
+        refuse_step(planned_holdings(prepared.plan), prepared.plan["task_bytes"], record["driver_memory"], where.config().kind, info.name)
     with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder), one_thread():
         # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
         return _run(info, config, store, folder, where, on_event or ignore, prepared if folder.born else None)
+
+
+def _place(plan: Mapping[str, Any], store: Any, where: Where, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where a run will compute, and what its processes take."""
+    config, step = where.config(), plan["task_bytes"]
+    here = process_plan(plan["driver_bytes"], step, store, record["driver_memory"], config.kind)
+    return {"cluster": where.cluster, "process_bytes_at_most": process_bytes(config, step), **here}
 
 
 @contextlib.contextmanager
@@ -360,8 +370,11 @@ def _run(
         if folder.read_json("decisions") is None:
             folder.write_json("decisions", jsonable(ready.plan))
         ctx = replace(ctx, beside=ready.beside)
-        outcome = run_loop(ready.loop, ctx)
-        model = ready.model(outcome.state, ctx)
+        step, limit = ready.plan["task_bytes"], ctx.driver_memory
+        refuse_step(planned_holdings(ready.plan), step, limit, executor.kind, info.name)
+        with few_blocks_kept(planned_holdings(ready.plan), step, limit, executor.kind):
+            outcome = run_loop(ready.loop, ctx)
+            model = ready.model(outcome.state, ctx)
         ctx.confirm()
     folder.drop_scratch()
     folder.write_model(model)

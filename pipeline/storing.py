@@ -19,12 +19,13 @@ from ..storage import BlockStore, DataError, DigestMismatch, RunStore, StorageEr
 from ..storage.places import checked
 from ..storage.urls import holds_store
 from ..storage.whole_files import require_place, whole_file
+from .in_process import few_blocks_kept, refuse_step
 from .methods.scoring import held_out_rows, predicted_codes, r_squared
 from .methods.task_predict import store_codes
 from .methods.task_scoring import task_accuracies, task_variances
 from .outputs import refuse_foreign
 from .predict import decision_path, decision_values
-from .predict_planning import predict_holdings, predict_plan
+from .predict_planning import first_pass, predict_holdings, predict_plan, step_bytes
 from .records.context import Emit, RunContext, ignore
 from .records.holdings import Holding, refuse_beyond
 from .records.linear_model import LinearModel
@@ -52,13 +53,12 @@ def _opened(run: str, store: str) -> tuple[RunStore, Path, Any, BlockStore]:
 
 def _decide(run: str, store: str, where: Where, emit: Emit, out: str | None = None) -> tuple[Any, BlockStore, np.ndarray]:
     folder, model, estimator, data = _opened(run, store)
-    digest = digest_of(model)
-    if out is not None:
-        _check_memory(estimator, data, out, where)
+    digest, limit = digest_of(model), driver_bytes(where.driver_memory)
+    holdings, step = _check_memory(estimator, data, out, where, emit)
     if told := replaced_data(folder):
         emit({"event": "warning", "message": told})
-    with one_thread(), open_executor(where.config(), events=emit) as executor:
-        ctx = RunContext(executor, data, None, driver_bytes(where.driver_memory), emit)
+    with one_thread(), open_executor(where.config(), events=emit) as executor, few_blocks_kept(holdings, step, limit, executor.kind):
+        ctx = RunContext(executor, data, None, limit, emit)
         values = decision_values(estimator.model_, ctx)
         ctx.confirm()
     if digest_of(model) != digest:
@@ -66,21 +66,24 @@ def _decide(run: str, store: str, where: Where, emit: Emit, out: str | None = No
     return estimator, data, values
 
 
-def _check_memory(estimator: Any, data: BlockStore, out: str, where: Where) -> list[Holding]:
-    """Return what this process will hold of predictions; refuse more than it may."""
+def _check_memory(estimator: Any, data: BlockStore, out: str | None, where: Where, emit: Emit) -> tuple[list[Holding], int]:
+    """Return what this process will hold of predictions, and the bytes of a step of their pass; refuse more than it may."""
+    limit, name = driver_bytes(where.driver_memory), "score" if out is None else "predict"
     holdings = predict_holdings(estimator.model_, data, out, getattr(estimator, "classes_", None))
-    refuse_beyond(holdings, driver_bytes(where.driver_memory), "predict", "predict fewer rows at a time (a store of some of them)")
-    return holdings
+    refuse_beyond(holdings, limit, name, f"{name} fewer rows at a time (a store of some of them)")
+    step = step_bytes(first_pass(estimator.model_, data, limit, emit))
+    refuse_step(holdings, step, limit, where.config().kind, name)
+    return holdings, step
 
 
-def _planned(run: str, store: str, out: str, where: Where, emit: Emit, three_way: bool) -> dict[str, Any]:
+def _planned(run: str, store: str, out: str | None, where: Where, emit: Emit, three_way: bool = False) -> dict[str, Any]:
     _, _, estimator, data = _opened(run, store)
     _check_three_way(estimator, three_way)
-    holdings = _check_memory(estimator, data, out, where)
+    holdings, _ = _check_memory(estimator, data, out, where, emit)
     config = where.config()
     told = predict_plan(estimator.model_, data, holdings, driver_bytes(where.driver_memory), config.kind, emit)
     place = {"cluster": where.cluster, "process_bytes_at_most": process_bytes(config, told["task_bytes"])}
-    return {"run": run, "data": data.url, "out": out, **place, **told}
+    return {"run": run, "data": data.url, **({} if out is None else {"out": out}), **place, **told}
 
 
 def _check_three_way(estimator: Any, three_way: bool) -> None:
@@ -219,15 +222,30 @@ def _write_file(url: str, write: Callable[..., None], labels: np.ndarray | None,
 
 
 def score_store(
-    run: str, store: str, *, cluster: str = "sync", allow_plaintext: bool = False, on_event: Emit | None = None, **where: Any
+    run: str,
+    store: str,
+    *,
+    cluster: str = "sync",
+    allow_plaintext: bool = False,
+    on_event: Emit | None = None,
+    dry_run: bool = False,
+    **where: Any,
 ) -> dict[str, Any]:
     """Return the metric table of a run on a store.
 
     Of classes accuracy, and precision, recall and F1 per class, area under the curve for two; of a regression R2 and errors.
     Of many tasks also the mean over tasks and a row per task; the other figures are of all rows together.
-    On the training store of a run with ``test_share`` the table speaks of the held-out rows.
+    On the training store of a run with ``test_share`` the table speaks of the held-out rows. With ``dry_run`` the plan, as of
+    :func:`predict_store`.
+
+    Raises
+    ------
+    gramplane.cluster.MemoryBoundExceeded
+        This process would hold more than ``driver_memory``.
     """
     place = Where(cluster, allow_plaintext=allow_plaintext, **where)
+    if dry_run:
+        return _planned(run, store, None, place, on_event or ignore)
     estimator, data, values = _decide(run, store, place, on_event or ignore)
     folder, record = _finished(run)
     if not hasattr(estimator, "classes_"):
@@ -286,7 +304,7 @@ def _tasks(model: TaskModel | LinearModel | RuleModel, data: BlockStore, rows: n
 def _path(model: Any, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: Where) -> list[dict[str, Any]]:
     """Return the accuracy of the model after every round."""
     with one_thread(), open_executor(where.config()) as executor:
-        along = decision_path(model, RunContext(executor, data))
+        along = decision_path(model, RunContext(executor, data, driver_memory=driver_bytes(where.driver_memory)))
     return [{"n_selected": count, "accuracy": float(np.mean(predicted_codes(values[rows].T) == truth[rows]))} for count, values in along]
 
 

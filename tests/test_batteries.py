@@ -272,6 +272,9 @@ def test_the_plan_lists_what_the_driver_holds_and_too_little_memory_is_refused_b
     rows = plan["driver_holds"]
     assert all(set(row) == {"what", "formula", "bytes"} and row["what"] and row["formula"] and row["bytes"] >= 0 for row in rows)
     assert plan["driver_bytes"] == sum(row["bytes"] for row in rows) > 0
+    assert plan["process_bytes"] >= plan["driver_bytes"] + plan["task_bytes"]
+    declared = [(item.formula, item.what) for item in METHODS[chosen.method].driver_holds()]
+    assert all(any(row["formula"] == formula and row["what"].endswith(what) for formula, what in declared) for row in rows)
     events = []
     with pytest.raises(MemoryBoundExceeded) as caught:
         start(chosen, folder, tmp_path / "run", driver_memory="1KiB", on_event=events.append)

@@ -1,17 +1,7 @@
 """Certificates where the fast paths run, against values that the fast path has no part in.
 
-=========================== ======================================== ===================================================
-method                      where the path changes                   held to the truth by
-=========================== ======================================== ===================================================
-npkl                        ``spectral.DENSE`` 800 rows, WHOLE 128   here: dense decompositions, a dense ascent
-colored-mvu, mve, spe       ``NEWTON_ROWS`` 1,500 rows, then as npkl here: the ascent by Newton steps
-social-strength             ``user_kernels.DENSE`` 768 rows          test_kernels_social: least eigenvalues, by steps
-shared-subspace-mkl         ``LARGEST_SYSTEM`` 4,000 rows            test_pipeline_subspace_precision: a cone solver
-mkl and all kernel machines sums beyond ``MATRIX_SHARE`` of a driver here: by definition; test_pipeline_gram_solves
-rule-ensemble               ``LARGEST_SYSTEM`` 3,000 unknowns        here: the bounds hold the optimum of whole systems
-fgm                         rows on workers beyond ``ROW_BLOCK``     test_pipeline_fgm_rows, test_kernels_solvers_rows
-logistic duals              factorised beyond ``MANY`` 60 steps      test_kernels_duals: the gap by its definition
-=========================== ======================================== ===================================================
+Every size at which a method computes in another way stands in the table of test_certificates_sides, which fits on both sides of each. Here
+are faults of eigenpairs, bounds from more definitions, and the rules of many tasks.
 """
 
 import warnings

@@ -3,7 +3,9 @@
 import pytest
 
 from gramplane.cluster import MemoryBoundExceeded, default_driver_memory, machine_memory, process
-from gramplane.pipeline.records.holdings import Holding, holdings_plan, refuse_beyond
+from gramplane.pipeline import METHODS
+from gramplane.pipeline.predict_planning import HELD as PREDICT
+from gramplane.pipeline.records.holdings import SYMBOLS, Held, Holding, holdings_plan, refuse_beyond
 
 HOLDINGS = (Holding("kernel matrix", "8 n^2", 3 << 30), Holding("rows", "8 n d", 1 << 20), Holding("nothing", "0", 0))
 
@@ -28,6 +30,33 @@ def test_too_much_is_refused_with_the_largest_things_first():
         "fewer rows, or give it more (--driver-memory)"
     )
     assert (caught.value.needed, caught.value.available) == ((3 << 30) + (1 << 20), 3 << 30)
+
+
+@pytest.mark.parametrize(
+    ("formula", "nbytes"),
+    [("24 d T", 24 * 7 * 3), ("8 (6 n^2 + 5 k n T)", 8 * (6 * 25 + 5 * 2 * 5 * 3)), ("16 (d + T + 1)^2", 16 * 121), ("p^2/8", 50)],
+)
+def test_the_bytes_of_a_thing_follow_from_its_formula(formula, nbytes):
+    held = Held("a thing", formula)
+    assert held.of(n=5, d=7, T=3, k=2, p=20) == Holding("a thing", formula, nbytes)
+
+
+def test_a_formula_needs_all_its_symbols_and_nothing_but_numbers():
+    with pytest.raises(KeyError, match="T"):
+        Held("a thing", "24 d T").of(d=7)
+    with pytest.raises(ValueError, match="no part of a formula"):
+        Held("a thing", "open('x')").of()
+
+
+EVERY = {"predict": PREDICT, **{name: info.driver_holds() for name, info in METHODS.items()}}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_symbol_of_a_formula_is_explained(name):
+    for item in EVERY[name]:
+        nearby = " ".join([item.what, *(other.when for other in EVERY[name])])
+        for symbol in item.symbols - set(SYMBOLS):
+            assert f" {symbol} " in f" {nearby} ".replace(";", " ").replace(",", " ").replace("|", " "), f"{item.formula}: {symbol}"
 
 
 @pytest.mark.parametrize(("text", "limit"), [("1073741824\n", 1 << 30), ("max\n", None), (None, None), (f"{1 << 60}\n", None)])

@@ -25,6 +25,11 @@ def test_the_command_page_is_what_the_commands_say():
     assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == page, "run: python docs/make_cli.py"
 
 
+def test_the_page_of_memory_is_what_the_methods_declare():
+    page = runpy.run_path(str(ROOT / "docs" / "make_memory.py"))["page"]()
+    assert (ROOT / "docs" / "memory.md").read_text(encoding="utf-8") == page, "run: python docs/make_memory.py"
+
+
 def test_every_command_and_option_is_documented():
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     for name, command in cli.commands.items():

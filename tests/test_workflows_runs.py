@@ -325,10 +325,31 @@ def test_check_and_dry_run_change_nothing(smoke: Path, capsys: pytest.CaptureFix
     planned = result(["run", smoke, "--dry-run"], capsys)
     assert (planned["status"], set(planned["steps"].values())) == ("planned", {"planned"})
     assert not (smoke.parent / "smoke").exists()
+    assert set(planned["plans"]) == {"data"} and planned["plans"]["data"]["process_bytes"] > 0
     result(["run", smoke, "--step", "data"], capsys)
     planned = result(["run", smoke, "--dry-run"], capsys)
     assert planned["steps"]["data"] == "already-done"
-    assert planned["plans"]["select"]["rounds_at_most"] == 3
+    assert set(planned["plans"]) == {"select"} and planned["plans"]["select"]["rounds_at_most"] == 3
+    result(["run", smoke, "--step", "select"], capsys)
+    plans = result(["run", smoke, "--dry-run"], capsys)["plans"]
+    assert set(plans) == {"score", "predict"} and plans["predict"]["out"].endswith("predictions.csv")
+    for plan in plans.values():
+        assert plan["driver_bytes"] == sum(row["bytes"] for row in plan["driver_holds"]) <= plan["process_bytes"]
+    assert not list((smoke.parent / "smoke").rglob("predictions.csv")) and not list((smoke.parent / "smoke").rglob("score*.json"))
+
+
+def test_a_dry_run_plans_searches_and_refuses_what_the_steps_would(smoke: Path, capsys: pytest.CaptureFixture[str]):
+    text = (
+        smoke.read_text()
+        .replace("do: fit", "do: tune")
+        .replace("max_rounds: 3, test_share: 0.25", "max_rounds: 3, folds: 2, grid: {v: [0, 1]}")
+    )
+    smoke.write_text(text.replace("v: [0, 1]", "loss: [squared_hinge, logistic]"))
+    result(["run", smoke, "--step", "data"], capsys)
+    plan = result(["run", smoke, "--dry-run"], capsys)["plans"]["select"]
+    assert (plan["points"], plan["fits_sharing_passes"], plan["first_fit"]["rounds_at_most"]) == (2, 4, 3)
+    told = result(["run", smoke, "--dry-run", "--driver-memory", "1KiB"], capsys, 5)
+    assert "fgm: this process would hold" in told["error"]
 
 
 def test_the_run_id_follows_what_results_depend_on(smoke: Path, monkeypatch: pytest.MonkeyPatch):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,6 +174,29 @@ def extras_of(args: FitArgs, store: str, path: Callable[[str], str] = str) -> di
     if args.stream is not None:
         found["stream"] = args.stream.model_dump(exclude={"source"}, exclude_none=True)
     return found
+
+
+def tune_plan(
+    method: str, params: Mapping[str, Any], grid: Mapping[str, Sequence[Any]], folds: int, training: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the size of a grid with the plan of its first fit.
+
+    Parameters
+    ----------
+    method, params
+        Name, and parameters common to all points.
+    grid, folds
+        Values to compare, and folds of the cross-validation.
+    training
+        Arguments of ``run_method`` that all fits have in common.
+    """
+    from ..pipeline import METHODS, run_method
+
+    points = math.prod(len(values) for values in grid.values())
+    fits = "fits" if METHODS[method].shared is None else "fits_sharing_passes"
+    first = {**params, **{key: values[0] for key, values in grid.items()}}
+    plan = run_method(method, first, dry_run=True, **training).plan
+    return {"points": points, "folds": folds, fits: points * folds, "first_fit": plan}
 
 
 PAIR_VALUES = {"constraints": (-1, 1), "pairs": (0, 1)}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import click
 
-from .actions import beginning, begun, existing, extras_of
+from .actions import beginning, begun, existing, extras_of, tune_plan
 from .checking import ConfigError, by_option, validated
 from .cli_options import (
     METHODS_HELP,
@@ -237,7 +236,6 @@ def _tune(group: click.Group) -> None:
 
         Of fgm the number of rounds is chosen, too: every number up to max_rounds is compared, at no cost, and the best replaces max_rounds.
         """
-        from ..pipeline import run_method
         from ..pipeline import tune as tune_method
 
         grid = {key: value if isinstance(value, list) else [value] for key, value in split_settings(_lists(grids), "--grid").items()}
@@ -246,20 +244,10 @@ def _tune(group: click.Group) -> None:
         shared = {"data": existing(data, "store"), "run": run, "seed": args.seed, "extra": extras_of(args, data), **where.arguments()}
         with beginning(run), frame.progress() as sink:
             if dry_run:
-                first = {**params, **{key: values[0] for key, values in grid.items()}}
-                return _tune_plan(method, run_method(method, first, dry_run=True, on_event=sink, **shared).plan, grid, folds, run)
+                plan = tune_plan(method, params, grid, folds, {**shared, "on_event": sink})
+                return Result("planned", {"run": run, "plan": plan}, f"plan; nothing was run\n{table(list(plan.items()))}")
             outcome = tune_method(method, grid, params=params, folds=folds, on_event=sink, **shared)
         return outcome_result(outcome, run)
-
-
-def _tune_plan(method: str, plan: dict[str, Any] | None, grid: dict[str, list[Any]], folds: int, run: str) -> Result:
-    """Return the size of the grid with the plan of its first fit."""
-    from ..pipeline import METHODS
-
-    points = math.prod(len(values) for values in grid.values())
-    fits = "fits" if METHODS[method].shared is None else "fits_sharing_passes"
-    found = {"points": points, "folds": folds, fits: points * folds, "first_fit": plan}
-    return Result("planned", {"run": run, "plan": found}, f"plan; nothing was run\n{table(list(found.items()))}")
 
 
 def _lists(grids: tuple[str, ...]) -> list[str]:
@@ -337,15 +325,19 @@ def _score(group: click.Group) -> None:
     @click.argument("run", type=Url("run"))
     @click.argument("store", type=Url("store"))
     @cluster_options
-    def score(frame: Frame, run: str, store: str, where: Where) -> Result:
+    @dry_run_option
+    def score(frame: Frame, run: str, store: str, where: Where, dry_run: bool) -> Result:
         """Show the metrics of RUN on STORE, and keep them for its report."""
         from ..pipeline import score_store
         from ..storage.objects import require_writable
         from .report.collect import fitted, save_score
 
-        require_writable(begun(run))
+        if not dry_run:
+            require_writable(begun(run))
         with frame.progress() as sink:
-            found = score_store(fitted(run), existing(store, "store"), on_event=sink, **where.arguments())
+            found = score_store(fitted(begun(run)), existing(store, "store"), on_event=sink, dry_run=dry_run, **where.arguments())
+        if dry_run:
+            return plan_result(found)
         save_score(fitted(run), store, found)
         return Result(fields=found, text=score_text(found))
 

@@ -13,11 +13,10 @@ from .actions import sized
 from .checking import ConfigError, Loc, choose
 from .cli_options import Where, method_config
 from .console import plain, version_text
-from .gram_actions import build_store
 from .kernel_files import kernel_entries, kernel_specs, names_file
 from .progress import Sink, silent
 from .schema import FitStep, GramStep, IngestStep, TuneStep, Workflow
-from .steps import ACTIONS, Place, fingerprint, fit_params, gram_kernels, kernel_file, source_of, step_values
+from .steps import ACTIONS, Place, fingerprint, gram_kernels, kernel_file, source_of, step_values
 
 if TYPE_CHECKING:
     from ..storage import StepManifest
@@ -298,8 +297,8 @@ def _planned(place: Place, name: str, steps: list[Any]) -> WorkflowOutcome:
     states, plans = {}, {}
     for step in steps:
         states[step.id] = "already-done" if _is_done(place, step) else "planned"
-        if states[step.id] == "planned" and isinstance(step, FitStep | GramStep) and Path(place.store(step)).exists():
-            plans[step.id] = _plan(place, step)
+        if states[step.id] == "planned" and (plan := _plan(place, step)) is not None:
+            plans[step.id] = plan
     return WorkflowOutcome("planned", name, place.folder, states, {"plans": plans})
 
 
@@ -313,23 +312,17 @@ def _is_done(place: Place, step: Any) -> bool:
         return False
 
 
-def _plan(place: Place, step: Any) -> dict[str, Any]:
-    from ..pipeline import run_method
-    from .actions import extras_of
+def _plan(place: Place, step: Any) -> dict[str, Any] | None:
+    """Return the plan of a step; ``None`` where it has none, or where what it reads is not there yet: an earlier step makes it."""
+    from ..storage import MissingBlock
 
-    if isinstance(step, GramStep):
-        return build_store(
-            place.store(step), gram_kernels(place.read, step), place.read.path(step.args.out), place.where, place.sink, True
-        )[1]
-    outcome = run_method(
-        step.args.method,
-        fit_params(place.read, step),
-        data=place.store(step),
-        run=str(place.own(step.id)),
-        dry_run=True,
-        seed=step.args.seed,
-        extra=extras_of(step.args, place.store(step), place.read.path),
-        on_event=place.sink,
-        **place.where.arguments(),
-    )
-    return outcome.plan or {}
+    action = ACTIONS[step.do]
+    if action.plan is None:
+        return None
+    try:
+        action.inputs(place, step)
+    except (ConfigError, MissingBlock):
+        if all(_is_done(place, place.read.step(need)) for need in step.needs):
+            raise
+        return None
+    return action.plan(place, step)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..storage.places import is_local
-from .actions import existing, extras_of, ingest_source
+from .actions import existing, extras_of, ingest_source, plan_source, tune_plan
 from .cli_options import Where, explicit, method_config
 from .gram_actions import build_store, open_store
 from .kernel_files import POLICIES, names_file
 from .progress import Sink
-from .schema import GramStep, IngestStep, Workflow, model_steps, step_store
+from .schema import GramStep, IngestArgs, IngestStep, Workflow, model_steps, step_store
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,11 @@ class Done(NamedTuple):
 
 
 class Action(NamedTuple):
-    """A kind of step: digests of what it reads (by path), and the work."""
+    """A kind of step: digests of what it reads (by path), the work, and its plan of tasks and memory, where there is one."""
 
     inputs: Callable[[Place, Any], dict[str, str]]
     work: Callable[[Place, Any], Done]
+    plan: Callable[[Place, Any], dict[str, Any]] | None = None
 
 
 def fingerprint(path: str) -> str:
@@ -104,11 +105,19 @@ def _ingest_inputs(place: Place, step: IngestStep) -> dict[str, str]:
     return {source: fingerprint(source), **_digests(*_files(place, step, "like", "groups", "names"))}
 
 
-def _ingest(place: Place, step: IngestStep) -> Done:
-    read, args, store = place.read, step.args, place.store(step)
+def _ingest_args(place: Place, step: IngestStep) -> IngestArgs:
+    read, args = place.read, step.args
     moved = {key: read.path(value) for key in ("like", "groups", "names") if (value := getattr(args, key)) is not None}
-    figures = ingest_source(args.model_copy(update={"source": source_of(read, step), **moved}), store, place.sink)
-    return Done(figures, _digests(store))
+    return args.model_copy(update={"source": source_of(read, step), **moved})
+
+
+def _ingest(place: Place, step: IngestStep) -> Done:
+    store = place.store(step)
+    return Done(ingest_source(_ingest_args(place, step), store, place.sink), _digests(store))
+
+
+def _ingest_plan(place: Place, step: IngestStep) -> dict[str, Any]:
+    return plan_source(_ingest_args(place, step), place.store(step))
 
 
 def gram_kernels(read: Workflow, step: GramStep) -> str | list[Any]:
@@ -130,6 +139,11 @@ def _gram(place: Place, step: GramStep) -> Done:
     return Done(figures, _digests(out))
 
 
+def _gram_plan(place: Place, step: GramStep) -> dict[str, Any]:
+    out, kernels = place.read.path(step.args.out), gram_kernels(place.read, step)
+    return build_store(place.store(step), kernels, out, place.where, place.sink, True)[1]
+
+
 def _fit_inputs(place: Place, step: Any) -> dict[str, str]:
     file = kernel_file(place.read, step)
     return _digests(
@@ -145,19 +159,22 @@ def _fitted(place: Place, step: Any, outcome: Any) -> Done:
     return Done(outcome.summary, _digests(Path(fitted(place.own(step.id))) / "model"))
 
 
+def _training(place: Place, step: Any) -> dict[str, Any]:
+    """Return the arguments that fits and searches of a step have in common."""
+    return {
+        "data": place.store(step),
+        "run": str(place.own(step.id)),
+        "seed": step.args.seed,
+        "extra": extras_of(step.args, place.store(step), place.read.path),
+        "on_event": place.sink,
+        **place.where.arguments(),
+    }
+
+
 def _fit(place: Place, step: Any) -> Done:
     from ..pipeline import run_method
 
-    outcome = run_method(
-        step.args.method,
-        fit_params(place.read, step),
-        data=place.store(step),
-        run=str(place.own(step.id)),
-        seed=step.args.seed,
-        extra=extras_of(step.args, place.store(step), place.read.path),
-        on_event=place.sink,
-        **place.where.arguments(),
-    )
+    outcome = run_method(step.args.method, fit_params(place.read, step), **_training(place, step))
     return _fitted(place, step, outcome)
 
 
@@ -185,22 +202,21 @@ def kernel_file(read: Workflow, step: Any) -> str | None:
     return read.path(given) if isinstance(given, str) and names_file(read.path(given)) else None
 
 
+def _fit_plan(place: Place, step: Any) -> dict[str, Any]:
+    from ..pipeline import run_method
+
+    return run_method(step.args.method, fit_params(place.read, step), dry_run=True, **_training(place, step)).plan or {}
+
+
 def _tune(place: Place, step: Any) -> Done:
     from ..pipeline import tune
 
-    outcome = tune(
-        step.args.method,
-        step.args.grid,
-        params=fit_params(place.read, step),
-        data=place.store(step),
-        run=str(place.own(step.id)),
-        folds=step.args.folds,
-        seed=step.args.seed,
-        extra=extras_of(step.args, place.store(step), place.read.path),
-        on_event=place.sink,
-        **place.where.arguments(),
-    )
-    return _fitted(place, step, outcome)
+    given = {"params": fit_params(place.read, step), "folds": step.args.folds, **_training(place, step)}
+    return _fitted(place, step, tune(step.args.method, step.args.grid, **given))
+
+
+def _tune_plan(place: Place, step: Any) -> dict[str, Any]:
+    return tune_plan(step.args.method, fit_params(place.read, step), step.args.grid, step.args.folds, _training(place, step))
 
 
 def _use_inputs(place: Place, step: Any) -> dict[str, str]:
@@ -213,9 +229,18 @@ def _predict(place: Place, step: Any) -> Done:
     (run,), out = place.models(step), place.read.path(step.args.out)
     if is_local(out):
         Path(out).parent.mkdir(parents=True, exist_ok=True)
-    options = {"three_way": step.args.three_way, "replace": out in place.written, "on_event": place.sink, **place.where.arguments()}
-    found = predict_store(str(run), place.store(step), out, **options)
-    return Done(found, _digests(out))
+    return Done(predict_store(str(run), place.store(step), out, **_predicting(place, step, out)), _digests(out))
+
+
+def _predicting(place: Place, step: Any, out: str) -> dict[str, Any]:
+    return {"three_way": step.args.three_way, "replace": out in place.written, "on_event": place.sink, **place.where.arguments()}
+
+
+def _predict_plan(place: Place, step: Any) -> dict[str, Any]:
+    from ..pipeline import predict_store
+
+    (run,), out = place.models(step), place.read.path(step.args.out)
+    return predict_store(str(run), place.store(step), out, dry_run=True, **_predicting(place, step, out))
 
 
 def _score(place: Place, step: Any) -> Done:
@@ -226,6 +251,13 @@ def _score(place: Place, step: Any) -> Done:
     found = score_store(str(run), place.store(step), on_event=place.sink, **place.where.arguments())
     save_score(run, place.store(step), found)
     return Done(found, _digests(write_json(place.own(step.id) / "score.json", found)))
+
+
+def _score_plan(place: Place, step: Any) -> dict[str, Any]:
+    from ..pipeline import score_store
+
+    (run,) = place.models(step)
+    return score_store(str(run), place.store(step), on_event=place.sink, dry_run=True, **place.where.arguments())
 
 
 def _report_inputs(place: Place, step: Any) -> dict[str, str]:
@@ -261,12 +293,12 @@ def _verify(place: Place, step: Any) -> Done:
 
 
 ACTIONS: dict[str, Action] = {
-    "ingest": Action(_ingest_inputs, _ingest),
-    "gram": Action(_gram_inputs, _gram),
-    "fit": Action(_fit_inputs, _fit),
-    "tune": Action(_fit_inputs, _tune),
-    "predict": Action(_use_inputs, _predict),
-    "score": Action(_use_inputs, _score),
+    "ingest": Action(_ingest_inputs, _ingest, _ingest_plan),
+    "gram": Action(_gram_inputs, _gram, _gram_plan),
+    "fit": Action(_fit_inputs, _fit, _fit_plan),
+    "tune": Action(_fit_inputs, _tune, _tune_plan),
+    "predict": Action(_use_inputs, _predict, _predict_plan),
+    "score": Action(_use_inputs, _score, _score_plan),
     "report": Action(_report_inputs, _report),
     "verify": Action(_verify_inputs, _verify),
 }

@@ -27,6 +27,9 @@ from ..jit import one_thread
 from ..pair_terms import DistanceTerms
 from .spectral_problem import SpectralProblem
 
+EDGE_BYTES = 8 << 20
+"""Differences of eigenvectors along edges that are held at a time."""
+
 NEWTON_ROWS = 1500
 """Rows up to which whole decompositions are taken."""
 FORCING = 0.1
@@ -66,7 +69,9 @@ class Edges:
 
     def apart(self, columns: np.ndarray) -> np.ndarray:
         """Return differences of rows along edges, ``(m, k)``."""
-        return columns[self.rows] - columns[self.cols]
+        found = columns[self.rows]
+        found -= columns[self.cols]
+        return found
 
     def matrix(self, alpha: np.ndarray) -> np.ndarray:
         """Return A, ``(n, n)``: M plus the Laplacian of the edges with weights alpha."""
@@ -217,8 +222,13 @@ class Hessian:
 
     def diagonal(self) -> np.ndarray:
         """Return its diagonal, at least that of the loss, ``(m,)``."""
-        squares = self._edges.apart(self._vectors) ** 2
-        out = 2.0 * self._scale * np.einsum("er,er->e", squares @ self._weights, squares[:, : self._apart.shape[1]])
+        rank, out = self._apart.shape[1], np.empty(len(self._forms))
+        # Some edges at a time: all of them along all vectors are m x n numbers.
+        step = max(1, EDGE_BYTES // (8 * len(self._vectors)))
+        for lo in range(0, len(out), step):
+            part = slice(lo, lo + step)
+            squares = (self._vectors[self._edges.rows[part]] - self._vectors[self._edges.cols[part]]) ** 2
+            out[part] = 2.0 * self._scale * np.einsum("er,er->e", squares @ self._weights, squares[:, :rank])
         if self._capped:
             out -= self._scale / self._cap * self._forms**2
         return np.maximum(out, 0.0) + self._ridge

@@ -8,19 +8,27 @@ from typing import Any
 import numpy as np
 
 from ...kernels.embeddings import EmbeddingState
+from ...kernels.solvers.spectral_newton import NEWTON_ROWS
 from ...storage import DataError
 from ..loops.prepared import Prepared
 from ..passes.given_grams import GivenGrams
 from ..passes.gram_source import all_rows
 from ..records.config_embedding import ColoredMVUConfig, MVEConfig, SPEConfig
 from ..records.context import RunContext
-from ..records.holdings import Holding, holdings_plan, refuse_beyond
+from ..records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from ..records.spectral_model import SpectralModel
 from .embedding import UNLABELLED, EmbeddingLoop, Labels, labels_of, near_of, neighbour_accuracy, remarks_of
 from .scoring import held_out_rows
 
 MATRICES = 6
 """Matrices of all rows that a decomposition holds."""
+
+HELD = (
+    Held("matrices of a decomposition", f"{8 * MATRICES} n^2"),
+    Held("rows", "8 n d"),
+    Held("eigenvectors along the edges of the graph", "8 m n", f"m <= k n edges, k = `n_neighbors`; up to {NEWTON_ROWS:,} rows"),
+)
+"""What the driver may hold."""
 
 SHOWN = 50
 """Eigenvalues in a report."""
@@ -42,7 +50,7 @@ def build_loop(config: Any, data: Any, labels: Labels | None, ctx: RunContext, w
     """
     if isinstance(data, GivenGrams) or data.n_cols == 0:
         raise DataError("an embedding looks for neighbours by the features of rows, so it needs them: no strings, no matrices", data.url)
-    refuse_beyond(driver_held(data.n_rows, data.n_cols), ctx.driver_memory, NAMES[type(config)], "fewer rows")
+    refuse_beyond(driver_held(config, data.n_rows, data.n_cols), ctx.driver_memory, NAMES[type(config)], "fewer rows")
     near = near_of(config, all_rows(data))
     loop = EmbeddingLoop(config, near, labels)
     for remark in remarks_of(config, near):
@@ -50,9 +58,10 @@ def build_loop(config: Any, data: Any, labels: Labels | None, ctx: RunContext, w
     return loop
 
 
-def driver_held(n: int, d: int) -> tuple[Holding, ...]:
-    """Return what the driver holds: decompositions of matrices of all rows, and the rows while neighbours are looked for."""
-    return Holding("matrices of a decomposition", f"{8 * MATRICES} n^2", 8 * MATRICES * n * n), Holding("rows", "8 n d", 8 * n * d)
+def driver_held(config: Any, n: int, d: int) -> tuple[Holding, ...]:
+    """Return what the driver holds: decompositions of matrices of all rows, the rows while neighbours are looked for, Newton's edges."""
+    edges = n * min(config.n_neighbors, n - 1) if n <= NEWTON_ROWS else 0
+    return tuple(item.of(n=n, d=d, m=edges) for item in HELD)
 
 
 def prepare(config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
@@ -93,7 +102,7 @@ def plan_of(config: Any, loop: EmbeddingLoop, ctx: RunContext) -> dict[str, Any]
         "isolated_rows": alone,
         "cap": float(loop.B),
         "iterations_at_most": config.max_iter,
-        **holdings_plan(driver_held(loop.near.n, ctx.data.n_cols)),
+        **holdings_plan(driver_held(config, loop.near.n, ctx.data.n_cols)),
         "tasks_per_pass": 0,
         "task_bytes": 0,
     }

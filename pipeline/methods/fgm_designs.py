@@ -9,14 +9,27 @@ import numpy as np
 
 from ...kernels.solvers import ROW_BLOCK
 from ..passes.design import Design
-from ..passes.master_rows import RemoteDesign, design_bytes
+from ..passes.master_rows import PART_COPIES, RemoteDesign, design_bytes
 from ..passes.scaling import scaled_columns
 from ..records.context import RunContext
 from ..records.fgm import MachineState
-from ..records.holdings import Holding, refuse_beyond
+from ..records.holdings import Held, Holding, refuse_beyond
 
 DRIVER_SHARE = 0.5
 """Share of the driver's memory that the cuts' columns may take; sparse ones are held twice while a cut is added."""
+
+
+SCORES = Held("scores of the features, and their order", "24 d T")
+VECTORS = Held("labels, costs, duals and decision values of the machines", "64 n T")
+COLUMNS = Held(
+    "columns of the cuts", "8 n c", f"dense, within {DRIVER_SHARE:g} L or few rows; c the columns of all cuts. Else on the workers"
+)
+SPARSE_COLUMNS = Held("columns of the cuts, twice while one is added", "24 entries", "sparse; the entries of these columns")
+
+FETCHED = Held("columns of one cut, as they are fetched", "8 n b", "b of a cut, of all machines; sparse as above")
+
+HELD = (SCORES, VECTORS, COLUMNS, SPARSE_COLUMNS, FETCHED)
+"""What the driver may hold."""
 
 
 def solve_at(data: Any, columns: int, driver_memory: int) -> str:
@@ -29,6 +42,13 @@ def solve_at(data: Any, columns: int, driver_memory: int) -> str:
     return "workers"
 
 
+def rows_step(data: Any, columns: int, driver_memory: int) -> int:
+    """Return the bytes of a step on the columns of one block of rows, where sub-problems are solved with the rows."""
+    if solve_at(data, columns, driver_memory) == "driver":
+        return 0
+    return PART_COPIES * design_bytes(data, columns) * min(ROW_BLOCK, data.n_rows) // data.n_rows
+
+
 def driver_held(data: Any, columns: int, first: int, machines: int, driver_memory: int) -> tuple[Holding, ...]:
     """Return what the driver holds of T machines with c columns in all: scores, vectors, and the columns where they lie here.
 
@@ -37,21 +57,21 @@ def driver_held(data: Any, columns: int, first: int, machines: int, driver_memor
     """
     n, d = data.n_rows, data.n_cols
     held = (
-        Holding("scores of the features, and their order", "24 d T", 24 * d * machines),
-        Holding("labels, costs, duals and decision values of the machines", "64 n T", 64 * n * machines),
+        SCORES.of(d=d, T=machines),
+        VECTORS.of(n=n, T=machines),
     )
     if solve_at(data, columns, driver_memory) == "workers":
         return held
     beyond = design_bytes(data, columns) > DRIVER_SHARE * driver_memory
-    return (*held, columns_held(data, first if beyond else columns))
+    return (*held, columns_held(data, first if beyond else columns), FETCHED.taking(design_bytes(data, first)))
 
 
 def columns_held(data: Any, columns: int) -> Holding:
     """Return what columns of cuts take on the driver."""
     size = design_bytes(data, columns)
     if data.meta.kind == "dense":
-        return Holding("columns of the cuts", "8 n c", size)
-    return Holding("columns of the cuts, twice while one is added", "24 nnz(c)", 2 * size)
+        return COLUMNS.taking(size)
+    return SPARSE_COLUMNS.taking(2 * size)
 
 
 def refuse_columns(held: Sequence[Holding], driver_memory: int) -> None:

@@ -17,7 +17,7 @@ from ..records.context import RunContext
 from ..records.fgm import FGMModel
 from ..records.holdings import holdings_plan
 from .fgm import FGMLoop, FGMState
-from .fgm_designs import driver_held, refuse_columns, solve_at
+from .fgm_designs import driver_held, refuse_columns, rows_step, solve_at
 from .fgm_setup import FGMInputs, build_atoms, build_loop, build_model, refit
 from .scoring import Fit, held_out_rows, with_held_out
 
@@ -86,6 +86,7 @@ def plan_of(config: FGMConfig, inputs: FGMInputs, driver_memory: int) -> dict[st
     read = int(sum(ref.nbytes for task in tasks for ref in task))
     vectors = 8 * int(inputs.data.n_rows) * n_machines
     columns = n_machines * config.B * config.max_rounds * atoms.width
+    scoring = int(max((task_bytes(task) for task in tasks), default=0)) * 2 + vectors
     return {
         "atoms": atoms.kind,
         "solve_at": solve_at(inputs.data, columns, driver_memory),
@@ -96,7 +97,7 @@ def plan_of(config: FGMConfig, inputs: FGMInputs, driver_memory: int) -> dict[st
         "passes_at_most": config.max_rounds + 1,
         "tasks_per_pass": len(tasks),
         "bytes_read_per_pass": read,
-        "task_bytes": int(max((task_bytes(task) for task in tasks), default=0)) * 2 + vectors,
+        "task_bytes": max(scoring, rows_step(inputs.data, columns, driver_memory)),
     }
 
 

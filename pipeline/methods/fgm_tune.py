@@ -10,6 +10,7 @@ import numpy as np
 from ..records.config import FGMConfig
 from ..records.context import RunContext
 from .fgm import FGMLoop
+from .fgm_designs import driver_held, refuse_columns
 from .fgm_run import store_inputs
 from .fgm_setup import FGMInputs, build_atoms, build_machines, map_notes
 from .grids import Shared, alike, fold_masks
@@ -23,10 +24,12 @@ def shared_loops(ctx: RunContext, grid: Sequence[FGMConfig], extra: Mapping[str,
     """Return the loops that evaluate a grid by cross-validation on row masks."""
     inputs = store_inputs(ctx, extra)
     masks = fold_masks(inputs.codes, inputs.classes, folds, seed)
-    return [_shared(points, grid, inputs, masks) for points in alike(grid, ATOM_PARAMETERS)]
+    return [_shared(points, grid, inputs, masks, ctx.driver_memory) for points in alike(grid, ATOM_PARAMETERS)]
 
 
-def _shared(points: tuple[int, ...], grid: Sequence[FGMConfig], inputs: FGMInputs, masks: Sequence[np.ndarray]) -> Shared:
+def _shared(
+    points: tuple[int, ...], grid: Sequence[FGMConfig], inputs: FGMInputs, masks: Sequence[np.ndarray], driver_memory: int
+) -> Shared:
     atoms, available = build_atoms(grid[points[0]], inputs)
     machines, fits = [], []
     for k in points:
@@ -35,7 +38,9 @@ def _shared(points: tuple[int, ...], grid: Sequence[FGMConfig], inputs: FGMInput
             own = build_machines(config, with_held_out(inputs, mask))
             fits.append(Fit(len(machines), len(own), inputs.codes, mask))
             machines += own
-    return Shared(points, FGMLoop(atoms, machines, fits, map_notes(grid[points[0]], inputs.data)))
+    loop = FGMLoop(atoms, machines, fits, map_notes(grid[points[0]], inputs.data))
+    refuse_columns(driver_held(inputs.data, *loop.columns, len(machines), driver_memory), driver_memory)
+    return Shared(points, loop)
 
 
 def table_rows(

@@ -29,7 +29,7 @@ from ..loops.protocol import Step
 from ..passes.columns import column_sizes
 from ..passes.moments import decided, feature_slopes, fetch_scaled, moment_bytes, moments_pass
 from ..records.context import RunContext
-from ..records.holdings import Holding, refuse_beyond, total_bytes
+from ..records.holdings import Held, Holding, refuse_beyond, total_bytes
 from .scoring import NAN, Fit, TargetFit, accuracy_metrics
 
 Engine = Literal["auto", "gram", "working_set", "fista"]
@@ -393,10 +393,19 @@ class BatchLoop:
         )
 
 
+WEIGHTS = Held("weights, slopes and norms of the groups", "40 d T")
+VECTORS = Held("labels, costs, duals and decision values", "64 n T")
+MOMENTS = Held("second moments of the rows, and a centred copy", "16 (d + T + 1)^2", "squared loss, few columns: `engine: gram`")
+COLUMNS = Held("columns of a working set", "2 stored", "other losses, or many columns; in float64, as fetched and as held")
+
+HELD = (WEIGHTS, VECTORS, MOMENTS, COLUMNS)
+"""What the driver may hold of a batch."""
+
+
 def columns_held(data: Any, features: np.ndarray) -> Holding:
     """Return what the columns of a working set take: as they are fetched and as they are held."""
     nbytes = 16 * data.n_rows * len(features) if data.meta.kind == "dense" else 2 * int(column_sizes(data, features).sum())
-    return Holding(f"{len(features)} columns of a working set", "16 n c, sparse 2 x their bytes", nbytes)
+    return replace(COLUMNS, what=f"{len(features)} {COLUMNS.what}").taking(nbytes)
 
 
 def driver_held(problem: BatchProblem, data: Any, engine: str) -> tuple[Holding, ...]:
@@ -406,11 +415,11 @@ def driver_held(problem: BatchProblem, data: Any, engine: str) -> tuple[Holding,
     """
     n, d, machines = data.n_rows, data.n_cols, len(problem.targets)
     held = (
-        Holding("weights, slopes and norms of the groups", "40 d T", 40 * d * machines),
-        Holding("labels, costs, duals and decision values", "64 n T", 64 * n * machines),
+        WEIGHTS.of(d=d, T=machines),
+        VECTORS.of(n=n, T=machines),
     )
     if engine == "gram":
-        return (*held, Holding("second moments of the rows, and a centred copy", "16 (d + T + 1)^2", 2 * moment_bytes(data, machines)))
+        return (*held, MOMENTS.taking(2 * moment_bytes(data, machines)))
     return (*held, columns_held(data, np.arange(d if engine == "fista" else min(d, FIRST_GROUPS))))
 
 

@@ -19,7 +19,8 @@ from ...kernels.solvers.ridge import RidgeSolver
 from ...kernels.solvers.smo import solve_to_gap
 from ...storage import DataError
 from ..loops.active import dual_point
-from ..passes.grams import Grams, pooled_refusal
+from ..passes.gram_memory import pooled_refusal
+from ..passes.grams import Grams
 from .fgm_setup import refuse_idle_classes
 from .kernel_setup import KernelInputs, costs, labels_of
 from .task_setup import TaskInputs

@@ -17,16 +17,17 @@ from ...kernels.spec import KernelSpec, check_columns
 from ...storage import DataError
 from ..loops.active import EVERYWHERE, FINISHED
 from ..loops.prepared import Prepared
+from ..passes.gram_memory import SUM, WORKING_SET, sum_held
 from ..passes.gram_source import pair_bytes, row_pairs, rows_of
-from ..passes.grams import GramSettings, sum_held
+from ..passes.grams import GramSettings
 from ..records.config_hkl import HKLConfig
 from ..records.context import BANK_SHARE, RunContext
-from ..records.holdings import Holding, holdings_plan, refuse_beyond
+from ..records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from ..records.kernel_model import KernelModel
 from ..records.task_model import TaskModel
 from .hkl import HKLLoop, HKLState, selected_nodes
 from .hkl_machines import machines_of
-from .kernel_memory import refuse_pooled, vectors_held
+from .kernel_memory import MACHINES, refuse_pooled, vectors_held
 from .kernel_predict import spans
 from .kernel_setup import KernelInputs, build_model, check_rows, store_inputs
 from .scoring import Fit, TargetFit, held_out_rows, with_held_out
@@ -92,16 +93,19 @@ def build_loop(config: HKLConfig, inputs: KernelInputs, ctx: RunContext, held_ou
     return loop
 
 
+HULL = Held(f"kernels of the hull as packed triangles, {BANK_SHARE:g} of driver_memory at most", "2 k n^2", "k = `max_nodes` at most")
+ASKED = Held("kernels of the hull as packed triangles", "2 k n^2", "`grams: memory`")
+
+HELD = (HULL, ASKED, SUM, WORKING_SET, MACHINES)
+"""What the driver may hold."""
+
+
 def driver_held(loop: HKLLoop, ctx: RunContext) -> tuple[Holding, ...]:
     """Return what the driver holds of the kernels of the largest hull, one sum of them, and T machines."""
     n, most, memory = ctx.data.n_rows, min(loop.config.max_nodes, loop.dag.size), ctx.driver_memory
     asked = loop.config.grams == "memory"
     return (
-        Holding(
-            f"kernels of the hull as packed triangles{'' if asked else f', {BANK_SHARE:g} of driver_memory at most'}",
-            "2 k n^2",
-            2 * most * n * n if asked else min(2 * most * n * n, int(BANK_SHARE * memory)),
-        ),
+        ASKED.of(k=most, n=n) if asked else HULL.taking(min(2 * most * n * n, int(BANK_SHARE * memory))),
         sum_held(n, memory),
         vectors_held(n, len(loop.machines.problems)),
     )

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..passes.combined import MATRIX_SHARE
+from ..passes.gram_memory import HELD as GRAMS_HELD
 from ..passes.grams import GramSettings
-from ..records.holdings import Holding, refuse_beyond
+from ..records.holdings import Held, Holding, refuse_beyond
 
 VECTORS = 64
 """Bytes of a row and machine: label, cost, coefficient, decision value, and the solver's copies of them."""
 
 
+MACHINES = Held("labels, costs, coefficients and decision values of the machines", f"{VECTORS} n T")
+POOLED = Held(f"matrix of all pooled rows, 1/{round(1 / MATRIX_SHARE)} of driver_memory at most", f"{4 / MATRIX_SHARE:g} n^2")
+BLOCK = Held("one block of rows of every kernel", "4 k b^2")
+
+HELD = (*GRAMS_HELD, MACHINES)
+"""What the driver may hold of machines on sums of kernels."""
+
+
 def vectors_held(n: int, machines: int) -> Holding:
     """Return what the vectors over the rows take."""
-    return Holding("labels, costs, coefficients and decision values of the machines", f"{VECTORS} n T", VECTORS * n * machines)
+    return MACHINES.of(n=n, T=machines)
 
 
 def machines_held(settings: GramSettings, n: int, k: int, machines: int, driver_memory: int) -> tuple[Holding, ...]:
@@ -30,9 +40,8 @@ def refuse_pooled(n: int, driver_memory: int, method: str, remedy: str) -> None:
     gramplane.cluster.MemoryBoundExceeded
         Need and limit are named.
     """
-    share = round(1 / MATRIX_SHARE)
-    pooled = Holding(f"matrix of {n} pooled rows, 1/{share} of driver_memory at most", f"{share} x 4 n^2", int(4 * n * n / MATRIX_SHARE))
-    refuse_beyond([pooled], driver_memory, method, remedy)
+    told = replace(POOLED, what=POOLED.what.replace("all pooled", f"{n} pooled"))
+    refuse_beyond([told.of(n=n)], driver_memory, method, remedy)
 
 
 def fewer_kernels(settings: GramSettings) -> str:
@@ -50,6 +59,6 @@ def refuse_machines(settings: GramSettings, held: Sequence[Holding], n: int, k: 
     """
     remedy = fewer_kernels(settings)
     # Whatever the policy, a task computes one block pair of all kernels, in this process where there are no workers.
-    block = Holding("one block of rows of every kernel", "4 k b^2", 4 * k * min(settings.block, n) ** 2)
+    block = BLOCK.of(k=k, b=min(settings.block, n))
     refuse_beyond([block] if settings.policy != "memory" else [], limit, method, remedy)
     refuse_beyond(held, limit, method, remedy)

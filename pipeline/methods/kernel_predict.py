@@ -222,8 +222,24 @@ def decide_chunk(ref: RowSpan, model: KernelModel) -> list[Decided]:
     return [Decided(ref.rows, decide_rows(model, ref.load(model)))]
 
 
-def _task_bytes(ref: RowSpan) -> int:
-    return 2 * ref.nbytes + 3 * BLOCK_BYTES
+@dataclass(frozen=True)
+class DecideMemory:
+    """Task memory: rows as read and scaled, and pieces of kernel entries with copies of them, no larger than all there are.
+
+    Attributes
+    ----------
+    support, kernels, machines
+        Sizes of the model.
+    """
+
+    support: int
+    kernels: int
+    machines: int
+
+    def __call__(self, ref: Any) -> int:
+        """Return the bytes for a range of rows, which has ``rows`` and ``nbytes``."""
+        row = 8 * self.support * (self.kernels + self.machines + 2)
+        return 2 * ref.nbytes + 3 * max(min((ref.rows[1] - ref.rows[0]) * row, BLOCK_BYTES), row)
 
 
 def decide_store(model: KernelModel, ctx: RunContext) -> np.ndarray:
@@ -246,6 +262,7 @@ def decide_store(model: KernelModel, ctx: RunContext) -> np.ndarray:
         raise ValueError(f"{data.url} has no row factors, the model was trained on rows of unit norm; ingest with --like TRAINING_STORE")
     result = 8 * ROWS * len(model.intercepts) + 256
     refs = row_spans(data, model.n_features if model.features is None else len(model.features.columns))
-    program = BlockProgram("kernel-decisions", decide_chunk, listed, _task_bytes, result, combine_bytes=2 * result * len(refs))
+    memory = DecideMemory(len(model.support_ids), len(model.used), len(model.intercepts))
+    program = BlockProgram("kernel-decisions", decide_chunk, listed, memory, result, combine_bytes=2 * result * len(refs))
     found = ctx.run_pass(plan(program, refs, model))
     return np.concatenate([part.values for part in sorted(found)]) if found else np.zeros((0, len(model.intercepts)))

@@ -24,7 +24,7 @@ from ..passes.scaling import inverse_row_norms, scaled
 from ..records.config_ranker import RankerConfig
 from ..records.context import RunContext
 from ..records.fgm import FeatureScale
-from ..records.holdings import Holding, holdings_plan, refuse_beyond
+from ..records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from ..records.spectral_model import SpectralModel
 from .kernel_predict import spans
 from .kernel_ranking import RankerLoop, images_of
@@ -43,6 +43,9 @@ SPREAD = 1e-9
 
 MATRICES = 4
 """Matrices of all images that a dense eigendecomposition holds."""
+
+HELD = (Held("images, as read and in float64", "16 n d"), Held("matrices over the images", f"{8 * MATRICES} n^2"))
+"""What the driver holds."""
 
 
 def build_loop(config: RankerConfig, data: Any, tags: Any, ctx: RunContext, warn: Callable[[str], None]) -> RankerLoop:
@@ -64,8 +67,7 @@ def build_loop(config: RankerConfig, data: Any, tags: Any, ctx: RunContext, warn
 
 def driver_held(n: int, d: int) -> tuple[Holding, ...]:
     """Return what the driver holds of the images of a query."""
-    matrices = Holding("matrices over the images", f"{8 * MATRICES} n^2", 8 * MATRICES * n * n)
-    return Holding("images, as read and in float64", "16 n d", 16 * n * d), matrices
+    return tuple(item.of(n=n, d=d) for item in HELD)
 
 
 def _refuse(message: str) -> None:

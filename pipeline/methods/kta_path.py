@@ -20,6 +20,7 @@ from ..passes.blocks import column_tasks
 from ..passes.given_grams import GivenGrams
 from ..records.config_kta import KTAPathConfig
 from ..records.context import RunContext
+from ..records.holdings import Held, refuse_beyond
 from .kernel_setup import KernelInputs, labels_of
 from .kta_machines import Kernels, PathPoint, PathTrainer, given_grams, machine_points
 from .scoring import Fit, accuracies
@@ -35,6 +36,10 @@ BATCH_MACHINES = 26
 
 KEPT = 10
 """Kernels that the default lam2 leaves at p_end, or a fifth of all where that is less, but three."""
+
+WEIGHTS = Held(
+    "weights of active kernels at the points of the path", "48 A", "A in all; before the alignments are known at most k times the points"
+)
 
 NOTHING = 1e-12
 """A centred trace below this share of the plain one is rounding."""
@@ -184,7 +189,12 @@ class KTALoop:
             found = aligned(ctx, tasks[state.tasks : done], class_targets(self.inputs), counted(self.inputs), self.config.kernel)
         table = np.concatenate([state.table, np.stack(found)], axis=1)
         lam1, lam2 = regularisation(self.config, table[0]) if done == every else (np.nan, np.nan)
-        return replace(state, tasks=done, table=table, lam1=lam1, lam2=lam2)
+        new = replace(state, tasks=done, table=table, lam1=lam1, lam2=lam2)
+        if done == every:
+            # How many weights there will be follows from the alignments; the plan told the most there may be.
+            weights = WEIGHTS.of(A=path_size(self.config, new))
+            refuse_beyond([weights], ctx.driver_memory, "kta-path", "fewer points (dp), a smaller p_start or a larger lam2")
+        return new
 
     def _advance(self, state: KTAState) -> KTAState:
         config, first = self.config, len(state.p)
@@ -253,6 +263,12 @@ def path_junctures(config: KTAPathConfig, state: KTAState) -> np.ndarray:
     """Return the p below which each kernel is inactive, ``(k,)``."""
     problem = path_problem(config, state.lam1, state.lam2)
     return juncture_points(problem, state.table[0], eps=config.eps, p_start=config.p_start, p_end=config.p_end)
+
+
+def path_size(config: KTAPathConfig, state: KTAState) -> int:
+    """Return how many weights the whole path has: the active kernels, summed over its points."""
+    ascending = np.sort(p_grid(config.p_start, config.p_end, config.dp))
+    return int(np.sum(len(ascending) - np.searchsorted(ascending, path_junctures(config, state), side="right")))
 
 
 def weights_of(config: KTAPathConfig, lam: tuple[float, float], a: np.ndarray, junctures: np.ndarray, p: float) -> tuple[Any, np.ndarray]:

@@ -18,13 +18,13 @@ from ..passes.given_grams import GivenGrams
 from ..passes.scaling import scaled
 from ..records.config_kta import KTAPathConfig
 from ..records.context import RunContext
-from ..records.holdings import Holding, holdings_plan, refuse_beyond
+from ..records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from ..records.kernel_model import FeatureKernels, KernelModel
-from .kernel_memory import vectors_held
+from .kernel_memory import MACHINES, vectors_held
 from .kernel_predict import ROWS, spans
 from .kernel_setup import KernelInputs, dual_problems, store_inputs
-from .kta_machines import CELL_SHARE, PathPoint, PathTrainer
-from .kta_path import KTALoop, KTAState, kernels_of, path_junctures, weights_of
+from .kta_machines import CELL_SHARE, FEW, TABLE_COPIES, PathPoint, PathTrainer
+from .kta_path import BATCH_MACHINES, WEIGHTS, KTALoop, KTAState, kernels_of, path_junctures, weights_of
 from .scoring import held_out_rows, with_held_out
 
 SHOWN = 1000
@@ -54,7 +54,8 @@ def prepare(config: KTAPathConfig, ctx: RunContext, extra: Mapping[str, Any]) ->
     held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
     inputs = with_held_out(inputs, held_out)
     loop = build_loop(config, inputs, held_out)
-    refuse_beyond(driver_held(loop, ctx), ctx.driver_memory, "kta-path", "fewer rows or features")
+    # At least one point's weights; how many more there are shows with the alignments.
+    refuse_beyond(driver_held(loop, ctx, 1), ctx.driver_memory, "kta-path", "fewer rows or features")
     return Prepared(
         loop=loop,
         model=lambda state, ctx: model_of(config, inputs, state, ctx),
@@ -76,19 +77,39 @@ def build_loop(config: KTAPathConfig, inputs: KernelInputs, held_out: np.ndarray
     return KTALoop(config, inputs, held_out)
 
 
-def driver_held(loop: KTALoop, ctx: RunContext) -> tuple[Holding, ...]:
-    """Return what the driver holds: what is known of every feature, vectors, and a point's matrix and cells where it has room for them."""
-    n, d = ctx.data.n_rows, ctx.data.n_cols
-    held = [
-        Holding("alignments, traces, widths and weights of the features", "80 d", 80 * d),
-        vectors_held(n, loop.inputs.n_machines),
-    ]
-    if not fits(n, ctx.driver_memory):
-        return tuple(held)
-    cells = min(d, CellSums.most(ctx, CELL_SHARE, 8))
-    held.append(Holding("sums of kernels, the matrix, and the solver's copy of it", f"{MATRIX_COPIES} n^2", MATRIX_COPIES * n * n))
-    held.append(Holding("matrices of c cells, which share the kernels of many points", "16 c n^2", 16 * cells * n * n))
-    return tuple(held)
+FEATURES = Held("alignments, traces, widths and weights of the features", "80 d")
+MATRIX = Held("sums of kernels, the matrix, and the solver's copy of it", f"{MATRIX_COPIES} n^2", "where that is within L; else passes")
+CELLS = Held(
+    "matrices of c cells, which share the kernels of many points", "8 c n^2", f"c <= d, within {CELL_SHARE:g} L; more than {FEW} machines"
+)
+LINEAR_CELLS = Held(CELLS.what, "16 c n^2", f"{CELLS.when}, of linear kernels")
+TABLE = Held(
+    "weights of kernels at the machines, while cells are cut",
+    f"{TABLE_COPIES} d M",
+    f"M machines, {BATCH_MACHINES} at most, within {CELL_SHARE:g} L",
+)
+
+HELD = (FEATURES, WEIGHTS, MACHINES, MATRIX, CELLS, LINEAR_CELLS, TABLE)
+"""What the driver may hold."""
+
+
+def driver_held(loop: KTALoop, ctx: RunContext, points: int) -> tuple[Holding, ...]:
+    """Return what the driver holds: what is known of every feature, weights at all of them at some points, vectors, matrices of a machine.
+
+    Without room for a point's matrix there are passes instead.
+    """
+    n, d, memory = ctx.data.n_rows, ctx.data.n_cols, ctx.driver_memory
+    held = FEATURES.of(d=d), WEIGHTS.of(A=points * d), vectors_held(n, loop.inputs.n_machines)
+    if not fits(n, memory):
+        return held
+    machines, gaussian = min(loop.config.n_machines, BATCH_MACHINES, len(loop.grid)), loop.config.kernel == "rbf"
+    if machines <= FEW:
+        return (*held, MATRIX.of(n=n))
+    cells = min(d, CellSums.most(ctx, CELL_SHARE, 4 if gaussian else 8))
+    table = min(TABLE_COPIES * d * machines, int(CELL_SHARE * memory))
+    summed = (CELLS if gaussian else LINEAR_CELLS).of(c=cells, n=n)
+    # The table is gone once the cells are cut.
+    return (*held, MATRIX.of(n=n), max(summed, TABLE.taking(table), key=lambda item: item.nbytes))
 
 
 def plan_of(loop: KTALoop, ctx: RunContext) -> dict[str, Any]:
@@ -97,7 +118,7 @@ def plan_of(loop: KTALoop, ctx: RunContext) -> dict[str, Any]:
     n = ctx.data.n_rows
     held = fits(n, ctx.driver_memory)
     return {
-        **holdings_plan(driver_held(loop, ctx)),
+        **holdings_plan(driver_held(loop, ctx, len(loop.grid))),
         "kernels": int(ctx.data.n_cols),
         "points": len(loop.grid),
         "machines": loop.inputs.n_machines,

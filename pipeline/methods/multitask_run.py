@@ -17,11 +17,11 @@ from ..passes.grams import GramSettings
 from ..passes.task_blocks import BATCH_BYTES, entries_bytes, task_layout, task_pairs, task_settings
 from ..passes.task_solves import batch_bytes, batches_of
 from ..records.config_tasks import MultiTaskMKLConfig
-from ..records.context import RunContext
-from ..records.holdings import Holding, holdings_plan, refuse_beyond
+from ..records.context import BANK_SHARE, RunContext
+from ..records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from ..records.task_model import TaskModel
 from .gmkl import selected
-from .kernel_memory import fewer_kernels, vectors_held
+from .kernel_memory import MACHINES, fewer_kernels, vectors_held
 from .kernel_setup import apart, resolved_kernels
 from .multitask import UNFINISHED, MultiTaskLoop, MultiTaskState, TaskSearch
 from .scoring import Fit, TargetFit, held_out_rows, with_held_out
@@ -76,18 +76,27 @@ def build_loop(
     return MultiTaskLoop(config, specs, own, settings, layout, inputs.order, fits, given, configs)
 
 
+WITHIN = Held("kernels within the tasks", "4 k q", f"q the sum of the squares of the tasks' sizes; within {BANK_SHARE:g} L")
+ONE_STEP = Held("kernels of the tasks of one step", "4 k s^2", f"else; s rows of the largest task, and at least {BATCH_BYTES >> 20} MiB")
+LARGEST = Held("weighted sum of the largest task, and the solver's copy of it", "8 s^2")
+WEIGHTS = Held("weights of kernels in tasks, forms, and copies of them", "64 k T")
+
+HELD = (WITHIN, ONE_STEP, LARGEST, WEIGHTS, MACHINES)
+"""What the driver may hold."""
+
+
 def driver_held(settings: GramSettings, layout: GramLayout, k: int, fits: int) -> tuple[Holding, ...]:
     """Return what the driver holds of k kernels within T tasks, the largest of s rows: entries or one step's, a task's sum, vectors."""
     largest, n = max(layout.groups), sum(layout.groups)
     whole = entries_bytes(layout, k)
     if settings.policy == "memory":
-        kept = Holding("kernels within the tasks", "4 k sum_t n_t^2", whole)
+        kept = WITHIN.taking(whole)
     else:
-        kept = Holding("kernels of the tasks of one step", "4 k s^2", min(whole, max(BATCH_BYTES, 4 * k * largest**2)))
+        kept = ONE_STEP.taking(min(whole, max(BATCH_BYTES, 4 * k * largest**2)))
     return (
         kept,
-        Holding("weighted sum of the largest task, and the solver's copy of it", "8 s^2", 8 * largest**2),
-        Holding("weights of kernels in tasks, forms, and copies of them", "64 k T", 64 * k * len(layout.groups) * fits),
+        LARGEST.of(s=largest),
+        WEIGHTS.of(k=k, T=len(layout.groups) * fits),
         vectors_held(n, fits),
     )
 

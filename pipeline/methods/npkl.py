@@ -34,7 +34,7 @@ from ..passes.gram_source import rows_of
 from ..passes.neighbours import nearest_neighbours
 from ..records.config_npkl import NPKLConfig
 from ..records.context import RunContext
-from ..records.holdings import Holding, total_bytes
+from ..records.holdings import Held, Holding, total_bytes
 from .kernel_predict import spans
 
 DENSE_BASE = 1500
@@ -45,6 +45,20 @@ WIDTH_PAIRS = 2000
 
 ROWS = 4096
 """Rows read at a time."""
+
+
+GRAPH = Held("graph of neighbours, its Laplacian and the matrix of a step", "200 n k", "k = `n_neighbors`")
+CONSTRAINTS = Held("constraints, their multipliers and entries", "160 m", "m constraints")
+BASE = Held("base of r functions, and how it is found", "24 n r", f"r = `base`; up to {DENSE_BASE:,} rows 32 n^2 more")
+DENSE_MATRIX = Held("a small matrix as a dense one", "32 n^2", f"up to {WHOLE} rows")
+EIGENPAIRS = Held(
+    "eigenpairs, here one",
+    "n (8 b + 16 r) + 40 b^2",
+    "r eigenpairs, whose number shows on the way; b = 1.1 r + 20, up to 2 r + 20",
+)
+
+HELD = (GRAPH, CONSTRAINTS, BASE, DENSE_MATRIX, EIGENPAIRS)
+"""What the driver may hold."""
 
 
 @dataclass(frozen=True)
@@ -82,19 +96,12 @@ class NPKLLoop:
     def given_held(self, n: int) -> tuple[Holding, ...]:
         """Return what the driver holds whatever the rank: graph, constraints, and a base."""
         k, m, base = self.n_neighbors, self.given.size, self.config.base or 0
-        return (
-            Holding("graph of k neighbours, its Laplacian and the matrix of a step", "200 n k", 200 * n * k),
-            Holding("constraints, their multipliers and entries", "160 m", 160 * m),
-            Holding(
-                "base of r functions, and how it is found", "24 n r", 24 * n * base + (dense_bytes(n) if base and n <= DENSE_BASE else 0)
-            ),
-        )
+        found = dense_bytes(n) if base and n <= DENSE_BASE else 0
+        return GRAPH.of(n=n, k=k), CONSTRAINTS.of(m=m), BASE.taking(24 * n * base + found)
 
     def driver_held(self, n: int) -> tuple[Holding, ...]:
         """Return what the driver holds, of the eigenpairs the least there can be: their number r shows only as they are found."""
-        least = Holding("a small matrix as a dense one", "32 n^2", dense_bytes(n))
-        if n > WHOLE:
-            least = Holding("eigenpairs, here one", "n (8 b + 16 r) + 40 b^2, b = 1.1 r + 20", block_bytes(n, SPARE + 1, 1))
+        least = DENSE_MATRIX.of(n=n) if n <= WHOLE else EIGENPAIRS.taking(block_bytes(n, SPARE + 1, 1))
         return (*self.given_held(n), least)
 
     def setting(self, ctx: RunContext) -> Setting:

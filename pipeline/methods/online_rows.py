@@ -12,7 +12,8 @@ import scipy.sparse as sp
 from ...kernels.columns import flat
 from ...kernels.dual_averaging import Rows, sound
 from ...storage import ColumnScale, MemoryBlocks
-from ..records.holdings import Holding, refuse_beyond
+from ...storage.layout import STRIPE_BYTES
+from ..records.holdings import Held, Holding, refuse_beyond
 
 STEP_BYTES = 64 << 20
 """A step takes whole blocks up to this many bytes of rows; a checkpoint follows each."""
@@ -24,6 +25,15 @@ NO_ROWS = "ingest the store with --layout both"
 """What helps where rows would have to be made of columns."""
 
 _BLOCKS, _ROWS = 0x57EA, 0x57EB
+
+
+MADE = Held("rows made of the store's columns, which it has alone", "stored", "dense")
+MADE_SPARSE = Held("rows made of the store's columns, which it has alone", "2 stored", "sparse")
+LEARNED = Held("a block of rows as it is learned", "40 entries", "of the block; where rows were made")
+READ = Held("a block of rows as it is read and learned", "4 stored", "`--layout both`")
+
+HELD = (MADE, MADE_SPARSE, LEARNED, READ)
+"""What may be held of rows as they pass."""
 
 
 class RowBlocks:
@@ -86,10 +96,13 @@ def _is_rows(X: Any) -> bool:
 
 def made_rows(data: Any) -> Holding:
     """Return what it takes to make rows of a store that has columns only."""
-    dense = data.meta.kind == "dense"
-    nnz = data.n_rows * data.n_cols if dense else int(np.asarray(data.column_table("counts"), np.int64).sum())
-    size = data.meta.itemsize + (0 if dense else 4)
-    return Holding("rows made of the store's columns, which it has alone", f"{2 * size} nnz", 2 * nnz * size)
+    if data.meta.kind == "dense":
+        return MADE.of(stored=data.n_rows * data.n_cols * data.meta.itemsize)
+    return MADE_SPARSE.of(stored=_entries(data) * (data.meta.itemsize + 4))
+
+
+def _entries(data: Any) -> int:
+    return data.n_rows * data.n_cols if data.meta.kind == "dense" else int(np.asarray(data.column_table("counts"), np.int64).sum())
 
 
 def rows_held(data: Any) -> tuple[Holding, ...]:
@@ -97,13 +110,10 @@ def rows_held(data: Any) -> tuple[Holding, ...]:
     if isinstance(data, MemoryBlocks):
         return ()
     if "rows" not in data.meta.layouts:
-        made = made_rows(data)
-        return made, Holding("a block of rows as it is learned", "40 nnz(block)", 40 * min(made.nbytes // 8, STEP_BYTES // 8))
-    return (
-        Holding(
-            "a block of rows as it is read and learned", "4 x its bytes", 4 * max((ref.nbytes for ref in data.row_blocks()), default=0)
-        ),
-    )
+        # Rows that are made are cut into blocks of as many bytes as those of a store, and of one row at least.
+        block = max(min(_entries(data), STRIPE_BYTES // data.meta.itemsize), data.n_cols)
+        return made_rows(data), LEARNED.of(entries=block)
+    return (READ.of(stored=max((ref.nbytes for ref in data.row_blocks()), default=0)),)
 
 
 def scaled_rows(X: Any, first: int, scale: Any) -> Rows:

@@ -15,10 +15,12 @@ from ...storage.ingest.row_text import PIECE
 from ..loops.prepared import Prepared
 from ..records.config_online import GroupLassoConfig
 from ..records.context import RunContext
-from ..records.holdings import Holding, holdings_plan, refuse_beyond
+from ..records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from ..records.linear_model import LinearModel, raw_coefficients
+from .group_lasso_loop import HELD as BATCH_HELD
 from .online import Machine, StreamLoop, StreamState, figures_of, state_bytes
 from .online_measures import regret_rows
+from .online_rows import HELD as ROWS_HELD
 from .online_rows import NO_ROWS, rows_held
 from .online_setup import GroupLassoInputs, group_lasso_inputs
 from .online_text import TextData, TextLoop, text_inputs
@@ -67,17 +69,29 @@ def build_loop(config: GroupLassoConfig, inputs: GroupLassoInputs, ctx: RunConte
     return loop
 
 
+SUMS = Held("sums of the learner, and what a checkpoint keeps of them", "3 s", "s bytes of one state: `state_bytes` of the plan")
+WEIGHTS = Held("weights as they are measured", "16 d T")
+VECTORS = Held("labels and weights of rows, decision values", "(8 T + 32) n")
+TEXT = Held("a piece of text and its rows", f"{8 * PIECE}", "of a text that is read once")
+
+STREAM_HELD = (SUMS, WEIGHTS, VECTORS, TEXT, *ROWS_HELD)
+"""What the driver may hold of a stream."""
+
+HELD = (*STREAM_HELD, *BATCH_HELD)
+"""What the driver may hold, of a stream or a batch."""
+
+
 def driver_held(loop: StreamLoop | TextLoop) -> tuple[Holding, ...]:
     """Return what the driver holds: the learner and the copy a checkpoint keeps, weights of T machines, rows as they pass."""
     machine, data = loop.machine, loop.inputs.data
     d, n = machine.penalty.n_features, data.n_rows
     held = (
-        Holding("sums of the learner, and what a checkpoint keeps of them", "3 x state_bytes", 3 * state_bytes(machine)),
-        Holding("weights as they are measured", "16 d T", 16 * d * machine.n_machines),
-        Holding("labels and weights of rows, decision values", "(8 T + 32) n", (8 * machine.n_machines + 32) * n),
+        SUMS.of(s=state_bytes(machine)),
+        WEIGHTS.of(d=d, T=machine.n_machines),
+        VECTORS.of(n=n, T=machine.n_machines),
     )
     if isinstance(data, TextData):
-        return (*held, Holding("a piece of text and its rows", f"8 x {PIECE}", 8 * PIECE))
+        return (*held, TEXT.of())
     return (*held, *rows_held(data))
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from ...kernels.hierarchy import DualPoint
 from ...kernels.hulls import NodeSet
 from ...kernels.propositions import ABOVE, AT_MOST, Propositions
-from ...kernels.rule_bits import conjunctions, pack, unpack
+from ...kernels.rule_bits import UNPACKED, conjunctions, pack, unpack
 from ...kernels.rule_cuts import CutMachine, refined_cuts
 from ...kernels.rule_lattice import RuleLattice
 from ...kernels.rule_machine import RulePoint, solve_rules
@@ -181,7 +181,7 @@ class RuleLoop:
                 used[task.rows] = True
             packed = packed_propositions(ctx, used, self.config.n_thresholds, self._categorical)
             # What was planned is the most there may be; what there is decides, before anything of its size is made of it.
-            held = driver_held(self.config, packed.propositions.size, int(used.sum()), len(self.tasks))
+            held = driver_held(self.config, packed.propositions.size, int(used.sum()), ctx.data.n_cols, len(self.tasks))
             refuse_beyond(held, ctx.driver_memory, "rule-ensemble", REMEDY)
             place = np.cumsum(used) - 1
             lattice = RuleLattice(
@@ -309,7 +309,10 @@ class RuleLoop:
         columns = np.unique(kept.propositions.column[sorted({j for r in rules for j in items[r]})])
         raw = fetch_columns(ctx, columns) if len(columns) else np.zeros((self._n, 0))
         flags = rule_flags(kept.propositions, [items[r] for r in rules], columns, raw, self._n)
-        return flags.astype(np.float64) @ weights - kept.bias
+        # Some rows at a time: as numbers they take eight times as much.
+        step = max(UNPACKED // (8 * max(len(rules), 1)), 1)
+        parts = [flags[lo : lo + step].astype(np.float64) @ weights for lo in range(0, self._n, step)]
+        return np.concatenate(parts) - kept.bias
 
 
 def rule_flags(propositions: Propositions, items: Sequence[Sequence[int]], columns: np.ndarray, raw: Any, n: int) -> np.ndarray:

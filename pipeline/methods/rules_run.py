@@ -135,7 +135,8 @@ def prepare(config: RuleConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Pr
     names = ctx.data.feature_names()
     loop = build_loop(config, inputs, categorical_columns(config.categorical, ctx.data.n_cols, names), held_out)
     # How many propositions there are is known after the first pass, which looks again.
-    refuse_beyond(driver_held(config, 1, ctx.data.n_rows, len(loop.tasks)), ctx.driver_memory, "rule-ensemble", REMEDY)
+    least = driver_held(config, 1, ctx.data.n_rows, 1, len(loop.tasks))
+    refuse_beyond(least, ctx.driver_memory, "rule-ensemble", REMEDY)
     return Prepared(
         loop=loop,
         model=lambda state, ctx: model_of(config, inputs, loop, state, ctx, names),
@@ -153,7 +154,7 @@ def plan_of(config: RuleConfig, loop: RuleLoop, ctx: RunContext) -> dict[str, An
         "machines": len(loop.tasks),
         "tasks_per_pass": len(tasks),
         "task_bytes": int(largest + 64 * n),
-        **holdings_plan(driver_held(config, most_propositions(config, ctx.data.n_cols, n), n, len(loop.tasks))),
+        **holdings_plan(driver_held(config, most_propositions(config, ctx.data.n_cols, n), n, ctx.data.n_cols, len(loop.tasks))),
         "max_rules": config.max_rules,
         "max_visits": config.max_visits,
     }

@@ -21,16 +21,13 @@ from ..records.config_selector import SelectorConfig
 from ..records.context import RunContext
 from .scoring import Fit, TargetFit, accuracy_metrics
 from .selector import Solution, lam_of, objective
-from .selector_setup import SelectorData
+from .selector_setup import SelectorData, moments_fit
 
 LIMITS = {"squared": 500, "logistic": 5, "hinge": 250}
 """Sweeps, Newton steps or proximal steps of a step of the loop, by loss."""
 
 CUT_SHORT = 2
 """Phase of a second fit after a selection that ``max_iter`` ended: however it ends, the fit is unfinished."""
-
-MOMENT_SHARE = 0.25
-"""Share of the driver's memory that the moments of all tasks may take; beyond it proximal steps read the rows."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +120,7 @@ class BatchLoop:
     def step(self, state: BatchState, ctx: RunContext) -> Step[BatchState]:
         """Descend until the gap closes, or a fixed number of times."""
         config, kept = self.config, np.flatnonzero(state.kept)
-        method = "auto" if self.moment_bytes() <= MOMENT_SHARE * ctx.driver_memory else "fista"
+        method = "auto" if moments_fit(self.data.n_features, self.data.n_tasks, ctx.driver_memory) else "fista"
         limit = min(LIMITS[config.loss], config.max_iter - state.sweeps)
         warm = {"warm": state.weights[:, kept], "biases": state.intercepts}
         found = batch.solve_rows(self.problem(state), **warm, tol=config.tol, max_iter=limit, method=method)

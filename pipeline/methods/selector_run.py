@@ -20,7 +20,7 @@ from .scoring import Fit, TargetFit, held_out_rows, with_held_out
 from .selector import RoundsLoop, SelectorState
 from .selector_batch import BatchLoop, BatchState
 from .selector_course import course
-from .selector_setup import ENTRY_BYTES, SelectorData, check_loss, driver_held, entry_count, selector_data
+from .selector_setup import SelectorData, check_loss, driver_held, selector_data
 from .task_setup import TaskInputs, refuse_empty, store_task_inputs
 
 UNFINISHED = ("max_iter", "no_progress")
@@ -44,7 +44,7 @@ def build_loop(config: SelectorConfig, inputs: TaskInputs, ctx: RunContext, fits
         No row has a positive weight.
     """
     check_loss(config, inputs)
-    held = driver_held(inputs.data, inputs.n_tasks)
+    held = driver_held(inputs.data, inputs.n_tasks, config.algorithm, ctx.driver_memory)
     refuse_beyond(held, ctx.driver_memory, "multitask-selector", "feed the rows in pieces with MultiTaskSelector.partial_fit")
     data = selector_data(config, inputs)
     return RoundsLoop(config, data, ctx.seed, fits) if config.algorithm == "da" else BatchLoop(config, data, fits)
@@ -74,8 +74,8 @@ def _course(loop: Loop, state: Any) -> dict[str, list[dict[str, Any]]]:
 def plan_of(loop: Loop, ctx: RunContext) -> dict[str, Any]:
     """Return what the run will do: steps, rounds, memory."""
     config, data = loop.config, loop.data
-    held = holdings_plan(driver_held(ctx.data, data.n_tasks))
-    plan: dict[str, Any] = {"learning_tasks": data.n_tasks, "task_bytes": ENTRY_BYTES * entry_count(ctx.data), **held}
+    held = holdings_plan(driver_held(ctx.data, data.n_tasks, config.algorithm, ctx.driver_memory))
+    plan: dict[str, Any] = {"learning_tasks": data.n_tasks, "task_bytes": 0, **held}
     if isinstance(loop, BatchLoop):
         return {**plan, "moment_bytes": loop.moment_bytes(), "sweeps_at_most": config.max_iter * (1 if config.refit is None else 2)}
     epochs, parts = loop.plan

@@ -14,12 +14,15 @@ from ..passes.blocks import constant_features, scale_as_given
 from ..passes.scaling import scaled
 from ..records.config_selector import SelectorConfig
 from ..records.fgm import FeatureScale
-from ..records.holdings import Holding
+from ..records.holdings import Held, Holding
 from .online_setup import weights_of
 from .task_setup import TaskInputs
 
 ENTRY_BYTES = 40
 """Bytes the driver holds per entry while rows are read and evaluated, at most."""
+
+MOMENT_SHARE = 0.25
+"""Share of the driver's memory that the moments of all tasks may take; beyond it proximal steps read the rows."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +85,34 @@ def entry_count(data: Any) -> int:
     return int(np.asarray(data.column_table("counts"), np.int64).sum())
 
 
-def driver_held(data: Any, n_tasks: int) -> tuple[Holding, ...]:
+ROWS = Held("rows in float64, by rows and while they are put in order", f"{ENTRY_BYTES} entries")
+WEIGHTS = Held("sums, weights and copies of them", "40 d T")
+VECTORS = Held("labels, tasks, decision values", "64 n")
+ORDERED = Held("rows task by task, and copies of them", "28 entries", "`algorithm: fista`")
+MOMENTS = Held(
+    "second moments of every task, and copies of them",
+    "16 T (d + 2)^2",
+    f"`algorithm: fista`, where half of that is within {MOMENT_SHARE:g} L",
+)
+
+HELD = (ROWS, WEIGHTS, VECTORS, ORDERED, MOMENTS)
+"""What the driver holds."""
+
+
+def driver_held(data: Any, n_tasks: int, algorithm: str, driver_memory: int) -> tuple[Holding, ...]:
     """Return what the driver holds: rounds of one row per task read rows from all over the data, so all of them, and weights."""
     n, d = data.n_rows, data.n_cols
-    return (
-        Holding("rows in float64, by rows and while they are put in order", f"{ENTRY_BYTES} nnz", ENTRY_BYTES * entry_count(data)),
-        Holding("sums, weights and copies of them", "40 d T", 40 * d * n_tasks),
-        Holding("labels, tasks, decision values", "64 n", 64 * n),
-    )
+    held = ROWS.of(entries=entry_count(data)), WEIGHTS.of(d=d, T=n_tasks), VECTORS.of(n=n)
+    moments = MOMENTS.of(d=d, T=n_tasks)
+    if algorithm != "fista":
+        return held
+    ordered = ORDERED.of(entries=entry_count(data))
+    return (*held, ordered, moments) if moments_fit(d, n_tasks, driver_memory) else (*held, ordered)
+
+
+def moments_fit(d: int, n_tasks: int, driver_memory: int) -> bool:
+    """Return whether the moments of all tasks are within their share of the driver's memory."""
+    return 8 * n_tasks * (d + 2) ** 2 <= MOMENT_SHARE * driver_memory
 
 
 def sparse_rows(X: Any) -> sp.csr_array:

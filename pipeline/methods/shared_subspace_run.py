@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from ..loops.prepared import Prepared
+from ..passes.combined import MATRIX_SHARE
 from ..passes.gram_source import pair_bytes, row_pairs
 from ..passes.grams import GramSettings
 from ..records.config_subspace import SharedSubspaceConfig
 from ..records.context import RunContext
-from ..records.holdings import Holding, holdings_plan, refuse_beyond
+from ..records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from ..records.task_model import TaskModel
 from .kernel_checks import doubtful
+from .kernel_memory import HELD as MACHINES_HELD
 from .kernel_memory import fewer_kernels, machines_held, refuse_pooled
 from .kernel_setup import apart, gram_settings, resolved_kernels, with_gram_store
 from .scoring import Fit, TargetFit, held_out_rows, with_held_out
@@ -59,18 +61,26 @@ def build_loop(config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext
     return LOOPS[config.solver](config, specs, own.problem, own.constants, inputs.n_tasks, settings, fits, apart(inputs.data))
 
 
+COUPLINGS = Held("couplings of tasks, and copies of them", "96 k T^2")
+FACTORS = Held("factors of the pooled kernels", "8 n^2 (2 k + 3)", "`solver: mirror`; `solver: alternate` with k = 1")
+INTERIOR = Held("system of the interior path", "8 (6 n^2 + 5 k n T)", f"`solver: auto`, where that is within {MATRIX_SHARE:g} L")
+
+HELD = (*MACHINES_HELD, COUPLINGS, FACTORS, INTERIOR)
+"""What the driver may hold."""
+
+
 def driver_held(
     config: SharedSubspaceConfig, settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int
 ) -> tuple[Holding, ...]:
     """Return what the driver holds: kernels, the pooled sum and its machine, couplings, and what the chosen solver adds to them."""
     held = machines_held(settings, n, k, 1, driver_memory)
-    couplings = Holding("couplings of tasks, and copies of them", "96 k T^2", 96 * k * n_tasks**2)
+    couplings = COUPLINGS.of(k=k, T=n_tasks)
     if config.solver != "auto":
         factors = k if config.solver == "mirror" else 1
-        return (*held, couplings, Holding("factors of the pooled kernels", "8 n^2 (2 k + 3)", 8 * n * n * (2 * factors + 3)))
+        return (*held, couplings, FACTORS.of(n=n, k=factors))
     if not interior_fits(n, k, n_tasks, driver_memory):
         return (*held, couplings)
-    return (*held, couplings, Holding("system of the interior path", "8 (6 n^2 + 5 k n T)", interior_bytes(n, k, n_tasks)))
+    return (*held, couplings, INTERIOR.taking(interior_bytes(n, k, n_tasks)))
 
 
 def prepare(config: SharedSubspaceConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:

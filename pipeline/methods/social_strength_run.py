@@ -12,10 +12,11 @@ import scipy.sparse as sp
 from ...storage import DataError
 from ..loops.prepared import Prepared
 from ..passes.given_grams import GivenGrams
+from ..passes.gram_memory import BLOCKS, IN_PLACE, PACKED
 from ..passes.gram_source import pair_bytes, row_pairs
 from ..records.config_social import SocialConfig
 from ..records.context import RunContext
-from ..records.holdings import Holding, holdings_plan, refuse_beyond
+from ..records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from ..records.social_model import SocialModel
 from .kernel_setup import KernelInputs, apart, data_scaling, gram_settings, resolved_kernels, support_rows_of, with_gram_store
 from .social_strength import Links, SocialLoop, SocialState
@@ -109,14 +110,22 @@ def build_loop(config: SocialConfig, data: Any, links: Links, ctx: RunContext) -
     return loop
 
 
+SCORES = Held("scores of all pairs of users", "4 M n^2", "M = 2 for `pair_kernel: similarity`, else 1")
+SUM = Held("sum of the views, and a copy", "8 n^2")
+AT_PAIRS = Held("views at the pairs", "16 k p", "p pairs")
+
+HELD = (SCORES, PACKED, IN_PLACE, BLOCKS, SUM, AT_PAIRS)
+"""What the driver holds."""
+
+
 def driver_held(loop: SocialLoop, n: int, ctx: RunContext) -> tuple[Holding, ...]:
     """Return what the driver holds: scores of all pairs of users, views in memory, the kernel of the pairs."""
     matrices, pairs, k = 2 if loop.config.pair_kernel == "similarity" else 1, len(loop.links.z), len(loop.specs)
     return (
-        Holding("scores of all pairs of users", f"{4 * matrices} n^2", 4 * matrices * n * n),
+        SCORES.of(n=n, M=matrices),
         loop.settings.held(n, k, ctx.driver_memory)[0],
-        Holding("sum of the views, and a copy", "8 n^2", 8 * n * n),
-        Holding("views at the pairs", "16 k p", 16 * k * pairs),
+        SUM.of(n=n),
+        AT_PAIRS.of(k=k, p=pairs),
     )
 
 

@@ -15,7 +15,7 @@ from ...kernels.products import kernel_of
 from ..passes.blocks import listed
 from ..records.context import RunContext
 from ..records.task_model import TaskModel
-from .kernel_predict import BLOCK_BYTES, ROWS, Decided, RowSpan, row_spans, spans
+from .kernel_predict import BLOCK_BYTES, ROWS, Decided, DecideMemory, RowSpan, row_spans, spans
 from .task_setup import known_codes, store_tasks
 
 Blocks = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -110,6 +110,11 @@ class TaskRows:
     codes: np.ndarray
 
     @property
+    def rows(self) -> tuple[int, int]:
+        """Half-open range of the rows."""
+        return self.span.rows
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the rows in float64, at most."""
         return self.span.nbytes
@@ -119,10 +124,6 @@ def decide_chunk(ref: TaskRows, model: TaskModel) -> list[Decided]:
     """Return the decision values of a range of rows."""
     X: Any = ref.span.load(model)  # pyright: ignore[reportArgumentType] (either model tells how rows are scaled)
     return [Decided(ref.span.rows, decide_task_rows(model, X, ref.codes)[:, None])]
-
-
-def _task_bytes(ref: TaskRows) -> int:
-    return 2 * ref.nbytes + 3 * BLOCK_BYTES
 
 
 def decide_task_store(model: TaskModel, ctx: RunContext, task: Any = None) -> np.ndarray:
@@ -153,7 +154,8 @@ def decide_task_store(model: TaskModel, ctx: RunContext, task: Any = None) -> np
     codes = store_codes(model, data) if task is None else known_codes(task, model.tasks, data.n_rows)
     result = 8 * ROWS + 256
     refs = [TaskRows(span, codes[slice(*span.rows)]) for span in row_spans(data, model.n_features)]
-    program = BlockProgram("task-decisions", decide_chunk, listed, _task_bytes, result, combine_bytes=2 * result * len(refs))
+    memory = DecideMemory(len(model.support_ids), len(model.used), 1)
+    program = BlockProgram("task-decisions", decide_chunk, listed, memory, result, combine_bytes=2 * result * len(refs))
     found = ctx.run_pass(plan(program, refs, model))
     return np.concatenate([part.values for part in sorted(found, key=lambda part: part.rows)]) if found else np.zeros((0, 1))
 

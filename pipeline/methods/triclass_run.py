@@ -12,11 +12,12 @@ import numpy as np
 from ...kernels.triclass_machine import Machine, row_coefficients
 from ...storage import BlockStore, DataError, MemoryBlocks
 from ..loops.prepared import Prepared
+from ..passes.gram_memory import HELD as GRAMS_HELD
 from ..passes.gram_source import pair_bytes, row_pairs
 from ..passes.grams import GramSettings, pass_groups
 from ..records.config_triclass import TriClassConfig
 from ..records.context import RunContext
-from ..records.holdings import Holding, holdings_plan, refuse_beyond
+from ..records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from ..records.kernel_model import KernelModel
 from ..records.missing import refuse_missing
 from .kernel_memory import refuse_pooled
@@ -25,6 +26,7 @@ from .scoring import held_out_rows
 from .triclass import PATH, RIVALS, TriClassLoop, TriClassState
 from .triclass_setup import (
     CLASSES,
+    ROWS_SHARE,
     TriClassInputs,
     checked_labels,
     joined_stores,
@@ -35,6 +37,14 @@ from .triclass_setup import (
 )
 
 UNFINISHED = (None, "max_iter")
+
+
+ROWS = Held("rows of both stores, side by side", "stored", f"with unlabelled rows; within {ROWS_SHARE:g} L")
+STARTS = Held("labels, costs, coefficients and decision values of every start", "128 n S", "S starts")
+MOVING = Held("matrix of the variables that move", "4 (n + u)^2", "`algorithm: cccp`; u unlabelled rows")
+
+HELD = (ROWS, *GRAMS_HELD, STARTS, MOVING)
+"""What the driver may hold."""
 
 
 def build_loop(config: TriClassConfig, inputs: TriClassInputs, ctx: RunContext) -> TriClassLoop:
@@ -61,17 +71,13 @@ def driver_held(config: TriClassConfig, settings: GramSettings, inputs: TriClass
     data, n, u = inputs.data, inputs.data.n_rows, inputs.n_unlabelled
     joined = data is not ctx.data and isinstance(data, MemoryBlocks)
     held = [
-        Holding(
-            "rows of both stores, side by side",
-            "rows as kernels read them",
-            sum(block.nbytes for block in data.column_blocks()) if joined else 0,
-        ),
+        ROWS.of(stored=sum(block.nbytes for block in data.column_blocks()) if joined else 0),
         *settings.held(n, 1, ctx.driver_memory),
-        Holding("labels, costs, coefficients and decision values of every start", "128 n S", 128 * n * (2 + config.n_random)),
+        STARTS.of(n=n, S=2 + config.n_random),
     ]
     if config.algorithm == "cccp" and not config.all_relevant:
         # Rows with two variables are copied as often into the matrix of those that move.
-        held.append(Holding("matrix of the variables that move", "4 (n + u)^2", 4 * (n + u) ** 2))
+        held.append(MOVING.of(n=n, u=u))
     return tuple(held)
 
 

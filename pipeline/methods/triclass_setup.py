@@ -16,7 +16,7 @@ from ..passes.given_grams import GivenGrams
 from ..passes.gram_source import TextRows, rows_of
 from ..records.config_triclass import TriClassConfig
 from ..records.context import RunContext
-from ..records.holdings import Holding, refuse_beyond
+from ..records.holdings import Held, refuse_beyond
 from .fgm_setup import FGMInputs, class_factors
 from .grids import fold_masks
 from .kernel_predict import spans
@@ -128,8 +128,8 @@ def joined_stores(data: BlockStore, unlabelled: BlockStore | None, room: int) ->
         return TextRows([str(text) for store in (data, unlabelled) for text in rows_of(store, 0, store.n_rows)])
     needed = 8 * data.n_cols * (data.n_rows + unlabelled.n_rows) if data.meta.kind == "dense" else 2 * (_stored(data) + _stored(unlabelled))
     share = round(1 / ROWS_SHARE)
-    rows = Holding(f"rows of {data.url} and {unlabelled.url}, 1/{share} of driver_memory at most", f"{share} x 8 n d", share * needed)
-    refuse_beyond([rows], share * room, "tri-class-svm", "fewer rows")
+    rows = Held(f"rows of {data.url} and {unlabelled.url}, 1/{share} of driver_memory at most", f"{8 * share} n d")
+    refuse_beyond([rows.taking(share * needed)], share * room, "tri-class-svm", "fewer rows")
     parts = [rows_of(store, lo, hi) for store in (data, unlabelled) for lo, hi in spans(store.n_rows, 4096)]
     return MemoryBlocks(sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts))
 

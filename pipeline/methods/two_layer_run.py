@@ -12,15 +12,16 @@ import numpy as np
 from ...storage import DataError
 from ..loops.prepared import Prepared
 from ..passes.combined import MATRIX_SHARE
+from ..passes.gram_memory import BLOCKS, IN_PLACE, PACKED
 from ..passes.gram_source import row_pairs
 from ..passes.grams import PLACES, GramSettings
 from ..passes.layers import layer_bytes
 from ..records.config_two_layer import TwoLayerConfig
 from ..records.context import RunContext
-from ..records.holdings import Holding, holdings_plan
+from ..records.holdings import Held, Holding, holdings_plan
 from ..records.kernel_model import KernelModel
 from .kernel_checks import doubtful
-from .kernel_memory import refuse_machines, vectors_held
+from .kernel_memory import MACHINES, refuse_machines, vectors_held
 from .kernel_setup import (
     KernelInputs,
     apart,
@@ -89,14 +90,16 @@ def _new_kernels(config: TwoLayerConfig) -> int:
     return config.max_new_kernels + GRID if config.infinite else 0
 
 
+LAYER = Held("second layer in double precision, and the solver's copy of it", "16 n^2", f"within {LAYER_SHARE:g} L")
+LAYER_SET = Held("a solver's working set of the second layer", f"{MATRIX_SHARE:g} L", "where that is larger")
+
+HELD = (PACKED, IN_PLACE, BLOCKS, LAYER, LAYER_SET, MACHINES)
+"""What the driver may hold."""
+
+
 def driver_held(settings: GramSettings, n: int, k: int, machines: int, apart_layer: bool, driver_memory: int) -> tuple[Holding, ...]:
     """Return what the driver holds of k kernels in the first layer: their entries, the second layer, vectors of T machines."""
-    if apart_layer:
-        layer = Holding(
-            "a solver's working set of the second layer", f"{MATRIX_SHARE:g} of driver_memory", int(MATRIX_SHARE * driver_memory)
-        )
-    else:
-        layer = Holding("second layer in double precision, and the solver's copy of it", "16 n^2", layer_bytes_of(n))
+    layer = LAYER_SET.of(L=driver_memory) if apart_layer else LAYER.of(n=n)
     return settings.held(n, k, driver_memory)[0], layer, vectors_held(n, machines)
 
 

@@ -12,11 +12,12 @@ from ...kernels.jit import one_thread
 from ...kernels.signs import column_signs
 from ..loops.prepared import Prepared
 from ..passes.given_grams import GivenGrams
+from ..passes.gram_memory import BLOCKS, IN_PLACE, PACKED
 from ..passes.gram_source import pair_bytes, row_pairs
 from ..passes.grams import Grams
 from ..records.config_umkl import UMKLConfig
 from ..records.context import RunContext
-from ..records.holdings import Holding, holdings_plan, refuse_beyond
+from ..records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from ..records.kernel_model import KernelModel
 from .kernel_setup import KernelInputs, build_model, gram_settings, resolved_kernels
 from .umkl import UMKLLoop, UMKLState
@@ -26,6 +27,15 @@ SHOWN = 20
 
 RANK_TOL = 1e-6
 """Eigenvalues below this share of the largest are rounding of single-precision entries: such a component is 0."""
+
+
+PRODUCTS = Held("inner products of all rows", "8 n^2")
+SUM = Held("sum of the kernels in both precisions, with the eigensolver's copies", "28 n^2")
+ROWS = Held("rows, as read and in float64", "16 n d")
+ENTRIES = Held("entries of the kernels at the bases", "16 k n B", "B = `n_bases`")
+
+HELD = (PRODUCTS, SUM, ROWS, PACKED, IN_PLACE, BLOCKS, ENTRIES)
+"""What the driver holds."""
 
 
 def build_loop(config: UMKLConfig, ctx: RunContext, warn: Callable[[str], None]) -> UMKLLoop:
@@ -54,11 +64,11 @@ def driver_held(loop: UMKLLoop, ctx: RunContext) -> tuple[Holding, ...]:
     """Return what the driver holds: inner products and one sum of kernels as whole matrices, all rows while the products are made."""
     n, d, k = ctx.data.n_rows, ctx.data.n_cols, len(loop.specs)
     return (
-        Holding("inner products of all rows", "8 n^2", 8 * n * n),
-        Holding("sum of the kernels in both precisions, with the eigensolver's copies", "28 n^2", 28 * n * n),
-        Holding("rows, as read and in float64", "16 n d", 16 * n * d),
+        PRODUCTS.of(n=n),
+        SUM.of(n=n),
+        ROWS.of(n=n, d=d),
         loop.settings.held(n, k, ctx.driver_memory)[0],
-        Holding("entries of the kernels at the bases", "16 k n B", 16 * k * n * loop.size),
+        ENTRIES.of(k=k, n=n, B=loop.size),
     )
 
 

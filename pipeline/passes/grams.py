@@ -30,6 +30,7 @@ from .blocks import listed
 from .combined import MATRIX_SHARE, combined_gram
 from .gram_contents import confirm_contents
 from .gram_filling import bank_bytes, filled_bank, fills_here, given_bank
+from .gram_memory import BLOCKS, IN_PLACE, PACKED, pooled_refusal, sum_held
 from .gram_source import PairRef, RowPair, StoredPair, block_rows, grouped, normalised, pair_bytes, row_pairs
 from .task_grams import added_sums, combined_tasks_block, task_sums_chunk
 
@@ -99,11 +100,10 @@ class GramSettings:
     def held(self, n: int, k: int, driver_memory: int) -> tuple[Holding, ...]:
         """Return what the driver holds of k matrices of n rows: a bank in memory, and a weighted sum or a solver's part of it."""
         if self.policy == "memory":
-            packed = Holding("kernels as packed triangles", "2 k n^2", PackedBank.bytes_for(k, n, np.float32))
-            kept = Holding("kernels where they were handed over", "0", 0) if self.in_place else packed
+            kept = IN_PLACE.of() if self.in_place else PACKED.taking(PackedBank.bytes_for(k, n, np.float32))
         else:
             most = min(max(4 * min(self.block, n) ** 2, BATCH_BYTES // k), 4 * n * n, int(MATRIX_SHARE * driver_memory))
-            kept = Holding("blocks of a sum on their way", "4 b^2", most)
+            kept = BLOCKS.taking(most)
         return kept, sum_held(n, driver_memory)
 
     def describe(self, n: int, k: int) -> dict[str, Any]:
@@ -503,20 +503,6 @@ class Grams:
                 batch = []
             batch.append(ref)
         yield batch
-
-
-def sum_held(n: int, driver_memory: int) -> Holding:
-    """Return what a weighted sum takes with a solver's copy of its active rows: both whole, or a share of the budget."""
-    room = int(MATRIX_SHARE * driver_memory)
-    if 4 * n * n <= room:
-        return Holding("weighted sum of the kernels, and the solver's copy of it", "8 n^2", 8 * n * n)
-    return Holding("a solver's working set of the weighted sum", f"{MATRIX_SHARE:g} of driver_memory", room)
-
-
-def pooled_refusal(n: int, driver_memory: int) -> str:
-    """Return what a method says that needs the matrix of all rows on the driver and cannot have it."""
-    needed = int(4 * n**2 / MATRIX_SHARE)
-    return f"driver_memory={bytes_text(driver_memory)}: the matrix of {n} pooled rows needs {bytes_text(needed)} at least"
 
 
 def _pair_result(ref: PairRef) -> int:

@@ -27,6 +27,10 @@ from .scaling import scaled
 Sums = tuple[np.ndarray, ...]
 
 
+PART_COPIES = 4
+"""Bytes of a step on a block of rows, per byte of its columns."""
+
+
 class ColumnMaker(Protocol):
     """Atoms as far as a worker needs them."""
 
@@ -107,8 +111,8 @@ def _joined(parts: Sequence[Sums]) -> Sums:
 
 
 def _part_bytes(part: DesignPart) -> int:
-    # Columns as read and as built, and the row form a sparse part is turned into.
-    return 3 * part.nbytes
+    # Columns as read, as built cut by cut and side by side, and the row form a sparse part is turned into.
+    return PART_COPIES * part.nbytes
 
 
 class RemoteDesign:

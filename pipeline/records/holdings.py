@@ -1,17 +1,95 @@
-"""What the driver itself holds while a method runs: listed with formula and bytes before work starts, and refused beyond the limit."""
+"""What the driver itself holds while a method runs: listed with formula and bytes before work starts, and refused beyond the limit.
+
+A method declares each thing once (:class:`Held`), with words and a formula in the symbols of ``SYMBOLS``. From there come the bytes of a
+plan, the words of a refusal, and the page docs/memory.md.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+import operator
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ...cluster import MemoryBoundExceeded, bytes_text
 
+OVERHEAD = 64 << 20
+"""What a process takes beside all that is listed: stacks of threads, buffers of reading and writing, and small arrays on their way."""
+
+SYMBOLS = {
+    "n": "rows",
+    "d": "features",
+    "k": "kernels",
+    "T": "machines, or tasks",
+    "L": "bytes of `--driver-memory`",
+    "stored": "bytes of the rows or columns meant, as the store has them",
+    "entries": "values of a sparse store, or n d of a dense one",
+    "model": "bytes of the arrays of a model",
+}
+"""Letters that mean the same in every formula; a thing explains its own."""
+
+_SIGNS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+
+
+@dataclass(frozen=True)
+class Held:
+    """A thing that a driver may hold, as it is declared.
+
+    Attributes
+    ----------
+    what
+        In words, such as ``"kernel matrix and the solver's copy of it"``.
+    formula
+        Its bytes: numbers and symbols with ``+ - / ^`` and brackets; what stands side by side is multiplied, as in ``"8 n (d + 1)"``.
+    when
+        In which case it is held, and what own symbols mean; empty: always.
+    """
+
+    what: str
+    formula: str
+    when: str = ""
+
+    def of(self, **symbols: float) -> Holding:
+        """Return it with the bytes that the formula gives."""
+        return self.taking(int(_value(self._parsed, symbols)))
+
+    def taking(self, nbytes: float) -> Holding:
+        """Return it with bytes that were found in another way, where sizes are rounded to whole blocks."""
+        return Holding(self.what, self.formula, int(nbytes))
+
+    @property
+    def symbols(self) -> set[str]:
+        """Names in the formula."""
+        return {node.id for node in ast.walk(self._parsed) if isinstance(node, ast.Name)}
+
+    @cached_property
+    def _parsed(self) -> ast.expr:
+        sides = re.sub(r"(?<=[\w)])\s+(?=[\w(])", " * ", self.formula.replace("^", "**"))
+        return ast.parse(sides, mode="eval").body
+
+
+def _value(node: ast.expr, symbols: dict[str, float]) -> Any:
+    if isinstance(node, ast.BinOp):
+        return _SIGNS[type(node.op)](_value(node.left, symbols), _value(node.right, symbols))
+    if isinstance(node, ast.Name):
+        return symbols[node.id]
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return node.value
+    raise ValueError(f"no part of a formula: {ast.dump(node)}")
+
 
 @dataclass(frozen=True)
 class Holding:
-    """One thing that the driver holds at the same time as the others of its list.
+    """One thing that the driver holds at the same time as the others of its list; made by the :class:`Held` that declares it.
 
     Attributes
     ----------

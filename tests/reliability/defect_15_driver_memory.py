@@ -27,3 +27,30 @@ def the_driver_refuses_what_it_may_not_hold(folder: Path) -> None:
         assert command.wait() == 5, f"{words[1]}: {command.messages}"
         assert "driver_memory" in command.messages and "--driver-memory" in command.messages, command.messages
     assert not (folder / "rules").exists(), "a refused run left its folder"
+
+
+@walk(15, "what was fitted is not scored with too little, and the dry run of a workflow tells what each step will hold", quick=False)
+def scores_and_workflows_are_planned(folder: Path) -> None:
+    """Fit by a workflow's step, then ask its plan and score beyond the limit."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 6))
+    np.savez(folder / "rows.npz", X=X, y=np.where(X[:, 0] > 0, 1, -1))
+    (folder / "flow.yaml").write_text(
+        "schema: gramplane.workflow/1\nname: flow\nstore: store\nruns: runs\nsteps:\n"
+        "  - {id: data, do: ingest, with: {source: rows.npz}}\n"
+        "  - {id: rule, do: fit, needs: [data], with: {method: fgm, B: 2, max_rounds: 2}}\n"
+        "  - {id: score, do: score, needs: [rule], with: {store: store}}\n"
+        "  - {id: predict, do: predict, needs: [rule], with: {store: store, out: out.csv}}\n"
+    )
+    planned: set[str] = set()
+    for step in ("data", "rule", None):
+        told = start(["run", "flow.yaml", "--dry-run"], folder)
+        assert told.wait() == 0, told.messages
+        planned |= set(told.result["plans"])
+        if step is not None:
+            done = start(["run", "flow.yaml", "--step", step], folder)
+            assert done.wait() == 0, done.messages
+    assert planned == {"data", "rule", "score", "predict"}, planned
+    (run,) = (folder / "runs").glob("*/rule")
+    refused = start(["score", str(run), "store", "--driver-memory", "4KiB"], folder)
+    assert refused.wait() == 5 and "--driver-memory" in refused.messages, refused.messages
