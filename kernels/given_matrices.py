@@ -82,18 +82,19 @@ def _sums(bits: NDArray[Any], weights: NDArray[Any], right: NDArray[Any], below:
     n, top, differ = len(bits), np.int32(0), np.int32(0)
     for first in range(0, n, BAND):
         last = min(first + BAND, n)
+        # One loop each: compilers do not vectorise them together.
+        for i in range(first, last):
+            top = _top(bits[i], top)
+        for i in range(first, last):
+            right[i] = _row_sum(bits[i, last:], weights[last:])
         for i in range(first, last, 4):
             # The last row stands in for those that would make a multiple of four, with weight zero.
             j, k, h = min(i + 1, last - 1), min(i + 2, last - 1), min(i + 3, last - 1)
             q, r, s = weights[j] * (j == i + 1), weights[k] * (k == i + 2), weights[h] * (h == i + 3)
             _add_patterns(below[:first], bits[i], bits[j], bits[k], bits[h], weights[i], q, r, s)
-            for row in range(i, min(i + 4, last)):
-                right[row] = _row_sum(bits[row, last:], weights[last:])
-                top = _top(bits[row, :first], _top(bits[row, last:], top))
         for j in range(first, last):
-            for i in range(first, j + 1):
+            for i in range(first, j):
                 differ |= bits[j, i] ^ bits[i, j]
-            top = _top(bits[j, first : j + 1], top)
     return top, differ
 
 
