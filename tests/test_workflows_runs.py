@@ -15,6 +15,7 @@ from gramplane.workflows.cli import main
 from gramplane.workflows.cli_options import Where
 from gramplane.workflows.runner import default_run_id, placed, run_workflow
 from gramplane.workflows.schema import ResultLine, read_workflow
+from tests.support.clusters import import_path
 
 WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
 STEPS = {"data": "done", "check": "done", "select": "done", "score": "done", "predict": "done", "report": "done"}
@@ -426,7 +427,7 @@ def test_the_cron_line_runs_as_it_stands(smoke: Path, tmp_path: Path):
 def _script(folder: Path, python: str) -> Path:
     """The ``gramplane`` command of this environment, installed or not."""
     script = folder / "gramplane"
-    script.write_text(f'#!/bin/sh\nexec "{python}" -m gramplane.workflows.cli "$@"\n')
+    script.write_text(f'#!/bin/sh\nPYTHONPATH="{import_path()}" exec "{python}" -m gramplane.workflows.cli "$@"\n')
     script.chmod(0o755)
     return script
 
