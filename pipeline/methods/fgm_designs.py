@@ -108,6 +108,7 @@ class Designs:
         self._capacities = capacities
         self._held: dict[int, Design | RemoteDesign] = {}
         self._place: str | None = None
+        self._fits = False
 
     def __contains__(self, k: int) -> bool:
         return k in self._held
@@ -122,7 +123,9 @@ class Designs:
     def extend(self, ctx: RunContext, machines: Mapping[int, MachineState], cuts: Mapping[int, np.ndarray | None]) -> None:
         """Append each machine's new cut (``None``: only rebuild what is missing); one column pass serves all machines."""
         if self._place is None:
-            self._place = solve_at(ctx.data, sum(self._capacities), ctx.driver_memory)
+            columns = sum(self._capacities)
+            self._place = solve_at(ctx.data, columns, ctx.driver_memory)
+            self._fits = design_bytes(ctx.data, columns) <= DRIVER_SHARE * ctx.driver_memory
         missing = {k: self._missing(k, machines[k], cut) for k, cut in cuts.items()}
         append = self._append_local if self._place == "driver" else self._append_remote
         append(ctx, missing)
@@ -132,8 +135,8 @@ class Designs:
         return new if k in self._held else [*machine.cuts, *new]
 
     def _append_local(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
-        count = sum(len(ids) for cuts in missing.values() for ids in cuts) + sum(sum(held.widths) for held in self._held.values())
-        refuse_columns([columns_held(ctx.data, count)], ctx.driver_memory)
+        if not self._fits:
+            self._refuse_columns(ctx, missing)
         wanted = [self._atoms.features(ids) for cuts in missing.values() for ids in cuts]
         features = union(wanted)
         raw = scaled_columns(ctx, features, centred=self._atoms.centred) if len(features) else None
@@ -141,6 +144,10 @@ class Designs:
             design = self._held.setdefault(k, Design(ctx.data.n_rows, self._capacities[k]))
             for ids in cuts:
                 design.append(self._atoms.build(ctx.data, raw, features, ids))  # pyright: ignore[reportCallIssue]
+
+    def _refuse_columns(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
+        count = sum(len(ids) for cuts in missing.values() for ids in cuts) + sum(sum(held.widths) for held in self._held.values())
+        refuse_columns([columns_held(ctx.data, count)], ctx.driver_memory)
 
     def _append_remote(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
         for k, cuts in missing.items():
