@@ -51,7 +51,14 @@ HEADLINES: tuple[Headline, ...] = (
         "10,000 x 500,000 sparse, 200 features, C of both sides chosen",
         "LIBLINEAR l1-SVM",
         ("1/3.1 of one fit", "at the default C 1.1 points below"),
-        "fgm-sparse",
+        "fgm_sparse--fgm-on-sparse-data-10000-x-500000-b-20-t-10",
+        ("{} of the whole task, {} of one fit", "whole task, FGM (CSC) : l1-SVM", "FGM (CSC) : one fit"),
+        (
+            "accuracy {}, {} after a refit of both; at the default C {}",
+            "accuracy: FGM minus l1-SVM",
+            "refitted: FGM minus l1-SVM",
+            "accuracy: FGM at C=10 minus l1-SVM",
+        ),
     ),
     Headline(
         "8,192 x 65,536 dense, 300 features",
@@ -82,34 +89,133 @@ HEADLINES: tuple[Headline, ...] = (
         "15 re-weighted support vector machines, n = 3,000",
         '`SVC(kernel="precomputed")`',
         ("1/17 (C=1), 1/10 (C=10)", "dual values equal to 2e-8"),
+        "svm_dual--kernel-duals-on-a-gram-matrix-in-memory",
+        (
+            "{} (C=1), {} (C=10)",
+            "15 solves n=3000 C=1, warm float32, schedule : peer",
+            "15 solves n=3000 C=10, warm float32, schedule : peer",
+        ),
+        (
+            "dual values of the peer above by {} and {}, relative",
+            "15 solves n=3000 C=1: largest relative lag of the dual at 1e-3",
+            "15 solves n=3000 C=10: largest relative lag of the dual at 1e-3",
+        ),
+    ),
+    Headline(
+        "200 kernels of 2,000 rows, to a gap of 1e-3",
+        "the same search around `SVC`; EasyMKL",
+        ("1/5.0; 1/2.9", "without checks and packing"),
+        "mkl_elastic--elastic-net-mkl-n-2000-200-kernels-v-0-5-c-1-0-gap-0-001",
+        ("{}; {}", "ours : strong loop around SVC", "ours : EasyMKL"),
+        ("upper bounds equal to {}", "upper bounds, relative difference"),
+    ),
+    Headline(
+        "the same as 200 given float32 matrices, checks included",
+        "the same search around `SVC`, without checks",
+        ("0.82", "checks and packing included"),
+        "mkl_given--mkl-on-given-matrices-n-2000-200-float32-kernels-v-0-5-c-1-0-gap-0-001",
+        ("{}", "given matrices : loop around SVC"),
+        ("upper bounds equal to {}", "upper bounds, relative difference"),
     ),
     Headline(
         "91 to 793 kernels on six UCI sets, 20 splits",
         "the same outer loop around `SVC`",
         ("1/4 to 1/38", "accuracy of the thesis' table on all six"),
     ),
-    Headline("1,000,000 x 160, groups of 10; 8,000 x 3,000", "celer group lasso", ("1/12; 1/5 to 1/8", "equal objectives")),
+    Headline(
+        "1,000,000 x 160, groups of 10; 8,000 x 3,000",
+        "celer group lasso",
+        ("1/12; 1/5 to 1/8", "equal objectives"),
+        "group_lasso_batch--batch-group-lasso-1000000-x-160-and-8000-x-3000-groups-of-10",
+        (
+            "{}; {}, {}, with noise {}",
+            "tall, alpha_max/50: ours : celer",
+            "wide, alpha_max/10, noise 0.3: ours : celer",
+            "wide, alpha_max/50, noise 0.3: ours : celer",
+            "wide, alpha_max/50, noise 1: ours : celer",
+        ),
+        ("objective above celer's by {}, relative", "tall, alpha_max/50: objective of ours above that of celer, relative"),
+    ),
     Headline(
         "20 tasks of 200 rows, 50 kernels, gap 1e-3",
         "a loop around `SVC` per task",
         ("1/8 to 1/10", "mean accuracy 86.1 to 85.5 (tasks alone: 85.9)"),
+        "multitask_mkl--multiple-kernel-learning-for-many-tasks",
+        (
+            "{} (p=2), {} (p=6), {} (p=8.67)",
+            "ours : loops around SVC, p=2",
+            "ours : loops around SVC, p=6",
+            "ours : loops around SVC, p=8.67",
+        ),
+        (
+            "mean accuracy {}, {}, {} (tasks alone: {})",
+            "mean accuracy, p=2",
+            "mean accuracy, p=6",
+            "mean accuracy, p=8.67",
+            "loops around SVC, mean accuracy",
+        ),
     ),
     Headline(
         "two planted conjunctions, 3,000 x 20",
         "RuleFit; RIPPER",
         ("1/15; 1/6", "94.3 % with 13 rules (94.2 with 28; 79.3 with 27)"),
+        "rules--rule-ensembles",
+        ("{}; {}", "ours : RuleFit", "ours : RIPPER"),
+        (
+            "accuracy {} with {} rules ({} with {}; {} with {})",
+            "accuracy on 5,000 rows",
+            "rules",
+            "RuleFit, accuracy",
+            "RuleFit, rules",
+            "RIPPER, accuracy",
+            "RIPPER, rules",
+        ),
     ),
-    Headline("groups among 42 tasks, 2^42 of them", "the thesis: 23 minutes", ("0.2 to 6 s", "certified over all groups")),
-    Headline("selection path, 300 x 1,000", "pyHSICLasso", ("1/118", "10 of 10 planted features, both")),
+    Headline(
+        "groups among 42 tasks, 2^42 of them",
+        "the thesis: 23 minutes",
+        ("0.2 to 6 s", "certified over all groups"),
+        "latent_tasks--latent-groups-of-tasks",
+        ("{} to {}", "planted 42 x 5, mu=1: median", "planted 42 x 15, mu=0.1: median"),
+        ("certified over all groups to {}", "planted 42 x 15, mu=0.1: certified relative gap"),
+    ),
+    Headline(
+        "selection path, 300 x 1,000",
+        "pyHSICLasso",
+        ("1/118", "10 of 10 planted features, both"),
+        "kta_path--kernel-selection-path-300-x-1-000-and-800-x-100-000",
+        ("{}", "ours : pyHSICLasso"),
+        (
+            "{} of 10 planted features (pyHSICLasso {})",
+            "ours: planted among the 10 chosen",
+            "pyHSICLasso: planted among the 10 chosen",
+        ),
+    ),
     Headline(
         "a stream of 100,000 x 1,000,000, settings of both sides by validation",
         "`SGDClassifier.partial_fit`; its one `fit`",
         ("1/1.9 to 1/2.2; 1/1.2", "equal accuracy, 630 weights for 660,959"),
+        "stream--stream-of-100000-x-1000000-100-non-zeros-a-row-batches-of-1000",
+        (
+            "{} x (rounds of many rows {} x) the rows a second of `partial_fit`",
+            "rows/s, sparsest alike : partial_fit, alpha chosen",
+            "rows/s, largest rounds alike : partial_fit, alpha chosen",
+        ),
+        (
+            "accuracy above SGD's by {}, {}; the most accurate by {} at {} x",
+            "accuracy, sparsest alike - SGD, alpha chosen",
+            "accuracy, largest rounds alike - SGD, alpha chosen",
+            "accuracy, most accurate - SGD, alpha chosen",
+            "rows/s, most accurate : partial_fit, alpha chosen",
+        ),
     ),
     Headline(
         "a kernel from pairs, 6,414 rows of Adult, features to kernel",
         "the same by `eigh`",
         ("1/4.5 to 1/5.3", "objective equal to 9e-10"),
+        "npkl_adult--non-parametric-kernels-on-adult",
+        ("{}", "whole fit : the same by eigh, N=6414"),
+        ("its squared norm equal to {}, relative", "relative error of ||A_+||_F^2"),
     ),
     Headline(
         "five Gram matrices of 30,000 rows, two workers of 1 GiB",
@@ -195,7 +301,7 @@ def _short(value: str) -> str:
     if not ratio:
         return value.partition(" (")[0]
     share = float(ratio[1])
-    return f"1/{float(ratio[2]):.2g}" if share < 1 else f"{share:.2g} x"
+    return f"1/{float(ratio[2]):.{3 if share < 0.01 else 2}g}" if share < 1 else f"{share:.2g} x"
 
 
 # -- pages -----------------------------------------------------------------------------------------------------------------
