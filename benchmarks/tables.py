@@ -69,11 +69,25 @@ HEADLINES: tuple[Headline, ...] = (
         "4,000 groups of 10, 4,096 rows",
         "celer group lasso with one refit",
         ("1/5.8 with one inner step (1/2.8 to a gap of 1e-3)", "+4.4 (+2.0) points"),
+        "fgm_groups--fgm-on-groups-4096-x-40000-b-20-t-5-logistic",
+        ("{} with one inner step, {} to a gap of 1e-3", "FGM, max_inner=1 : celer", "FGM to gap 1e-3 : celer"),
+        (
+            "accuracy above its refit by {}, {}",
+            "accuracy: FGM, max_inner=1 minus celer refitted",
+            "accuracy: FGM to gap 1e-3 minus celer refitted",
+        ),
     ),
     Headline(
         "all products of 4.6 million features, 1,000,000 rows",
         "none that can be installed",
         ("23 s", "10^13 candidates, 241 MiB beside the data; 1 of 10 planted products found"),
+        "fgm_degree2_wide--fgm-on-all-degree-2-products-1000000-x-4600000-34-non-zeros-a-row-1-1e-13-candidates-b-10-t-10",
+        ("{}", "seconds of a whole fit"),
+        (
+            "10^13 candidates, {} beside the data; {} of 10 planted products found",
+            "extra memory of a fit",
+            "planted products found, of 10",
+        ),
     ),
     Headline(
         "SVMlight text, 10^8 non-zeros, 10^7 columns",
@@ -221,6 +235,13 @@ HEADLINES: tuple[Headline, ...] = (
         "five Gram matrices of 30,000 rows, two workers of 1 GiB",
         "`rbf_kernel` by blocks of `dask.array`, `to_zarr`",
         ("1/3.8", "the same bits after a worker is killed"),
+        "gram_distributed--5-gram-matrices-of-30000-rows-2-workers-of-1gib",
+        ("{}", "build : peer"),
+        (
+            "peak of a worker {} (planned {}); the same bits after one is killed",
+            "build: measured peak of a worker process",
+            "build: planned peak of a worker process",
+        ),
     ),
 )
 """A row of a program that was not run since results are kept says so."""
