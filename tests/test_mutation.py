@@ -53,6 +53,17 @@ def test_a_mutant_changes_one_place_and_what_it_makes_can_be_read():
         found[0].applied("x" + TEXT)
 
 
+def test_a_fault_is_found_again_where_its_lines_have_moved():
+    mutant = next(m for m in mutants_of("f.py", TEXT) if m.kind == "removed assignment")
+    later = "import os\n\n\n" + TEXT.replace("out.sort()", "out.sort(key=len)")
+    changed = mutant.moved(TEXT, later).applied(later)
+    assert changed == later.replace("out[a] = max(é * 2, 1)", "pass") != later
+    with pytest.raises(ValueError, match="no longer reads"):
+        mutant.moved(TEXT, later.replace("max(é", "min(é"))
+    twice = later + "\n" * 50 + TEXT
+    assert mutant.moved(TEXT, twice).start < len(later), "the nearer of two"
+
+
 def test_the_list_is_drawn_by_its_seed():
     one, same, other = (chosen_mutants(ROOT, 50, seed) for seed in (0, 0, 1))
     assert one == same != other and len(one) == 50 and len({m.name for m in one}) == 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 COMPARED: dict[type[ast.cmpop], str] = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
 COMPUTED: dict[type[ast.operator], str] = {
@@ -76,6 +76,19 @@ class Mutant:
         if source[self.start : self.end] != self.before:
             raise ValueError(f"{self.file}:{self.line} no longer reads {self.before!r}")
         return source[: self.start] + self.after + source[self.end :]
+
+    def moved(self, drawn_from: str, source: str) -> Mutant:
+        """Return the same fault in a later state of its file: where the lines that it stands in are now, nearest to where they were."""
+        first = drawn_from.rfind("\n", 0, self.start) + 1
+        last = drawn_from.find("\n", self.end) + 1 or len(drawn_from)
+        lines, places, at = drawn_from[first:last], [], -1
+        while (at := source.find(lines, at + 1)) >= 0:
+            if at == 0 or source[at - 1] == "\n":
+                places.append(at)
+        if not places:
+            raise ValueError(f"{self.file}:{self.line} no longer reads {lines.strip()[:80]!r}")
+        shift = min(places, key=lambda place: abs(source.count("\n", 0, place) - drawn_from.count("\n", 0, first))) - first
+        return replace(self, start=self.start + shift, end=self.end + shift)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} {self.kind}: {self.before!r} -> {self.after!r}"

@@ -26,8 +26,9 @@ GROUP = 60_000
 
 def plant_all(root: Path, results: Results, chosen: argparse.Namespace) -> None:
     """Plant what is left of the list, drawn at the commit of its first line, or the survivors into this one, until the minutes are over."""
-    commit, lines = _git(root, "rev-parse", "HEAD"), results.lines()
+    commit, lines, drawn = _git(root, "rev-parse", "HEAD"), results.lines(), ""
     if chosen.part == "again":
+        drawn = results.all_lines()[0].commit if lines else ""
         todo = [Mutant(**line.mutant) for line in lines.values() if line.verdict == "survived" and line.name not in results.argued()]
     else:
         commit = next((line.commit for line in results.all_lines()), commit)
@@ -38,14 +39,18 @@ def plant_all(root: Path, results: Results, chosen: argparse.Namespace) -> None:
     for mutant in todo:
         queue.put(mutant)
     deadline, lock = time.monotonic() + 60 * chosen.minutes, threading.Lock()
-    jobs = [threading.Thread(target=_job, args=(root, commit, queue, deadline, chosen.limit, results, lock)) for _ in range(chosen.jobs)]
+    jobs = [
+        threading.Thread(target=_job, args=(root, commit, drawn, queue, deadline, chosen.limit, results, lock)) for _ in range(chosen.jobs)
+    ]
     for job in jobs:
         job.start()
     for job in jobs:
         job.join()
 
 
-def _job(root: Path, commit: str, queue: Queue[Mutant], deadline: float, limit: float, results: Results, lock: threading.Lock) -> None:
+def _job(
+    root: Path, commit: str, drawn: str, queue: Queue[Mutant], deadline: float, limit: float, results: Results, lock: threading.Lock
+) -> None:
     with tempfile.TemporaryDirectory(prefix="gramplane-mutants-") as folder:
         copy = Path(folder) / "copy"
         _export(root, commit, copy)
@@ -55,19 +60,21 @@ def _job(root: Path, commit: str, queue: Queue[Mutant], deadline: float, limit: 
                 mutant = queue.get_nowait()
             except Empty:
                 return
-            line = _planted(copy, graph, warm, mutant, commit, limit)
+            before = _git(root, "show", f"{drawn}:{mutant.file}", strip=False) if drawn else ""
+            line = _planted(copy, graph, warm, mutant, before, commit, limit)
             with lock:
                 results.add(line)
                 print(f"{line.verdict:<9}{line.seconds:6.0f} s  {mutant}{'  by ' + line.by if line.by else ''}", flush=True)
 
 
-def _planted(copy: Path, graph: ImportGraph, warm: Path, mutant: Mutant, commit: str, limit: float) -> Line:
+def _planted(copy: Path, graph: ImportGraph, warm: Path, mutant: Mutant, before: str, commit: str, limit: float) -> Line:
+    """Plant a fault; ``before`` is the file that it was drawn from, where the copy may hold a later state."""
     path, began = copy / mutant.file, time.monotonic()
     source = path.read_text()
     # Compiled callers are cached with what they call, and a cache does not see that its callee changed: an empty one for such a mutant.
     cache = Path(tempfile.mkdtemp(dir=copy.parent)) if is_compiled(graph, mutant.file) else warm
     try:
-        path.write_text(mutant.applied(source))
+        path.write_text((mutant.moved(before, source) if before else mutant).applied(source))
         verdict, by = _first_failure(copy, graph.tests_of(mutant.file), cache, limit)
     except ValueError as reason:
         verdict, by = "stale", str(reason)
@@ -127,5 +134,6 @@ def _export(root: Path, commit: str, copy: Path) -> None:
     subprocess.run(["tar", "-x", "-C", str(copy)], input=archive, check=True)
 
 
-def _git(root: Path, *words: str) -> str:
-    return subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True).stdout.strip()
+def _git(root: Path, *words: str, strip: bool = True) -> str:
+    told = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True).stdout
+    return told.strip() if strip else told
