@@ -391,5 +391,6 @@ class Report:
         RESULTS.mkdir(exist_ok=True)
         title = re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
         path = RESULTS / f"{Path(sys.argv[0]).stem}--{title}.json"
-        path.write_text(json.dumps(record, indent=1) + "\n")
+        # Folders of the machine are nobody's business.
+        path.write_text(re.sub(r"(?<![\w.~-])/(?:[\w.@-]+/)+", "FOLDER/", json.dumps(record, indent=1)) + "\n")
         print(f"* written to {path}")

@@ -88,7 +88,7 @@ def test_a_full_run_is_kept_and_its_tables_made_anew(bench: Any, monkeypatch: py
     report.note("a remark")
     report.show()
     record = json.loads((tmp_path / "fgm_small--a-workload-n-3.json").read_text())
-    assert record["command"] == "python /x/fgm_small.py --reps 1" and record["program"] == "fgm_small.py"
+    assert record["command"] == "python FOLDER/fgm_small.py --reps 1" and record["program"] == "fgm_small.py"
     tables = importlib.import_module("tables")
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     row = tables.Headline("w", "p", ("1/3", "so"), "fgm_small--a-workload-n-3", ("{}", "ours : peer"), ("as {} says", "ours : peer"))

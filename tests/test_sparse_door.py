@@ -265,7 +265,7 @@ MADE = {"csr_array", "csc_array", "coo_array", "csr_matrix", "csc_matrix", "coo_
 
 BEHIND = {
     "pipeline/estimators/fgm.py": {"_coef": "weights of its own"},
-    "pipeline/estimators/group_lasso.py": {"_decide": "a product of validated rows", "_first_bad_row": "rows that came through in_memory"},
+    "pipeline/estimators/group_lasso.py": {"_first_bad_row": "rows that came through in_memory"},
     "pipeline/estimators/inputs.py": {"in_memory": "the way to the door"},
     "pipeline/estimators/kta_path.py": {
         "_set_model": "weights of its own",

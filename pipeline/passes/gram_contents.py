@@ -30,7 +30,7 @@ def confirm_contents(ctx: RunContext, settings: _Settings, specs: Sequence[Any])
     settings
         Where the entries lie, and rows of a block.
     specs
-        Kernels.
+        Kernels; none where the run comes to more as it goes on. Then data, block rows and each kernel decide its entries.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def confirm_contents(ctx: RunContext, settings: _Settings, specs: Sequence[Any])
         confirm_grams(ctx.run, source.url, _given(source))
     elif settings.policy == "store":
         digests = list(dict.fromkeys(spec.digest() for spec in specs))
-        holds = {"data": ctx.data.digest, "rows of a block": settings.block, "kernels": digests}
+        holds = {"data": ctx.data.digest, "rows of a block": settings.block, **({"kernels": digests} if digests else {})}
         confirm_grams(ctx.run, str(settings.store), holds)
 
 

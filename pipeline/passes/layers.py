@@ -57,6 +57,7 @@ class LayerGrams(Grams):
     the solver works on.
     """
 
+    grows = True
     apart: bool = False
     _layer: np.ndarray | None = None
 
