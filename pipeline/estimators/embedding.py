@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -15,13 +14,8 @@ from ..methods.embedding import Labels, labels_of
 from ..methods.embedding_run import build_loop, model_of
 from ..records.config_embedding import ColoredMVUConfig, MVEConfig, SPEConfig
 from ..records.spectral_model import SpectralModel
-from .inputs import fan_out, fit_context, in_memory, seed_of
+from .inputs import fan_out, fit_context, in_memory, seed_of, warn_user
 from .kernel_base import KernelEstimator, documented
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=5)
-
 
 GRAPH = """
     Parameters
@@ -139,7 +133,7 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstima
         data, _ = self._data(X)
         labels = self._labels(data, y)
         with fit_context(data, "sync", fan_out(self.callbacks, self.verbose), seed_of(self.random_state)) as ctx:
-            loop = build_loop(config, data, labels, ctx, _warn)
+            loop = build_loop(config, data, labels, ctx, warn_user)
             outcome = run_loop(loop, ctx, keep=False)
             self._set_model(model_of(config, loop, outcome.state, ctx))
         self._set_history(outcome.history)

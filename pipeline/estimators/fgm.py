@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -26,7 +25,19 @@ from ..records.config import FGMConfig
 from ..records.context import RunContext
 from ..records.fgm import FGMModel, MachineState
 from ..records.validation import configured
-from .inputs import Classifying, OneThread, Selection, fan_out, fit_context, history_arrays, is_store, opened_for, seed_of, validated
+from .inputs import (
+    Classifying,
+    OneThread,
+    Selection,
+    fan_out,
+    fit_context,
+    history_arrays,
+    is_store,
+    opened_for,
+    seed_of,
+    validated,
+    warn_user,
+)
 
 NAN = float("nan")
 
@@ -416,7 +427,7 @@ def _plain(value: Any) -> Any:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, ConvergenceWarning if "max_rounds" in message else UserWarning, stacklevel=3)
+    warn_user(message, ConvergenceWarning if "max_rounds" in message else UserWarning)
 
 
 def _reached(config: FGMConfig, machine: MachineState) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
@@ -44,6 +43,7 @@ from .inputs import (
     opened_for,
     seed_of,
     validated,
+    warn_user,
 )
 from .kernel_base import documented
 
@@ -118,7 +118,7 @@ class _GroupLasso(OneThread, BaseEstimator):
         self.converged_ = outcome.state.stop not in ("max_iter", "no_progress")
         if not self.converged_:
             reason = f"max_iter={config.max_iter}" if outcome.state.stop == "max_iter" else "round-off"
-            warnings.warn(f"{reason} ended the fit at the gap {self.dual_gap_:.3g}", ConvergenceWarning, stacklevel=2)
+            warn_user(f"{reason} ended the fit at the gap {self.dual_gap_:.3g}", ConvergenceWarning)
         return self
 
     def _inputs(self, X: Any, y: Any, sample_weight: Any) -> GroupLassoInputs:

@@ -6,12 +6,15 @@ import contextlib
 import functools
 import inspect
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
+import sklearn
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state, get_tags
@@ -69,6 +72,21 @@ def validated(estimator: Any, X: Any, *given: Any, **options: Any) -> Any:
     if "y" in options:
         options["y"] = in_memory(options["y"], "y")
     return validate_data(estimator, in_memory(X), *(in_memory(y, "y") for y in given), **options)
+
+
+_INNER = (
+    *(str(Path(__file__).parents[2] / folder) + os.sep for folder in ("cluster", "kernels", "pipeline", "storage", "workflows")),
+    *(str(Path(str(library.__file__)).parent) + os.sep for library in (sklearn, joblib)),
+)
+"""Where code lies that no user wrote: this package, scikit-learn, and what runs its folds."""
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user: the nearest one outside of this package and of scikit-learn, however deep the call is."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_code.co_filename.startswith(_INNER):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 class OneThread:

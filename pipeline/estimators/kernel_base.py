@@ -6,7 +6,6 @@ import contextlib
 import inspect
 import json
 import textwrap
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -28,7 +27,19 @@ from ..records.config import MethodConfig
 from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
 from ..records.validation import configured
-from .inputs import Classifying, OneThread, fan_out, fit_context, history_arrays, in_memory, is_store, opened_for, seed_of, validated
+from .inputs import (
+    Classifying,
+    OneThread,
+    fan_out,
+    fit_context,
+    history_arrays,
+    in_memory,
+    is_store,
+    opened_for,
+    seed_of,
+    validated,
+    warn_user,
+)
 
 T = TypeVar("T", bound=type)
 
@@ -181,7 +192,7 @@ class KernelEstimator(OneThread, BaseEstimator):
             outcome = run_loop(loop, ctx, keep=False)
             self._set_model(method.model_of(config, inputs, loop, outcome.state, ctx))
             for message in method.remarks(loop, outcome.state, inputs, ctx):
-                warnings.warn(message, UserWarning, stacklevel=3)
+                warn_user(message)
         self._set_history(outcome.history)
         return outcome.state
 
@@ -195,7 +206,7 @@ class KernelEstimator(OneThread, BaseEstimator):
         """Set ``converged_``, and warn if it is false."""
         self.converged_ = converged
         if not converged:
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+            warn_user(message, ConvergenceWarning)
 
     def _set_model(self, model: KernelModel) -> None:
         """Set the fitted attributes that follow from the model; subclasses add theirs."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
@@ -17,12 +16,8 @@ from ..methods.npkl_run import build_loop, model_of, remarks
 from ..records.config import MethodConfig
 from ..records.config_npkl import NPKLConfig
 from ..records.context import RunContext
-from .inputs import fan_out, fit_context, in_memory, seed_of
+from .inputs import fan_out, fit_context, in_memory, seed_of, warn_user
 from .kernel_base import KernelEstimator
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=4)
 
 
 class SpectralEstimator(KernelEstimator):
@@ -202,12 +197,12 @@ class SimpleNPKL(SpectralEstimator):
         config = self._config()
         data, _ = self._data(X)
         with self._context(data) as ctx:
-            loop = build_loop(config, data, in_memory(constraints, "constraints"), ctx, _warn)
+            loop = build_loop(config, data, in_memory(constraints, "constraints"), ctx, warn_user)
             outcome = run_loop(loop, ctx, keep=False)
             self._set_model(model_of(config, loop, outcome.state, ctx))
         self._set_history(outcome.history)
         for message in remarks(self.model_):
-            warnings.warn(message, UserWarning, stacklevel=2)
+            warn_user(message)
         stop = outcome.state.stop
         told = f"max_iter={config.max_iter} ended the fit" if stop == "max_iter" else "rounding ended the fit"
         self._warn_unfinished(self.converged_, f"{told} at a duality gap of {self.dual_gap_:.3g}")

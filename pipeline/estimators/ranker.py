@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -17,12 +16,8 @@ from ..methods.kernel_ranking_run import Unseen, build_loop, model_of, prior_of,
 from ..records.config_ranker import RankerConfig, VisualRankConfig
 from ..records.spectral_model import SpectralModel
 from ..records.validation import configured
-from .inputs import OneThread, fan_out, fit_context, in_memory, is_store, opened_for, seed_of, validated
+from .inputs import OneThread, fan_out, fit_context, in_memory, is_store, opened_for, seed_of, validated, warn_user
 from .kernel_base import KernelEstimator
-
-
-def _warn(message: str, above: int = 4) -> None:
-    warnings.warn(message, UserWarning, stacklevel=above)
 
 
 class SemanticKernelRanker(KernelEstimator):
@@ -173,13 +168,13 @@ class SemanticKernelRanker(KernelEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None: here it is tags, those of every image"
             )
         with fit_context(data, "sync", fan_out(self.callbacks, self.verbose), seed_of(self.random_state)) as ctx:
-            loop = build_loop(config, data, in_memory(tags, "tags"), ctx, _warn)
+            loop = build_loop(config, data, in_memory(tags, "tags"), ctx, warn_user)
             pi = prior_of(data, in_memory(prior, "prior"))
             outcome = run_loop(loop, ctx, keep=False)
             self._set_model(model_of(config, loop, outcome.state, pi, ctx))
         self._set_history(outcome.history)
         for remark in remarks_of(self.model_):
-            _warn(remark, 3)
+            warn_user(remark)
         self._warn_unfinished(self.converged_, f"max_iter={config.max_iter} ended the fit with a relative gap above tol={config.tol:g}")
         return self
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +23,7 @@ from ..methods.task_setup import store_tasks, with_tasks
 from ..passes.columns import fetch_columns
 from ..records.config_rules import RuleConfig
 from ..records.rule_model import RuleModel, rule_records
-from .inputs import Classifying, fan_out, fit_context, in_memory, is_store, opened, validated
+from .inputs import Classifying, fan_out, fit_context, in_memory, is_store, opened, validated, warn_user
 from .kernel_base import NAN, KernelEstimator, labelled
 from .rule_inputs import encoded, has_text
 
@@ -277,7 +276,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
         raw, n = self._columns(X)
         unseen = unseen_values(self.model_, raw)
         if unseen:
-            warnings.warn(unseen_message(unseen), UserWarning, stacklevel=3)
+            warn_user(unseen_message(unseen))
         return of_tasks(self.model_, rule_values(self.model_, raw, n), task)
 
     def decision_function(self, X: Any, task: Any = None) -> np.ndarray:
@@ -353,7 +352,7 @@ def _rules_of_arrays() -> dict[str, Any]:
 
 def _warn_event(event: Mapping[str, Any]) -> None:
     if event["event"] == "warning":
-        warnings.warn(str(event["message"]), UserWarning, stacklevel=2)
+        warn_user(str(event["message"]))
 
 
 def _nested(matrix: Any) -> Any:

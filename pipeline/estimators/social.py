@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
@@ -19,7 +18,7 @@ from ..methods.social_strength_run import build_loop, checked_links, model_of
 from ..passes.given_grams import GivenGrams, as_stack
 from ..records.config_social import PairKernel, SocialConfig
 from ..records.social_model import SocialModel
-from .inputs import fan_out, fit_context, in_memory, is_store, opened_for
+from .inputs import fan_out, fit_context, in_memory, is_store, opened_for, warn_user
 from .kernel_base import KernelEstimator
 
 EARLY = "max_iter={} ended the fit with a relative gap of {:.1e}; tol={:g} was asked for"
@@ -169,7 +168,7 @@ class SocialStrengthRanker(KernelEstimator):
             self._set_model(model_of(config, loop, outcome.state, ctx))
         self._set_history(outcome.history)
         if not self.converged_:
-            warnings.warn(EARLY.format(self.max_iter, self.dual_gap_ / self.objective_, self.tol), ConvergenceWarning, stacklevel=2)
+            warn_user(EARLY.format(self.max_iter, self.dual_gap_ / self.objective_, self.tol), ConvergenceWarning)
         return self
 
     def _matrices(self, X: Any, y: Any) -> tuple[GivenGrams, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -20,7 +19,7 @@ from ..passes.given_grams import GivenGrams
 from ..passes.gram_source import TextRows
 from ..records.config_triclass import TriClassConfig
 from ..records.kernel_model import KernelModel
-from .inputs import in_memory, is_store, opened_for, validated
+from .inputs import in_memory, is_store, opened_for, validated, warn_user
 from .kernel_base import KernelClassifier, is_text
 
 MEMORY = 2 << 30
@@ -213,7 +212,7 @@ class TriClassSVC(KernelClassifier):
             self.classes_ = np.array([-1, 1])
             self._set_model(model_of(config, own, loop, state, ctx))
             for message in remarks(loop, state):
-                warnings.warn(message, UserWarning, stacklevel=2)
+                warn_user(message)
         self._set_history(outcome.history)
         self._warn_unfinished(self.converged_, f"max_iter={config.max_iter} ended the best start while assignments still changed")
         return self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -18,12 +17,8 @@ from ..methods.kernel_predict import scaled_rows, support_rows, used_specs
 from ..methods.umkl_run import build_loop, model_of
 from ..records.config_umkl import UMKLConfig
 from ..records.kernel_model import KernelModel
-from .inputs import validated
+from .inputs import validated, warn_user
 from .kernel_base import KernelEstimator
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=4)
 
 
 class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
@@ -155,7 +150,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         config = self._config()
         data, _ = self._data(X)
         with self._context(data) as ctx:
-            loop = build_loop(config, ctx, _warn)
+            loop = build_loop(config, ctx, warn_user)
             outcome = run_loop(loop, ctx, keep=False)
             self._set_model(model_of(config, loop, outcome.state, ctx))
         self._set_history(outcome.history)
