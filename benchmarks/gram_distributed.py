@@ -104,7 +104,8 @@ def use(
     from gramplane.kernels.solvers.dual import svc_problem
     from gramplane.kernels.solvers.smo import solve_smo
     from gramplane.kernels.spec import as_specs
-    from gramplane.pipeline.passes.grams import Grams, GramSettings
+    from gramplane.pipeline.passes.gram_settings import GramSettings
+    from gramplane.pipeline.passes.grams import Grams
     from gramplane.pipeline.records.context import RunContext
     from gramplane.pipeline.running import Where, executing
     from gramplane.storage import BlockStore, RunStore

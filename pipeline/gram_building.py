@@ -16,8 +16,9 @@ from ..storage.places import checked
 from ..storage.urls import holds_store
 from .in_process import refuse_step
 from .methods.kernel_setup import check_rows
+from .passes.gram_settings import GramSettings
 from .passes.gram_source import RowPair, block_rows, pair_bytes, pairs
-from .passes.grams import Grams, GramSettings, build_blocks
+from .passes.grams import Grams, build_blocks
 from .records.context import Emit, RunContext, Tally, ignore
 from .records.missing import refuse_missing
 from .running import ConfigMismatch, Where, executing, process_bytes

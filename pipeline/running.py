@@ -239,14 +239,14 @@ def run_method(
     where.config()
     if dry_run:
         plan = _prepared(info, config, store, record).plan
-        refuse_step(planned_holdings(plan), plan["task_bytes"], record["driver_memory"], where.config().kind, info.name)
+        _refuse_step(info, plan, record, where.config().kind)
         return RunOutcome("planned", {}, {"method": info.name, "data": store.url, **_place(plan, store, where, record), **plan})
     same_as_before(run, record)
     # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
     fresh = not (Path(run) / "config.json").exists()
     prepared = _prepared(info, config, store, record) if fresh else None
     if prepared is not None:
-        refuse_step(planned_holdings(prepared.plan), prepared.plan["task_bytes"], record["driver_memory"], where.config().kind, info.name)
+        _refuse_step(info, prepared.plan, record, where.config().kind)
     with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder), one_thread():
         # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
         return _run(info, config, store, folder, where, on_event or ignore, prepared if folder.born else None)
@@ -354,6 +354,10 @@ def _prepared(info: MethodInfo, config: Any, store: BlockStore, record: Mapping[
         return info.prepare(config, _context(executor, store, None, record, ignore), record["extra"])
 
 
+def _refuse_step(info: MethodInfo, plan: Mapping[str, Any], record: Mapping[str, Any], kind: str) -> None:
+    refuse_step(planned_holdings(plan), plan["task_bytes"], int(record["driver_memory"]), kind, info.name)
+
+
 def _run(
     info: MethodInfo, config: Any, store: BlockStore, folder: RunStore, where: Where, emit: Emit, prepared: Prepared | None = None
 ) -> RunOutcome:
@@ -370,9 +374,8 @@ def _run(
         if folder.read_json("decisions") is None:
             folder.write_json("decisions", jsonable(ready.plan))
         ctx = replace(ctx, beside=ready.beside)
-        step, limit = ready.plan["task_bytes"], ctx.driver_memory
-        refuse_step(planned_holdings(ready.plan), step, limit, executor.kind, info.name)
-        with few_blocks_kept(planned_holdings(ready.plan), step, limit, executor.kind):
+        _refuse_step(info, ready.plan, record, executor.kind)
+        with few_blocks_kept(planned_holdings(ready.plan), ready.plan["task_bytes"], ctx.driver_memory, executor.kind):
             outcome = run_loop(ready.loop, ctx)
             model = ready.model(outcome.state, ctx)
         ctx.confirm()

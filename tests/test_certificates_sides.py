@@ -139,16 +139,18 @@ TASKS = (X, LABELS, {"task_column": CODES})
 WIDE_TASKS = (WIDE, WIDE_Y, {"task_column": np.arange(300) % 3, "task": "regression"})
 SIGNS = told.signs(LABELS)
 
+FGM_ON_WORKERS = {
+    "gramplane.pipeline.methods.fgm_designs.ROW_BLOCK": 64,
+    "gramplane.pipeline.passes.master_rows.ROW_BLOCK": 64,
+    "gramplane.pipeline.methods.fgm_designs.DRIVER_SHARE": 0.0,
+}
+
 SIDES = {
     "fgm": Sides(
         "fgm",
         {"B": 2, "C": 2.0, "allow_repeat": False, "max_rounds": 3, "inner_tol": 1e-7},
         lambda model: told.fgm(model, WIDE, WIDE_LABELS),
-        {
-            "gramplane.pipeline.methods.fgm_designs.ROW_BLOCK": 64,
-            "gramplane.pipeline.passes.master_rows.ROW_BLOCK": 64,
-            "gramplane.pipeline.methods.fgm_designs.DRIVER_SHARE": 0.0,
-        },
+        FGM_ON_WORKERS,
         "gramplane.pipeline.methods.fgm_designs.RemoteDesign",
         data=(WIDE, WIDE_LABELS, {}),
     ),
@@ -156,11 +158,7 @@ SIDES = {
         "fgm",
         {"B": 2, "C": 2.0, "allow_repeat": False, "max_rounds": 3, "inner_tol": 1e-7, "loss": "logistic", "fit_intercept": True},
         lambda model: told.fgm(model, WIDE, WIDE_LABELS),
-        {
-            "gramplane.pipeline.methods.fgm_designs.ROW_BLOCK": 64,
-            "gramplane.pipeline.passes.master_rows.ROW_BLOCK": 64,
-            "gramplane.pipeline.methods.fgm_designs.DRIVER_SHARE": 0.0,
-        },
+        FGM_ON_WORKERS,
         "gramplane.pipeline.methods.fgm_designs.RemoteDesign",
         data=(WIDE, WIDE_LABELS, {}),
     ),

@@ -12,7 +12,7 @@ from gramplane.pipeline.estimators.mkl import MKLClassifier
 from gramplane.pipeline.methods.kernel_memory import machines_held
 from gramplane.pipeline.passes import given_grams
 from gramplane.pipeline.passes.given_grams import GivenGrams, GivenKernel, GivenPair
-from gramplane.pipeline.passes.grams import GramSettings
+from gramplane.pipeline.passes.gram_settings import GramSettings
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.records.holdings import total_bytes
 

@@ -6,7 +6,8 @@ import pytest
 from gramplane.cluster import open_executor
 from gramplane.kernels.bank import PackedBank
 from gramplane.kernels.spec import as_specs
-from gramplane.pipeline.passes.grams import Grams, GramSettings
+from gramplane.pipeline.passes.gram_settings import GramSettings
+from gramplane.pipeline.passes.grams import Grams
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 

@@ -11,7 +11,8 @@ from gramplane.kernels.solvers.ridge import solve_ridge
 from gramplane.kernels.solvers.smo import solve_smo
 from gramplane.kernels.spec import as_specs
 from gramplane.pipeline import run_method
-from gramplane.pipeline.passes.grams import Grams, GramSettings
+from gramplane.pipeline.passes.gram_settings import GramSettings
+from gramplane.pipeline.passes.grams import Grams
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import GramStore, RunStore
 from gramplane.storage.ingest import ingest

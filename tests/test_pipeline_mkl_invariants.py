@@ -33,7 +33,8 @@ from gramplane.kernels.domains import ElasticNetSet
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.spec import as_specs
 from gramplane.pipeline import MKLClassifier, MKLRegressor
-from gramplane.pipeline.passes.grams import Grams, GramSettings
+from gramplane.pipeline.passes.gram_settings import GramSettings
+from gramplane.pipeline.passes.grams import Grams
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 from tests.support.oracles import mkl as oracle

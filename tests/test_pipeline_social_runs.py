@@ -13,7 +13,7 @@ from gramplane.kernels.user_kernels import row_maximum
 from gramplane.pipeline import SocialStrengthRanker, load_model, resume_run, run_method
 from gramplane.pipeline.methods.social_strength_scores import decide_users
 from gramplane.pipeline.passes.given_grams import GivenGrams
-from gramplane.pipeline.passes.grams import GramSettings
+from gramplane.pipeline.passes.gram_settings import GramSettings
 from gramplane.pipeline.passes.views import Scaling, ViewGrams
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import RunStore

@@ -17,7 +17,7 @@ from gramplane.kernels.spec import as_specs
 from gramplane.kernels.two_layer import TwoLayerPoint
 from gramplane.pipeline import METHODS, TwoLayerMKLClassifier, load_model, predict_store, run_method, score_store
 from gramplane.pipeline.methods.two_layer_search import best_candidate, gamma_range
-from gramplane.pipeline.passes.grams import GramSettings
+from gramplane.pipeline.passes.gram_settings import GramSettings
 from gramplane.pipeline.passes.layers import LayerGrams
 from gramplane.pipeline.records.config_two_layer import TwoLayerConfig
 from gramplane.pipeline.records.context import RunContext

@@ -8,7 +8,8 @@ from gramplane.kernels.solvers.smo import solve_smo
 from gramplane.kernels.spec import as_specs
 from gramplane.pipeline import run_method
 from gramplane.pipeline.gram_building import build_grams
-from gramplane.pipeline.passes.grams import Grams, GramSettings
+from gramplane.pipeline.passes.gram_settings import GramSettings
+from gramplane.pipeline.passes.grams import Grams
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.running import Where, executing
 from gramplane.storage import RunStore

@@ -20,7 +20,8 @@ from ...storage import DataError
 from ..loops.protocol import Step
 from ..loops.steppers import POLISHED, STEPPERS, modellable
 from ..loops.weights import GAP_SHARE, Trial, WeightState, absorbed, fresh, narrowed, solve_fixed, solve_machine, with_best
-from ..passes.grams import Grams, GramSettings
+from ..passes.gram_settings import GramSettings
+from ..passes.grams import Grams
 from ..passes.held import held_grams
 from ..records.config_kernels import MKLConfig
 from ..records.context import RunContext

@@ -17,7 +17,8 @@ from ...kernels.graphs import KernelDag
 from ...kernels.hierarchy import NodeSet
 from ..loops.active import ActiveRule, ActiveState, Restricted, Violations, active_step
 from ..loops.protocol import Step
-from ..passes.grams import Grams, GramSettings
+from ..passes.gram_settings import GramSettings
+from ..passes.grams import Grams
 from ..records.config_hkl import HKLConfig
 from ..records.context import RunContext, ignore
 from .hkl_machines import Machines

@@ -18,8 +18,8 @@ from ...storage import DataError
 from ..loops.active import EVERYWHERE, FINISHED
 from ..loops.prepared import Prepared
 from ..passes.gram_memory import SUM, WORKING_SET, sum_held
+from ..passes.gram_settings import GramSettings
 from ..passes.gram_source import pair_bytes, row_pairs, rows_of
-from ..passes.grams import GramSettings
 from ..records.config_hkl import HKLConfig
 from ..records.context import BANK_SHARE, RunContext
 from ..records.holdings import Held, Holding, holdings_plan, refuse_beyond

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..passes.combined import MATRIX_SHARE
 from ..passes.gram_memory import HELD as GRAMS_HELD
-from ..passes.grams import GramSettings
+from ..passes.gram_settings import GramSettings
 from ..records.holdings import Held, Holding, refuse_beyond
 
 VECTORS = 64

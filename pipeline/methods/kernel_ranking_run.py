@@ -18,8 +18,8 @@ from ...kernels.warp import Warp, warp_of
 from ...storage import BlockStore
 from ..loops.prepared import Prepared
 from ..passes.blocks import scale_of
+from ..passes.combined import MATRIX_SHARE
 from ..passes.gram_source import READ
-from ..passes.grams import MATRIX_SHARE
 from ..passes.scaling import inverse_row_norms, scaled
 from ..records.config_ranker import RankerConfig
 from ..records.context import RunContext

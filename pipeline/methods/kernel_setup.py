@@ -17,8 +17,9 @@ from ...kernels.spec import KernelSpec, as_specs
 from ...storage import BlockStore, DataError, GramStore
 from ..passes.blocks import scale_of
 from ..passes.given_grams import GivenGrams, with_normalization
+from ..passes.gram_settings import GramSettings
 from ..passes.gram_source import rows_of
-from ..passes.grams import Grams, GramSettings
+from ..passes.grams import Grams
 from ..records.context import RunContext
 from ..records.fgm import FeatureScale
 from ..records.kernel_model import KernelModel

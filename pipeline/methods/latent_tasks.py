@@ -24,7 +24,8 @@ from ...kernels.task_search import search_groups
 from ...storage import DataError
 from ..loops.active import EVERYWHERE, ActiveRule, ActiveState, Restricted, Violations, active_step, dual_point
 from ..loops.protocol import Step
-from ..passes.grams import Grams, GramSettings
+from ..passes.gram_settings import GramSettings
+from ..passes.grams import Grams
 from ..passes.held import held_grams
 from ..records.config_latent import LatentTaskConfig
 from ..records.context import RunContext

@@ -30,7 +30,7 @@ from ...kernels.multitask import (
 from ...kernels.solvers.task_machine import Accuracy
 from ..loops.protocol import Step
 from ..loops.steppers import mirror_move
-from ..passes.grams import GramSettings
+from ..passes.gram_settings import GramSettings
 from ..passes.held import Held
 from ..passes.task_solves import Machines, TaskGrams
 from ..records.config_tasks import MultiTaskMKLConfig

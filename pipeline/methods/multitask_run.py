@@ -13,7 +13,7 @@ from ...kernels.multitask import effective
 from ...kernels.normalization import Normalization
 from ...storage.gram_layout import GramLayout
 from ..loops.prepared import Prepared
-from ..passes.grams import GramSettings
+from ..passes.gram_settings import GramSettings
 from ..passes.task_blocks import BATCH_BYTES, entries_bytes, task_layout, task_pairs, task_settings
 from ..passes.task_solves import batch_bytes, batches_of
 from ..records.config_tasks import MultiTaskMKLConfig

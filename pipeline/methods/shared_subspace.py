@@ -40,7 +40,8 @@ from ...kernels.solvers.smo import solve_to_gap
 from ...kernels.subspace_interior import InteriorPath, InteriorPoint, View
 from ..loops.protocol import Step
 from ..passes.combined import MATRIX_SHARE
-from ..passes.grams import Grams, GramSettings
+from ..passes.gram_settings import GramSettings
+from ..passes.grams import Grams
 from ..passes.held import held_grams
 from ..records.config_subspace import SharedSubspaceConfig
 from ..records.context import RunContext

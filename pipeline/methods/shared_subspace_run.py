@@ -10,8 +10,8 @@ import numpy as np
 
 from ..loops.prepared import Prepared
 from ..passes.combined import MATRIX_SHARE
+from ..passes.gram_settings import GramSettings
 from ..passes.gram_source import pair_bytes, row_pairs
-from ..passes.grams import GramSettings
 from ..records.config_subspace import SharedSubspaceConfig
 from ..records.context import RunContext
 from ..records.holdings import Held, Holding, holdings_plan, refuse_beyond

@@ -21,7 +21,7 @@ from ...kernels.user_kernels import row_factors
 from ...storage import DataError
 from ..loops.protocol import Step
 from ..passes.combined import MATRIX_SHARE
-from ..passes.grams import GramSettings
+from ..passes.gram_settings import GramSettings
 from ..passes.held import Held
 from ..passes.views import Scaling, ViewGrams
 from ..records.config_social import SocialConfig

@@ -29,7 +29,8 @@ from ...kernels.triclass_machine import (
 )
 from ...storage import BlockStore, MemoryBlocks
 from ..loops.protocol import Step
-from ..passes.grams import Grams, GramSettings
+from ..passes.gram_settings import GramSettings
+from ..passes.grams import Grams
 from ..passes.held import Held
 from ..records.config_triclass import TriClassConfig
 from ..records.context import RunContext

@@ -13,8 +13,9 @@ from ...kernels.triclass_machine import Machine, row_coefficients
 from ...storage import BlockStore, DataError, MemoryBlocks
 from ..loops.prepared import Prepared
 from ..passes.gram_memory import HELD as GRAMS_HELD
+from ..passes.gram_settings import GramSettings
 from ..passes.gram_source import pair_bytes, row_pairs
-from ..passes.grams import GramSettings, pass_groups
+from ..passes.grams import pass_groups
 from ..records.config_triclass import TriClassConfig
 from ..records.context import RunContext
 from ..records.holdings import Held, Holding, holdings_plan, refuse_beyond

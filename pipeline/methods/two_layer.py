@@ -18,7 +18,7 @@ from ...kernels.spec import KernelSpec
 from ...kernels.two_layer import TwoLayer, TwoLayerPoint, first_length
 from ...storage import DataError
 from ..loops.protocol import Step
-from ..passes.grams import GramSettings
+from ..passes.gram_settings import GramSettings
 from ..passes.layers import LayerGrams
 from ..records.config_two_layer import TwoLayerConfig
 from ..records.context import RunContext

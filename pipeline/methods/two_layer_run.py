@@ -13,8 +13,8 @@ from ...storage import DataError
 from ..loops.prepared import Prepared
 from ..passes.combined import MATRIX_SHARE
 from ..passes.gram_memory import BLOCKS, IN_PLACE, PACKED
+from ..passes.gram_settings import PLACES, GramSettings
 from ..passes.gram_source import row_pairs
-from ..passes.grams import PLACES, GramSettings
 from ..passes.layers import layer_bytes
 from ..records.config_two_layer import TwoLayerConfig
 from ..records.context import RunContext

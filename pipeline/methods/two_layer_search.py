@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from ...kernels.jit import one_thread
 from ...kernels.spec import KernelSpec
 from ...kernels.two_layer import TwoLayerPoint
-from ..passes.grams import GramSettings
+from ..passes.gram_settings import GramSettings
 from ..passes.layers import LayerGrams
 from ..records.config_two_layer import TwoLayerConfig
 from .kernel_setup import support_rows_of

@@ -19,8 +19,9 @@ from ...kernels.umkl import basis_costs, coded_bases, greedy_bases, simplex_qp, 
 from ..loops.protocol import Step
 from ..passes.blocks import scale_as_given
 from ..passes.column_sums import mean_largest_sums
+from ..passes.gram_settings import GramSettings
 from ..passes.gram_source import rows_of
-from ..passes.grams import Grams, GramSettings
+from ..passes.grams import Grams
 from ..passes.held import Held
 from ..records.config_umkl import UMKLConfig
 from ..records.context import RunContext

@@ -7,12 +7,12 @@ All three give the same bits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...cluster import BlockProgram, bytes_text, plan
+from ...cluster import BlockProgram, plan
 from ...kernels.bank import PackedBank
 from ...kernels.bank_products import product_units
 from ...kernels.block_product import add_product
@@ -23,94 +23,20 @@ from ...kernels.solvers.dual import DenseGram, Gram, Scratch
 from ...kernels.spec import KernelSpec
 from ...kernels.task_grams import checked_codes, checked_weights, task_units
 from ...storage import GramStore, GramTask, open_gram
-from ...storage.urls import holds_store
-from ..records.context import BANK_SHARE, RunContext, received
-from ..records.holdings import Holding
+from ..records.context import RunContext, received
 from .blocks import listed
 from .combined import MATRIX_SHARE, combined_gram
 from .gram_contents import confirm_contents
-from .gram_filling import bank_bytes, filled_bank, fills_here, given_bank
-from .gram_memory import BLOCKS, IN_PLACE, PACKED, pooled_refusal, sum_held
-from .gram_source import PairRef, RowPair, StoredPair, block_rows, grouped, normalised, pair_bytes, row_pairs
+from .gram_filling import filled_bank, fills_here, given_bank
+from .gram_memory import pooled_refusal
+from .gram_settings import BATCH_BYTES, GramSettings
+from .gram_source import PairRef, RowPair, StoredPair, grouped, normalised, pair_bytes, row_pairs
 from .task_grams import added_sums, combined_tasks_block, task_sums_chunk
 
-Policy = Literal["memory", "store", "recompute"]
 Norms = tuple[Normalization, ...] | None
-
-PLACES: dict[Policy, str] = {
-    "memory": "kept in memory",
-    "store": "kept in the Gram store",
-    "recompute": "computed again in every pass",
-}
-"""What the log says of a policy."""
 
 PASS_BYTES = 16 << 20
 """Block pairs of one task of a pass, together at least where there are as many: some 50 ms of work where kernels are computed."""
-
-BATCH_BYTES = 64 << 20
-"""Blocks brought to the driver at a time while a bank is filled."""
-
-
-@dataclass(frozen=True)
-class GramSettings:
-    """What a run decides about its Gram matrices.
-
-    Attributes
-    ----------
-    policy
-        Where the entries lie.
-    block
-        Rows of a block.
-    store
-        Path of the Gram store, if there is one.
-    reason
-        Why this policy, for the log.
-    in_place
-        Whether a bank in memory is the matrices that were handed over, read where they lie: the driver adds nothing.
-    """
-
-    policy: Policy
-    block: int
-    store: str | None = None
-    reason: str = ""
-    in_place: bool = False
-
-    @classmethod
-    def of(cls, ctx: RunContext, specs: Sequence[KernelSpec], policy: str = "auto", store: str | None = None) -> GramSettings:
-        """Decide from sizes, or obey ``policy``.
-
-        Raises
-        ------
-        ValueError
-            If a store is asked for without a path.
-        """
-        n, k = ctx.data.n_rows, len(specs)
-        if policy == "store" and store is None:
-            raise ValueError("grams='store' needs a path for the Gram store")
-        whole, room = bank_bytes(ctx.data, specs), int(BANK_SHARE * ctx.driver_memory)
-        auto: Policy = "memory" if whole <= room else "recompute" if store is None else "store"
-        chosen: Any = auto if policy == "auto" else policy
-        known = chosen == "store" and holds_store(str(store))
-        block = GramStore.open(str(store)).meta.block if known else block_rows(n, k)
-        if chosen == "memory" and not whole:
-            return cls(chosen, block, store, f"read where they lie: {k} Gram matrices of {n} rows that were handed over", in_place=True)
-        sizes = f"{k} Gram matrices of {n} rows take {bytes_text(whole)}, the driver may give them {bytes_text(room)}"
-        return cls(chosen, block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}")
-
-    def held(self, n: int, k: int, driver_memory: int) -> tuple[Holding, ...]:
-        """Return what the driver holds of k matrices of n rows: a bank in memory, and a weighted sum or a solver's part of it."""
-        if self.policy == "memory":
-            kept = IN_PLACE.of() if self.in_place else PACKED.taking(PackedBank.bytes_for(k, n, np.float32))
-        else:
-            most = min(max(4 * min(self.block, n) ** 2, BATCH_BYTES // k), 4 * n * n, int(MATRIX_SHARE * driver_memory))
-            kept = BLOCKS.taking(most)
-        return kept, sum_held(n, driver_memory)
-
-    def describe(self, n: int, k: int) -> dict[str, Any]:
-        """Return what a plan shows: policy and sizes."""
-        whole = PackedBank.bytes_for(k, n, np.float32)
-        told = {"grams": self.policy, "gram_reason": self.reason, "gram_block_rows": self.block}
-        return {**told, "kernels": k, "gram_bytes": whole, "gram_store": self.store}
 
 
 # -- passes ------------------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..records.context import RunContext
-from .grams import Grams, GramSettings
+from .gram_settings import GramSettings
+from .grams import Grams
 
 
 class _OverRows(Protocol):

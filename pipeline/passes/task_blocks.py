@@ -19,10 +19,10 @@ from ...kernels.gram import gram_block
 from ...kernels.spec import KernelSpec
 from ...storage import BlockStore, GramStore, MemoryBlocks, open_shared
 from ...storage.gram_layout import GramLayout
-from ..records.context import RunContext
+from ..records.context import BANK_SHARE, RunContext
 from .given_grams import GivenGrams
+from .gram_settings import PLACES, GramSettings
 from .gram_source import TILE, StoredPair, TextRows, rows_of
-from .grams import BANK_SHARE, PLACES, GramSettings
 
 BLOCK_BYTES = 32 << 20
 """Entries of one block pair, all kernels together."""

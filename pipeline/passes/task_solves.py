@@ -25,8 +25,8 @@ from ...storage.gram_layout import GramLayout
 from ..records.context import RunContext
 from .blocks import listed
 from .gram_contents import confirm_contents
+from .gram_settings import GramSettings
 from .gram_source import FREED_BYTES, StoredPair
-from .grams import GramSettings
 from .task_blocks import BATCH_BYTES, ComputedPair, HeldPair, TaskPair, loaded, task_pairs
 
 HELD_BYTES = 256 << 20
