@@ -1,11 +1,16 @@
 """The mutation run itself: the faults it makes, the lists it draws, and what counts as met."""
 
 import ast
+import json
+import os
+import subprocess
+import sys
 
 import pytest
 
 from tests.mutation.choice import ImportGraph, chosen_mutants
 from tests.mutation.mutants import mutants_of
+from tests.mutation.reached import Reached
 from tests.mutation.results import Line, Results
 from tests.support.clusters import ROOT
 
@@ -98,3 +103,38 @@ def test_what_counts_as_met(tmp_path):
     assert results.goal_met() and "equivalent: the order of two equal terms" in results.summary()
     results.add(Line("1", {"file": "kernels/f.py", "line": 1, "kind": "k", "before": "a", "after": "b"}, "d", "stale", "gone", 1.0))
     assert len(results.lines()) == 21
+
+
+def test_the_tests_that_call_a_function_are_known_and_so_are_those_of_what_only_compiled_code_calls(tmp_path):
+    outer, inner = "def outer(a):\n    return _inner(a) * SIZE\n\n\n", "@compiled\ndef _inner(a):\n    return a + 1\n\n\n"
+    calls = f"{outer}{inner}SIZE = 3\n\n\ndef unseen():\n    pass\n"
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "f.py").write_text(calls)
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    lines = [{"test": f"t.py::{name}", "seconds": took, "called": ["kernels/f.py:1"]} for name, took in (("slow", 2.0), ("quick", 0.1))]
+    (parts / "1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    Reached.written(parts, tmp_path, tmp_path / "reached.json")
+    reached = Reached(tmp_path / "reached.json", tmp_path)
+    both = ["t.py::quick", "t.py::slow"]
+    assert [reached.tests_of("kernels/f.py", line) for line in (2, 7, 10, 14)] == [both, both, both, []]
+    assert Reached(tmp_path / "none.json", tmp_path).tests_of("kernels/f.py", 2) == []
+
+
+def test_a_test_is_traced_with_the_functions_of_the_product_that_it_calls(tmp_path):
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "tests.mutation.reached",
+        "tests/test_storage_manifest.py",
+    ]
+    paths = os.pathsep.join([str(ROOT / "tests" / "support" / "_bare"), str(ROOT)])
+    subprocess.run(words, cwd=ROOT, env={**os.environ, "PYTHONPATH": paths, "GRAMPLANE_REACHED": str(tmp_path)}, check=True)
+    lines = [json.loads(row) for part in tmp_path.glob("*.jsonl") for row in part.read_text().splitlines()]
+    assert lines and any(called.startswith("storage/manifest.py:") for line in lines for called in line["called"])
+    assert not any(called.startswith("tests") for line in lines for called in line["called"])

@@ -18,22 +18,25 @@ from queue import Empty, Queue
 
 from tests.mutation.choice import ImportGraph, chosen_mutants, is_compiled
 from tests.mutation.mutants import Mutant
+from tests.mutation.reached import FOLDER, Reached
 from tests.mutation.results import Line, Results
+
+BATCH = 40
+"""Tests of the first process, where it is known which call the function that was changed; the second has nine times as many."""
 
 GROUP = 60_000
 """Bytes of test files that go to one pytest process: starting one costs some seconds."""
 
 
 def plant_all(root: Path, results: Results, chosen: argparse.Namespace) -> None:
-    """Plant what is left of the list, drawn at the commit of its first line, or the survivors into this one, until the minutes are over."""
-    commit, lines, drawn = _git(root, "rev-parse", "HEAD"), results.lines(), ""
+    """Plant what is left of the list that was drawn at the commit of its first line, or its survivors, until the minutes are over."""
+    commit, lines = _git(root, "rev-parse", "HEAD"), results.lines()
+    drawn = next((line.commit for line in results.all_lines()), commit)
     if chosen.part == "again":
-        drawn = results.all_lines()[0].commit if lines else ""
         todo = [Mutant(**line.mutant) for line in lines.values() if line.verdict == "survived" and line.name not in results.argued()]
     else:
-        commit = next((line.commit for line in results.all_lines()), commit)
         with tempfile.TemporaryDirectory(prefix="gramplane-mutants-") as folder:
-            _export(root, commit, Path(folder) / "copy")
+            _export(root, drawn, Path(folder) / "copy")
             todo = [mutant for mutant in chosen_mutants(Path(folder) / "copy", chosen.count, chosen.seed) if mutant.name not in lines]
     queue: Queue[Mutant] = Queue()
     for mutant in todo:
@@ -48,34 +51,48 @@ def plant_all(root: Path, results: Results, chosen: argparse.Namespace) -> None:
         job.join()
 
 
+def map_tests(root: Path, results: Results, chosen: argparse.Namespace) -> None:
+    """Run the suite of this commit once, and write down which functions each test calls."""
+    with tempfile.TemporaryDirectory(prefix="gramplane-mutants-") as folder:
+        copy, parts = Path(folder) / "copy", Path(folder) / "parts"
+        _export(root, _git(root, "rev-parse", "HEAD"), copy)
+        parts.mkdir()
+        words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.mutation.reached", "-n", str(chosen.jobs)]
+        paths = os.pathsep.join([str(copy / "tests" / "support" / "_bare"), str(copy)])
+        subprocess.run([*words, "--dist", "worksteal", "tests"], cwd=copy, env={**os.environ, "PYTHONPATH": paths, FOLDER: str(parts)})
+        Reached.written(parts, copy, results.reached)
+
+
 def _job(
     root: Path, commit: str, drawn: str, queue: Queue[Mutant], deadline: float, limit: float, results: Results, lock: threading.Lock
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="gramplane-mutants-") as folder:
         copy = Path(folder) / "copy"
         _export(root, commit, copy)
-        graph, warm = ImportGraph(copy), Path(folder) / "compiled"
+        graph, reached, warm = ImportGraph(copy), Reached(results.reached, copy), Path(folder) / "compiled"
         while time.monotonic() < deadline:
             try:
                 mutant = queue.get_nowait()
             except Empty:
                 return
-            before = _git(root, "show", f"{drawn}:{mutant.file}", strip=False) if drawn else ""
-            line = _planted(copy, graph, warm, mutant, before, commit, limit)
+            before = _git(root, "show", f"{drawn}:{mutant.file}", strip=False)
+            line = _planted(copy, graph, reached, warm, mutant, before, commit, limit)
             with lock:
                 results.add(line)
                 print(f"{line.verdict:<9}{line.seconds:6.0f} s  {mutant}{'  by ' + line.by if line.by else ''}", flush=True)
 
 
-def _planted(copy: Path, graph: ImportGraph, warm: Path, mutant: Mutant, before: str, commit: str, limit: float) -> Line:
-    """Plant a fault; ``before`` is the file that it was drawn from, where the copy may hold a later state."""
+def _planted(copy: Path, graph: ImportGraph, reached: Reached, warm: Path, mutant: Mutant, before: str, commit: str, limit: float) -> Line:
+    """Plant a fault; ``before`` is the file that it was drawn from: the copy may hold a later state."""
     path, began = copy / mutant.file, time.monotonic()
     source = path.read_text()
     # Compiled callers are cached with what they call, and a cache does not see that its callee changed: an empty one for such a mutant.
     cache = Path(tempfile.mkdtemp(dir=copy.parent)) if is_compiled(graph, mutant.file) else warm
     try:
-        path.write_text((mutant.moved(before, source) if before else mutant).applied(source))
-        verdict, by = _first_failure(copy, graph.tests_of(mutant.file), cache, limit)
+        moved = mutant.moved(before, source)
+        path.write_text(moved.applied(source))
+        seen = reached.tests_of(mutant.file, source.count("\n", 0, moved.start) + 1)
+        verdict, by = _first_failure(copy, [*_batches(seen), *_groups(graph.tests_of(mutant.file))], cache, limit)
     except ValueError as reason:
         verdict, by = "stale", str(reason)
     finally:
@@ -85,15 +102,20 @@ def _planted(copy: Path, graph: ImportGraph, warm: Path, mutant: Mutant, before:
     return Line(mutant.name, asdict(mutant), commit, verdict, by, round(time.monotonic() - began, 1))
 
 
-def _first_failure(copy: Path, tests: list[Path], cache: Path, limit: float) -> tuple[str, str]:
+def _first_failure(copy: Path, groups: list[list[Path]] | list[list[str]], cache: Path, limit: float) -> tuple[str, str]:
     end = time.monotonic() + limit
-    for group in _groups(tests):
+    for group in groups:
         if time.monotonic() > end:
             break
         failed = _run(copy, group, cache, max(60.0, end - time.monotonic()))
         if failed:
             return "killed", failed
     return "survived", ""
+
+
+def _batches(tests: list[str]) -> list[list[str]]:
+    """Tests one by one, few first: most faults show at once."""
+    return [part for part in (tests[:BATCH], tests[BATCH : 10 * BATCH], tests[10 * BATCH :]) if part]
 
 
 def _groups(tests: list[Path]) -> list[list[Path]]:
@@ -108,7 +130,7 @@ def _groups(tests: list[Path]) -> list[list[Path]]:
     return groups
 
 
-def _run(copy: Path, tests: list[Path], cache: Path, seconds: float) -> str:
+def _run(copy: Path, tests: list[Path] | list[str], cache: Path, seconds: float) -> str:
     """Return the test that failed, ``""`` where all passed or the time was over with none failing."""
     words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120", *map(str, tests)]
     paths = os.pathsep.join([str(copy / "tests" / "support" / "_bare"), str(copy)])
@@ -122,7 +144,7 @@ def _run(copy: Path, tests: list[Path], cache: Path, seconds: float) -> str:
         os.killpg(process.pid, signal.SIGKILL)
         told = process.communicate()[0]
         return ""
-    if process.returncode in (0, 5):
+    if process.returncode in (0, 4, 5):  # 4 and 5: no test of that name, no test at all
         return ""
     found = re.findall(r"^(?:FAILED|ERROR) (\S+)", told, re.MULTILINE)
     return found[0] if found else f"exit {process.returncode}: {told.strip().splitlines()[-1][:160] if told.strip() else 'no word'}"

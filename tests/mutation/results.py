@@ -29,6 +29,7 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         self.path, self._arguments = folder / "results.jsonl", folder / "equivalent.json"
+        self.reached = folder / "reached.json"
 
     def all_lines(self) -> list[Line]:
         """Return every line in its order."""

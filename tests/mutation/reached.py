@@ -1,0 +1,157 @@
+"""Which functions each test calls: a plugin of pytest (``-p tests.mutation.reached``) that writes it down, and the table it adds up to.
+
+A trace function that declines every frame sees calls only, in all threads of the process; compiled functions and other processes stay
+unseen.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = ("cluster", "kernels", "pipeline", "storage", "workflows")
+DEPTH = 4
+"""Callers of callers that are looked at where a function was not seen."""
+
+FOLDER = "GRAMPLANE_REACHED"
+"""Environment variable with the folder that every process of pytest writes its part to."""
+
+
+class _Calls:
+    """The functions that were called since the last test began, as (file, first line)."""
+
+    def __init__(self) -> None:
+        self._top, self._seen = str(ROOT) + os.sep, set[Any]()
+
+    def __call__(self, frame: Any, event: str, arg: object) -> None:
+        self._seen.add(frame.f_code)
+
+    def taken(self) -> list[str]:
+        found = {f"{code.co_filename.removeprefix(self._top)}:{code.co_firstlineno}" for code in self._seen if self._ours(code.co_filename)}
+        self._seen.clear()
+        return sorted(found)
+
+    def _ours(self, name: str) -> bool:
+        return name.startswith(self._top) and not name.startswith(self._top + "tests")
+
+
+_calls, _lines = _Calls(), list[dict[str, Any]]()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Trace a test with its fixtures."""
+    began = time.monotonic()
+    sys.settrace(_calls)  # pyright: ignore[reportArgumentType]
+    threading.settrace(_calls)  # pyright: ignore[reportArgumentType]
+    yield
+    sys.settrace(None)
+    threading.settrace(None)  # pyright: ignore[reportArgumentType]
+    _lines.append({"test": item.nodeid, "seconds": round(time.monotonic() - began, 3), "called": _calls.taken()})
+
+
+def pytest_sessionfinish() -> None:
+    """Write this process' part."""
+    if _lines and FOLDER in os.environ:
+        (Path(os.environ[FOLDER]) / f"{os.getpid()}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in _lines))
+
+
+class Reached:
+    """The tests that call a function, as one run of the suite saw it; functions are found by name in the sources as they are now.
+
+    Parameters
+    ----------
+    path
+        The table, as `written` left it; none is an empty one.
+    root
+        The checkout whose sources are looked at.
+    """
+
+    def __init__(self, path: Path, root: Path) -> None:
+        table = json.loads(path.read_text()) if path.exists() else {"seconds": {}, "tests": {}}
+        self._seconds: dict[str, float] = table["seconds"]
+        self._tests: dict[str, list[str]] = table["tests"]
+        files = [path for folder in PRODUCT for path in sorted((root / folder).rglob("*.py"))] if self._tests else []
+        self._sources = {str(path.relative_to(root)): path.read_text() for path in files}
+        self._words = {
+            (file, name): set(re.findall(r"\w+", "\n".join(text.split("\n")[first - 1 : last])))
+            for file, text in self._sources.items()
+            for name, first, last in functions(text)
+        }
+
+    def tests_of(self, file: str, line: int) -> list[str]:
+        """Return the tests that call the innermost function around a line, shortest first.
+
+        Where none was seen to, because the function is compiled or the line is a constant of a module, those of the functions that name it,
+        and of those that name them, as far as it takes.
+        """
+        place = enclosing(self._sources.get(file, ""), line)
+        names = {place.rpartition(".")[2]} if place else assigned(self._sources.get(file, ""), line)
+        found = set(self._tests.get(f"{file}:{place}", ())) if place else set[str]()
+        for _ in range(DEPTH):
+            if found or not names:
+                break
+            callers = [key for key, words in self._words.items() if words & names and key != (file, place)]
+            found = {test for where, name in callers for test in self._tests.get(f"{where}:{name}", ())}
+            names = {name.rpartition(".")[2] for _, name in callers}
+        return sorted(found, key=lambda test: (self._seconds[test], test))
+
+    @staticmethod
+    def written(parts: Path, root: Path, path: Path) -> None:
+        """Add the parts of a run up to the table of ``path``."""
+        names: dict[str, dict[int, str]] = {}
+        seconds, tests = dict[str, float](), dict[str, list[str]]()
+        for line in (json.loads(row) for part in sorted(parts.glob("*.jsonl")) for row in part.read_text().splitlines()):
+            seconds[line["test"]] = line["seconds"]
+            for called in line["called"]:
+                file, _, first = called.rpartition(":")
+                if file not in names:
+                    names[file] = {start: name for name, start, _ in functions((root / file).read_text())}
+                if int(first) in names[file]:
+                    tests.setdefault(f"{file}:{names[file][int(first)]}", []).append(line["test"])
+        path.write_text(json.dumps({"seconds": seconds, "tests": tests}))
+
+
+def functions(text: str) -> list[tuple[str, int, int]]:
+    """Return (qualified name, first line with decorators, last line) of every function of a source."""
+    found: list[tuple[str, int, int]] = []
+
+    def walk(node: ast.AST, above: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            name = above
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                name = f"{above}.{child.name}".lstrip(".")
+                if not isinstance(child, ast.ClassDef):
+                    first = min([child.lineno, *(decorator.lineno for decorator in child.decorator_list)])
+                    found.append((name, first, child.end_lineno or child.lineno))
+            walk(child, name)
+
+    walk(ast.parse(text), "")
+    return found
+
+
+def enclosing(text: str, line: int) -> str:
+    """Return the name of the innermost function around a line, ``""`` outside of all."""
+    around = [(last - first, name) for name, first, last in functions(text) if first <= line <= last]
+    return min(around)[1] if around else ""
+
+
+def assigned(text: str, line: int) -> set[str]:
+    """Return the names that a statement of a module assigns on a line."""
+    found = set[str]()
+    for node in ast.parse(text).body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return found
