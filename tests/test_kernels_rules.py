@@ -1,5 +1,8 @@
 """Rules on the lattice of conjunctions: propositions, packed products, the machine, searches, certificates, cuts."""
 
+import os
+import subprocess
+import sys
 from itertools import combinations
 
 import numpy as np
@@ -13,6 +16,7 @@ from gramplane.kernels.rule_lattice import RuleLattice
 from gramplane.kernels.rule_machine import RuleProblem, TaskRows, solve_rules
 from gramplane.kernels.rule_newton import cost_planes, curvature
 from gramplane.pipeline.methods.rules_mirror import solve_mirror
+from tests.support.clusters import ROOT
 from tests.support.oracles import hierarchy as oracle
 
 
@@ -110,6 +114,20 @@ def test_curvature_takes_costs_as_bit_planes():
     uneven = rng.random(150) * 1e4
     multiples, unit = cost_planes(uneven)
     assert (multiples * unit >= uneven * (1 - 1e-9)).all()
+
+
+def test_curvature_writes_within_its_arrays(tmp_path):
+    """A place beyond an array is silent where bounds are not looked at: a process of its own looks."""
+    program = """if True:
+        import numpy as np
+        from gramplane.kernels.rule_newton import cost_planes, curvature
+        multiples, unit = cost_planes(np.ones(70))
+        print(curvature(np.full((70, 1), 7, np.uint8), multiples, unit, np.arange(65), np.arange(3)).tolist())
+    """
+    place = os.pathsep.join([str(ROOT / "tests" / "support" / "_bare"), str(ROOT)])
+    env = {**os.environ, "PYTHONPATH": place, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env)
+    assert (done.stdout.strip(), done.returncode) == (str([[0.0] * 3] * 3), 0), done.stderr[-2000:]
 
 
 # --- the machine -----------------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from gramplane.kernels.graphs import KernelList
 from gramplane.kernels.hierarchy import NodeSet, gauge
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import HierarchicalKernelClassifier, HierarchicalKernelRegressor, MKLClassifier, load_model, run_method
+from gramplane.pipeline.methods import hkl_master
+from gramplane.pipeline.methods.hkl_master import Master
 from gramplane.pipeline.methods.scoring import held_out_rows
 from gramplane.storage.ingest import ingest
 from tests.support.oracles.hierarchy import primal_optimum
@@ -104,6 +106,24 @@ def test_one_node_is_a_machine_and_no_edges_are_multiple_kernel_learning(rho):
     scaled = np.stack([gram_block([graph_of([{"kernel": k}]).kernel(np.array([0]))], X)[0] / v**2 for k, v in zip(kernels, d, strict=True)])
     rival = MKLClassifier("precomputed", constraint="simplex", normalize="none", tol=1e-4).fit(scaled, y)
     assert rival.lower_bound_ * (1 - 2e-4) <= flat.objective_ <= rival.upper_bound_ * (1 + 2e-4)
+
+
+@pytest.mark.parametrize("solver", ["auto", "mirror"])
+def test_work_that_a_step_cuts_off_is_not_done_and_goes_on(monkeypatch, solver):
+    parts, run = [], Master.run
+
+    def shorter(self, master, tol, most=1):
+        after, found = run(self, master, tol, 1)
+        over = found.gap <= tol * abs(found.upper) or after.stale >= hkl_master.STALE or after.since >= self.max_solves
+        parts.append((found.done, over))
+        return after, found
+
+    X, y = drawn(1, n=40)
+    whole = HierarchicalKernelClassifier(SUBSETS, C=20.0, n_add=1, solver=solver).fit(X, y)
+    monkeypatch.setattr(Master, "run", shorter)
+    cut = HierarchicalKernelClassifier(SUBSETS, C=20.0, n_add=1, solver=solver).fit(X, y)
+    assert all(done == over for done, over in parts) and {done for done, _ in parts} == {True, False}
+    assert cut.converged_ and cut.objective_ == pytest.approx(whole.objective_, rel=2e-3)
 
 
 def test_weights_are_ordered_along_edges_at_two_and_need_not_be_below():

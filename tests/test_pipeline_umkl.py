@@ -11,6 +11,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import UnsupervisedMKL, load_model, predict_store, run_method, score_store
+from gramplane.pipeline.passes.gram_source import FREED_BYTES
 from gramplane.storage.ingest import ingest
 from tests.support.oracles.umkl import objective
 
@@ -260,3 +261,11 @@ def test_the_checks_of_scikit_learn():
     assert [(row["check_name"], row["exception"]) for row in by_status["failed"]] == []
     assert len(by_status["passed"]) >= LEAST_CHECKS
     assert len(by_status["skipped"]) <= 2
+
+
+def test_the_plan_takes_the_largest_pair_of_blocks(tmp_path):
+    store = ingest(points(n=150), tmp_path / "data.zarr")
+    plan = run_method("unsupervised-mkl", {"kernels": KERNELS, "n_bases": 3}, data=store.url, run=str(tmp_path / "run"), dry_run=True).plan
+    block, n = plan["gram_block_rows"], 150
+    assert block < n < 2 * block, "the last block is a short one"
+    assert plan["task_bytes"] >= FREED_BYTES + 16 * len(KERNELS) * block**2 + 16 * n * 3

@@ -22,6 +22,9 @@ from ..passes.scaling import inverse_row_norms, scaled
 from ..records.context import RunContext
 from ..records.kernel_model import KernelModel
 
+TILES = 20 << 20
+"""Bytes that sums over features are computed in, whatever the sizes."""
+
 BLOCK_BYTES = 32 << 20
 """Kernel entries held at a time."""
 
@@ -224,7 +227,7 @@ def decide_chunk(ref: RowSpan, model: KernelModel) -> list[Decided]:
 
 @dataclass(frozen=True)
 class DecideMemory:
-    """Task memory: rows as read and scaled, and pieces of kernel entries with copies of them, no larger than all there are.
+    """Task memory: rows as read, chosen and scaled, pieces of kernel entries with copies of them, no larger than all there are, and tiles.
 
     Attributes
     ----------
@@ -239,7 +242,7 @@ class DecideMemory:
     def __call__(self, ref: Any) -> int:
         """Return the bytes for a range of rows, which has ``rows`` and ``nbytes``."""
         row = 8 * self.support * (self.kernels + self.machines + 2)
-        return 2 * ref.nbytes + 3 * max(min((ref.rows[1] - ref.rows[0]) * row, BLOCK_BYTES), row)
+        return 3 * ref.nbytes + 3 * max(min((ref.rows[1] - ref.rows[0]) * row, BLOCK_BYTES), row) + TILES
 
 
 def decide_store(model: KernelModel, ctx: RunContext) -> np.ndarray:

@@ -1,0 +1,62 @@
+"""Rows too wide for a reader of columns: read in parts of any size they are the same numbers, and what is wrong is told by line."""
+
+from io import BytesIO
+
+import numpy as np
+import pytest
+
+from gramplane.storage.errors import DataError
+from gramplane.storage.ingest import wide_text
+from gramplane.storage.ingest.wide_text import WideRows
+
+CELLS = np.random.default_rng(0).normal(size=(5, 40)).round(3)
+
+
+def text_of(cells, end="\n", last="\n"):
+    return (end.join(",".join(map(str, row)) for row in cells.tolist()) + last).encode()
+
+
+def rows_of(text, columns=40, texts=(), delimiter=","):
+    return list(WideRows(BytesIO(text), delimiter, columns, set(texts), 1, "w.csv"))
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000, 1 << 20])
+@pytest.mark.parametrize(("end", "last"), [("\n", "\n"), ("\n", ""), ("\r\n", "\r\n"), ("\r\n", "")])
+def test_parts_of_any_size_give_the_same_rows(monkeypatch, size, end, last):
+    monkeypatch.setattr(wide_text, "_LEAST", size)
+    found = rows_of(text_of(CELLS, end, last))
+    np.testing.assert_array_equal([row.values for row in found], CELLS)
+    assert [row.texts for row in found] == [{}] * 5
+
+
+@pytest.mark.parametrize("size", [5, 1 << 20])
+def test_texts_are_kept_by_column_and_blank_lines_passed_over(monkeypatch, size):
+    monkeypatch.setattr(wide_text, "_LEAST", size)
+    found = rows_of(b"1,red,3\n\n4,blue,\n", 3, {1})
+    assert [row.texts for row in found] == [{1: "red"}, {1: "blue"}]
+    np.testing.assert_array_equal([row.values for row in found], [[1, 0, 3], [4, 0, np.nan]])
+
+
+@pytest.mark.parametrize("size", [5, 1 << 20])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"1,2,3\n1,2\n", "w.csv:3.*the row has 2 fields or more; the header has 3"),
+        (b"1,2,3\n1,2,3,4\n", "w.csv:3.*the row has 4 fields or more; the header has 3"),
+        (b"1,2,3\n\n1,x,3\n", "w.csv:4.*x"),
+        (b'1,2,3\n1,"2",3\n', "w.csv:3.*quoted"),
+    ],
+)
+def test_what_is_wrong_is_told_by_line(monkeypatch, size, text, words):
+    monkeypatch.setattr(wide_text, "_LEAST", size)
+    with pytest.raises(DataError, match=words):
+        rows_of(text, 3)
+
+
+def test_a_cell_without_end_is_refused_before_it_fills_the_memory(monkeypatch):
+    monkeypatch.setattr(wide_text, "_LEAST", 100)
+    monkeypatch.setattr(wide_text, "_LONGEST", 1000)
+    stream = BytesIO(b"1," + b"9" * 10**6)
+    with pytest.raises(DataError, match=r"w\.csv:2.*a cell has more than 1000 bytes"):
+        list(WideRows(stream, ",", 2, set(), 1, "w.csv"))
+    assert stream.tell() < 2000
