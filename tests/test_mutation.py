@@ -112,12 +112,16 @@ def test_the_tests_that_call_a_function_are_known_and_so_are_those_of_what_only_
     (tmp_path / "kernels" / "f.py").write_text(calls)
     parts = tmp_path / "parts"
     parts.mkdir()
-    lines = [{"test": f"t.py::{name}", "seconds": took, "called": ["kernels/f.py:1"]} for name, took in (("slow", 2.0), ("quick", 0.1))]
+    lines = [
+        {"test": f"t.py::{name}", "seconds": took, "failed": took == 9, "called": ["kernels/f.py:1"]}
+        for name, took in (("slow", 2.0), ("quick", 0.1), ("broken", 9))
+    ]
     (parts / "1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     Reached.written(parts, tmp_path, tmp_path / "reached.json")
     reached = Reached(tmp_path / "reached.json", tmp_path)
     both = ["t.py::quick", "t.py::slow"]
     assert [reached.tests_of("kernels/f.py", line) for line in (2, 7, 10, 14)] == [both, both, both, []]
+    assert reached.failing == ["t.py::broken"]
     assert Reached(tmp_path / "none.json", tmp_path).tests_of("kernels/f.py", 2) == []
 
 

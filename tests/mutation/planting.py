@@ -15,6 +15,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 from queue import Empty, Queue
+from typing import Any
 
 from tests.mutation.choice import ImportGraph, chosen_mutants, is_compiled
 from tests.mutation.mutants import Mutant
@@ -92,7 +93,8 @@ def _planted(copy: Path, graph: ImportGraph, reached: Reached, warm: Path, mutan
         moved = mutant.moved(before, source)
         path.write_text(moved.applied(source))
         seen = reached.tests_of(mutant.file, source.count("\n", 0, moved.start) + 1)
-        verdict, by = _first_failure(copy, [*_batches(seen), *_groups(graph.tests_of(mutant.file))], cache, limit)
+        groups = [*_batches(seen), *_groups(graph.tests_of(mutant.file))]
+        verdict, by = _first_failure(copy, groups, reached.failing, cache, limit)
     except ValueError as reason:
         verdict, by = "stale", str(reason)
     finally:
@@ -102,12 +104,12 @@ def _planted(copy: Path, graph: ImportGraph, reached: Reached, warm: Path, mutan
     return Line(mutant.name, asdict(mutant), commit, verdict, by, round(time.monotonic() - began, 1))
 
 
-def _first_failure(copy: Path, groups: list[list[Path]] | list[list[str]], cache: Path, limit: float) -> tuple[str, str]:
+def _first_failure(copy: Path, groups: list[list[Any]], failing: list[str], cache: Path, limit: float) -> tuple[str, str]:
     end = time.monotonic() + limit
     for group in groups:
         if time.monotonic() > end:
             break
-        failed = _run(copy, group, cache, max(60.0, end - time.monotonic()))
+        failed = _run(copy, group, failing, cache, max(60.0, end - time.monotonic()))
         if failed:
             return "killed", failed
     return "survived", ""
@@ -130,9 +132,10 @@ def _groups(tests: list[Path]) -> list[list[Path]]:
     return groups
 
 
-def _run(copy: Path, tests: list[Path] | list[str], cache: Path, seconds: float) -> str:
+def _run(copy: Path, tests: list[Any], failing: list[str], cache: Path, seconds: float) -> str:
     """Return the test that failed, ``""`` where all passed or the time was over with none failing."""
     words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120", *map(str, tests)]
+    words += [f"--deselect={test}" for test in failing]
     paths = os.pathsep.join([str(copy / "tests" / "support" / "_bare"), str(copy)])
     env = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen(

@@ -46,7 +46,7 @@ class _Calls:
         return name.startswith(self._top) and not name.startswith(self._top + "tests")
 
 
-_calls, _lines = _Calls(), list[dict[str, Any]]()
+_calls, _lines, _failing = _Calls(), list[dict[str, Any]](), set[str]()
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -58,7 +58,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     yield
     sys.settrace(None)
     threading.settrace(None)  # pyright: ignore[reportArgumentType]
-    _lines.append({"test": item.nodeid, "seconds": round(time.monotonic() - began, 3), "called": _calls.taken()})
+    took = round(time.monotonic() - began, 3)
+    _lines.append({"test": item.nodeid, "seconds": took, "failed": item.nodeid in _failing, "called": _calls.taken()})
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember who fails without any fault."""
+    if report.failed:
+        _failing.add(report.nodeid)
 
 
 def pytest_sessionfinish() -> None:
@@ -70,6 +77,8 @@ def pytest_sessionfinish() -> None:
 class Reached:
     """The tests that call a function, as one run of the suite saw it; functions are found by name in the sources as they are now.
 
+    ``failing`` holds those that fail without any fault, in a copy that belongs to one user, say: they tell nothing.
+
     Parameters
     ----------
     path
@@ -79,9 +88,10 @@ class Reached:
     """
 
     def __init__(self, path: Path, root: Path) -> None:
-        table = json.loads(path.read_text()) if path.exists() else {"seconds": {}, "tests": {}}
+        table = json.loads(path.read_text()) if path.exists() else {"seconds": {}, "tests": {}, "failing": []}
         self._seconds: dict[str, float] = table["seconds"]
         self._tests: dict[str, list[str]] = table["tests"]
+        self.failing: list[str] = table["failing"]
         files = [path for folder in PRODUCT for path in sorted((root / folder).rglob("*.py"))] if self._tests else []
         self._sources = {str(path.relative_to(root)): path.read_text() for path in files}
         self._words = {
@@ -111,16 +121,19 @@ class Reached:
     def written(parts: Path, root: Path, path: Path) -> None:
         """Add the parts of a run up to the table of ``path``."""
         names: dict[str, dict[int, str]] = {}
-        seconds, tests = dict[str, float](), dict[str, list[str]]()
+        seconds, tests, failing = dict[str, float](), dict[str, list[str]](), list[str]()
         for line in (json.loads(row) for part in sorted(parts.glob("*.jsonl")) for row in part.read_text().splitlines()):
             seconds[line["test"]] = line["seconds"]
+            if line["failed"]:
+                failing.append(line["test"])
+                continue
             for called in line["called"]:
                 file, _, first = called.rpartition(":")
                 if file not in names:
                     names[file] = {start: name for name, start, _ in functions((root / file).read_text())}
                 if int(first) in names[file]:
                     tests.setdefault(f"{file}:{names[file][int(first)]}", []).append(line["test"])
-        path.write_text(json.dumps({"seconds": seconds, "tests": tests}))
+        path.write_text(json.dumps({"seconds": seconds, "tests": tests, "failing": failing}))
 
 
 def functions(text: str) -> list[tuple[str, int, int]]:
