@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from gramplane.pipeline import MKLClassifier, TwoLayerMKLClassifier
+from gramplane.pipeline import MKLClassifier, MKLRegressor, TwoLayerMKLClassifier
 from gramplane.pipeline.methods.kernel_predict import BLOCK_BYTES, ROWS, TILES, DecideMemory, decide_chunk, row_spans
 from gramplane.storage import MemoryBlocks
 
@@ -39,3 +39,11 @@ def test_pieces_bound_what_many_supports_take():
     row = 8 * 10_000 * 25
     assert few < many == 3 * ref.nbytes + 3 * max(BLOCK_BYTES, row) + TILES
     assert DecideMemory(10**6, 20, 3)(ref) >= 3 * 8 * 10**6 * 25, "one row is never cut"
+
+
+@pytest.mark.parametrize("normalize", ["none", "trace", "cosine", "multiplicative"])
+def test_a_machine_without_support_decides_by_its_intercept(normalize):
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    machine = MKLRegressor(["linear", "rbf(gamma=1)"], normalize=normalize).fit(X, np.full(20, 2.5))
+    assert len(machine.model_.support_ids) == 0
+    np.testing.assert_array_equal(machine.predict(X + 1.0), np.full(20, 2.5))
