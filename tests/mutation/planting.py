@@ -93,7 +93,7 @@ def _planted(copy: Path, graph: ImportGraph, reached: Reached, warm: Path, mutan
         moved = mutant.moved(before, source)
         path.write_text(moved.applied(source))
         seen = reached.tests_of(mutant.file, source.count("\n", 0, moved.start) + 1)
-        groups = [*_batches(seen), *_groups(graph.tests_of(mutant.file))]
+        groups = _batches(seen) or _groups(graph.tests_of(mutant.file))
         verdict, by = _first_failure(copy, groups, reached.failing, cache, limit)
     except ValueError as reason:
         verdict, by = "stale", str(reason)
