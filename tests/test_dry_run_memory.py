@@ -101,6 +101,21 @@ def test_arrays_and_frames_are_planned_too(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_one_row_of_a_wide_frame_is_planned_and_sparse_rows_take_no_more_for_their_width(tmp_path):
+    import pandas as pd
+    import scipy.sparse as sp
+
+    d, small = 50_000, 8 << 20
+    X = sp.csr_array(([1.0], ([0], [d - 1])), (2, d))
+
+    def hand(source):
+        plan = ingest(source, str(tmp_path / "s"), dry_run=True, budget=small)
+        return next(row["bytes"] for row in plan["process_holds"] if "rows at hand" in row["what"])
+
+    assert hand(pd.DataFrame(X.toarray(), columns=[f"f{j}" for j in range(d)])) == 48 * d > 4 * small // 16
+    assert hand((X, np.array([1, -1]))) == 4 * small // 16
+
+
 def test_what_an_ingest_refuses_its_plan_refuses(tmp_path, capsys):
     d = 400_000
     path = tmp_path / "a.csv"

@@ -14,7 +14,10 @@ from sklearn.datasets import load_svmlight_file
 from gramplane.storage import DataError
 from gramplane.storage.ingest._decimal import to_double
 from gramplane.storage.ingest._lines import Rules
+from gramplane.storage.ingest.labels import Target
+from gramplane.storage.ingest.options import Options
 from gramplane.storage.ingest.svmlight import LineParser
+from gramplane.storage.ingest.text import SvmlightSource
 from tests.support.oracles import svmlight as oracle
 
 
@@ -239,6 +242,14 @@ def test_labels_outside_the_declared_ones():
         parse(b"1 1:1\n0 1:1\n", declared=(-1, 1))
     with pytest.raises(DataError, match="declared labels"):
         parse(f"1 1:1\n{half_way(0)[1]} 1:1\n".encode(), declared=(-1, 1))
+
+
+@pytest.mark.parametrize("budget", [8 << 20, 64 << 20, 1 << 30])
+def test_text_is_read_into_a_share_of_the_budget(tmp_path, budget):
+    (tmp_path / "a.svm").write_text("1 1:1\n")
+    parser = SvmlightSource(tmp_path / "a.svm").parser(Options(budget=budget), Target("classification", None))
+    assert max(1 << 20, budget // 32) <= parser.buffer.size <= max(2 << 20, budget // 8)
+    assert parser.buffer.size <= parser.max_line + 4096 <= max(2 << 20, budget // 4)
 
 
 def test_lines_longer_than_the_limit():
