@@ -147,7 +147,7 @@ def _run(copy: Path, tests: list[Any], failing: list[str], cache: Path, seconds:
         os.killpg(process.pid, signal.SIGKILL)
         told = process.communicate()[0]
         return ""
-    if process.returncode in (0, 4, 5):  # 4 and 5: no test of that name, no test at all
+    if process.returncode in (0, 5) or (process.returncode == 4 and "ERROR collecting" not in told):  # no test, no test of that name
         return ""
     found = re.findall(r"^(?:FAILED|ERROR) (\S+)", told, re.MULTILINE)
     return found[0] if found else f"exit {process.returncode}: {told.strip().splitlines()[-1][:160] if told.strip() else 'no word'}"
