@@ -12,7 +12,7 @@ from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline.estimators.mkl import MKLRegressor
 from gramplane.pipeline.estimators.shared_subspace import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
-from gramplane.pipeline.methods.shared_subspace_run import build_loop
+from gramplane.pipeline.methods.shared_subspace_run import build_loop, plan_of
 from gramplane.pipeline.methods.task_setup import with_tasks
 from gramplane.pipeline.records.config_subspace import SharedSubspaceConfig
 from gramplane.pipeline.records.context import RunContext
@@ -247,6 +247,15 @@ def test_what_the_driver_cannot_hold_is_said_before_work_starts(solver, memory, 
     config = SharedSubspaceConfig(kernels=MIXED, solver=solver)
     with open_executor(None) as executor, pytest.raises(MemoryBoundExceeded, match=message):
         build_loop(config, inputs, RunContext(executor, MemoryBlocks(X), driver_memory=memory))
+
+
+def test_the_plan_tells_tasks_and_the_bytes_of_the_pooled_matrix():
+    inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED)._inputs(X, Z), TASK)
+    with open_executor(None) as executor:
+        ctx = RunContext(executor, inputs.data)
+        loop = build_loop(SharedSubspaceConfig(kernels=MIXED), inputs, ctx)
+        plan, matrix = plan_of(loop, ctx), loop.grams(ctx).combine_tasks(loop.init(ctx).coupling, loop.codes).array
+    assert plan["learning_tasks"] == 4 and plan["pooled_matrix_bytes"] == matrix.nbytes
 
 
 WEIGHTS = "rows of weight zero or two change the traces kernels are normalised by"

@@ -45,6 +45,8 @@ def test_weights_and_scores_are_those_of_the_definition(kind, normalize):
     Kp = oracle.similarity_matrix(views, theta, pairs, pairs) if kind == "similarity" else oracle.pair_matrix(K, pairs, pairs, kind)
     best, f = oracle.logistic_optimum(Kp, z, 0.05)
     assert machine.objective_ == pytest.approx(best, abs=1e-6)
+    # The first step weighs the views; no pair has a coefficient yet.
+    assert machine.history_["objective"][0] == pytest.approx(oracle.objective(Kp, z, 0.05, np.zeros(len(z))))
     assert 0 <= machine.dual_gap_ <= 1e-9 and machine.converged_
     np.testing.assert_allclose(machine.decision_function(pairs), f, atol=2e-3)
     np.testing.assert_array_equal(machine.pairs_, pairs)

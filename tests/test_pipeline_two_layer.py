@@ -378,6 +378,10 @@ def test_runs_on_the_kernels_of_a_gram_store(tmp_path):
     data, grams = str(tmp_path / "data"), str(tmp_path / "grams")
     ingest((X, y), tmp_path / "data")
     kept = run_method("two-layer-mkl", {"kernels": KERNELS, "grams": "store", "gram_store": grams}, data=data, run=str(tmp_path / "a"))
+    # The table has the kernels with a weight, small ones too, and no others.
+    weights = load_model(tmp_path / "a").kernel_weights_
+    told = [row["weight"] for row in json.loads((tmp_path / "a" / "tables.json").read_text())["kernels"]]
+    assert told == sorted(weights[weights > 0], reverse=True) and told[0] > 1 > told[-1] and len(told) < len(KERNELS)
     again = run_method("two-layer-mkl", {"kernels": "precomputed", "gram_store": grams}, data=data, run=str(tmp_path / "b"))
     assert again.summary["objective"] == pytest.approx(kept.summary["objective"], rel=1e-2)
     assert np.mean(load_model(tmp_path / "b").predict(X) == y) > 0.9
