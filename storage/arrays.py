@@ -169,7 +169,7 @@ def _config(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _lengths(fields: Mapping[str, Any], name: str, where: str) -> tuple[int, ...]:
     value = fields.get(name)
     if not isinstance(value, list) or not value or not all(type(v) is int and 0 <= v < 2**62 for v in value):
-        raise SchemaError(f"{where}: {name} is {value!r}; it must be a list of non-negative integers")
+        raise SchemaError(f"{where}: {name} is {value!r}; it must be a list of non-negative integers below 2^62")
     return tuple(value)
 
 

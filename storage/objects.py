@@ -25,10 +25,8 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
 
 def as_bytes(data: npt.NDArray | bytes) -> Bytes:
-    """View a C-contiguous array or a bytes object as uint8 without copying."""
-    if isinstance(data, bytes):
-        return np.frombuffer(data, dtype=np.uint8)
-    return data.reshape(-1).view(np.uint8)
+    """View a C-contiguous array or a bytes object as uint8 without copying; other arrays are refused (a copy is no place to read into)."""
+    return np.frombuffer(data, dtype=np.uint8)
 
 
 def total_bytes(*parts: npt.NDArray | bytes) -> int:

@@ -134,17 +134,12 @@ def _join(path: str, part: str) -> str:
 # -- from JSON -----------------------------------------------------------------------------------------------------------
 
 
-_ALIASES: tuple[type, ...] = (typing.TypeAliasType,) if hasattr(typing, "TypeAliasType") else ()  # pyright: ignore[reportAttributeAccessIssue]
-"""What ``type X = ...`` makes, from Python 3.12 on."""
-
-
 def _decode(kind: Any, node: Any, arrays: Mapping[str, Any], path: str) -> Any:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if isinstance(kind, typing.NewType):
         return _decode(kind.__supertype__, node, arrays, path)
-    if isinstance(origin or kind, _ALIASES):
-        # On Python 3.12 and later NDArray is an alias of this kind.
-        meant = (origin or kind).__value__
+    if (meant := getattr(origin or kind, "__value__", None)) is not None:
+        # What ``type X = ...`` makes from Python 3.12 on; NDArray is an alias of this kind there.
         return _decode(meant[args] if args else meant, node, arrays, path)
     if kind is Any or kind is object or isinstance(kind, TypeVar):
         return _decode_untyped(node, arrays, path)

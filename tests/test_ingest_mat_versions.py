@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import scipy.io
+import scipy.sparse as sp
 
+from gramplane.storage.ingest import _mat
 from gramplane.storage.ingest.mat_files import is_version_5
 
 
@@ -28,3 +30,16 @@ def test_a_file_shorter_than_a_head_has_no_version(tmp_path):
     path = tmp_path / "x.mat"
     path.write_bytes(b"MATLAB 5.0".ljust(124) + b"\x00\x01I")
     assert not is_version_5(path)
+
+
+def test_the_program_for_old_files_passes_on_every_matrix_and_nothing_else(tmp_path):
+    A, S = np.arange(6.0).reshape(2, 3), sp.csc_array(np.array([[0, 2.0], [3, 0], [0, 0]]))
+    for version, more in (("4", {}), ("5", {"record": {"a": 1.0}, "cell": np.array(["y", 1.0], dtype=object)})):
+        scipy.io.savemat(tmp_path / "a.mat", {"A": A, "S": S, **more}, format=version)
+        _mat.main(str(tmp_path / "a.mat"), str(tmp_path / "a.npz"))
+        with np.load(tmp_path / "a.npz") as made:
+            found = dict(made)
+        assert set(found) == {"A", *(f"S_{part}" for part in ("data", "indices", "indptr", "shape", "format"))}
+        assert np.array_equal(found["A"], A) and str(found["S_format"]) == "csc"
+        again = sp.csc_array(tuple(found[f"S_{part}"] for part in ("data", "indices", "indptr")), shape=tuple(found["S_shape"]))
+        assert np.array_equal(again.toarray(), S.toarray())

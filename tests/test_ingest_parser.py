@@ -4,6 +4,7 @@ import io
 import random
 import struct
 from fractions import Fraction
+from math import ceil, floor
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
 
 from gramplane.storage import DataError
-from gramplane.storage.ingest._decimal import to_double
+from gramplane.storage.ingest._decimal import _POWERS, to_double
 from gramplane.storage.ingest._lines import Rules
 from gramplane.storage.ingest.labels import Target
 from gramplane.storage.ingest.options import Options
@@ -45,6 +46,19 @@ def test_every_mantissa_of_19_digits_rounds_as_float_does():
     for _ in range(30_000):
         w, q = rng.randrange(10 ** rng.randint(1, 19)), rng.randint(-345, 312)
         assert to_double(np.uint64(w), q) == float(f"{w}e{q}"), (w, q)
+
+
+def test_powers_of_five_are_those_the_proof_of_the_rounding_is_about():
+    for q, (high, low) in zip(range(-342, 309), _POWERS.tolist(), strict=True):
+        scaled = Fraction(5) ** q * Fraction(2) ** (127 - exponent_of(Fraction(5) ** q))
+        assert 2**127 <= scaled < 2**128
+        assert (high << 64) + low == (ceil(scaled) if -27 <= q < 0 else floor(scaled)), q
+
+
+def exponent_of(x):
+    """Largest e with 2^e <= x."""
+    e = x.numerator.bit_length() - x.denominator.bit_length()
+    return e if Fraction(2) ** e <= x else e - 1
 
 
 def test_seventeen_digits_of_any_double_come_back():
@@ -83,6 +97,12 @@ def test_numbers_19_digits_do_not_decide_go_to_the_exact_parser():
     found, _, parser, _ = parse(text, buffer=1 << 16)
     assert same_bits(found["vals"], [float(token) for token in tokens])
     assert parser._deferred[:1].any(), "the case was meant to reach the exact parser"
+
+
+def test_zeros_behind_19_digits_are_read_as_any_other_digits():
+    tokens = [f"{head}{'0' * 12}" for head in ("9007199254740993.", "9007199254740995.", "0.5", "0.1", "1234567890123456789", "-17.25")]
+    found = parse(("1 " + " ".join(f"{k + 1}:{token}" for k, token in enumerate(tokens)) + "\n").encode())[0]
+    assert same_bits(found["vals"], [float(token) for token in tokens])
 
 
 def test_more_undecided_numbers_than_places_for_them():

@@ -18,6 +18,8 @@ from sklearn.preprocessing import StandardScaler, normalize
 from gramplane.storage import BlockStore, DataError, SchemaError, urls
 from gramplane.storage.ingest import buckets, ingest, streams, text
 from gramplane.storage.ingest.options import MIN_BUDGET
+from gramplane.storage.ingest.statistics import ColumnSummary
+from gramplane.storage.meta import BlockMeta
 from gramplane.storage.remote import RemoteObjects
 from tests.support.oracles import svmlight as oracle
 from tests.support.svmlight_files import check_store, check_tables, dense, labels_for, random_csr, to_text, write_file
@@ -455,6 +457,31 @@ def test_bad_options_are_named(tmp_path, options):
     with pytest.raises(SchemaError, match=next(iter(options))):
         ingest(path, tmp_path / "S", **options)
     assert os.listdir(tmp_path) == ["a.svm"]
+
+
+def test_a_line_belongs_to_the_range_that_holds_its_first_byte(tmp_path):
+    lengths = [3, 70_000, 0, 200_000, 1, 65_535, 65_536, 131_072, 5]
+    whole = b"".join(b"a" * length + b"\n" for length in lengths) + b"no end"
+    (tmp_path / "a").write_bytes(whole)
+    starts = np.cumsum([0, *(length + 1 for length in lengths)])
+    places = sorted({int(place) + shift for place in starts for shift in (-2, -1, 0, 1, 2)} | set(range(0, len(whole), 9973)))
+    with (tmp_path / "a").open("rb", buffering=0) as file:
+        for at in places:
+            expected = min((int(start) for start in starts if start >= at), default=len(whole))
+            assert streams.line_start(file, at, len(whole)) == expected, at
+
+
+@pytest.mark.timeout(20)
+def test_a_file_that_became_shorter_has_no_further_line(tmp_path):
+    (tmp_path / "a").write_bytes(b"1 1:1\n1 1:")
+    with (tmp_path / "a").open("rb", buffering=0) as file:
+        assert [streams.line_start(file, at, 1000) for at in (5, 6, 7, 500)] == [6, 6, 1000, 1000]
+
+
+@pytest.mark.parametrize(("n_cols", "resumable", "on_disk"), [(1000, False, False), (1000, True, True), (1 << 22, False, True)])
+def test_only_tables_that_are_long_or_must_outlive_the_process_are_files(tmp_path, n_cols, resumable, on_disk):
+    ColumnSummary(BlockMeta(5, n_cols, "sparse", "float32"), "unit-column", tmp_path, resumable=resumable)
+    assert bool(os.listdir(tmp_path)) is on_disk
 
 
 def test_tables_of_a_wide_store_wait_on_disk(tmp_path, monkeypatch):

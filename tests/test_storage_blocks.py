@@ -29,7 +29,7 @@ from gramplane.storage import (
 )
 from gramplane.storage import arrays as stored_arrays
 from gramplane.storage.blocks import open_shared
-from gramplane.storage.objects import LocalObjects
+from gramplane.storage.objects import LocalObjects, as_bytes
 from gramplane.storage.remote import RemoteObjects
 from gramplane.storage.seal import read_seal, write_seal
 from tests.support.stores import dense_store, random_sparse, same_block, sparse_store, write_sparse
@@ -332,6 +332,8 @@ CHUNKS = "chunk_grid__configuration__chunk_shape"
         ("columns/rows/zarr.json", {CHUNKS: [-5]}, "chunk_shape"),
         ("columns/rows/zarr.json", {CHUNKS: ["x"]}, "chunk_shape"),
         ("columns/rows/zarr.json", {"shape": [2**60]}, "manifest lists"),
+        ("columns/rows/zarr.json", {"shape": [2**62]}, "shape is .* below 2\\^62"),
+        ("columns/rows/zarr.json", {CHUNKS: [2**62]}, "chunk_shape is .* below 2\\^62"),
         ("columns/rows/zarr.json", {"shape": [True]}, "shape"),
         ("columns/rows/zarr.json", {"codecs": [{"name": "zstd"}]}, "codecs"),
         ("columns/rows/zarr.json", {"codecs": [{"name": "bytes", "configuration": {"endian": "big"}}]}, "codecs"),
@@ -356,6 +358,16 @@ def test_foreign_descriptions_are_refused_with_the_field(tmp_path, key, fields, 
     change(tmp_path / "s/v1", key, **fields)
     with pytest.raises((SchemaError, MissingBlock), match=message):
         BlockStore.open(tmp_path / "s/v1")
+
+
+def test_only_what_lies_in_one_piece_is_read_into():
+    for whole in (np.zeros((3, 4)), np.zeros((3, 4))[1:], np.zeros((5, 1), order="F"), np.zeros((0, 3)), np.array(1.0)):
+        view = as_bytes(whole)
+        view[:] = 255
+        assert view.nbytes == whole.nbytes and np.isnan(whole).all()
+    for scattered in (np.zeros((3, 4)).T, np.zeros((3, 4))[:, 1:], np.zeros(6)[::2]):
+        with pytest.raises(ValueError, match="not C-contiguous"):
+            as_bytes(scattered)
 
 
 def test_symbolic_links_are_refused(tmp_path):

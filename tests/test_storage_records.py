@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Optional
+from typing import Any, ClassVar, Literal, Optional, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from typing_extensions import TypeAliasType
 
 from gramplane.storage import DigestMismatch, MissingBlock, OutOfSpace, SchemaError, from_arrays, read_model, to_arrays, write_model
 from gramplane.storage.records import dumps
@@ -216,6 +217,31 @@ def test_missing_field_is_named():
     del value["record"]["gap"]
     with pytest.raises(SchemaError, match=r"\['gap'\]"):
         from_arrays(State, stored, value)
+
+
+Number = TypeAliasType("Number", int | float)
+Item = TypeVar("Item")
+Pair = TypeAliasType("Pair", tuple[Item, Item], type_params=(Item,))
+
+
+@dataclass(frozen=True)
+class Aliased:
+    number: Number
+    pair: Pair[int]
+
+
+def test_types_declared_by_an_alias_are_those_it_stands_for():
+    _, value = to_arrays(Aliased(2.5, (1, 2)))
+    assert from_arrays(Aliased, {}, through_json(value)) == Aliased(2.5, (1, 2))
+    for name, wrong, rule in (
+        ("number", "2.5", "Aliased.number"),
+        ("pair", [1, 2.5], "Aliased.pair.*must be int"),
+        ("pair", [1], "Aliased.pair"),
+    ):
+        other = through_json(value)
+        other["record"][name] = wrong
+        with pytest.raises(SchemaError, match=rule):
+            from_arrays(Aliased, {}, other)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ _Q_MIN, _Q_MAX = -342, 308
 
 
 def _powers_of_five() -> npt.NDArray[np.uint64]:
-    """High and low words of 5^q scaled into [2^127, 2^128): truncated for q >= 0, rounded up for q < 0."""
+    """High and low words of 5^q scaled into [2^127, 2^128): rounded up for -27 <= q < 0, else truncated."""
     table = np.empty((_Q_MAX - _Q_MIN + 1, 2), dtype=np.uint64)
     for row, q in enumerate(range(_Q_MIN, _Q_MAX + 1)):
         table[row] = divmod(_scaled_power(q), 1 << 64)
@@ -26,14 +26,10 @@ def _powers_of_five() -> npt.NDArray[np.uint64]:
 
 def _scaled_power(q: int) -> int:
     power = 5 ** abs(q)
+    bits = power.bit_length()
     if q >= 0:
-        excess = power.bit_length() - 128
-        return power >> excess if excess > 0 else power << -excess
-    bits = (power - 1).bit_length()
-    if q >= -27:
-        return (1 << (bits + 127)) // power + 1
-    value = (1 << (2 * bits + 128)) // power + 1
-    return value >> (value.bit_length() - 128)
+        return (power << 128) >> bits
+    return (1 << (bits + 127)) // power + (q >= -27)
 
 
 _POWERS = _powers_of_five()

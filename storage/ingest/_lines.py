@@ -85,7 +85,7 @@ def _exponent(buf: npt.NDArray[np.uint8], p: int) -> Pair:
 
 @compiled
 def _many_digits(buf: npt.NDArray[np.uint8], p: int) -> tuple[np.uint64, int, bool]:
-    """First 19 significant digits, the exponent that goes with them, and whether a non-zero digit was left out."""
+    """First 19 significant digits, the exponent that goes with them, and whether a digit was left out."""
     w, q, kept, fraction, cut = np.uint64(0), 0, 0, False, False
     while True:
         c = buf[p]
@@ -99,7 +99,7 @@ def _many_digits(buf: npt.NDArray[np.uint8], p: int) -> tuple[np.uint64, int, bo
                 kept += 1 if w > 0 else 0
                 q -= 1 if fraction else 0
             else:
-                cut = cut or c != 48
+                cut = True
                 q += 0 if fraction else 1
         p += 1
 

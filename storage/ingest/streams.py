@@ -185,10 +185,7 @@ def line_start(file: IO[bytes], at: int, size: int) -> int:
     if at <= 0:
         return 0
     at -= 1
-    while at < size:
-        found = os.pread(file.fileno(), 1 << 16, at)
-        if not found:
-            return size
+    while at < size and (found := os.pread(file.fileno(), 1 << 16, at)):
         place = found.find(b"\n")
         if place >= 0:
             return at + place + 1
