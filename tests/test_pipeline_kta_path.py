@@ -170,6 +170,17 @@ def test_machines_along_the_path_are_those_at_its_points():
     np.testing.assert_allclose(scores["train_accuracy"], np.mean(expected, axis=1), atol=0.03)
 
 
+def test_points_of_the_path_are_those_asked_for_and_none_for_none():
+    X, y = planted(6)
+    machine = KTASelectionPath().fit(X, y)
+    found = list(machine.svm_path([1.5, 1.2]))
+    assert [one.p_ for one in found] == [1.5, 1.2]
+    for one in found:
+        np.testing.assert_array_equal(one.active_, machine.active_at(one.p_))
+        np.testing.assert_allclose(one.decision_function(X), machine.svm_at(one.p_).decision_function(X), atol=1e-2)
+    assert list(machine.svm_path([])) == []
+
+
 def test_with_little_room_fewer_points_share_matrices(tmp_path):
     X, y = planted(21, n=60, d=300)
     store = ingest((X, y), tmp_path / "data.zarr")

@@ -31,6 +31,7 @@ from gramplane.pipeline import (
     tune,
 )
 from gramplane.pipeline.methods.grids import fold_masks
+from gramplane.pipeline.passes.grams import Grams
 from gramplane.storage import DataError
 from gramplane.storage.ingest import ingest, ingest_grams
 from tests.support.oracles import gram as gram_oracle
@@ -332,10 +333,35 @@ def test_a_working_set_of_kernels_ends_at_bounds_over_all(many, options):
     assert np.all(np.diff(found.history_["lower_bound"]) >= 0)
 
 
-def test_second_order_steps_need_fewer_machines(many):
+@pytest.mark.parametrize(
+    ("options", "times"), [({}, 1), ({"constraint": "lp", "p": 1.0, "C": 10.0}, 3), ({"constraint": "lp", "p": 2.0}, 1)]
+)
+def test_second_order_steps_need_fewer_machines(many, options, times):
     kernels, X, y = many
-    counts = {name: MKLClassifier(kernels, solver=name).fit(X, y).n_iter_ for name in ("auto", "level")}
-    assert counts["auto"] < counts["level"]
+    counts = {name: MKLClassifier(kernels, solver=name, **options).fit(X, y).n_iter_ for name in ("auto", "level")}
+    assert times * counts["auto"] < counts["level"]
+
+
+@pytest.mark.parametrize("solver", ["auto", "level"])
+def test_a_step_is_one_pass_and_all_kernels_are_looked_at_at_the_end(many, solver, monkeypatch):
+    kernels, X, y = many
+    vectors = []
+    for name in ("forms", "products"):
+        passed = getattr(Grams, name)
+        monkeypatch.setattr(
+            Grams, name, lambda self, v, *rest, passed=passed: (vectors.append(np.size(v) // 80), passed(self, v, *rest))[1]
+        )
+    found = MKLClassifier(kernels, solver=solver).fit(X, y)
+    assert found.history_["working_kernels"].min() < 60
+    # Beside the steps' own: the look at all kernels that widens the set, the forms it lacks, and the look that ends it.
+    assert len(vectors) <= found.n_iter_ + 5 and min(vectors) >= 1
+
+
+def test_seconds_of_the_parts_of_a_step_are_within_it(many):
+    kernels, X, y = many
+    history = MKLClassifier(kernels).fit(X, y).history_
+    parts = np.array([history[f"seconds_{name}"] for name in ("machine", "forms", "weights")])
+    assert (parts >= 0).all() and (parts.sum(axis=0) <= history["seconds"]).all()
 
 
 @pytest.mark.parametrize("policy", ["store", "recompute"])

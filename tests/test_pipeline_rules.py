@@ -3,6 +3,7 @@
 import csv
 import json
 import warnings
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -15,9 +16,12 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.propositions import Propositions
+from gramplane.kernels.rule_lattice import RuleLattice
 from gramplane.kernels.rule_machine import solve_rules
 from gramplane.pipeline import RuleEnsembleClassifier, load_model, predict_store, run_method, score_store
+from gramplane.pipeline.methods import rules
 from gramplane.pipeline.methods.rules import RuleLoop, Task
+from gramplane.pipeline.methods.rules_run import descendant_gap
 from gramplane.pipeline.passes.propositions import packed_propositions
 from gramplane.pipeline.records.config_rules import RuleConfig
 from gramplane.pipeline.records.context import RunContext
@@ -90,6 +94,13 @@ def test_the_certificate_is_never_below_the_true_gap_and_every_active_set_is_a_h
         known = {tuple(item) for item in lattice.items(state.nodes.keys)}
         assert all(item[:k] + item[k + 1 :] in known for item in known for k in range(len(item)))
     assert any(len(item) >= 2 for item in lattice.items(last.nodes.keys))
+    # The thesis' bound certifies truly too, by the best multiple of the multipliers that the costs allow.
+    gap = descendant_gap(loop, states[-1], context)
+    assert last.upper - gap <= best.objective * (1 + 1e-9)
+    halved = replace(
+        states[-1], active=replace(last, bound=last.bound / 4), master=replace(states[-1].master, alpha=states[-1].master.alpha / 2)
+    )
+    assert descendant_gap(loop, halved, context) == pytest.approx(gap, rel=1e-9)
 
 
 def test_visits_that_run_out_leave_a_certificate_to_a_depth_and_caps_warn():
@@ -103,6 +114,21 @@ def test_visits_that_run_out_leave_a_certificate_to_a_depth_and_caps_warn():
     with pytest.warns(ConvergenceWarning, match="max_rules=30"):
         small = RuleEnsembleClassifier(C=10.0, max_rules=30, add=5, max_visits=200, rest=None, refine_cuts=False).fit(X, y)
     assert len(small.active_set_) <= 30
+
+
+def test_a_search_without_visits_left_is_not_begun(monkeypatch):
+    X, y = planted(seed=1)
+    asked, outside = [], RuleLattice.outside
+    monkeypatch.setattr(
+        RuleLattice,
+        "outside",
+        lambda self, *given, **named: (found := outside(self, *given, **named), asked.append((named.get("visits"), found.finished)))[0],
+    )
+    machine = RuleEnsembleClassifier(C=10.0, max_rounds=2, max_visits=200, refine_cuts=False, refit=False)
+    with pytest.warns(ConvergenceWarning, match="max_rounds=2"):
+        machine.fit(X, y)
+    whole = [one for one in asked if one[0] is not None]
+    assert not whole[-1][1] and all(visits > 0 for visits, _ in whole)
 
 
 # --- rules --------------------------------------------------------------------------------------------------------------------------
@@ -132,7 +158,6 @@ def test_predictions_of_rules_are_those_of_kernels(ctx):
     sign = np.where(y == 1, 1.0, -1.0)
     found = packed_propositions(ctx(MemoryBlocks(X)), np.ones(80, bool), 3, ())
     from gramplane.kernels.hierarchy import effective_weights
-    from gramplane.kernels.rule_lattice import RuleLattice
 
     lattice = RuleLattice(found.columns, 80, (np.arange(80),), (sign,), (np.ones(80),), np.eye(1), 2.0)
     nodes = lattice.start(8)
@@ -150,6 +175,13 @@ def test_moved_cuts_are_better_and_lie_between_training_values(fitted):
     refits = machine.history_["refit_objective"][machine.history_["phase"] == "refine"]
     assert len(refits) >= 1 and np.isfinite(refits).all() and (np.diff(refits) <= 0).all()
     assert refits[0] < machine.objective_
+
+
+def test_cuts_move_at_most_so_often(monkeypatch):
+    X, y = planted()
+    monkeypatch.setattr(rules, "SWEEPS", 1)
+    machine = RuleEnsembleClassifier(C=3.0, **QUICK).fit(X, y)
+    assert np.sum(machine.history_["phase"] == "refine") == 1
 
 
 def test_several_classes_share_rules():

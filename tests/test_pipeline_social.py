@@ -162,6 +162,9 @@ def test_recommended_users_are_the_strongest_others():
         order = [v for v in np.argsort(-values, kind="stable") if v != 5]
         assert machine.recommend(5, 4, direct=direct).tolist() == order[:4]
         assert machine.recommend(5, 3, exclude=order[:2], direct=direct).tolist() == order[2:5]
+    # What was learnt is asked unless the plain sum is.
+    learnt, plain = (machine.recommend(5, 4, direct=direct).tolist() for direct in (False, True))
+    assert machine.recommend(5, 4).tolist() == learnt != plain
     assert len(machine.recommend(0, 500)) == 23
     linked = links(pairs, z, 24) - np.eye(24)
     users = np.arange(24)

@@ -225,6 +225,13 @@ def test_every_argument_of_every_method_refuses_broken_matrices_by_name(part):
             assert ended.split(":")[0] in ("DataError", "ValueError", "TypeError", "AttributeError"), (entry, ended)
 
 
+@pytest.mark.parametrize("name", ["FGMClassifier", "MKLClassifier", "RuleEnsembleClassifier"])
+def test_a_broken_target_is_refused_by_its_name(name):
+    for y in broken.certainly_broken((broken.ROWS, 1)):
+        with pytest.raises(DataError, match="^y: "):
+            broken.enter(name, "fit", "y", y)
+
+
 def test_every_form_of_ingest_refuses_broken_matrices():
     done, found = handed_in("forms")
     assert done.returncode == 0 and found.pop("end") == "done", (done.returncode, done.stderr[-2000:])

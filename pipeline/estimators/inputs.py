@@ -67,11 +67,9 @@ def in_memory(X: Any, name: str = "X") -> Any:
     return value.tocsr() if hasattr(value, "tocsr") else np.asarray(value)
 
 
-def validated(estimator: Any, X: Any, *given: Any, **options: Any) -> Any:
+def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
     """Return what scikit-learn's ``validate_data`` returns, of data that came through :func:`in_memory`; nobody else calls it."""
-    if "y" in options:
-        options["y"] = in_memory(options["y"], "y")
-    return validate_data(estimator, in_memory(X), *(in_memory(y, "y") for y in given), **options)
+    return validate_data(estimator, in_memory(X), in_memory(y, "y"), **options)
 
 
 _INNER = (

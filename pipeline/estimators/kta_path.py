@@ -272,7 +272,7 @@ class KTASelectionPath(Selection, KernelClassifier):
         if any(not len(active) for active, _ in found):
             raise ValueError(f"p is {points[[not len(active) for active, _ in found].index(True)]}; no kernel is active there")
         ends = np.cumsum([0] + [len(active) for active, _ in found])
-        columns, values = (np.concatenate([pair[side] for pair in found]) if found else np.zeros(0) for side in (0, 1))
+        columns, values = (np.concatenate([np.zeros(0), *(pair[side] for pair in found)]) for side in (0, 1))
         weights = sp.csr_array((values, columns.astype(np.int64), ends), shape=(len(points), len(self.alignments_)))
         return self._machines(config, points, weights)
 
