@@ -228,7 +228,7 @@ def test_every_argument_of_every_method_refuses_broken_matrices_by_name(part):
 @pytest.mark.parametrize("name", ["FGMClassifier", "MKLClassifier", "RuleEnsembleClassifier"])
 def test_a_broken_target_is_refused_by_its_name(name):
     for y in broken.certainly_broken((broken.ROWS, 1)):
-        with pytest.raises(DataError, match="^y: "):
+        with pytest.raises(DataError, match=r"^y: "):
             broken.enter(name, "fit", "y", y)
 
 
