@@ -378,11 +378,12 @@ def advance_average(
         while place < n and count < rule.batch:
             count += 1 if weight[rows.order[place]] > 0.0 else 0
             place += 1
-        if t > 0.0 and groups.feature_starts.size:
+        # Before the first round nothing is awake, and all of them are zero.
+        if groups.feature_starts.size:
             _margins_overlap(rows, begin, place, weight, sums, awake, groups, t, fade, slopes)
-        elif t > 0.0 and groups.magic:
+        elif groups.magic:
             _margins_even(rows, begin, place, weight, sums, awake, groups, t, fade, found, slopes)
-        elif t > 0.0:
+        else:
             _margins_apart(rows, begin, place, weight, sums, awake, groups, t, fade, found, slopes)
         for at in range(begin, place):
             i = rows.order[at]

@@ -70,8 +70,7 @@ class DenseSums:
         if self._squares:
             # Into one square that stays in the cache: the tile does not.
             np.matmul(rows, turned, out=self._one)
-            below, right = min(top + SQUARE, to.height), min(side + SQUARE, to.width)
-            norms = self._x_norms[to.i + top : to.i + below], self._z_norms[to.j + side : to.j + right]
+            norms = self._x_norms[to.i + top : to.i + top + SQUARE], self._z_norms[to.j + side : to.j + side + SQUARE]
             squares_from_products(self._one, *norms, self._sums[SQUARES, 0.0], top, side)
             if place is not None:
                 place[:] = self._one

@@ -51,7 +51,7 @@ def training_pairs(
         others = np.setdiff1d(chosen, np.append(friends, u))
         far = _least_similar(stack[:, u, others], rng)
         found += [(u, v, 1) for v in kept.tolist()] + [(u, v, 0) for v in others[far][: len(kept)].tolist()]
-    table = np.array(found, dtype=np.int64).reshape(-1, 3)
+    table = np.array(found, dtype=np.int64).reshape(len(found), 3)
     return np.ascontiguousarray(table[:, :2]), np.ascontiguousarray(table[:, 2])
 
 

@@ -125,6 +125,14 @@ def test_a_caps_last_point_is_feasible_and_said_not_to_be_converged():
     assert objective == pytest.approx(found.objective) and gap == pytest.approx(found.gap)
 
 
+def test_of_groups_that_violate_alike_the_first_is_moved_first():
+    K = np.kron(np.eye(3), np.array([[1.0, 0.2], [0.2, 1.0]]))
+    problem = replace(svc_problem(np.array([1.0, -1.0] * 3), 2.0), groups=np.repeat(np.arange(3), 2))
+    for steps in (1, 2):
+        moved = solve_smo(DenseGram(K), problem, tol=1e-9, max_iter=steps).beta.reshape(3, 2)
+        np.testing.assert_array_equal(moved.any(axis=1), np.arange(3) < steps)
+
+
 def test_an_infeasible_start_is_balanced_group_by_group():
     _, problem = case("svr", 30, 3, 7)
     beta = problem.feasible(np.full(30, 1.7))

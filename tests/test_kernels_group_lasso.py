@@ -106,6 +106,15 @@ def test_every_gap_bounds_the_distance_to_the_optimum():
     assert all(b.objective <= a.objective + 1e-14 for a, b in pairwise(runs))
 
 
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_a_gap_of_a_ten_thousandth_is_asked_for_by_default(kind):
+    penalty, _ = penalty_of(kind)
+    moments = moments_of(tasks_of(2), True)
+    for share in (0.05, 0.01, 0.001):
+        found = solve_moments(moments, penalty, share * dual_norm(penalty, moments))
+        assert found.stop == "gap" and found.gap <= 1e-4 * found.objective
+
+
 def test_steps_continue_where_the_last_ones_ended():
     penalty, _ = penalty_of("sgl")
     moments = moments_of(tasks_of(1), True)
@@ -133,6 +142,8 @@ def test_moments_do_not_depend_on_form_and_add_up():
     raw = row_moments(X, y, cost, codes=codes, n_tasks=3)
     for form in (np.asfortranarray(X), sp.csr_array(X), sp.csc_array(X)):
         assert (row_moments(form, y, cost, codes=codes, n_tasks=3) == raw).all()
+    single = X.astype(np.float32)
+    assert (row_moments(single, y, np.ones(300)) == row_moments(single.astype(np.float64), y, np.ones(300))).all()
     rows = np.column_stack([X, y, np.ones(300)])
     for q in range(3):
         np.testing.assert_allclose(raw[q], (rows * (cost * (codes == q))[:, None]).T @ rows, atol=1e-12)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gramplane.kernels import kta_weights
 from gramplane.kernels.kta_path import (
     EUCLIDEAN,
     KL,
@@ -140,6 +141,15 @@ def test_newton_and_bracket_meet_from_bad_guesses() -> None:
             np.testing.assert_allclose(eta, exact, rtol=1e-9)
             assert steps >= 40
     assert corrected(this, exact, loads, 1.4)[1] == 0
+
+
+def test_a_bracket_ends_where_its_roots_are_found(monkeypatch) -> None:
+    taken, terms = [], kta_weights._newton_terms
+    monkeypatch.setattr(kta_weights, "_newton_terms", lambda *args: taken.append(args) or terms(*args))
+    for this in (problem(), problem(KL, 0.1), problem(CUBIC, 0.1)):
+        for p in (1.05, 1.4, 2.4):
+            bracketed(this, this.loads(A + 0.1), p)
+    assert len(taken) <= 110
 
 
 # --- the path ---------------------------------------------------------------------------------------------------------------------

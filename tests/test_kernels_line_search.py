@@ -70,6 +70,18 @@ def test_minimise_has_no_upper_end(best):
     assert minimise(curve).step == pytest.approx(best, rel=0.2)
 
 
+@pytest.mark.parametrize("best", [1e-3, 0.5])
+def test_minimise_goes_back_where_its_first_step_went_too_far(best):
+    # Nearly straight up to the minimum: Newton's step from 0 leads to 1 / 0.01, where the function is high.
+    parts = (
+        lambda s: 0.005 * s * s - s + 50 * max(s - best, 0) ** 2,
+        lambda s: 0.01 * s - 1 + 100 * max(s - best, 0),
+        lambda s: 0.01 + 100.0 * (s > best),
+    )
+    found = minimise(Curve(parts))
+    assert found.value < 0.0 and abs(found.slope) <= 0.1
+
+
 def test_minimise_stays_where_it_does_not_fall():
     curve = parabola(-1.0)
     assert minimise(curve).step == 0.0

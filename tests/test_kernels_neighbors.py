@@ -55,6 +55,12 @@ def test_wide_sparse_rows(values):
     np.testing.assert_array_equal(nearest_rows(X, 4).ids, neighbours(X.toarray()[:, np.unique(X.indices)], 4))
 
 
+def test_a_huge_row_does_not_touch_the_sparse_row_before_it():
+    X = sp.random(40, 5000, density=0.005, random_state=1, format="csr")
+    X.data[X.indptr[[8, 20, 33]]] = 1e12
+    np.testing.assert_array_equal(nearest_rows(X, 4).ids, neighbours(X.toarray()[:, np.unique(X.indices)], 4))
+
+
 def test_ties_go_to_the_lower_id():
     X = np.array([[0.0], [1.0], [-1.0], [1.0], [-1.0]])
     assert nearest_rows(X, 2).ids.tolist() == [[1, 2], [3, 0], [4, 0], [1, 0], [2, 0]]

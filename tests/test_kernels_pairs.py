@@ -115,6 +115,18 @@ def test_head_and_fallback_agree_in_any_ranges_with_and_without_bounds(whole: bo
     assert as_list(fallback_pairs(gathered, u, ids, MAP, 500, (0, len(ids)), bound=bound, threshold=bar)) == reached
 
 
+def test_a_column_whose_bound_stays_below_the_bar_is_left_out() -> None:
+    X, u = problem(11, whole=False, n=60, d=20)
+    block, ids = sp.csc_array(X), ranked_ids(X)
+    (pair, value), place = products_only(best(everything(X, u), 10**6))[0], np.argsort(ids)
+    late = max(place[list(pair)])
+    for share, found in ((0.6, []), (1.0, [(pair, value)])):
+        bound = np.full(20, np.inf)
+        bound[late] = share * abs(value) / MAP.product
+        parts = fallback_pairs(block, u, ids, MAP, 500, (late, late + 1), columns=ids, bound=bound, threshold=abs(value))
+        assert as_list(parts) == found
+
+
 @pytest.mark.parametrize("height", [1, 7, 64, 1000])
 def test_row_blocks_of_the_head_do_not_change_a_bit(height: int) -> None:
     X, u = problem(3, whole=False, n=300, d=9)

@@ -21,8 +21,9 @@ from gramplane.kernels.shared_subspace import (
     nuclear_norms,
     roots,
 )
-from gramplane.kernels.solvers.dual import DenseGram
+from gramplane.kernels.solvers.dual import DenseGram, svc_problem
 from gramplane.kernels.solvers.duals import ridge_problem, solve_ridge
+from gramplane.kernels.subspace_interior import InteriorPath, _Newton
 from gramplane.kernels.subspace_pooled import (
     Half,
     Squares,
@@ -69,6 +70,37 @@ def tiny(seed=0, n=20):
 def best_multiple(beta, features, y, codes, q):
     found = minimize_scalar(lambda s: -oracle.dual(s * beta, features, y, codes, q, 0.7), (0.0, 1.0))
     return -found.fun if found.x > 0 else 0.0
+
+
+class Written:
+    """What an interior path asks of kernels, from whole matrices."""
+
+    def __init__(self, grams, codes):
+        self.grams, self.codes, self.spread = grams, codes, np.eye(T)[codes]
+
+    def products(self, beta):
+        return self.grams @ (self.spread * beta[:, None])
+
+    def forms(self, beta):
+        return (self.spread * beta[:, None]).T @ self.products(beta)
+
+    def matrix(self, coupling):
+        return (coupling[:, self.codes][:, :, self.codes] * self.grams).sum(axis=0)
+
+
+def test_a_step_out_of_balance_is_balanced_anywhere_on_the_interior_path():
+    features, _, codes = tiny(0, 24)
+    y = np.where(features[0] @ [1.0, -1.0] + 0.3 * np.random.default_rng(0).normal(size=24) > 0, 1.0, -1.0)
+    problem = replace(svc_problem(y, 1.0), groups=codes)
+    path = InteriorPath(problem, T, 1.5, Written(np.stack([F @ F.T for F in features]), codes))
+    point, first = path.start(problem.feasible(0.3 * y)), np.zeros(24)
+    first[np.unique(codes, return_index=True)[1]] = 1.0
+    for _ in range(13):
+        view = path.view(point)
+        step = _Newton(path, point, view, point.levels[:, None, None] * np.eye(T) - view.forms)._balanced(first)
+        np.testing.assert_allclose(path.member.T @ (view.beta + step), 0.0, atol=1e-12)
+        assert (step <= first).all()
+        point = path.advance(point, view)
 
 
 @pytest.mark.parametrize("q", QS)

@@ -233,6 +233,17 @@ def test_cap_and_impossible_tolerance_are_named():
     assert endless.gap <= 1e-9 * endless.objective
 
 
+def test_steps_that_leave_the_objective_as_it_is_end_a_search():
+    found = [solved(instance("plain", seed, n=60, groups=6), loss, bias, tol=0.0) for seed in range(4) for loss, bias in CASES]
+    assert {s.stop for s in found} == {"gap", "no_progress"}
+    assert max(s.iterations for s in found) <= 40
+
+
+def test_short_steps_are_followed_by_few():
+    cases = [instance(kind, seed, scale=0.05) for kind in ("sparse", "weighted", "sparse32") for seed in range(8)]
+    assert sum(solved(case, *options, tol=1e-9).iterations for case in cases for options in CASES) <= 800
+
+
 def test_paper_rule_of_apg_stops_early_and_says_so():
     case = instance("plain", seed=14, n=200, groups=8, size=4, scale=10.0)
     early = solved(case, "squared_hinge", False, solve_apg, tol=1e-2, until="decrease")

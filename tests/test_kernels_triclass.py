@@ -320,6 +320,18 @@ def test_at_the_end_the_assignment_stays_and_j_is_the_value_of_its_convex_proble
         assert last.violation <= EXACT and last.gap <= 1e-6
 
 
+def test_a_search_ends_where_it_gains_less_than_its_tolerance_though_rows_still_move():
+    K, points = tiny(0, U=8)
+    gram = DenseGram(K)
+    first = improved(gram, points, permuted_start(points, labelled_machine(gram, points, EXACT), 1), Search("mm", EXACT, EXACT))
+    gain = first.objective - improved(gram, points, first, Search("mm", EXACT, EXACT)).objective
+    assert first.stop is None and gain > 0
+    for factor, stop in ((0.9, None), (1.1, "tol")):
+        search = Search("mm", factor * gain / (1.0 + first.objective - gain), EXACT)
+        last = improved(gram, points, first, search)
+        assert last.flips > 0 and last.stop == stop
+
+
 def test_no_search_is_below_the_enumerated_optimum_and_the_best_start_meets_it():
     met = 0
     for seed in range(2):

@@ -137,6 +137,9 @@ def test_value_and_minimum_against_a_general_solver():
     point = machine.at(mu)
     assert point.value == pytest.approx(oracle.value(grams, y, 1.0, mu), rel=1e-5)
     assert 0 <= point.gap <= 1e-5
+    free = (np.abs(point.beta) > 1e-3) & (np.abs(point.beta) < 1.0 - 1e-3)
+    np.testing.assert_allclose((y * point.decision)[free], 1.0, atol=1e-4)
+    assert free.sum() >= 5 and abs(point.bias) > 0.1
     found, _ = solved(machine, mu)
     best = oracle.minimum(grams, y, 1.0, mu)
     assert found.value <= best + 2e-3 * abs(best)
