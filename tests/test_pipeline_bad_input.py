@@ -354,12 +354,18 @@ def test_predictions_need_the_width_a_known_ending_and_a_finished_run(tmp_path):
     assert not (tmp_path / "out.npz").exists()
 
 
-def test_models_of_unit_rows_need_row_factors(tmp_path):
+@pytest.mark.parametrize(("method", "params"), [("fgm", PARAMS), ("group-lasso", {})])
+def test_models_of_unit_rows_need_row_factors_and_their_width(tmp_path, method, params):
     ingest((X, Y), tmp_path / "a.zarr", scale="unit-row")
     ingest((X, Y), tmp_path / "b.zarr")
-    run_method("fgm", PARAMS, data=str(tmp_path / "a.zarr"), run=str(tmp_path / "run"))
-    with pytest.raises(ValueError, match=r"b\.zarr has no row factors .*--like"):
-        predict_store(str(tmp_path / "run"), str(tmp_path / "b.zarr"), str(tmp_path / "out.npz"))
+    ingest((np.column_stack([X, X]), Y), tmp_path / "c.zarr", scale="unit-row")
+    run_method(method, params, data=str(tmp_path / "a.zarr"), run=str(tmp_path / "run"))
+    for name, told in (
+        ("b", r"b\.zarr has no row factors .*--like"),
+        ("c", "c\\.zarr has 24 features, the model was trained on 12; .*--like"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            predict_store(str(tmp_path / "run"), str(tmp_path / f"{name}.zarr"), str(tmp_path / "out.npz"))
 
 
 def test_a_run_prepared_but_never_started_says_so(tmp_path):

@@ -127,6 +127,8 @@ def test_centred_and_normalised_sums_are_those_in_memory(policy, store, tmp_path
         np.testing.assert_array_equal(values, near[np.ix_(wanted[rows], wanted[columns])])
     v = np.random.default_rng(2).standard_normal(N)
     np.testing.assert_allclose(far.matvec(v), near.astype(float) @ v, atol=1e-9)
+    np.testing.assert_array_equal(far.rows(wanted), near[wanted])
+    assert far.rows(wanted[:0]).shape == (0, N)
 
 
 def test_entries_come_in_bounded_pieces(store, tmp_path, monkeypatch):

@@ -1,12 +1,13 @@
 """Batch group lasso over blocks: every engine ends at the optimum of the whole problem, wherever the data lie, with the same bits."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.cluster import MemoryBoundExceeded, open_executor
+from gramplane.cluster import MemoryBoundExceeded, MemorySink, open_executor
 from gramplane.kernels.group_penalty import group_penalty
 from gramplane.kernels.groups import build_groups
 from gramplane.kernels.mean_losses import MeanLoss
@@ -18,7 +19,7 @@ from gramplane.pipeline.passes.blocks import scale_as_given
 from gramplane.pipeline.passes.moments import feature_slopes, moments_pass
 from gramplane.pipeline.passes.scaling import scaled
 from gramplane.pipeline.records.context import RunContext
-from gramplane.storage import MemoryBlocks, RunStore
+from gramplane.storage import MemoryBlocks, RunStore, block_cache
 from gramplane.storage.ingest import ingest
 
 D = 60
@@ -156,6 +157,38 @@ def test_stores_and_memory_give_the_same_bits(tmp_path, scale, monkeypatch):
     for engine in ("gram", "working_set"):
         found = [fitted(problem_of(y, engine=engine), data)[0] for data in (held, store)]
         assert (found[0].weights == found[1].weights).all()
+
+
+@pytest.mark.parametrize("scale", ["none", "unit-row", "unit-column"])
+@pytest.mark.parametrize(("shape", "sparse"), [((500, 40), False), ((300, 50_000), True)])
+def test_slopes_take_no_more_than_their_plan(tmp_path, shape, sparse, scale, monkeypatch):
+    X = sp.random_array(shape, density=2e-4, rng=np.random.default_rng(0)) if sparse else np.random.default_rng(0).normal(size=shape)
+    store, taken = ingest((X, np.arange(shape[0]) % 7.0), tmp_path / "store", task="regression", scale=scale), []
+    plain = passes.slopes_chunk
+
+    def measured(task, vectors):
+        block_cache().clear()
+        tracemalloc.start()
+        found = plain(task, vectors)
+        taken.append(tracemalloc.get_traced_memory()[1] + vectors.nbytes)
+        tracemalloc.stop()
+        return found
+
+    for count in (1, 200 if not sparse else 10):
+        events, U = MemorySink(), np.ones((count, shape[0]))
+        with open_executor("sync", events=events) as executor:
+            monkeypatch.setattr(passes, "slopes_chunk", plain)
+            feature_slopes(RunContext(executor, store), U)  # compiles
+            monkeypatch.setattr(passes, "slopes_chunk", measured)
+            feature_slopes(RunContext(executor, store), U)
+        planned = events.named("plan")[-1]["memory_bound"]
+        assert max(taken) <= planned <= 3 * max(taken), count
+
+
+def test_blocks_of_rows_weigh_what_their_refs_say(monkeypatch):
+    monkeypatch.setattr(passes, "ROWS", 16)
+    refs = passes.row_refs(MemoryBlocks(planted()[0]))
+    assert len(refs) == 6 and [ref.nbytes for ref in refs] == [ref.load().nbytes for ref in refs]
 
 
 @pytest.mark.parametrize(("engine", "loss"), [("gram", "squared"), ("working_set", "logistic"), ("fista", "hinge")])

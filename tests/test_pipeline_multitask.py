@@ -1,5 +1,6 @@
 """MK-MTFL end to end: optimum, certificate, invariances, forms of data, bad input, estimator checks."""
 
+import tracemalloc
 import warnings
 from itertools import pairwise
 
@@ -14,6 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import MKLClassifier, MultiTaskMKLClassifier, MultiTaskMKLRegressor
+from gramplane.pipeline.passes import task_solves
 from gramplane.storage import DataError
 from gramplane.storage.ingest import ingest
 from tests.support.oracles.multitask import dual_optimum, primal_optimum, random_problem
@@ -197,6 +199,27 @@ def test_small_tasks_computed_together_give_the_bits_of_each_alone():
     )
     assert np.array_equal(near.model_.beta, far.model_.beta)
     assert np.array_equal(near.task_kernel_weights_, far.task_kernel_weights_)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared"])
+@pytest.mark.parametrize("kernels", [KERNELS, [*KERNELS, "linear cosine"]], ids=["scaled", "normalised"])
+def test_a_batch_takes_no_more_than_its_plan(loss, kernels, monkeypatch):
+    X, y, task = data(20, m=200)
+    kind, target = (MultiTaskMKLClassifier, signs(y, task)) if loss == "hinge" else (MultiTaskMKLRegressor, y)
+    plain, taken = task_solves.solve_chunk, []
+
+    def measured(batch):
+        tracemalloc.start()
+        found = plain(batch)
+        taken.append((tracemalloc.get_traced_memory()[1], task_solves.batch_bytes(batch) - task_solves.FREED_BYTES))
+        tracemalloc.stop()
+        return found
+
+    options = {"p": 6.0, "tol": 1e-2, "grams": "recompute", "loss": loss}
+    kind(kernels, **options).fit(X, target, task)  # compiles
+    monkeypatch.setattr(task_solves, "solve_chunk", measured)
+    kind(kernels, **options).fit(X, target, task)
+    assert taken and all(peak <= planned <= 2 * peak for peak, planned in taken)
 
 
 def test_predictions_on_a_store_read_its_tasks(tmp_path):

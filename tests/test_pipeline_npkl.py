@@ -1,6 +1,7 @@
 """SimpleNPKL: certificates, forms of constraints and data, selection, bases, clusters, runs, resume, the neighbour pass, bad input."""
 
 import json
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -18,7 +19,7 @@ from sklearn.utils.estimator_checks import (
     check_set_params,
 )
 
-from gramplane.cluster import open_executor
+from gramplane.cluster import MemorySink, open_executor
 from gramplane.kernels.constraints import actively_selected, closed, margins, pair_constraints
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.neighbors import nearest_rows
@@ -228,6 +229,22 @@ def test_the_pass_has_the_bits_of_the_search_in_memory(kind, monkeypatch, tmp_pa
                 found = nearest_neighbours(RunContext(executor, data), 6)
                 np.testing.assert_array_equal(found.ids, whole.ids)
                 np.testing.assert_array_equal(found.squares, whole.squares)
+
+
+@pytest.mark.parametrize(("n", "d", "k"), [(1000, 3, 400), (3000, 100, 5)])
+def test_a_search_takes_no_more_than_its_plan(n, d, k):
+    """Many neighbours weigh more than the rows that they are looked for among."""
+    data, events = MemoryBlocks(np.random.default_rng(0).normal(size=(n, d))), MemorySink()
+    with open_executor(None, events=events) as executor:
+        nearest_neighbours(RunContext(executor, data), k)
+    plan = neighbour_pass.plan_neighbours(data, k)
+    (told,) = events.named("plan")
+    assert (plan["tasks_per_pass"], plan["task_bytes"]) == (told["n_tasks"], told["memory_bound"])
+    tracemalloc.start()
+    neighbour_pass.nearest_chunk(neighbour_pass.candidates(data)[0], k)
+    taken, planned = tracemalloc.get_traced_memory()[1], plan["task_bytes"] - neighbour_pass.FREED_BYTES
+    tracemalloc.stop()
+    assert taken <= planned <= 3 * taken
 
 
 @pytest.mark.cluster

@@ -174,7 +174,7 @@ class CombinedGram:
 
     def rows(self, idx: np.ndarray) -> np.ndarray:
         """Return whole rows, ``(len(idx), n)``: products with unit vectors, for the few that a check asks for."""
-        return np.stack([self.matvec(np.eye(1, self.n, int(i))[0]) for i in idx]) if len(idx) else np.zeros((0, self.n))
+        return np.reshape([self.matvec(np.eye(1, self.n, int(i))[0]) for i in idx], (len(idx), self.n))
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
         """Return ``K v`` (one pass); block pairs are added in their order."""

@@ -38,19 +38,18 @@ def fetch_scaled(ctx: RunContext, features: np.ndarray) -> Columns:
 
 
 def slopes_chunk(task: Task, vectors: Any) -> np.ndarray:
-    """Return ``U X`` for the columns of one task, ``(m, k)`` (on a worker)."""
+    """Return ``U X`` for the columns of one task, ``(m, k)``, of vectors that have the factors of the rows (on a worker)."""
     U = received(vectors)
     return _joined([_block_slopes(ref, U) for ref in task])
 
 
 def _block_slopes(ref: Ref, U: np.ndarray) -> np.ndarray:
-    data = source_of(ref)
-    scale, row_factor = scale_as_given(data, slice(*ref.cols)), data.scale.row_factor
-    duals = U if row_factor is None else U * row_factor
-    found = correlations_many(block_cache().load(ref), duals)
+    scale, found = scale_as_given(source_of(ref), slice(*ref.cols)), correlations_many(block_cache().load(ref), U)
     if scale.shift is not None:
-        found -= duals.sum(axis=1)[:, None] * scale.shift
-    return found if scale.factor is None else found * scale.factor
+        found -= U.sum(axis=1)[:, None] * scale.shift
+    if scale.factor is not None:
+        found *= scale.factor
+    return found
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -59,11 +58,13 @@ def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _SlopeBytes:
-    vectors: int
+    count: int
+    nbytes: int
 
     def __call__(self, task: Task) -> int:
-        # The largest stripe, the vectors, and the sums of every column, which weigh no more than the stripes unless these are empty.
-        return 2 * task_bytes(task) + self.vectors + 8 * sum(ref.cols[1] - ref.cols[0] for ref in task)
+        columns = sum(ref.cols[1] - ref.cols[0] for ref in task)
+        # The largest stripe as read and as held, the vectors, their sums over every column, apart and joined, scales and places of columns.
+        return 2 * task_bytes(task) + self.nbytes + (16 * self.count + 24) * columns
 
 
 def feature_slopes(ctx: RunContext, U: np.ndarray) -> np.ndarray:
@@ -76,9 +77,10 @@ def feature_slopes(ctx: RunContext, U: np.ndarray) -> np.ndarray:
     U
         ``(m, n)`` vectors over the rows.
     """
-    tasks, result = column_tasks(ctx.data), 8 * len(U) * ctx.data.n_cols
-    program = BlockProgram("slopes", slopes_chunk, _joined, _SlopeBytes(U.nbytes), result, combine_bytes=2 * result)
-    return ctx.run_pass(plan(program, tasks, ctx.share("slopes", U, len(tasks))))
+    tasks, result, row_factor = column_tasks(ctx.data), 8 * len(U) * ctx.data.n_cols, ctx.data.scale.row_factor
+    duals = U if row_factor is None else U * row_factor
+    program = BlockProgram("slopes", slopes_chunk, _joined, _SlopeBytes(len(U), U.nbytes), result, combine_bytes=2 * result)
+    return ctx.run_pass(plan(program, tasks, ctx.share("slopes", duals, len(tasks))))
 
 
 # -- moments ---------------------------------------------------------------------------------------------------------------

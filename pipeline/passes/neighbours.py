@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...cluster import BlockProgram, plan
+from ...cluster import BlockProgram, Plan, plan
 from ...kernels.neighbors import COLUMNS, Nearest, merge_nearest, nearest_between
 from ...storage import BlockStore, MemoryBlocks, open_shared
 from ..records.context import RunContext
@@ -96,9 +96,20 @@ class _Merge:
         return [replace(group[0], nearest=merge_nearest([item.nearest for item in group], self.k)) for group in groups]
 
 
-def _task_bytes(ref: Candidates) -> int:
-    # The rows as they are read and in float64, tiles of products, packed rows, freed blocks.
-    return 3 * ref.nbytes + TILES + FREED_BYTES
+@dataclass(frozen=True)
+class _TaskBytes:
+    k: int
+
+    def __call__(self, ref: Candidates) -> int:
+        # The rows as they are read and in float64, tiles of products, packed rows, lists while they are sorted, freed blocks.
+        return 3 * ref.nbytes + TILES + 64 * self.k * (ref.rows[1] - ref.rows[0]) + FREED_BYTES
+
+
+def _pass(data: BlockStore | MemoryBlocks, k: int) -> Plan[list[Found]]:
+    n = data.n_rows
+    size, whole = 16 * k * min(ROWS, n) + 256, 16 * k * n + 256
+    program = BlockProgram("nearest-neighbours", nearest_chunk, _Merge(k), _TaskBytes(k), size, combine_bytes=4 * whole)
+    return plan(program, candidates(data), k)
 
 
 def nearest_neighbours(ctx: RunContext, k: int) -> Nearest:
@@ -116,18 +127,15 @@ def nearest_neighbours(ctx: RunContext, k: int) -> Nearest:
     ValueError
         Rows that are not finite.
     """
-    refs, n = candidates(ctx.data), ctx.data.n_rows
-    size = 16 * k * min(ROWS, n) + 256
-    program = BlockProgram("nearest-neighbours", nearest_chunk, _Merge(k), _task_bytes, size, combine_bytes=4 * (16 * k * n + 256))
-    found: list[Found] = ctx.run_pass(plan(program, refs, k))
+    found: list[Found] = ctx.run_pass(_pass(ctx.data, k))
     parts = [item.nearest for item in found]
     return Nearest(np.concatenate([part.ids for part in parts]), np.concatenate([part.squares for part in parts]))
 
 
 def plan_neighbours(data: Any, k: int) -> dict[str, int]:
-    """Return tasks of the pass and the memory of one."""
-    refs = candidates(data)
-    return {"tasks_per_pass": len(refs), "task_bytes": max(_task_bytes(ref) for ref in refs) + 32 * k * min(ROWS, data.n_rows)}
+    """Return tasks of the pass and the memory of a step."""
+    work = _pass(data, k)
+    return {"tasks_per_pass": work.n_tasks, "task_bytes": work.memory_bound}
 
 
 def load_programs() -> None:
