@@ -143,6 +143,16 @@ def test_a_run_stopped_after_any_step_resumes_to_the_same_bits(name, tmp_path):
         assert other.figures == model.figures and rest == [summary, tables]
 
 
+def test_every_state_of_a_working_set_has_a_dual_variable_per_triple():
+    X, _ = blobs(4)
+    ctx = context(MemoryBlocks(X))
+    loop = build_loop(SPEConfig(graph="union", n_neighbors=3, tol=1e-5), ctx.data, None, ctx, pytest.fail)
+    states = [loop.init(ctx)]
+    while states[-1].stop is None:
+        states.append(loop.step(states[-1], ctx).state)
+    assert len(states) > 2 and [len(state.alpha) for state in states] == [len(state.triples) for state in states]
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_summary_and_tables_of_a_run(name, tmp_path):
     X, y = blobs(5, 40)

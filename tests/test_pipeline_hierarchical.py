@@ -162,6 +162,23 @@ def test_mirror_descent_ends_at_the_same_optimum(rho):
     assert mirror.objective_ == pytest.approx(default.objective_, rel=1e-3)
 
 
+def test_smoothing_spares_solves_near_one(monkeypatch):
+    """Nodes of small norm come back from their smoothing: without it the two fits took 178 solves, with it 101."""
+    solves, solved = [], Master._solved
+    monkeypatch.setattr(Master, "_solved", lambda *given: (solves.append(1), solved(*given))[1])
+    for data in (drawn(0, n=30, p=3), drawn(1, n=80, p=4)):
+        assert HierarchicalKernelClassifier(SUBSETS, rho=1.02, C=3.0, tol=1e-5).fit(*data).converged_
+    assert len(solves) <= 1.3 * 101
+
+
+def test_a_target_without_variation_is_its_constant():
+    X, _ = drawn(5)
+    for solver in ("auto", "mirror"):
+        machine = HierarchicalKernelRegressor(SUBSETS, solver=solver, loss="squared").fit(X, np.full(len(X), 2.0))
+        assert machine.converged_
+        np.testing.assert_allclose(machine.predict(X), 2.0, atol=1e-9)
+
+
 def test_norms_add_up_to_the_gauge_and_predictions_to_the_model():
     X, y = drawn(6)
     machine = HierarchicalKernelClassifier(SUBSETS, C=3.0, tol=1e-5).fit(X, y)
@@ -178,6 +195,15 @@ def test_norms_add_up_to_the_gauge_and_predictions_to_the_model():
     across = gram_block([dag.kernel(key) for key in machine.nodes_], Z, X)
     expected = np.einsum("w,wij,j->i", machine.kernel_weights_, across, beta) + machine.intercept_[0]
     np.testing.assert_allclose(machine.decision_function(Z), expected, rtol=1e-9)
+
+
+def test_a_node_behind_a_quiet_one_is_found_in_a_graph_without_bounds():
+    X, _ = drawn(9, n=60)
+    chain = {"a": "rbf(gamma=0.5)[0]", "b": ("linear[1]", ["a"]), "c": ("linear[2]", ["b"])}
+    X, y = X * [1.0, 1e-3, 1.0], np.where(X[:, 2] > 0, 1, -1)
+    machine = HierarchicalKernelClassifier(chain, a=1.2, C=5.0, normalize="none").fit(X, y)
+    assert machine.converged_ and machine.certificate_depth_ is None
+    assert machine.active_set_[-1] == "linear[2]" and machine.score(X, y) > 0.9
 
 
 # -- graphs too large to list ------------------------------------------------------------------------------------------------------

@@ -282,7 +282,7 @@ class Master:
         moved = np.maximum(mirror_move(Simplex(), eta, -0.5 * slopes, moves + 1), LEAST_ETA)
         moved = moved / moved.sum()
         # The next problem inside starts from the weights that the newest forms give at the new eta.
-        weights = effective_weights(self.hull, moved, np.maximum(forms, 1e-12 * max(float(forms.max()), 1e-300)), self.rho)
+        weights = effective_weights(self.hull, moved, np.maximum(forms, 1e-12 * forms.max()), self.rho)
         return replace(master, eta=moved, weights=weights, since=moves + 1)
 
     def _inside(self, master: HKLMaster, tol: float) -> tuple[HKLMaster, np.ndarray]:
