@@ -12,7 +12,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from gramplane.storage import DataError, SchemaError
-from gramplane.storage.ingest import ingest
+from gramplane.storage.ingest import array_files, ingest
 from tests.support.budget_sources import SOURCES, memory_of
 
 BUDGET, SLACK = 32 << 20, 64 << 20
@@ -49,6 +49,14 @@ def rows(n=4000, d=900, dtype=np.float64):
     X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.05)
     X[5], X[:, 7] = 0.0, 0.0
     return X.astype(dtype), rng.integers(0, 3, n)
+
+
+def test_a_piece_of_a_dense_file_takes_a_32nd_of_the_budget(tmp_path, monkeypatch):
+    steps, real = [], array_files.by_rows
+    monkeypatch.setattr(array_files, "by_rows", lambda x, step, *rest: steps.append(step) or real(x, step, *rest))
+    np.save(tmp_path / "a.npy", np.ones((300, 900)))
+    ingest(str(tmp_path / "a.npy"), str(tmp_path / "S"), budget=SMALL)
+    assert steps == [SMALL // 32 // (8 * 900)]
 
 
 @pytest.mark.parametrize("form", ["csr", "csc"])

@@ -14,6 +14,9 @@ import pytest
 
 from gramplane.storage import BlockStore, BlockWriter, DataError, OutOfSpace, RunLocked, SchemaError, writer
 from gramplane.storage.ingest import buckets, build, ingest, reading, scratch, streams, text
+from gramplane.storage.ingest.counts import ColumnCounts
+from gramplane.storage.ingest.reading import Reading
+from gramplane.storage.ingest.spool import hold
 from gramplane.storage.locks import file_lock
 from tests.support.svmlight_files import check_store, labels_for, random_csr, write_file
 
@@ -226,6 +229,14 @@ def test_packed_text_without_a_last_line_end_killed_after_its_end(tmp_path, monk
         ingest(source, tmp_path / "S")
     monkeypatch.setattr(scratch.Scratch, "note", note)
     check_store(ingest(source, tmp_path / "S"), X, y)
+
+
+def test_columns_of_blocks_read_before_are_counted_to_the_greatest():
+    cols = [np.array([7, 4096, 0, 7], np.int32), np.empty(0, np.int32), np.array([3, 9000], np.int32)]
+    again = Reading([hold({"cols": part}) for part in cols], counts=ColumnCounts())
+    reading.recount(again)
+    np.testing.assert_array_equal(again.counts.width(0, 9500), np.bincount(np.concatenate(cols), minlength=9500))
+    assert (again.lowest, again.highest) == (0, 9000)
 
 
 def test_two_at_once(tmp_path):

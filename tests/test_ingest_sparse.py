@@ -478,6 +478,17 @@ def test_a_file_that_became_shorter_has_no_further_line(tmp_path):
         assert [streams.line_start(file, at, 1000) for at in (5, 6, 7, 500)] == [6, 6, 1000, 1000]
 
 
+def test_threads_are_taken_for_large_files_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(text, "PIECE", 10)
+    (tmp_path / "a").write_bytes(b"1 1:1\n1 1:")
+    assert [text.default_jobs(tmp_path / name) for name in "ab"] == [1, 1]
+    (tmp_path / "a").write_bytes(b"1 1:1\n1 1:1")
+    assert text.default_jobs(tmp_path / "a") == 2
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert text.default_jobs(tmp_path / "a") == 1
+
+
 @pytest.mark.parametrize(("n_cols", "resumable", "on_disk"), [(1000, False, False), (1000, True, True), (1 << 22, False, True)])
 def test_only_tables_that_are_long_or_must_outlive_the_process_are_files(tmp_path, n_cols, resumable, on_disk):
     ColumnSummary(BlockMeta(5, n_cols, "sparse", "float32"), "unit-column", tmp_path, resumable=resumable)

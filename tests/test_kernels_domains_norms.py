@@ -246,3 +246,7 @@ def test_bad_input_is_refused(make, message):
 
 def test_every_kind_is_registered():
     assert {type(domain) for domain in DOMAINS.values()} == {Simplex, ElasticNetSet, LpBall, NonNegative}
+
+
+def test_sets_made_without_a_parameter_are_those_of_their_names():
+    assert (ElasticNetSet(), LpBall()) == (DOMAINS["elastic_net"], DOMAINS["ball"])

@@ -89,6 +89,14 @@ def test_ridge_of_a_singular_matrix_far_beyond_float32():
     assert zero.bias == pytest.approx(3.0)
 
 
+def test_a_ridge_solve_has_converged_below_its_tolerance_only():
+    K, z, _ = data(120)
+    few = solve_ridge(rows_of(K), ridge_problem(z, 5.0), tol=1e-12, max_iter=3)
+    for tol, converged in ((few.violation, False), (np.nextafter(few.violation, np.inf), True)):
+        again = solve_ridge(rows_of(K), ridge_problem(z, 5.0), tol=tol, max_iter=3)
+        assert (again.violation, again.converged) == (few.violation, converged)
+
+
 def test_ridge_reports_too_few_steps():
     K, z, _ = data()
     s = solve_ridge(rows_of(K), ridge_problem(z, 10.0), max_iter=2)

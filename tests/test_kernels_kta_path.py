@@ -143,6 +143,15 @@ def test_newton_and_bracket_meet_from_bad_guesses() -> None:
     assert corrected(this, exact, loads, 1.4)[1] == 0
 
 
+def test_a_weight_is_corrected_alike_alone_and_beside_others() -> None:
+    for this in (problem(), problem(KL, 0.1), problem(CUBIC, 0.1)):
+        loads, guess = this.loads(A + 0.1), np.geomspace(1e-3, 1e3, 40)
+        together, steps = corrected(this, guess, loads, 1.4)
+        alone = [corrected(this, guess[i : i + 1], loads[i : i + 1], 1.4) for i in range(40)]
+        np.testing.assert_array_equal(together, np.concatenate([eta for eta, _ in alone]))
+        assert steps == sum(taken for _, taken in alone)
+
+
 def test_a_bracket_ends_where_its_roots_are_found(monkeypatch) -> None:
     taken, terms = [], kta_weights._newton_terms
     monkeypatch.setattr(kta_weights, "_newton_terms", lambda *args: taken.append(args) or terms(*args))

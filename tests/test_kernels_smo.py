@@ -404,10 +404,10 @@ def test_cache_keeps_to_its_budget_and_reports_hits():
 
 def test_cache_drops_the_least_recently_used_row():
     asked = []
-    gram = RowCacheGram(lambda idx: asked.extend(idx.tolist()) or np.eye(5)[idx], np.ones(5), 5, 2 * 40)
+    gram = RowCacheGram(lambda idx: asked.append(idx.tolist()) or np.eye(5)[idx], np.ones(5), 5, 2 * 40)
     for wanted in ([0, 1], [0], [2], [0], [1]):
         gram.rows(np.array(wanted))
-    assert asked == [0, 1, 2, 1]
+    assert asked == [[0, 1], [2], [1]], "nothing is fetched for a row that is kept"
     assert (gram.hits, gram.misses) == (2, 4)
 
 

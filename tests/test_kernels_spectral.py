@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.linalg import block_diag
 
 from gramplane.kernels import tall_blocks
-from gramplane.kernels.chebyshev import filtered, orthonormalise
+from gramplane.kernels.chebyshev import filtered, orthonormalise, planned
 from gramplane.kernels.panels import Panels, filter_step
 from gramplane.kernels.spectral import kernel_spectrum, normalized_laplacian, positive_part
 from gramplane.kernels.spectral_operator import SymmetricOperator
@@ -378,6 +378,20 @@ def test_filter_is_the_chebyshev_polynomial():
     filtered(Panels.of(operator(A), np.float64), block, 7, (lo, hi), top, 1)
     units = lambda t: np.polynomial.chebyshev.chebval(2 * (t - lo) / (hi - lo) - 1, [0] * 7 + [1])  # noqa: E731
     np.testing.assert_allclose(block, (vectors * (units(values) / units(top))) @ (vectors.T @ V), atol=1e-11)
+
+
+@pytest.mark.parametrize("tol", [1e-4, 1e-8])
+def test_the_planned_degree_is_about_the_least_that_leaves_the_tolerance(tol):
+    A = graph_problem(400, seed=1, pairs=0.4, neighbours=10)[0]
+    values = np.linalg.eigvalsh(A)
+    plan = planned(estimated_spectrum(operator(A), 0), np.count_nonzero(values > 0), 400, np.count_nonzero(A), tol)
+    (lo, edge), outside = plan.damped, values[values > max(0.0, plan.damped[1])]
+
+    def left(degree):
+        grown = np.polynomial.chebyshev.chebval(2 * (outside - lo) / (edge - lo) - 1, [0] * degree + [1])
+        return 1e6 * np.sum((outside / grown) ** 2) / np.sum(outside**2)
+
+    assert left(plan.degree + 4) <= tol < left(plan.degree - 4)
 
 
 @pytest.mark.parametrize("step", [filter_step, filter_step.py_func])

@@ -1,5 +1,7 @@
 """Gram matrices in memory, in a store and computed in passes: the same bits, and those of the whole matrices."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -7,9 +9,10 @@ from gramplane.cluster import MemorySink, open_executor
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.spec import as_specs
 from gramplane.pipeline.passes import grams as module
+from gramplane.pipeline.passes.blocks import byte_groups
 from gramplane.pipeline.passes.gram_settings import GramSettings
 from gramplane.pipeline.passes.gram_source import block_rows, pairs
-from gramplane.pipeline.passes.grams import Grams
+from gramplane.pipeline.passes.grams import Grams, pass_groups
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks, block_cache
 from gramplane.storage.ingest import ingest
@@ -146,6 +149,14 @@ def test_blocks_follow_from_the_data_alone():
         covered[slice(*rows), slice(*cols)] += 1
         covered[slice(*cols), slice(*rows)] += rows != cols
     assert np.all(covered == 1)
+
+
+def test_a_task_of_a_pass_takes_pairs_up_to_its_bytes_and_no_more():
+    sizes = lambda *pairs: [SimpleNamespace(nbytes=size) for size in pairs]  # noqa: E731
+    cut = lambda tasks: [[pair.nbytes for pair in task] for task in tasks]  # noqa: E731
+    assert cut(byte_groups(sizes(4, 4, 4, 3, 2, 9, 1), 8)) == [[4, 4], [4, 3], [2], [9], [1]]
+    half = 8 << 20
+    assert cut(pass_groups(sizes(half, half, half, half - 1, 1, 1))) == [[half, half], [half, half - 1, 1], [1]]
 
 
 def test_a_store_policy_needs_a_path(data, store):

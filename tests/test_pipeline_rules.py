@@ -184,7 +184,7 @@ def test_cuts_move_at_most_so_often(monkeypatch):
     assert np.sum(machine.history_["phase"] == "refine") == 1
 
 
-def test_several_classes_share_rules():
+def test_several_classes_share_rules(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(240, 3))
     y = np.array(["low", "mid", "top"])[np.digitize(X[:, 0], [-0.4, 0.5])]
@@ -192,6 +192,9 @@ def test_several_classes_share_rules():
     assert machine.score(X, y) >= 0.97
     assert machine.decision_function(X).shape == (240, 3)
     assert set(machine.rules_[0]["weights"]) == {"low", "mid", "top"}
+    machine.to_csv(tmp_path / "rules.csv")
+    with (tmp_path / "rules.csv").open(encoding="utf-8", newline="") as file:
+        assert list(csv.DictReader(file)) == [{name: str(value) for name, value in row.items()} for row in machine.rules_table()]
     np.testing.assert_allclose(machine.transform(X) @ machine.coef_.T + machine.intercept_, machine.decision_function(X), atol=1e-10)
 
 

@@ -140,6 +140,13 @@ def test_a_machine_without_kernels_is_told():
     assert not found.kernel_weights_.any() and len(set(found.predict(X))) == 1
 
 
+def test_the_number_of_kernels_told_is_that_of_the_machine_with_the_most():
+    X, y = rows(5, n=64, classes=3)
+    found = TwoLayerMKLClassifier(KERNELS, penalty=1.0).fit(X, y)
+    counts = np.count_nonzero(found.kernel_weights_, axis=1)
+    assert found.history_["n_selected"][-1] == counts.max() > counts.min()
+
+
 def test_restarts_keep_the_smallest_objective():
     X, y = rows(2)
     one = TwoLayerMKLClassifier(KERNELS, random_state=4).fit(X, y)
