@@ -1,9 +1,16 @@
-"""What all tests share: no walks through the suite for garbage, and one BLAS thread for oracles as for solvers."""
+"""What all tests share: no walks through the suite for garbage, one BLAS thread for oracles as for solvers, and Ctrl-C that is heard."""
 
 import gc
+import signal
 
 import pytest
 import threadpoolctl
+
+
+def pytest_configure():
+    """Hear interrupts, as their children do then: a shell starts what it puts into the background with interrupts ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
