@@ -36,6 +36,14 @@ def test_no_cut_divides_a_group(runs, stripe_bytes):
     assert (labels[inner] != labels[inner - 1]).all()
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from([0, 1, 7, 8, 9, 12, 15, 16, 17, 33]), max_size=30))
+def test_chunks_are_no_more_than_four_times_those_that_would_be_full_and_one(counts):
+    plan = plan_stripes(counts, 8, stripe_bytes=16 * 8)
+    assert plan.n_chunks * plan.chunk <= 4 * sum(counts) + plan.chunk
+    assert plan.n_chunks * plan.chunk <= sum(counts) + plan.chunk * np.count_nonzero(counts)
+
+
 def test_equal_columns_give_about_equal_stripes():
     plan = plan_stripes(np.full(1000, 7), 4, stripe_bytes=4 * 500)
     assert plan.nnz.min() >= 0.9 * plan.nnz.max()

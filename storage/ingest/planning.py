@@ -3,10 +3,11 @@
 import shutil
 from dataclasses import dataclass, field
 from functools import singledispatch
+from math import prod
 from pathlib import Path
 from typing import Any
 
-from ..layout import plan_dense
+from ..layout import TABLE_CHUNK, DenseLayout, plan_dense, plan_dense_rows
 from .array_files import COLUMN_BYTES, WHOLE_SHARE, FileSource
 from .arrays import ArraySource
 from .dask_rows import DaskSource
@@ -136,19 +137,66 @@ def _free(place: Path) -> int:
 def _layout(kind: str, sizes: Sizes, options: Options) -> dict[str, Any]:
     """What is known of the store: stripes of dense data by their shape, of sparse data by their bytes alone."""
     found: dict[str, Any] = {"layout": options.layout, "stripe_bytes": options.stripe_bytes, "store_bytes_at_most": None}
-    twice = 2 if options.layout == "both" else 1
     if kind == "dense" and sizes.rows and sizes.columns:
-        item = 4 if options.dtype == "float32" else 8
-        cut = plan_dense(sizes.rows, sizes.columns, item, stripe_bytes=options.stripe_bytes)
-        found |= {"block_rows": cut.chunk[0], "block_columns": cut.chunk[1], "blocks": cut.grid[0] * cut.grid[1] * twice}
-        found["store_bytes_at_most"] = twice * item * sizes.rows * sizes.columns
+        items = {"auto": (8, 4), "float64": (8,), "float32": (4,)}[options.dtype]
+        cuts = _cuts(sizes.rows, sizes.columns, items[0], options)
+        found |= {"block_rows": cuts[0].chunk[0], "block_columns": cuts[0].chunk[1], "blocks": sum(prod(cut.grid) for cut in cuts)}
+        most = max(_filled(_cuts(sizes.rows, sizes.columns, item, options), item) for item in items)
+        found["store_bytes_at_most"] = most + _beside(sizes)
     elif kind != "dense" and sizes.entries is not None:
-        found["store_bytes_at_most"] = twice * _STORED * sizes.entries + _HEAD_BYTES * (sizes.columns or 0)
+        axes = (sizes.columns, sizes.rows) if options.layout == "both" else (sizes.columns,)
+        # Two figures: only heavy columns need more than the first, but nothing is known of their weights.
+        found["store_bytes_about"] = len(axes) * _STORED * sizes.entries + _beside(sizes)
+        found["store_bytes_at_most"] = None if sizes.columns is None else _sparse_at_most(sizes, axes, options)
     return found
 
 
-_HEAD_BYTES = 64
-"""Bytes of tables in a store for every column."""
+def _cuts(rows: int, columns: int, item: int, options: Options) -> list[DenseLayout]:
+    makers = (plan_dense, plan_dense_rows) if options.layout == "both" else (plan_dense,)
+    return [make(rows, columns, item, stripe_bytes=options.stripe_bytes) for make in makers]
+
+
+def _filled(cuts: list[DenseLayout], item: int) -> int:
+    """Bytes of all chunks, which are filled up at the far edges, and of their lines in the manifest."""
+    return sum(prod(cut.grid) * (item * prod(cut.chunk) + _LISTED) for cut in cuts)
+
+
+def _sparse_at_most(sizes: Sizes, axes: tuple[int | None, ...], options: Options) -> int:
+    most = sum(_stripes_at_most(sizes.entries or 0, axis, options.stripe_bytes) for axis in axes)
+    if sizes.rows is None:
+        most = max(most, _LINE_TABLES * _in_chunks((sizes.nbytes or 0) // 2))
+    return most + _beside(sizes)
+
+
+def _stripes_at_most(entries: int, lines: int | None, stripe_bytes: int) -> int:
+    """Bytes of the stripes of sparse data, each of which is filled up to whole chunks.
+
+    A chunk has 2 ``stripe_bytes`` at most (float32 and its index), and less than one is filled up for each stripe. There are no more
+    stripes than lines (columns, or rows); and as two neighbours, the last one aside, hold more than half a chunk, or one of them fills a
+    chunk by itself, chunks are no more than 4 entries / chunk + 1 (`plan_stripes`).
+    """
+    if 8 * entries <= stripe_bytes:
+        return _STORED * entries
+    spare = 3 * _STORED * entries + 2 * stripe_bytes
+    return _STORED * entries + (spare if lines is None else min(spare, 2 * stripe_bytes * lines))
+
+
+def _beside(sizes: Sizes) -> int:
+    """Bytes of the tables and of the descriptions."""
+    return _DESCRIPTIONS + _COLUMN_TABLES * _in_chunks(sizes.columns or 0) + _ROW_TABLES * _in_chunks(sizes.rows or 0)
+
+
+def _in_chunks(length: int) -> int:
+    """Entries of a table on disk: long ones are filled up to whole chunks."""
+    return length if length <= TABLE_CHUNK else -(-length // TABLE_CHUNK) * TABLE_CHUNK
+
+
+_COLUMN_TABLES, _ROW_TABLES, _DESCRIPTIONS, _LISTED = 128, 32, 1 << 16, 128
+"""Bytes in a store beside the data: of tables and the name of a column, of tables of a row, of all ``zarr.json`` and a short manifest, and
+of a further object in it."""
+
+_LINE_TABLES = 20
+"""The same of a line of text, which has two bytes at least: few tables, and the letter of a sequence. Entries of a line come to more."""
 
 
 def _writing(kind: str, sizes: Sizes, options: Options, jobs: int) -> list[dict[str, Any]]:
