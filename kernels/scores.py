@@ -339,7 +339,7 @@ class DualVector(NamedTuple):
         """
         n = len(u)
         values = checked_dual(u, n)
-        largest = float(np.abs(values).max(initial=0.0))
+        largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))  # no copy of n numbers
         # Both sums, of |x| and of x u, are rounded at most once per row.
         return cls(values, float(values.sum()), max(largest * (1.0 + (4 * n + 64) * 2.0**-53), np.finfo(float).tiny))
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -276,3 +277,20 @@ def test_predict_takes_no_more_than_its_plan(tmp_path, method):
     assert taken <= plan["process_bytes"] + SLACK
     # What the driver holds is what counts here: without it the slack would not do, and twice of it would be no plan.
     assert taken > SLACK and plan["driver_bytes"] <= 2 * taken
+
+
+@pytest.mark.parametrize("feature_map", ["additive_gaussian", "hik"])
+def test_predict_with_expansions_holds_all_the_columns_they_are_made_of(tmp_path, feature_map):
+    X, y = rows()
+    ingest((np.abs(X), y), str(tmp_path / "train"))
+    config = {"B": 2, "max_rounds": 2, "feature_map": feature_map, "n_bins": 30}
+    run_method("fgm", config, data=str(tmp_path / "train"), run=str(tmp_path / "run"))
+    ingest(np.abs(rows(20_000)[0]), str(tmp_path / "large"), like=str(tmp_path / "train"))
+    place = [str(tmp_path / name) for name in ("run", "large", "out.csv")]
+    plan = predict_store(*place, dry_run=True)
+    predict_store(*place)
+    tracemalloc.start()
+    predict_store(*place[:2], str(tmp_path / "again.csv"))
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert taken <= plan["process_bytes"] and plan["driver_bytes"] <= 2 * taken

@@ -1,6 +1,7 @@
 """One fit, whatever holds the data: arrays in any form, stores of any layout, scaling factors; predictions, scores, tuning on stores."""
 
 import csv
+import tracemalloc
 
 import dask.array as da
 import numpy as np
@@ -9,14 +10,16 @@ import pytest
 import scipy.sparse as sp
 import zarr
 
+from gramplane.cluster import MemorySink
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import FGMClassifier, cross_validate, load_model, predict_store, run_method, score_store, tune
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.fgm_setup import FGMInputs, build_loop
 from gramplane.pipeline.methods.scoring import stratified_folds, stratified_split
+from gramplane.pipeline.passes import feature_scores
 from gramplane.pipeline.records.config import FGMConfig
-from gramplane.pipeline.records.context import RunContext
-from gramplane.storage import BlockStore, MemoryBlocks
+from gramplane.pipeline.records.context import RunContext, received
+from gramplane.storage import BlockStore, MemoryBlocks, block_cache
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import bits, classes, forms, planted
 
@@ -339,3 +342,26 @@ def test_names_of_features_reach_the_tables(tmp_path):
     run_method("fgm", PARAMS, data=str(tmp_path / "a.zarr"), run=str(tmp_path / "run"))
     model = load_model(tmp_path / "run")
     assert list(model.model_.names) == [names[j] for j in model.selected_]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_scoring_takes_no_more_than_its_plan(monkeypatch, tmp_path, sparse):
+    """On few columns of many rows the dual vectors of the machines are most of it."""
+    rng, shape = np.random.default_rng(0), (100_000, 12)
+    X = sp.random_array(shape, density=0.01, rng=rng) if sparse else rng.normal(size=shape).astype(np.float32)
+    store, taken, plain = ingest((X, np.arange(shape[0]) % 4), tmp_path / "store"), [], feature_scores.score_chunk
+
+    def measured(task, atoms, duals, queries):
+        block_cache().clear()
+        tracemalloc.start()
+        found = plain(task, atoms, duals, queries)
+        taken.append(tracemalloc.get_traced_memory()[1] + received(duals).nbytes)
+        tracemalloc.stop()
+        return found
+
+    events = MemorySink()
+    for chunk in (plain, measured):  # the first compiles, and the second's first task imports
+        monkeypatch.setattr(feature_scores, "score_chunk", chunk)
+        run_method("fgm", {"B": 2, "max_rounds": 1}, data=store.url, run=str(tmp_path / chunk.__name__), on_event=events)
+    planned = next(event["memory_bound"] for event in events.named("plan") if event["program"] == "feature-scores")
+    assert taken[-1] - (1 << 16) <= planned <= 3 * taken[-1]

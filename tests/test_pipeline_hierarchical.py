@@ -23,6 +23,7 @@ from gramplane.pipeline.methods import hkl_master
 from gramplane.pipeline.methods.hkl_machines import Machines
 from gramplane.pipeline.methods.hkl_master import Master
 from gramplane.pipeline.methods.scoring import held_out_rows
+from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
 from tests.support.oracles.hierarchy import primal_optimum
 from tests.test_kernels_smo import rows_of
@@ -431,6 +432,14 @@ def test_a_run_is_the_fit_and_loads_with_and_without_tasks(tmp_path):
     assert loaded.decision_function(X).tobytes() == fitted.decision_function(X).tobytes()
     assert loaded.active_set_ == fitted.active_set_
     assert loaded.certificate_ == fitted.certificate_
+    tables = RunStore.open(tmp_path / "run").read_json("tables")
+    for row in tables["depths"]:
+        here = [kernel for kernel in tables["kernels"] if kernel["depth"] == row["depth"]]
+        assert [row[name] for name in ("weight", "norm_share")] == pytest.approx(
+            [sum(k[name] for k in here) for name in ("weight", "norm_share")]
+        )
+    assert sum(row["norm_share"] for row in tables["depths"]) == pytest.approx(1.0)
+    assert sum(row["nodes"] for row in tables["depths"]) == len(loaded.nodes_) and len(tables["depths"]) > 1
 
 
 @pytest.mark.slow
