@@ -213,7 +213,7 @@ def _(model: FGMModel, data: BlockStore) -> list[Holding]:
     if model.kind in ("hik", "additive_gaussian"):
         config = FGMConfig.model_validate_json(model.params_json)
         expansion = expansions.Expansion(model.kind, gamma=config.gamma, n_bins=config.n_bins)  # pyright: ignore[reportArgumentType]
-        count = max(count, len(model.features) * expansion.width)
+        count = len(model.features) * expansion.width  # whole bases are made, of which the model has some coordinates
     return [
         COLUMNS.of(stored=raw),
         COORDINATES.of(c=copies * count * _made(data, model.features)),
