@@ -262,13 +262,13 @@ def combine_task_rows(
             start = at + r * stride + lo
             total[:size] = 0.0
             for q in range(0, whole, 4):
-                a, b = values[used[q], start:], values[used[q + 1], start:]
-                c, d = values[used[q + 2], start:], values[used[q + 3], start:]
+                a, b = values[used[q], start : start + size], values[used[q + 1], start : start + size]
+                c, d = values[used[q + 2], start : start + size], values[used[q + 3], start : start + size]
                 e, f, g, h = expanded[q], expanded[q + 1], expanded[q + 2], expanded[q + 3]
                 for k in range(size):
                     total[k] += (e[k] * np.float64(a[k]) + f[k] * np.float64(b[k])) + (g[k] * np.float64(c[k]) + h[k] * np.float64(d[k]))
             for q in range(whole, used.size):
-                row, factor = values[used[q], start:], expanded[q]
+                row, factor = values[used[q], start : start + size], expanded[q]
                 for k in range(size):
                     total[k] += factor[k] * np.float64(row[k])
             into = out_at + r * out_stride + lo
