@@ -64,6 +64,14 @@ HEADLINES: tuple[Headline, ...] = (
         "8,192 x 65,536 dense, 300 features",
         "l1-SVM on half of the columns",
         ("1/23 of one fit's processor time", "+2.6 points over its refit"),
+        "fgm_dense_wide--fgm-on-dense-float32-data-8192-x-65536-b-30-t-10-c-10-0",
+        ("{} of one fit's time", "FGM : l1-SVM of that width"),
+        (
+            "accuracy {}, the peer {} refitted ({} as it is)",
+            "FGM: accuracy, mean of 3 seeds",
+            "l1-SVM: refitted, mean of 3 seeds",
+            "l1-SVM: accuracy, mean of 3 seeds",
+        ),
     ),
     Headline(
         "4,000 groups of 10, 4,096 rows",
@@ -93,11 +101,29 @@ HEADLINES: tuple[Headline, ...] = (
         "SVMlight text, 10^8 non-zeros, 10^7 columns",
         "`load_svmlight_file`",
         ("1/18 to parse", "finished store at 8.4 million non-zeros a second with two jobs (4.9 with one), in 431 MiB"),
+        "ingest_svmlight--svmlight-text-to-a-block-store",
+        ("{} faster to parse", "parser against load_svmlight_file"),
+        (
+            "finished store at {} with two jobs ({} with one), in {}",
+            "text to finished stripes, jobs=2",
+            "text to finished stripes, jobs=1",
+            "peak memory, jobs=2",
+        ),
     ),
     Headline(
         "10^6 x 10^7 from disk, two workers of 1 GiB",
         "one epoch of `SGDClassifier` in memory",
         ("3.2 x", "ten rounds of FGM"),
+        "fgm_out_of_core--fgm-from-a-store-of-1000000-x-10000000-b-20-t-10-local-2",
+        ("{} for ten rounds of FGM", "FGM : SGD"),
+        (
+            "accuracy {} with {} features, SGD's {} with {}; peak of a worker {}",
+            "FGM: accuracy",
+            "FGM: features",
+            "SGD: accuracy",
+            "SGD: features",
+            "greatest peak of a worker process",
+        ),
     ),
     Headline(
         "15 re-weighted support vector machines, n = 3,000",
@@ -135,6 +161,16 @@ HEADLINES: tuple[Headline, ...] = (
         "91 to 793 kernels on six UCI sets, 20 splits",
         "the same outer loop around `SVC`",
         ("1/4 to 1/38", "accuracy of the thesis' table on all six"),
+        "mkl_thesis--uci-rows-of-the-thesis-heart-ionosphere-liver-pima-sonar-wdbc-20-splits",
+        (
+            "{} (ionosphere) to {} (wdbc) of its time a split",
+            "ionosphere: ours : strong loop, median of paired splits",
+            "wdbc: ours : strong loop, median of paired splits",
+        ),
+        (
+            "v=0.5, per cent: heart {}, ionosphere {}, liver {}, pima {}, sonar {}, wdbc {}; all within the thesis' deviation or above",
+            *(f"{name}, v=0.5: accuracy, per cent" for name in ("heart", "ionosphere", "liver", "pima", "sonar", "wdbc")),
+        ),
     ),
     Headline(
         "1,000,000 x 160, groups of 10; 8,000 x 3,000",
