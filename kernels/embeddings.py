@@ -9,7 +9,7 @@ but the size of the map depends on the unit of the features.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -230,6 +230,7 @@ class EmbeddingState:
         ``"tol"``, ``"gap"``, ``"max_iter"``, ``"stalled"`` or ``None``.
     """
 
+    record_name: ClassVar[str] = "EmbeddingState"
     iteration: int
     ascent: NewtonState
     alpha: np.ndarray

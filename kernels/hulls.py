@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,6 +40,7 @@ class Hull:
         Ancestors of node w, itself included: ``indices[indptr[w]:indptr[w + 1]]``, ascending; w is the last one.
     """
 
+    record_name: ClassVar[str] = "Hull"
     d: FloatArray = field(default_factory=_no_floats)
     indptr: IndexArray = field(default_factory=_first_pointer)
     indices: IndexArray = field(default_factory=_no_indices)
@@ -131,6 +132,7 @@ class NodeSet:
     hull : Hull
     """
 
+    record_name: ClassVar[str] = "NodeSet"
     keys: Keys
     hull: Hull
 

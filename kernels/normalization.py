@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -129,6 +130,7 @@ class Normalization:
         q, None but for ``cosine``.
     """
 
+    record_name: ClassVar[str] = "Normalization"
     scale: float
     row_mean: Array | None
     mean: float

@@ -9,6 +9,7 @@ Kernels for Multiple Predictive Tasks", PhD thesis, 2014, section 5.4; positions
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,7 @@ class Propositions:
         Categorical columns and their training categories, by column, then value.
     """
 
+    record_name: ClassVar[str] = "Propositions"
     column: IndexArray
     kind: IndexArray
     cut: FloatArray

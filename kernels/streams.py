@@ -37,6 +37,7 @@ class StreamPoint:
         ``(n_machines, n_rows)`` their slopes.
     """
 
+    record_name: ClassVar[str] = "StreamPoint"
     record_version: ClassVar[int] = 2
 
     sums: Array

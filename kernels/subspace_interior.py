@@ -25,7 +25,7 @@ closed form needs thousands of machines, some twenty steps reach a gap of 1e-6 (
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +94,7 @@ class InteriorPoint:
         ``(T,)``.
     """
 
+    record_name: ClassVar[str] = "InteriorPoint"
     parts: np.ndarray
     below: np.ndarray
     above: np.ndarray

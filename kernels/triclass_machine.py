@@ -6,7 +6,7 @@ Machines of several starts share the Gram matrix. See :mod:`.triclass` for the o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,7 @@ class Machine:
         ``"assignment"`` (no row has changed), ``"tol"``, ``"max_iter"``.
     """
 
+    record_name: ClassVar[str] = "Machine"
     beta: FloatArray
     product: FloatArray
     bias: float

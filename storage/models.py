@@ -10,7 +10,7 @@ from .arrays import ArraySpec, ChunkedArray, Record, check_crc, group_json, pars
 from .errors import MissingBlock, SchemaError, StorageError
 from .objects import LocalObjects, Objects
 from .packing import pack, unpack
-from .records import from_arrays, record_class, to_arrays
+from .records import from_arrays, record_class, record_name, to_arrays
 from .run_files import has_strangers
 from .seal import MANIFEST, read_seal, write_seal
 from .urls import open_objects
@@ -127,7 +127,7 @@ def read_model(url: str | os.PathLike[str], cls: type[T] | Sequence[type[T]]) ->
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         raise SchemaError(f"{objects.url} is not a model of schema {SCHEMA!r}; fit it again, or install the version that wrote it")
     classes = [cls] if isinstance(cls, type) else list(cls)
-    fitting = [c for c in classes if c.__name__ == record_class(value)] or classes[:1]
+    fitting = [c for c in classes if record_name(c) == record_class(value)] or classes[:1]
     prefixes = [key.removesuffix("/zarr.json") for key in listed if key.endswith("/zarr.json")]
     arrays = {prefix: _array(objects, listed, prefix) for prefix in prefixes}
     return from_arrays(fitting[0], unpack(arrays, value.pop("packed", {})), value)

@@ -28,7 +28,8 @@ def to_arrays(obj: Any) -> tuple[Arrays, dict[str, Any]]:
     ----------
     obj : dataclass
         Fields may be numeric ndarrays, SciPy csc/csr arrays, int, float (also inf and nan), str, bool, None, tuples, lists,
-        dicts with str keys, and nested dataclasses. A class may declare ``record_version: ClassVar[int]`` (default 1).
+        dicts with str keys, and nested dataclasses. A class may declare ``record_version: ClassVar[int]`` (default 1) and
+        ``record_name: ClassVar[str]``, under which it is stored (default: its own name).
 
     Returns
     -------
@@ -59,7 +60,7 @@ def from_arrays(cls: type[T], arrays: Mapping[str, npt.NDArray[Any]], value: Map
     if not isinstance(value, Mapping) or value.get("format") != FORMAT:
         found = value.get("format") if isinstance(value, Mapping) else value
         raise SchemaError(f"record has the format {found!r}; this version reads {FORMAT!r}: {_ADVICE}")
-    return _decode_record(cls, value.get("record"), arrays, cls.__name__)
+    return _decode_record(cls, value.get("record"), arrays, record_name(cls))
 
 
 def record_class(value: Mapping[str, Any]) -> str | None:
@@ -70,6 +71,11 @@ def record_class(value: Mapping[str, Any]) -> str | None:
 
 def _is_record(obj: Any) -> bool:
     return dataclasses.is_dataclass(obj) and not isinstance(obj, type)
+
+
+def record_name(cls: type) -> str:
+    """Name that a class is stored under: its own, not one that it inherits."""
+    return str(cls.__dict__.get("record_name", cls.__name__))
 
 
 def _version(cls: type) -> int:
@@ -99,7 +105,7 @@ def _encode(value: Any, path: str, arrays: Arrays) -> Any:
 def _encode_container(value: Any, path: str, arrays: Arrays) -> Any:
     if _is_record(value):
         values = {f.name: _encode(getattr(value, f.name), _join(path, f.name), arrays) for f in dataclasses.fields(value)}
-        return {"$class": type(value).__name__, "$version": _version(type(value)), **values}
+        return {"$class": record_name(type(value)), "$version": _version(type(value)), **values}
     if isinstance(value, tuple | list):
         return [_encode(item, _join(path, str(i)), arrays) for i, item in enumerate(value)]
     if isinstance(value, Mapping):
@@ -166,16 +172,16 @@ def _expect(holds: bool, node: Any, kind: Any, path: str) -> None:
 
 
 def _decode_record(cls: type[T], node: Any, arrays: Mapping[str, Any], path: str) -> T:
-    if not isinstance(node, Mapping) or node.get("$class") != cls.__name__:
+    if not isinstance(node, Mapping) or node.get("$class") != record_name(cls):
         found = node.get("$class") if isinstance(node, Mapping) else node
-        raise SchemaError(f"{path} holds a record of class {found!r}; expected {cls.__name__!r}: {_ADVICE}")
+        raise SchemaError(f"{path} holds a record of class {found!r}; expected {record_name(cls)!r}: {_ADVICE}")
     if node.get("$version") != _version(cls):
-        raise SchemaError(f"{path} was written as version {node.get('$version')} of {cls.__name__}; this is {_version(cls)}: {_ADVICE}")
+        raise SchemaError(f"{path} was written as version {node.get('$version')} of {record_name(cls)}; this is {_version(cls)}: {_ADVICE}")
     declared = [f.name for f in dataclasses.fields(cls) if f.init]  # pyright: ignore[reportArgumentType] (a dataclass)
     found = {name for name in node if not name.startswith("$")}
     if found != set(declared):
         raise SchemaError(
-            f"{path}: the fields {sorted(found ^ set(declared))} are in the stored record or in {cls.__name__}, not in both: {_ADVICE}"
+            f"{path}: the fields {sorted(found ^ set(declared))} are in the stored record or in {record_name(cls)}, not in both: {_ADVICE}"
         )
     hints = typing.get_type_hints(cls, include_extras=True)
     return cls(**{name: _decode(hints[name], node[name], arrays, f"{path}.{name}") for name in declared})

@@ -23,6 +23,7 @@ K is a closed form of the positive part of :math:`A + G K_t`. At a fixed point i
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -99,6 +100,7 @@ class SpectralState:
         ``"gap"``, ``"max_iter"``, ``"stalled"`` (numerical accuracy ends the ascent), ``"closed form"`` or ``None``.
     """
 
+    record_name: ClassVar[str] = "SpectralState"
     iteration: int
     alpha: np.ndarray
     ahead: np.ndarray

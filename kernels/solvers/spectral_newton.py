@@ -19,6 +19,7 @@ the last K, and all else stays.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -103,6 +104,7 @@ def edges_of(problem: SpectralProblem) -> Edges:
 class Proximal:
     """Centre K_t and weight G of a proximal step; ``K_t = vectors diag(spectrum) vectors'``, of no column zero."""
 
+    record_name: ClassVar[str] = "Proximal"
     weight: float
     vectors: np.ndarray
     spectrum: np.ndarray
@@ -276,6 +278,7 @@ class NewtonState:
         ``"gap"``, ``"max_iter"``, ``"stalled"`` (numerical accuracy ends the ascent) or ``None``.
     """
 
+    record_name: ClassVar[str] = "NewtonState"
     iteration: int
     alpha: np.ndarray
     prox: Proximal

@@ -6,6 +6,7 @@ The problem and its dual are those of :mod:`.spectral_dual`, which climbs it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -131,6 +132,7 @@ class Evaluation:
 class Anchor:
     """Centre of a proximal step: ``K_t = vectors diag(values) vectors'``, and its weight G."""
 
+    record_name: ClassVar[str] = "Anchor"
     weight: float
     vectors: np.ndarray
     values: np.ndarray

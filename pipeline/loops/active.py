@@ -24,7 +24,7 @@ record of its master problem.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -174,6 +174,7 @@ class ActiveState:
         Why the loop ended.
     """
 
+    record_name: ClassVar[str] = "ActiveState"
     nodes: NodeSet
     iteration: int = 0
     rounds: int = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -107,6 +108,7 @@ class WeightState:
         Why it ended, or ``None``.
     """
 
+    record_name: ClassVar[str] = "WeightState"
     theta: np.ndarray
     beta: np.ndarray
     cut_values: np.ndarray

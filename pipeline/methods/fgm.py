@@ -21,7 +21,7 @@ import itertools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -62,6 +62,7 @@ class CutAtoms(Protocol):
 class FGMState:
     """State of the loop: one entry per machine."""
 
+    record_name: ClassVar[str] = "FGMState"
     iteration: int
     machines: tuple[MachineState, ...]
 

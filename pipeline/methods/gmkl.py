@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -49,6 +49,7 @@ LOOKED_AT = 512
 class MKLState:
     """State of the loop: one search for weights per machine."""
 
+    record_name: ClassVar[str] = "MKLState"
     iteration: int
     machines: tuple[WeightState, ...]
 

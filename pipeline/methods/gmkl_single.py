@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,6 +38,7 @@ class SingleState:
         ``"single"`` at the end.
     """
 
+    record_name: ClassVar[str] = "SingleState"
     iteration: int
     machines: tuple[WeightState, ...]
     scores: np.ndarray

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -117,6 +117,7 @@ class BatchMachine:
         ``"gap"``, ``"max_iter"``, ``"no_progress"`` or ``None``.
     """
 
+    record_name: ClassVar[str] = "BatchMachine"
     groups: np.ndarray
     joined: np.ndarray
     copies: np.ndarray
@@ -138,6 +139,7 @@ class BatchMachine:
 class BatchState:
     """State of the loop: what was decided, and one entry per machine."""
 
+    record_name: ClassVar[str] = "BatchState"
     iteration: int
     engine: str
     machines: tuple[BatchMachine, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from .scoring import Fit, TargetFit, accuracy_metrics
 class HKLState:
     """State of the loop: hull and certificate, and what is known over the hull."""
 
+    record_name: ClassVar[str] = "HKLState"
     active: ActiveState
     master: HKLMaster
 

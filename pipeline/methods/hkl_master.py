@@ -8,7 +8,7 @@ chapter 5): mirror descent over eta on the simplex, an l_p kernel learning probl
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -96,6 +96,7 @@ class HKLMaster:
         ``(W,)`` shares of the nodes where the newest dual bound was found; the variable of mirror descent.
     """
 
+    record_name: ClassVar[str] = "HKLMaster"
     weights: np.ndarray
     norms: np.ndarray
     betas: np.ndarray

@@ -7,7 +7,7 @@ p_end (Jawanpuria, PhD thesis 2014, equation 7.1 and algorithm 5), a_i the align
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -71,6 +71,7 @@ class KTAState:
         ``(n_machines, n_samples)`` coefficients of the last of them; no rows before the first.
     """
 
+    record_name: ClassVar[str] = "KTAState"
     iteration: int
     stop: str | None
     tasks: int

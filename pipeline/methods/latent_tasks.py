@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -74,6 +74,7 @@ class GroupMachine:
         ``(W, k)``, ``(n,)``, ``(T,)``, and the decision values of all rows ``(n,)``.
     """
 
+    record_name: ClassVar[str] = "GroupMachine"
     weights: np.ndarray
     beta: np.ndarray
     forms: np.ndarray
@@ -90,6 +91,7 @@ class GroupMachine:
 class LatentState:
     """State of the loop: the working set of groups, and the machine over it."""
 
+    record_name: ClassVar[str] = "LatentState"
     active: ActiveState
     machine: GroupMachine
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -90,6 +90,7 @@ class TaskSearch:
         Why it ended, or ``None``.
     """
 
+    record_name: ClassVar[str] = "TaskSearch"
     weights: np.ndarray
     shares: np.ndarray
     beta: np.ndarray
@@ -126,6 +127,7 @@ class TaskSearch:
 class MultiTaskState:
     """State of the loop: one search per fit."""
 
+    record_name: ClassVar[str] = "MultiTaskState"
     iteration: int
     searches: tuple[TaskSearch, ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class StreamState:
         ``(n_steps,)`` sum of the losses of the last model over the rows of every step; empty until then.
     """
 
+    record_name: ClassVar[str] = "StreamState"
     iteration: int
     stop: str | None
     epoch: int

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,6 +37,7 @@ WRITTEN = 4
 class GridState:
     """Where the learners of a grid stand in the stream they share; fields as of a single stream's state."""
 
+    record_name: ClassVar[str] = "GridState"
     iteration: int
     stop: str | None
     epoch: int

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -73,6 +73,7 @@ class RuleMaster:
         Newton steps so far.
     """
 
+    record_name: ClassVar[str] = "RuleMaster"
     weights: np.ndarray
     bias: np.ndarray
     alpha: np.ndarray
@@ -97,6 +98,7 @@ class Kept:
         Times the cuts were moved.
     """
 
+    record_name: ClassVar[str] = "Kept"
     propositions: Propositions
     nodes: NodeSet
     weights: np.ndarray
@@ -109,6 +111,7 @@ class Kept:
 class RuleState:
     """State of the loop: the active set, then what is kept of it."""
 
+    record_name: ClassVar[str] = "RuleState"
     iteration: int
     active: ActiveState
     master: RuleMaster

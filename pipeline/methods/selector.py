@@ -50,6 +50,7 @@ class SelectorState:
         Why it ended, or ``None``.
     """
 
+    record_name: ClassVar[str] = "SelectorState"
     record_version: ClassVar[int] = 2
 
     iteration: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -54,6 +54,7 @@ class BatchState:
         Why it ended, or ``None``.
     """
 
+    record_name: ClassVar[str] = "BatchState"
     iteration: int
     phase: int
     sweeps: int

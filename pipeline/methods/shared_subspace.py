@@ -128,6 +128,7 @@ class SubspaceState:
         Why it ended, or ``None``.
     """
 
+    record_name: ClassVar[str] = "SubspaceState"
     record_version: ClassVar[int] = 2
 
     iteration: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -86,6 +86,7 @@ class SocialState:
         ``"tol"``, ``"stalled"``, ``"max_iter"``, ``"n_import"``, ``"import_tol"``, or ``None``.
     """
 
+    record_name: ClassVar[str] = "SocialState"
     iteration: int
     theta: np.ndarray
     factors: np.ndarray

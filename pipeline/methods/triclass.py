@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -60,6 +60,7 @@ class TriClassState:
         ``"assignment"``, ``"tol"``, ``"max_iter"`` of the best start, once all have ended.
     """
 
+    record_name: ClassVar[str] = "TriClassState"
     iteration: int
     machines: tuple[Machine, ...]
     rivals: tuple[Machine, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -69,6 +69,7 @@ class LayerState:
         Why it rests, or ``None``.
     """
 
+    record_name: ClassVar[str] = "LayerState"
     mu: np.ndarray
     slopes: np.ndarray
     beta: np.ndarray
@@ -108,6 +109,7 @@ class TwoLayerState:
         Why the loop ended.
     """
 
+    record_name: ClassVar[str] = "TwoLayerState"
     iteration: int
     machines: tuple[LayerState, ...]
     widths: np.ndarray

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -53,6 +53,7 @@ class UMKLState:
         ``"tol"``, ``"max_iter"`` or ``None``.
     """
 
+    record_name: ClassVar[str] = "UMKLState"
     iteration: int
     weights: np.ndarray
     bases: np.ndarray

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,6 +31,7 @@ class RoundRecord:
         Why it stopped.
     """
 
+    record_name: ClassVar[str] = "RoundRecord"
     omega: np.ndarray
     bias: float
     objective: float
@@ -61,6 +63,7 @@ class MachineState:
         Why the machine stopped, or ``None``.
     """
 
+    record_name: ClassVar[str] = "MachineState"
     cuts: tuple[np.ndarray, ...]
     coordinates: tuple[np.ndarray, ...]
     factors: tuple[np.ndarray, ...]
@@ -121,6 +124,7 @@ class MachineState:
 class FeatureScale:
     """Column scaling of the features a model uses: ``x~ = (x - shift) * factor``."""
 
+    record_name: ClassVar[str] = "FeatureScale"
     factor: np.ndarray | None = None
     shift: np.ndarray | None = None
 
@@ -157,6 +161,7 @@ class FGMModel:
         Whether rows are divided by their norm before use.
     """
 
+    record_name: ClassVar[str] = "FGMModel"
     kind: str
     params_json: str
     classes_json: str

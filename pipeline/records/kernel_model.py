@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +26,7 @@ class FeatureKernels:
         ``(k,)`` multipliers of the raw kernels.
     """
 
+    record_name: ClassVar[str] = "FeatureKernels"
     columns: np.ndarray
     widths: np.ndarray
     scales: np.ndarray
@@ -74,6 +76,7 @@ class KernelModel:
         1 or 2.
     """
 
+    record_name: ClassVar[str] = "KernelModel"
     params_json: str
     classes_json: str
     kernels_json: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,6 +39,7 @@ class LinearModel:
         Further results of a method, by name.
     """
 
+    record_name: ClassVar[str] = "LinearModel"
     params_json: str
     classes_json: str
     tasks_json: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class RuleModel:
         Objective, certificate and the like, by name.
     """
 
+    record_name: ClassVar[str] = "RuleModel"
     params_json: str
     classes_json: str
     tasks_json: str

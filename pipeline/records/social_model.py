@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -47,6 +48,7 @@ class SocialModel:
         Objective, gap and the like, and further results, by name.
     """
 
+    record_name: ClassVar[str] = "SocialModel"
     params_json: str
     kernels_json: str
     n_features: int

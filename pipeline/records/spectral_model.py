@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,6 +30,7 @@ class SpectralModel:
         Further results of a method, by name; ``"scores"``, ``(n,)`` or ``(n, k)``, where predictions are scores of rows.
     """
 
+    record_name: ClassVar[str] = "SpectralModel"
     config_json: str
     data_digest: str
     n_rows: int

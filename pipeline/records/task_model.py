@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -55,6 +55,7 @@ class TaskModel:
         Further results of a method, by name.
     """
 
+    record_name: ClassVar[str] = "TaskModel"
     params_json: str
     classes_json: str
     kernels_json: str
