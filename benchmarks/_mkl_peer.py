@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from sklearn.svm import SVC
 
-from gramplane.kernels.domains import ElasticNetSet
-from gramplane.kernels.solvers.small_qp import Cuts, lower_bound, project_on_level
+from gramplane.kernels.weights.domains import ElasticNetSet
+from gramplane.kernels.weights.level_programs import Cuts, lower_bound, project_on_level
 
 MAX_ITER = 200
 

@@ -30,10 +30,10 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.neighbors import KNeighborsClassifier
 
-from gramplane.kernels.embeddings import structure_of
-from gramplane.pipeline.estimators.embedding import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
-from gramplane.pipeline.methods.embedding import near_of
-from gramplane.pipeline.records.config_embedding import MVEConfig
+from gramplane.kernels.spectral.embeddings import structure_of
+from gramplane.pipeline.methods.embeddings.config import MVEConfig
+from gramplane.pipeline.methods.embeddings.estimator import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
+from gramplane.pipeline.methods.embeddings.loop import near_of
 
 PUBLISHED = {
     "wine": (90.5, 91.9, 90.9, 75.2, 87.1),

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from fgm_pairs import SETS, zipf
 
-from gramplane.kernels.pairs import PairLimits
+from gramplane.kernels.features.pairs import PairLimits
 from gramplane.pipeline import FGMClassifier
 
 

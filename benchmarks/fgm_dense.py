@@ -11,7 +11,7 @@ import numpy as np
 from _peers import l1_lr, l1_svm, quiet_fit, refit_accuracy, search_cost, support
 
 from gramplane.pipeline import FGMClassifier
-from gramplane.pipeline.synthetic import dense_linear
+from gramplane.pipeline.synthetic.linear import dense_linear
 
 
 def problem(options, seed: int):

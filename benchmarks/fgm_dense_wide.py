@@ -19,7 +19,7 @@ HELD: dict[str, Any] = {}
 
 def load(n: int, d: int, relevant: int, n_test: int, seed: int, width: int) -> None:
     """Make the data of a seed; a width below d keeps the relevant columns and the first others, in float64."""
-    from gramplane.pipeline.synthetic import dense_linear
+    from gramplane.pipeline.synthetic.linear import dense_linear
 
     HELD.clear()
     data = dense_linear(n, d, relevant, n_test=n_test, dtype=np.float32, seed=seed)

@@ -17,11 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from gramplane.cluster import Executor, MemorySink
+from gramplane.kernels.features.pairs import PairLimits, PairMap, TopPairs, most_frequent, pair_bounds, row_max_abs, row_weight
+from gramplane.kernels.features.pairs_sparse import expected_products, head_pairs
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.pairs import PairLimits, PairMap, TopPairs, most_frequent, pair_bounds, row_max_abs, row_weight
-from gramplane.kernels.pairs_sparse import expected_products, head_pairs
-from gramplane.pipeline.passes.feature_scores import Query
-from gramplane.pipeline.passes.pairs import PairAtoms
+from gramplane.pipeline.methods.fgm.pairs import PairAtoms
+from gramplane.pipeline.methods.fgm.score_pass import Query
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MEMORY_STRIPE_BYTES, MemoryBlocks
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from _peers import l1_svm, quiet_fit
 
 from gramplane.pipeline import FGMClassifier
-from gramplane.pipeline.synthetic import dense_linear
+from gramplane.pipeline.synthetic.linear import dense_linear
 
 
 def first_fit(n: int, d: int, relevant: int) -> dict[str, float]:

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from _peers import l1_svm, paired, quiet_fit, refit_accuracy, search_cost, support
 
 from gramplane.pipeline import FGMClassifier
-from gramplane.pipeline.synthetic import Planted, sparse_linear
+from gramplane.pipeline.synthetic.linear import Planted, sparse_linear
 
 COSTS = (1.0, 10.0, 100.0, 1000.0)
 """What FGM's C is chosen from."""

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gramplane.kernels.solvers import GroupProblem, GroupSolution, rows_for, solve_apg, solve_mkl, solve_newton
-from gramplane.pipeline.synthetic import Planted, dense_linear, sparse_linear
+from gramplane.kernels.mixed_norm import GroupProblem, GroupSolution, rows_for, solve_apg, solve_mkl, solve_newton
+from gramplane.pipeline.synthetic.linear import Planted, dense_linear, sparse_linear
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import _harness as bench  # isort: skip
 import numpy as np
 
-from gramplane.kernels.bank import PackedBank
-from gramplane.kernels.domains import ElasticNetSet
-from gramplane.kernels.solvers.small_qp import Cuts, lower_bound, project_on_level
+from gramplane.kernels.bank.bank import PackedBank
+from gramplane.kernels.weights.domains import ElasticNetSet
+from gramplane.kernels.weights.level_programs import Cuts, lower_bound, project_on_level
 
 
 def filled(k: int, n: int, seed: int) -> PackedBank:

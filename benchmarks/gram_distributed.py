@@ -76,7 +76,7 @@ def memory(events: list[dict[str, Any]], watch: bench.PeakWatch) -> dict[str, An
 
 def build(folder: str, out: str, d: int, count: int, cluster: str, worker_memory: str, kill: float) -> dict[str, Any]:
     """Build the store from nothing."""
-    from gramplane.pipeline.gram_building import build_grams
+    from gramplane.pipeline.grams.stores import build_grams
 
     path, events = Path(folder), []
     shutil.rmtree(path / out, ignore_errors=True)
@@ -101,13 +101,13 @@ def use(
     folder: str, out: str, d: int, count: int, cost: float, tol: float, cluster: str, worker_memory: str, driver_memory: str, kill: float
 ) -> dict[str, Any]:
     """One pass of quadratic forms of a random vector, then a machine on the sum of the kernels, both from the store."""
-    from gramplane.kernels.solvers.dual import svc_problem
-    from gramplane.kernels.solvers.smo import solve_smo
-    from gramplane.kernels.spec import as_specs
-    from gramplane.pipeline.passes.gram_settings import GramSettings
-    from gramplane.pipeline.passes.grams import Grams
+    from gramplane.kernels.grams.spec import as_specs
+    from gramplane.kernels.svm.dual import svc_problem
+    from gramplane.kernels.svm.smo import solve_smo
+    from gramplane.pipeline.grams.grams import Grams
+    from gramplane.pipeline.grams.settings import GramSettings
     from gramplane.pipeline.records.context import RunContext
-    from gramplane.pipeline.running import Where, executing
+    from gramplane.pipeline.runs.run import Where, executing
     from gramplane.storage import BlockStore, RunStore
 
     path, events = Path(folder), []

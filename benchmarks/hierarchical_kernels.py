@@ -26,14 +26,14 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-from gramplane.kernels.hierarchy import NodeSet
+from gramplane.kernels.graphs.norms import NodeSet
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import HierarchicalKernelClassifier, MKLClassifier
-from gramplane.pipeline.estimators.inputs import fan_out, fit_context
-from gramplane.pipeline.methods.hkl_master import HKLMaster, Master, first_master
-from gramplane.pipeline.methods.hkl_run import build_loop
-from gramplane.pipeline.methods.kernel_setup import KernelInputs
-from gramplane.pipeline.records.config_hkl import HKLConfig
+from gramplane.pipeline.estimators.base import fan_out, fit_context
+from gramplane.pipeline.inputs.kernels import KernelInputs
+from gramplane.pipeline.methods.hierarchical_kernels.config import HKLConfig
+from gramplane.pipeline.methods.hierarchical_kernels.method import build_loop
+from gramplane.pipeline.methods.hierarchical_kernels.restricted import HKLMaster, Master, first_master
 from gramplane.storage import MemoryBlocks
 
 COSTS = (0.3, 3.0, 30.0)

@@ -26,10 +26,10 @@ import numpy as np
 from scipy.stats import ttest_rel
 
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.ranking import top_precision
-from gramplane.kernels.tags import counts_of, tag_vectors
-from gramplane.pipeline.estimators.ranker import SemanticKernelRanker, VisualRank
-from gramplane.pipeline.synthetic_images import PlantedImages, planted_images
+from gramplane.kernels.ranking.random_walk import top_precision
+from gramplane.kernels.ranking.tags import counts_of, tag_vectors
+from gramplane.pipeline.methods.semantic_ranker.estimator import SemanticKernelRanker, VisualRank
+from gramplane.pipeline.synthetic.images import PlantedImages, planted_images
 
 SIZES = (3, 5, 10, 20, 50)
 TOL = 1e-5

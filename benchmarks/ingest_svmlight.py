@@ -94,7 +94,7 @@ def parse(path: str, budget: int) -> dict[str, Any]:
     """Parse and throw away."""
     from gramplane.storage.ingest.labels import Target
     from gramplane.storage.ingest.options import Options
-    from gramplane.storage.ingest.text import SvmlightSource
+    from gramplane.storage.ingest.text.text import SvmlightSource
 
     parser = SvmlightSource(path).parser(Options(budget=budget), Target())
 

@@ -11,9 +11,9 @@ import _harness as bench  # isort: skip
 import numpy as np
 import scipy.sparse as sp
 
-from gramplane.kernels.alignments import Alignments, alignments
+from gramplane.kernels.alignment.alignment import Alignments, alignments
+from gramplane.kernels.alignment.path import AlignmentProblem, kernel_path
 from gramplane.kernels.jit import compiled
-from gramplane.kernels.kta_path import AlignmentProblem, kernel_path
 
 
 @compiled

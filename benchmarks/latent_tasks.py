@@ -35,7 +35,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.solvers.duals import DenseGram, DualProblem, ridge_problem, solve_ridge, solve_smo, svc_problem
+from gramplane.kernels.svm.solvers import DenseGram, DualProblem, ridge_problem, solve_ridge, solve_smo, svc_problem
 from gramplane.pipeline import LatentTaskMKLClassifier, LatentTaskMKLRegressor
 
 PUBLISHED = {

@@ -21,13 +21,13 @@ import numpy as np
 from _mkl_peer import strong_loop
 
 from gramplane.cluster import open_executor
-from gramplane.kernels.gram import gram_block
-from gramplane.kernels.solvers.duals import svc_problem
-from gramplane.kernels.spec import KernelSpec
+from gramplane.kernels.grams.blocks import gram_block
+from gramplane.kernels.grams.spec import KernelSpec
+from gramplane.kernels.svm.solvers import svc_problem
+from gramplane.pipeline.grams.given import GivenGrams, GivenKernel
 from gramplane.pipeline.loops.run import run_loop
-from gramplane.pipeline.methods.gmkl import MKLLoop
-from gramplane.pipeline.passes.given_grams import GivenGrams, GivenKernel
-from gramplane.pipeline.records.config_kernels import MKLConfig
+from gramplane.pipeline.methods.mkl.config import MKLConfig
+from gramplane.pipeline.methods.mkl.loop import MKLLoop
 from gramplane.pipeline.records.context import RunContext
 
 TOL, TAU, V, C = 1e-3, 0.3, 0.5, 1.0

@@ -33,8 +33,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ShuffleSplit
 from sklearn.preprocessing import StandardScaler
 
-from gramplane.kernels.gram import gram_block
-from gramplane.kernels.spec import KernelSpec, kernel_grid
+from gramplane.kernels.grams.blocks import gram_block
+from gramplane.kernels.grams.spec import KernelSpec, kernel_grid
 from gramplane.pipeline import MKLClassifier, tune
 from gramplane.storage.ingest import ingest
 

@@ -30,7 +30,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit, cross_val_score
 from sklearn.preprocessing import StandardScaler
 
-from gramplane.kernels.spec import KernelSpec
+from gramplane.kernels.grams.spec import KernelSpec
 from gramplane.pipeline import MKLClassifier
 
 COSTS = (0.1, 1.0, 10.0)

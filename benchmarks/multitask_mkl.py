@@ -24,17 +24,17 @@ import numpy as np
 from _mkl_peer import Machine, strong_loop
 
 from gramplane.cluster import open_executor
-from gramplane.kernels.gram import gram_block
+from gramplane.kernels.grams.blocks import gram_block
+from gramplane.kernels.grams.spec import as_specs
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.spec import as_specs
+from gramplane.pipeline.inputs.kernels import KernelInputs
+from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.loops.run import run_loop
-from gramplane.pipeline.methods.kernel_setup import KernelInputs
-from gramplane.pipeline.methods.multitask_run import build_loop, model_of, task_problem
-from gramplane.pipeline.methods.task_predict import decide_task_rows
-from gramplane.pipeline.methods.task_setup import with_tasks
-from gramplane.pipeline.records.config_tasks import MultiTaskMKLConfig
+from gramplane.pipeline.methods.multitask_mkl.config import MultiTaskMKLConfig
+from gramplane.pipeline.methods.multitask_mkl.method import build_loop, model_of, task_problem
+from gramplane.pipeline.models.task import TaskModel
+from gramplane.pipeline.models.task_predict import decide_task_rows
 from gramplane.pipeline.records.context import RunContext
-from gramplane.pipeline.records.task_model import TaskModel
 from gramplane.storage import MemoryBlocks
 
 NORMS = (2.0, 6.0, 8.67)

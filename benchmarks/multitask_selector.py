@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from gramplane.kernels.group_lasso.task_selection import OpenRound, Rounds, TaskStream, run_rounds, task_penalty
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.task_selection import OpenRound, Rounds, TaskStream, run_rounds, task_penalty
 from gramplane.pipeline import MultiTaskSelector
-from gramplane.pipeline.methods.selector_setup import task_rows
+from gramplane.pipeline.methods.multitask_selector.inputs import task_rows
 
 Data = tuple[np.ndarray, np.ndarray, np.ndarray]
 

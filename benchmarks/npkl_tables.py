@@ -31,7 +31,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 
-from gramplane.kernels.partitions import rand_accuracy
+from gramplane.kernels.spectral.partitions import rand_accuracy
 from gramplane.pipeline import SimpleNPKL
 
 SETTINGS = tuple((neighbors, C) for C in (0.05, 0.1, 0.2, 0.5) for neighbors in (5, 10, 20))

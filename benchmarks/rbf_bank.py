@@ -10,8 +10,8 @@ import _harness as bench  # isort: skip
 import numpy as np
 from sklearn.metrics.pairwise import rbf_kernel
 
-from gramplane.kernels.gram import gram_block
-from gramplane.kernels.spec import KernelSpec
+from gramplane.kernels.grams.blocks import gram_block
+from gramplane.kernels.grams.spec import KernelSpec
 
 TARGETS = {"float64": 1 / 5, "float32": 1 / 8}
 LARGEST_ERROR = 1e-6

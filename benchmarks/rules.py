@@ -31,10 +31,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 
-from gramplane.kernels.rule_lattice import RuleLattice
-from gramplane.kernels.rule_machine import solve_rules
+from gramplane.kernels.rules.lattice import RuleLattice
+from gramplane.kernels.rules.machine import solve_rules
 from gramplane.pipeline import RuleEnsembleClassifier
-from gramplane.pipeline.methods.rules_mirror import solve_mirror
+from gramplane.pipeline.methods.rule_ensemble.mirror import solve_mirror
 
 RHO = (1.1, 1.5, 2.0)
 SPARSER = {"haberman", "transfusion", "monk1", "vote", "balance", "car"}
@@ -145,7 +145,7 @@ def fixed_hull(n: int, kind: str, report: bench.Report, options: Any) -> None:
     else:
         cuts = np.quantile(X, [0.2, 0.4, 0.6, 0.8], axis=0)
         flags = np.stack([side for j in range(20) for c in cuts[:, j] for side in (X[:, j] <= c, X[:, j] > c)])
-    from gramplane.kernels.rule_bits import pack
+    from gramplane.kernels.rules.bits import pack
 
     y = np.where(np.asarray(y) == np.max(y), 1.0, -1.0)
     for C, rho in ((1.0, 2.0), (10.0, 1.5), (10.0, 1.1)):

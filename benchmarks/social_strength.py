@@ -20,12 +20,12 @@ from functools import partial
 import numpy as np
 
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.pair_kernels import PAIR_KERNELS
-from gramplane.kernels.training_pairs import training_pairs
-from gramplane.kernels.user_kernels import incidence_kernel, row_maximum
+from gramplane.kernels.ranking.pair_kernels import PAIR_KERNELS
+from gramplane.kernels.ranking.training_pairs import training_pairs
+from gramplane.kernels.ranking.user_kernels import incidence_kernel, row_maximum
 from gramplane.pipeline import SocialStrengthRanker
-from gramplane.pipeline.methods.social_strength_scores import direct_scores, hits, user_scores
-from gramplane.pipeline.synthetic_graphs import VIEWS, SocialGraph, social_graph
+from gramplane.pipeline.methods.social_strength.scores import direct_scores, hits, user_scores
+from gramplane.pipeline.synthetic.social_graph import VIEWS, SocialGraph, social_graph
 
 C = 0.01
 FIRST = 10

@@ -28,10 +28,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gramplane.kernels.dual_averaging import Rows
-from gramplane.kernels.group_penalty import group_penalty, single_features
-from gramplane.kernels.groups import build_groups
-from gramplane.kernels.streams import StreamLearner
+from gramplane.kernels.features.groups import build_groups
+from gramplane.kernels.group_lasso.dual_averaging import Rows
+from gramplane.kernels.group_lasso.penalty import group_penalty, single_features
+from gramplane.kernels.group_lasso.streams import StreamLearner
 from gramplane.pipeline import GroupLassoClassifier
 
 BUDGETS = (0.1, 0.2, 0.4, 0.8)

@@ -20,10 +20,10 @@ import math
 
 import numpy as np
 
-from gramplane.kernels.dual_averaging import Rows
-from gramplane.kernels.group_penalty import GroupPenalty, group_penalty, single_features
-from gramplane.kernels.groups import build_groups
-from gramplane.kernels.streams import StreamLearner
+from gramplane.kernels.features.groups import build_groups
+from gramplane.kernels.group_lasso.dual_averaging import Rows
+from gramplane.kernels.group_lasso.penalty import GroupPenalty, group_penalty, single_features
+from gramplane.kernels.group_lasso.streams import StreamLearner
 
 SIZES = (25, 50, 100, 500, 1_000, 5_000, 10_000, 100_000)
 TABLE = {

@@ -20,16 +20,7 @@ import numpy as np
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC, SVR
 
-from gramplane.kernels.solvers.duals import (
-    DenseGram,
-    DualSolution,
-    RidgeSolver,
-    Scratch,
-    ridge_problem,
-    solve_smo,
-    svc_problem,
-    svr_problem,
-)
+from gramplane.kernels.svm.solvers import DenseGram, DualSolution, RidgeSolver, Scratch, ridge_problem, solve_smo, svc_problem, svr_problem
 
 EPSILON = 0.1
 COLD = {1.0: 1 / 3, 10.0: 1 / 3, 100.0: 1 / 2}

@@ -25,12 +25,12 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.svm import SVC
 
-from gramplane.kernels.gram import gram_block
+from gramplane.kernels.grams.blocks import gram_block
+from gramplane.kernels.grams.spec import KernelSpec
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.solvers.dual import DenseGram
-from gramplane.kernels.spec import KernelSpec
-from gramplane.kernels.triclass import Points, objective
-from gramplane.kernels.triclass_machine import Search, improved, labelled_machine
+from gramplane.kernels.svm.dual import DenseGram
+from gramplane.kernels.svm.triclass import Points, objective
+from gramplane.kernels.svm.triclass_search import Search, improved, labelled_machine
 from gramplane.pipeline import TriClassSVC
 
 C, SHARE, EPS, FEATURES = 1.0, 0.05, 0.1, 50

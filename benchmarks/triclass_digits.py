@@ -22,12 +22,12 @@ import numpy as np
 from scipy.stats import ttest_rel
 from sklearn.model_selection import StratifiedKFold
 
-from gramplane.kernels.gram import gram_block
+from gramplane.kernels.grams.blocks import gram_block
+from gramplane.kernels.grams.spec import KernelSpec
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.solvers.dual import DenseGram
-from gramplane.kernels.spec import KernelSpec
-from gramplane.kernels.triclass import Points
-from gramplane.kernels.triclass_machine import (
+from gramplane.kernels.svm.dual import DenseGram
+from gramplane.kernels.svm.triclass import Points
+from gramplane.kernels.svm.triclass_search import (
     Machine,
     Search,
     improved,

@@ -32,7 +32,7 @@ from sklearn.model_selection import GridSearchCV, ShuffleSplit, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from gramplane.kernels.spec import kernel_grid
+from gramplane.kernels.grams.spec import kernel_grid
 from gramplane.pipeline import MKLClassifier, TwoLayerMKLClassifier
 
 COSTS = (0.1, 1.0, 10.0, 100.0)

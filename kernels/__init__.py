@@ -1,1 +1,1 @@
-"""kernels."""
+"""Arithmetic on arrays in memory: formulas, solvers, compiled loops. No files, no tasks."""

@@ -6,52 +6,52 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .estimators.embedding import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
-    from .estimators.fgm import FGMClassifier, PathPoint
-    from .estimators.group_lasso import GroupLassoClassifier, GroupLassoRegressor
-    from .estimators.hierarchical import HierarchicalKernelClassifier, HierarchicalKernelRegressor
-    from .estimators.inputs import use_client
-    from .estimators.kta_path import KTASelectionPath, PathMachine
-    from .estimators.latent_tasks import LatentTaskMKLClassifier, LatentTaskMKLRegressor
-    from .estimators.mkl import MKLClassifier, MKLRegressor
-    from .estimators.multitask import MultiTaskMKLClassifier, MultiTaskMKLRegressor
-    from .estimators.npkl import SimpleNPKL
-    from .estimators.ranker import SemanticKernelRanker, VisualRank
-    from .estimators.rules import RuleEnsembleClassifier
-    from .estimators.selector import MultiTaskSelector
-    from .estimators.shared_subspace import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
-    from .estimators.social import SocialStrengthRanker
-    from .estimators.triclass import TriClassSVC
-    from .estimators.two_layer import TwoLayerMKLClassifier
-    from .estimators.umkl import UnsupervisedMKL
+    from .estimators.base import use_client
+    from .methods.embeddings.estimator import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
+    from .methods.fgm.estimator import FGMClassifier, PathPoint
+    from .methods.group_lasso.estimator import GroupLassoClassifier, GroupLassoRegressor
+    from .methods.hierarchical_kernels.estimator import HierarchicalKernelClassifier, HierarchicalKernelRegressor
+    from .methods.kta_path.estimator import KTASelectionPath, PathMachine
+    from .methods.latent_task_mkl.estimator import LatentTaskMKLClassifier, LatentTaskMKLRegressor
+    from .methods.mkl.estimator import MKLClassifier, MKLRegressor
+    from .methods.multitask_mkl.estimator import MultiTaskMKLClassifier, MultiTaskMKLRegressor
+    from .methods.multitask_selector.estimator import MultiTaskSelector
+    from .methods.npkl.estimator import SimpleNPKL
+    from .methods.rule_ensemble.estimator import RuleEnsembleClassifier
+    from .methods.semantic_ranker.estimator import SemanticKernelRanker, VisualRank
+    from .methods.shared_subspace_mkl.estimator import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
+    from .methods.social_strength.estimator import SocialStrengthRanker
+    from .methods.tri_class_svm.estimator import TriClassSVC
+    from .methods.two_layer_mkl.estimator import TwoLayerMKLClassifier
+    from .methods.unsupervised_mkl.estimator import UnsupervisedMKL
     from .registry import METHODS, MethodInfo
-    from .running import ConfigMismatch, RunOutcome, load_model, resume_run, run_method
-    from .storing import predict_store, score_store
-    from .tuning import cross_validate, tune
+    from .runs.run import ConfigMismatch, RunOutcome, load_model, resume_run, run_method
+    from .runs.tune import cross_validate, tune
+    from .runs.use import predict_store, score_store
 
 _HOMES = {
-    "estimators.embedding": ("ColoredMVU", "MinimumVolumeEmbedding", "StructurePreservingEmbedding"),
-    "estimators.fgm": ("FGMClassifier", "PathPoint"),
-    "estimators.group_lasso": ("GroupLassoClassifier", "GroupLassoRegressor"),
-    "estimators.hierarchical": ("HierarchicalKernelClassifier", "HierarchicalKernelRegressor"),
-    "estimators.inputs": ("use_client",),
-    "estimators.kta_path": ("KTASelectionPath", "PathMachine"),
-    "estimators.latent_tasks": ("LatentTaskMKLClassifier", "LatentTaskMKLRegressor"),
-    "estimators.mkl": ("MKLClassifier", "MKLRegressor"),
-    "estimators.multitask": ("MultiTaskMKLClassifier", "MultiTaskMKLRegressor"),
-    "estimators.npkl": ("SimpleNPKL",),
-    "estimators.ranker": ("SemanticKernelRanker", "VisualRank"),
-    "estimators.rules": ("RuleEnsembleClassifier",),
-    "estimators.selector": ("MultiTaskSelector",),
-    "estimators.shared_subspace": ("SharedSubspaceMKLClassifier", "SharedSubspaceMKLRegressor"),
-    "estimators.social": ("SocialStrengthRanker",),
-    "estimators.triclass": ("TriClassSVC",),
-    "estimators.two_layer": ("TwoLayerMKLClassifier",),
-    "estimators.umkl": ("UnsupervisedMKL",),
+    "methods.embeddings.estimator": ("ColoredMVU", "MinimumVolumeEmbedding", "StructurePreservingEmbedding"),
+    "methods.fgm.estimator": ("FGMClassifier", "PathPoint"),
+    "methods.group_lasso.estimator": ("GroupLassoClassifier", "GroupLassoRegressor"),
+    "methods.hierarchical_kernels.estimator": ("HierarchicalKernelClassifier", "HierarchicalKernelRegressor"),
+    "estimators.base": ("use_client",),
+    "methods.kta_path.estimator": ("KTASelectionPath", "PathMachine"),
+    "methods.latent_task_mkl.estimator": ("LatentTaskMKLClassifier", "LatentTaskMKLRegressor"),
+    "methods.mkl.estimator": ("MKLClassifier", "MKLRegressor"),
+    "methods.multitask_mkl.estimator": ("MultiTaskMKLClassifier", "MultiTaskMKLRegressor"),
+    "methods.npkl.estimator": ("SimpleNPKL",),
+    "methods.semantic_ranker.estimator": ("SemanticKernelRanker", "VisualRank"),
+    "methods.rule_ensemble.estimator": ("RuleEnsembleClassifier",),
+    "methods.multitask_selector.estimator": ("MultiTaskSelector",),
+    "methods.shared_subspace_mkl.estimator": ("SharedSubspaceMKLClassifier", "SharedSubspaceMKLRegressor"),
+    "methods.social_strength.estimator": ("SocialStrengthRanker",),
+    "methods.tri_class_svm.estimator": ("TriClassSVC",),
+    "methods.two_layer_mkl.estimator": ("TwoLayerMKLClassifier",),
+    "methods.unsupervised_mkl.estimator": ("UnsupervisedMKL",),
     "registry": ("METHODS", "MethodInfo"),
-    "running": ("ConfigMismatch", "RunOutcome", "load_model", "resume_run", "run_method"),
-    "storing": ("predict_store", "score_store"),
-    "tuning": ("cross_validate", "tune"),
+    "runs.run": ("ConfigMismatch", "RunOutcome", "load_model", "resume_run", "run_method"),
+    "runs.use": ("predict_store", "score_store"),
+    "runs.tune": ("cross_validate", "tune"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -7,32 +7,32 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .methods.embeddings.config import ColoredMVUConfig, MVEConfig, SPEConfig
+from .methods.fgm.model import FGMModel
+from .methods.group_lasso.config import GroupLassoConfig
+from .methods.hierarchical_kernels.config import HKLConfig
+from .methods.kta_path.config import KTAPathConfig
+from .methods.latent_task_mkl.config import LatentTaskConfig
+from .methods.mkl.config import MKLConfig
+from .methods.multitask_mkl.config import MultiTaskMKLConfig
+from .methods.multitask_selector.config import SelectorConfig
+from .methods.npkl.config import NPKLConfig
+from .methods.rule_ensemble.config import RuleConfig
+from .methods.rule_ensemble.model import RuleModel
+from .methods.semantic_ranker.config import RankerConfig
+from .methods.shared_subspace_mkl.config import SharedSubspaceConfig
+from .methods.social_strength.config import SocialConfig
+from .methods.social_strength.model import SocialModel
+from .methods.tri_class_svm.config import TriClassConfig
+from .methods.two_layer_mkl.config import TwoLayerConfig
+from .methods.unsupervised_mkl.config import UMKLConfig
+from .models.kernel import KernelModel
+from .models.linear import LinearModel
+from .models.spectral import SpectralModel
+from .models.task import TaskModel
 from .records.config import FGMConfig, MethodConfig
-from .records.config_embedding import ColoredMVUConfig, MVEConfig, SPEConfig
-from .records.config_hkl import HKLConfig
-from .records.config_kernels import MKLConfig
-from .records.config_kta import KTAPathConfig
-from .records.config_latent import LatentTaskConfig
-from .records.config_npkl import NPKLConfig
-from .records.config_online import GroupLassoConfig
-from .records.config_ranker import RankerConfig
-from .records.config_rules import RuleConfig
-from .records.config_selector import SelectorConfig
-from .records.config_social import SocialConfig
-from .records.config_subspace import SharedSubspaceConfig
-from .records.config_tasks import MultiTaskMKLConfig
-from .records.config_triclass import TriClassConfig
-from .records.config_two_layer import TwoLayerConfig
-from .records.config_umkl import UMKLConfig
 from .records.context import RunContext
-from .records.fgm import FGMModel
 from .records.holdings import Held
-from .records.kernel_model import KernelModel
-from .records.linear_model import LinearModel
-from .records.rule_model import RuleModel
-from .records.social_model import SocialModel
-from .records.spectral_model import SpectralModel
-from .records.task_model import TaskModel
 
 if TYPE_CHECKING:
     from .loops.prepared import Prepared
@@ -58,18 +58,18 @@ class MethodInfo:
     config
         Parameter model.
     run
-        Module under ``gramplane.pipeline.methods`` that prepares its runs; loaded when one begins.
+        Module under ``gramplane.pipeline`` that prepares its runs; loaded when one begins.
     passes
-        Module under ``gramplane.pipeline.passes`` whose block programs a worker loads before its memory is measured.
+        Module under ``gramplane.pipeline`` whose block programs a worker loads before its memory is measured.
     tasks
         Whether it fits the tasks of a store that has them.
     scored
         Whether its fits are scored on rows held out, so that settings can be compared.
     shared
-        Module under ``gramplane.pipeline.methods`` with ``shared_loops`` and ``table_rows``, where the fits of a grid share passes; by
+        Module under ``gramplane.pipeline`` with ``shared_loops`` and ``table_rows``, where the fits of a grid share passes; by
         default they are done one after another.
     held
-        Module under ``gramplane.pipeline.methods`` that declares what its driver may hold; that of its runs by default.
+        Module under ``gramplane.pipeline`` that declares what its driver may hold; that of its runs by default.
     missing
         Whether it takes stores with missing values.
     inputs
@@ -93,7 +93,7 @@ class MethodInfo:
     model: type | tuple[type, ...]
     estimator: str
     regressor: str | None = None
-    passes: str = "grams"
+    passes: str = "grams.grams"
     held: str | None = None
     missing: bool = False
     inputs: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class MethodInfo:
 
     def driver_holds(self) -> tuple[Held, ...]:
         """Return all that its driver may hold, as it is declared."""
-        return import_module(f".methods.{self.held or self.run}", __package__).HELD
+        return import_module(f".{self.held or self.run}", __package__).HELD
 
     def prepare(self, config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
         """Return the loop of a run with its finishing functions.
@@ -122,7 +122,7 @@ class MethodInfo:
                 raise ValueError(f"{key}: {self.name} does not take {what}; of the methods {takers} does")
             if not given and key in self.needs:
                 raise ValueError(f"{key}: {self.name} needs {what} (--{key} FILE)")
-        return import_module(f".methods.{self.run}", __package__).prepare(config, ctx, extra)
+        return import_module(f".{self.run}", __package__).prepare(config, ctx, extra)
 
 
 METHODS: dict[str, MethodInfo] = {
@@ -130,90 +130,90 @@ METHODS: dict[str, MethodInfo] = {
         name="fgm",
         title="Feature Generating Machine",
         config=FGMConfig,
-        run="fgm_run",
-        held="fgm_designs",
+        run="methods.fgm.method",
+        held="methods.fgm.designs",
         model=FGMModel,
-        estimator="estimators.fgm:FGMClassifier",
-        passes="feature_scores",
-        shared="fgm_tune",
+        estimator="methods.fgm.estimator:FGMClassifier",
+        passes="methods.fgm.score_pass",
+        shared="methods.fgm.grid",
     ),
     "group-lasso": MethodInfo(
         name="group-lasso",
         title="Group lasso on a stream of rows",
         config=GroupLassoConfig,
-        run="online_run",
+        run="methods.group_lasso.method",
         model=LinearModel,
-        estimator="estimators.group_lasso:GroupLassoClassifier",
-        regressor="estimators.group_lasso:GroupLassoRegressor",
-        shared="online_tune",
-        passes="moments",
+        estimator="methods.group_lasso.estimator:GroupLassoClassifier",
+        regressor="methods.group_lasso.estimator:GroupLassoRegressor",
+        shared="methods.group_lasso.grid",
+        passes="methods.group_lasso.moments_pass",
         streams=True,
     ),
     "mkl": MethodInfo(
         name="mkl",
         title="Generalized multiple kernel learning",
         config=MKLConfig,
-        run="gmkl_run",
-        held="kernel_memory",
+        run="methods.mkl.method",
+        held="inputs.memory",
         model=KernelModel,
-        estimator="estimators.mkl:MKLClassifier",
-        regressor="estimators.mkl:MKLRegressor",
-        shared="gmkl_tune",
+        estimator="methods.mkl.estimator:MKLClassifier",
+        regressor="methods.mkl.estimator:MKLRegressor",
+        shared="methods.mkl.grid",
     ),
     "tri-class-svm": MethodInfo(
         name="tri-class-svm",
         title="Tri-class support vector machine",
         config=TriClassConfig,
-        run="triclass_run",
+        run="methods.tri_class_svm.method",
         model=KernelModel,
-        estimator="estimators.triclass:TriClassSVC",
+        estimator="methods.tri_class_svm.estimator:TriClassSVC",
         inputs=("unlabelled",),
     ),
     "unsupervised-mkl": MethodInfo(
         name="unsupervised-mkl",
         title="Unsupervised multiple kernel learning",
         config=UMKLConfig,
-        run="umkl_run",
+        run="methods.unsupervised_mkl.method",
         model=KernelModel,
-        estimator="estimators.umkl:UnsupervisedMKL",
+        estimator="methods.unsupervised_mkl.estimator:UnsupervisedMKL",
         scored=False,
     ),
     "kta-path": MethodInfo(
         name="kta-path",
         title="Kernel selection path",
         config=KTAPathConfig,
-        run="kta_path_run",
+        run="methods.kta_path.method",
         model=KernelModel,
-        estimator="estimators.kta_path:KTASelectionPath",
+        estimator="methods.kta_path.estimator:KTASelectionPath",
     ),
     "two-layer-mkl": MethodInfo(
         name="two-layer-mkl",
         title="Two-layer multiple kernel learning",
         config=TwoLayerConfig,
-        run="two_layer_run",
+        run="methods.two_layer_mkl.method",
         model=KernelModel,
-        estimator="estimators.two_layer:TwoLayerMKLClassifier",
+        estimator="methods.two_layer_mkl.estimator:TwoLayerMKLClassifier",
     ),
     "latent-task-mkl": MethodInfo(
         name="latent-task-mkl",
         title="Multiple kernel learning on latent task structure",
         config=LatentTaskConfig,
-        run="latent_tasks_run",
-        held="kernel_memory",
+        run="methods.latent_task_mkl.method",
+        held="inputs.memory",
         model=TaskModel,
-        estimator="estimators.latent_tasks:LatentTaskMKLClassifier",
-        regressor="estimators.latent_tasks:LatentTaskMKLRegressor",
+        estimator="methods.latent_task_mkl.estimator:LatentTaskMKLClassifier",
+        regressor="methods.latent_task_mkl.estimator:LatentTaskMKLRegressor",
         tasks=True,
     ),
     "rule-ensemble": MethodInfo(
         name="rule-ensemble",
         title="Rule ensemble on the lattice of conjunctions",
         config=RuleConfig,
-        run="rules_run",
-        held="rules_memory",
+        run="methods.rule_ensemble.method",
+        held="methods.rule_ensemble.memory",
         model=RuleModel,
-        estimator="estimators.rules:RuleEnsembleClassifier",
-        passes="propositions",
+        estimator="methods.rule_ensemble.estimator:RuleEnsembleClassifier",
+        passes="methods.rule_ensemble.proposition_pass",
         missing=True,
         tasks=True,
     ),
@@ -221,54 +221,54 @@ METHODS: dict[str, MethodInfo] = {
         name="hierarchical-kernels",
         title="Hierarchical kernel learning",
         config=HKLConfig,
-        run="hkl_run",
+        run="methods.hierarchical_kernels.method",
         model=(KernelModel, TaskModel),
-        estimator="estimators.hierarchical:HierarchicalKernelClassifier",
-        regressor="estimators.hierarchical:HierarchicalKernelRegressor",
+        estimator="methods.hierarchical_kernels.estimator:HierarchicalKernelClassifier",
+        regressor="methods.hierarchical_kernels.estimator:HierarchicalKernelRegressor",
         tasks=True,
     ),
     "multitask-mkl": MethodInfo(
         name="multitask-mkl",
         title="Multiple kernel learning for many tasks",
         config=MultiTaskMKLConfig,
-        run="multitask_run",
+        run="methods.multitask_mkl.method",
         model=TaskModel,
-        estimator="estimators.multitask:MultiTaskMKLClassifier",
-        regressor="estimators.multitask:MultiTaskMKLRegressor",
-        passes="task_solves",
+        estimator="methods.multitask_mkl.estimator:MultiTaskMKLClassifier",
+        regressor="methods.multitask_mkl.estimator:MultiTaskMKLRegressor",
+        passes="methods.multitask_mkl.solve_pass",
         tasks=True,
-        shared="multitask_tune",
+        shared="methods.multitask_mkl.grid",
     ),
     "shared-subspace-mkl": MethodInfo(
         name="shared-subspace-mkl",
         title="Multiple kernel learning in a subspace that tasks share",
         config=SharedSubspaceConfig,
-        run="shared_subspace_run",
+        run="methods.shared_subspace_mkl.method",
         model=TaskModel,
-        estimator="estimators.shared_subspace:SharedSubspaceMKLClassifier",
-        regressor="estimators.shared_subspace:SharedSubspaceMKLRegressor",
+        estimator="methods.shared_subspace_mkl.estimator:SharedSubspaceMKLClassifier",
+        regressor="methods.shared_subspace_mkl.estimator:SharedSubspaceMKLRegressor",
         tasks=True,
     ),
     "multitask-selector": MethodInfo(
         name="multitask-selector",
         title="Feature selection over many tasks",
         config=SelectorConfig,
-        run="selector_run",
-        held="selector_setup",
+        run="methods.multitask_selector.method",
+        held="methods.multitask_selector.inputs",
         model=LinearModel,
-        estimator="estimators.selector:MultiTaskSelector",
-        passes="columns",
+        estimator="methods.multitask_selector.estimator:MultiTaskSelector",
+        passes="passes.columns",
         tasks=True,
     ),
     "npkl": MethodInfo(
         name="npkl",
         title="Non-parametric kernel from pairs of rows",
         config=NPKLConfig,
-        run="npkl_run",
-        held="npkl",
+        run="methods.npkl.method",
+        held="methods.npkl.loop",
         model=SpectralModel,
-        estimator="estimators.npkl:SimpleNPKL",
-        passes="neighbours",
+        estimator="methods.npkl.estimator:SimpleNPKL",
+        passes="passes.neighbours",
         inputs=("constraints",),
         needs=("constraints",),
         scored=False,
@@ -277,40 +277,40 @@ METHODS: dict[str, MethodInfo] = {
         name="colored-mvu",
         title="Coloured maximum variance unfolding",
         config=ColoredMVUConfig,
-        run="embedding_run",
+        run="methods.embeddings.method",
         model=SpectralModel,
-        estimator="estimators.embedding:ColoredMVU",
-        passes="neighbours",
+        estimator="methods.embeddings.estimator:ColoredMVU",
+        passes="passes.neighbours",
         scored=False,
     ),
     "mve": MethodInfo(
         name="mve",
         title="Minimum volume embedding",
         config=MVEConfig,
-        run="embedding_run",
+        run="methods.embeddings.method",
         model=SpectralModel,
-        estimator="estimators.embedding:MinimumVolumeEmbedding",
-        passes="neighbours",
+        estimator="methods.embeddings.estimator:MinimumVolumeEmbedding",
+        passes="passes.neighbours",
         scored=False,
     ),
     "spe": MethodInfo(
         name="spe",
         title="Structure preserving embedding",
         config=SPEConfig,
-        run="embedding_run",
+        run="methods.embeddings.method",
         model=SpectralModel,
-        estimator="estimators.embedding:StructurePreservingEmbedding",
-        passes="neighbours",
+        estimator="methods.embeddings.estimator:StructurePreservingEmbedding",
+        passes="passes.neighbours",
         scored=False,
     ),
     "semantic-ranker": MethodInfo(
         name="semantic-ranker",
         title="Re-ranking of images by looks and tags",
         config=RankerConfig,
-        run="kernel_ranking_run",
+        run="methods.semantic_ranker.method",
         model=SpectralModel,
-        estimator="estimators.ranker:SemanticKernelRanker",
-        passes="neighbours",
+        estimator="methods.semantic_ranker.estimator:SemanticKernelRanker",
+        passes="passes.neighbours",
         inputs=("tags",),
         needs=("tags",),
         scored=False,
@@ -319,10 +319,10 @@ METHODS: dict[str, MethodInfo] = {
         name="social-strength",
         title="Strength of ties between users",
         config=SocialConfig,
-        run="social_strength_run",
+        run="methods.social_strength.method",
         model=SocialModel,
-        estimator="estimators.social:SocialStrengthRanker",
-        passes="views",
+        estimator="methods.social_strength.estimator:SocialStrengthRanker",
+        passes="methods.social_strength.view_pass",
         inputs=("pairs",),
         needs=("pairs",),
         scored=False,

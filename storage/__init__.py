@@ -7,40 +7,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .blocks import BlockMeta, BlockRef, BlockStore, ColumnScale, VerifyReport, open_shared
+    from .blocks.row_files import read_pairs, read_row_texts
+    from .blocks.store import BlockMeta, BlockRef, BlockStore, ColumnScale, VerifyReport, open_shared
+    from .blocks.tables import COLUMN_TABLES, column_tables
+    from .blocks.writer import BlockWriter
     from .cache import BlockCache, block_cache, cached_bytes, set_cache_limit
     from .errors import DataError, DigestMismatch, MissingBlock, OtherRun, OutOfSpace, RunLocked, SchemaError, StorageError, UnalignedWrite
-    from .gram import GramRef, GramStore, GramSums, GramTask, open_gram
-    from .gram_layout import plan_block
+    from .grams.layout import plan_block
+    from .grams.store import GramRef, GramStore, GramSums, GramTask, open_gram
     from .layout import MEMORY_STRIPE_BYTES, DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes
     from .locks import Lease
-    from .manifest import StepManifest, digest_of
     from .memory import MemoryBlocks, MemoryRef
-    from .models import read_model, write_model
     from .records import from_arrays, to_arrays
-    from .row_files import read_pairs, read_row_texts
-    from .runs import ArrayRef, RunStore
+    from .runs.models import read_model, write_model
+    from .runs.step_record import StepManifest, digest_of
+    from .runs.store import ArrayRef, RunStore
     from .sparse_door import admitted, gathered
-    from .tables import COLUMN_TABLES, column_tables
-    from .writer import BlockWriter
 
 _MODULES = (
     "errors",
-    "blocks",
+    "blocks.store",
     "cache",
-    "gram",
-    "gram_layout",
+    "grams.store",
+    "grams.layout",
     "layout",
     "locks",
-    "manifest",
+    "runs.step_record",
     "memory",
-    "models",
+    "runs.models",
     "records",
-    "row_files",
-    "runs",
+    "blocks.row_files",
+    "runs.store",
     "sparse_door",
-    "tables",
-    "writer",
+    "blocks.tables",
+    "blocks.writer",
 )
 
 __all__ = [

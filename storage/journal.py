@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from .arrays import Record, canonical
+from .blocks.arrays import Record, canonical
 from .errors import space_for
 from .objects import sync_folder, write_all
 

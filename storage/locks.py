@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .arrays import canonical, load_json
+from .blocks.arrays import canonical, load_json
 from .errors import RunLocked, SchemaError, StorageError, space_for
 from .temporary import locked_files
 

@@ -1,192 +1,68 @@
-"""Step manifests: what a workflow step read, with which parameters, what it wrote; the base of skipping finished steps."""
+"""The manifest of a store: every object with its length and crc32c, sealed by a sha256 digest, written last."""
 
 import hashlib
-import json
-import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Literal
 
-from .arrays import canonical
-from .errors import DigestMismatch, MissingBlock, NothingThere, SchemaError
-from .objects import write_atomic
-from .seal import read_seal
-from .sealed_json import read_sealed, seal_file
-from .urls import check_name, holds_store, local_path, open_object, open_objects
-from .versions import open_version
+from .blocks.arrays import Record, canonical, parse_json
+from .errors import DigestMismatch, MissingBlock, SchemaError
+from .objects import Objects, check_key
 
-FORMAT = "gramplane.step/2"
-UNSEALED_FORMAT = "gramplane.step/1"
-"""Of 0.1.0, without a checksum."""
-
-Status = Literal["running", "done", "failed"]
+MANIFEST = "manifest.json"
+FORMAT = "gramplane.manifest/1"
 
 
-@dataclass(frozen=True)
-class StepManifest:
-    """Record of one step of a workflow.
-
-    Attributes
-    ----------
-    step : str
-        Id of the step.
-    inputs, outputs : mapping of str to str
-        Path or URL -> digest (see `digest_of`).
-    params : mapping
-        JSON values.
-    status : str
-        "running", "done" or "failed".
-    started, finished : str
-        Times in ISO form (UTC); empty if not yet.
-    message : str
-        Why it failed.
-    """
-
-    step: str
-    inputs: Mapping[str, str]
-    params: Mapping[str, Any]
-    outputs: Mapping[str, str] = field(default_factory=dict)
-    status: Status = "running"
-    started: str = ""
-    finished: str = ""
-    message: str = ""
-
-    def __post_init__(self) -> None:
-        check_name(self.step, "step id")
-        if self.status not in ("running", "done", "failed"):
-            raise SchemaError(f"status is {self.status!r}; it must be running, done or failed")
-
-    @property
-    def key(self) -> str:
-        """sha256 (hex) of step, inputs and parameters: two steps with the same key do the same work."""
-        return hashlib.sha256(canonical([self.step, dict(self.inputs), dict(self.params)])).hexdigest()
-
-    @classmethod
-    def begin(cls, step: str, inputs: Mapping[str, str], params: Mapping[str, Any]) -> "StepManifest":
-        """Manifest of a step that starts now."""
-        return cls(step, dict(inputs), json.loads(canonical(dict(params))), started=_now())
-
-    def done(self, outputs: Mapping[str, str]) -> "StepManifest":
-        """The same step, finished now with these outputs."""
-        return replace(self, outputs=dict(outputs), status="done", finished=_now())
-
-    def failed(self, message: str) -> "StepManifest":
-        """The same step, failed now."""
-        return replace(self, status="failed", finished=_now(), message=message)
-
-    def covers(self, wanted: "StepManifest") -> bool:
-        """Whether this step is done, had the inputs and parameters of ``wanted``, and its outputs are still there unchanged."""
-        if self.status != "done" or self.key != wanted.key:
-            return False
-        return all(_digest_or_none(path) == digest for path, digest in self.outputs.items())
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the manifest, atomically.
-
-        Raises
-        ------
-        OutOfSpace
-            If the disk is full.
-        """
-        write_sealed(path, {"format": FORMAT, **asdict(self)})
-
-    @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> "StepManifest | None":
-        """Read a manifest; None if there is none.
-
-        Raises
-        ------
-        DigestMismatch
-            If the file is damaged.
-        SchemaError
-            If it is not a step manifest of this version.
-        """
-        found = read_step_json(path)
-        if found is None:
-            return None
-        kind = found.pop("format", None) if isinstance(found, dict) else None
-        if kind == FORMAT:
-            read_step_json(path, required=True)
-        if kind not in (FORMAT, UNSEALED_FORMAT) or set(found) != {f.name for f in fields(cls)}:
-            raise SchemaError(f"{os.fspath(path)} is not a step manifest of format {FORMAT!r}; remove it to run the step again")
-        return cls(**found)
+def seal_digest(listed: Mapping[str, tuple[int, int]]) -> str:
+    """sha256 (hex) of the canonical content of a manifest."""
+    return hashlib.sha256(canonical({"format": FORMAT, "objects": listed})).hexdigest()
 
 
-def write_sealed(path: str | os.PathLike[str], value: Mapping[str, Any] | list[Any]) -> None:
-    """Write a JSON file with its checksum, atomically.
-
-    Raises
-    ------
-    OutOfSpace
-        If the disk is full.
-    """
-    write_atomic(os.path.abspath(path), (seal_file(value),), fsync=True)
+def write_seal(objects: Objects, listed: Record) -> str:
+    """Write ``manifest.json`` atomically and durably; return the digest of the store."""
+    digest = seal_digest(listed)
+    objects.write(MANIFEST, canonical({"format": FORMAT, "objects": listed, "digest": digest}), fsync=True)
+    return digest
 
 
-def read_step_json(path: str | os.PathLike[str], *, required: bool = False) -> Any | None:
-    """Read a JSON file of a workflow step; None if there is none; ``required``: it must have a checksum.
-
-    Raises
-    ------
-    DigestMismatch
-        If it is damaged.
-    """
-    place = os.fspath(path)
-    try:
-        return read_sealed(Path(path).read_bytes(), place, required=required)
-    except FileNotFoundError:
-        return None
-    except IsADirectoryError as error:
-        raise DigestMismatch(f"{place} is a folder, and a file was written there; remove it: the step runs again") from error
-    except DigestMismatch as error:
-        raise DigestMismatch(f"{error}; remove it: the step runs again, finished runs and stores are found as they are") from error
-
-
-def digest_of(path: str | os.PathLike[str]) -> str:
-    """Digest of what is at a path or URL: the manifest's digest of a store or model, sha256 of a file or of a folder's files.
+def read_seal(objects: Objects) -> tuple[Record, str]:
+    """Read and check ``manifest.json``; return the listed objects and the digest.
 
     Raises
     ------
     MissingBlock
-        If there is nothing.
+        If there is none: the store was never finished.
+    SchemaError
+        If it has another format.
+    DigestMismatch
+        If its content does not have its own digest.
     """
-    place = local_path(path)
-    if place is None and not holds_store(path):
-        return _object_digest(os.fspath(path))
-    if place is None or (place.is_dir() and holds_store(path)):
-        return read_seal(open_version(open_objects(path)).objects)[1]
-    if place.is_file():
-        return _file_digest(place)
-    if not place.is_dir():
-        raise MissingBlock(f"{place} does not exist")
-    files = sorted(file for file in place.rglob("*") if file.is_file())
-    return hashlib.sha256(canonical([[str(file.relative_to(place)), _file_digest(file)] for file in files])).hexdigest()
-
-
-def _digest_or_none(path: str) -> str | None:
     try:
-        return digest_of(path)
-    except MissingBlock:
-        return None
-
-
-def _object_digest(url: str) -> str:
-    objects, key = open_object(url)
-    digest = hashlib.sha256()
+        data = objects.read(MANIFEST).tobytes()
+    except MissingBlock as error:
+        raise MissingBlock(
+            f"{objects.url} has no {MANIFEST}: it is not a store, or writing it was never finished (ingest it again)"
+        ) from error
+    where = f"{objects.url}/{MANIFEST}"
     try:
-        for piece in objects.pieces(key):
-            digest.update(piece)
-    except NothingThere as error:
-        raise MissingBlock(str(error)) from error
-    return digest.hexdigest()
+        fields = parse_json(data, where)
+    except SchemaError as error:
+        raise DigestMismatch(str(error)) from error
+    if fields.get("format") != FORMAT:
+        raise SchemaError(f"{where} has the format {fields.get('format')!r}; this version reads {FORMAT!r}")
+    listed = _entries(fields.get("objects"), where)
+    if seal_digest(listed) != fields.get("digest"):
+        raise DigestMismatch(f"{where}: its content does not have the digest {fields.get('digest')!r} it states; the manifest is damaged")
+    return listed, str(fields["digest"])
 
 
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _entries(found: object, where: str) -> Record:
+    if not isinstance(found, dict):
+        raise DigestMismatch(f"{where}: 'objects' is not a mapping; the manifest is damaged")
+    listed: Record = {}
+    for key, entry in found.items():
+        if not (isinstance(entry, list) and len(entry) == 2 and all(type(v) is int and v >= 0 for v in entry)):
+            raise DigestMismatch(f"{where}: the entry of {key!r} is {entry!r}; it must be [bytes, crc32c]")
+        try:
+            listed[check_key(key)] = (entry[0], entry[1])
+        except SchemaError as error:
+            raise DigestMismatch(f"{where}: {error}; the manifest is damaged") from error
+    return listed

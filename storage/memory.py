@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .blocks import Block, BlockMeta, ColumnScale, VerifyReport
+from .blocks.selection import check_ids, check_rows, trusted
+from .blocks.store import Block, BlockMeta, ColumnScale, VerifyReport
+from .blocks.tables import COLUMN_TABLES, column_tables
 from .errors import SchemaError
 from .layout import STRIPE_BYTES, STRIPE_ENTRIES, DenseLayout, StripeLayout, place_blocks, plan_dense, plan_dense_rows, plan_stripes
 from .meta import Label
-from .selection import check_ids, check_rows, trusted
 from .sparse_door import admitted
-from .tables import COLUMN_TABLES, column_tables
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from .arrays import canonical, parse_json
+from .blocks.arrays import canonical, parse_json
 from .errors import DigestMismatch, MissingBlock, SchemaError, StorageError
+from .manifest import MANIFEST, read_seal
 from .objects import Bytes, LocalObjects, Objects
-from .seal import MANIFEST, read_seal
 
 POINTER = "current.json"
 FORMAT = "gramplane.store/2"

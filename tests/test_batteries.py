@@ -10,7 +10,7 @@ import pytest
 from gramplane.cluster import MemoryBoundExceeded, default_driver_memory
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import METHODS, ConfigMismatch, load_model, resume_run, run_method
-from gramplane.pipeline.records.spectral_model import SpectralModel
+from gramplane.pipeline.models.spectral import SpectralModel
 from gramplane.pipeline.registry import MethodInfo
 from gramplane.storage import DigestMismatch, RunLocked, RunStore, StorageError
 from gramplane.workflows.exits import exit_code

@@ -11,16 +11,19 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.kernels import embeddings, rule_machine, spectral
+from gramplane.kernels.eigen import positive_part as spectral
+from gramplane.kernels.eigen.operator import SymmetricOperator
+from gramplane.kernels.eigen.positive_part import normalized_laplacian, positive_part
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.pair_terms import EntryTerms
-from gramplane.kernels.solvers import spectral_dual, spectral_problem
-from gramplane.kernels.solvers.spectral_dual import begin, relative_gap, solve
-from gramplane.kernels.solvers.spectral_problem import SpectralProblem, evaluate
-from gramplane.kernels.spectral import normalized_laplacian, positive_part
-from gramplane.kernels.spectral_operator import SymmetricOperator
+from gramplane.kernels.rules import machine as rule_machine
+from gramplane.kernels.spectral import dual_ascent as spectral_dual
+from gramplane.kernels.spectral import embeddings
+from gramplane.kernels.spectral import problem as spectral_problem
+from gramplane.kernels.spectral.dual_ascent import begin, relative_gap, solve
+from gramplane.kernels.spectral.pair_losses import EntryTerms
+from gramplane.kernels.spectral.problem import SpectralProblem, evaluate
 from gramplane.pipeline import load_model, run_method
-from gramplane.pipeline.passes.combined import MATRIX_SHARE
+from gramplane.pipeline.grams.weighted_sum import MATRIX_SHARE
 from gramplane.storage.ingest import ingest
 
 FORMS = [("squared_hinge", 2.0, {"B": 1.0}), ("square", 3.0, {"B": 1.0}), ("squared_hinge", 2.0, {"G": 0.5}), ("hinge", 1.5, {"B": 1.0})]

@@ -12,7 +12,8 @@ import scipy.io
 import scipy.sparse as sp
 
 from gramplane.storage import DataError, SchemaError
-from gramplane.storage.ingest import array_files, ingest
+from gramplane.storage.ingest import ingest
+from gramplane.storage.ingest.tables import array_files
 from tests.support.budget_sources import SOURCES, memory_of
 
 BUDGET, SLACK = 32 << 20, 64 << 20

@@ -18,8 +18,8 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from gramplane.pipeline.methods.task_predict import store_codes
-from gramplane.pipeline.methods.task_setup import store_tasks
+from gramplane.pipeline.inputs.tasks import store_tasks
+from gramplane.pipeline.models.task_predict import store_codes
 from gramplane.storage import DataError, SchemaError
 from gramplane.storage.ingest import ingest, reading
 from gramplane.storage.ingest.options import MIN_BUDGET
@@ -161,7 +161,7 @@ def test_every_form_gives_the_same_store(make, tmp_path, data, spill, monkeypatc
     if spill:
         monkeypatch.setattr(reading, "hold", None)
         monkeypatch.setattr(reading, "HELD_SHARE", 1 << 50)
-        monkeypatch.setattr("gramplane.storage.ingest.text._TEXT_TO_MEMORY", 1 << 50)
+        monkeypatch.setattr("gramplane.storage.ingest.text.text._TEXT_TO_MEMORY", 1 << 50)
         options["budget"] = MIN_BUDGET
     store = ingest(source, tmp_path / "S", layout="both", **options)
     assert store.meta.kind == ("dense" if make in DENSE else "sparse")

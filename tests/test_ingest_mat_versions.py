@@ -5,8 +5,8 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from gramplane.storage.ingest import _mat
-from gramplane.storage.ingest.mat_files import is_version_5
+from gramplane.storage.ingest.tables import mat as _mat
+from gramplane.storage.ingest.tables.mat_files import is_version_5
 
 
 def test_versions_are_told_by_the_head(tmp_path):

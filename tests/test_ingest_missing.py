@@ -13,9 +13,9 @@ import scipy.io
 import scipy.sparse as sp
 
 from gramplane.storage import BlockMeta, BlockStore, DataError, MemoryBlocks, SchemaError
+from gramplane.storage.blocks.tables import COLUMN_TABLES
 from gramplane.storage.ingest import ingest, reading
 from gramplane.storage.ingest.options import MIN_BUDGET
-from gramplane.storage.tables import COLUMN_TABLES
 
 N, D = 40, 5
 NAMES = [f"f{k}" for k in range(D)]

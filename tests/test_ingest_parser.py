@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
 
 from gramplane.storage import DataError
-from gramplane.storage.ingest._decimal import _POWERS, to_double
-from gramplane.storage.ingest._lines import Rules
 from gramplane.storage.ingest.labels import Target
 from gramplane.storage.ingest.options import Options
-from gramplane.storage.ingest.svmlight import LineParser
-from gramplane.storage.ingest.text import SvmlightSource
+from gramplane.storage.ingest.text.decimal import _POWERS, to_double
+from gramplane.storage.ingest.text.lines import Rules
+from gramplane.storage.ingest.text.svmlight import LineParser
+from gramplane.storage.ingest.text.text import SvmlightSource
 from tests.support.oracles import svmlight as oracle
 
 

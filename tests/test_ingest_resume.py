@@ -12,11 +12,13 @@ import textwrap
 import numpy as np
 import pytest
 
-from gramplane.storage import BlockStore, BlockWriter, DataError, OutOfSpace, RunLocked, SchemaError, writer
-from gramplane.storage.ingest import buckets, build, ingest, reading, scratch, streams, text
+from gramplane.storage import BlockStore, BlockWriter, DataError, OutOfSpace, RunLocked, SchemaError
+from gramplane.storage.blocks import writer
+from gramplane.storage.ingest import buckets, build, ingest, reading, scratch
 from gramplane.storage.ingest.counts import ColumnCounts
 from gramplane.storage.ingest.reading import Reading
-from gramplane.storage.ingest.spool import hold
+from gramplane.storage.ingest.text import streams, text
+from gramplane.storage.ingest.text.spool import hold
 from gramplane.storage.locks import file_lock
 from tests.support.svmlight_files import check_store, labels_for, random_csr, write_file
 

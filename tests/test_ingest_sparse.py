@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler, normalize
 
 from gramplane.storage import BlockStore, DataError, SchemaError, urls
-from gramplane.storage.ingest import buckets, ingest, streams, text
+from gramplane.storage.ingest import buckets, ingest
 from gramplane.storage.ingest.options import MIN_BUDGET
 from gramplane.storage.ingest.statistics import ColumnSummary
+from gramplane.storage.ingest.text import streams, text
 from gramplane.storage.meta import BlockMeta
 from gramplane.storage.remote import RemoteObjects
 from tests.support.oracles import svmlight as oracle

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from gramplane.storage import BlockStore, DataError, SchemaError
-from gramplane.storage.ingest import ingest, streams, text
+from gramplane.storage.ingest import ingest
+from gramplane.storage.ingest.text import streams, text
 from gramplane.workflows.cli import main
 from tests.support.svmlight_files import dense as dense_columns
 from tests.support.svmlight_files import write_file

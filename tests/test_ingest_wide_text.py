@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gramplane.storage.errors import DataError
-from gramplane.storage.ingest import wide_text
-from gramplane.storage.ingest.wide_text import WideRows
+from gramplane.storage.ingest.text import wide_text
+from gramplane.storage.ingest.text.wide_text import WideRows
 
 CELLS = np.random.default_rng(0).normal(size=(5, 40)).round(3)
 

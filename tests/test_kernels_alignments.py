@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gramplane.kernels import alignments as module
-from gramplane.kernels.alignment_expansion import LONG, WORK, gaussian_forms
-from gramplane.kernels.alignments import Alignments, alignments
-from gramplane.kernels.median_width import FEW, GROUPS, RANK_TOLERANCE, median_distance
+from gramplane.kernels.alignment import alignment as module
+from gramplane.kernels.alignment.alignment import Alignments, alignments
+from gramplane.kernels.alignment.median_width import FEW, GROUPS, RANK_TOLERANCE, median_distance
+from gramplane.kernels.grams.cosine_sums import LONG, WORK, gaussian_forms
 from tests.support.oracles import kta
 
 RNG = np.random.default_rng(7)

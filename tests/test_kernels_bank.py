@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from gramplane.kernels.bank import PackedBank
-from gramplane.kernels.bank_loops import BAND
-from gramplane.kernels.bank_products import product_units
-from gramplane.kernels.gram_blocks import product_sums, total_products
+from gramplane.kernels.bank.bank import PackedBank
+from gramplane.kernels.bank.block_sums import product_sums, total_products
+from gramplane.kernels.bank.loops import BAND
+from gramplane.kernels.bank.products import product_units
 
 SIZES = (1, 2, 7, BAND - 1, BAND, BAND + 1, 2 * BAND, 300)
 TYPES = pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-13), (np.float32, 3e-7)])
@@ -199,7 +199,7 @@ def test_inner_products_in_many_strips(monkeypatch):
     raw, scale = whole(300)
     bank = bank_of(raw, scale)
     whole_strips = bank.inner_products()
-    monkeypatch.setattr("gramplane.kernels.bank.GEMM_BYTES", 1)
+    monkeypatch.setattr("gramplane.kernels.bank.bank.GEMM_BYTES", 1)
     np.testing.assert_allclose(bank.inner_products(), whole_strips, rtol=1e-13)
 
 

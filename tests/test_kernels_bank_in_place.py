@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from gramplane.kernels import bank_loops, bank_products
-from gramplane.kernels.bank import PackedBank
-from gramplane.kernels.bank_loops import BAND
-from gramplane.kernels.two_layer import BankLayer
+from gramplane.kernels.bank import loops as bank_loops
+from gramplane.kernels.bank import products as bank_products
+from gramplane.kernels.bank.bank import PackedBank
+from gramplane.kernels.bank.loops import BAND
+from gramplane.kernels.bank.two_layer import BankLayer
 
 N_TASKS = 3
 ASKED = {

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from gramplane.kernels import alignment_expansion, bank_products, block_product, distances, feature_sums, gram_bands
+from gramplane.kernels.bank import block_product
+from gramplane.kernels.bank import products as bank_products
+from gramplane.kernels.eigen.dense import BY_VALUE, dense_positive
+from gramplane.kernels.grams import cosine_sums as alignment_expansion
+from gramplane.kernels.grams import distances, feature_sums
+from gramplane.kernels.grams import strips as gram_bands
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.solvers import row_block, row_passes
-from gramplane.kernels.spectral_dense import BY_VALUE, dense_positive
+from gramplane.kernels.mixed_norm import row_block, row_passes
 from tests.support.processors import other_coretypes, said
 
 
@@ -118,7 +122,7 @@ def test_the_places_are_different_ones(places):
 
 
 def test_full_squares_treat_all_places_alike():
-    """What Gram matrices in blocks rest on (:mod:`gramplane.kernels.gram`): an entry depends on its two rows alone."""
+    """What Gram matrices in blocks rest on (:mod:`gramplane.kernels.grams.blocks`): an entry depends on its two rows alone."""
     code = "from tests.test_kernels_bits import squares_differ; print(squares_differ())"
     assert squares_differ() == []
     for coretype in other_coretypes()[:2]:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from gramplane.kernels.domains import DOMAINS, Simplex
+from gramplane.kernels.weights.domains import DOMAINS, Simplex
 
 NUMBERS = st.lists(st.floats(-50, 50), min_size=1, max_size=7).map(np.array)
 

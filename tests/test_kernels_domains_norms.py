@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from gramplane.kernels.domains import DOMAINS, ElasticNetSet, LpBall, NonNegative, Simplex
+from gramplane.kernels.weights.domains import DOMAINS, ElasticNetSet, LpBall, NonNegative, Simplex
 
 BOUNDED = [ElasticNetSet(v) for v in (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)] + [LpBall(p) for p in (1.0, 1.1, 1.5, 2.0, 3.0, 8.0)]
 NAMES = [str(domain) for domain in BOUNDED]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.solvers.dual import DenseGram, DualProblem, best_response, certify, squared_hinge_problem, svc_problem, svr_problem
-from gramplane.kernels.solvers.dual_groups import group_biases
-from gramplane.kernels.solvers.duals import ridge_problem, solve_decomposition, solve_ridge, solve_smo
-from gramplane.kernels.solvers.row_cache import RowCacheGram
+from gramplane.kernels.svm.dual import DenseGram, DualProblem, best_response, certify, squared_hinge_problem, svc_problem, svr_problem
+from gramplane.kernels.svm.grouped import group_biases
+from gramplane.kernels.svm.row_cache import RowCacheGram
+from gramplane.kernels.svm.solvers import ridge_problem, solve_decomposition, solve_ridge, solve_smo
 from tests.support.oracles import svm_dual as oracle
 
 KINDS = ("svc", "svr", "squared_hinge", "ridge", "weighted")

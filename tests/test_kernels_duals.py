@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from sklearn.kernel_ridge import KernelRidge
 
-from gramplane.kernels.solvers import logistic_dual
-from gramplane.kernels.solvers.dual import DenseGram, ridge_problem, squared_hinge_problem, svc_problem
-from gramplane.kernels.solvers.duals import DUAL_SOLVERS
-from gramplane.kernels.solvers.logistic_dual import logistic_problem, solve_logistic
-from gramplane.kernels.solvers.ridge import RidgeSolver, solve_ridge
-from gramplane.kernels.solvers.smo import solve_smo
+from gramplane.kernels.svm import logistic as logistic_dual
+from gramplane.kernels.svm.dual import DenseGram, ridge_problem, squared_hinge_problem, svc_problem
+from gramplane.kernels.svm.logistic import logistic_problem, solve_logistic
+from gramplane.kernels.svm.ridge import RidgeSolver, solve_ridge
+from gramplane.kernels.svm.smo import solve_smo
+from gramplane.kernels.svm.solvers import DUAL_SOLVERS
 from tests.support.oracles import svm_dual as oracle
 from tests.test_kernels_smo import gaussian, labels, points, rows_of
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.kernels.embeddings import (
+from gramplane.kernels.jit import one_thread
+from gramplane.kernels.spectral.embeddings import (
     class_factor,
     colored_problem,
     colored_step,
@@ -22,10 +23,9 @@ from gramplane.kernels.embeddings import (
     value_factor,
     volume_step,
 )
-from gramplane.kernels.jit import one_thread
-from gramplane.kernels.solvers.spectral_newton import Hessian, Proximal, decompose, edges_of, newton_start, newton_steps
-from gramplane.kernels.solvers.spectral_problem import SpectralProblem
-from gramplane.kernels.triple_terms import TripleTerms, new_triples, project_shared, worst_triples
+from gramplane.kernels.spectral.newton import Hessian, Proximal, decompose, edges_of, newton_start, newton_steps
+from gramplane.kernels.spectral.problem import SpectralProblem
+from gramplane.kernels.spectral.triple_losses import TripleTerms, new_triples, project_shared, worst_triples
 from tests.support.oracles.embedding import (
     all_triples,
     centring,

@@ -8,10 +8,10 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gramplane.kernels.column_stats import column_stats
-from gramplane.kernels.columns import Columns
-from gramplane.kernels.expansions import GAUSSIAN_REACH, Expansion, expand, expanded_scores, gaussian_error_bound, gaussian_period
-from gramplane.kernels.scores import correlations
+from gramplane.kernels.features.expansions import GAUSSIAN_REACH, Expansion, expand, expanded_scores, gaussian_error_bound, gaussian_period
+from gramplane.kernels.features.scores import correlations
+from gramplane.kernels.features.statistics import column_stats
+from gramplane.kernels.features.views import Columns
 
 FEW = settings(max_examples=30, deadline=None)
 HIK = Expansion("hik")

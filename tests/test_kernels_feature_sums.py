@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from gramplane.kernels.feature_sums import COLUMNS, EPSILON, FINE, LONGEST, feature_values, weighted_feature_sum
-from gramplane.kernels.kta_cells import cut_cells
-from gramplane.kernels.kta_path import AlignmentProblem, kernel_path
+from gramplane.kernels.alignment.path import AlignmentProblem, kernel_path
+from gramplane.kernels.alignment.path_cells import cut_cells
+from gramplane.kernels.grams.feature_sums import COLUMNS, EPSILON, FINE, LONGEST, feature_values, weighted_feature_sum
 
 
 def gram(x, z, width):

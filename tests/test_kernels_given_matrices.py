@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from gramplane.kernels.bank import PackedBank
-from gramplane.kernels.bank_loops import count_packed
-from gramplane.kernels.given_matrices import looked_at
+from gramplane.kernels.bank.bank import PackedBank
+from gramplane.kernels.bank.given_matrices import looked_at
+from gramplane.kernels.bank.loops import count_packed
 
 
 def symmetric(n, dtype, seed=0):

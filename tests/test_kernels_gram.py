@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import pairwise
 
-from gramplane.kernels.exponentials import MODERATE, OCTAVE, TINY, base_kernel, chain, split
-from gramplane.kernels.gram import gram_block, gram_diagonal
-from gramplane.kernels.normalization import KernelSums, Normalization, block_sums, kernel_sums, normalizations
-from gramplane.kernels.pair_tiles import DIRECT
-from gramplane.kernels.rows import DENSE_COLUMNS
-from gramplane.kernels.spec import NORMALIZATIONS, KernelSpec, kernel_grid
-from gramplane.kernels.strings import kmer_counts
-from gramplane.kernels.tiles import single_decays
+from gramplane.kernels.grams.blocks import gram_block, gram_diagonal
+from gramplane.kernels.grams.exponentials import MODERATE, OCTAVE, TINY, base_kernel, chain, split
+from gramplane.kernels.grams.normalization import KernelSums, Normalization, block_sums, kernel_sums, normalizations
+from gramplane.kernels.grams.pair_tiles import DIRECT
+from gramplane.kernels.grams.rows import DENSE_COLUMNS
+from gramplane.kernels.grams.spec import NORMALIZATIONS, KernelSpec, kernel_grid
+from gramplane.kernels.grams.strings import kmer_counts
+from gramplane.kernels.grams.tiles import single_decays
 from tests.support.oracles.gram import gram, normalized
 
 ALL = [

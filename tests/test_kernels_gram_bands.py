@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.kernels import gram_bands
-from gramplane.kernels.bank import PackedBank
-from gramplane.kernels.bank_loops import count_packed
-from gramplane.kernels.gram import gram_block
-from gramplane.kernels.gram_bands import kernel_decisions, of_numbers, packed_grams
-from gramplane.kernels.normalization import KernelSums, Normalization, by_diagonal
-from gramplane.kernels.products import ProductSpec
-from gramplane.kernels.spec import NORMALIZATIONS, KernelSpec, as_specs, kernel_grid
+from gramplane.kernels.bank.bank import PackedBank
+from gramplane.kernels.bank.loops import count_packed
+from gramplane.kernels.grams import strips as gram_bands
+from gramplane.kernels.grams.blocks import gram_block
+from gramplane.kernels.grams.normalization import KernelSums, Normalization, by_diagonal
+from gramplane.kernels.grams.products import ProductSpec
+from gramplane.kernels.grams.spec import NORMALIZATIONS, KernelSpec, as_specs, kernel_grid
+from gramplane.kernels.grams.strips import kernel_decisions, of_numbers, packed_grams
 from tests.support.oracles.gram import gram
 
 MIXED = as_specs(

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from gramplane.kernels.gram import gram_block, gram_diagonal
-from gramplane.kernels.graph_texts import graph_of, graph_record
-from gramplane.kernels.graphs import KernelDag, KernelGrid, KernelList
-from gramplane.kernels.hierarchy import NodeSet, descendant_form
-from gramplane.kernels.products import ProductSpec, kernel_of
-from gramplane.kernels.spec import KernelSpec
+from gramplane.kernels.grams.blocks import gram_block, gram_diagonal
+from gramplane.kernels.grams.products import ProductSpec, kernel_of
+from gramplane.kernels.grams.spec import KernelSpec
+from gramplane.kernels.graphs.kernel_graphs import KernelDag, KernelGrid, KernelList
+from gramplane.kernels.graphs.norms import NodeSet, descendant_form
+from gramplane.kernels.graphs.parsing import graph_of, graph_record
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(7, 4))
@@ -119,7 +119,7 @@ def test_lists_of_nodes_in_three_forms():
         assert dag.children(np.array([1]))[:, 0].tolist() == [0]
         assert str(dag.kernel(np.array([0]))) == "linear[0] * linear[1]"
     assert graph_record(None) is None
-    assert graph_record(first.kernels[0]) == "gramplane.kernels.products:ProductSpec"
+    assert graph_record(first.kernels[0]) == "gramplane.kernels.grams.products:ProductSpec"
 
 
 @pytest.mark.parametrize(

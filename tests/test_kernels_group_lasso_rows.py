@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.kernels.mean_losses import MeanLoss
-from gramplane.kernels.solvers.group_lasso_rows import RowProblem, TaskRows, solve_rows
-from gramplane.kernels.working_columns import WorkingColumns
-
-from .support.oracles import group_lasso as oracle
-from .test_kernels_group_lasso import penalty_of, tasks_of
+from gramplane.kernels.group_lasso.mean_losses import MeanLoss
+from gramplane.kernels.group_lasso.on_rows import RowProblem, TaskRows, solve_rows
+from gramplane.kernels.group_lasso.working_set import WorkingColumns
+from gramplane.tests.support.oracles import group_lasso as oracle
+from gramplane.tests.test_kernels_group_lasso import penalty_of, tasks_of
 
 
 def problem_of(loss, kind="sgl", n_tasks=1, bias=True, share=0.3):

@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gramplane.kernels.groups import GroupIndex, build_groups, cut_columns, finish_partials, group_scores, merge_partials, tree_select
-from gramplane.kernels.scores import TopB, merge_top, top_b
+from gramplane.kernels.features.groups import (
+    GroupIndex,
+    build_groups,
+    cut_columns,
+    finish_partials,
+    group_scores,
+    merge_partials,
+    tree_select,
+)
+from gramplane.kernels.features.scores import TopB, merge_top, top_b
 from tests.support.oracles.selection import Ranked, best, exact_group_score, is_laminar
 
 FEW = settings(max_examples=40, deadline=None)

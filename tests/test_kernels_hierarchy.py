@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gramplane.kernels.hierarchy import (
+from gramplane.kernels.graphs.norms import (
     DualPoint,
     Hull,
     NodeSet,

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.kernels.dual_averaging import Rows
-from gramplane.kernels.group_penalty import group_penalty
-from gramplane.kernels.groups import build_groups
-from gramplane.kernels.intercepts import STEEPNESS, intercept_after
-from gramplane.kernels.streams import StreamLearner
-from gramplane.kernels.task_selection import OpenRound, Rounds, TaskRows, TaskStream, run_rounds, task_penalty
+from gramplane.kernels.features.groups import build_groups
+from gramplane.kernels.group_lasso.dual_averaging import Rows
+from gramplane.kernels.group_lasso.intercepts import STEEPNESS, intercept_after
+from gramplane.kernels.group_lasso.penalty import group_penalty
+from gramplane.kernels.group_lasso.streams import StreamLearner
+from gramplane.kernels.group_lasso.task_selection import OpenRound, Rounds, TaskRows, TaskStream, run_rounds, task_penalty
 
 BATCHES = (1, 10, 100, 1000)
 GAMMAS = dict(zip(BATCHES, (0.01, 0.01, 0.02, 0.02), strict=True))

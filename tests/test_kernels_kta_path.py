@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gramplane.kernels import kta_weights
-from gramplane.kernels.kta_path import (
+from gramplane.kernels.alignment import path_weights as kta_weights
+from gramplane.kernels.alignment.path import (
     EUCLIDEAN,
     KL,
     AlignmentProblem,
@@ -25,7 +25,7 @@ from gramplane.kernels.kta_path import (
     threshold,
     weights_at,
 )
-from gramplane.kernels.kta_weights import bracketed, closed_form, corrected, derivatives, removal_cost, stationarity
+from gramplane.kernels.alignment.path_weights import bracketed, closed_form, corrected, derivatives, removal_cost, stationarity
 from tests.support.oracles import kta
 
 RNG = np.random.default_rng(3)

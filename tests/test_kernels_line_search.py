@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gramplane.kernels.solvers.line_search import Trial, descend, minimise, penalty_along
-from gramplane.kernels.solvers.simplemkl import reduced_gradient
+from gramplane.kernels.mixed_norm.line_search import Trial, descend, minimise, penalty_along
+from gramplane.kernels.weights.reduced_gradient import reduced_gradient
 
 
 @dataclass

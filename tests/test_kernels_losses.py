@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gramplane.kernels.losses import LOSSES, loss_named
+from gramplane.kernels.mixed_norm.losses import LOSSES, loss_named
 from tests.support.oracles import fgm_subproblem as oracle
 
 

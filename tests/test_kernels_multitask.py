@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from gramplane.kernels.multitask import (
+from gramplane.kernels.svm.dual import Scratch, best_response, ridge_problem, svc_problem, svr_problem
+from gramplane.kernels.svm.task_machine import Accuracy, exact_ridge, solve_machine
+from gramplane.kernels.tasks.multitask import (
     dual_norm,
     dual_value,
     effective,
@@ -17,8 +19,6 @@ from gramplane.kernels.multitask import (
     task_biases,
     task_shares,
 )
-from gramplane.kernels.solvers.dual import Scratch, best_response, ridge_problem, svc_problem, svr_problem
-from gramplane.kernels.solvers.task_machine import Accuracy, exact_ridge, solve_machine
 
 EXPONENTS = [(2.0, 1.0), (6.0, 1.0), (8.67, 1.0), (4.0, 1.5), (2.0, 1.5), (3.0, 2.0)]
 

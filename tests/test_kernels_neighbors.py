@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.kernels import neighbors
-from gramplane.kernels.neighbors import (
-    Nearest,
-    components,
-    merge_nearest,
-    nearest_between,
-    nearest_rows,
-    neighbour_graph,
-)
+from gramplane.kernels.spectral import neighbors
+from gramplane.kernels.spectral.neighbors import Nearest, components, merge_nearest, nearest_between, nearest_rows, neighbour_graph
 from tests.support.oracles.npkl import neighbours
 
 

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gramplane.kernels import pairs_sparse
-from gramplane.kernels.pairs import (
+from gramplane.kernels.features import pairs_sparse
+from gramplane.kernels.features.pairs import (
     PairMap,
     by_frequency,
     coordinate_top,
@@ -25,9 +25,9 @@ from gramplane.kernels.pairs import (
     row_weight,
     survivors,
 )
-from gramplane.kernels.pairs_dense import dense_bounds, dense_pairs, dense_tiles
-from gramplane.kernels.pairs_sparse import expected_products, fallback_pairs, head_pairs
-from gramplane.kernels.scores import correlations
+from gramplane.kernels.features.pairs_dense import dense_bounds, dense_pairs, dense_tiles
+from gramplane.kernels.features.pairs_sparse import expected_products, fallback_pairs, head_pairs
+from gramplane.kernels.features.scores import correlations
 from tests.support.oracles.selection import Ranked, best
 from tests.support.pairs import MAP, as_list, everything, problem
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, ndcg_score
 
-from gramplane.kernels import ranking
+from gramplane.kernels.eigen.operator import SymmetricOperator
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.pair_terms import DistanceTerms
-from gramplane.kernels.ranking import (
+from gramplane.kernels.ranking import random_walk as ranking
+from gramplane.kernels.ranking.random_walk import (
     average_precision,
     exact_scores,
     ndcg,
@@ -22,11 +22,11 @@ from gramplane.kernels.ranking import (
     walk_on_factor,
     walk_scores,
 )
-from gramplane.kernels.solvers.spectral_dual import kernel_at, solve
-from gramplane.kernels.solvers.spectral_problem import SpectralProblem, cap_used
-from gramplane.kernels.spectral_operator import SymmetricOperator
-from gramplane.kernels.tags import counted_tags, counts_of, some_rows, tag_vectors, untagged_rows
-from gramplane.kernels.warp import graph_laplacian, warp_of
+from gramplane.kernels.ranking.tags import counted_tags, counts_of, some_rows, tag_vectors, untagged_rows
+from gramplane.kernels.ranking.warp import graph_laplacian, warp_of
+from gramplane.kernels.spectral.dual_ascent import kernel_at, solve
+from gramplane.kernels.spectral.pair_losses import DistanceTerms
+from gramplane.kernels.spectral.problem import SpectralProblem, cap_used
 from tests.support.oracles import ranking as oracle
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import threadpoolctl
 
+from gramplane.kernels.features.row_products import BLOCK_VALUES, row_edges, row_product
 from gramplane.kernels.jit import blas_threads, one_thread
-from gramplane.kernels.row_products import BLOCK_VALUES, row_edges, row_product
 
 
 def limited(threads, X, W):

@@ -8,14 +8,23 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from gramplane.kernels.hierarchy import dual_bound, effective_weights
-from gramplane.kernels.propositions import ABOVE, AT_MOST, DIFFERENT, EQUAL, MISSING, Propositions, column_propositions, proposition_text
-from gramplane.kernels.rule_bits import conjunctions, counts, forward, gram, pack, row_bytes, transposed, unpack
-from gramplane.kernels.rule_cuts import CutMachine, refined_cuts
-from gramplane.kernels.rule_lattice import RuleLattice
-from gramplane.kernels.rule_machine import RuleProblem, TaskRows, solve_rules
-from gramplane.kernels.rule_newton import cost_planes, curvature
-from gramplane.pipeline.methods.rules_mirror import solve_mirror
+from gramplane.kernels.graphs.norms import dual_bound, effective_weights
+from gramplane.kernels.rules.bits import conjunctions, counts, forward, gram, pack, row_bytes, transposed, unpack
+from gramplane.kernels.rules.cuts import CutMachine, refined_cuts
+from gramplane.kernels.rules.lattice import RuleLattice
+from gramplane.kernels.rules.machine import RuleProblem, TaskRows, solve_rules
+from gramplane.kernels.rules.newton import cost_planes, curvature
+from gramplane.kernels.rules.propositions import (
+    ABOVE,
+    AT_MOST,
+    DIFFERENT,
+    EQUAL,
+    MISSING,
+    Propositions,
+    column_propositions,
+    proposition_text,
+)
+from gramplane.pipeline.methods.rule_ensemble.mirror import solve_mirror
 from tests.support.clusters import ROOT
 from tests.support.oracles import hierarchy as oracle
 
@@ -120,7 +129,7 @@ def test_curvature_writes_within_its_arrays(tmp_path):
     """A place beyond an array is silent where bounds are not looked at: a process of its own looks."""
     program = """if True:
         import numpy as np
-        from gramplane.kernels.rule_newton import cost_planes, curvature
+        from gramplane.kernels.rules.newton import cost_planes, curvature
         multiples, unit = cost_planes(np.ones(70))
         print(curvature(np.full((70, 1), 7, np.uint8), multiples, unit, np.arange(65), np.arange(3)).tolist())
     """

@@ -11,10 +11,19 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gramplane.kernels import scores
-from gramplane.kernels.column_stats import column_counts, column_norm1, column_stats
-from gramplane.kernels.columns import dense_view, flat
-from gramplane.kernels.scores import TopB, accumulate, correlations, correlations_many, merge_top, select_dense, select_sparse, top_b
+from gramplane.kernels.features import scores
+from gramplane.kernels.features.scores import (
+    TopB,
+    accumulate,
+    correlations,
+    correlations_many,
+    merge_top,
+    select_dense,
+    select_sparse,
+    top_b,
+)
+from gramplane.kernels.features.statistics import column_counts, column_norm1, column_stats
+from gramplane.kernels.features.views import dense_view, flat
 from tests.support.oracles.selection import best, ordered_correlations
 
 FEW = settings(max_examples=40, deadline=None)

@@ -7,24 +7,11 @@ import pytest
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import logsumexp
 
-from gramplane.kernels.domains_spectral import TraceBall
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.multitask import power_norm
-from gramplane.kernels.shared_subspace import (
-    best_coupling,
-    bounds,
-    coupling_norm,
-    coupling_slack,
-    dual_value,
-    even_coupling,
-    long_step,
-    nuclear_norms,
-    roots,
-)
-from gramplane.kernels.solvers.dual import DenseGram, svc_problem
-from gramplane.kernels.solvers.duals import ridge_problem, solve_ridge
-from gramplane.kernels.subspace_interior import InteriorPath, _Newton
-from gramplane.kernels.subspace_pooled import (
+from gramplane.kernels.svm.dual import DenseGram, svc_problem
+from gramplane.kernels.svm.solvers import ridge_problem, solve_ridge
+from gramplane.kernels.tasks.multitask import power_norm
+from gramplane.kernels.tasks.pooled_subspace import (
     Half,
     Squares,
     alternating_half,
@@ -38,6 +25,19 @@ from gramplane.kernels.subspace_pooled import (
     spread,
     start_constants,
 )
+from gramplane.kernels.tasks.shared_subspace import (
+    best_coupling,
+    bounds,
+    coupling_norm,
+    coupling_slack,
+    dual_value,
+    even_coupling,
+    long_step,
+    nuclear_norms,
+    roots,
+)
+from gramplane.kernels.tasks.subspace_interior import InteriorPath, _Newton
+from gramplane.kernels.weights.psd_sets import TraceBall
 from tests.support.oracles import shared_subspace as oracle
 
 T, K = 4, 3

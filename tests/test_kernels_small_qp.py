@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from gramplane.kernels.domains import ElasticNetSet, LpBall, NonNegative, Simplex
-from gramplane.kernels.solvers.simplemkl import along_border, longest_step, reduced_step
-from gramplane.kernels.solvers.small_qp import Cuts, lower_bound, project_on_level, response_gap
+from gramplane.kernels.weights.domains import ElasticNetSet, LpBall, NonNegative, Simplex
+from gramplane.kernels.weights.level_programs import Cuts, lower_bound, project_on_level, response_gap
+from gramplane.kernels.weights.reduced_gradient import along_border, longest_step, reduced_step
 from tests.support.oracles.mkl import dual_optimum, level_projection, lowest_height, machine, primal_optimum, random_problem
 
 DOMAINS = [ElasticNetSet(v) for v in (0.0, 0.3, 0.5, 0.9, 0.99, 1.0)] + [LpBall(p) for p in (1.0, 1.3, 3.0)]

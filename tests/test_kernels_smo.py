@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC, SVR
 
-from gramplane.kernels.solvers import smo_shrink
-from gramplane.kernels.solvers.decomposition import solve_decomposition
-from gramplane.kernels.solvers.dual import DenseGram, DualProblem, Scratch, squared_hinge_problem, svc_problem, svr_problem
-from gramplane.kernels.solvers.row_cache import RowCacheGram
-from gramplane.kernels.solvers.smo import solve_smo
+from gramplane.kernels.svm import smo_shrink
+from gramplane.kernels.svm.decomposition import solve_decomposition
+from gramplane.kernels.svm.dual import DenseGram, DualProblem, Scratch, squared_hinge_problem, svc_problem, svr_problem
+from gramplane.kernels.svm.row_cache import RowCacheGram
+from gramplane.kernels.svm.smo import solve_smo
 from tests.support.oracles import svm_dual as oracle
 
 KINDS = ("svc", "svc-weighted", "svr", "squared_hinge", "boxes", "sum", "tubes")

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.kernels import user_kernels
-from gramplane.kernels.harmonic import harmonic_values, strength_graph
+from gramplane.kernels.alignment.target_alignment import MatrixSums, aligned_weights
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.pair_kernels import (
+from gramplane.kernels.ranking import user_kernels
+from gramplane.kernels.ranking.harmonic import harmonic_values, strength_graph
+from gramplane.kernels.ranking.pair_kernels import (
     USER_KERNELS,
     FactorGram,
     PairGram,
@@ -18,11 +19,9 @@ from gramplane.kernels.pair_kernels import (
     pair_diagonal,
     similarity_features,
 )
-from gramplane.kernels.pair_ranking import empty_machine, full_gap, import_factor, import_step, rank_pairs
-from gramplane.kernels.solvers.dual import DenseGram
-from gramplane.kernels.target_alignment import MatrixSums, aligned_weights
-from gramplane.kernels.training_pairs import training_pairs
-from gramplane.kernels.user_kernels import (
+from gramplane.kernels.ranking.pair_ranking import empty_machine, full_gap, import_factor, import_step, rank_pairs
+from gramplane.kernels.ranking.training_pairs import training_pairs
+from gramplane.kernels.ranking.user_kernels import (
     comment_kernel,
     cosine,
     incidence_kernel,
@@ -33,7 +32,8 @@ from gramplane.kernels.user_kernels import (
     text_kernel,
     visual_kernel,
 )
-from gramplane.pipeline.synthetic_graphs import VIEWS, social_graph
+from gramplane.kernels.svm.dual import DenseGram
+from gramplane.pipeline.synthetic.social_graph import VIEWS, social_graph
 from tests.support.oracles import social as oracle
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import threadpoolctl
 
-from gramplane.kernels.solvers import SOLVERS, GroupProblem, LocalRows, solve_apg, solve_newton
+from gramplane.kernels.mixed_norm import SOLVERS, GroupProblem, LocalRows, solve_apg, solve_newton
 from tests.support.oracles import fgm_subproblem as oracle
 from tests.support.subproblems import KINDS, instance
 

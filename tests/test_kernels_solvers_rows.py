@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gramplane.kernels.solvers import (
+from gramplane.kernels.mixed_norm import (
     ROW_OPERATIONS,
     BlockedRows,
     GroupProblem,
@@ -17,8 +17,8 @@ from gramplane.kernels.solvers import (
     solve_newton,
     tree_sum,
 )
-from gramplane.kernels.solvers.bias import solve_bias
-from gramplane.kernels.solvers.row_block import RememberingBlock, row_block
+from gramplane.kernels.mixed_norm.bias import solve_bias
+from gramplane.kernels.mixed_norm.row_block import RememberingBlock, row_block
 from tests.support.oracles import fgm_subproblem as oracle
 from tests.support.subproblems import KINDS, instance
 

@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import rbf_kernel
 
-from gramplane.kernels.functions import KERNELS
-from gramplane.kernels.spec import NORMALIZATIONS, KernelSpec, as_specs, kernel_grid
+from gramplane.kernels.grams.functions import KERNELS
+from gramplane.kernels.grams.spec import NORMALIZATIONS, KernelSpec, as_specs, kernel_grid
 
 gammas = st.floats(1e-300, 1e300)
 names = st.from_regex(r"[a-z_]{1,8}(\.[a-z_]{1,8})?:[a-z_]{1,8}", fullmatch=True).filter(

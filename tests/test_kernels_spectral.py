@@ -7,14 +7,14 @@ import pytest
 import scipy.sparse as sp
 from scipy.linalg import block_diag
 
-from gramplane.kernels import tall_blocks
-from gramplane.kernels.chebyshev import filtered, orthonormalise, planned
-from gramplane.kernels.panels import Panels, filter_step
-from gramplane.kernels.spectral import kernel_spectrum, normalized_laplacian, positive_part
-from gramplane.kernels.spectral_operator import SymmetricOperator
-from gramplane.kernels.spectral_parts import connected_parts
-from gramplane.kernels.spectrum import estimated_spectrum
-from gramplane.kernels.tall_blocks import divided, gram
+from gramplane.kernels.eigen import tall_blocks
+from gramplane.kernels.eigen.chebyshev import filtered, orthonormalise, planned
+from gramplane.kernels.eigen.components import connected_parts
+from gramplane.kernels.eigen.operator import SymmetricOperator
+from gramplane.kernels.eigen.panels import Panels, filter_step
+from gramplane.kernels.eigen.positive_part import kernel_spectrum, normalized_laplacian, positive_part
+from gramplane.kernels.eigen.spectrum import estimated_spectrum
+from gramplane.kernels.eigen.tall_blocks import divided, gram
 from tests.support.oracles.spectral import best_kernel, graph_problem, laplacian_energy, positive_pairs
 
 

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from gramplane.kernels.eigen.operator import SymmetricOperator
+from gramplane.kernels.eigen.positive_part import kernel_spectrum, normalized_laplacian, positive_part
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.pair_terms import DistanceTerms, EntryTerms
-from gramplane.kernels.solvers import spectral_dual, spectral_problem
-from gramplane.kernels.solvers.spectral_dual import SpectralState, advance, begin, kernel_at, relative_gap, solve
-from gramplane.kernels.solvers.spectral_problem import Anchor, SpectralProblem, cap_used, equal_penalty, evaluate, proximal_spectrum
-from gramplane.kernels.spectral import kernel_spectrum, normalized_laplacian, positive_part
-from gramplane.kernels.spectral_operator import SymmetricOperator
+from gramplane.kernels.spectral import dual_ascent as spectral_dual
+from gramplane.kernels.spectral import problem as spectral_problem
+from gramplane.kernels.spectral.dual_ascent import SpectralState, advance, begin, kernel_at, relative_gap, solve
+from gramplane.kernels.spectral.pair_losses import DistanceTerms, EntryTerms
+from gramplane.kernels.spectral.problem import Anchor, SpectralProblem, cap_used, equal_penalty, evaluate, proximal_spectrum
 from gramplane.storage.records import from_arrays, to_arrays
 from tests.support.oracles import npkl as oracle
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.kernels.dual_averaging import Rows
-from gramplane.kernels.group_penalty import GroupPenalty, group_penalty, single_features
-from gramplane.kernels.groups import build_groups
-from gramplane.kernels.stream_groups import dual_average, stream_groups
-from gramplane.kernels.streams import StreamLearner
+from gramplane.kernels.features.groups import build_groups
+from gramplane.kernels.group_lasso.dual_averaging import Rows
+from gramplane.kernels.group_lasso.groups import dual_average, stream_groups
+from gramplane.kernels.group_lasso.penalty import GroupPenalty, group_penalty, single_features
+from gramplane.kernels.group_lasso.streams import StreamLearner
 from tests.support.oracles import dual_averaging as oracle
 
 D = 24

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from gramplane.cluster import open_executor
-from gramplane.kernels.bank import PackedBank
-from gramplane.kernels.spec import as_specs
-from gramplane.pipeline.passes.gram_settings import GramSettings
-from gramplane.pipeline.passes.grams import Grams
+from gramplane.kernels.bank.bank import PackedBank
+from gramplane.kernels.grams.spec import as_specs
+from gramplane.pipeline.grams.grams import Grams
+from gramplane.pipeline.grams.settings import GramSettings
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import block_cache
 from gramplane.storage.ingest import ingest

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from gramplane.kernels.hulls import NodeSet
-from gramplane.kernels.task_lattice import TaskLattice, group_forms, pair_weights
-from gramplane.kernels.task_search import search_groups
+from gramplane.kernels.graphs.hulls import NodeSet
+from gramplane.kernels.tasks.group_lattice import TaskLattice, group_forms, pair_weights
+from gramplane.kernels.tasks.group_search import search_groups
 from tests.support.oracles.latent_tasks import above, all_groups, descendant_sum, group_gram, penalties
 
 BOTH = pytest.mark.parametrize("inverted", [False, True])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.kernels.task_selection import (
+from gramplane.kernels.group_lasso.task_selection import (
     CLOSE,
     LOSSES,
     Diverged,

@@ -9,10 +9,10 @@ from scipy.optimize import minimize
 from sklearn.svm import SVC
 
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.solvers.dual import DenseGram, DualProblem
-from gramplane.kernels.solvers.dual_gram import RepeatedGram
-from gramplane.kernels.solvers.smo import solve_smo
-from gramplane.kernels.triclass import (
+from gramplane.kernels.svm.dual import DenseGram, DualProblem
+from gramplane.kernels.svm.gram_access import RepeatedGram
+from gramplane.kernels.svm.smo import solve_smo
+from gramplane.kernels.svm.triclass import (
     Points,
     assigned,
     concave_linearised,
@@ -23,7 +23,7 @@ from gramplane.kernels.triclass import (
     three_way,
     with_indicators,
 )
-from gramplane.kernels.triclass_machine import (
+from gramplane.kernels.svm.triclass_search import (
     Search,
     improved,
     labelled_machine,

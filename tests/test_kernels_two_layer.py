@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from gramplane.kernels.bank import PackedBank
-from gramplane.kernels.gram_blocks import total_forms
-from gramplane.kernels.solvers.dual import svc_problem
-from gramplane.kernels.two_layer import BankLayer, TwoLayer, bank_sums, block_layer, block_sums, first_length, next_length
+from gramplane.kernels.bank.bank import PackedBank
+from gramplane.kernels.bank.block_sums import total_forms
+from gramplane.kernels.bank.two_layer import BankLayer, TwoLayer, bank_sums, block_layer, block_sums, first_length, next_length
+from gramplane.kernels.svm.dual import svc_problem
 from tests.support.oracles import two_layer as oracle
 
 

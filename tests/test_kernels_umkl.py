@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Lasso
 
-from gramplane.kernels.umkl import basis_costs, coded_bases, greedy_bases, simplex_qp, weight_terms
+from gramplane.kernels.weights.umkl import basis_costs, coded_bases, greedy_bases, simplex_qp, weight_terms
 from tests.support.oracles.umkl import best_set, objective, simplex_minimum
 
 

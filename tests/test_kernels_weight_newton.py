@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from gramplane.kernels.domains import ElasticNetSet
-from gramplane.kernels.solvers.duals import DenseGram, solve_smo, svc_problem, svr_problem
-from gramplane.kernels.solvers.weight_newton import curvature_root, free_part, free_rows, model_minimiser, worth_a_model
+from gramplane.kernels.svm.solvers import DenseGram, solve_smo, svc_problem, svr_problem
+from gramplane.kernels.svm.weight_model import curvature_root, free_part, free_rows, model_minimiser, worth_a_model
+from gramplane.kernels.weights.domains import ElasticNetSet
 
 
 def kernels(n=40, k=5):

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from gramplane.kernels.hierarchy import DualPoint, NodeSet, dual_bound, gauge, joint_weights, outside_bound, shares_of, start_weights
-from gramplane.pipeline.loops.active import EVERYWHERE, ActiveRule, ActiveState, Restricted, Violations, active_step
+from gramplane.kernels.graphs.norms import DualPoint, NodeSet, dual_bound, gauge, joint_weights, outside_bound, shares_of, start_weights
+from gramplane.pipeline.loops.active_set import EVERYWHERE, ActiveRule, ActiveState, Restricted, Violations, active_step
 from gramplane.storage.records import from_arrays, to_arrays
 from tests.support.oracles.hierarchy import subsets
 

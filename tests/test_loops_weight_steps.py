@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gramplane.kernels.domains import ElasticNetSet
-from gramplane.kernels.solvers.small_qp import lower_bound
-from gramplane.pipeline.loops import steppers
-from gramplane.pipeline.loops.weights import Trial, fresh
+from gramplane.kernels.weights.domains import ElasticNetSet
+from gramplane.kernels.weights.level_programs import lower_bound
+from gramplane.pipeline.loops import weight_steps as steppers
+from gramplane.pipeline.loops.kernel_weights import Trial, fresh
 
 
 @pytest.mark.parametrize("share", [0.0, 1e-6, 0.5])

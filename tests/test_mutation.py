@@ -78,7 +78,7 @@ def test_the_list_is_drawn_by_its_seed():
 def test_the_nearest_tests_come_first_and_what_a_registry_names_is_reached():
     graph = ImportGraph(ROOT)
     assert graph.tests_of("kernels/jit.py")[0].stem == "test_kernels_jit"
-    assert graph.tests_of("storage/runs.py")[0].stem == "test_storage_runs"
+    assert graph.tests_of("storage/runs/store.py")[0].stem == "test_storage_runs"
     files = [path for folder in ("kernels", "pipeline", "storage") for path in (ROOT / folder).rglob("*.py")]
     reached = [
         path
@@ -140,5 +140,5 @@ def test_a_test_is_traced_with_the_functions_of_the_product_that_it_calls(tmp_pa
     paths = os.pathsep.join([str(ROOT / "tests" / "support" / "_bare"), str(ROOT)])
     subprocess.run(words, cwd=ROOT, env={**os.environ, "PYTHONPATH": paths, "GRAMPLANE_REACHED": str(tmp_path)}, check=True)
     lines = [json.loads(row) for part in tmp_path.glob("*.jsonl") for row in part.read_text().splitlines()]
-    assert lines and any(called.startswith("storage/manifest.py:") for line in lines for called in line["called"])
+    assert lines and any(called.startswith("storage/runs/step_record.py:") for line in lines for called in line["called"])
     assert not any(called.startswith("tests") for line in lines for called in line["called"])

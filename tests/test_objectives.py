@@ -394,5 +394,5 @@ def test_every_estimator_has_a_case_or_a_reason():
 
 @pytest.mark.parametrize("name", SILENT)
 def test_what_publishes_no_objective_says_none(name):
-    item = getattr(api, name, None) or getattr(importlib.import_module("gramplane.pipeline.estimators.kta_path"), name)
+    item = getattr(api, name, None) or getattr(importlib.import_module("gramplane.pipeline.methods.kta_path.estimator"), name)
     assert "objective_" not in inspect.getsource(item) and "objective_" not in (item.__doc__ or "")

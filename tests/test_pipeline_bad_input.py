@@ -7,10 +7,10 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.cluster import Limits
-from gramplane.kernels.pairs import PairLimits
+from gramplane.kernels.features.pairs import PairLimits
 from gramplane.pipeline import FGMClassifier, cross_validate, load_model, predict_store, resume_run, run_method, score_store, tune
 from gramplane.pipeline.records.names import nearest
-from gramplane.pipeline.running import Where
+from gramplane.pipeline.runs.run import Where
 from gramplane.storage import DataError, MissingBlock, RunStore, SchemaError, StorageError
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import forms, planted
@@ -406,5 +406,5 @@ def test_the_stall_timeout_given_stands_above_the_environment(monkeypatch):
 def test_dense_pairs_beyond_the_budget_are_refused(monkeypatch):
     wide = sp.csr_array(np.eye(4, 3))
     assert FGMClassifier(B=2, feature_map="poly2").fit(wide, [0, 1, 0, 1]).n_features_in_ == 3
-    monkeypatch.setattr("gramplane.kernels.pairs.PairLimits", partial(PairLimits, budget=1))
+    monkeypatch.setattr("gramplane.kernels.features.pairs.PairLimits", partial(PairLimits, budget=1))
     refused(r"products over 80 rows; the budget is", feature_map="poly2")

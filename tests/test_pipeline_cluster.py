@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from gramplane.cluster import MemorySink, open_executor, plan
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.solvers import ROW_BLOCK
+from gramplane.kernels.mixed_norm import ROW_BLOCK
 from gramplane.pipeline import (
     FGMClassifier,
     cross_validate,
@@ -19,10 +19,10 @@ from gramplane.pipeline import (
     use_client,
 )
 from gramplane.pipeline.loops.run import run_loop
-from gramplane.pipeline.methods.fgm_run import store_inputs
-from gramplane.pipeline.methods.fgm_setup import build_loop, build_model
+from gramplane.pipeline.methods.fgm.fgm_setup import build_loop, build_model
+from gramplane.pipeline.methods.fgm.method import store_inputs
+from gramplane.pipeline.methods.fgm.score_pass import Query, score_program
 from gramplane.pipeline.passes import blocks
-from gramplane.pipeline.passes.feature_scores import Query, score_program
 from gramplane.pipeline.records.config import FGMConfig
 from gramplane.pipeline.records.context import INLINE_BYTES, RunContext
 from gramplane.storage import RunStore, set_cache_limit

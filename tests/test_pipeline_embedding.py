@@ -12,11 +12,11 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.jit import one_thread
-from gramplane.pipeline.estimators.embedding import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
 from gramplane.pipeline.loops.run import run_loop
-from gramplane.pipeline.methods.embedding import edge_squares, labels_of, neighbour_accuracy
-from gramplane.pipeline.methods.embedding_run import build_loop, prepare
-from gramplane.pipeline.records.config_embedding import ColoredMVUConfig, MVEConfig, SPEConfig
+from gramplane.pipeline.methods.embeddings.config import ColoredMVUConfig, MVEConfig, SPEConfig
+from gramplane.pipeline.methods.embeddings.estimator import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
+from gramplane.pipeline.methods.embeddings.loop import edge_squares, labels_of, neighbour_accuracy
+from gramplane.pipeline.methods.embeddings.method import build_loop, prepare
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks, RunStore
 from gramplane.storage.ingest import ingest
@@ -192,7 +192,7 @@ def test_edges_have_their_squared_distances():
     found = fitted("volume", X, None)
     i, j = found.edges_.T
     assert found.unit_ == pytest.approx(np.sum((X[i] - X[j]) ** 2, axis=1).mean())
-    from gramplane.kernels.neighbors import nearest_rows
+    from gramplane.kernels.spectral.neighbors import nearest_rows
 
     np.testing.assert_allclose(edge_squares(nearest_rows(X, 4), i, j), np.sum((X[i] - X[j]) ** 2, axis=1))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.kernels import expansions
+from gramplane.kernels.features import expansions
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import FGMClassifier, MKLClassifier, tune
 from gramplane.storage.ingest import ingest

@@ -6,13 +6,13 @@ import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded, MemorySink, open_executor
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.solvers import ROW_BLOCK
+from gramplane.kernels.mixed_norm import ROW_BLOCK
 from gramplane.pipeline import load_model, resume_run, run_method
+from gramplane.pipeline.inputs.scores import Fit
 from gramplane.pipeline.loops.run import run_loop
-from gramplane.pipeline.methods import fgm_designs
-from gramplane.pipeline.methods.fgm_designs import solve_at
-from gramplane.pipeline.methods.fgm_setup import FGMInputs, build_loop, build_model, refit
-from gramplane.pipeline.methods.scoring import Fit
+from gramplane.pipeline.methods.fgm import designs as fgm_designs
+from gramplane.pipeline.methods.fgm.designs import solve_at
+from gramplane.pipeline.methods.fgm.fgm_setup import FGMInputs, build_loop, build_model, refit
 from gramplane.pipeline.records.config import FGMConfig
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import BlockStore, MemoryBlocks, RunStore

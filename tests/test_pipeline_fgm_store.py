@@ -13,10 +13,10 @@ import zarr
 from gramplane.cluster import MemorySink
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import FGMClassifier, cross_validate, load_model, predict_store, run_method, score_store, tune
+from gramplane.pipeline.inputs.scores import stratified_folds, stratified_split
 from gramplane.pipeline.loops.run import run_loop
-from gramplane.pipeline.methods.fgm_setup import FGMInputs, build_loop
-from gramplane.pipeline.methods.scoring import stratified_folds, stratified_split
-from gramplane.pipeline.passes import feature_scores
+from gramplane.pipeline.methods.fgm import score_pass as feature_scores
+from gramplane.pipeline.methods.fgm.fgm_setup import FGMInputs, build_loop
 from gramplane.pipeline.records.config import FGMConfig
 from gramplane.pipeline.records.context import RunContext, received
 from gramplane.storage import BlockStore, MemoryBlocks, block_cache

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gramplane.pipeline.methods.scoring import plain_folds, stratified_folds, stratified_split
+from gramplane.pipeline.inputs.scores import plain_folds, stratified_folds, stratified_split
 from gramplane.storage.errors import DataError
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from gramplane.cluster import default_driver_memory, machine_memory, open_executor
-from gramplane.kernels.bank import PackedBank
+from gramplane.kernels.bank.bank import PackedBank
 from gramplane.kernels.jit import one_thread
-from gramplane.pipeline.estimators.mkl import MKLClassifier
-from gramplane.pipeline.methods.kernel_memory import machines_held
-from gramplane.pipeline.passes import given_grams
-from gramplane.pipeline.passes.given_grams import GivenGrams, GivenKernel, GivenPair
-from gramplane.pipeline.passes.gram_settings import GramSettings
+from gramplane.pipeline.grams import given as given_grams
+from gramplane.pipeline.grams.given import GivenGrams, GivenKernel, GivenPair
+from gramplane.pipeline.grams.settings import GramSettings
+from gramplane.pipeline.inputs.memory import machines_held
+from gramplane.pipeline.methods.mkl.estimator import MKLClassifier
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.records.holdings import total_bytes
 

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from gramplane.cluster import MemorySink, open_executor
+from gramplane.kernels.grams.spec import as_specs
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.solvers.dual import ridge_problem, squared_hinge_problem, svc_problem, svr_problem
-from gramplane.kernels.solvers.logistic_dual import logistic_problem, solve_logistic
-from gramplane.kernels.solvers.ridge import solve_ridge
-from gramplane.kernels.solvers.smo import solve_smo
-from gramplane.kernels.spec import as_specs
+from gramplane.kernels.svm.dual import ridge_problem, squared_hinge_problem, svc_problem, svr_problem
+from gramplane.kernels.svm.logistic import logistic_problem, solve_logistic
+from gramplane.kernels.svm.ridge import solve_ridge
+from gramplane.kernels.svm.smo import solve_smo
 from gramplane.pipeline import run_method
-from gramplane.pipeline.passes.gram_settings import GramSettings
-from gramplane.pipeline.passes.grams import Grams
+from gramplane.pipeline.grams.grams import Grams
+from gramplane.pipeline.grams.settings import GramSettings
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import GramStore, RunStore
 from gramplane.storage.ingest import ingest
@@ -132,7 +132,7 @@ def test_centred_and_normalised_sums_are_those_in_memory(policy, store, tmp_path
 
 
 def test_entries_come_in_bounded_pieces(store, tmp_path, monkeypatch):
-    from gramplane.pipeline.passes import combined
+    from gramplane.pipeline.grams import weighted_sum as combined
 
     monkeypatch.setattr(combined, "PART_BYTES", 40_000)
     monkeypatch.setattr(combined, "BATCH_BYTES", 100_000)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from gramplane.cluster import MemorySink, open_executor
+from gramplane.kernels.grams.spec import as_specs
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.spec import as_specs
-from gramplane.pipeline.passes import grams as module
+from gramplane.pipeline.grams import grams as module
+from gramplane.pipeline.grams.grams import Grams, pass_groups
+from gramplane.pipeline.grams.settings import GramSettings
+from gramplane.pipeline.grams.sources import block_rows, pairs
 from gramplane.pipeline.passes.blocks import byte_groups
-from gramplane.pipeline.passes.gram_settings import GramSettings
-from gramplane.pipeline.passes.gram_source import block_rows, pairs
-from gramplane.pipeline.passes.grams import Grams, pass_groups
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks, block_cache
 from gramplane.storage.ingest import ingest
@@ -129,7 +129,7 @@ def test_workers_give_the_same_bits(data, store, tmp_path, kernels):
 def test_a_bank_is_filled_in_place_where_diagonals_are_enough(data, tmp_path, kernels, program, monkeypatch):
     sink, found = MemorySink(), []
     # So small tasks that every set of features is one.
-    monkeypatch.setattr("gramplane.pipeline.passes.gram_filling.TASK_BYTES", 1)
+    monkeypatch.setattr("gramplane.pipeline.grams.fill.TASK_BYTES", 1)
     with open_executor(None, events=sink) as executor:
         for near in (True, False):
             if not near:

@@ -26,12 +26,14 @@ from gramplane.pipeline import (
     score_store,
     tune,
 )
-from gramplane.pipeline.methods import online_rows, online_tune
-from gramplane.pipeline.methods.grids import fold_masks
-from gramplane.pipeline.records.config_online import GroupLassoConfig
+from gramplane.pipeline.inputs.folds import fold_masks
+from gramplane.pipeline.methods.group_lasso import grid as online_tune
+from gramplane.pipeline.methods.group_lasso import rows as online_rows
+from gramplane.pipeline.methods.group_lasso.config import GroupLassoConfig
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks, RunStore
-from gramplane.storage.ingest import ingest, row_text
+from gramplane.storage.ingest import ingest
+from gramplane.storage.ingest.text import row_text
 from gramplane.workflows.cli import main
 from tests.support.fgm_problems import classes, planted
 
@@ -462,7 +464,7 @@ def test_grids_of_penalty_and_gamma_read_the_rows_once(tmp_path, monkeypatch):
     monkeypatch.setattr(online_rows.RowBlocks, "load", lambda self, ref: loads.append(ref) or load(self, ref))
     grid = {"lam": [0.05, 5.0], "gamma": [0.5, 2.0]}
     with monkeypatch.context() as patch:
-        patch.setattr("gramplane.pipeline.tuning.run_method", lambda *args, **options: type("", (), {"summary": {}}))
+        patch.setattr("gramplane.pipeline.runs.tune.run_method", lambda *args, **options: type("", (), {"summary": {}}))
         done = tune("group-lasso", grid, data=store.url, run=str(tmp_path / "run"), params={"epochs": 2}, folds=3)
     # Two epochs, and the scores of twelve fits.
     assert len(loads) == 2 + 12

@@ -12,17 +12,17 @@ from sklearn.metrics import r2_score
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
-from gramplane.kernels.gram import gram_block
-from gramplane.kernels.graph_texts import graph_of
-from gramplane.kernels.graphs import KernelList
-from gramplane.kernels.hierarchy import NodeSet, gauge
+from gramplane.kernels.grams.blocks import gram_block
+from gramplane.kernels.graphs.kernel_graphs import KernelList
+from gramplane.kernels.graphs.norms import NodeSet, gauge
+from gramplane.kernels.graphs.parsing import graph_of
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.solvers.dual import ridge_problem
+from gramplane.kernels.svm.dual import ridge_problem
 from gramplane.pipeline import HierarchicalKernelClassifier, HierarchicalKernelRegressor, MKLClassifier, load_model, run_method
-from gramplane.pipeline.methods import hkl_master
-from gramplane.pipeline.methods.hkl_machines import Machines
-from gramplane.pipeline.methods.hkl_master import Master
-from gramplane.pipeline.methods.scoring import held_out_rows
+from gramplane.pipeline.inputs.scores import held_out_rows
+from gramplane.pipeline.methods.hierarchical_kernels import restricted as hkl_master
+from gramplane.pipeline.methods.hierarchical_kernels.machines import Machines
+from gramplane.pipeline.methods.hierarchical_kernels.restricted import Master
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
 from tests.support.oracles.hierarchy import primal_optimum

@@ -4,8 +4,8 @@ import pytest
 
 from gramplane.cluster import MemoryBoundExceeded, default_driver_memory, machine_memory, process
 from gramplane.pipeline import METHODS
-from gramplane.pipeline.predict_planning import HELD as PREDICT
 from gramplane.pipeline.records.holdings import SYMBOLS, Held, Holding, holdings_plan, refuse_beyond
+from gramplane.pipeline.runs.predict_planning import HELD as PREDICT
 
 HOLDINGS = (Holding("kernel matrix", "8 n^2", 3 << 30), Holding("rows", "8 n d", 1 << 20), Holding("nothing", "0", 0))
 

@@ -11,10 +11,10 @@ from sklearn.base import clone
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
-from gramplane.kernels.feature_sums import weighted_feature_sum
+from gramplane.kernels.grams.feature_sums import weighted_feature_sum
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import KTASelectionPath, load_model, run_method
-from gramplane.pipeline.methods.scoring import stratified_split
+from gramplane.pipeline.inputs.scores import stratified_split
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import classes, planted
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from gramplane.kernels.alignment.path import DIVERGENCES, EUCLIDEAN, AlignmentProblem, excess_bound, threshold
+from gramplane.kernels.alignment.path_weights import derivatives
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.kta_path import DIVERGENCES, EUCLIDEAN, AlignmentProblem, excess_bound, threshold
-from gramplane.kernels.kta_weights import derivatives
 from gramplane.pipeline import KTASelectionPath
 from tests.support.fgm_problems import planted
 from tests.support.oracles import kta

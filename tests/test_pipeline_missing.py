@@ -26,7 +26,7 @@ from gramplane.pipeline import (
     score_store,
     tune,
 )
-from gramplane.pipeline.gram_building import build_grams
+from gramplane.pipeline.grams.stores import build_grams
 from gramplane.pipeline.passes import blocks
 from gramplane.storage import DataError, DigestMismatch, SchemaError
 from gramplane.storage.ingest import ingest

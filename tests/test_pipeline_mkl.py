@@ -15,10 +15,10 @@ from sklearn.svm import SVC, SVR
 from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.cluster import MemoryBoundExceeded
-from gramplane.kernels.domains import ElasticNetSet
+from gramplane.kernels.grams.spec import as_specs, kernel_grid
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.solvers.small_qp import Cuts, lower_bound, project_on_level
-from gramplane.kernels.spec import as_specs, kernel_grid
+from gramplane.kernels.weights.domains import ElasticNetSet
+from gramplane.kernels.weights.level_programs import Cuts, lower_bound, project_on_level
 from gramplane.pipeline import (
     METHODS,
     MKLClassifier,
@@ -30,8 +30,8 @@ from gramplane.pipeline import (
     score_store,
     tune,
 )
-from gramplane.pipeline.methods.grids import fold_masks
-from gramplane.pipeline.passes.grams import Grams
+from gramplane.pipeline.grams.grams import Grams
+from gramplane.pipeline.inputs.folds import fold_masks
 from gramplane.storage import DataError
 from gramplane.storage.ingest import ingest, ingest_grams
 from tests.support.oracles import gram as gram_oracle

@@ -9,9 +9,9 @@ from sklearn.model_selection import KFold, cross_val_score
 from gramplane.cluster import MemoryBoundExceeded
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import MKLClassifier, MKLRegressor, load_model, predict_store, run_method
-from gramplane.pipeline.gram_building import build_grams
-from gramplane.pipeline.methods.kernel_memory import machines_held, refuse_machines
-from gramplane.pipeline.passes.gram_settings import GramSettings
+from gramplane.pipeline.grams.settings import GramSettings
+from gramplane.pipeline.grams.stores import build_grams
+from gramplane.pipeline.inputs.memory import machines_held, refuse_machines
 from gramplane.storage import DataError, StorageError
 from gramplane.storage.ingest import ingest, ingest_grams
 from tests.support.oracles import mkl as oracle

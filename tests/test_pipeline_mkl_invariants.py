@@ -29,12 +29,12 @@ import numpy as np
 import pytest
 
 from gramplane.cluster import open_executor
-from gramplane.kernels.domains import ElasticNetSet
+from gramplane.kernels.grams.spec import as_specs
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.spec import as_specs
+from gramplane.kernels.weights.domains import ElasticNetSet
 from gramplane.pipeline import MKLClassifier, MKLRegressor
-from gramplane.pipeline.passes.gram_settings import GramSettings
-from gramplane.pipeline.passes.grams import Grams
+from gramplane.pipeline.grams.grams import Grams
+from gramplane.pipeline.grams.settings import GramSettings
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 from tests.support.oracles import mkl as oracle

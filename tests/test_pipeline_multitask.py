@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import MKLClassifier, MultiTaskMKLClassifier, MultiTaskMKLRegressor
-from gramplane.pipeline.passes import task_solves
+from gramplane.pipeline.methods.multitask_mkl import solve_pass as task_solves
 from gramplane.storage import DataError
 from gramplane.storage.ingest import ingest
 from tests.support.oracles.multitask import dual_optimum, primal_optimum, random_problem
@@ -187,7 +187,7 @@ def test_policies_and_cuts_of_tasks_give_the_same_bits(monkeypatch, tmp_path):
         assert np.array_equal(other.model_.beta, found[0].model_.beta)
         assert np.array_equal(other.model_.weights, found[0].model_.weights)
         assert np.array_equal(other.intercept_, found[0].intercept_)
-    monkeypatch.setattr("gramplane.pipeline.passes.task_blocks.BLOCK_BYTES", 4 * 6 * 128 * 128)
+    monkeypatch.setattr("gramplane.pipeline.methods.multitask_mkl.task_blocks_pass.BLOCK_BYTES", 4 * 6 * 128 * 128)
     cut = MultiTaskMKLClassifier(kernels, p=6.0).fit(X, labels, task)
     assert cut.objective_ == pytest.approx(found[0].objective_, rel=1e-9)
 

@@ -5,7 +5,7 @@ import pytest
 
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import predict_store, run_method, score_store
-from gramplane.pipeline.passes import task_solves
+from gramplane.pipeline.methods.multitask_mkl import solve_pass as task_solves
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
 from tests.support.clusters import CommandCluster, wait_until

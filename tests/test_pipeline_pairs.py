@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gramplane.cluster import Executor, MemorySink
-from gramplane.kernels.pairs import PairLimits, PairMap, TooManyProducts, TopPairs, pair_columns
-from gramplane.kernels.scores import correlations
-from gramplane.pipeline.passes.feature_scores import Query
-from gramplane.pipeline.passes.pairs import PairAtoms
+from gramplane.kernels.features.pairs import PairLimits, PairMap, TooManyProducts, TopPairs, pair_columns
+from gramplane.kernels.features.scores import correlations
+from gramplane.pipeline.methods.fgm.pairs import PairAtoms
+from gramplane.pipeline.methods.fgm.score_pass import Query
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 from tests.support.oracles.selection import best

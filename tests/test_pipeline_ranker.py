@@ -13,15 +13,15 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.ranking import top_precision
-from gramplane.kernels.warp import graph_laplacian
-from gramplane.pipeline.estimators.ranker import SemanticKernelRanker, VisualRank
+from gramplane.kernels.ranking.random_walk import top_precision
+from gramplane.kernels.ranking.warp import graph_laplacian
 from gramplane.pipeline.loops.run import run_loop
-from gramplane.pipeline.methods.kernel_ranking_run import build_loop, model_of, prepare
-from gramplane.pipeline.records.config_ranker import RankerConfig, VisualRankConfig
+from gramplane.pipeline.methods.semantic_ranker.config import RankerConfig, VisualRankConfig
+from gramplane.pipeline.methods.semantic_ranker.estimator import SemanticKernelRanker, VisualRank
+from gramplane.pipeline.methods.semantic_ranker.method import build_loop, model_of, prepare
+from gramplane.pipeline.models.spectral import SpectralModel
 from gramplane.pipeline.records.context import RunContext
-from gramplane.pipeline.records.spectral_model import SpectralModel
-from gramplane.pipeline.synthetic_images import planted_images
+from gramplane.pipeline.synthetic.images import planted_images
 from gramplane.storage import MemoryBlocks, RunStore, read_model, write_model
 from gramplane.storage.ingest import ingest
 from tests.support.oracles import ranking as oracle

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from gramplane.cluster import TaskFailed
+from gramplane.kernels.grams.spec import KernelSpec
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.spec import KernelSpec
 from gramplane.pipeline import predict_store, resume_run, run_method, tune
-from gramplane.pipeline import running as pipeline_running
-from gramplane.pipeline.gram_building import build_grams
+from gramplane.pipeline.grams.stores import build_grams
+from gramplane.pipeline.runs import run as pipeline_running
 from gramplane.storage import BlockStore, DigestMismatch, GramStore, block_cache
-from gramplane.storage.ingest import ingest, ingest_grams, row_text
+from gramplane.storage.ingest import ingest, ingest_grams
+from gramplane.storage.ingest.text import row_text
 from gramplane.workflows.cli import main
 from gramplane.workflows.exits import Exit, exit_code
 from gramplane.workflows.runner import run_workflow
@@ -171,7 +172,7 @@ def test_those_who_look_are_told(place, capsys):
 
 
 def test_a_run_fitted_again_while_it_predicts_ends_by_name(place, monkeypatch):
-    from gramplane.pipeline import storing
+    from gramplane.pipeline.runs import use as storing
 
     decide = storing.decision_values
 

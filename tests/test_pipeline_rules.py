@@ -15,15 +15,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.propositions import Propositions
-from gramplane.kernels.rule_lattice import RuleLattice
-from gramplane.kernels.rule_machine import solve_rules
+from gramplane.kernels.rules.lattice import RuleLattice
+from gramplane.kernels.rules.machine import solve_rules
+from gramplane.kernels.rules.propositions import Propositions
 from gramplane.pipeline import RuleEnsembleClassifier, load_model, predict_store, run_method, score_store
-from gramplane.pipeline.methods import rules
-from gramplane.pipeline.methods.rules import RuleLoop, Task
-from gramplane.pipeline.methods.rules_run import descendant_gap
-from gramplane.pipeline.passes.propositions import packed_propositions
-from gramplane.pipeline.records.config_rules import RuleConfig
+from gramplane.pipeline.methods.rule_ensemble import loop as rules
+from gramplane.pipeline.methods.rule_ensemble.config import RuleConfig
+from gramplane.pipeline.methods.rule_ensemble.loop import RuleLoop, Task
+from gramplane.pipeline.methods.rule_ensemble.method import descendant_gap
+from gramplane.pipeline.methods.rule_ensemble.proposition_pass import packed_propositions
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
@@ -157,7 +157,7 @@ def test_predictions_of_rules_are_those_of_kernels(ctx):
     X, y = planted(80)
     sign = np.where(y == 1, 1.0, -1.0)
     found = packed_propositions(ctx(MemoryBlocks(X)), np.ones(80, bool), 3, ())
-    from gramplane.kernels.hierarchy import effective_weights
+    from gramplane.kernels.graphs.norms import effective_weights
 
     lattice = RuleLattice(found.columns, 80, (np.arange(80),), (sign,), (np.ones(80),), np.eye(1), 2.0)
     nodes = lattice.start(8)

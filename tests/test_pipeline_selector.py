@@ -14,12 +14,12 @@ from sklearn.utils.estimator_checks import check_estimator
 from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import GroupLassoRegressor, MultiTaskSelector, load_model, predict_store, run_method, score_store, tune
+from gramplane.pipeline.inputs.kernels import KernelInputs
+from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.loops.run import run_loop
-from gramplane.pipeline.methods.kernel_setup import KernelInputs
-from gramplane.pipeline.methods.selector_course import course
-from gramplane.pipeline.methods.selector_run import build_loop
-from gramplane.pipeline.methods.task_setup import with_tasks
-from gramplane.pipeline.records.config_selector import SelectorConfig
+from gramplane.pipeline.methods.multitask_selector.config import SelectorConfig
+from gramplane.pipeline.methods.multitask_selector.method import build_loop
+from gramplane.pipeline.methods.multitask_selector.regret import course
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
@@ -157,7 +157,7 @@ def test_orders_are_drawn_from_the_seed_and_epochs_differ():
 def test_long_epochs_are_cut_into_steps_of_the_same_bits(monkeypatch):
     X, y, task = problem(8)
     whole = selector(fit_intercept=True).fit(X, y, task)
-    monkeypatch.setattr("gramplane.pipeline.methods.selector.STEP_ENTRIES", 60)
+    monkeypatch.setattr("gramplane.pipeline.methods.multitask_selector.rounds.STEP_ENTRIES", 60)
     parts = selector(fit_intercept=True).fit(X, y, task)
     assert len(parts.history_["loss"]) > 8
     same(whole, parts)
@@ -170,7 +170,7 @@ def test_a_step_passes_no_fewer_entries_than_there_are_weights(monkeypatch):
     inputs = with_tasks(KernelInputs(MemoryBlocks(X), y, None), task)
     weights = 3 * X.shape[1]
     for entries, limit in ((1, weights), (60, 60), (10**9, 10**9)):
-        monkeypatch.setattr("gramplane.pipeline.methods.selector.STEP_ENTRIES", entries)
+        monkeypatch.setattr("gramplane.pipeline.methods.multitask_selector.rounds.STEP_ENTRIES", entries)
         with open_executor(None) as executor:
             plan = build_loop(SelectorConfig(epochs=200, penalty="amtfs"), inputs, RunContext(executor, inputs.data)).plan
         assert plan == ((10, 1) if limit > X.size else (1, -(-np.count_nonzero(X) // limit)))
@@ -195,7 +195,7 @@ def test_regret_is_what_was_paid_less_what_the_last_model_pays(monkeypatch):
     X, y, task = problem(8, signs=True)
     codes, signs = np.searchsorted(NAMES, task), np.where(y == "up", 1.0, -1.0)
     for entries in (1 << 17, 60):
-        monkeypatch.setattr("gramplane.pipeline.methods.selector.STEP_ENTRIES", entries)
+        monkeypatch.setattr("gramplane.pipeline.methods.multitask_selector.rounds.STEP_ENTRIES", entries)
         config = SelectorConfig(lam=0.1, gamma=20.0, epochs=2, loss="logistic", penalty="amtfs")
         inputs = with_tasks(KernelInputs(MemoryBlocks(X), (signs > 0).astype(int), ("down", "up")), task)
         with open_executor(None) as executor:

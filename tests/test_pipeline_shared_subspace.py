@@ -10,11 +10,11 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.jit import one_thread
-from gramplane.pipeline.estimators.mkl import MKLRegressor
-from gramplane.pipeline.estimators.shared_subspace import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
-from gramplane.pipeline.methods.shared_subspace_run import build_loop, plan_of
-from gramplane.pipeline.methods.task_setup import with_tasks
-from gramplane.pipeline.records.config_subspace import SharedSubspaceConfig
+from gramplane.pipeline.inputs.tasks import with_tasks
+from gramplane.pipeline.methods.mkl.estimator import MKLRegressor
+from gramplane.pipeline.methods.shared_subspace_mkl.config import SharedSubspaceConfig
+from gramplane.pipeline.methods.shared_subspace_mkl.estimator import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
+from gramplane.pipeline.methods.shared_subspace_mkl.method import build_loop, plan_of
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest

@@ -8,14 +8,14 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import roc_auc_score
 
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.pair_kernels import PAIR_KERNELS
-from gramplane.kernels.training_pairs import training_pairs
-from gramplane.kernels.user_kernels import cosine, incidence_kernel, row_maximum
+from gramplane.kernels.ranking.pair_kernels import PAIR_KERNELS
+from gramplane.kernels.ranking.training_pairs import training_pairs
+from gramplane.kernels.ranking.user_kernels import cosine, incidence_kernel, row_maximum
 from gramplane.pipeline import SocialStrengthRanker
-from gramplane.pipeline.methods.social_strength_scores import direct_scores, hits, user_scores
-from gramplane.pipeline.records.config_social import SocialConfig
-from gramplane.pipeline.records.social_model import SocialModel
-from gramplane.pipeline.synthetic_graphs import VIEWS, social_graph
+from gramplane.pipeline.methods.social_strength.config import SocialConfig
+from gramplane.pipeline.methods.social_strength.model import SocialModel
+from gramplane.pipeline.methods.social_strength.scores import direct_scores, hits, user_scores
+from gramplane.pipeline.synthetic.social_graph import VIEWS, social_graph
 from gramplane.storage import DataError, read_model, write_model
 from tests.support.oracles import social as oracle
 from tests.support.social import links, numbers, problem
@@ -136,7 +136,7 @@ def test_rounds_of_newton_steps_grow_until_the_gap_closes(monkeypatch):
     raw, pairs, z = problem()
     whole = SocialStrengthRanker(1e-4, "tensor", tol=1e-8).fit(raw, pairs, z)
     assert whole.n_iter_ == 2
-    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.ROUND", 1)
+    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.loop.ROUND", 1)
     rounds = SocialStrengthRanker(1e-4, "tensor", tol=1e-8).fit(raw, pairs, z)
     assert rounds.n_iter_ > 3 and rounds.converged_
     assert rounds.objective_ == pytest.approx(whole.objective_, rel=1e-7)
@@ -145,7 +145,7 @@ def test_rounds_of_newton_steps_grow_until_the_gap_closes(monkeypatch):
 def test_many_pairs_are_not_held_and_the_answer_is_the_same(monkeypatch):
     raw, pairs, z = problem()
     held = SocialStrengthRanker(0.01, "mlpk", tol=1e-9).fit(raw, pairs, z)
-    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.HELD_PAIRS", 1)
+    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.loop.HELD_PAIRS", 1)
     passed = SocialStrengthRanker(0.01, "mlpk", tol=1e-9).fit(raw, pairs, z)
     assert passed.objective_ == pytest.approx(held.objective_, rel=1e-7)
     np.testing.assert_allclose(passed.decision_function(pairs), held.decision_function(pairs), atol=1e-3)

@@ -7,14 +7,14 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor, plan
+from gramplane.kernels.alignment.target_alignment import MatrixSums
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.target_alignment import MatrixSums
-from gramplane.kernels.user_kernels import row_maximum
+from gramplane.kernels.ranking.user_kernels import row_maximum
 from gramplane.pipeline import SocialStrengthRanker, load_model, resume_run, run_method
-from gramplane.pipeline.methods.social_strength_scores import decide_users
-from gramplane.pipeline.passes.given_grams import GivenGrams
-from gramplane.pipeline.passes.gram_settings import GramSettings
-from gramplane.pipeline.passes.views import Scaling, ViewGrams
+from gramplane.pipeline.grams.given import GivenGrams
+from gramplane.pipeline.grams.settings import GramSettings
+from gramplane.pipeline.methods.social_strength.scores import decide_users
+from gramplane.pipeline.methods.social_strength.view_pass import Scaling, ViewGrams
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
@@ -43,7 +43,7 @@ def within_its_bound(program, refs, *broadcast):
 @pytest.mark.parametrize("policy", ["memory", "recompute"])
 def test_passes_over_several_blocks_are_those_of_whole_matrices(policy, monkeypatch):
     n = 150
-    monkeypatch.setattr("gramplane.pipeline.passes.views.plan", within_its_bound)
+    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.view_pass.plan", within_its_bound)
     raw, _ = raw_views(n)
     raw = raw.astype(np.float32).astype(np.float64)
     data = GivenGrams(raw, definite=False)
@@ -153,7 +153,7 @@ def test_no_pass_takes_more_than_its_plan(tmp_path):
     ids=["similarity", "import vectors", "tensor"],
 )
 def test_a_stopped_run_ends_at_the_same_bits(users, tmp_path, params, monkeypatch):
-    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.ROUND", 1)
+    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.loop.ROUND", 1)
     run(users, "straight", tmp_path, **params)
     for last in range(1, load_model(tmp_path / "straight").n_iter_):
 

@@ -8,12 +8,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gramplane.cluster import open_executor
 from gramplane.kernels.jit import one_thread
-from gramplane.pipeline.estimators.shared_subspace import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
-from gramplane.pipeline.methods import shared_subspace
-from gramplane.pipeline.methods.shared_subspace import SEARCHED, SubspaceState
-from gramplane.pipeline.methods.shared_subspace_run import build_loop
-from gramplane.pipeline.methods.task_setup import with_tasks
-from gramplane.pipeline.records.config_subspace import SharedSubspaceConfig
+from gramplane.pipeline.inputs.tasks import with_tasks
+from gramplane.pipeline.methods.shared_subspace_mkl import loop as shared_subspace
+from gramplane.pipeline.methods.shared_subspace_mkl.config import SharedSubspaceConfig
+from gramplane.pipeline.methods.shared_subspace_mkl.estimator import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
+from gramplane.pipeline.methods.shared_subspace_mkl.loop import SEARCHED, SubspaceState
+from gramplane.pipeline.methods.shared_subspace_mkl.method import build_loop
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage.records import from_arrays, to_arrays
 from tests.support.subspace import KERNELS, LOSSES, fitted, rows, target

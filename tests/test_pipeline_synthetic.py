@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.pipeline.synthetic import dense_groups, dense_linear, sparse_linear, zipf_rows
+from gramplane.pipeline.synthetic.linear import dense_groups, dense_linear, sparse_linear, zipf_rows
 
 
 def test_dense_rows_are_labelled_by_the_planted_features_alone():

@@ -12,12 +12,12 @@ import threadpoolctl
 import gramplane.pipeline
 from gramplane.cluster import BlockProgram, open_executor, plan
 from gramplane.pipeline import FGMClassifier, GroupLassoClassifier, resume_run, run_method
-from gramplane.pipeline.estimators.inputs import OneThread
-from gramplane.pipeline.estimators.kta_path import PathMachine
-from gramplane.pipeline.gram_building import build_grams
+from gramplane.pipeline.estimators.base import OneThread
+from gramplane.pipeline.grams.stores import build_grams
+from gramplane.pipeline.methods.kta_path.estimator import PathMachine
 from gramplane.pipeline.records.context import RunContext
-from gramplane.pipeline.storing import predict_store
-from gramplane.pipeline.tuning import tune
+from gramplane.pipeline.runs.tune import tune
+from gramplane.pipeline.runs.use import predict_store
 from tests.support.clusters import CommandCluster
 from tests.support.methods import CASES
 from tests.support.processors import said

@@ -12,8 +12,8 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.multiclass import check_classification_targets
 
 from gramplane.cluster import MemoryBoundExceeded
+from gramplane.kernels.grams.spec import KernelSpec
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.spec import KernelSpec
 from gramplane.pipeline import TriClassSVC, load_model, run_method
 from gramplane.storage.ingest import ingest
 from tests.support.oracles import triclass as oracle

@@ -8,8 +8,8 @@ import pytest
 
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import METHODS, cross_validate, load_model, run_method, score_store, tune
-from gramplane.pipeline.methods.grids import fold_masks, task_folds
-from gramplane.pipeline.methods.task_setup import TaskInputs
+from gramplane.pipeline.inputs.folds import fold_masks, task_folds
+from gramplane.pipeline.inputs.tasks import TaskInputs
 from gramplane.storage import BlockStore, DataError
 from gramplane.storage.ingest import ingest
 from tests.support.methods import CASES

@@ -12,14 +12,14 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
+from gramplane.kernels.bank.two_layer import TwoLayerPoint
+from gramplane.kernels.grams.spec import as_specs
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.spec import as_specs
-from gramplane.kernels.two_layer import TwoLayerPoint
 from gramplane.pipeline import METHODS, TwoLayerMKLClassifier, load_model, predict_store, run_method, score_store
-from gramplane.pipeline.methods.two_layer_search import best_candidate, gamma_range
-from gramplane.pipeline.passes.gram_settings import GramSettings
-from gramplane.pipeline.passes.layers import LayerGrams
-from gramplane.pipeline.records.config_two_layer import TwoLayerConfig
+from gramplane.pipeline.grams.settings import GramSettings
+from gramplane.pipeline.methods.two_layer_mkl.config import TwoLayerConfig
+from gramplane.pipeline.methods.two_layer_mkl.layer_pass import LayerGrams
+from gramplane.pipeline.methods.two_layer_mkl.new_kernels import best_candidate, gamma_range
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 from gramplane.storage.ingest import ingest, ingest_grams

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import UnsupervisedMKL, load_model, predict_store, run_method, score_store
-from gramplane.pipeline.passes.gram_source import FREED_BYTES
+from gramplane.pipeline.grams.sources import FREED_BYTES
 from gramplane.storage.ingest import ingest
 from tests.support.oracles.umkl import objective
 

@@ -271,22 +271,25 @@ CONVERSIONS = {
 MADE = {"csr_array", "csc_array", "coo_array", "csr_matrix", "csc_matrix", "coo_matrix", "vstack", "hstack", "bmat", "block_array"}
 
 BEHIND = {
-    "pipeline/estimators/fgm.py": {"_coef": "weights of its own"},
-    "pipeline/estimators/group_lasso.py": {"_first_bad_row": "rows that came through in_memory"},
-    "pipeline/estimators/inputs.py": {"in_memory": "the way to the door"},
-    "pipeline/estimators/kta_path.py": {
+    "pipeline/methods/fgm/estimator.py": {"_coef": "weights of its own"},
+    "pipeline/methods/group_lasso/estimator.py": {"_first_bad_row": "rows that came through in_memory"},
+    "pipeline/estimators/base.py": {"in_memory": "the way to the door"},
+    "pipeline/methods/kta_path/estimator.py": {
         "_set_model": "weights of its own",
         "svm_path": "weights of its own",
         "decision_function": "behind in_memory, the line before",
     },
-    "pipeline/estimators/rules.py": {"_columns": "validated rows"},
-    "pipeline/estimators/selector_stream.py": {"first_not_finite": "rows that came through in_memory"},
-    "pipeline/estimators/social.py": {"recommend_groups": "in_memory in the same line, and its copy"},
-    "pipeline/estimators/triclass.py": {"_joined": "MemoryBlocks, which are behind the door", "_refuse_not_finite": "behind in_memory"},
-    "storage/ingest/array_files.py": {"_assembled": "of parts that compressed() returned"},
-    "storage/ingest/arrays.py": {"_csr": "admitted in the same line"},
+    "pipeline/methods/rule_ensemble/estimator.py": {"_columns": "validated rows"},
+    "pipeline/methods/multitask_selector/partial_fit.py": {"first_not_finite": "rows that came through in_memory"},
+    "pipeline/methods/social_strength/estimator.py": {"recommend_groups": "in_memory in the same line, and its copy"},
+    "pipeline/methods/tri_class_svm/estimator.py": {
+        "_joined": "MemoryBlocks, which are behind the door",
+        "_refuse_not_finite": "behind in_memory",
+    },
+    "storage/ingest/tables/array_files.py": {"_assembled": "of parts that compressed() returned"},
+    "storage/ingest/tables/arrays.py": {"_csr": "admitted in the same line"},
     "storage/ingest/build.py": {"_sort_stripe": "entries that ingest sorted"},
-    "storage/ingest/dask_rows.py": {"_compute": "chunks that were admitted one by one"},
+    "storage/ingest/tables/dask_rows.py": {"_compute": "chunks that were admitted one by one"},
     "storage/ingest/reading.py": {"sparse_block": "a copy of rows that came through the door"},
     "storage/ingest/turning.py": {"rows_of": "of parts that compressed() returned", "_turned": "entries that were sorted here"},
 }
@@ -312,7 +315,7 @@ def test_conversions_where_data_arrive_stand_behind_the_door():
             for function, called in _calls(path):
                 if called in CONVERSIONS | MADE:
                     found.setdefault(path.relative_to(ROOT).as_posix(), set()).add(function)
-    found.pop("storage/ingest/_mat.py", None)  # a process of its own, whose arrays come through the door
+    found.pop("storage/ingest/tables/mat.py", None)  # a process of its own, whose arrays come through the door
     assert found == {file: set(functions) for file, functions in BEHIND.items()}
 
 

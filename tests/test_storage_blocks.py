@@ -27,11 +27,11 @@ from gramplane.storage import (
     plan_stripes,
     urls,
 )
-from gramplane.storage import arrays as stored_arrays
-from gramplane.storage.blocks import open_shared
+from gramplane.storage.blocks import arrays as stored_arrays
+from gramplane.storage.blocks.store import open_shared
+from gramplane.storage.manifest import read_seal, write_seal
 from gramplane.storage.objects import LocalObjects, as_bytes
 from gramplane.storage.remote import RemoteObjects
-from gramplane.storage.seal import read_seal, write_seal
 from tests.support.stores import dense_store, random_sparse, same_block, sparse_store, write_sparse
 
 

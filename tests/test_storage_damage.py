@@ -137,8 +137,8 @@ def test_damaged_manifest_is_noticed_or_refused(place):
 
 
 def test_manifest_that_omits_an_object_is_incomplete(tmp_path):
+    from gramplane.storage.manifest import read_seal, write_seal
     from gramplane.storage.objects import LocalObjects
-    from gramplane.storage.seal import read_seal, write_seal
 
     sparse_store(tmp_path / "s", random_sparse(40, 60))
     objects = LocalObjects(tmp_path / "s/v1")

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from gramplane.storage import BlockStore, RunStore
+from gramplane.storage.manifest import MANIFEST
 from gramplane.storage.objects import write_atomic
-from gramplane.storage.seal import MANIFEST
 from tests.support.stores import random_sparse, sparse_store
 
 

@@ -29,7 +29,7 @@ from gramplane.storage import (
     plan_block,
     urls,
 )
-from gramplane.storage.gram_layout import GramLayout
+from gramplane.storage.grams.layout import GramLayout
 from gramplane.storage.remote import RemoteObjects
 from tests.support.grams import DATA, cut, make, names, random_grams, whole
 

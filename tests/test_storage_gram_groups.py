@@ -5,7 +5,7 @@ import pytest
 import zarr
 
 from gramplane.storage import GramStore, MissingBlock, SchemaError
-from gramplane.storage.gram_layout import GramLayout
+from gramplane.storage.grams.layout import GramLayout
 
 SIZES = (5, 1, 9, 4)
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gramplane.storage import BlockStore, DigestMismatch, MissingBlock, OutOfSpace, SchemaError, digest_of, open_shared, writer
+from gramplane.storage import BlockStore, DigestMismatch, MissingBlock, OutOfSpace, SchemaError, digest_of, open_shared
 from gramplane.storage import objects as stored_objects
 from gramplane.storage import versions as stored_versions
+from gramplane.storage.blocks import writer
 from gramplane.storage.ingest import ingest
 from gramplane.storage.urls import open_objects
 from gramplane.storage.versions import POINTER, read_versions, remove_versions, replaced
@@ -226,7 +227,7 @@ def test_a_pointer_is_checked(tmp_path):
 def _sealed(fields) -> bytes:
     import hashlib
 
-    from gramplane.storage.arrays import canonical
+    from gramplane.storage.blocks.arrays import canonical
 
     return canonical({**fields, "digest": hashlib.sha256(canonical(fields)).hexdigest()})
 

@@ -25,7 +25,7 @@ from gramplane.storage import (
     plan_dense,
     plan_stripes,
 )
-from gramplane.storage.arrays import crc32c
+from gramplane.storage.blocks.arrays import crc32c
 from gramplane.storage.objects import require_space
 from tests.support.stores import dense_store, random_sparse, same_block, sparse_store, write_sparse
 

@@ -11,16 +11,16 @@ import numpy as np
 import psutil
 import pytest
 
+from gramplane.kernels.grams.spec import as_specs
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.solvers.dual import svc_problem
-from gramplane.kernels.solvers.smo import solve_smo
-from gramplane.kernels.spec import as_specs
+from gramplane.kernels.svm.dual import svc_problem
+from gramplane.kernels.svm.smo import solve_smo
 from gramplane.pipeline import MKLClassifier, resume_run, run_method
-from gramplane.pipeline.gram_building import build_grams
-from gramplane.pipeline.passes.gram_settings import GramSettings
-from gramplane.pipeline.passes.grams import Grams
+from gramplane.pipeline.grams.grams import Grams
+from gramplane.pipeline.grams.settings import GramSettings
+from gramplane.pipeline.grams.stores import build_grams
 from gramplane.pipeline.records.context import RunContext
-from gramplane.pipeline.running import Where, executing
+from gramplane.pipeline.runs.run import Where, executing
 from gramplane.storage import BlockStore, GramStore, RunLocked, RunStore
 from gramplane.storage.ingest import ingest
 from tests.support.clusters import CommandCluster, children, wait_until

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from gramplane.kernels.solvers.dual import svc_problem
-from gramplane.kernels.solvers.smo import solve_smo
-from gramplane.kernels.spec import as_specs
+from gramplane.kernels.grams.spec import as_specs
+from gramplane.kernels.svm.dual import svc_problem
+from gramplane.kernels.svm.smo import solve_smo
 from gramplane.pipeline import run_method
-from gramplane.pipeline.gram_building import build_grams
-from gramplane.pipeline.passes.gram_settings import GramSettings
-from gramplane.pipeline.passes.grams import Grams
+from gramplane.pipeline.grams.grams import Grams
+from gramplane.pipeline.grams.settings import GramSettings
+from gramplane.pipeline.grams.stores import build_grams
 from gramplane.pipeline.records.context import RunContext
-from gramplane.pipeline.running import Where, executing
+from gramplane.pipeline.runs.run import Where, executing
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
 from tests.support.commands import wide_store

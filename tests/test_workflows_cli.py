@@ -15,7 +15,7 @@ import pytest
 from gramplane.pipeline import METHODS
 from gramplane.workflows import console, exits
 from gramplane.workflows.cli import cli, main
-from gramplane.workflows.cli_options import METHOD_NAMES
+from gramplane.workflows.commands.options import METHOD_NAMES
 from gramplane.workflows.exits import EXIT_CODES, MEANING, Exit, exit_code
 from gramplane.workflows.schema import ResultLine
 from gramplane.workflows.signals import Interrupted

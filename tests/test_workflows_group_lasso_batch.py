@@ -5,7 +5,7 @@ import pytest
 
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import GroupLassoClassifier, GroupLassoRegressor, load_model, run_method
-from gramplane.pipeline.passes import moments
+from gramplane.pipeline.methods.group_lasso import moments_pass as moments
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main

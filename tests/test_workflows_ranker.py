@@ -9,9 +9,9 @@ import pytest
 
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import load_model, resume_run, run_method
-from gramplane.pipeline.estimators.ranker import SemanticKernelRanker
-from gramplane.pipeline.methods.kernel_ranking import RankerLoop
-from gramplane.pipeline.synthetic_images import planted_images
+from gramplane.pipeline.methods.semantic_ranker.estimator import SemanticKernelRanker
+from gramplane.pipeline.methods.semantic_ranker.loop import RankerLoop
+from gramplane.pipeline.synthetic.images import planted_images
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main
 from tests.support.typed import result

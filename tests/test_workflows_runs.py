@@ -12,7 +12,7 @@ import pytest
 
 from gramplane.workflows.checking import ConfigError
 from gramplane.workflows.cli import main
-from gramplane.workflows.cli_options import Where
+from gramplane.workflows.commands.options import Where
 from gramplane.workflows.runner import default_run_id, placed, run_workflow
 from gramplane.workflows.schema import ResultLine, read_workflow
 from tests.support.clusters import import_path

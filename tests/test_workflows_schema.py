@@ -35,7 +35,7 @@ def test_the_architecture_example_is_right():
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_the_examples_are_right(path: Path):
-    from gramplane.workflows.cli_options import Where
+    from gramplane.workflows.commands.options import Where
     from gramplane.workflows.runner import check_workflow, placed
 
     read = read_workflow(path, environ={})
@@ -90,7 +90,7 @@ def test_what_is_wrong_is_told_with_line_and_nearest_name(old: str, new: str, to
     ],
 )
 def test_methods_and_sizes_are_checked_before_the_first_step(old: str, new: str, told: str):
-    from gramplane.workflows.cli_options import Where
+    from gramplane.workflows.commands.options import Where
     from gramplane.workflows.runner import run_workflow
 
     read = check(GOOD.replace(old, new, 1))

@@ -119,7 +119,8 @@ def test_a_terminated_fit_on_a_cluster_leaves_nothing_behind_and_continues(tmp_p
 @pytest.mark.parametrize("command", ["fit", "tune"])
 def test_what_is_said_before_the_first_round_is_said_afterwards_too(command: str, tmp_path: Path, monkeypatch, capsys):
     """The message of Ctrl-C said `what is finished is kept … to continue` of a run that `status` and `resume` then knew nothing of."""
-    from gramplane.pipeline import running, tuning
+    from gramplane.pipeline.runs import run as running
+    from gramplane.pipeline.runs import tune as tuning
 
     def interrupted(*args: object, **more: object) -> None:
         raise Interrupted(signal.SIGINT)
@@ -148,7 +149,7 @@ def test_what_is_said_before_the_first_round_is_said_afterwards_too(command: str
 
 
 def test_what_is_said_after_the_first_round_is_said_afterwards_too(tmp_path: Path, monkeypatch, capsys):
-    from gramplane.pipeline import running
+    from gramplane.pipeline.runs import run as running
 
     real = running.run_loop
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.jit import one_thread
-from gramplane.pipeline.methods.scoring import plain_folds
+from gramplane.pipeline.inputs.scores import plain_folds
 from gramplane.storage import BlockStore
 from gramplane.workflows.cli import main
 from gramplane.workflows.progress import headline

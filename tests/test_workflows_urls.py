@@ -10,7 +10,7 @@ from gramplane.storage import urls
 from gramplane.storage.errors import UrlError
 from gramplane.storage.places import USES, checked
 from gramplane.workflows.cli import cli, main
-from gramplane.workflows.cli_options import Url
+from gramplane.workflows.commands.options import Url
 from tests.support.s3 import s3_server
 
 GOOD = {

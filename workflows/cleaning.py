@@ -57,7 +57,7 @@ def _in_folder(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _unlisted(store: Path) -> list[Path]:
-    from ..storage.seal import read_seal
+    from ..storage.manifest import read_seal
     from ..storage.urls import open_objects
 
     listed, _ = read_seal(open_objects(store))

@@ -8,7 +8,11 @@ from collections.abc import Sequence
 
 import click
 
-from . import cli_config, cli_data, cli_fit, cli_gram, cli_runs
+from .commands import config as cli_config
+from .commands import data as cli_data
+from .commands import fit as cli_fit
+from .commands import gram as cli_gram
+from .commands import runs as cli_runs
 from .console import Carried, OutputClosed, open_closed_streams, settle_output, show_error, version_text
 from .exits import Exit, exit_code
 from .signals import Interrupted, interruptible

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .checking import ConfigError
-from .cli_options import Where
+from .commands.options import Where
 from .progress import Sink
 
 WORKFLOW = "fgm_poly2.yaml"

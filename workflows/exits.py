@@ -46,7 +46,7 @@ EXIT_CODES: dict[str, Exit] = {
     "builtins:TimeoutError": Exit.CLUSTER_LOST,
     "gramplane.workflows.console:OutputClosed": Exit.PIPE_CLOSED,
     "gramplane.workflows.checking:ConfigError": Exit.USAGE,
-    "gramplane.pipeline.running:ConfigMismatch": Exit.USAGE,
+    "gramplane.pipeline.runs.run:ConfigMismatch": Exit.USAGE,
     "builtins:ValueError": Exit.USAGE,
     "gramplane.storage.errors:StorageError": Exit.USAGE,
     "gramplane.storage.errors:UrlError": Exit.USAGE,

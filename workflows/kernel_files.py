@@ -115,7 +115,7 @@ def kernel_specs(entries: Sequence[Any], d: int | None, where: str, width: int |
 
 
 def _kernels(entry: Any, d: int | None, width: int | None) -> list[Any]:
-    from ..pipeline.gram_building import as_specs
+    from ..pipeline.grams.stores import as_specs
 
     if isinstance(entry, Mapping) and "grid" in entry:
         return _grid(entry, d or width)
@@ -126,7 +126,7 @@ def _kernels(entry: Any, d: int | None, width: int | None) -> list[Any]:
 
 
 def _grid(entry: Mapping[str, Any], d: int | None) -> list[Any]:
-    from ..pipeline.gram_building import kernel_grid
+    from ..pipeline.grams.stores import kernel_grid
     from ..pipeline.records.names import nearest
 
     options = dict(entry["grid"] or {})

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .actions import sized
 from .checking import ConfigError, Loc, choose
-from .cli_options import Where, method_config
+from .commands.actions import sized
+from .commands.options import Where, method_config
 from .console import plain, version_text
 from .kernel_files import kernel_entries, kernel_specs, names_file
 from .progress import Sink, silent
@@ -244,7 +244,7 @@ def _covers(record: Path, wanted: StepManifest) -> bool:
 
 def _work(place: Place, step: Any, wanted: StepManifest, record: Path) -> dict[str, Any]:
     from ..storage import StepManifest
-    from ..storage.manifest import write_sealed
+    from ..storage.runs.step_record import write_sealed
 
     place.sink({"event": "step", "step": step.id, "status": "started"})
     # What an earlier try wrote is this step's own, whatever became of it: it may be replaced.
@@ -284,7 +284,7 @@ def _refuse_changed(place: Place, step: Any, wanted: StepManifest) -> None:
 
 
 def _kept_figures(record: Path) -> dict[str, Any]:
-    from ..storage.manifest import read_step_json
+    from ..storage.runs.step_record import read_step_json
 
     return read_step_json(_figures_of(record)) or {}
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..storage.places import is_local
-from .actions import existing, extras_of, ingest_source, plan_source, tune_plan
-from .cli_options import Where, explicit, method_config
-from .gram_actions import build_store, open_store
+from .commands.actions import existing, extras_of, ingest_source, plan_source, tune_plan
+from .commands.gram_actions import build_store, open_store
+from .commands.options import Where, explicit, method_config
 from .kernel_files import POLICIES, names_file
 from .progress import Sink
 from .schema import GramStep, IngestArgs, IngestStep, Workflow, model_steps, step_store

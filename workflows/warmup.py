@@ -17,7 +17,7 @@ def _cases() -> dict[str, Fit]:
     import scipy.sparse as sp
 
     from ..pipeline import FGMClassifier
-    from ..pipeline.warming import kernel_cases
+    from ..pipeline.runs.warmup import kernel_cases
 
     rng = np.random.default_rng(0)
     dense = rng.random((40, 12))

@@ -1,1 +1,1 @@
-"""estimators."""
+"""What the scikit-learn classes of all systems share."""

@@ -1,1 +1,1 @@
-"""loops."""
+"""Outer iterations on explicit states, and what runs them."""

@@ -1,1 +1,1 @@
-"""methods."""
+"""One folder a system, named as the commands name it; none imports another."""

@@ -1,1 +1,1 @@
-"""passes."""
+"""Block passes that every system may use."""

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...kernels.column_stats import column_counts, column_norm1, column_stats, constant_columns
-from ...kernels.columns import shape
+from ...kernels.features.statistics import column_counts, column_norm1, column_stats, constant_columns
+from ...kernels.features.views import shape
 from ...storage import BlockRef, BlockStore, ColumnScale, MemoryBlocks, MemoryRef, block_cache, open_shared
-from ..records.fgm import FeatureScale
+from ..methods.fgm.model import FeatureScale
 
 Ref = BlockRef | MemoryRef
 Task = tuple[Ref, ...]

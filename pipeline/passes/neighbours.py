@@ -1,7 +1,7 @@
 """The pass over pairs of row blocks that finds the nearest neighbours of every row.
 
 A task takes a block of rows and a wider block of candidates. Lists of one block of rows merge in a total order, so the result has the
-bits of :func:`...kernels.neighbors.nearest_rows` for any blocks and workers.
+bits of :func:`gramplane.kernels.spectral.neighbors.nearest_rows` for any blocks and workers.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from ...cluster import BlockProgram, Plan, plan
-from ...kernels.neighbors import COLUMNS, Nearest, merge_nearest, nearest_between
+from ...kernels.spectral.neighbors import COLUMNS, Nearest, merge_nearest, nearest_between
 from ...storage import BlockStore, MemoryBlocks, open_shared
+from ..grams.sources import FREED_BYTES, rows_of
 from ..records.context import RunContext
-from .gram_source import FREED_BYTES, rows_of
 
 ROWS = 4096
 """Rows of a task: from the data alone, never from the number of workers."""

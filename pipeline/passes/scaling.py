@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..methods.fgm.model import FeatureScale
 from ..records.context import RunContext
-from ..records.fgm import FeatureScale
 from .blocks import scale_of
 from .columns import Columns, fetch_columns
 
@@ -48,7 +48,7 @@ def inverse_row_norms(X: Any) -> np.ndarray:
 
 
 def scaled_columns(ctx: RunContext, features: np.ndarray, *, centred: bool) -> Columns:
-    """Fetch the columns of sorted distinct ``features`` (one column pass) and scale them, see :func:`~.blocks.scale_of`."""
+    """Fetch the columns of sorted distinct ``features`` in one column pass, and scale them."""
     return scaled(fetch_columns(ctx, features), scale_of(ctx.data, features, centred=centred), ctx.data.scale.row_factor)
 
 

@@ -1,1 +1,1 @@
-"""records."""
+"""Parameters, contexts and checks that all of the pipeline knows."""

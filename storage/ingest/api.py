@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from ..blocks import BlockStore
+from ..blocks.store import BlockStore
+from ..blocks.writer import drop_journal
 from ..errors import NothingThere, SchemaError
 from ..meta import ColumnScale, Label
 from ..places import is_local, place
 from ..urls import local_path, open_object, open_objects
 from ..versions import is_finished
-from ..writer import drop_journal
 from .build import Extras, Job, build
 from .fetching import at_hand
 from .labels import Target
@@ -21,9 +21,9 @@ from .options import ROW_OPTIONS, Options, Progress, read_groups, read_names, wh
 from .planning import plan_far, plan_ingest
 from .reading import Source
 from .scratch import Scratch, private_folder, sweep
-from .sequences import SequenceSource
 from .sources import open_input
-from .text import default_jobs
+from .text.sequences import SequenceSource
+from .text.text import default_jobs
 
 
 @overload

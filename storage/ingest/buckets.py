@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from ..errors import StorageError, space_for
 from ..layout import StripeLayout, running_sums
-from ._columns import partition, scatter
-from .spool import Spool
+from .tables.columns import partition, scatter
+from .text.spool import Spool
 
 BUCKET_NNZ = 400_000
 """Entries of a bucket: sorting slows down thirteenfold between 0.4 M (fits 1 MB of second-level cache) and 1.6 M entries."""

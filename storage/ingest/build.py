@@ -10,18 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..blocks import BlockStore
+from ..blocks.store import BlockStore
+from ..blocks.writer import BlockWriter
 from ..errors import DataError, SchemaError
 from ..layout import DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes, running_sums
 from ..meta import BlockMeta, ColumnScale
-from ..writer import BlockWriter
-from ._columns import row_squares
 from .buckets import BucketPlan, Records, as_words, fill_buckets, plan_buckets, sort_bucket
 from .options import Options, Progress
 from .reading import Reading
 from .scratch import Scratch
-from .spool import Spool, Stored
 from .statistics import Column, ColumnSummary, inverse_root
+from .tables.columns import row_squares
+from .text.spool import Spool, Stored
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ def build(job: Job) -> BlockStore:
         raise DataError(f"the source has {job.spool.n_rows} rows; a store has 1 … 2^31 - 1", str(job.extras.info["source"]["name"]))
     try:
         if job.spool.has("letters"):
-            from .sequences import build_sequences
+            from .text.sequences import build_sequences
 
             return build_sequences(job)
         return _build_sparse(job) if job.reading.counts is not None else _build_dense(job)

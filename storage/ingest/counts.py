@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from ._columns import count_columns
+from .tables.columns import count_columns
 
 
 class ColumnCounts:

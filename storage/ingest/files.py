@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError, StorageError, space_for
-from .streams import MAX_RATIO
+from .text.streams import MAX_RATIO
 
 _COPY = 1 << 20
 _SMALL, _NAMED = 4096, ("shape.npy", "format.npy")

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import canonical
+from ..blocks.arrays import canonical
 from ..errors import DataError, SchemaError, space_for
-from ..gram import GramStore
-from ..gram_bundle import GramTask
-from ..gram_layout import OBJECT_BYTES
-from ..gram_versions import begin_replacement, end_replacement
+from ..grams.bundle import GramTask
+from ..grams.layout import OBJECT_BYTES
+from ..grams.store import GramStore
+from ..grams.versions import begin_replacement, end_replacement
 from ..objects import require_space
 from ..places import place as placed
 from ..temporary import temporary_folder

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from ..layout import TABLE_CHUNK, DenseLayout, plan_dense, plan_dense_rows
-from .array_files import COLUMN_BYTES, WHOLE_SHARE, FileSource
-from .arrays import ArraySource
-from .dask_rows import DaskSource
 from .files import FileArray
 from .options import Options
-from .parquet import FOOTER_BYTES, GROUP_SHARE, ParquetSource
 from .reading import HELD_SHARE, ROW_BYTES, Source
-from .sequences import SequenceSource
-from .tabular import COLUMN_BYTES as CSV_COLUMN_BYTES
-from .tabular import NAME_BYTES, CsvSource, FrameSource, too_wide
-from .text import SvmlightSource
+from .tables.array_files import COLUMN_BYTES, WHOLE_SHARE, FileSource
+from .tables.arrays import ArraySource
+from .tables.dask_rows import DaskSource
+from .tables.parquet import FOOTER_BYTES, GROUP_SHARE, ParquetSource
+from .tables.tabular import COLUMN_BYTES as CSV_COLUMN_BYTES
+from .tables.tabular import NAME_BYTES, CsvSource, FrameSource, too_wide
+from .text.sequences import SequenceSource
+from .text.text import SvmlightSource
 from .turning import PIECE_SHARE, TURNED_ROW_BYTES
 
 _ROW_COPIES = 4

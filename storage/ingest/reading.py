@@ -12,7 +12,7 @@ from .counts import ColumnCounts
 from .labels import Target
 from .options import Options, Progress
 from .scratch import Scratch
-from .spool import Block, Handle, Part, Spool, Stored, hold
+from .text.spool import Block, Handle, Part, Spool, Stored, hold
 
 EXACT_INTEGERS = 2**53
 

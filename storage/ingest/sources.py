@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import SchemaError
 from .options import Options
 from .reading import Source
-from .text import SvmlightSource
+from .text.text import SvmlightSource
 
 _SUFFIXES = {
     ".csv": "csv",
@@ -73,8 +73,8 @@ def _svmlight(source: str | Path, options: Options) -> Source:
 
 
 def _table(source: str | Path, options: Options) -> Source:
-    from .parquet import ParquetSource
-    from .tabular import CsvSource
+    from .tables.parquet import ParquetSource
+    from .tables.tabular import CsvSource
 
     made = CsvSource if options.format == "csv" or _guess(str(source)) == "csv" else ParquetSource
     return made(source, options)
@@ -82,7 +82,7 @@ def _table(source: str | Path, options: Options) -> Source:
 
 def _arrays_of_file(kind: str) -> Callable[[str | Path, Options], Source]:
     def open_file(source: str | Path, options: Options) -> Source:
-        from .array_files import file_arrays
+        from .tables.array_files import file_arrays
 
         return file_arrays(Path(source), kind, options)
 
@@ -91,7 +91,7 @@ def _arrays_of_file(kind: str) -> Callable[[str | Path, Options], Source]:
 
 def _sequences_of_file(kind: str) -> Callable[[str | Path, Options], Source]:
     def open_file(source: str | Path, options: Options) -> Source:
-        from .sequences import SequenceSource
+        from .text.sequences import SequenceSource
 
         return SequenceSource(source, kind, options)
 
@@ -99,8 +99,8 @@ def _sequences_of_file(kind: str) -> Callable[[str | Path, Options], Source]:
 
 
 def _array(source: Any, options: Options) -> Source:
-    from .arrays import object_source
-    from .sequences import text_source
+    from .tables.arrays import object_source
+    from .text.sequences import text_source
 
     return text_source(source, options) or object_source(source, options)
 

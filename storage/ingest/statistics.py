@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..blocks.tables import column_tables
+from ..blocks.writer import BlockWriter
 from ..errors import DataError, space_for
 from ..meta import BlockMeta, ColumnScale
-from ..tables import column_tables
-from ..writer import BlockWriter
 
 Floats = npt.NDArray[np.float64]
 _IN_MEMORY = 1 << 24

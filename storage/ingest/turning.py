@@ -11,13 +11,13 @@ import scipy.sparse as sp
 from ..errors import DataError
 from ..layout import plan_stripes, running_sums
 from ..sparse_door import checked_pointers, compressed
-from ._columns import count_columns
 from .buckets import Records, as_words, fill_buckets, plan_buckets, sort_bucket
 from .files import FileArray
 from .options import Options
 from .reading import Place, as_floats
 from .scratch import Scratch
-from .spool import Spool
+from .tables.columns import count_columns
+from .text.spool import Spool
 
 PIECE_SHARE = 256
 """Entries of a piece, as a part of the budget's bytes."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from gramplane.kernels.jit import one_thread
+from gramplane.tests.reliability.walks import walk
 from tests.support.subspace import LOSSES, fitted
-
-from .walks import walk
 
 
 @walk(4, "three tasks of seven rows reach a gap of 1e-5 in 60 machines, and a tighter tolerance is never worse")

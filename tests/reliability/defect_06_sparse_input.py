@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from gramplane.tests.reliability.walks import walk
 from tests.support import broken_sparse
 from tests.support.clusters import ROOT
 from tests.support.commands import gramplane
-
-from .walks import walk
 
 AT_THE_DOOR, BY_ENTRY = 100_000, 1_000
 """Mutated triples of the whole walk."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from gramplane.tests.reliability.walks import walk
 from tests.support.commands import gramplane
 from tests.support.s3 import s3_server
-
-from .walks import walk
 
 
 @walk(8, "predictions and Gram stores reach an object store, a run is refused there by name, and nothing falls beside")

@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gramplane.tests.reliability.walks import walk
 from tests.support.budget_sources import SOURCES, memory_of
 from tests.support.commands import gramplane
-
-from .walks import walk
 
 BUDGET, SLACK = 32 << 20, 64 << 20
 

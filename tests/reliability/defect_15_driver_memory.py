@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from gramplane.storage.ingest import ingest
+from gramplane.tests.reliability.walks import walk
 from tests.support.commands import start
-
-from .walks import walk
 
 
 @walk(15, "more than the driver may hold ends with 5 before it is taken, and names what would help")

@@ -8,11 +8,10 @@ import time
 from pathlib import Path
 
 from gramplane.pipeline import run_method
+from gramplane.tests.reliability.defect_13_lost_workers import PARAMS, begun, fit_words
+from gramplane.tests.reliability.walks import walk
 from tests.support.clusters import children, wait_until
 from tests.support.commands import START, gramplane, start
-
-from .defect_13_lost_workers import PARAMS, begun, fit_words
-from .walks import walk
 
 
 def made(folder: Path) -> list[Path]:

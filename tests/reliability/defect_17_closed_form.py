@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from gramplane.kernels.jit import one_thread
-from gramplane.kernels.solvers import spectral_problem
-from gramplane.pipeline.estimators.npkl import SimpleNPKL
-
-from .walks import walk
+from gramplane.kernels.spectral import problem as spectral_problem
+from gramplane.pipeline.methods.npkl.estimator import SimpleNPKL
+from gramplane.tests.reliability.walks import walk
 
 
 @walk(17, "a kernel of closed form takes one decomposition, from the fit to the published matrix")

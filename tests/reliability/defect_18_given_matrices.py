@@ -10,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from gramplane.kernels.bank_loops import count_packed
+from gramplane.kernels.bank.loops import count_packed
 from gramplane.kernels.jit import one_thread
-from gramplane.pipeline.estimators.mkl import MKLClassifier
-from gramplane.pipeline.passes import given_grams
-from gramplane.pipeline.passes.given_grams import GivenPair
-
-from .walks import walk
+from gramplane.pipeline.grams import given as given_grams
+from gramplane.pipeline.grams.given import GivenPair
+from gramplane.pipeline.methods.mkl.estimator import MKLClassifier
+from gramplane.tests.reliability.walks import walk
 
 
 @walk(18, "given matrices are read once, in their own type, and serve every pass of a fit where they lie")

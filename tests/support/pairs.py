@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gramplane.kernels.pairs import PairMap, TopPairs
+from gramplane.kernels.features.pairs import PairMap, TopPairs
 from tests.support.oracles.selection import Ranked, ordered_pairs
 
 MAP = PairMap(gamma=0.5, coef0=2.0)

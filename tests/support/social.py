@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gramplane.kernels.user_kernels import comment_kernel, incidence_kernel
+from gramplane.kernels.ranking.user_kernels import comment_kernel, incidence_kernel
 
 
 def raw_views(n=24, seed=0):

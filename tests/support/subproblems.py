@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gramplane.kernels.solvers import GroupProblem, LocalRows
+from gramplane.kernels.mixed_norm import GroupProblem, LocalRows
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gramplane.pipeline.estimators.shared_subspace import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
+from gramplane.pipeline.methods.shared_subspace_mkl.estimator import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
 
 KERNELS = ["linear[0,1]", "linear[2,3,4]", "linear[0,4,5]", "rbf(gamma=0.3)", "poly(degree=2)[2,3]"]
 LOSSES = ("hinge", "epsilon_insensitive", "squared")

@@ -85,7 +85,7 @@ def run_figures(path: str | Path) -> dict[str, Any]:
 
 def _replaced(run: Any, path: str | Path) -> dict[str, str]:
     """Return what there is to say of a store that was replaced since its run was made."""
-    from ...pipeline.replaced import replaced_data
+    from ...pipeline.runs.replaced import replaced_data
 
     best = Path(fitted(path))
     told = replaced_data(_open(best) if is_run(best) else run)

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 from scipy.optimize import minimize
 
-from gramplane.kernels.hierarchy import Hull
+from gramplane.kernels.graphs.norms import Hull
 
 
 def subsets(p, depth=None):

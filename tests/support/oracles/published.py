@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from gramplane.kernels.spec import KernelSpec
+from gramplane.kernels.grams.spec import KernelSpec
 from tests.support.oracles import embedding, gram, latent_tasks, npkl, ranking, shared_subspace, social, triclass, umkl
 
 # -- losses and kernels ------------------------------------------------------------------------------------------------------------

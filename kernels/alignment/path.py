@@ -1,0 +1,338 @@
+"""Path of kernel weights over the norm p: generalised l_p-norm kernel target alignment.
+
+As p falls from p_start to p_end, weights below ``eps < 1/e`` only fall (Jawanpuria, PhD thesis 2014, theorem 7.3.2), so a kernel that has
+left stays out. Which kernels are active needs no path at all: G rises with eta, so ``eta_i(p) > eps`` exactly when the load b_i exceeds
+
+    tau(p) = lam1 F'(eps) + lam2 p eps^(p-1),
+
+and tau rises as p falls. Kernels sorted by load are dropped from one end; equal loads are solved once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from .path_weights import (
+    ACCURACY,
+    DIVERGENCES,
+    EUCLIDEAN,
+    KL,
+    AlignmentProblem,
+    Divergence,
+    FloatArray,
+    bracketed,
+    closed_form,
+    corrected,
+    derivatives,
+    removal_cost,
+    weights_at,
+)
+
+__all__ = [
+    "ACCURACY",
+    "DIVERGENCES",
+    "EUCLIDEAN",
+    "KL",
+    "AlignmentProblem",
+    "Divergence",
+    "KernelPath",
+    "excess_bound",
+    "juncture_points",
+    "kernel_path",
+    "lam2_for",
+    "p_for",
+    "p_grid",
+    "threshold",
+    "weights_at",
+]
+
+NEVER_ACTIVE = np.inf
+ALWAYS_ACTIVE = 0.0
+
+SMALLEST = 1e-150
+"""A weight below it counts as zero even with eps = 0: its powers leave float64."""
+
+
+@dataclass(frozen=True, eq=False)
+class KernelPath:
+    """Weights along p.
+
+    Attributes
+    ----------
+    p_grid
+        float64 (n_points,), descending.
+    weights
+        csr_array (n_points, n): the active kernels' weights.
+    n_active
+        int64 (n_points,) active kernels; never rises.
+    junctures
+        float64 (n,): kernel i is active at p exactly when ``p > junctures[i]``; inf if not even at p_start, 0 if still at p_end.
+    newton_steps
+        int64 (n_points,) Newton steps of all weights together (equal loads once).
+    p_end
+        Where the junctures' search ended.
+    """
+
+    p_grid: FloatArray
+    weights: sp.csr_array
+    n_active: NDArray[np.int64]
+    junctures: FloatArray
+    newton_steps: NDArray[np.int64]
+    p_end: float
+
+    def selected(self, point: int) -> NDArray[np.int64]:
+        """Return the active kernels at grid point ``point``, ascending."""
+        first, last = self.weights.indptr[point], self.weights.indptr[point + 1]
+        return self.weights.indices[first:last].astype(np.int64)
+
+    def p_for(self, n_features: int) -> float:
+        """Return a p at which ``n_features`` kernels are active; see :func:`p_for`."""
+        return p_for(self.junctures, n_features, float(self.p_grid[0]), self.p_end)
+
+
+def _check_eps(eps: float) -> None:
+    if not 0.0 <= eps < np.exp(-1.0):
+        raise ValueError(f"eps is {eps}; it lies in [0, 1/e), else a kernel could come back")
+
+
+def p_grid(p_start: float = 2.0, p_end: float = 1.0, dp: float = 0.01) -> FloatArray:
+    """Return ``p_start - k dp`` for k = 0, 1, ... down to p_end, which is met exactly if a step falls on it.
+
+    Raises
+    ------
+    ValueError
+        Unless ``1 <= p_end <= p_start`` and dp > 0.
+    """
+    if not (np.isfinite(p_start) and 1.0 <= p_end <= p_start):
+        raise ValueError(f"p_start is {p_start} and p_end {p_end}; 1 <= p_end <= p_start")
+    if not (np.isfinite(dp) and dp > 0.0):
+        raise ValueError(f"dp is {dp}; it is finite and > 0")
+    grid = p_start - dp * np.arange(int((p_start - p_end) / dp + 1e-9) + 1, dtype=np.float64)
+    if abs(grid[-1] - p_end) <= 1e-9 * p_end:
+        grid[-1] = p_end
+    return grid
+
+
+def threshold(problem: AlignmentProblem, p: float, eps: float) -> float:
+    """Return tau(p): a kernel is active (weight above eps) exactly when its load exceeds it."""
+    eps = max(eps, SMALLEST)
+    norm = problem.lam2 * p * eps ** (p - 1.0)
+    return norm if problem.lam1 == 0.0 else problem.lam1 * float(problem.divergence.first(np.array([eps]))[0]) + norm
+
+
+def juncture_points(problem: AlignmentProblem, a: FloatArray, *, eps: float = 1e-4, p_start: float = 2.0, p_end: float = 1.0) -> FloatArray:
+    """Return for every kernel the p below which it is inactive, shape (n,): the root of ``tau(p) = b_i``.
+
+    A kernel is active at p in [p_end, p_start] exactly when p exceeds its juncture: inf if it is not active at p_start, 0 if it still is
+    at p_end. No weights are computed.
+
+    Parameters
+    ----------
+    problem : AlignmentProblem
+    a : ndarray of shape (n,)
+        Alignments >= 0.
+    eps : float
+        Activity threshold, in [0, 1/e).
+    p_start, p_end : float
+
+    Raises
+    ------
+    ValueError
+        For bad alignments, eps or range.
+    """
+    _check_eps(eps)
+    p_grid(p_start, p_end)
+    return _junctures(problem, problem.loads(a), eps, p_start, p_end)
+
+
+def _junctures(problem: AlignmentProblem, loads: FloatArray, eps: float, p_start: float, p_end: float) -> FloatArray:
+    out = np.full(loads.shape, NEVER_ACTIVE)
+    out[loads > threshold(problem, p_start, eps)] = ALWAYS_ACTIVE
+    leaves = (out == ALWAYS_ACTIVE) & (loads <= threshold(problem, p_end, eps))
+    if not leaves.any():
+        return out
+    shift = threshold(problem, 1.0, eps) - problem.lam2
+    wanted, log_eps = np.log((loads[leaves] - shift) / problem.lam2), np.log(max(eps, SMALLEST))
+    # log p + (p - 1) log eps is concave and falls: Newton from p_start, where it lies below what is wanted, descends to the root.
+    p = np.full(wanted.shape, p_start)
+    for _ in range(50):
+        step = (np.log(p) + (p - 1.0) * log_eps - wanted) / (1.0 / p + log_eps)
+        p -= step
+        if np.abs(step).max() <= 1e-15 * p_start:
+            break
+    out[leaves] = np.clip(p, p_end, p_start)
+    return out
+
+
+def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: float = 1.0) -> float:
+    """Return a p in [p_end, p_start] at which exactly ``n_features`` kernels are active, or the most below that number.
+
+    Fewer come out where kernels leave together (equal loads) or where there are not so many at p_start.
+
+    Parameters
+    ----------
+    junctures : ndarray of shape (n,)
+        From :func:`juncture_points`.
+    n_features : int
+        At least 1.
+    p_start, p_end : float
+        As given there.
+
+    Returns
+    -------
+    float
+        The middle of the range of p with that number.
+
+    Raises
+    ------
+    ValueError
+        If more are active even at p_end, or none would be left.
+    """
+    if n_features < 1:
+        raise ValueError(f"n_features is {n_features}; it is at least 1")
+    ordered = np.sort(junctures)
+    if n_features >= ordered.size or ordered[n_features] > p_start:
+        return p_start
+    high = float(ordered[n_features])
+    least = int(np.searchsorted(ordered, p_end, side="left"))
+    if high == ALWAYS_ACTIVE or high < p_end:
+        raise ValueError(f"n_features is {n_features}; at p = {p_end} still {least} kernels are active: raise lam2 or eps (see lam2_for)")
+    if not np.searchsorted(ordered, high, side="left"):
+        raise ValueError(f"n_features is {n_features}; the last {int((ordered == high).sum())} kernels leave together at p = {high}")
+    left = ordered[ordered < high]
+    return 0.5 * (max(float(left[-1]), p_end) + high)
+
+
+def lam2_for(problem: AlignmentProblem, a: FloatArray, n_features: int, *, p: float = 1.0, eps: float = 1e-4) -> float:
+    """Return the lam2 with which ``n_features`` kernels are active at p, all else as in ``problem``.
+
+    Parameters
+    ----------
+    problem : AlignmentProblem
+        Its lam2 is not used.
+    a : ndarray of shape (n,)
+        Alignments >= 0.
+    n_features : int
+        In [1, n).
+    p : float
+    eps : float
+        In (0, 1/e).
+
+    Raises
+    ------
+    ValueError
+        If no lam2 >= 0 gives that number: the alignments at the cut are equal, or lam1 alone keeps fewer.
+    """
+    _check_eps(eps)
+    if eps == 0.0:
+        raise ValueError("eps is 0; at p > 1 nearly every weight is then active, whatever lam2")
+    problem.check_p(p)
+    loads = np.sort(problem.loads(a))[::-1]
+    if not 1 <= n_features < loads.size:
+        raise ValueError(f"n_features is {n_features}; it lies in [1, {loads.size})")
+    inside, outside = float(loads[n_features - 1]), float(loads[n_features])
+    base = AlignmentProblem(problem.lam1, 1.0, problem.divergence, problem.centre)
+    rate = p * eps ** (p - 1.0)
+    shift = threshold(base, p, eps) - rate
+    if not inside > outside or inside <= shift:
+        raise ValueError(
+            f"no lam2 leaves {n_features} kernels active at p = {p}: loads there are {inside} and {outside}, lam1 takes {shift}"
+        )
+    return (0.5 * (inside + max(outside, shift)) - shift) / rate
+
+
+def excess_bound(problem: AlignmentProblem, n: int, p: float, eps: float) -> float:
+    """Return a bound of the path's objective at p above the optimum, n kernels dropped at eps (Jawanpuria 2014, lemma 7.4.1).
+
+    ``n (lam1 eps^2 + lam2 (p-1) eps^p)`` for squared distance, ``n (lam1 eps + lam2 (p-1) eps^p)`` for KL.
+    """
+    return n * removal_cost(problem, eps, p)
+
+
+def _predicted(problem: AlignmentProblem, eta: FloatArray, p: float, step: float, order: int) -> FloatArray:
+    """Return the Taylor guess at p - step, floored at half the weight."""
+    if order == 0 or problem.lam2 == 0.0:
+        return eta
+    first, second = derivatives(problem, eta, p, order)
+    return np.maximum(eta - step * first + (0.5 * step * step) * second, 0.5 * eta)
+
+
+def _point(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, before: float, p: float, order: int) -> tuple[FloatArray, int]:
+    if p == 1.0:
+        exact = closed_form(problem, loads, p)
+        if exact is not None:
+            return exact, 0
+    return corrected(problem, _predicted(problem, eta, before, before - p, order), loads, p)
+
+
+def kernel_path(
+    problem: AlignmentProblem,
+    a: FloatArray,
+    *,
+    p_start: float = 2.0,
+    p_end: float = 1.0,
+    dp: float = 0.01,
+    eps: float = 1e-4,
+    order: int = 1,
+) -> KernelPath:
+    """Return the weights at every p of a grid by predictor and corrector (Jawanpuria 2014, algorithm 5).
+
+    Parameters
+    ----------
+    problem : AlignmentProblem
+    a : ndarray of shape (n,)
+        Alignments >= 0.
+    p_start, p_end, dp : float
+        Grid; p_end = 1 needs lam1 > 0.
+    eps : float
+        Weights at or below it are zero for good, in [0, 1/e).
+    order : {0, 1, 2}
+        Predictor: the last weight, or one or two terms of its Taylor series in p.
+
+    Returns
+    -------
+    KernelPath
+
+    Raises
+    ------
+    ValueError
+        For bad alignments, grid, eps or order, or a problem without unique solution on the grid.
+    """
+    _check_eps(eps)
+    if order not in (0, 1, 2):
+        raise ValueError(f"order is {order!r}; it is 0, 1 or 2")
+    grid = p_grid(p_start, p_end, dp)
+    problem.check_p(grid[-1])
+    all_loads = problem.loads(a)
+    # Only the loads matter, so equal ones are solved once, and the active ones are the upper end of the sorted.
+    loads, kinds = np.unique(all_loads, return_inverse=True)
+    low, eta = loads.size, np.zeros(0)
+    rows, steps = [], np.zeros(grid.size, np.int64)
+    for point, p in enumerate(map(float, grid)):
+        first = int(np.searchsorted(loads, threshold(problem, p, eps), side="right"))
+        if point == 0:
+            low, eta = first, _start(problem, loads[first:], p)
+        else:
+            low, eta = first, eta[first - low :]
+            eta, steps[point] = _point(problem, eta, loads[low:], float(grid[point - 1]), p, order)
+        ids = np.flatnonzero(kinds >= low)
+        rows.append((ids, eta[kinds[ids] - low]))
+    n_active = np.array([len(ids) for ids, _ in rows], np.int64)
+    return KernelPath(grid, _stacked(rows, all_loads.size), n_active, _junctures(problem, all_loads, eps, p_start, p_end), steps, p_end)
+
+
+def _start(problem: AlignmentProblem, loads: FloatArray, p: float) -> FloatArray:
+    eta = closed_form(problem, loads, p)
+    return bracketed(problem, loads, p) if eta is None else eta
+
+
+def _stacked(rows: list[tuple[NDArray[np.int64], FloatArray]], n: int) -> sp.csr_array:
+    """Return rows of (ids, values) as one matrix."""
+    ends = np.cumsum([0] + [len(ids) for ids, _ in rows])
+    index = np.int32 if max(int(ends[-1]), n) < 2**31 else np.int64
+    indices = np.concatenate([ids for ids, _ in rows]).astype(index)
+    return sp.csr_array((np.concatenate([values for _, values in rows]), indices, ends.astype(index)), shape=(len(rows), n))

@@ -1,0 +1,178 @@
+r"""Weights of kernels by the alignment of their sum with a target matrix.
+
+For kernels :math:`K^t` and a target Y over n rows, centred by :math:`H = I - 11'/n` on both sides,
+
+.. math::
+
+    M_{st} = \langle K^s_c, K^t_c \rangle, \quad a_t = \langle K^t_c, Y_c \rangle, \qquad
+    \min_{\theta \ge 0} \theta' M \theta - 2 a' \theta,
+
+and the direction of the minimiser maximises :math:`\rho = a'\theta / \sqrt{\theta' M \theta \, \langle Y_c, Y_c \rangle}` over
+:math:`\theta \ge 0` (Zhuang: Kernel learning, thesis, 2011, section 7.3; Cortes, Mohri, Rostamizadeh, JMLR 13, 2012). M and a are of the
+same centred matrices, which the printed theorem leaves out. Everything follows from inner products, row sums and diagonals of the raw
+matrices; the target is one more matrix among them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit import one_thread
+
+FloatArray = NDArray[np.float64]
+Alignment = Literal["unit", "off-diagonal"]
+
+RIDGE = 1e-12
+"""Added to the diagonal of M, relative to it: kernels that are multiples of one another share a weight."""
+
+NOTHING = 1e-14
+"""A centred matrix whose squared norm is below this share of the raw one has nothing but rounding."""
+
+
+@dataclass(frozen=True)
+class MatrixSums:
+    """What alignments need of k symmetric matrices over n rows.
+
+    Attributes
+    ----------
+    products
+        ``(k, k)`` inner products of all entries.
+    row_sums, diagonals
+        ``(k, n)``.
+    count
+        Rows that take part; the others are zero everywhere.
+    """
+
+    products: FloatArray
+    row_sums: FloatArray
+    diagonals: FloatArray
+    count: int
+
+    @classmethod
+    def of(cls, matrices: NDArray[np.floating]) -> MatrixSums:
+        """Return the sums of ``(k, n, n)`` matrices in memory."""
+        k, n = matrices.shape[:2]
+        flat = np.asarray(matrices, np.float64).reshape(k, -1)
+        with one_thread():
+            products = flat @ flat.T
+        diagonals = np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64)
+        return cls(products, np.asarray(matrices, np.float64).sum(axis=2), diagonals, n)
+
+    def shifted(self, shifts: FloatArray, rows: NDArray[np.bool_]) -> MatrixSums:
+        """Return the sums of the matrices plus ``shifts[t]`` times the identity on some rows."""
+        traces = self.diagonals[:, rows].sum(axis=1)
+        cross = np.outer(shifts, traces)
+        products = self.products + cross + cross.T + np.outer(shifts, shifts) * rows.sum()
+        more = shifts[:, None] * rows
+        return replace(self, products=products, row_sums=self.row_sums + more, diagonals=self.diagonals + more)
+
+    def with_matrix(self, products: FloatArray, square: float, row_sums: FloatArray, diagonal: FloatArray) -> MatrixSums:
+        """Return the sums with one more matrix at the end: its inner products ``(k,)`` with the others, its own, and its sums."""
+        whole = np.block([[self.products, products[:, None]], [products[None, :], np.array([[square]])]])
+        return replace(
+            self,
+            products=whole,
+            row_sums=np.vstack([self.row_sums, row_sums]),
+            diagonals=np.vstack([self.diagonals, diagonal]),
+        )
+
+    def centred(self, alignment: Alignment = "unit") -> FloatArray:
+        """Return the inner products of the centred matrices, ``(k, k)``.
+
+        ``"off-diagonal"`` leaves the diagonal out of everything: entries beside it are centred by their mean.
+        """
+        n = self.count
+        if alignment == "off-diagonal":
+            beside = self.row_sums.sum(axis=1) - self.diagonals.sum(axis=1)
+            raw = self.products - self.diagonals @ self.diagonals.T
+            found = raw - np.outer(beside, beside) / max(n * (n - 1), 1)
+        else:
+            raw, totals = self.products, self.row_sums.sum(axis=1) / n
+            found = raw - (2.0 / n) * (self.row_sums @ self.row_sums.T) + np.outer(totals, totals)
+        constant = np.diagonal(found) <= NOTHING * np.diagonal(raw)
+        found[constant] = 0.0
+        found[:, constant] = 0.0
+        return found
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """Kernel weights and the alignments they reach.
+
+    Attributes
+    ----------
+    weights
+        ``(k,)`` theta >= 0 of l2 norm 1.
+    value
+        rho of the weighted sum.
+    uniform, singles
+        rho of equal weights, and ``(k,)`` of every kernel alone.
+    """
+
+    weights: FloatArray
+    value: float
+    uniform: float
+    singles: FloatArray
+
+
+def aligned_weights(centred: FloatArray, *, uniform: bool = False) -> Aligned:
+    """Return the weights of largest alignment with the last matrix, or equal ones.
+
+    Parameters
+    ----------
+    centred
+        ``(k + 1, k + 1)`` inner products of centred matrices, the target last (:meth:`MatrixSums.centred`).
+    uniform
+        Equal weights.
+
+    Raises
+    ------
+    ValueError
+        A target that is constant, or one that no kernel is aligned with.
+    """
+    M, a, square = centred[:-1, :-1], centred[:-1, -1], float(centred[-1, -1])
+    k = len(a)
+    if not square > 0.0:
+        raise ValueError("the target is constant: every pair of users is linked alike, so no view can tell links from others")
+    singles = np.array([_rho(M, a, square, row) for row in np.eye(k)])
+    equal = np.full(k, k**-0.5)
+    weights = equal if uniform else _best(M, a)
+    if not weights.any():
+        best = int(np.argmax(singles))
+        raise ValueError(
+            f"no view is aligned with the links: the best is view {best} with the alignment {singles[best]:.3g}, which must be above 0; "
+            "weights='uniform' takes the views as they are"
+        )
+    return Aligned(weights, _rho(M, a, square, weights), _rho(M, a, square, equal), singles)
+
+
+def _rho(M: FloatArray, a: FloatArray, square: float, theta: FloatArray) -> float:
+    norm = float(theta @ M @ theta)
+    return float(a @ theta) / float(np.sqrt(norm * square)) if norm > 0.0 else 0.0
+
+
+def _best(M: FloatArray, a: FloatArray) -> FloatArray:
+    """Return argmin over theta >= 0 of ``theta'M theta - 2 a'theta``, of norm 1, or zeros."""
+    # Loaded on demand: it takes a third of a second, which every worker would pay.
+    from scipy.optimize import nnls
+
+    diagonal = np.diagonal(M)
+    used = diagonal > 0.0
+    if not np.any(a[used] > 0.0):
+        return np.zeros(len(a))
+    # In units of each matrix' norm: scaling a kernel scales its weight and nothing else.
+    unit = np.divide(1.0, np.sqrt(diagonal), out=np.zeros(len(a)), where=used)
+    scaled = (M * unit * unit[:, None])[np.ix_(used, used)]
+    scaled.flat[:: len(scaled) + 1] += RIDGE * len(scaled)
+    with one_thread():
+        values, vectors = np.linalg.eigh(scaled)
+        root = np.sqrt(np.maximum(values, RIDGE))
+        found, _ = nnls(root[:, None] * vectors.T, (vectors.T @ (a * unit)[used]) / root)
+    theta = np.zeros(len(a))
+    theta[used] = found
+    theta *= unit
+    return theta / np.linalg.norm(theta)

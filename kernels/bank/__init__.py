@@ -1,0 +1,1 @@
+"""Many Gram matrices of the same rows in memory."""

@@ -1,0 +1,42 @@
+"""Products of a symmetric matrix that lies in block pairs, one block at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit import compiled
+from ..svm.dual import add_rows
+
+FloatArray = NDArray[np.float64]
+Span = tuple[int, int]
+
+
+def add_product(block: NDArray[Any], rows: Span, cols: Span, v: FloatArray, out: FloatArray) -> None:
+    """Add the share of one block in ``K v`` to ``out``, both ``(n,)``, in float64.
+
+    Parameters
+    ----------
+    block
+        ``(rows, columns)`` float32 or float64, C-ordered; beside the diagonal it stands for its mirror image, too.
+    rows, cols
+        Its ranges; equal on the diagonal.
+    v, out
+        Vector and sum.
+    """
+    left, right = slice(*rows), slice(*cols)
+    _add_dots(block, v[right], out[left])
+    if rows != cols:
+        add_rows(out[right], block, np.flatnonzero(v[left]), v[left])
+
+
+@compiled(reassociate=True)
+def _add_dots(block: NDArray[Any], weights: FloatArray, out: FloatArray) -> None:
+    """Add sum over k of block[r, k] weights[k] to out[r]."""
+    for r in range(len(block)):
+        total = 0.0
+        for k in range(weights.size):
+            total += np.float64(block[r, k]) * weights[k]
+        out[r] += total

@@ -1,0 +1,119 @@
+"""Sums over Gram matrices that lie in block pairs, to the bits of :class:`~gramplane.kernels.bank.bank.PackedBank`.
+
+A block pair is an array (k, rows, columns) of k kernels over two row ranges, the upper triangle of pairs stands for the whole. Row ranges
+begin at multiples of 128. Whoever holds the blocks, one process or many, and whatever the ranges are, gets the same bits: every tile of
+128 x 128 entries is summed by itself, and the tiles are added row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .loops import BAND, combine_block, sum_tiles
+from .products import block_products
+
+FloatArray = NDArray[np.float64]
+Span = tuple[int, int]
+
+
+class TileSums(NamedTuple):
+    """What the tiles of one block pair add to quadratic forms.
+
+    Attributes
+    ----------
+    rows, cols
+        Ranges of the block pair.
+    values
+        ``(k, m, row tiles, column tiles)``.
+    """
+
+    rows: Span
+    cols: Span
+    values: FloatArray
+
+
+def tile_sums(block: np.ndarray, rows: Span, cols: Span, vectors: FloatArray) -> TileSums:
+    """Return the shares of a block pair in ``beta' K_q beta``.
+
+    Parameters
+    ----------
+    block
+        ``(k, rows, columns)`` float32 or float64, C-ordered.
+    rows, cols
+        Its ranges; equal on the diagonal.
+    vectors
+        ``(m, n)`` vectors beta, rows of zeros are not read.
+    """
+    left, right = (np.ascontiguousarray(vectors[:, slice(*span)]) for span in (rows, cols))
+    tiles = [-(-part.shape[1] // BAND) for part in (left, right)]
+    values = np.zeros((len(block), len(vectors), *tiles))
+    sum_tiles(np.ascontiguousarray(block), rows == cols, left, right, values)
+    return TileSums(rows, cols, values)
+
+
+def total_forms(parts: Iterable[TileSums]) -> FloatArray:
+    """Return ``(k, m)`` quadratic forms from the shares of all block pairs, in whatever order they come."""
+    bands: dict[tuple[int, int], FloatArray] = {}
+    for part in parts:
+        for band in range(part.values.shape[2]):
+            bands[part.rows[0] + band * BAND, part.cols[0]] = part.values[:, :, band]
+    every = np.concatenate([bands[place] for place in sorted(bands)], axis=2)
+    # Left of the diagonal stand zeros, which change no bit; cumsum adds one by one where sum would add in pairs.
+    return np.cumsum(every, axis=2)[:, :, -1]
+
+
+class ProductSums(NamedTuple):
+    """What one block pair adds to products ``K_q beta``: ``(k, m, rows)`` to its rows, ``(k, m, columns)`` to its columns."""
+
+    rows: Span
+    cols: Span
+    to_rows: FloatArray
+    to_cols: FloatArray
+
+
+def product_sums(
+    block: np.ndarray, rows: Span, cols: Span, vectors: FloatArray, wanted: NDArray[np.bool_], units: FloatArray
+) -> ProductSums:
+    """Return the shares of a block pair in ``K_q beta``.
+
+    Parameters
+    ----------
+    block
+        ``(k, rows, columns)`` float32 or float64.
+    rows, cols
+        Its ranges; equal on the diagonal.
+    vectors, wanted
+        ``(m, n)`` vectors beta and the rows wanted of their products.
+    units
+        ``(k, m)`` as :func:`gramplane.kernels.bank.products.product_units` gives them.
+    """
+    left, right = (np.ascontiguousarray(vectors[:, slice(*span)]) for span in (rows, cols))
+    to_rows, to_cols = (np.zeros((len(block), *part.shape)) for part in (left, right))
+    needed = np.ascontiguousarray(wanted[:, slice(*rows)])
+    block_products(np.ascontiguousarray(block), rows == cols, left, right, needed, units, to_rows, to_cols)
+    return ProductSums(rows, cols, to_rows, to_cols)
+
+
+def total_products(parts: Iterable[ProductSums], wanted: NDArray[np.bool_]) -> FloatArray:
+    """Return ``(k, m, n)`` products, zero at rows not wanted, from the shares of all block pairs in whatever order they come."""
+    out: FloatArray | None = None
+    for part in parts:
+        if out is None:
+            out = np.zeros((len(part.to_rows), *wanted.shape))
+        out[:, :, slice(*part.rows)] += part.to_rows
+        out[:, :, slice(*part.cols)] += part.to_cols
+    assert out is not None
+    out[:, ~wanted] = 0.0
+    return out
+
+
+def combined(block: np.ndarray, theta: FloatArray) -> np.ndarray:
+    """Return ``sum_q theta_q K_q`` of a block pair, in the block's type; kernels of weight zero are not read."""
+    used = np.flatnonzero(theta)
+    out = np.zeros(block.shape[1] * block.shape[2])
+    combine_block(np.ascontiguousarray(block), used, np.ascontiguousarray(theta[used], np.float64), out)
+    return out.reshape(block.shape[1:]).astype(block.dtype)

@@ -1,0 +1,182 @@
+"""Compiled loops over Gram matrices in memory; :class:`gramplane.kernels.bank.bank.PackedBank` explains their layouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit import compiled
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.int64]
+
+BAND = 128
+"""Rows of a band."""
+
+STRIP = 4096
+"""Entries that are combined at a time: their float64 sums stay in the first-level cache."""
+
+
+def count_packed(n: int) -> int:
+    """Return the packed entries of one matrix of order n."""
+    whole, rest = divmod(n, BAND)
+    # Bands of 128 rows and n, n - 128, ... columns, then a square of what is left.
+    return BAND * (whole * n - BAND * whole * (whole - 1) // 2) + rest * rest
+
+
+def packed_bands(n: int) -> IndexArray:
+    """Return where the bands of packed triangles begin among the entries of a matrix, and how far their rows are apart: (bands, 2)."""
+    return np.array([(count_packed(n) - count_packed(n - first), n - first) for first in range(0, n, BAND)])
+
+
+def square_bands(n: int) -> IndexArray:
+    """Return the same of whole matrices, row by row, of which what is left of the bands is passed over."""
+    return np.array([(first * n + first, n) for first in range(0, n, BAND)])
+
+
+@compiled
+def combine_bands(values: NDArray[Any], n: int, bands: IndexArray, used: IndexArray, weights: FloatArray, out: NDArray[Any]) -> None:
+    """Write sum over q of weights[q] times kernel used[q] to out (n, n), both triangles."""
+    total = np.empty(max(n, STRIP))
+    for band in range(len(bands)):
+        first, at, stride = band * BAND, bands[band, 0], bands[band, 1]
+        width = n - first
+        rows = min(BAND, width)
+        step = max(1, STRIP // width)
+        for start in range(0, rows, step):
+            taken = min(step, rows - start)
+            part = total[: taken * width]
+            part[:] = 0.0
+            # Rows without anything between them are one long row.
+            lines = 1 if stride == width else taken
+            _add_kernels(part, lines, values, at + start * stride, stride, used, weights)
+            for r in range(taken):
+                to, row = out[first + start + r, first:], part[r * width : (r + 1) * width]
+                # Copied as slices, they would have the texts of errors about shapes compiled.
+                for k in range(width):
+                    to[k] = row[k]
+        mirror_band(out, first, rows)
+
+
+@compiled
+def _add_kernels(out: FloatArray, rows: int, values: NDArray[Any], at: int, stride: int, used: IndexArray, weights: FloatArray) -> None:
+    """Add weighted entries, four kernels a pass, to rows that lie side by side: row r stands at values[q, at + r * stride :]."""
+    size = out.size // rows
+    whole = used.size - used.size % 4
+    for at_kernel in range(0, whole, 4):
+        i, j, m, h = used[at_kernel], used[at_kernel + 1], used[at_kernel + 2], used[at_kernel + 3]
+        p, q, r, s = weights[at_kernel], weights[at_kernel + 1], weights[at_kernel + 2], weights[at_kernel + 3]
+        for row in range(rows):
+            start, part = at + row * stride, out[row * size : (row + 1) * size]
+            a, b = values[i, start : start + size], values[j, start : start + size]
+            c, d = values[m, start : start + size], values[h, start : start + size]
+            for k in range(size):
+                part[k] += (p * np.float64(a[k]) + q * np.float64(b[k])) + (r * np.float64(c[k]) + s * np.float64(d[k]))
+    for at_kernel in range(whole, used.size):
+        weight = weights[at_kernel]
+        for row in range(rows):
+            start, part = at + row * stride, out[row * size : (row + 1) * size]
+            e = values[used[at_kernel], start : start + size]
+            for k in range(size):
+                part[k] += weight * np.float64(e[k])
+
+
+@compiled
+def mirror_band(out: NDArray[Any], first: int, rows: int) -> None:
+    """Copy the band right of its square to below it, in tiles that stay in the cache."""
+    n = len(out)
+    for left in range(first + rows, n, 32):
+        for top in range(first, first + rows, 32):
+            for j in range(left, min(left + 32, n)):
+                for i in range(top, min(top + 32, first + rows)):
+                    out[j, i] = out[i, j]
+
+
+@compiled
+def add_rows_at(out: FloatArray, values: NDArray[Any], at: int, stride: int, rows: IndexArray, weights: FloatArray) -> None:
+    """Add sum over r in rows of weights[r] times the row at values[at + r * stride :] to out, four rows a pass, in float64."""
+    size = out.size
+    whole = rows.size - rows.size % 4
+    for p in range(0, whole, 4):
+        i, j, k, h = rows[p], rows[p + 1], rows[p + 2], rows[p + 3]
+        a, b = values[at + i * stride : at + i * stride + size], values[at + j * stride : at + j * stride + size]
+        c, d = values[at + k * stride : at + k * stride + size], values[at + h * stride : at + h * stride + size]
+        x, y, z, w = weights[i], weights[j], weights[k], weights[h]
+        for m in range(size):
+            out[m] += (x * np.float64(a[m]) + y * np.float64(b[m])) + (z * np.float64(c[m]) + w * np.float64(d[m]))
+    for p in range(whole, rows.size):
+        i = rows[p]
+        e, x = values[at + i * stride : at + i * stride + size], weights[i]
+        for m in range(size):
+            out[m] += x * np.float64(e[m])
+
+
+@compiled
+def sum_forms(values: NDArray[Any], n: int, bands: IndexArray, chosen: IndexArray, betas: FloatArray, out: FloatArray) -> None:
+    """Add beta' R beta to out (len(chosen), len(betas)), raw matrices, reading the rows where beta is not zero."""
+    total = np.empty(n)
+    for q in range(chosen.size):
+        entries = values[chosen[q]]
+        for band in range(len(bands)):
+            first, at, stride = band * BAND, bands[band, 0], bands[band, 1]
+            for m in range(len(betas)):
+                beta = betas[m, first:]
+                support = np.flatnonzero(beta[:BAND])
+                if support.size:
+                    part = total[: beta.size]
+                    part[:] = 0.0
+                    add_rows_at(part, entries, at, stride, support, beta)
+                    out[q, m] = _add_tiles(out[q, m], part, beta)
+
+
+@compiled
+def _add_tiles(total: float, part: FloatArray, beta: FloatArray) -> float:
+    """Return total + part'beta, one tile after the other, those right of the first twice: they stand for their mirror images too."""
+    for lo in range(0, beta.size, BAND):
+        tile = _tile(part, beta, lo)
+        total += tile if lo == 0 else 2.0 * tile
+    return total
+
+
+@compiled(inline=True)
+def _tile(part: FloatArray, beta: FloatArray, lo: int) -> float:
+    found = 0.0
+    for k in range(lo, min(lo + BAND, beta.size)):
+        found += part[k] * beta[k]
+    return found
+
+
+@compiled
+def sum_tiles(block: NDArray[Any], on_diagonal: bool, left: FloatArray, right: FloatArray, out: FloatArray) -> None:
+    """Write what every tile of a C-ordered block (k, rows, columns) adds to the forms of `sum_forms`, to the same bits.
+
+    left (m, rows) and right (m, columns) are the parts of the vectors, out is (k, m, row tiles, column tiles). Edges of the block are
+    multiples of BAND, but for the ends of the matrix.
+    """
+    height, width = block.shape[1:]
+    total = np.empty(width)
+    for q in range(block.shape[0]):
+        entries = block[q].reshape(height * width)
+        for band in range(out.shape[2]):
+            top = band * BAND
+            first = top if on_diagonal else 0
+            for m in range(len(left)):
+                support = np.flatnonzero(left[m, top : top + BAND])
+                if support.size:
+                    part = total[: width - first]
+                    part[:] = 0.0
+                    add_rows_at(part, entries, top * width + first, width, support, left[m, top : top + BAND])
+                    for lo in range(0, part.size, BAND):
+                        twice = lo > 0 or not on_diagonal
+                        out[q, m, band, (first + lo) // BAND] = _tile(part, right[m, first:], lo) * (2.0 if twice else 1.0)
+
+
+@compiled
+def combine_block(block: NDArray[Any], used: IndexArray, weights: FloatArray, out: FloatArray) -> None:
+    """Add sum over q of weights[q] times kernel used[q] to out (rows * columns), to the bits of `combine_bands`."""
+    step = 4096
+    flat = block.reshape((block.shape[0], block.shape[1] * block.shape[2]))
+    for at in range(0, out.size, step):
+        _add_kernels(out[at : at + step], 1, flat, at, step, used, weights)

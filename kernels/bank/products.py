@@ -1,0 +1,173 @@
+"""Compiled products K_q beta over Gram matrices in memory and over block pairs, to the same bits.
+
+A tile of 128 columns adds to a row what its own entries sum to, and a band of 128 rows adds to a column, by symmetry, what its rows sum to.
+Both are rounded to multiples of one unit before they are added. Sums of multiples below 2^53 units are exact in float64, so neither the
+order nor the grouping of tiles matters (in the manner of Demmel and Nguyen, "Fast reproducible floating-point summation", 2013).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit import compiled
+from .loops import BAND
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.int64]
+
+UNITS = 50
+"""The unit is 2^-UNITS of the least power of two not below max_i K_ii ||beta||_1, which bounds every product."""
+
+SHIFT = 1.5 * 2.0**52
+"""Adding and subtracting SHIFT units rounds to a multiple of the unit."""
+
+
+def product_units(tops: FloatArray, vectors: FloatArray) -> FloatArray:
+    """Return the units of the products, shape (k, m).
+
+    Parameters
+    ----------
+    tops : ndarray of shape (k,)
+        Greatest diagonal entry of each matrix.
+    vectors : ndarray of shape (m, n)
+    """
+    bound = np.outer(tops, np.abs(vectors).sum(axis=1))
+    return np.where(bound > 0, 2.0 ** (np.ceil(np.log2(np.where(bound > 0, bound, 1.0))) - UNITS), 1.0)
+
+
+@compiled(reassociate=True)
+def _four_sums(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], d: NDArray[Any], beta: FloatArray) -> tuple[float, float, float, float]:
+    """Return the inner products of four stretches with beta; nothing is stored, so the loop has one form only."""
+    e = f = g = h = 0.0
+    for k in range(beta.size):
+        x = beta[k]
+        e += np.float64(a[k]) * x
+        f += np.float64(b[k]) * x
+        g += np.float64(c[k]) * x
+        h += np.float64(d[k]) * x
+    return e, f, g, h
+
+
+@compiled
+def _spread_four(
+    out: FloatArray,
+    a: NDArray[Any],
+    b: NDArray[Any],
+    c: NDArray[Any],
+    d: NDArray[Any],
+    p: float,
+    q: float,
+    r: float,
+    s: float,
+) -> None:
+    for k in range(out.size):
+        out[k] += (p * np.float64(a[k]) + q * np.float64(b[k])) + (r * np.float64(c[k]) + s * np.float64(d[k]))
+
+
+@compiled
+def add_band(
+    entries: NDArray[Any],
+    stride: int,
+    on_diagonal: bool,
+    read: IndexArray,
+    left: FloatArray,
+    right: FloatArray,
+    unit: float,
+    part: FloatArray,
+    to_rows: FloatArray,
+    to_cols: FloatArray,
+) -> None:
+    """Add what a band of rows has in K beta to its rows and to its columns.
+
+    Parameters
+    ----------
+    entries : ndarray
+        The band from its first entry on; row r begins at r * stride. The first tile of a band on the diagonal is the square there.
+    read : ndarray
+        Rows to read, ascending. The last one stands in for rows that would make their number a multiple of four, with weight zero.
+    left, right : ndarray
+        beta of the rows and of the columns.
+    part : ndarray
+        Room for one number a column.
+    """
+    width, big = right.size, SHIFT * unit
+    part[:width] = 0.0
+    for at in range(0, read.size, 4):
+        last = read.size - 1
+        i, j, k, h = read[at], read[min(at + 1, last)], read[min(at + 2, last)], read[min(at + 3, last)]
+        p, q = float(left[i]), float(left[j]) if at + 1 <= last else 0.0
+        r, s = float(left[k]) if at + 2 <= last else 0.0, float(left[h]) if at + 3 <= last else 0.0
+        a, b = entries[i * stride : i * stride + width], entries[j * stride : j * stride + width]
+        c, d = entries[k * stride : k * stride + width], entries[h * stride : h * stride + width]
+        mirrored = p != 0.0 or q != 0.0 or r != 0.0 or s != 0.0
+        for lo in range(0, width, BAND):
+            hi = min(lo + BAND, width)
+            e, f, g, t = _four_sums(a[lo:hi], b[lo:hi], c[lo:hi], d[lo:hi], right[lo:hi])
+            to_rows[i] += (e + big) - big
+            if at + 1 <= last:
+                to_rows[j] += (f + big) - big
+            if at + 2 <= last:
+                to_rows[k] += (g + big) - big
+            if at + 3 <= last:
+                to_rows[h] += (t + big) - big
+            if mirrored and (lo > 0 or not on_diagonal):
+                _spread_four(part[lo:hi], a[lo:hi], b[lo:hi], c[lo:hi], d[lo:hi], p, q, r, s)
+    for column in range(BAND if on_diagonal else 0, width):
+        to_cols[column] += (part[column] + big) - big
+
+
+@compiled
+def bank_products(
+    values: NDArray[Any],
+    n: int,
+    bands: IndexArray,
+    chosen: IndexArray,
+    betas: FloatArray,
+    wanted: NDArray[np.bool_],
+    units: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Add R_q beta to out (len(chosen), m, n) at the wanted rows (m, n); elsewhere stands what is of no use."""
+    part = np.empty(n)
+    for q in range(chosen.size):
+        for band in range(len(bands)):
+            first, at, stride = band * BAND, bands[band, 0], bands[band, 1]
+            for m in range(len(betas)):
+                left = betas[m, first : first + BAND]
+                read = np.flatnonzero((left != 0.0) | wanted[m, first : first + BAND])
+                if read.size:
+                    own = out[q, m, first:]
+                    add_band(values[chosen[q], at:], stride, n > 0, read, left, betas[m, first:], units[q, m], part, own, own)
+
+
+@compiled
+def block_products(
+    block: NDArray[Any],
+    on_diagonal: bool,
+    left: FloatArray,
+    right: FloatArray,
+    wanted: NDArray[np.bool_],
+    units: FloatArray,
+    to_rows: FloatArray,
+    to_cols: FloatArray,
+) -> None:
+    """Add the share of a block (k, rows, columns) in R_q beta to its rows (k, m, rows) and columns (k, m, columns)."""
+    k, height, width = block.shape
+    part = np.empty(width)
+    for q in range(k):
+        flat = block[q].reshape(height * width)
+        for top in range(0, height, BAND):
+            rows = min(BAND, height - top)
+            first = top if on_diagonal else 0
+            for m in range(len(left)):
+                own = left[m, top : top + rows]
+                read = np.flatnonzero((own != 0.0) | wanted[m, top : top + rows])
+                if read.size:
+                    start = top * width + first
+                    add_band(
+                        flat[start:], width, on_diagonal, read, own, right[m, first:], units[q, m], part,
+                        to_rows[q, m, top:], to_cols[q, m, first:],
+                    )  # fmt: skip

@@ -1,0 +1,279 @@
+"""Sums over Gram matrices by pairs of tasks: forms A_q[s, t] = beta_s' K_q[s, t] beta_t, and weighted sums with a weight per pair.
+
+    K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]        c_i the task of row i
+
+The same functions work on a :class:`~gramplane.kernels.bank.bank.PackedBank` and on block pairs, to the same bits whatever the blocks are.
+A band of 128 rows and a tile of 128 columns give one share of every pair of tasks they hold; shares are rounded to multiples of a unit
+before they are added, so their order does not matter (see :mod:`gramplane.kernels.bank.products`). Rows of a task may lie anywhere; the
+loops are fast where they lie together, because rows of one task in a band are added up first.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..jit import compiled
+from .loops import BAND, add_rows_at, mirror_band
+from .products import SHIFT, UNITS
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.int64]
+Span = tuple[int, int]
+
+STRIP = 512
+"""Columns combined at a time: their weights of four kernels stay in the first-level cache."""
+
+
+class TaskSums(NamedTuple):
+    """Shares of A_q, ``(k, T, T)`` each, that add up in any order: of squares on the diagonal, and of what lies right of them."""
+
+    square: FloatArray
+    beside: FloatArray
+
+    def __add__(self, other: TaskSums) -> TaskSums:  # type: ignore[override]
+        """Return the shares of both; every sum of shares is exact."""
+        return TaskSums(self.square + other.square, self.beside + other.beside)
+
+    def total(self) -> FloatArray:
+        """Return ``(k, T, T)`` forms, exactly symmetric."""
+        square, beside = (part + part.transpose(0, 2, 1) for part in self)
+        return 0.5 * square + beside
+
+
+# -- of matrices in memory ---------------------------------------------------------------------------------------------------------
+
+
+def bank_task_sums(values: NDArray[Any], bands: IndexArray, beta: FloatArray, codes: IndexArray, units: FloatArray) -> TaskSums:
+    """Return the sums of a bank's entries ``(k, entries)``, its bands as in :mod:`gramplane.kernels.bank.loops`.
+
+    The rest is as in :func:`block_task_sums`.
+    """
+    sums = TaskSums(np.zeros(units.shape), np.zeros(units.shape))
+    for band, (at, stride) in enumerate(bands):
+        first = band * BAND
+        own = (codes[first : first + BAND], beta[first : first + BAND])
+        beyond = (codes[first:], beta[first:])
+        add_task_sums(values, at, stride, True, _order(*own), *own, *beyond, units, *sums)
+    return sums
+
+
+def combine_task_bands(values: NDArray[Any], bands: IndexArray, weights: FloatArray, codes: IndexArray, out: NDArray[Any]) -> None:
+    """Write the weighted sum of a bank's entries ``(k, entries)`` to out ``(n, n)``, both triangles."""
+    used, chosen = used_weights(weights)
+    for band, (at, stride) in enumerate(bands):
+        first = band * BAND
+        own = codes[first : first + BAND]
+        rows = (np.argsort(own, kind="stable"), own, codes[first:])
+        combine_task_rows(values, at, stride, used, chosen, *rows, out.reshape(-1), first * len(out) + first, len(out))
+        mirror_band(out, first, len(own))
+
+
+# -- of block pairs ----------------------------------------------------------------------------------------------------------------
+
+
+def block_task_sums(block: NDArray[Any], rows: Span, cols: Span, beta: FloatArray, codes: IndexArray, units: FloatArray) -> TaskSums:
+    """Return the shares of a block pair ``(k, rows, columns)`` in the forms.
+
+    Parameters
+    ----------
+    block
+        Raw entries, float32 or float64.
+    rows, cols
+        Its ranges, which begin at multiples of 128; equal on the diagonal.
+    beta, codes
+        ``(n,)`` vector and tasks of all rows.
+    units
+        ``(k, T, T)`` from :func:`task_units`.
+    """
+    flat = np.ascontiguousarray(block).reshape(len(block), -1)
+    width, diagonal = cols[1] - cols[0], rows == cols
+    sums = TaskSums(np.zeros(units.shape), np.zeros(units.shape))
+    for first in range(rows[0], rows[1], BAND):
+        top = slice(first, min(first + BAND, rows[1]))
+        left = first if diagonal else cols[0]
+        at = (first - rows[0]) * width + left - cols[0]
+        own = (codes[top], beta[top])
+        add_task_sums(flat, at, width, diagonal, _order(*own), *own, codes[left : cols[1]], beta[left : cols[1]], units, *sums)
+    return sums
+
+
+def combined_tasks(block: NDArray[Any], rows: Span, cols: Span, weights: FloatArray, codes: IndexArray) -> NDArray[Any]:
+    """Return ``sum_q W_q[c_i, c_l] K_q[i, l]`` of a block pair, in the block's type."""
+    used, chosen = used_weights(weights)
+    flat, width = np.ascontiguousarray(block).reshape(len(block), -1), cols[1] - cols[0]
+    out = np.empty((rows[1] - rows[0], width), block.dtype)
+    own = codes[slice(*rows)]
+    place = (0, width, used, chosen, np.argsort(own, kind="stable"), own, codes[slice(*cols)])
+    combine_task_rows(flat, *place, out.reshape(-1), 0, width)
+    return out
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------------------
+
+
+def checked_codes(codes: ArrayLike, n: int, n_tasks: int) -> IndexArray:
+    """Return the task of every row.
+
+    Raises
+    ------
+    ValueError
+        If there are not n of them from 0 to T - 1.
+    """
+    found = np.ascontiguousarray(codes, dtype=np.int64)
+    if found.shape != (n,) or (n and not (found.min() >= 0 and found.max() < n_tasks)):
+        raise ValueError(f"codes: shape {found.shape}, must be ({n},) of numbers from 0 to {n_tasks - 1}")
+    return found
+
+
+def checked_weights(weights: ArrayLike, k: int) -> FloatArray:
+    """Return the weights of pairs of tasks.
+
+    Raises
+    ------
+    ValueError
+        If they are not finite, not ``(k, T, T)``, or not symmetric in the tasks.
+    """
+    found = np.ascontiguousarray(weights, dtype=np.float64)
+    if found.ndim != 3 or found.shape[0] != k or found.shape[1] != found.shape[2]:
+        raise ValueError(f"weights: shape {found.shape}, must be ({k}, T, T)")
+    if not np.isfinite(found).all():
+        raise ValueError("weights: must be finite")
+    if not np.array_equal(found, found.transpose(0, 2, 1)):
+        raise ValueError("weights: must be symmetric in the tasks, W_q[s, t] = W_q[t, s]")
+    return found
+
+
+def used_weights(weights: FloatArray) -> tuple[IndexArray, FloatArray]:
+    """Return the kernels that have a weight, and their weights."""
+    used = np.flatnonzero((weights != 0).any(axis=(1, 2)))
+    return used, np.ascontiguousarray(weights[used])
+
+
+def task_units(tops: FloatArray, beta: FloatArray, codes: IndexArray, n_tasks: int) -> FloatArray:
+    """Return what shares are rounded to, ``(k, T, T)``: 2^-50 of a power of two above ``max_i K_ii ||beta_s||_1 ||beta_t||_1``."""
+    norms = np.asarray(np.bincount(codes, np.abs(beta), n_tasks), np.float64)
+    own, top = _power(norms), _power(tops)
+    # Powers of two multiply exactly, and the same for (s, t) and (t, s).
+    return np.maximum(top[:, None, None] * (own[:, None] * own[None, :]), 2.0**-900) * 2.0**-UNITS
+
+
+def _power(values: FloatArray) -> FloatArray:
+    return np.where(values > 0, 2.0 ** np.ceil(np.log2(np.where(values > 0, values, 1.0))), 0.0)
+
+
+def _order(codes: IndexArray, beta: FloatArray) -> IndexArray:
+    """Return the rows that count, task by task."""
+    order = np.argsort(codes, kind="stable")
+    return order[beta[order] != 0.0]
+
+
+# -- compiled ----------------------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def add_task_sums(
+    values: NDArray[Any],
+    at: int,
+    stride: int,
+    on_diagonal: bool,
+    order: IndexArray,
+    left_codes: IndexArray,
+    left: FloatArray,
+    right_codes: IndexArray,
+    right: FloatArray,
+    units: FloatArray,
+    square: FloatArray,
+    beside: FloatArray,
+) -> None:
+    """Add the shares of one band of rows of all kernels to the sums.
+
+    Parameters
+    ----------
+    values : ndarray of shape (k, entries)
+        Row r of the band stands at values[q, at + r * stride :]; on the diagonal its first tile is the square there.
+    order : ndarray
+        Rows to read, task by task.
+    left_codes, left, right_codes, right : ndarray
+        Tasks and beta of the rows and of the columns.
+    """
+    width = right.size
+    part, own = np.empty(width), np.zeros(units.shape[1])
+    for q in range(len(values)):
+        lo = int(np.int64(0))
+        while lo < order.size:
+            s = left_codes[order[lo]]
+            hi = lo + 1
+            while hi < order.size and left_codes[order[hi]] == s:
+                hi += 1
+            part[:] = 0.0
+            add_rows_at(part, values[q], at, stride, order[lo:hi], left)
+            lo = hi
+            for first in range(0, width, BAND):
+                into = square if on_diagonal and first == 0 else beside
+                last = min(first + BAND, width)
+                for k in range(first, last):
+                    own[right_codes[k]] += part[k] * right[k]
+                for k in range(first, last):
+                    t = right_codes[k]
+                    if own[t] != 0.0:
+                        big = SHIFT * units[q, s, t]
+                        into[q, s, t] += (own[t] + big) - big
+                        own[t] = 0.0
+
+
+@compiled
+def combine_task_rows(
+    values: NDArray[Any],
+    at: int,
+    stride: int,
+    used: IndexArray,
+    weights: FloatArray,
+    order: IndexArray,
+    left: IndexArray,
+    right: IndexArray,
+    out: NDArray[Any],
+    out_at: int,
+    out_stride: int,
+) -> None:
+    """Write the weighted sum of some rows to out[out_at + r * out_stride :], a strip of columns at a time.
+
+    Parameters
+    ----------
+    values : ndarray of shape (k, entries)
+        Row r stands at values[q, at + r * stride :].
+    used, weights : ndarray of shape (u,) and (u, T, T)
+        Kernels that have a weight.
+    order : ndarray
+        Rows, task by task.
+    left, right : ndarray
+        Tasks of the rows and of the columns.
+    """
+    expanded, total = np.empty((used.size, STRIP)), np.empty(STRIP)
+    whole = used.size - used.size % 4
+    for lo in range(0, right.size, STRIP):
+        size = min(STRIP, right.size - lo)
+        task = -1
+        for r in order:
+            if left[r] != task:
+                task = left[r]
+                for q in range(used.size):
+                    for k in range(size):
+                        expanded[q, k] = weights[q, task, right[lo + k]]
+            start = at + r * stride + lo
+            total[:size] = 0.0
+            for q in range(0, whole, 4):
+                a, b = values[used[q], start : start + size], values[used[q + 1], start : start + size]
+                c, d = values[used[q + 2], start : start + size], values[used[q + 3], start : start + size]
+                e, f, g, h = expanded[q], expanded[q + 1], expanded[q + 2], expanded[q + 3]
+                for k in range(size):
+                    total[k] += (e[k] * np.float64(a[k]) + f[k] * np.float64(b[k])) + (g[k] * np.float64(c[k]) + h[k] * np.float64(d[k]))
+            for q in range(whole, used.size):
+                row, factor = values[used[q], start : start + size], expanded[q]
+                for k in range(size):
+                    total[k] += factor[k] * np.float64(row[k])
+            into = out_at + r * out_stride + lo
+            for k in range(size):
+                out[into + k] = total[k]

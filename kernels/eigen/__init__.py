@@ -1,0 +1,1 @@
+"""The positive part of a large symmetric matrix, and its spectrum."""

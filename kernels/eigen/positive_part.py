@@ -1,0 +1,329 @@
+"""The positive part of a symmetric matrix, and the closed forms of non-parametric kernel learning that follow from it.
+
+Source: Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), chapter 3, Propositions 3.25 and 3.26.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ..memory_bound import refuse_array
+from .chebyshev import SPARE, chebyshev_positive
+from .components import Part, connected_parts
+from .dense import dense_bytes, dense_positive
+from .lanczos import lanczos_positive
+from .operator import SymmetricOperator
+from .signs import column_signs
+from .spectrum import estimated_spectrum
+from .tall_blocks import usable_cores
+
+FloatArray = NDArray[np.float64]
+
+DENSE = 800
+"""Rows up to which a connected part of the matrix is solved as a dense one."""
+
+WHOLE = 128
+"""Rows up to which looking for parts takes longer than a dense decomposition of the whole."""
+
+SHARE = 0.4
+"""Columns a block may have, relative to the rows, before a dense solution comes sooner."""
+
+LEAST = 64
+"""Rows below which a part is solved as a dense one whatever the method."""
+
+METHODS = ("auto", "dense", "lanczos", "chebyshev")
+
+CHUNK = 1024
+
+TIE = 1e-10
+"""Eigenvalues that differ by less, relative to the largest, are one eigenvalue where a closed form needs its multiplicity."""
+
+
+@dataclass(frozen=True)
+class PositivePart:
+    """``A_+ = U diag(s) U'``: the eigenpairs of A with positive eigenvalue.
+
+    Attributes
+    ----------
+    values
+        s, ``(r,)``, descending, all positive; r may be 0.
+    vectors
+        U, ``(n, r)``, orthonormal columns; the entry largest in magnitude of each column (the first of equals) is positive.
+    block
+        What a later call for a similar matrix may start from, ``(n, b)`` float32; nothing from the dense path.
+    method
+        What found them: ``"dense"``, ``"lanczos"`` or ``"chebyshev"``; that of the largest part.
+    error
+        Estimated relative error of ``||A_+||_F^2`` from the residuals; 0 where none is known of.
+    """
+
+    values: FloatArray
+    vectors: FloatArray
+    block: NDArray[np.float32] | None
+    method: str
+    error: float = 0.0
+
+
+def positive_part(
+    operator: SymmetricOperator,
+    *,
+    tol: float = 1e-8,
+    start: NDArray[Any] | None = None,
+    seed: int = 0,
+    method: str = "auto",
+    max_rank: int | None = None,
+    basis: NDArray[Any] | None = None,
+    threads: int | None = None,
+    memory: int | None = None,
+) -> PositivePart:
+    """Return the eigenpairs of a symmetric matrix with positive eigenvalue.
+
+    The parts of the matrix that no entry links are solved apart; rows without an entry cost nothing. The result repeats bit for bit, for
+    any number of threads.
+
+    Parameters
+    ----------
+    operator
+        A, ``(n, n)``.
+    tol
+        Wanted relative error of ``||A_+||_F^2``; of A_+ itself it is about the square root. The dense path is exact.
+    start
+        ``block`` of the result for a similar matrix; saves half the work and more.
+    seed
+        Of the random vectors.
+    method
+        ``"auto"`` picks by size and estimated rank: dense up to 800 rows per part (up to 128 in all), or where more than a third of all are
+        positive, else ``"chebyshev"``. A named method is used for every part of at least 64 rows; ``"dense"`` takes the matrix whole.
+    max_rank
+        No more pairs than this, the largest.
+    basis
+        V, ``(n, k)`` with orthonormal columns: the matrix is then ``V V'A V V'``, solved as a dense one of k rows.
+    threads
+        Threads that share the work; by default all cores the process may use.
+    memory
+        Bytes that may be held at once for a part of the matrix; any by default.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    MemoryError
+        A dense matrix, or a block of columns, would take more than ``memory``; before it is made.
+    """
+    _check_call(operator, tol, start, method, max_rank)
+    if basis is not None:
+        columns = np.asarray(basis, dtype=np.float64)
+        values, inner = dense_positive(operator.restricted(columns))
+        return _finished(values, columns @ inner, None, "dense", max_rank)
+    if method == "auto" and operator.n <= WHOLE:
+        return _finished(*_whole(_dense(operator, memory)), None, "dense", max_rank)
+    if method == "dense":
+        return _finished(*dense_positive(_dense(operator, memory)), None, "dense", max_rank)
+    call = _Call(tol, seed, method, max_rank, usable_cores() if threads is None else threads, memory)
+    return _assembled(operator.n, [_solved(part, call, start) for part in connected_parts(operator)], max_rank)
+
+
+def _dense(operator: SymmetricOperator, memory: int | None) -> FloatArray:
+    """Return a matrix as a dense one, if its decomposition may take what it takes."""
+    refuse_array(f"a dense decomposition of {operator.n} rows", dense_bytes(operator.n), memory)
+    return operator.dense()
+
+
+def _whole(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the positive eigenpairs of a small matrix; rows without an entry are zero in every vector."""
+    filled = matrix.any(axis=1)
+    if filled.all():
+        return dense_positive(matrix)
+    values, inner = dense_positive(matrix[np.ix_(filled, filled)])
+    vectors = np.zeros((len(matrix), len(values)))
+    vectors[filled] = inner
+    return values, vectors
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What every part of the matrix is solved with."""
+
+    tol: float
+    seed: int
+    method: str
+    max_rank: int | None
+    threads: int
+    memory: int | None
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """Positive eigenpairs of a part; ``rows`` are its rows in the whole."""
+
+    rows: NDArray[np.intp]
+    values: FloatArray
+    vectors: FloatArray
+    block: NDArray[np.float32] | None
+    method: str
+    error: float = 0.0
+
+
+def _check_call(operator: SymmetricOperator, tol: float, start: Any, method: str, max_rank: int | None) -> None:
+    if method not in METHODS:
+        raise ValueError(f"method={method!r}: must be one of {', '.join(METHODS)}")
+    if not 0 < tol < 1:
+        raise ValueError(f"tol={tol!r}: must be between 0 and 1")
+    if max_rank is not None and max_rank < 1:
+        raise ValueError(f"max_rank={max_rank!r}: must be at least 1")
+    if start is not None and (np.ndim(start) != 2 or len(start) != operator.n):
+        raise ValueError(f"start: shape {np.shape(start)}; must be ({operator.n}, b), a block of an earlier result")
+
+
+def _solved(part: Part, call: _Call, start: NDArray[Any] | None) -> _Solved:
+    operator, rows = part.operator, part.rows
+    n = operator.n
+    if n < LEAST or (call.method == "auto" and n <= DENSE):
+        return _Solved(rows, *dense_positive(_dense(operator, call.memory)), None, "dense")
+    spectrum = estimated_spectrum(operator, call.seed)
+    if spectrum.top <= 0:
+        return _Solved(rows, np.zeros(0), np.zeros((n, 0)), None, call.method if call.method != "auto" else "chebyshev")
+    rank = max(0.0, spectrum.count(0.0))
+    if call.method == "lanczos":
+        found = lanczos_positive(operator, round(rank), tol=call.tol, seed=call.seed, max_rank=call.max_rank)
+        if found is not None:
+            return _Solved(rows, *found, found[1].astype(np.float32), "lanczos")
+    wanted = rank if call.max_rank is None else min(rank, call.max_rank)
+    if (call.method == "auto" and 1.1 * wanted + SPARE > SHARE * n) or 1.1 * wanted + SPARE > 0.8 * n:
+        return _Solved(rows, *dense_positive(_dense(operator, call.memory)), None, "dense")
+    first = None if start is None else start[rows]
+    limits: Any = {"max_rank": call.max_rank, "threads": call.threads, "memory": call.memory}
+    got = chebyshev_positive(operator, spectrum, tol=call.tol, start=first, seed=call.seed, **limits)
+    return _Solved(rows, got.values, got.vectors, got.block, "dense" if got.block is None else "chebyshev", got.error)
+
+
+def _assembled(n: int, parts: list[_Solved], max_rank: int | None) -> PositivePart:
+    """Put the eigenpairs of the parts together, by descending value, and their blocks side by side."""
+    if not parts:
+        return PositivePart(np.zeros(0), np.zeros((n, 0)), None, "dense")
+    values = np.concatenate([part.values for part in parts])
+    order = np.argsort(-values, kind="stable")[:max_rank]
+    place = np.full(len(values), -1)
+    place[order] = np.arange(len(order))
+    vectors = np.zeros((n, len(order)))
+    ends = np.cumsum([0, *(len(part.values) for part in parts)])
+    for part, lo, hi in zip(parts, ends[:-1], ends[1:], strict=True):
+        into = place[lo:hi]
+        for row in range(0, len(part.rows), CHUNK):
+            rows = part.rows[row : row + CHUNK]
+            vectors[rows[:, None], into[into >= 0]] = part.vectors[row : row + CHUNK, into >= 0]
+    widest = max((part.block.shape[1] for part in parts if part.block is not None), default=0)
+    block = None if widest == 0 else np.zeros((n, widest), np.float32)
+    for part in parts:
+        if block is not None and part.block is not None:
+            block[part.rows, : part.block.shape[1]] = part.block
+    largest = max(parts, key=lambda part: len(part.rows))
+    squares = [float(part.values @ part.values) for part in parts]
+    error = sum(part.error * square for part, square in zip(parts, squares, strict=True)) / max(sum(squares), np.finfo(float).tiny)
+    return _finished(values[order], vectors, block, largest.method, None, error)
+
+
+def _finished(
+    values: FloatArray, vectors: FloatArray, block: NDArray[np.float32] | None, method: str, max_rank: int | None, error: float = 0.0
+) -> PositivePart:
+    values, vectors = values[:max_rank], np.ascontiguousarray(vectors[:, :max_rank])
+    for lo in range(0, vectors.shape[1], 64):
+        columns = vectors[:, lo : lo + 64]
+        columns *= column_signs(columns)
+    return PositivePart(values, vectors, block, method, error)
+
+
+def kernel_spectrum(values: FloatArray, p: float, *, B: float | None = None, G: float | None = None) -> tuple[FloatArray, float]:
+    """Return the eigenvalues of the kernel that a linear objective prefers, and the optimal value.
+
+    With A = U diag(s) U' + (the rest, not positive) and q = p/(p-1):
+
+    * cap B: ``max tr(AK)`` over K >= 0 with ``tr K^p <= B`` is ``B^{1/p} ||s||_q`` at ``K = U diag(lam) U'``,
+      ``lam_i = (B / sum_j s_j^q)^{1/p} s_i^{1/(p-1)}``; for p = 1 it is ``B s_max``, and lam shares B equally among the eigenvalues that
+      equal the largest (to 1e-10 of it): any other share is as good.
+    * penalty G: ``max tr(AK) - (G/p) tr K^p`` is ``(1/q) G^{-1/(p-1)} sum_i s_i^q`` at ``lam_i = (s_i/G)^{1/(p-1)}``.
+
+    Parameters
+    ----------
+    values
+        s, ``(r,)``, descending and positive; of no value the kernel is zero.
+    p
+        Power, at least 1; above 1 with a penalty.
+    B, G
+        Cap or penalty, above 0; exactly one of them.
+
+    Returns
+    -------
+    lam
+        Eigenvalues of K, ``(r,)``, in the order of ``values``.
+    optimum
+        The optimal value, ``R(A_+)``.
+
+    Raises
+    ------
+    ValueError
+        If the arguments do not describe one of the two problems.
+
+    References
+    ----------
+    Zhuang, thesis, 2011, Propositions 3.25 and 3.26. For p = 1 the printed rule holds for a positive top eigenvalue only.
+    """
+    _check_form(p, B, G)
+    if len(values) == 0:
+        return np.zeros(0), 0.0
+    top = float(values[0])
+    share = values / top
+    if B is not None:
+        if p == 1:
+            equal = share >= 1 - TIE
+            return np.where(equal, B / equal.sum(), 0.0), B * top
+        # In units of the largest value no power can overflow: lam = B^{1/p} t^{1/(p-1)} / (sum t^q)^{1/p} with t = s / s_max.
+        root = share ** (1 / (p - 1))
+        total = float(root @ share)
+        return (B / total) ** (1 / p) * root, B ** (1 / p) * top * total ** ((p - 1) / p)
+    assert G is not None
+    lam = (values / G) ** (1 / (p - 1))
+    return lam, (p - 1) / p * float(lam @ values)
+
+
+def _check_form(p: float, B: float | None, G: float | None) -> None:
+    if not (np.isfinite(p) and p >= 1):
+        raise ValueError(f"p={p!r}: must be at least 1")
+    if (B is None) == (G is None):
+        raise ValueError("B, G: give exactly one of the cap B and the penalty G")
+    name, value = ("B", B) if B is not None else ("G", G)
+    if value is None or not (np.isfinite(value) and value > 0):
+        raise ValueError(f"{name}={value!r}: must be above 0")
+    if G is not None and p == 1:
+        raise ValueError("p=1: needs the cap B; with a penalty the problem is unbounded or its optimum is zero")
+
+
+def normalized_laplacian(S: Any) -> sp.csr_array:
+    """Return ``L = I - D^{-1/2} S D^{-1/2}``, with zero rows and columns for points without a neighbour.
+
+    With them ``tr(LK) = 1/2 sum_ij S_ij ||v_i / sqrt(D_i) - v_j / sqrt(D_j)||^2`` holds for every ``K = V V'``.
+
+    Parameters
+    ----------
+    S
+        Affinity, ``(n, n)`` sparse or dense, symmetric, no negative entry; ``D_i = sum_j S_ij``.
+
+    Raises
+    ------
+    ValueError
+        If S is not such a matrix.
+    """
+    affinity = SymmetricOperator(S).sparse
+    if affinity.data.size and affinity.data.min() < 0:
+        raise ValueError(f"S: holds the entry {affinity.data.min():.9g}; affinities must not be negative")
+    degrees = np.asarray(affinity.sum(axis=1), dtype=np.float64).ravel()
+    linked = degrees > 0
+    scale = np.zeros(len(degrees))
+    scale[linked] = degrees[linked] ** -0.5
+    scaling = sp.diags_array(scale)
+    return sp.csr_array(sp.diags_array(linked.astype(np.float64)) - scaling @ affinity @ scaling)

@@ -1,0 +1,1 @@
+"""Columns: statistics, scores, groups, products of two, additive maps."""

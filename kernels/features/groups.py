@@ -1,0 +1,485 @@
+"""Groups of features: disjoint, nested (a tree) or overlapping; scores, selection, and the columns of a cut.
+
+Source: Definition 1 and Algorithm 2 of Tan, Tsang and Wang (JMLR 15, 2014); docs/methods.md, "Groups".
+
+The score of a group is ``eta_G ||c_G||^2``. The sum is carried in two words (104 bits), so that cutting a group at any stripe borders and
+adding the parts in any order rounds to the same float64: equal groups tie, wherever they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ..jit import compiled
+from .top import Heap, TopB, merge_top, offer, top_b
+from .views import flat
+
+Array = np.ndarray
+Kind = Literal["disjoint", "tree", "overlap"]
+GroupWeight = Literal["none", "1/size"]
+
+
+@dataclass(frozen=True)
+class GroupIndex:
+    """Which features belong to which group, both ways.
+
+    Attributes
+    ----------
+    indptr, members
+        int64: group g holds the features ``members[indptr[g]:indptr[g + 1]]``, ascending.
+    feature_indptr, feature_groups
+        int64: feature j lies in the groups ``feature_groups[feature_indptr[j]:feature_indptr[j + 1]]``.
+    weight
+        float64 ``(n_groups,)`` eta_G.
+    labels
+        int64 ``(n_groups,)`` the caller's name of each group: its label, or its place in the list.
+    kind
+        ``"disjoint"``, ``"tree"`` (any two groups nested or disjoint) or ``"overlap"``.
+    parent
+        For a tree, int64 ``(n_groups,)`` smallest group around each group, or -1; else ``None``.
+    """
+
+    indptr: Array
+    members: Array
+    feature_indptr: Array
+    feature_groups: Array
+    weight: Array
+    labels: Array
+    kind: Kind
+    parent: Array | None
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return len(self.indptr) - 1
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return len(self.feature_indptr) - 1
+
+    @property
+    def sizes(self) -> Array:
+        """int64 ``(n_groups,)`` number of features of each group."""
+        return np.diff(self.indptr)
+
+
+class CutGroups(NamedTuple):
+    """Sums over the part of some groups that one stripe holds.
+
+    Attributes
+    ----------
+    ids
+        int64 ``(q,)`` groups, ascending.
+    sums
+        float64 ``(q, 2)`` weighted sums of squares in two words.
+    """
+
+    ids: Array
+    sums: Array
+
+
+def _transpose(indptr: Array, members: Array, n_features: int) -> tuple[Array, Array]:
+    owners = np.repeat(np.arange(len(indptr) - 1, dtype=np.int64), np.diff(indptr))
+    if members.size == n_features and (members[1:] > members[:-1]).all():
+        return np.arange(n_features + 1, dtype=np.int64), owners
+    order = np.argsort(members, kind="stable")
+    counts = np.bincount(members, minlength=n_features)
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), owners[order]
+
+
+def _from_labels(labels: Array, n_features: int) -> tuple[Array, Array, Array]:
+    if labels.size != n_features:
+        raise ValueError(f"groups has {labels.size} labels; it needs one for each of the {n_features} features")
+    inside = np.flatnonzero(labels >= 0)
+    if inside.size == 0:
+        raise ValueError("groups puts no feature in any group: every label is negative")
+    if inside.size == n_features and (labels[1:] >= labels[:-1]).all():
+        # Neighbours in one group, as most have them: no sorting of millions of labels.
+        starts = np.flatnonzero(np.concatenate(([True], labels[1:] != labels[:-1])))
+        return np.append(starts, n_features).astype(np.int64), inside.astype(np.int64), labels[starts].astype(np.int64)
+    names, which = np.unique(labels[inside], return_inverse=True)
+    indptr = np.concatenate(([0], np.cumsum(np.bincount(which)))).astype(np.int64)
+    return indptr, inside[np.argsort(which, kind="stable")].astype(np.int64), names.astype(np.int64)
+
+
+def _checked_members(g: int, group: object, n_features: int) -> Array:
+    members = np.asarray(group)
+    if members.size == 0:
+        raise ValueError(f"groups[{g}] is empty; a group holds at least one feature")
+    if members.dtype.kind not in "iu" or members.ndim != 1:
+        raise ValueError(f"groups[{g}] is {members.dtype} of {members.ndim} dimensions; a group is a list of feature indices")
+    outside = members[(members < 0) | (members >= n_features)]
+    if outside.size:
+        raise ValueError(f"groups[{g}] names feature {outside[0]}; features are 0 to {n_features - 1}")
+    sorted_members = np.unique(members)
+    if sorted_members.size < members.size:
+        raise ValueError(f"groups[{g}] names a feature twice")
+    return sorted_members.astype(np.int64)
+
+
+def _from_lists(groups: Sequence[object], n_features: int, allow_uncovered: bool) -> tuple[Array, Array, Array]:
+    if not len(groups):
+        raise ValueError("groups is an empty list; give at least one group")
+    parts = [_checked_members(g, group, n_features) for g, group in enumerate(groups)]
+    members = np.concatenate(parts)
+    covered = np.zeros(n_features, bool)
+    covered[members] = True
+    if not allow_uncovered and not covered.all():
+        raise ValueError(f"groups leaves {n_features - covered.sum()} features in no group, the first is feature {int(np.argmin(covered))}")
+    indptr = np.concatenate(([0], np.cumsum([part.size for part in parts]))).astype(np.int64)
+    return indptr, members, np.arange(len(parts), dtype=np.int64)
+
+
+@compiled
+def _nest(indptr: Array, members: Array, by_size: Array, owner: Array, parent: Array) -> bool:
+    """Fill parent for groups taken from the largest down; False if two groups overlap without nesting."""
+    for g in by_size:
+        around = owner[members[indptr[g]]]
+        for p in range(indptr[g], indptr[g + 1]):
+            if owner[members[p]] != around:
+                return False
+            owner[members[p]] = g
+        parent[g] = around
+    return True
+
+
+def _structure(indptr: Array, members: Array, n_features: int) -> tuple[Kind, Array | None]:
+    if np.bincount(members, minlength=n_features).max() == 1:
+        return "disjoint", None
+    by_size = np.argsort(-np.diff(indptr), kind="stable")
+    parent = np.full(len(indptr) - 1, -1, np.int64)
+    if _nest(indptr, members, by_size, np.full(n_features, -1, np.int64), parent):
+        return "tree", parent
+    return "overlap", None
+
+
+def _weights(weight: GroupWeight | Array | None, kind: Kind, sizes: Array) -> Array:
+    if weight is None:
+        weight = "1/size" if kind == "tree" else "none"
+    if isinstance(weight, str):
+        if weight not in ("none", "1/size"):
+            raise ValueError(f"group weight is {weight!r}; it is 'none', '1/size' or one positive number per group")
+        return np.ones(sizes.size) if weight == "none" else 1.0 / sizes
+    eta = np.ascontiguousarray(weight, dtype=np.float64)
+    if eta.shape != sizes.shape:
+        raise ValueError(f"group weight has shape {eta.shape}; it needs one number for each of the {sizes.size} groups")
+    bad = np.flatnonzero(~(np.isfinite(eta) & (eta > 0)))
+    if bad.size:
+        raise ValueError(f"group weight[{bad[0]}] is {eta[bad[0]]}; weights are positive and finite")
+    return eta
+
+
+def build_groups(
+    groups: Array | Sequence[int] | Sequence[Sequence[int]] | Sequence[Array],
+    n_features: int,
+    weight: GroupWeight | Array | None = None,
+    *,
+    allow_uncovered: bool = False,
+) -> GroupIndex:
+    """Index groups of features and find out whether they are disjoint, nested or overlapping.
+
+    Parameters
+    ----------
+    groups
+        One integer label per feature (negative: in no group), or a list of arrays of feature indices. Labels need not be
+        consecutive; groups are numbered in label order and ``GroupIndex.labels`` keeps the names.
+    n_features
+        Number of features.
+    weight
+        eta_G: ``"none"`` (1), ``"1/size"``, or one positive number per group. ``None`` takes 1/size for a tree, where the
+        unweighted root would always win, and 1 otherwise.
+    allow_uncovered
+        Accept a list that leaves features out.
+
+    Returns
+    -------
+    GroupIndex
+        Equal sets may occur in a tree: the later one counts as the child.
+
+    Raises
+    ------
+    ValueError
+        If a label is missing, a group is empty, names a feature that does not exist or one twice, leaves features uncovered, or a
+        weight is not positive.
+    """
+    if isinstance(groups, np.ndarray) or (len(groups) and np.ndim(groups[0]) == 0):
+        labels = np.asarray(groups)
+        if labels.ndim != 1 or labels.dtype.kind not in "iu":
+            raise ValueError(f"groups is {labels.dtype} of {labels.ndim} dimensions; labels are one integer per feature")
+        indptr, members, names = _from_labels(labels, n_features)
+    else:
+        indptr, members, names = _from_lists(groups, n_features, allow_uncovered)
+    kind, parent = _structure(indptr, members, n_features)
+    eta = _weights(weight, kind, np.diff(indptr))
+    return GroupIndex(indptr, members, *_transpose(indptr, members, n_features), eta, names, kind, parent)
+
+
+@compiled(inline=True)
+def _add(high: Any, low: Any, more: Any, more_low: Any) -> Any:
+    """Add two two-word numbers (Dekker, Knuth)."""
+    total = high + more
+    part = total - high
+    low = low + more_low + ((high - (total - part)) + (more - part))
+    high = total + low
+    return high, low - (high - total)
+
+
+@compiled
+def _sum_by_group(c: Array, offset: int, indptr: Array, owners: Array, lowest: int, high: Array, low: Array, count: Array) -> None:
+    for j in range(c.size):
+        square = c[j] * c[j]
+        for p in range(indptr[offset + j], indptr[offset + j + 1]):
+            g = owners[p] - lowest
+            high[g], low[g] = _add(high[g], low[g], square, 0.0)
+            count[g] += 1
+
+
+@compiled
+def _weigh(eta: Array, high: Array, low: Array) -> None:
+    """Multiply two-word numbers by eta, exactly to two words (Dekker's product)."""
+    for g in range(eta.size):
+        if eta[g] == 1.0:
+            continue
+        a, b = eta[g] * 134217729.0, high[g] * 134217729.0
+        a1, b1 = a - (a - eta[g]), b - (b - high[g])
+        a2, b2 = eta[g] - a1, high[g] - b1
+        product = eta[g] * high[g]
+        error = ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
+        high[g], low[g] = _add(product, 0.0, error + eta[g] * low[g], 0.0)
+
+
+def group_scores(c_local: Array, offset: int, index: GroupIndex, B: int) -> tuple[TopB, CutGroups]:
+    """Score the groups of one stripe: ``eta_G ||c_G||^2``.
+
+    Parameters
+    ----------
+    c_local
+        float64 ``(k,)`` correlations of the features ``offset .. offset + k - 1``.
+    offset
+        First feature.
+    index
+        All groups.
+    B
+        How many groups to keep.
+
+    Returns
+    -------
+    TopB
+        The B best groups that lie inside the stripe; keys and values are scores.
+    CutGroups
+        Sums of the groups that reach beyond it, for :func:`merge_partials`.
+
+    Raises
+    ------
+    ValueError
+        If the stripe reaches beyond the indexed features, or a score is not finite.
+    """
+    c = flat(np.ascontiguousarray(c_local, dtype=np.float64))
+    if offset < 0 or offset + c.size > index.n_features:
+        raise ValueError(f"the stripe holds features {offset} to {offset + c.size - 1}; groups are defined on {index.n_features}")
+    touched = index.feature_groups[index.feature_indptr[offset] : index.feature_indptr[offset + c.size]]
+    if touched.size == 0:
+        return merge_top([], B), CutGroups(np.zeros(0, np.int64), np.zeros((0, 2)))
+    lowest, width = int(touched.min()), int(touched.max() - touched.min()) + 1
+    high, low, count = np.zeros(width), np.zeros(width), np.zeros(width, np.int64)
+    _sum_by_group(c, offset, flat(index.feature_indptr), flat(index.feature_groups), lowest, high, low, count)
+    span = slice(lowest, lowest + width)
+    _weigh(flat(index.weight[span]), high, low)
+    whole = count == index.sizes[span]
+    cut = np.flatnonzero((count > 0) & ~whole)
+    keys = np.where(whole, high, 0.0)
+    return top_b(keys, keys, B, lowest), CutGroups(cut + lowest, np.stack((high[cut], low[cut]), axis=1))
+
+
+@compiled
+def _merge_sums(where: Array, sums: Array, high: Array, low: Array) -> None:
+    for p in range(where.size):
+        g = where[p]
+        high[g], low[g] = _add(high[g], low[g], sums[p, 0], sums[p, 1])
+
+
+def merge_partials(parts: Sequence[tuple[Array, Array]]) -> CutGroups:
+    """Add the sums of cut groups over stripes; any order gives the same scores.
+
+    Parameters
+    ----------
+    parts
+        Pairs ``(ids, sums)`` as :func:`group_scores` returns them.
+    """
+    parts = [part for part in parts if len(part[0])]
+    if not parts:
+        return CutGroups(np.zeros(0, np.int64), np.zeros((0, 2)))
+    ids, where = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
+    high, low = np.zeros(ids.size), np.zeros(ids.size)
+    _merge_sums(where, np.concatenate([part[1] for part in parts]), high, low)
+    return CutGroups(ids, np.stack((high, low), axis=1))
+
+
+def finish_partials(top: TopB, ids: Array, sums: Array, B: int) -> TopB:
+    """Rank the groups that stripe borders cut, now complete, among the others.
+
+    Parameters
+    ----------
+    top
+        The best groups that lay inside one stripe.
+    ids, sums
+        Merged :class:`CutGroups` of all stripes.
+    B
+        How many to keep.
+    """
+    if not len(ids):
+        return merge_top([top], B)
+    keys = np.ascontiguousarray(sums[:, 0])
+    return merge_top([top, top_b(keys, keys, B, np.asarray(ids, np.int64))], B)
+
+
+@compiled
+def _children(parent: Array, begin: Array, child: Array) -> None:
+    """Fill the children of each group, ascending; the roots stand last, under number n_groups."""
+    n = parent.size
+    for g in range(n):
+        begin[(parent[g] if parent[g] >= 0 else n) + 1] += 1
+    for g in range(n + 1):
+        begin[g + 1] += begin[g]
+    place = begin.copy()
+    for g in range(n):
+        around = parent[g] if parent[g] >= 0 else n
+        child[place[around]] = g
+        place[around] += 1
+
+
+@compiled
+def _heaviest(by_size: Array, parent: Array, eta: Array) -> Array:
+    """Return the largest weight strictly below each group, from the small groups up."""
+    below = np.zeros(eta.size)
+    for g in by_size[::-1]:
+        if parent[g] >= 0:
+            below[parent[g]] = max(below[parent[g]], eta[g], below[g])
+    return below
+
+
+@compiled
+def _search(
+    c: Array,
+    indptr: Array,
+    members: Array,
+    eta: Array,
+    below: Array,
+    begin: Array,
+    child: Array,
+    threshold: float,
+    hk: Array,
+    hi: Array,
+    hv: Array,
+) -> tuple[int, int, int]:
+    """Return (heap size, groups scored, group whose score is not finite or -1)."""
+    n = eta.size
+    stack = np.empty(n, np.int64)
+    high, low = np.empty(1), np.empty(1)
+    size, visited, depth = int(np.int64(0)), 0, 0
+    bar = max(threshold, 5e-324)
+    for p in range(begin[n + 1] - 1, begin[n] - 1, -1):
+        stack[depth] = child[p]
+        depth += 1
+    while depth > 0:
+        depth -= 1
+        g = stack[depth]
+        visited += 1
+        high[0] = low[0] = 0.0
+        for p in range(indptr[g], indptr[g + 1]):
+            high[0], low[0] = _add(high[0], low[0], c[members[p]] * c[members[p]], 0.0)
+        plain = high[0]
+        _weigh(eta[g : g + 1], high, low)
+        key = high[0]
+        if not key < np.inf:
+            return size, visited, g
+        if key >= bar:
+            size = offer(hk, hi, hv, size, key, g, key)
+            if size == hk.size:
+                bar = max(bar, hk[0])
+        if plain * below[g] * (1.0 + 1e-12) < bar:
+            continue
+        for p in range(begin[g + 1] - 1, begin[g] - 1, -1):
+            stack[depth] = child[p]
+            depth += 1
+    return size, visited, -1
+
+
+def tree_select(c: Array, index: GroupIndex, B: int, *, threshold: float = 0.0) -> tuple[TopB, int]:
+    """Return the B best groups of a tree by depth-first search, and how many groups were scored.
+
+    A group inside G has at most the sum of squares of G. So everything below G is left out if that sum times the largest weight
+    below G is strictly less than the current B-th score; ties are visited, and the lower index wins.
+
+    Parameters
+    ----------
+    c
+        float64 ``(n_features,)`` correlations of all features.
+    index
+        Groups of kind ``"tree"``.
+    B
+        How many.
+    threshold
+        A valid lower bound of the B-th score.
+
+    Raises
+    ------
+    ValueError
+        If the groups are no tree, ``c`` has another length, or a score is not finite.
+    """
+    if index.parent is None:
+        raise ValueError(f"the groups are of kind {index.kind!r}; the tree search needs nested groups")
+    if np.shape(c) != (index.n_features,):
+        raise ValueError(f"c has shape {np.shape(c)}; it needs one entry for each of the {index.n_features} features")
+    n, heap = index.n_groups, Heap.empty(B)
+    begin, child = np.zeros(n + 2, np.int64), np.zeros(n, np.int64)
+    parent = flat(index.parent)
+    _children(parent, begin, child)
+    # The order that fixed the parents: of equal sets the later one is the child.
+    by_size = np.argsort(-index.sizes, kind="stable")
+    below = _heaviest(by_size, parent, flat(index.weight))
+    vector = flat(np.ascontiguousarray(c, dtype=np.float64))
+    tree = (flat(index.indptr), flat(index.members), flat(index.weight), below, begin, child)
+    size, visited, bad = _search(vector, *tree, float(threshold), *heap)
+    if bad >= 0:
+        raise ValueError(f"the score of group {bad} is not finite: its correlations overflow float64")
+    return heap.top(size), visited
+
+
+def cut_columns(index: GroupIndex, chosen: Array) -> tuple[Array, Array]:
+    """Return the columns of a cut made of the chosen groups.
+
+    A feature shared by several chosen groups is one column, scaled by ``sqrt(sum of their eta)``: the same kernel as a copy of the
+    column for each group (docs/methods.md, "Groups").
+
+    Parameters
+    ----------
+    index
+        All groups.
+    chosen
+        int64 distinct groups.
+
+    Returns
+    -------
+    features
+        int64 ascending distinct features.
+    scale
+        float64 factor of each.
+
+    Raises
+    ------
+    ValueError
+        If a chosen group does not exist.
+    """
+    ids = np.sort(np.asarray(chosen, np.int64))
+    if ids.size and (ids[0] < 0 or ids[-1] >= index.n_groups):
+        raise ValueError(f"group {ids[0] if ids[0] < 0 else ids[-1]} does not exist; groups are 0 to {index.n_groups - 1}")
+    parts = [index.members[index.indptr[g] : index.indptr[g + 1]] for g in ids]
+    features, where = np.unique(np.concatenate(parts or [np.zeros(0, np.int64)]), return_inverse=True)
+    total = np.bincount(where, weights=np.repeat(index.weight[ids], [part.size for part in parts]), minlength=features.size)
+    return features, np.sqrt(total)

@@ -1,0 +1,390 @@
+"""Degree-2 products of features without materialising them: which coordinates have the largest scores.
+
+The kernel ``(gamma x'z + r)^2`` is the inner product of the coordinates ``r``, ``sqrt(2 gamma r) x_j``, ``gamma x_j^2`` and
+``sqrt(2) gamma x_i x_j``. With ``G = X' diag(u) X`` their correlations with a dual vector are ``r sum(u)``, ``sqrt(2 gamma r) c_j``,
+``gamma G_jj`` and ``sqrt(2) gamma G_ij`` (Algorithm 5 of Tan, Tsang and Wang, JMLR 15, 2014; docs/methods.md, "Degree-2
+coordinates"). The constant coordinate is never selected.
+
+Coordinates are named by pairs of int64: ``(j, -1)`` linear, ``(j, j)`` square, ``(i, j)`` with ``i < j`` product. The total order is
+``(-key, first, second)``, so kinds need no rank of their own.
+
+Bits. ``G_jk = sum_i u_i (x_ij x_ik)`` over ascending rows in float64, each operation rounded. Every method here (compact head, fallback by
+column, dense) returns these numbers, whatever the stripes, tasks and bounds. The order ``(u_i x_ij) x_ik`` would not be symmetric in its
+columns: products with two copies of a column would differ in their last bits, and rounding, not the lower id, would choose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..jit import compiled
+from .top import TopB, merge_top, top_b
+from .views import Columns, SparseView, checked_dual, flat, shape, view
+
+Array = np.ndarray
+
+MAX_FEATURES = 2**31
+"""Two feature ids share one int64 inside the heaps."""
+
+
+class TooManyProducts(ValueError):
+    """The search would form more products than its budget allows: no feature is rare enough, or no score large enough, to screen."""
+
+
+class TopPairs(NamedTuple):
+    """The B best coordinates, sorted by ``(-key, first, second)``.
+
+    Attributes
+    ----------
+    ids
+        int64 ``(b, 2)``: ``(j, -1)`` linear, ``(j, j)`` square, ``(i, j)`` with i < j product.
+    keys
+        float64 ``(b,)`` absolute correlations of the coordinates, all positive.
+    values
+        float64 ``(b,)`` signed correlations.
+    """
+
+    ids: Array
+    keys: Array
+    values: Array
+
+
+@dataclass(frozen=True)
+class PairMap:
+    """Parameters of the kernel ``(gamma x'z + r)^2`` and the factors of its coordinates.
+
+    Attributes
+    ----------
+    gamma
+        Positive.
+    coef0
+        r, not negative; 0 leaves only squares and products.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+    """
+
+    gamma: float = 1.0
+    coef0: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (self.gamma > 0 and math.isfinite(self.gamma)):
+            raise ValueError(f"gamma is {self.gamma}; it must be positive and finite")
+        if not (self.coef0 >= 0 and math.isfinite(self.coef0)):
+            raise ValueError(f"coef0 is {self.coef0}; it must be finite and not negative, or the map is not real")
+
+    @property
+    def linear(self) -> float:
+        """Factor of ``x_j``."""
+        return math.sqrt(2.0 * self.gamma * self.coef0)
+
+    @property
+    def square(self) -> float:
+        """Factor of ``x_j^2``."""
+        return self.gamma
+
+    @property
+    def product(self) -> float:
+        """Factor of ``x_i x_j``."""
+        return math.sqrt(2.0) * self.gamma
+
+
+DENSE_GAIN = 100
+"""A dense matrix product forms about so many more products in a second than a sparse search."""
+
+
+@dataclass(frozen=True)
+class PairLimits:
+    """What a search may take.
+
+    Attributes
+    ----------
+    head_start
+        Most frequent features whose products give the first threshold.
+    max_head
+        Features of the widest triangle (67 MB at 4,096; beyond about 2,000 it leaves the cache).
+    budget
+        Products that the survivors beyond the widest triangle may form; 1e8 to 4e8 are formed in a second. Dense data may form
+        ``DENSE_GAIN`` times as many.
+    """
+
+    head_start: int = 256
+    max_head: int = 4096
+    budget: int = 200_000_000_000
+
+
+def encode(ids: Array) -> Array:
+    """Return one int64 per pair, in the order of ``(first, second)``.
+
+    Raises
+    ------
+    ValueError
+        If a feature id does not fit 31 bits.
+    """
+    ids = np.asarray(ids, np.int64).reshape(-1, 2)
+    if ids.size and int(ids.max()) >= MAX_FEATURES - 1:
+        raise ValueError(f"feature {int(ids.max())} is out of range; products of features are named for up to 2**31 - 1 features")
+    return (ids[:, 0] << 32) | (ids[:, 1] + 1)
+
+
+def decode(codes: Array) -> Array:
+    """Return the ``(k, 2)`` pairs of codes made by :func:`encode`."""
+    codes = np.asarray(codes, np.int64)
+    return np.stack((codes >> 32, (codes & 0xFFFFFFFF) - 1), axis=1)
+
+
+def as_pairs(top: TopB) -> TopPairs:
+    """Turn a list of codes into a list of pairs."""
+    return TopPairs(decode(top.ids), top.keys, top.values)
+
+
+def merge_top_pairs(tops: Sequence[TopPairs], B: int) -> TopPairs:
+    """Merge partial results over disjoint coordinates; any order and grouping gives the same list."""
+    return as_pairs(merge_top([TopB(encode(top.ids), top.keys, top.values) for top in tops], B))
+
+
+def by_frequency(features: Array, counts: Array) -> Array:
+    """Return features sorted by frequency rank: most non-zeros first, ties by id.
+
+    Parameters
+    ----------
+    features
+        int64 ``(k,)`` ids.
+    counts
+        ``(k,)`` their non-zeros in the whole data set.
+    """
+    return np.asarray(features, np.int64)[np.lexsort((features, -np.asarray(counts, np.int64)))]
+
+
+def most_frequent(counts: Array, K: int) -> Array:
+    """Return the first K features in frequency rank; features without a non-zero have none.
+
+    Parameters
+    ----------
+    counts
+        ``(n_features,)`` non-zeros per feature.
+    K
+        How many.
+
+    Raises
+    ------
+    ValueError
+        If there are too many features for their pairs to be named.
+    """
+    counts = np.asarray(counts)
+    if counts.size >= MAX_FEATURES:
+        raise ValueError(f"the data has {counts.size} features; products of features are named for fewer than 2**31")
+    K = min(K, int(np.count_nonzero(counts)))
+    least = np.partition(counts, counts.size - K)[counts.size - K] if K else 1
+    leading = np.flatnonzero(counts >= least)
+    return by_frequency(leading, counts[leading])[:K]
+
+
+@compiled
+def _row_max_sparse(values: Array, rows: Array, out: Array) -> None:
+    for p in range(values.size):
+        out[rows[p]] = max(out[rows[p]], abs(np.float64(values[p])))
+
+
+def row_max_abs(X: Columns) -> Array:
+    """Return ``max_j |x_ij|`` of each row of a block, float64 ``(n,)``; merge blocks by ``numpy.maximum``."""
+    if isinstance(X, np.ndarray):
+        return np.maximum(X.max(axis=1, initial=0.0), -X.min(axis=1, initial=0.0)).astype(np.float64)
+    block, out = view(X), np.zeros(shape(X)[0])
+    if isinstance(block, SparseView):
+        _row_max_sparse(block.values, block.rows, out)
+    return out
+
+
+class PairBounds(NamedTuple):
+    """What one pass over a stripe gives for a dual vector.
+
+    Attributes
+    ----------
+    bound
+        float64 ``(k,)`` p_j >= ``|G_jk|`` for every k, its rounding included.
+    linear
+        float64 ``(k,)`` ``c_j``, with the bits of :func:`~gramplane.kernels.features.scores.correlations`.
+    square
+        float64 ``(k,)`` ``G_jj``.
+    """
+
+    bound: Array
+    linear: Array
+    square: Array
+
+
+@compiled
+def _bounds_sparse(values: Array, rows: Array, starts: Array, u: Array, weight: Array, p: Array, c: Array, g: Array) -> None:
+    for j in range(c.size):
+        linear, square, bound = 0.0, 0.0, 0.0
+        for q in range(np.uint64(starts[j]), np.uint64(starts[j + 1])):
+            i = rows[q]
+            x = np.float64(values[q])
+            linear += x * u[i]
+            square += u[i] * (x * x)
+            bound += abs(x) * weight[i]
+        p[j], c[j], g[j] = bound, linear, square
+
+
+def row_weight(u: Array, row_max: Array) -> Array:
+    """Return ``|u_i| max_k |x_ik|``, what :func:`pair_bounds` needs of each row (once per dual vector)."""
+    with np.errstate(over="ignore"):
+        return np.abs(np.asarray(u, np.float64)) * row_max
+
+
+def pair_bounds(X: sp.csc_array, u: Array, weight: Array) -> PairBounds:
+    """Return bounds of all products, linear terms and squares of a sparse stripe in one pass.
+
+    ``|G_jk| <= p_j = sum_i |u_i| |x_ij| max_k |x_ik|`` (docs/methods.md, "Degree-2 coordinates").
+
+    Parameters
+    ----------
+    X
+        ``(n, k)`` stripe.
+    u
+        ``(n,)`` dual vector.
+    weight
+        ``(n,)`` from :func:`row_weight`, over all stripes.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree or a number is not finite.
+    """
+    n, k = shape(X)
+    block, out = view(X), PairBounds(np.zeros(k), np.zeros(k), np.zeros(k))
+    if not isinstance(block, SparseView):
+        raise ValueError("pair_bounds screens sparse columns; a dense block goes to dense_pairs")
+    _bounds_sparse(*block, checked_dual(u, n), checked_dual(weight, n, "weight"), *out)
+    # p_j is itself a rounded sum, and so is what it bounds: one rounding per row and product each.
+    np.multiply(out.bound, 1.0 + (6 * n + 64) * 2.0**-53, out=out.bound)
+    return out
+
+
+def survivors(bound: Array, pair_map: PairMap, threshold: float) -> Array:
+    """Return the columns that can be part of a product whose key reaches ``threshold`` (ties included), ascending."""
+    return np.flatnonzero((bound > 0.0) & (bound * (pair_map.product * (1.0 + 2.0**-50)) >= threshold))
+
+
+def coordinate_top(bounds: PairBounds, features: Array | int, pair_map: PairMap, B: int, *, threshold: float = 0.0) -> TopPairs:
+    """Return the best linear and square coordinates of a stripe.
+
+    Parameters
+    ----------
+    bounds
+        Of the stripe.
+    features
+        int64 ``(k,)`` feature ids, or the id of the first column.
+    pair_map
+        Kernel parameters.
+    B
+        How many.
+    threshold
+        A valid lower bound of the B-th key over all coordinates; smaller keys are left out.
+
+    Raises
+    ------
+    ValueError
+        If B < 1 or a score is not finite.
+    """
+    ids = np.arange(bounds.linear.size) + features if isinstance(features, int) else np.asarray(features, np.int64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        linear, square = pair_map.linear * bounds.linear, pair_map.square * bounds.square
+    tops = [_single_top(linear, ids, None, B, threshold), _single_top(square, ids, ids, B, threshold)]
+    return as_pairs(merge_top(tops, B))
+
+
+def _single_top(values: Array, first: Array, second: Array | None, B: int, threshold: float) -> TopB:
+    keys = np.abs(values)
+    # Names are made for candidates only; what is not a number must stay one, to be refused.
+    kept = np.flatnonzero(~(keys < threshold) & (keys != 0.0))
+    names = np.stack((first[kept], np.full(kept.size, -1) if second is None else second[kept]), axis=1)
+    return top_b(keys[kept], values[kept], B, encode(names), threshold=threshold)
+
+
+def pair_columns(X: Columns, features: Array, ids: Array, pair_map: PairMap) -> Columns:
+    """Return the columns of chosen coordinates.
+
+    Parameters
+    ----------
+    X
+        ``(n, k)`` columns of the sorted distinct ``features``.
+    features
+        int64 ``(k,)``.
+    ids
+        int64 ``(q, 2)`` coordinates.
+    pair_map
+        Kernel parameters.
+
+    Returns
+    -------
+    ndarray or csc_array
+        float64 ``(n, q)``: ``sqrt(2 gamma r) x_j``, ``gamma x_j^2`` or ``sqrt(2) gamma x_i x_j``. A product of sparse columns lives on the
+        rows they share.
+
+    Raises
+    ------
+    ValueError
+        If a coordinate needs a feature that is not among ``features``.
+    """
+    ids = np.asarray(ids, np.int64).reshape(-1, 2)
+    first, second = _places(features, ids[:, 0]), _places(features, np.maximum(ids[:, 1], ids[:, 0]))
+    linear, square = ids[:, 1] == -1, ids[:, 1] == ids[:, 0]
+    factor = np.where(linear, pair_map.linear, np.where(square, pair_map.square, pair_map.product))
+    if isinstance(X, np.ndarray):
+        right = np.where(linear, 1.0, X[:, second].astype(np.float64))
+        return np.asfortranarray(X[:, first].astype(np.float64) * right * factor)
+    return _sparse_products(X, first, second, linear, factor)
+
+
+def _places(features: Array, wanted: Array) -> Array:
+    where = np.searchsorted(features, wanted)
+    missing = np.flatnonzero(np.take(features, where, mode="clip") != wanted) if len(features) else np.arange(len(wanted))
+    if missing.size:
+        raise ValueError(f"coordinate {missing[0]} needs feature {wanted[missing[0]]}, which is not among the columns given")
+    return where
+
+
+@compiled
+def _intersect(values: Array, rows: Array, a: Any, a_end: Any, b: Any, b_end: Any, out_values: Array, out_rows: Array) -> int:
+    """Write the product of two sparse columns; return its number of entries."""
+    size = 0
+    while a < a_end and b < b_end:
+        if rows[a] == rows[b]:
+            out_values[size] = np.float64(values[a]) * values[b]
+            out_rows[size] = rows[a]
+            size += 1
+            a += 1
+            b += 1
+        elif rows[a] < rows[b]:
+            a += 1
+        else:
+            b += 1
+    return size
+
+
+def _sparse_products(X: sp.csc_array, first: Array, second: Array, linear: Array, factor: Array) -> sp.csc_array:
+    block = view(X)
+    assert isinstance(block, SparseView)
+    starts = block.starts.astype(np.int64)
+    values, rows = [np.zeros(0)], [np.zeros(0, np.int32)]
+    for a, b, alone, f in zip(first, second, linear, factor, strict=True):
+        lo, hi = starts[a], starts[a + 1]
+        column, at = block.values[lo:hi].astype(np.float64), flat(X.indices[lo:hi]).astype(np.int32)
+        if not alone:
+            out, out_rows = np.empty(hi - lo), np.empty(hi - lo, np.int32)
+            size = _intersect(block.values, block.rows, lo, hi, starts[b], starts[b + 1], out, out_rows)
+            column, at = out[:size], out_rows[:size]
+        values.append(column * f)
+        rows.append(at)
+    indptr = np.cumsum([part.size for part in values]).astype(np.int32)
+    return sp.csc_array((np.concatenate(values), np.concatenate(rows), indptr), shape=(shape(X)[0], len(first)))

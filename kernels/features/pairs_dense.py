@@ -1,0 +1,212 @@
+"""Products of dense features with the largest scores, by symmetric matrix products and an exact second look.
+
+``G = X' diag(u) X`` splits by the sign of u into two matrices of the form ``A'A``, which BLAS forms at half the cost of a general product
+(docs/methods.md, "Degree-2 coordinates"). Its rounding differs from the fixed sums of :mod:`gramplane.kernels.features.pairs` and depends
+on the BLAS; so it only *proposes*: every product whose key, error bound included, may reach the B-th is summed again in the fixed order.
+The result has the bits of the sparse search, whatever the tiles, the BLAS, or float32 in place of float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from ..jit import compiled, one_thread
+from .pairs import PairBounds, PairMap, TopPairs, as_pairs, encode
+from .scores import correlations
+from .top import offer, top_b
+from .views import checked_dual, dense_view, shape
+
+Array = np.ndarray
+Tile = tuple[int, int, int, int]
+
+TILE = 1024
+"""Columns of a tile: its products take 8 MB."""
+
+ROWS = 2048
+"""Rows of one BLAS call; sums over more rows are added in float64."""
+
+
+def dense_tiles(n_features: int, width: int = TILE) -> list[Tile]:
+    """Return the tiles ``(i0, i1, j0, j1)``, j0 <= i0, that cover all products; tasks may share them out in any way."""
+    edges = [*range(0, n_features, width), n_features]
+    strips = [(a, b) for a, b in pairwise(edges) if b > a]
+    return [(*strips[i], *strips[j]) for i in range(len(strips)) for j in range(i + 1)]
+
+
+@compiled
+def _sums(x: Array, row_step: int, column_step: int, u: Array, first: Array, second: Array, out: Array) -> None:
+    """out[p] = sum of u_i (x[i, first] x[i, second]) over ascending rows: the fixed order."""
+    for i in range(u.size):
+        ui = u[i]
+        if ui != 0.0:
+            at = i * row_step
+            for p in range(first.size):
+                out[p] += ui * (np.float64(x[at + first[p] * column_step]) * np.float64(x[at + second[p] * column_step]))
+
+
+def fixed_sums(X: Array, u: Array, first: Array, second: Array) -> Array:
+    """Return ``sum_i u_i (x_i,first x_i,second)`` for pairs of columns in the fixed order of :mod:`gramplane.kernels.features.pairs`."""
+    block, out = dense_view(X), np.zeros(len(first))
+    for begin in range(0, len(first), 4096):
+        part = slice(begin, begin + 4096)
+        _sums(*block, checked_dual(u, shape(X)[0]), first[part], second[part], out[part])
+    return out
+
+
+def dense_bounds(X: Array, u: Array) -> PairBounds:
+    """Return linear terms and squares of a dense stripe; no bounds (they are infinite), dense columns are not screened."""
+    every = np.arange(shape(X)[1])
+    return PairBounds(np.full(every.size, np.inf), correlations(X, u), fixed_sums(X, u, every, every))
+
+
+def _norms(X: Array, u: Array) -> Array:
+    """Return ``h_j`` with ``h_j^2 = sum_i |u_i| x_ij^2``, and 1e-150 at least where the column is not zero."""
+    every = np.arange(shape(X)[1])
+    squares = fixed_sums(X, np.abs(u), every, every)
+    if not np.isfinite(squares).all():
+        raise ValueError(f"the square of column {int(np.argmin(np.isfinite(squares)))} overflows float64")
+    # Squares of tiny values underflow: the floor keeps their norm below 1 after division, which is all the error bound needs.
+    floor = np.where(np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0)) > 0, 1e-150, 0.0)
+    return np.maximum(np.sqrt(squares), floor)
+
+
+def _signed_rows(u: Array) -> Iterator[tuple[float, Array]]:
+    for sign in (1.0, -1.0):
+        rows = np.flatnonzero(sign * u > 0)
+        for begin in range(0, rows.size, ROWS):
+            yield sign, rows[begin : begin + ROWS]
+
+
+@compiled
+def _weighted(x: Array, row_step: int, column_step: int, rows: Array, first: int, u: Array, inverse: Array, out: Array) -> None:
+    """out[t, j] = sqrt|u_i| x[i, first + j] inverse[first + j] for the t-th of the rows i: no temporary, one rounding to out's type."""
+    for t in range(rows.size):
+        root = math.sqrt(abs(u[rows[t]]))
+        at = rows[t] * row_step + first * column_step
+        for j in range(out.shape[1]):
+            out[t, j] = root * np.float64(x[at + j * column_step]) * inverse[first + j]
+
+
+def _approximate(X: Array, u: Array, h: Array, tile: Tile, dtype: type) -> Array:
+    """Return ``G_ij / (h_i h_j)`` on a tile, float64, up to the error of :func:`_error`."""
+    i0, i1, j0, j1 = tile
+    block, out = dense_view(X), np.zeros((i1 - i0, j1 - j0))
+    inverse = np.divide(1.0, h, out=np.zeros_like(h), where=h > 0)
+    width = out.shape if i0 != j0 else out.shape[:1]
+    buffers = [np.empty((ROWS, w), dtype) for w in width]
+    for sign, rows in _signed_rows(u):
+        parts = [buffer[: rows.size] for buffer in buffers]
+        for first, part in zip((i0, j0), parts, strict=False):
+            _weighted(*block, rows, first, u, inverse, part)
+        # The product of one object with itself is symmetric, and BLAS does half the work.
+        out += sign * (parts[0].T @ parts[-1])
+    return out
+
+
+def _error(n: int, dtype: type) -> float:
+    """Return a bound of the error of :func:`_approximate`: sums of unit vectors' products, some roundings per factor."""
+    unit = 0.5 * float(np.finfo(dtype).eps)
+    return 1.01 * (min(n, ROWS) + 16) * unit + (n + 16) * 2.0**-52
+
+
+@compiled
+def _raise_bar(
+    ratio: Array, hi: Array, hj: Array, diagonal: bool, error: float, bar: float, keys: Array, ids: Array, spare: Array
+) -> float:
+    """Push keys that the tile's products have at least; return the new bar: the B-th largest of them, if that many."""
+    size = int(np.int64(0))
+    while size < keys.size and keys[size] > 0.0:
+        size += 1
+    for a in range(hi.size):
+        for b in range(a if diagonal else hj.size):
+            least = (abs(ratio[a, b]) - error) * hi[a] * hj[b]
+            if least > bar:
+                size = offer(keys, ids, spare, size, least, int(np.int64(0)), 0.0)
+                if size == keys.size:
+                    bar = max(bar, keys[0])
+    return bar
+
+
+@compiled
+def _candidates(ratio: Array, hi: Array, hj: Array, diagonal: bool, error: float, bar: float, where: Array) -> int:
+    """Count the tile's products that may reach the bar; write the first of them into where (q, 2)."""
+    size = int(np.int64(0))
+    for a in range(hi.size):
+        for b in range(a if diagonal else hj.size):
+            most = (abs(ratio[a, b]) + error) * hi[a] * hj[b]
+            if most >= bar and most > 0.0:
+                if size < where.shape[0]:
+                    where[size, 0], where[size, 1] = a, b
+                size += 1
+    return size
+
+
+def _proposed(X: Array, u: Array, B: int, bar: float, tiles: Iterable[Tile], dtype: type) -> Array:
+    """Return the pairs of columns, int64 ``(q, 2)``, that may have one of the B largest ``|G|``."""
+    h = _norms(X, u)
+    keys, ids, spare = np.zeros(B), np.zeros(B, np.int64), np.zeros(B)
+    error = _error(int(np.count_nonzero(u)), dtype)
+    pairs, tops = [np.zeros((0, 2), np.int64)], [np.zeros(0)]
+    for tile in tiles:
+        ratio, diagonal = _approximate(X, u, h, tile, dtype), tile[0] == tile[2]
+        left, right = h[tile[0] : tile[1]], h[tile[2] : tile[3]]
+        bar = _raise_bar(ratio, left, right, diagonal, error, bar, keys, ids, spare)
+        where = np.empty((_candidates(ratio, left, right, diagonal, error, bar, np.empty((0, 2), np.int64)), 2), np.int64)
+        _candidates(ratio, left, right, diagonal, error, bar, where)
+        tops.append((np.abs(ratio[where[:, 0], where[:, 1]]) + error) * left[where[:, 0]] * right[where[:, 1]])
+        pairs.append(where + np.array([tile[0], tile[2]]))
+    top, pair = np.concatenate(tops), np.concatenate(pairs)
+    return pair[top >= bar]
+
+
+def dense_pairs(
+    X: Array,
+    u: Array,
+    ids: Array,
+    pair_map: PairMap,
+    B: int,
+    *,
+    tiles: Iterable[Tile] | None = None,
+    threshold: float = 0.0,
+    dtype: type = np.float32,
+) -> TopPairs:
+    """Return the B best products of dense columns; same ids, keys, values and bits as the sparse search.
+
+    Parameters
+    ----------
+    X
+        ``(n, m)`` columns.
+    u
+        ``(n,)`` dual vector.
+    ids
+        int64 ``(m,)`` feature ids, ascending.
+    pair_map
+        Kernel parameters.
+    B
+        How many.
+    tiles
+        Which tiles of :func:`dense_tiles` to search; all by default.
+    threshold
+        A valid lower bound of the B-th key; smaller keys are left out.
+    dtype
+        Of the matrix products. float32 halves their time and leaves a few more candidates to the second look (107 for 100 where it was
+        measured); the result is the same.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, ``u`` is not finite, or a score overflows.
+    """
+    n, m = shape(X)
+    u = checked_dual(u, n)
+    tiles = dense_tiles(m) if tiles is None else tiles
+    with one_thread():
+        proposed = _proposed(X, u, B, threshold / pair_map.product * (1.0 - 2.0**-50), tiles, dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = pair_map.product * fixed_sums(X, u, proposed[:, 0], proposed[:, 1])
+    names = np.asarray(ids, np.int64)[np.sort(proposed, axis=1)]
+    return as_pairs(top_b(np.abs(values), values, B, encode(names), threshold=threshold))

@@ -1,0 +1,56 @@
+"""Products of many dense rows with few vectors, in blocks of rows: their bits follow from the numbers and their shapes alone.
+
+BLAS divides a product among its threads, and another number of them may round otherwise. Blocks are cut by the shape of the rows and each
+is multiplied by one BLAS thread; how many are multiplied at once, and by whom, changes nothing.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import numpy as np
+
+from ..jit import blas_threads, one_thread
+
+BLOCK_VALUES = 1 << 20
+"""Values of a block of rows, 8 MB: enough for a thread to be worth its start, and small enough to stay in a cache while types change."""
+
+FEW = 4
+"""Blocks from which on threads are worth their start."""
+
+
+def row_edges(n: int, d: int) -> list[int]:
+    """Return the rows at which blocks of ``(n, d)`` rows begin, and n."""
+    rows = max(64, BLOCK_VALUES // max(d, 1) // 64 * 64)
+    return [*range(0, n, rows), n]
+
+
+def row_product(X: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Return ``X @ vectors.T``, float64 ``(n, m)``, by as many threads as BLAS had outside of :class:`~gramplane.kernels.jit.one_thread`.
+
+    Parameters
+    ----------
+    X
+        ``(n, d)`` rows.
+    vectors
+        ``(m, d)``.
+    """
+    right = np.ascontiguousarray(vectors.T, dtype=np.float64)
+    out = np.empty((len(X), right.shape[1]))
+    spans = [slice(*span) for span in pairwise(row_edges(*X.shape))]
+
+    threads = min(blas_threads(), len(spans)) if len(spans) >= FEW else 1
+
+    def multiply(first: int) -> None:
+        with one_thread():
+            for span in spans[first::threads]:
+                np.matmul(X[span], right, out=out[span])
+
+    with one_thread():
+        if threads == 1:
+            multiply(0)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(multiply, range(threads)))
+    return out

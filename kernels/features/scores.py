@@ -1,0 +1,417 @@
+"""Worst-case analysis for features: correlations ``c = X'u`` and the B largest of them.
+
+Source: Algorithm 2 of Tan, Tsang and Wang (JMLR 15, 2014); docs/methods.md, "Scores and the column skip rule".
+
+Bits. Every ``c_j`` is the plain sum over ascending rows ``((0 + x_1j u_1) + x_2j u_2) + ...`` in float64, products and sums rounded
+one by one. Zero terms change nothing, so sparse and dense columns, both memory orders, any stripes, row chunks (:func:`accumulate`) and
+skipped rows with ``u_i = 0`` give the same bits. Four accumulators were measured to gain nothing once u leaves the first cache.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..jit import compiled
+from .top import Heap, TopB, merge_top, offer, refuse, top_b
+from .views import Columns, DenseView, SparseView, checked_dual, flat, shape, sparse_view, view
+
+Array = np.ndarray
+
+__all__ = [
+    "TopB",
+    "accumulate",
+    "apply_scaling",
+    "correlations",
+    "correlations_many",
+    "merge_top",
+    "select_dense",
+    "select_sparse",
+    "top_b",
+]
+
+TILE = 2048
+"""Columns whose accumulators stay in the first cache (16 KiB) while rows stream past."""
+
+NONE = np.zeros(0)
+
+
+@compiled
+def sparse_dots(values: Array, rows: Array, starts: Array, u: Array, c: Array) -> None:
+    """c[j] += sum of values * u over column j, rows ascending."""
+    for j in range(c.size):
+        total = c[j]
+        for p in range(np.uint64(starts[j]), np.uint64(starts[j + 1])):
+            total += values[p] * u[rows[p]]
+        c[j] = total
+
+
+@compiled
+def _sparse_dots_by_four(values: Array, rows: Array, starts: Array, duals: Array, c: Array) -> None:
+    """As sparse_dots for duals (n * width), width a multiple of 4, c (width, k): four chains share a column's non-zeros."""
+    width = np.uint64(c.shape[0])
+    for j in range(c.shape[1]):
+        first, last = np.uint64(starts[j]), np.uint64(starts[j + 1])
+        for q in range(np.uint64(0), width, np.uint64(4)):
+            a0, a1, a2, a3 = c[q, j], c[q + 1, j], c[q + 2, j], c[q + 3, j]
+            for p in range(first, last):
+                x = values[p]
+                at = rows[p] * width + q
+                a0 += x * duals[at]
+                a1 += x * duals[at + np.uint64(1)]
+                a2 += x * duals[at + np.uint64(2)]
+                a3 += x * duals[at + np.uint64(3)]
+            c[q, j], c[q + 1, j], c[q + 2, j], c[q + 3, j] = a0, a1, a2, a3
+
+
+@compiled
+def _row_major(x: Array, step: int, active: Array, duals: Array, c: Array, tile: int) -> None:
+    """c (m, k) += duals (m, n) X over the active rows; vectorises across columns, so each sum keeps its order."""
+    n_columns = c.shape[1]
+    whole = active.size & ~3
+    for begin in range(0, n_columns, tile):
+        width = min(tile, n_columns - begin)
+        for q in range(0, whole, 4):
+            i0, i1, i2, i3 = active[q], active[q + 1], active[q + 2], active[q + 3]
+            x0 = x[i0 * step + begin : i0 * step + begin + width]
+            x1 = x[i1 * step + begin : i1 * step + begin + width]
+            x2 = x[i2 * step + begin : i2 * step + begin + width]
+            x3 = x[i3 * step + begin : i3 * step + begin + width]
+            for a in range(c.shape[0]):
+                u0, u1, u2, u3 = duals[a, i0], duals[a, i1], duals[a, i2], duals[a, i3]
+                total = c[a, begin : begin + width]
+                for j in range(width):
+                    s = total[j] + x0[j] * u0
+                    s += x1[j] * u1
+                    s += x2[j] * u2
+                    total[j] = s + x3[j] * u3
+        for q in range(whole, active.size):
+            i = active[q]
+            xi = x[i * step + begin : i * step + begin + width]
+            for a in range(c.shape[0]):
+                total = c[a, begin : begin + width]
+                for j in range(width):
+                    total[j] += xi[j] * duals[a, i]
+
+
+@compiled
+def _column_major(x: Array, step: int, active: Array, duals: Array, c: Array) -> None:
+    """As _row_major for column-major x: four columns at a time, because one sum alone waits for its own additions."""
+    n_columns = c.shape[1]
+    stride = np.uint64(step)
+    for j in range(0, n_columns, 4):
+        last = n_columns - 1
+        j1, j2, j3 = min(j + 1, last), min(j + 2, last), min(j + 3, last)
+        o0, o1, o2, o3 = np.uint64(j) * stride, np.uint64(j1) * stride, np.uint64(j2) * stride, np.uint64(j3) * stride
+        for a in range(c.shape[0]):
+            s0, s1, s2, s3 = c[a, j], c[a, j1], c[a, j2], c[a, j3]
+            for t in range(active.size):
+                i = np.uint64(active[t])
+                ui = duals[a, i]
+                s0 += x[o0 + i] * ui
+                s1 += x[o1 + i] * ui
+                s2 += x[o2 + i] * ui
+                s3 += x[o3 + i] * ui
+            c[a, j], c[a, j1], c[a, j2], c[a, j3] = s0, s1, s2, s3
+
+
+def _accumulate_sparse(c: np.ndarray, X: SparseView, duals: np.ndarray) -> None:
+    if len(duals) == 1:
+        sparse_dots(*X, duals[0], c[0])
+        return
+    width = -(-len(duals) // 4) * 4
+    padded = np.zeros((duals.shape[1], width))
+    padded[:, : len(duals)] = duals.T
+    wide = np.zeros((width, c.shape[1]))
+    wide[: len(duals)] = c
+    _sparse_dots_by_four(*X, padded.ravel(), wide)
+    c[:] = wide[: len(duals)]
+
+
+def _accumulate_dense(c: np.ndarray, X: DenseView, duals: np.ndarray, active: np.ndarray | None) -> None:
+    rows = np.flatnonzero(duals.any(axis=0)) if active is None else np.ascontiguousarray(active, dtype=np.int64)
+    if X.column_step == 1:
+        _row_major(X.flat, X.row_step, rows, duals, c, TILE)
+    else:
+        _column_major(X.flat, X.column_step, rows, duals, c)
+
+
+def accumulate(c: np.ndarray, X: Columns, u: np.ndarray, active: np.ndarray | None = None) -> None:
+    """Add ``X'u`` of one chunk of rows to ``c`` in place.
+
+    Chunks taken in ascending row order give the bits of the whole sum.
+
+    Parameters
+    ----------
+    c
+        float64 ``(k,)``, or ``(m, k)`` for several dual vectors; contiguous.
+    X
+        ``(n, k)`` rows of the chunk.
+    u
+        ``(n,)`` or ``(m, n)`` dual vectors on these rows.
+    active
+        Ascending rows with a non-zero ``u_i``, where the caller knows them (dense only).
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree or ``u`` is not finite.
+    """
+    n, k = shape(X)
+    duals = np.atleast_2d(checked_dual(u, n))
+    if c.dtype != np.float64 or not c.flags.c_contiguous or c.size != len(duals) * k:
+        raise ValueError(f"c is {c.dtype} {c.shape}; it must be contiguous float64 of shape ({len(duals)}, {k})")
+    if c.size == 0:
+        return
+    sums, block = c.reshape(len(duals), k), view(X)
+    if isinstance(block, SparseView):
+        _accumulate_sparse(sums, block, duals)
+    else:
+        _accumulate_dense(sums, block, duals, active)
+
+
+def correlations_many(X: Columns, U: np.ndarray) -> np.ndarray:
+    """Return ``U X`` for several dual vectors in one reading of the columns.
+
+    Parameters
+    ----------
+    X
+        ``(n, k)`` block of columns.
+    U
+        ``(m, n)`` dual vectors.
+
+    Returns
+    -------
+    ndarray
+        float64 ``(m, k)``; row a has the bits of ``correlations(X, U[a])``.
+    """
+    c = np.zeros((len(U), shape(X)[1]))
+    accumulate(c, X, np.asarray(U))
+    return c
+
+
+def correlations(X: Columns, u: np.ndarray, active: np.ndarray | None = None) -> np.ndarray:
+    """Return ``c = X'u``, float64 ``(k,)``, with the bits described in the module.
+
+    Parameters
+    ----------
+    X
+        ``(n, k)`` block of columns.
+    u
+        ``(n,)`` dual vector ``alpha * y``.
+    active
+        Ascending rows with ``u_i != 0``, if known.
+
+    Raises
+    ------
+    ValueError
+        If ``u`` has another length than X has rows, or is not finite.
+    """
+    c = np.zeros(shape(X)[1])
+    accumulate(c, X, u, active)
+    return c
+
+
+@compiled
+def _scan_sparse(
+    values: Array,
+    rows: Array,
+    starts: Array,
+    u: Array,
+    total: float,
+    reach: float,
+    bounds: Array,
+    factor: Array,
+    centre: Array,
+    offset: int,
+    first: Array,
+    threshold: float,
+    hk: Array,
+    hi: Array,
+    hv: Array,
+) -> tuple[int, int]:
+    """Return (heap size, position of a score that is not finite or -1)."""
+    size = int(np.int64(0))
+    bar = max(threshold, 5e-324)
+    # The columns known to be large come first, one by one; then the stretches between them, whatever the bound cannot exclude.
+    for stretch in range(2 * first.size + 1):
+        gap = stretch - first.size
+        if gap < 0:
+            begin, end, weakest = first[stretch], first[stretch] + 1, 0.0
+        else:
+            begin = first[gap - 1] + 1 if gap > 0 else 0
+            end = first[gap] if gap < first.size else bounds.size
+            weakest = bar / reach
+        for j in range(begin, end):
+            if bounds[j] < weakest:
+                continue
+            c = 0.0
+            for p in range(np.uint64(starts[j]), np.uint64(starts[j + 1])):
+                c += values[p] * u[rows[p]]
+            if centre.size:
+                c -= centre[j] * total
+            if factor.size:
+                c *= factor[j]
+            key = abs(c)
+            if key < bar:
+                continue
+            if not key < np.inf:
+                return size, j
+            size = offer(hk, hi, hv, size, key, offset + j, c)
+            if size == hk.size and hk[0] > bar:
+                bar = hk[0]
+                weakest = bar / reach
+    return size, -1
+
+
+def _vector(values: np.ndarray | None, k: int, name: str) -> np.ndarray:
+    if values is None:
+        return NONE
+    out = flat(np.ascontiguousarray(values, dtype=np.float64))
+    if out.shape != (k,):
+        raise ValueError(f"{name} has {out.size} entries; it must have one per column, {k}")
+    return out
+
+
+def _scaled_bounds(norm1: np.ndarray, k: int, factor: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """Return float32 upper bounds of ``|score_j| / max|u|``, rounded up."""
+    bounds = flat(np.ascontiguousarray(norm1, dtype=np.float32))
+    if bounds.size != k:
+        raise ValueError(f"norm1 has {bounds.size} entries; it must have one per column, {k}")
+    if not factor.size and not centre.size:
+        return bounds
+    # A bound that overflows, or becomes NaN, excludes nothing.
+    with np.errstate(over="ignore", invalid="ignore"):
+        exact = (bounds + centre if centre.size else bounds) * (np.abs(factor) if factor.size else 1.0)
+        return np.asarray(exact, np.float32) * np.float32(1.000001) + np.finfo(np.float32).tiny
+
+
+def apply_scaling(c: np.ndarray, u: np.ndarray, scale: np.ndarray | None, shift: np.ndarray | None) -> np.ndarray:
+    """Turn ``X'u`` into the correlations of scaled columns, ``s (X'u - mu sum(u))``, in place.
+
+    Parameters
+    ----------
+    c
+        ``(k,)``, or ``(m, k)`` for several dual vectors.
+    u
+        ``(n,)`` or ``(m, n)``.
+    scale, shift
+        ``(k,)`` factors ``s`` and centres ``mu``, or ``None``.
+    """
+    if shift is None and scale is None:
+        return c
+    # Selection refuses what overflows here, and names it.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if shift is not None:
+            c -= np.multiply.outer(np.ascontiguousarray(u, dtype=np.float64).sum(axis=-1), _vector(shift, c.shape[-1], "shift"))
+        if scale is not None:
+            c *= _vector(scale, c.shape[-1], "scale")
+    return c
+
+
+class DualVector(NamedTuple):
+    """A dual vector that was looked at once, for the many stripes it is scored against.
+
+    Attributes
+    ----------
+    values
+        float64 ``(n,)``.
+    total
+        Its sum.
+    reach
+        Upper bound of ``max|u|`` that covers the rounding of a score.
+    """
+
+    values: np.ndarray
+    total: float
+    reach: float
+
+    @classmethod
+    def of(cls, u: np.ndarray) -> DualVector:
+        """Check and measure a dual vector.
+
+        Raises
+        ------
+        ValueError
+            If an entry is not finite.
+        """
+        n = len(u)
+        values = checked_dual(u, n)
+        largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))  # no copy of n numbers
+        # Both sums, of |x| and of x u, are rounded at most once per row.
+        return cls(values, float(values.sum()), max(largest * (1.0 + (4 * n + 64) * 2.0**-53), np.finfo(float).tiny))
+
+
+def select_sparse(
+    X: sp.csc_array,
+    u: np.ndarray | DualVector,
+    norm1: np.ndarray,
+    B: int,
+    *,
+    offset: int = 0,
+    scale: np.ndarray | None = None,
+    shift: np.ndarray | None = None,
+    first: np.ndarray | None = None,
+    threshold: float = 0.0,
+) -> TopB:
+    """Return the B largest ``|s_j (x_j'u - mu_j sum(u))|``, reading only columns that can be among them.
+
+    A column is skipped if ``|s_j| norm1_j max|u|`` is strictly below the current B-th key, so ties are read and the result equals the
+    full pass bit for bit (docs/methods.md, "Scores and the column skip rule").
+
+    Parameters
+    ----------
+    X
+        ``(n, k)`` stripe.
+    u
+        ``(n,)`` dual vector, looked at already if it is scored against many stripes.
+    norm1
+        ``(k,)`` upper bounds of ``sum_i |x_ij|`` (:func:`~gramplane.kernels.features.statistics.column_stats`).
+    B
+        How many.
+    offset
+        Id of the first column.
+    scale, shift
+        ``(k,)`` column factors ``s`` and centres ``mu``.
+    first
+        Ids to read first because they are likely large (those selected before); ids outside the stripe are ignored.
+    threshold
+        A valid lower bound of the B-th key of the whole: smaller keys are left out.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, ``u`` is not finite or a score overflows.
+    """
+    n, k = shape(X)
+    dual = u if isinstance(u, DualVector) else DualVector.of(checked_dual(u, n))
+    u, total, reach = dual
+    if len(u) != n:
+        raise ValueError(f"u has {len(u)} entries; it must have one for each of the {n} rows of X")
+    heap, block = Heap.empty(B), sparse_view(X)
+    likely = np.zeros(0, np.int64) if first is None else np.unique(np.asarray(first, np.int64)) - offset
+    likely = likely[(likely >= 0) & (likely < k)]
+    factor, centre = _vector(scale, k, "scale"), _vector(shift, k, "shift")
+    bounds = _scaled_bounds(norm1, k, factor, np.abs(centre * (total / reach)))
+    size, bad = _scan_sparse(*block, u, total, reach, bounds, factor, centre, offset, likely, float(threshold), *heap)
+    if bad >= 0:
+        refuse(offset + bad)
+    return heap.top(size)
+
+
+def select_dense(
+    X: np.ndarray,
+    u: np.ndarray,
+    B: int,
+    *,
+    offset: int = 0,
+    scale: np.ndarray | None = None,
+    shift: np.ndarray | None = None,
+    threshold: float = 0.0,
+    active: np.ndarray | None = None,
+) -> TopB:
+    """Return the B largest ``|s_j (x_j'u - mu_j sum(u))|`` of a dense stripe; parameters as in :func:`select_sparse`."""
+    c = apply_scaling(correlations(X, u, active), u, scale, shift)
+    return top_b(np.abs(c), c, B, offset, threshold=threshold)

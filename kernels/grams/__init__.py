@@ -1,0 +1,1 @@
+"""Kernel functions, and the Gram blocks made from them."""

@@ -1,0 +1,174 @@
+"""Sums over features of a function of two numbers, for a tile of pairs of rows: what every kernel of numbers is made of.
+
+Every sum runs over the features in ascending order in float64, term by term, so an entry depends on its two rows alone, not on the
+tile it lies in, and swapping the rows changes no bit. Sparse rows visit only features where one of the two is not zero; the terms they
+skip are zeros, except for the additive Gaussian, whose ones are counted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..jit import compiled
+from .exponentials import decay
+
+Array = np.ndarray
+
+PRODUCTS, SQUARES, MANHATTAN, CHI2, MINIMA, CHI2_PRODUCTS, GAUSSIANS = range(7)
+"""Terms x z; (x - z)^2; |x - z|; (x - z)^2 / (x + z); min(x, z); 2 x z / (x + z); exp(-gamma (x - z)^2)."""
+
+
+@compiled
+def dense_sums(kind: int, gamma: float, x: Array, height: int, z: Array, out: Array, top: int, side: int) -> None:
+    """Fill a part of a tile with the sums of all pairs.
+
+    Parameters
+    ----------
+    kind : int
+        One of the terms above.
+    gamma : float
+        Of the last one.
+    x : ndarray of shape (w, d)
+        float64 rows.
+    height : int
+        How many of them are wanted.
+    z : ndarray of shape (d, w)
+        float64 rows of the other side, transposed.
+    out : ndarray of shape (t, t)
+        C order; the part begins at row ``top``, column ``side``.
+    top, side : int
+    """
+    for i in range(height):
+        total = out[top + i, side : side + z.shape[1]]
+        total[:] = 0.0
+        width = total.size
+        for k in range(z.shape[0]):
+            a, b = x[i, k], z[k]
+            if kind == 0:
+                for j in range(width):
+                    total[j] += a * b[j]
+            elif kind == 1:
+                for j in range(width):
+                    t = a - b[j]
+                    total[j] += t * t
+            elif kind == 2:
+                for j in range(width):
+                    total[j] += abs(a - b[j])
+            elif kind == 3:
+                for j in range(width):
+                    s, t = a + b[j], a - b[j]
+                    total[j] += t * t / (s if s > 0.0 else 1.0)
+            elif kind == 4:
+                for j in range(width):
+                    total[j] += min(a, b[j])
+            elif kind == 5:
+                for j in range(width):
+                    s = a + b[j]
+                    total[j] += 2.0 * (a * b[j]) / (s if s > 0.0 else 1.0)
+            else:
+                for j in range(width):
+                    t = a - b[j]
+                    total[j] += decay(-gamma * (t * t))
+
+
+@compiled
+def _term(kind: int, gamma: float, a: Any, b: Any) -> Any:
+    """Return one term, less what two zeros give."""
+    t, s = a - b, a + b
+    if kind == 0:
+        return a * b
+    if kind == 1:
+        return t * t
+    if kind == 2:
+        return abs(t)
+    if kind == 3:
+        return t * t / (s if s > 0.0 else 1.0)
+    if kind == 4:
+        return min(a, b)
+    if kind == 5:
+        return 2.0 * (a * b) / (s if s > 0.0 else 1.0)
+    return decay(-gamma * (t * t)) - 1.0
+
+
+@compiled
+def sparse_sums(
+    kind: int,
+    gamma: float,
+    x: tuple[Array, Array, Array],
+    z: tuple[Array, Array, Array],
+    part: tuple[int, int, int, int],
+    constant: float,
+    out: Array,
+) -> None:
+    """As dense_sums for CSR rows ``(values, columns, starts)``.
+
+    ``part``: first row of x, first row of z, number of both; ``constant`` is what rows of zeros give.
+    """
+    x_first, z_first, height, width = part
+    xv, xc, xs = x
+    zv, zc, zs = z
+    for i in range(height):
+        first, last = xs[x_first + i], xs[x_first + i + 1]
+        for j in range(width):
+            p, q, end = first, zs[z_first + j], zs[z_first + j + 1]
+            total = constant
+            while p < last and q < end:
+                if xc[p] == zc[q]:
+                    total += _term(kind, gamma, xv[p], zv[q])
+                    p += 1
+                    q += 1
+                elif xc[p] < zc[q]:
+                    total += _term(kind, gamma, xv[p], 0.0)
+                    p += 1
+                else:
+                    total += _term(kind, gamma, 0.0, zv[q])
+                    q += 1
+            while p < last:
+                total += _term(kind, gamma, xv[p], 0.0)
+                p += 1
+            while q < end:
+                total += _term(kind, gamma, 0.0, zv[q])
+                q += 1
+            out[i, j] = total
+
+
+@compiled(reassociate=True)
+def squared_norms(x: Array, out: Array) -> None:
+    """out[i] = ||x_i||^2 over the rows of x (n, d)."""
+    for i in range(x.shape[0]):
+        row, total = x[i], 0.0
+        for k in range(row.size):
+            total += row[k] * row[k]
+        out[i] = total
+
+
+@compiled
+def squares_from_products(products: Array, x_norms: Array, z_norms: Array, out: Array, top: int, side: int) -> None:
+    """Fill the part of a tile from row ``top``, column ``side`` on with max(0, ||x||^2 + ||z||^2 - 2 <x, z>), as far as there are norms."""
+    for i in range(x_norms.size):
+        a, p, d = x_norms[i], products[i], out[top + i, side : side + z_norms.size]
+        for j in range(d.size):
+            d[j] = max((a + z_norms[j]) - 2.0 * p[j], 0.0)
+
+
+@compiled
+def mirror_upper(tile: Array, n: int) -> None:
+    """Copy the upper triangle of the first n rows and columns onto the lower one, in pieces that stay in the first cache."""
+    for i in range(0, n, 16):
+        for j in range(0, i + 1, 16):
+            for a in range(i, min(i + 16, n)):
+                to = tile[a]
+                for b in range(j, min(j + 16, a)):
+                    to[b] = tile[b, a]
+
+
+@compiled
+def transposed(tile: Array, height: int, width: int, out: Array, side: int = 0) -> None:
+    """Fill out with the transpose of the first rows of a tile and its columns from ``side`` on, in whole squares of 8 x 8 entries."""
+    for i in range(0, height, 8):
+        for j in range(0, width, 8):
+            for a in range(8):
+                for b in range(8):
+                    out[j + b, i + a] = tile[i + a, side + j + b]

@@ -1,0 +1,310 @@
+"""Weighted sums of one kernel per feature, ``sum_i w_i K_i``: as matrices, and applied to vectors without any matrix.
+
+A Gaussian kernel of one feature is a short cosine series on the range of that feature (see ``alignment_expansion``), so its matrix is a
+product of few columns, and a sum over features one symmetric product. Applied to coefficients, the series gives the value at every point in
+``O(terms)``, whatever the number of coefficients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import get_blas_funcs
+from scipy.special import erfcinv
+
+from ..jit import compiled, one_thread
+from .cosine_sums import start_waves
+
+Array = np.ndarray
+Matrices = NDArray[Any]
+
+EPSILON = 1e-6
+"""Largest error of one entry of one kernel in a matrix, besides the rounding of float32."""
+
+FINE = 1e-9
+"""The same in products with vectors, which are float64."""
+
+COLUMNS = 2048
+"""Columns of one symmetric product."""
+
+LONGEST = 96
+"""Series of more terms are slower than one exponential per pair."""
+
+ROOT_TWO = math.sqrt(2.0)
+
+
+def reaches(epsilon: float) -> tuple[float, float]:
+    """Return how far the copies of the kernel must be, and where the series may end: each leaves half of ``epsilon``."""
+    return math.sqrt(math.log(4.2 / epsilon)), float(erfcinv(0.5 * epsilon))
+
+
+# -- matrices ----------------------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def _column_counts(columns: Array, widths: Array, copies: float, tail: float, longest: int, out: Array) -> None:
+    """Write how many columns each kernel takes: 0 for a constant feature, 1 for two values, -1 for too many."""
+    for j in range(len(columns)):
+        low, high = columns[j].min(), columns[j].max()
+        two = True
+        for x in columns[j]:
+            two = two and x in (low, high)
+        span = (high - low) / (ROOT_TWO * widths[j])
+        # Compared before it is an integer: it may be too large for one.
+        terms = tail * (span + copies) / math.pi
+        out[j] = 0 if low == high else 1 if two else -1 if terms > longest else 2 * math.ceil(terms)
+
+
+@compiled(reassociate=True)
+def _next_wave(twice: Array, old: Array, new: Array, height: float, out: Array) -> None:
+    for i in range(twice.size):
+        value = twice[i] * new[i] - old[i]
+        old[i] = new[i]
+        new[i] = value
+        out[i] = np.float32(height * value)
+
+
+@compiled
+def _waves(columns: Array, widths: Array, counts: Array, copies: float, out: Array, constants: Array) -> None:
+    """Fill the rows B_j of ``out`` with ``B_j'B_j + constants[j]`` the matrix of kernel j; those of count -1 are left out."""
+    n = columns.shape[1]
+    z, work = np.empty(n), np.empty((5, n))
+    at = 0
+    for j in range(len(columns)):
+        constants[j] = 1.0 if counts[j] == 0 else 0.0
+        if counts[j] < 1:
+            continue
+        low, high = columns[j].min(), columns[j].max()
+        span = (high - low) / (ROOT_TWO * widths[j])
+        if counts[j] == 1:
+            far = math.exp(-span * span)
+            constants[j] = 0.5 * (1.0 + far)
+            height = math.sqrt(0.5 * (1.0 - far))
+            for i in range(n):
+                out[at, i] = np.float32(height if columns[j, i] == high else -height)
+            at += 1
+            continue
+        for i in range(n):
+            z[i] = (columns[j, i] - low) / (ROOT_TWO * widths[j])
+        rate = 2.0 * math.pi / (span + copies)
+        constants[j] = math.sqrt(math.pi) / (span + copies)
+        start_waves(z, 0.5 * span, rate, work[0], work[1], work[2], work[3], work[4])
+        for k in range(1, counts[j] // 2 + 1):
+            height = math.sqrt(2.0 * constants[j] * math.exp(-0.25 * (k * rate) ** 2))
+            _next_wave(work[0], work[1], work[3], height, out[at])
+            _next_wave(work[0], work[2], work[4], height, out[at + 1])
+            at += 2
+
+
+@compiled
+def _add_pairs(column: Array, width: float, weights: Array, out: Matrices) -> None:
+    """Add the weighted matrices of one Gaussian to the upper triangles of ``out`` (r, n, n)."""
+    n = column.size
+    for i in range(n):
+        for j in range(i, n):
+            z = (column[i] - column[j]) / (ROOT_TWO * width)
+            value = math.exp(-z * z)
+            for r in range(weights.size):
+                out[r, i, j] += weights[r] * value
+
+
+@compiled
+def _mirror(out: Matrices) -> None:
+    n = out.shape[1]
+    for r in range(len(out)):
+        for first in range(0, n, 64):
+            for i in range(n):
+                for j in range(first, min(first + 64, i)):
+                    out[r, i, j] = out[r, j, i]
+
+
+def add_feature_sums(X: Array, weights: Array, widths: Array | None, out: Matrices) -> None:
+    """Add ``sum_i weights[r, i] K_i`` over the columns of X to the upper triangle of every ``out[r]``.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, k)
+        One feature a column.
+    weights : ndarray of shape (r, k)
+        >= 0.
+    widths : ndarray of shape (k,), optional
+        sigma of ``exp(-(x - x')^2 / (2 sigma^2))``, > 0; without them the kernel is ``x x'``.
+    out : ndarray of shape (r, n, n), C order
+        float32 for Gaussians, float64 for linear kernels: without centring large means must not swallow the rest.
+    """
+    columns = np.ascontiguousarray(X.T, dtype=np.float64)
+    with one_thread():
+        if widths is None:
+            for lo in range(0, len(columns), COLUMNS):
+                _add_products(columns[lo : lo + COLUMNS], weights[:, lo : lo + COLUMNS], out)
+            return
+        _add_gaussians(columns, weights, np.ascontiguousarray(widths, np.float64), out)
+
+
+def _add_gaussians(columns: Array, weights: Array, widths: Array, out: Matrices) -> None:
+    (copies, tail), counts = reaches(EPSILON), np.empty(len(columns), np.int64)
+    longest = max(8, min(LONGEST, columns.shape[1] // 4))
+    _column_counts(columns, widths, copies, tail, longest, counts)
+    for lo, hi in _batches(np.maximum(counts, 0)):
+        part = slice(lo, hi)
+        taken = np.maximum(counts[part], 0)
+        waves, constants = np.empty((int(taken.sum()), columns.shape[1]), np.float32), np.empty(hi - lo)
+        _waves(columns[part], widths[part], counts[part], copies, waves, constants)
+        if len(waves):
+            _add_products(waves, np.repeat(weights[:, part], taken, axis=1), out)
+        out += (weights[:, part] @ constants)[:, None, None].astype(out.dtype)
+    for j in np.flatnonzero(counts < 0):
+        _add_pairs(columns[j], float(widths[j]), weights[:, j], out)
+
+
+def _batches(counts: Array) -> Iterator[tuple[int, int]]:
+    """Yield ranges of kernels with about COLUMNS columns together."""
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    lo = 0
+    while lo < len(counts):
+        hi = max(lo + 1, int(np.searchsorted(ends, ends[lo] + COLUMNS, side="right")) - 1)
+        yield lo, hi
+        lo = hi
+
+
+def _add_products(rows: Array, weights: Array, out: Matrices) -> None:
+    product: Any = get_blas_funcs("syrk", dtype=rows.dtype)
+    roots = np.sqrt(weights).astype(rows.dtype)
+    for root, matrix in zip(roots, out, strict=True):
+        if not root.any():
+            continue
+        # What stands in the upper triangle of a C array, Fortran calls the lower one of its transpose.
+        product(1.0, (rows * root[:, None]).T, beta=1.0, c=matrix.T, lower=1, overwrite_c=1)
+
+
+def mirrored(out: Matrices) -> Matrices:
+    """Copy the upper triangles of ``out`` (r, n, n) to the lower ones, in place; return it."""
+    _mirror(out)
+    return out
+
+
+def weighted_feature_sum(X: Array, weights: Array, widths: Array | None = None) -> Matrices:
+    """Return ``sum_i w_i K_i`` over the columns of X, ``(n, n)``, exactly symmetric.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, k)
+        One feature a column.
+    weights : ndarray of shape (k,)
+        >= 0.
+    widths : ndarray of shape (k,), optional
+        sigma of ``exp(-(x - x')^2 / (2 sigma^2))``, > 0; without them the kernel is ``x x'``.
+
+    Returns
+    -------
+    ndarray of shape (n, n)
+        float32 for Gaussians, each entry within ``EPSILON sum_i w_i`` of the sum, plus rounding; float64 for linear kernels.
+    """
+    out = np.zeros((1, len(X), len(X)), np.float64 if widths is None else np.float32)
+    add_feature_sums(X, weights[None, :], widths, out)
+    return mirrored(out)[0]
+
+
+# -- products ----------------------------------------------------------------------------------------------------------------------
+
+
+@compiled(reassociate=True)
+def _advance(twice: Array, old: Array, new: Array) -> None:
+    for i in range(twice.size):
+        value = twice[i] * new[i] - old[i]
+        old[i] = new[i]
+        new[i] = value
+
+
+@compiled(reassociate=True)
+def _dot(a: Array, b: Array) -> float:
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+@compiled
+def _add_wave(c: Array, s: Array, by_c: float, by_s: float, out: Array) -> None:
+    for i in range(out.size):
+        out[i] += by_c * c[i] + by_s * s[i]
+
+
+@compiled
+def _add_values(x: Array, z: Array, weight: float, beta: Array, copies: float, tail: float, longest: int, out: Array) -> None:
+    """Add ``weight sum_s beta[r, s] exp(-(x_i - z_s)^2)`` to ``out`` (r, n); points out of reach are moved nearer, in place."""
+    low, high = z.min(), z.max()
+    for i in range(x.size):
+        x[i] = min(max(x[i], low - copies), high + copies)
+    low, high = min(low, x.min()), max(high, x.max())
+    span = high - low
+    terms = tail * (span + copies) / math.pi
+    if terms > longest:
+        for i in range(x.size):
+            for s in range(z.size):
+                value = weight * math.exp(-((x[i] - z[s]) ** 2))
+                for r in range(len(beta)):
+                    out[r, i] += beta[r, s] * value
+        return
+    rate, constant = 2.0 * math.pi / (span + copies), math.sqrt(math.pi) / (span + copies)
+    here, there = np.empty((5, x.size)), np.empty((5, z.size))
+    middle = 0.5 * (low + high)
+    start_waves(x, middle, rate, here[0], here[1], here[2], here[3], here[4])
+    start_waves(z, middle, rate, there[0], there[1], there[2], there[3], there[4])
+    for k in range(math.ceil(terms) + 1):
+        height = weight * constant * math.exp(-0.25 * (k * rate) ** 2) * (1.0 if k == 0 else 2.0)
+        for r in range(len(beta)):
+            _add_wave(here[3], here[4], height * _dot(beta[r], there[3]), height * _dot(beta[r], there[4]), out[r])
+        _advance(here[0], here[1], here[3])
+        _advance(here[0], here[2], here[4])
+        _advance(there[0], there[1], there[3])
+        _advance(there[0], there[2], there[4])
+
+
+@compiled
+def _gaussian_values(left: Array, right: Array, weights: Array, widths: Array, beta: Array, copies: float, tail: float, out: Array) -> None:
+    x, z = np.empty(left.shape[1]), np.empty(right.shape[1])
+    # A term costs a handful of operations at every point, a pair an exponential.
+    longest = max(8, x.size * z.size // (x.size + z.size))
+    for j in range(len(left)):
+        scale = 1.0 / (ROOT_TWO * widths[j])
+        for i in range(x.size):
+            x[i] = left[j, i] * scale
+        for i in range(z.size):
+            z[i] = right[j, i] * scale
+        _add_values(x, z, weights[j], beta, copies, tail, longest, out)
+
+
+def feature_values(X: Array, Z: Array, weights: Array, widths: Array | None, beta: Array) -> Array:
+    """Return ``sum_i w_i sum_s beta_s K_i(x, z_s)`` at every row of X, without a matrix.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, k)
+        Rows where the values are wanted.
+    Z : ndarray of shape (m, k)
+        Rows of the coefficients, m >= 1.
+    weights : ndarray of shape (k,)
+    widths : ndarray of shape (k,), optional
+        sigma of ``exp(-(x - x')^2 / (2 sigma^2))``, > 0; without them the kernel is ``x x'``.
+    beta : ndarray of shape (r, m)
+
+    Returns
+    -------
+    ndarray of shape (r, n)
+        float64, within ``FINE sum_i |w_i| sum_s |beta_s|``.
+    """
+    # Copies of what is a stretch of something or not to be written: compiled code would be compiled again for each.
+    beta, weights = (np.require(part, np.float64, ("C", "W")) for part in (beta, weights))
+    if widths is None:
+        with one_thread():
+            return (((beta @ Z) * weights) @ X.T).astype(np.float64)
+    out = np.zeros((len(beta), len(X)))
+    left, right = (np.ascontiguousarray(part.T, dtype=np.float64) for part in (X, Z))
+    if len(X) and len(Z):
+        _gaussian_values(left, right, weights, np.require(widths, np.float64, ("C", "W")), beta, *reaches(FINE), out)
+    return out

@@ -1,0 +1,1 @@
+"""Norms, hulls and kernels on directed acyclic graphs."""

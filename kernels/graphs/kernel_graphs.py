@@ -1,0 +1,330 @@
+"""Directed acyclic graphs of kernels: grids of products of one kernel per feature, and graphs written out.
+
+A node has a name (a row of integers), all its parents, a depth, a penalty d > 0 and a kernel. The whole graph need never be listed.
+Source: Bach, "Exploring Large Feature Spaces with Hierarchical Multiple Kernel Learning", NIPS 2008 (grids); Jawanpuria, PhD thesis, IIT
+Bombay, 2014, chapter 5 (any graph).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from ..grams.functions import family
+from ..grams.products import Factor, ProductSpec
+from ..grams.spec import KernelSpec
+
+Keys = np.ndarray
+
+
+@runtime_checkable
+class KernelDag(Protocol):
+    """What a method needs of a graph of kernels; nodes are named by rows of int64."""
+
+    @property
+    def width(self) -> int:
+        """Integers of a name."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        ...
+
+    def roots(self) -> Keys:
+        """Return the nodes without parents, ``(r, width)``."""
+        ...
+
+    def children(self, key: Keys) -> Keys:
+        """Return the children of a node, ``(c, width)``."""
+        ...
+
+    def parents(self, key: Keys) -> Keys:
+        """Return all parents of a node, ``(r, width)``."""
+        ...
+
+    def depth(self, keys: Keys) -> np.ndarray:
+        """Return the depth of nodes ``(m, width)``: 0 of roots, of a child more than of its parents; ``(m,)``."""
+        ...
+
+    def penalties(self, keys: Keys) -> np.ndarray:
+        """Return d > 0 of nodes ``(m, width)``, ``(m,)``."""
+        ...
+
+    def kernel(self, key: Keys) -> ProductSpec:
+        """Return the kernel of a node."""
+        ...
+
+    def below(self, key: Keys) -> ProductSpec | None:
+        """Return ``sum over w in D(u) of K_w / (sum over v in A(w) and D(u) of d_v)^2`` in closed form, or ``None`` if there is none."""
+        ...
+
+    @property
+    def shrinks(self) -> float:
+        """Least factor by which d grows from a node to any descendant, if entries of kernels lie in [0, 1] and never grow; else 0."""
+        ...
+
+
+@dataclass(frozen=True)
+class KernelGrid:
+    """Products over features of one kernel each, from a chain per feature: ``K_u = prod_j k_j^(u_j)``, ``k_j^(0) = 1``.
+
+    With chains of one kernel the nodes are the subsets of the features (ANOVA). A child takes one step along one chain.
+
+    Attributes
+    ----------
+    chains
+        Kernels ``k_j^(1), k_j^(2), ...`` of every dimension.
+    a
+        Penalties are ``a^(u_1 + ... + u_p)``.
+    limit
+        Greatest depth ``u_1 + ... + u_p``, or ``None``.
+    scales
+        Multipliers of the kernels, of the form of ``chains``; ones by default.
+
+    Raises
+    ------
+    ValueError
+        No dimension, an empty chain, a that is not positive, or a limit below 1.
+    """
+
+    chains: tuple[tuple[KernelSpec, ...], ...]
+    a: float = 2.0
+    limit: int | None = None
+    scales: tuple[tuple[float, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.chains or not all(self.chains):
+            raise ValueError("a grid of kernels needs at least one dimension, and a kernel in each")
+        _check_base(self.a)
+        if self.limit is not None and (self.limit != int(self.limit) or self.limit < 1):
+            raise ValueError(f"depth={self.limit!r}: must be a whole number of at least 1")
+
+    @property
+    def width(self) -> int:
+        """Number of dimensions."""
+        return len(self.chains)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Greatest level of every dimension."""
+        return np.array([len(chain) for chain in self.chains], np.int64)
+
+    @property
+    def size(self) -> int:
+        """Number of nodes, within the limit of depth."""
+        counts = [1]
+        for length in self.lengths.tolist():
+            grown = [0] * (len(counts) + length)
+            for at, count in enumerate(counts):
+                for level in range(length + 1):
+                    grown[at + level] += count
+            counts = grown if self.limit is None else grown[: self.limit + 1]
+        return sum(counts)
+
+    def roots(self) -> Keys:
+        """Return the constant kernel."""
+        return np.zeros((1, self.width), np.int64)
+
+    def children(self, key: Keys) -> Keys:
+        """Return the nodes one step further along one chain."""
+        if self.limit is not None and key.sum() >= self.limit:
+            return np.zeros((0, self.width), np.int64)
+        free = np.flatnonzero(key < self.lengths)
+        return key + np.eye(self.width, dtype=np.int64)[free]
+
+    def parents(self, key: Keys) -> Keys:
+        """Return the nodes one step back along one chain."""
+        return key - np.eye(self.width, dtype=np.int64)[np.flatnonzero(key)]
+
+    def depth(self, keys: Keys) -> np.ndarray:
+        """Return the sums of the levels."""
+        return keys.sum(axis=1)
+
+    def penalties(self, keys: Keys) -> np.ndarray:
+        """Return a^depth."""
+        return float(self.a) ** keys.sum(axis=1)
+
+    def _scale(self, j: int, level: int) -> float:
+        return 1.0 if self.scales is None or level == 0 else self.scales[j][level - 1]
+
+    def kernel(self, key: Keys) -> ProductSpec:
+        """Return the product of the kernels at a node's levels."""
+        used = [(int(j), int(key[j])) for j in np.flatnonzero(key)]
+        return ProductSpec.of([self.chains[j][level - 1] for j, level in used], math.prod(self._scale(j, level) for j, level in used))
+
+    def below(self, key: Keys) -> ProductSpec:
+        """Return the sum over the descendants, a product over the dimensions; a limit of depth is not seen, which makes it greater."""
+        return ProductSpec(tuple(self._tail(j, int(level)) for j, level in enumerate(key)))
+
+    def _tail(self, j: int, level: int) -> Factor:
+        terms, total = [], 0.0
+        for at in range(level, len(self.chains[j]) + 1):
+            total += self.a**at
+            terms.append((self._scale(j, at) / total**2, None if at == 0 else self.chains[j][at - 1]))
+        return tuple(terms)
+
+    @property
+    def shrinks(self) -> float:
+        """``a`` (or its least power) where all kernels decay from 1, wider ones first; else 0."""
+        if not all(_decays(chain) for chain in self.chains) or any(scale != 1.0 for scales in self.scales or () for scale in scales):
+            return 0.0
+        deepest = int(self.lengths.sum()) if self.limit is None else self.limit
+        return self.a if self.a >= 1 else self.a**deepest
+
+    def scaled(self, scales: Sequence[Sequence[float]]) -> KernelGrid:
+        """Return the grid with multipliers of its kernels."""
+        return KernelGrid(self.chains, self.a, self.limit, tuple(tuple(float(one) for one in chain) for chain in scales))
+
+
+def _decays(chain: tuple[KernelSpec, ...]) -> bool:
+    first = chain[0]
+    if not family(first.name).decays or any(spec.name != first.name or spec.columns != first.columns for spec in chain):
+        return False
+    gammas = [float(spec.arguments["gamma"]) for spec in chain]
+    return gammas == sorted(gammas)
+
+
+def _check_base(a: float) -> None:
+    if not (np.isfinite(a) and a > 0):
+        raise ValueError(f"a={a!r}: must be positive and finite")
+
+
+class KernelList:
+    """A graph written out: every node with its kernel and its parents.
+
+    Parameters
+    ----------
+    names
+        Of the nodes, distinct.
+    kernels
+        Their kernels: specs, products, or short texts such as ``rbf(gamma=1.0)[0] * linear[3]``.
+    parents
+        Names of the parents of each.
+    a
+        Penalties are ``a^depth``, depth the longest way from a root, where they are not given.
+    penalties
+        Given penalties d > 0, by name.
+
+    Raises
+    ------
+    ValueError
+        No node, a name twice, an unknown parent, a cycle (it is named), or a penalty that is not positive.
+    """
+
+    width = 1
+    shrinks = 0.0
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        kernels: Sequence[Any],
+        parents: Sequence[Iterable[str]],
+        a: float = 2.0,
+        penalties: Mapping[str, float] | None = None,
+    ) -> None:
+        self.names, self.a = tuple(str(name) for name in names), float(a)
+        _check_base(self.a)
+        if not self.names:
+            raise ValueError("a graph of kernels needs at least one node")
+        if len(set(self.names)) < len(self.names):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise ValueError(f"node {twice!r} is there twice; names must be distinct")
+        self.kernels = tuple(_product(name, kernel) for name, kernel in zip(self.names, kernels, strict=True))
+        self._up = self._linked(parents)
+        self._depth = self._depths()
+        given = dict(penalties or {})
+        for name, value in given.items():
+            if name not in self.names:
+                raise ValueError(f"d: there is no node {name!r}")
+            if not (np.isfinite(value) and value > 0):
+                raise ValueError(f"node {name!r}: d={value!r} must be positive and finite")
+        self._d = np.array([float(given.get(name, self.a ** int(depth))) for name, depth in zip(self.names, self._depth, strict=True)])
+        self._down: list[list[int]] = [[] for _ in self.names]
+        for node, above in enumerate(self._up):
+            for one in above:
+                self._down[one].append(node)
+
+    def _linked(self, parents: Sequence[Iterable[str]]) -> list[list[int]]:
+        place, found = {name: at for at, name in enumerate(self.names)}, []
+        for name, above in zip(self.names, parents, strict=True):
+            unknown = [one for one in above if one not in place]
+            if unknown:
+                raise ValueError(f"node {name!r}: there is no parent {unknown[0]!r}; the nodes are {', '.join(self.names[:10])}")
+            found.append(sorted({place[one] for one in above}))
+        return found
+
+    def _depths(self) -> np.ndarray:
+        depth, left = np.zeros(len(self.names), np.int64), set(range(len(self.names)))
+        while left:
+            ready = [node for node in left if not left.intersection(self._up[node])]
+            if not ready:
+                raise ValueError(f"the graph has a cycle: {' -> '.join(self.names[node] for node in self._cycle(left))}")
+            for node in ready:
+                depth[node] = max((depth[one] + 1 for one in self._up[node]), default=0)
+            left.difference_update(ready)
+        return depth
+
+    def _cycle(self, left: set[int]) -> list[int]:
+        """Return a way along edges, parents first, that ends where it began, among nodes each of which has a parent there."""
+        walk = [min(left)]
+        while walk[-1] not in walk[:-1]:
+            walk.append(min(left.intersection(self._up[walk[-1]])))
+        return walk[walk.index(walk[-1]) :][::-1]
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return len(self.names)
+
+    def roots(self) -> Keys:
+        """Return the nodes without parents."""
+        return _column([node for node, above in enumerate(self._up) if not above])
+
+    def children(self, key: Keys) -> Keys:
+        """Return the nodes that name this one as a parent."""
+        return _column(self._down[int(key[0])])
+
+    def parents(self, key: Keys) -> Keys:
+        """Return the parents that were given."""
+        return _column(self._up[int(key[0])])
+
+    def depth(self, keys: Keys) -> np.ndarray:
+        """Return the longest ways from a root."""
+        return self._depth[keys[:, 0]]
+
+    def penalties(self, keys: Keys) -> np.ndarray:
+        """Return d."""
+        return self._d[keys[:, 0]]
+
+    def kernel(self, key: Keys) -> ProductSpec:
+        """Return the kernel of a node."""
+        return self.kernels[int(key[0])]
+
+    def below(self, key: Keys) -> None:
+        """Return nothing: such a graph is looked at node by node."""
+        return
+
+    def scaled(self, scales: Sequence[float]) -> KernelList:
+        """Return the graph with multipliers of its kernels, one per node."""
+        kernels = [ProductSpec(spec.factors, spec.scale * float(scale)) for spec, scale in zip(self.kernels, scales, strict=True)]
+        up = [[self.names[one] for one in above] for above in self._up]
+        return KernelList(self.names, kernels, up, self.a, dict(zip(self.names, self._d.tolist(), strict=True)))
+
+
+def _product(name: str, kernel: Any) -> ProductSpec:
+    if isinstance(kernel, ProductSpec):
+        return kernel
+    try:
+        return ProductSpec.of([kernel]) if isinstance(kernel, KernelSpec) else ProductSpec.parse(kernel)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"node {name!r}: {error}") from None
+
+
+def _column(nodes: Sequence[int]) -> Keys:
+    return np.array(nodes, np.int64).reshape(-1, 1)

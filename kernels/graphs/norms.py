@@ -1,0 +1,398 @@
+"""Norms on a directed acyclic graph of kernels: gauge, closed-form weights, dual bound, and the terms of certificates.
+
+For a hull W of nodes (all ancestors of a node are in W; A(w) ancestors, D(v) descendants, both with the node itself), penalties d_v > 0
+and 1 < rho <= 2 the gauge of the norms Q_w >= 0 of the nodes' functions is
+
+Omega(Q) = sum_v d_v n_v,   n_v = ( sum_{w in D(v)} Q_w^rho )^(1/rho).
+
+Its square is concave in the squares of the norms, so that
+
+1/2 Omega(Q)^2 = min over delta > 0 of 1/2 sum_w Q_w^2 / delta_w,
+attained at delta_w = Q_w^(2 - rho) / (Omega sum_{v in A(w)} d_v n_v^(1 - rho)),
+
+whose 1/delta_w is the derivative of 1/2 Omega^2 by Q_w, divided by Q_w. The square of the dual gauge of sqrt(M_w), M_w >= 0, is the
+greatest value of psi(eta)^(1/rhobar) over the simplex, rhobar = rho / (2 (rho - 1)),
+
+psi(eta) = sum_w zeta_w M_w^rhobar,   zeta_w = ( sum_{v in A(w)} d_v^rho eta_v^(1 - rho) )^(1 / (1 - rho)).
+
+psi is concave and homogeneous of degree one, hence at most max_i d psi / d eta_i whatever eta > 0: a bound that needs no maximisation.
+Source: Jawanpuria, "Learning Kernels for Multiple Predictive Tasks", PhD thesis, IIT Bombay, 2014, chapter 5, (5.10)-(5.12) and A.1; the
+closed-form weights are docs/methods.md's. Powers with 1 / (1 - rho) are taken in logarithms: rho may come close to 1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit import compiled
+from .hulls import Hull, NodeSet
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.int64]
+
+__all__ = [
+    "TIGHT",
+    "DualBound",
+    "DualPoint",
+    "Hull",
+    "NodeSet",
+    "checked_rho",
+    "descendant_form",
+    "descendant_norms",
+    "dual_bound",
+    "dual_exponent",
+    "effective_weights",
+    "gauge",
+    "gauge_gradient",
+    "joint_weights",
+    "log_psi",
+    "log_slopes",
+    "log_sums",
+    "log_zeta",
+    "outside_bound",
+    "psi_gradient",
+    "shares_of",
+    "start_weights",
+]
+
+LEAST_LOG = -575.0
+"""Logarithm of the least eta that is told from zero."""
+
+PASSES = 30
+"""Improvements of eta tried for a dual bound."""
+
+STRETCH, LONGEST = 1.5, 8.0
+"""Growth of the power by which eta moves, from pass to pass, and its limit, in units of 1/rho."""
+
+TIGHT = 1e-6
+"""A dual bound this close to what eta attains, relatively, is not improved."""
+
+
+def checked_rho(rho: float) -> float:
+    """Return rho.
+
+    Raises
+    ------
+    ValueError
+        If it is not in (1, 2].
+    """
+    if not 1.0 < rho <= 2.0:
+        raise ValueError(f"rho={rho!r}: must be greater than 1 and at most 2")
+    return float(rho)
+
+
+def dual_exponent(rho: float) -> float:
+    """Return rhobar = rho / (2 (rho - 1))."""
+    return rho / (2.0 * (rho - 1.0))
+
+
+# -- primal side: norms to weights -----------------------------------------------------------------------------------------
+
+
+def descendant_norms(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
+    """Return n_v = (sum over w in D(v) of norms_w^rho)^(1/rho), shape (W,)."""
+    top = float(norms.max(initial=0.0))
+    return top * hull.descendant_sums((norms / top) ** rho) ** (1.0 / rho) if top > 0 else np.zeros(hull.size)
+
+
+def gauge(hull: Hull, norms: FloatArray, rho: float) -> float:
+    """Return Omega = sum_v d_v n_v of norms (W,)."""
+    return float(hull.d @ descendant_norms(hull, norms, rho))
+
+
+def start_weights(hull: Hull) -> FloatArray:
+    """Return the weights 1 / (W d_w^2), for want of norms: with equal shares of the graph's nodes alone, each as if it had no ancestors."""
+    return 1.0 / (hull.size * hull.d * hull.d)
+
+
+def joint_weights(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
+    """Return argmin over delta of 1/2 sum_w norms_w^2 / delta_w, the minimum being 1/2 Omega^2.
+
+    Parameters
+    ----------
+    hull : Hull
+    norms : ndarray of shape (W,)
+        Norms of the nodes' functions. A zero gives a weight of zero (of rho = 2 too, unless a descendant has a norm), which no later step
+        leaves: callers smooth, sqrt(norms^2 + eps^2).
+    rho : float
+
+    Returns
+    -------
+    ndarray of shape (W,)
+        Not negative; :func:`start_weights` if all norms are zero.
+    """
+    top = float(norms.max(initial=0.0))
+    if top == 0:
+        return start_weights(hull)
+    shares = norms / top
+    sizes = hull.descendant_sums(shares**rho) ** (1.0 / rho)
+    # Where no descendant has a norm, the sum of the ancestors is infinite, the weight zero.
+    slopes = np.where(sizes > 0, hull.d * np.where(sizes > 0, sizes, 1.0) ** (1.0 - rho), np.inf)
+    return shares ** (2.0 - rho) / (float(hull.d @ sizes) * hull.ancestor_sums(slopes))
+
+
+def gauge_gradient(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
+    """Return the derivative of 1/2 Omega^2 by the norms, shape (W,): Omega norms_w^(rho - 1) sum over v in A(w) of d_v n_v^(1 - rho)."""
+    sizes = descendant_norms(hull, norms, rho)
+    slopes = np.where(sizes > 0, hull.d * np.where(sizes > 0, sizes, 1.0) ** (1.0 - rho), 0.0)
+    return float(hull.d @ sizes) * norms ** (rho - 1.0) * hull.ancestor_sums(slopes)
+
+
+def shares_of(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
+    """Return eta_v = d_v n_v / Omega: where psi is greatest for the dual point that belongs to these norms; equal shares of zero norms."""
+    found = hull.d * descendant_norms(hull, norms, rho)
+    total = float(found.sum())
+    return found / total if total > 0 else np.full(hull.size, 1.0 / max(hull.size, 1))
+
+
+# -- dual side: forms to bounds --------------------------------------------------------------------------------------------
+
+
+def log_zeta(hull: Hull, eta: FloatArray, rho: float) -> FloatArray:
+    """Return log zeta_w = log(sum over v in A(w) of d_v^rho eta_v^(1 - rho)) / (1 - rho), shape (W,)."""
+    return _looked_at(hull, _log(eta), np.zeros(hull.size), rho)[0]
+
+
+def log_psi(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> float:
+    """Return log psi(eta) = log sum_w zeta_w M_w^rhobar of forms M (W,); minus infinity if all are zero."""
+    return log_total(log_zeta(hull, eta, rho) + dual_exponent(rho) * _log(forms, least=-np.inf))
+
+
+def log_slopes(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> FloatArray:
+    """Return the logarithms of d psi / d eta_i = d_i^rho eta_i^(-rho) sum over w in D(i) of zeta_w^rho M_w^rhobar, shape (W,).
+
+    The quotients zeta_w / eta_i, which are bounded, stand together.
+    """
+    return _looked_at(hull, _log(eta), dual_exponent(rho) * _log(forms, least=-np.inf), rho)[1]
+
+
+def _looked_at(hull: Hull, log_eta: FloatArray, powers: FloatArray, rho: float) -> tuple[FloatArray, FloatArray]:
+    zeta, slopes = np.empty(hull.size), np.empty(hull.size)
+    turned = hull.turned
+    log_sums(hull.indptr, hull.indices, turned.indptr, turned.rows, hull.log_d, log_eta, powers, float(rho), zeta, slopes)
+    return zeta, slopes
+
+
+class DualBound(NamedTuple):
+    """Bounds of max over the simplex of psi(eta)^(1/rhobar), the squared dual gauge of sqrt(M).
+
+    Attributes
+    ----------
+    value
+        Upper bound: (max_i d psi / d eta_i)^(1/rhobar) at the best eta seen.
+    attained
+        psi(eta)^(1/rhobar), the greatest one seen: a lower bound.
+    eta
+        (W,) where the upper bound was found.
+    """
+
+    value: float
+    attained: float
+    eta: FloatArray
+
+
+def dual_bound(hull: Hull, forms: FloatArray, rho: float, eta: FloatArray, passes: int = PASSES, tight: float = TIGHT) -> DualBound:
+    """Bound the squared dual gauge of sqrt(forms) without any more data.
+
+    Every pass multiplies eta by a power of (d psi / d eta) / psi, which leaves a maximiser where it is: 1/rho, which raises psi, and more
+    from pass to pass for as long as psi rises.
+
+    Parameters
+    ----------
+    hull : Hull
+    forms : ndarray of shape (W,)
+        M_w >= 0; with a norm inside the nodes the square of that norm's dual.
+    rho : float
+    eta : ndarray of shape (W,)
+        Start, not negative, of any sum: :func:`shares_of`, or the last bound's.
+    passes : int
+        Passes at most.
+    tight : float
+        Relative distance of the two bounds at which they end.
+    """
+    if not np.any(forms > 0):
+        return DualBound(0.0, 0.0, eta)
+    power, powers, turned = dual_exponent(rho), dual_exponent(rho) * _log(forms, least=-np.inf), hull.turned
+    graph = hull.indptr, hull.indices, turned.indptr, turned.rows, hull.log_d
+    best, attained, kept = improved_eta(*graph, _log(eta), powers, float(rho), power, int(passes), float(tight))
+    return DualBound(math.exp(best), math.exp(min(attained, best)), np.exp(kept))
+
+
+def psi_gradient(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> tuple[float, FloatArray]:
+    """Return psi(eta)^(1/rhobar) and its derivative by eta (W,); the value of a machine changes by minus half of it.
+
+    Zero forms give a zero derivative: nothing is known yet of where weight belongs.
+    """
+    power, value = dual_exponent(rho), log_psi(hull, eta, forms, rho)
+    if not np.isfinite(value):
+        return 0.0, np.zeros(hull.size)
+    slopes = log_slopes(hull, eta, forms, rho)
+    return math.exp(value / power), np.exp(slopes + (1.0 / power - 1.0) * value) / power
+
+
+def effective_weights(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> FloatArray:
+    """Return mu_w = zeta_w M_w^(rhobar - 1) psi^(1/rhobar - 1): of the kernels, at given eta, for forms of the optimal dual point.
+
+    ``sum_w mu_w M_w = psi(eta)^(1/rhobar)``; for rho = 2 they are zeta.
+    """
+    power, zeta = dual_exponent(rho), log_zeta(hull, eta, rho)
+    if power == 1.0:
+        return np.exp(zeta)
+    value = log_psi(hull, eta, forms, rho)
+    if not np.isfinite(value):
+        return np.exp(zeta)
+    return np.exp(zeta + (power - 1.0) * _log(forms, least=-np.inf) + (1.0 / power - 1.0) * value)
+
+
+# -- certificates ----------------------------------------------------------------------------------------------------------
+
+
+def descendant_form(hull: Hull, u: int, forms: FloatArray) -> float:
+    """Return sum over w in D(u) of M_w / (sum over v in A(w) and D(u) of d_v)^2.
+
+    With u the nodes outside W whose parents are all in W, the greatest one and the squared dual gauge over W bound the squared dual gauge
+    over the whole graph (Theorem 5.3.2); here for a hull that is the whole graph. It is far above what is needed where nodes have many
+    descendants.
+    """
+    below = hull.descendants(u)
+    inside = np.zeros(hull.size)
+    inside[below] = hull.d[below]
+    return float(np.sum(forms[below] / hull.ancestor_sums(inside)[below] ** 2))
+
+
+def outside_bound(forms: FloatArray, d: FloatArray) -> float:
+    """Return the greatest M_w / d_w^2 of some nodes, 0 for none.
+
+    Over *all* nodes outside W it and the squared dual gauge over W bound the squared dual gauge over the whole graph: in the proof of
+    Theorem 5.3.2 the shares kappa of such a node may all be put on itself. For a node whose ancestors are all in W it also tells, for
+    rho > 1, whether the node alone lowers the optimum: exactly if it is above the squared gauge.
+    """
+    return float(np.max(forms / (d * d), initial=0.0))
+
+
+class DualPoint(NamedTuple):
+    """A dual point as its value depends on the bound of the dual gauge: max over 0 <= t <= reach of t linear - t^2 (square + bound) / 2.
+
+    Attributes
+    ----------
+    linear
+        ``c'beta - kink ||beta||_1``.
+    square
+        ``sum_i ridge_i beta_i^2``.
+    reach
+        Greatest t for which t beta is feasible, possibly infinite; at least 1.
+    """
+
+    linear: float
+    square: float
+    reach: float
+
+    def scale(self, bound: float) -> float:
+        """Return the t of the maximum, for a bound of the squared dual gauge at beta."""
+        curved = self.square + bound
+        if self.linear <= 0:
+            return 0.0
+        return min(self.linear / curved, self.reach) if curved > 0 else self.reach
+
+    def value(self, bound: float) -> float:
+        """Return the lower bound of the optimum that follows from a bound of the squared dual gauge of the whole graph at beta."""
+        t = self.scale(bound)
+        return t * self.linear - 0.5 * t * t * (self.square + bound)
+
+
+# -- logarithms ------------------------------------------------------------------------------------------------------------
+
+
+def _log(values: FloatArray, least: float = LEAST_LOG) -> FloatArray:
+    with np.errstate(divide="ignore"):
+        return np.maximum(np.log(values), least)
+
+
+@compiled
+def log_total(terms: FloatArray) -> float:
+    """Return the logarithm of the sum of exponentials."""
+    top = -np.inf
+    for term in terms:
+        top = max(top, term)
+    if not np.isfinite(top):
+        return -np.inf
+    total = 0.0
+    for term in terms:
+        total += math.exp(term - top)
+    return top + math.log(total)
+
+
+@compiled
+def log_sums(
+    indptr: IndexArray,
+    indices: IndexArray,
+    turned_indptr: IndexArray,
+    turned: IndexArray,
+    log_d: FloatArray,
+    log_eta: FloatArray,
+    powers: FloatArray,
+    rho: float,
+    zeta: FloatArray,
+    slopes: FloatArray,
+) -> None:
+    """Write log zeta_w, and log d psi / d eta_i for powers_w = log M_w^rhobar: sums of exponentials over ancestors and descendants."""
+    n = log_d.size
+    for w in range(n):
+        top = -np.inf
+        for at in range(indptr[w], indptr[w + 1]):
+            v = indices[at]
+            top = max(top, rho * log_d[v] + (1.0 - rho) * log_eta[v])
+        total = 0.0
+        for at in range(indptr[w], indptr[w + 1]):
+            v = indices[at]
+            total += math.exp(rho * log_d[v] + (1.0 - rho) * log_eta[v] - top)
+        zeta[w] = (top + math.log(total)) / (1.0 - rho)
+    for i in range(n):
+        top = -np.inf
+        for at in range(turned_indptr[i], turned_indptr[i + 1]):
+            w = turned[at]
+            top = max(top, rho * (zeta[w] - log_eta[i]) + powers[w])
+        slopes[i] = top
+        if top > -np.inf:
+            total = 0.0
+            for at in range(turned_indptr[i], turned_indptr[i + 1]):
+                w = turned[at]
+                total += math.exp(rho * (zeta[w] - log_eta[i]) + powers[w] - top)
+            slopes[i] = rho * log_d[i] + top + math.log(total)
+
+
+@compiled
+def improved_eta(
+    indptr: IndexArray,
+    indices: IndexArray,
+    turned_indptr: IndexArray,
+    turned: IndexArray,
+    log_d: FloatArray,
+    log_eta: FloatArray,
+    powers: FloatArray,
+    rho: float,
+    power: float,
+    passes: int,
+    tight: float,
+) -> tuple[float, float, FloatArray]:
+    """Return the logarithms of the least bound, of the greatest value attained, and of the eta of the bound."""
+    zeta, slopes = np.empty(log_d.size), np.empty(log_d.size)
+    log_eta = np.maximum(log_eta - log_total(log_eta), LEAST_LOG)
+    best, attained, before, stride, kept = np.inf, -np.inf, -np.inf, 1.0, log_eta
+    for _ in range(passes + 1):
+        log_sums(indptr, indices, turned_indptr, turned, log_d, log_eta, powers, rho, zeta, slopes)
+        value, steepest = log_total(zeta + powers), slopes.max() / power
+        attained = max(attained, value / power)
+        if steepest < best:
+            best, kept = steepest, log_eta
+        if best - attained <= tight:
+            break
+        stride = min(STRETCH * stride, LONGEST) if value >= before else 1.0
+        before = value
+        moved = log_eta + stride / rho * (slopes - value)
+        log_eta = np.maximum(moved - log_total(moved), LEAST_LOG)
+    return best, attained, kept

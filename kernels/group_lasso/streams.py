@@ -1,0 +1,276 @@
+"""Learners of a stream: one or several linear machines that take the same rows, by dual averaging or forward-backward splitting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from .dual_averaging import LOSSES, N_TOTALS, Awake, Rows, Rule, advance_average, wake_groups
+from .fobos import advance_fobos
+from .groups import Array, Groups, add_shrunken, mark_active, stream_groups
+from .intercepts import STEEPNESS
+from .penalty import GroupPenalty
+
+Algorithm = Literal["da", "fobos"]
+
+
+@dataclass(frozen=True)
+class StreamPoint:
+    """Where a learner stands in its stream: all it needs to go on to the same bits.
+
+    Attributes
+    ----------
+    sums
+        ``(n_machines, n_features)`` sums of the rounds' mean subgradients (FOBOS: the weights).
+    counts
+        Closed rounds, and rows of the open round.
+    totals
+        ``(n_machines, N_TOTALS)``: the bias, sums of losses, of weights, of the biases of all rounds, and of the squared mean weights of
+        rounds, weights of the open round.
+    means
+        ``(n_machines, n_features)`` sums of the weights of all rounds; without columns where no mean is asked for.
+    indptr, indices, values
+        Rows of the open round.
+    slopes
+        ``(n_machines, n_rows)`` their slopes.
+    """
+
+    record_name: ClassVar[str] = "StreamPoint"
+    record_version: ClassVar[int] = 2
+
+    sums: Array
+    counts: Array
+    totals: Array
+    means: Array
+    indptr: Array
+    indices: Array
+    values: Array
+    slopes: Array
+
+
+class StreamLearner:
+    """Linear machines on one stream of rows; `take` changes them in place.
+
+    Parameters
+    ----------
+    penalty, lam
+        Groups with their weights, and the weight of all.
+    n_machines
+        How many machines.
+    loss
+        ``"logistic"``, ``"squared"`` or ``"hinge"``.
+    gamma, rho
+        Weight of the proximity term, and its l1 part.
+    batch
+        Rows of a round.
+    intercept, average
+        Whether there is an intercept, and whether the mean of all iterates is kept.
+    algorithm
+        ``"da"`` or ``"fobos"``.
+    groups
+        The penalty times ``lam`` as compiled loops read it, where that is known.
+    """
+
+    def __init__(
+        self,
+        penalty: GroupPenalty,
+        lam: float,
+        n_machines: int = 1,
+        *,
+        loss: str,
+        gamma: float,
+        rho: float = 0.0,
+        batch: int = 1,
+        intercept: bool = True,
+        average: bool = False,
+        algorithm: Algorithm = "da",
+        groups: Groups | None = None,
+    ) -> None:
+        self.penalty, n_features = penalty, penalty.n_features
+        self.groups, self.algorithm, self._lam = groups or stream_groups(penalty, lam), algorithm, lam
+        if algorithm == "fobos" and penalty.overlapping:
+            raise ValueError("groups overlap, but algorithm='fobos' needs a partition of the features; use algorithm='da'")
+        self.rule = Rule(LOSSES.index(loss), int(batch), float(gamma), float(rho * gamma), bool(intercept), STEEPNESS[loss])
+        self._sums = np.zeros((n_machines, n_features))
+        self._flags = np.zeros((n_machines, n_features // 8 + 1), np.uint8)
+        self._scales = np.zeros((n_machines, self.groups.cost.size, 2))
+        self._counts = np.zeros(2, np.int64)
+        self._totals = np.zeros((n_machines, N_TOTALS))
+        self._means = np.zeros((n_machines, n_features if average else 0))
+        self._held = _Held(n_machines)
+        self._spare = np.zeros(n_features if algorithm == "fobos" else 0)
+
+    # -- the stream ------------------------------------------------------------------------------------------------------------------
+
+    def take(self, rows: Rows, targets: Array, weight: Array, finish: bool = False) -> None:
+        """Take rows.
+
+        Parameters
+        ----------
+        rows
+            In CSR form, with the order in which they come.
+        targets
+            float64 ``(n_machines, n)`` labels -1 and 1, or numbers.
+        weight
+            float64 ``(n,)``; rows of weight 0 are passed over.
+        finish
+            Close the open round, however few rows it has.
+
+        Raises
+        ------
+        ValueError
+            The loss is not finite any more: the iterates diverge.
+        """
+        before, slopes, first = self._counts, np.empty(targets.shape), 0
+        for k in range(len(self._sums)):
+            self._counts = before.copy()
+            first = self._advance(k, rows, targets[k], weight, slopes[k], finish)
+        if first >= 0:
+            self._held.clear()
+        self._held.append(rows, max(first, 0), slopes)
+        if not np.isfinite(self._totals).all():
+            raise ValueError(
+                f"the loss of the stream is not finite after {int(self._counts[0])} rounds: the iterates diverge; raise gamma="
+                f"{self.rule.gamma!r}, or scale features and target"
+            )
+
+    def _advance(self, k: int, rows: Rows, target: Array, weight: Array, slopes: Array, finish: bool) -> int:
+        held, kept = self._held.rows, self._held.slopes(k)
+        if self.algorithm == "fobos":
+            state = (self._sums[k], self._counts, self._totals[k], slopes, self._spare, finish)
+            return advance_fobos(rows, target, weight, held, kept, self.rule, self.groups, *state)
+        state = (self._sums[k], Awake(self._flags[k], self._scales[k]), self._counts, self._totals[k], slopes, self._means[k], finish)
+        return advance_average(rows, target, weight, held, kept, self.rule, self.groups, *state)
+
+    def finish(self) -> None:
+        """Close the open round, if it has rows."""
+        none = np.zeros(0)
+        rows = Rows(np.zeros(1, np.int64), np.zeros(0, np.int32), none, np.zeros(0, np.int64))
+        self.take(rows, np.zeros((len(self._sums), 0)), none, finish=True)
+
+    # -- what was learned ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def rounds(self) -> int:
+        """Closed rounds."""
+        return int(self._counts[0])
+
+    @property
+    def losses(self) -> Array:
+        """``(n_machines,)`` sum of the losses suffered, each before its row was learned."""
+        return self._totals[:, 1].copy()
+
+    @property
+    def weight(self) -> float:
+        """Sum of the weights of all rows."""
+        return float(self._totals[0, 2])
+
+    def weights(self, average: bool = False) -> tuple[Array, Array, Array]:
+        """Return ``(weights (n_machines, n_features), biases, Omega of each)`` of the newest round, or of the mean of all iterates."""
+        t = self.rounds
+        if average:
+            share = 1.0 / max(t, 1)
+            weights = self._means * share
+            return weights, self._totals[:, 3] * share, self._penalties(weights)
+        weights, omega = np.zeros(self._sums.shape), np.zeros(len(self._sums))
+        if t == 0:
+            return weights, omega.copy(), omega
+        if self.algorithm == "fobos":
+            return self._sums.copy(), self._totals[:, 0].copy(), self._penalties(self._sums)
+        root = self.rule.gamma * np.sqrt(float(t))
+        for k, sums in enumerate(self._sums):
+            omega[k] = add_shrunken(sums, self.groups, float(t), self.rule.fade * np.sqrt(float(t)), -1.0 / root, weights[k])
+        return weights, self._totals[:, 0].copy(), omega
+
+    def active(self) -> Array:
+        """Return which groups have a weight in some machine, bool ``(n_groups,)``, in the newest round."""
+        found, t = np.zeros(self.penalty.n_groups, bool), float(self.rounds)
+        factor = t if self.algorithm == "da" else 0.0
+        for sums in self._sums if t else ():
+            mark_active(sums, self.groups, factor, self.rule.fade * np.sqrt(factor), found)
+        return found
+
+    def _penalties(self, weights: Array) -> Array:
+        """Return Omega of weights; NaN where the copies of features that overlap are not known."""
+        if self.penalty.overlapping:
+            return np.full(len(weights), np.nan)
+        return np.array([self._lam * self.penalty.value(row[None, self.penalty.members]) for row in weights])
+
+    # -- the state -------------------------------------------------------------------------------------------------------------------
+
+    def point(self, copy: bool = True) -> StreamPoint:
+        """Return a copy of the state; ``copy=False``: the state itself, of a learner that takes no more rows."""
+        held = self._held.rows
+        return StreamPoint(
+            np.array(self._sums, copy=copy),
+            self._counts.copy(),
+            self._totals.copy(),
+            np.array(self._means, copy=copy),
+            held.indptr.copy(),
+            held.indices.copy(),
+            held.values.copy(),
+            np.stack([self._held.slopes(k) for k in range(len(self._sums))]),
+        )
+
+    def restore(self, point: StreamPoint) -> StreamLearner:
+        """Take over a state; what is known of the groups is made anew, which changes no bit."""
+        self._sums, self._counts, self._totals = np.array(point.sums), point.counts.copy(), point.totals.copy()
+        self._means = point.means.copy()
+        self._scales[:], self._flags[:] = 0.0, 0
+        for k, sums in enumerate(self._sums if self.algorithm == "da" else ()):
+            wake_groups(sums, self.groups, self.rule, float(self.rounds), Awake(self._flags[k], self._scales[k]))
+        self._held = _Held(len(point.sums))
+        order = np.arange(len(point.indptr) - 1, dtype=np.int64)
+        self._held.append(Rows(point.indptr, point.indices, point.values, order), 0, point.slopes)
+        return self
+
+
+class _Held:
+    """Rows of the open round in buffers that grow by doubling, so that rows that come one by one are not copied again and again."""
+
+    def __init__(self, n_machines: int) -> None:
+        self._indptr, self._order = np.zeros(16, np.int64), np.arange(15, dtype=np.int64)
+        self._indices, self._values = np.zeros(64, np.int32), np.zeros(64)
+        self._slopes = np.zeros((n_machines, 15))
+        self._n = 0
+
+    @property
+    def rows(self) -> Rows:
+        """The rows, in the order they came."""
+        end = int(self._indptr[self._n])
+        return Rows(self._indptr[: self._n + 1], self._indices[:end], self._values[:end], self._order[: self._n])
+
+    def slopes(self, k: int) -> Array:
+        """Return the slopes of one machine."""
+        return self._slopes[k, : self._n]
+
+    def clear(self) -> None:
+        """Forget the rows."""
+        self._n = 0
+
+    def append(self, rows: Rows, first: int, slopes: Array) -> None:
+        """Add the rows from place ``first`` on."""
+        chosen = rows.order[first:]
+        if not len(chosen):
+            return
+        n, m = self._n, self._n + len(chosen)
+        starts, lengths = rows.indptr[chosen], rows.indptr[chosen + 1] - rows.indptr[chosen]
+        at = int(self._indptr[n])
+        ends = at + np.cumsum(lengths)
+        self._reserve(m, int(ends[-1]))
+        self._indptr[n + 1 : m + 1] = ends
+        taken = np.repeat(starts - (ends - lengths), lengths) + np.arange(at, ends[-1])
+        self._indices[at : ends[-1]], self._values[at : ends[-1]] = rows.indices[taken], rows.values[taken]
+        self._slopes[:, n:m] = slopes[:, first:]
+        self._n = m
+
+    def _reserve(self, n: int, nnz: int) -> None:
+        if n >= len(self._order):
+            self._indptr, self._order = np.resize(self._indptr, 2 * n + 1), np.arange(2 * n, dtype=np.int64)
+            grown = np.zeros((len(self._slopes), 2 * n))
+            grown[:, : self._slopes.shape[1]] = self._slopes
+            self._slopes = grown
+        if nnz > len(self._indices):
+            self._indices, self._values = np.resize(self._indices, 2 * nnz), np.resize(self._values, 2 * nnz)

@@ -1,0 +1,232 @@
+"""The sub-problem of the Feature Generating Machine, its certificate and its solution.
+
+min over (omega, b) of   F = 1/2 (sum_h ||omega_h||)^2 + P(sum_h Z_h omega_h, b)
+
+with one group h per cut (equation (31) of Tan, Tsang and Wang, JMLR 15, 2014; docs/methods.md, "Sub-problem"). The dual value of any
+u = alpha y with sum_i u_i = 0 (when a bias is fitted) is U(alpha) - 1/2 max_h ||c_h||^2, c = Z'u.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit import compiled
+from .losses import loss_named
+from .rows import Evaluation, Rows
+
+FloatArray = NDArray[np.float64]
+Warm = tuple[FloatArray, float]
+
+
+@dataclass(frozen=True)
+class GroupProblem:
+    """One sub-problem.
+
+    Attributes
+    ----------
+    rows : Rows
+        Z of shape (n, p) with labels and costs.
+    starts : ndarray of shape (t + 1,), int64
+        Group h holds the columns starts[h]..starts[h + 1] - 1; every group has at least one column, possibly all zero. A feature chosen by
+        several cuts has a column in each.
+    loss : {"squared_hinge", "logistic"}
+        Must be that of the rows.
+    fit_bias : bool
+        Decision values z - b instead of z. Needs rows of both classes with positive cost: with one class alone b would be infinite.
+
+    Raises
+    ------
+    ValueError
+        If the pieces do not fit together, or one class is missing and a bias is wanted.
+    """
+
+    rows: Rows
+    starts: NDArray[np.int64]
+    loss: str
+    fit_bias: bool
+
+    def __post_init__(self) -> None:
+        loss_named(self.loss)
+        if self.rows.loss != self.loss:
+            raise ValueError(f"loss={self.loss!r}: the rows were made for {self.rows.loss!r}")
+        starts = self.starts
+        if len(starts) < 2 or starts[0] != 0 or starts[-1] != self.rows.p or (starts[1:] <= starts[:-1]).any():
+            raise ValueError(f"starts={starts.tolist()}: must rise from 0 to the {self.rows.p} columns of Z without an empty group")
+        if self.fit_bias and not all(cost > 0 for cost in self.rows.class_cost):
+            raise ValueError(
+                f"fit_bias=True: the costs of the positive and of the negative rows sum to {self.rows.class_cost}: "
+                "both classes need a row with positive cost"
+            )
+
+    def start(self, warm: Warm | None) -> tuple[FloatArray, float | None]:
+        """Return the first (omega, bias) of a solver: the warm start, or zero.
+
+        Raises
+        ------
+        ValueError
+            If the warm weights have another length than Z has columns, or are not finite.
+        """
+        omega, bias = (np.zeros(self.rows.p), 0.0) if warm is None else (np.array(warm[0], dtype=np.float64), float(warm[1]))
+        if omega.shape != (self.rows.p,):
+            raise ValueError(f"warm: omega has shape {omega.shape}, must be ({self.rows.p},)")
+        if not (np.isfinite(omega).all() and np.isfinite(bias)):
+            raise ValueError("warm: omega and bias must be finite")
+        return omega, bias if self.fit_bias else None
+
+
+class Point(NamedTuple):
+    """A point with its value and certificate.
+
+    Attributes
+    ----------
+    omega : ndarray of shape (p,)
+    evaluation : Evaluation
+    norms : ndarray of shape (t,)
+        ||omega_h||.
+    gamma : float
+        Their sum.
+    objective : float
+        F.
+    gap : float
+        F minus the dual value of this point's own alpha: an upper bound on F - F*.
+    pulls : ndarray of shape (t,)
+        ||c_h||.
+    strongest : float
+        Their maximum.
+    shortest : float
+        The least ||omega_h|| that is not zero; infinity if all are.
+    """
+
+    omega: FloatArray
+    evaluation: Evaluation
+    norms: FloatArray
+    gamma: float
+    objective: float
+    gap: float
+    pulls: FloatArray
+    strongest: float = math.inf
+    shortest: float = 0.0
+
+
+@compiled
+def group_lengths(
+    omega: FloatArray, correlations: FloatArray, starts: NDArray[np.int64]
+) -> tuple[FloatArray, FloatArray, tuple[float, float, float]]:
+    """Return ||omega_h|| and ||c_h|| of every group; the sum and the least positive one of the former, the greatest of the latter."""
+    groups = starts.size - 1
+    norms = np.empty(groups)
+    pulls = np.empty(groups)
+    gamma = 0.0
+    shortest = np.inf
+    strongest = 0.0
+    for h in range(groups):
+        own = 0.0
+        pull = 0.0
+        for j in range(starts[h], starts[h + 1]):
+            own += omega[j] * omega[j]
+            pull += correlations[j] * correlations[j]
+        norms[h] = math.sqrt(own)
+        pulls[h] = math.sqrt(pull)
+        gamma += norms[h]
+        if norms[h] > 0.0:
+            shortest = min(shortest, norms[h])
+        # Written so that NaN is kept, for the caller to see.
+        if not pulls[h] <= strongest:
+            strongest = pulls[h]
+    return norms, pulls, (gamma, shortest, strongest)
+
+
+def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) -> Point:
+    """Return the point with F and its duality gap.
+
+    Raises
+    ------
+    ValueError
+        If F or the gap is infinite or not a number.
+    """
+    norms, pulls, (gamma, shortest, strongest) = group_lengths(omega, evaluation.correlations, problem.starts)
+    objective = evaluation.loss + 0.5 * gamma * gamma
+    gap = objective - (evaluation.utility - 0.5 * strongest * strongest)
+    if not math.isfinite(gap):
+        raise ValueError(f"the objective is {objective}, the gap {gap}: Z holds NaN or infinity, or numbers whose products overflow")
+    return Point(omega, evaluation, norms, gamma, objective, gap, pulls, strongest, shortest)
+
+
+@dataclass(frozen=True)
+class GroupSolution:
+    """What a solver hands back; everything belongs to the returned omega.
+
+    Attributes
+    ----------
+    omega : ndarray of shape (p,)
+    bias : float
+        b; decision values are z - b.
+    objective : float
+        F.
+    gap : float
+        Absolute duality gap F - (U(alpha) - 1/2 max_h ||c_h||^2).
+    gamma : float
+        sum_h ||omega_h||.
+    group_norms : ndarray of shape (t,)
+        ||omega_h||.
+    weights : ndarray of shape (t,)
+        Kernel weights mu_h = ||omega_h|| / gamma, on the simplex; uniform when omega = 0.
+    correlations : ndarray of shape (p,)
+        c = Z'u.
+    residual : ndarray of shape (n,)
+        u = alpha y.
+    iterations : int
+        Steps taken.
+    stop : {"gap", "decrease", "max_iter", "no_progress"}
+        Why the solver ended.
+    """
+
+    omega: FloatArray
+    bias: float
+    objective: float
+    gap: float
+    gamma: float
+    group_norms: FloatArray
+    weights: FloatArray
+    correlations: FloatArray
+    residual: FloatArray
+    iterations: int
+    stop: str
+
+
+def solution(problem: GroupProblem, point: Point, iterations: int, stop: str) -> GroupSolution:
+    """Return the solution at the rows' current point."""
+    groups = len(point.norms)
+    return GroupSolution(
+        omega=point.omega,
+        bias=point.evaluation.bias,
+        objective=point.objective,
+        gap=point.gap,
+        gamma=point.gamma,
+        group_norms=point.norms,
+        weights=point.norms / point.gamma if point.gamma > 0 else np.full(groups, 1.0 / groups),
+        correlations=point.evaluation.correlations,
+        residual=problem.rows.residual(),
+        iterations=iterations,
+        stop=stop,
+    )
+
+
+def checked_limits(tol: float, max_iter: int | None, default: int) -> int:
+    """Return the greatest number of steps.
+
+    Raises
+    ------
+    ValueError
+        If the tolerance is negative or NaN, or the number of steps negative.
+    """
+    if not tol >= 0:
+        raise ValueError(f"tol={tol!r}: must not be negative")
+    if max_iter is not None and max_iter < 0:
+        raise ValueError(f"max_iter={max_iter!r}: must not be negative")
+    return default if max_iter is None else max_iter

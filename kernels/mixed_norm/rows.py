@@ -1,0 +1,143 @@
+"""Access to the rows of a sub-problem (Z, y, C) through operations whose results do not grow with the number of rows.
+
+A solver sees the loss only as a function of the weights: P(omega, b) = sum_i C_i loss(y_i (z_i - b)) with z = Z omega. So the rows may lie
+in this process (:class:`gramplane.kernels.mixed_norm.rows_local.LocalRows`) or in blocks elsewhere
+(:class:`gramplane.kernels.mixed_norm.rows_blocked.BlockedRows`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit import compiled
+from .losses import loss_named
+
+FloatArray = NDArray[np.float64]
+
+
+class Evaluation(NamedTuple):
+    """The loss at a point and its dual side.
+
+    Attributes
+    ----------
+    loss : float
+        P(Z omega, b), with b = argmin P when a bias is fitted.
+    utility : float
+        U(alpha) of the dual variables alpha at this point.
+    correlations : ndarray of shape (p,)
+        c = Z'u with u = alpha y: minus the gradient of P in omega.
+    bias : float
+        b; 0 without a bias.
+    """
+
+    loss: float
+    utility: float
+    correlations: FloatArray
+    bias: float
+
+
+class Curvature(NamedTuple):
+    """Second derivatives of the loss at the current point.
+
+    Attributes
+    ----------
+    gram : ndarray of shape (p, p)
+        Lower triangle of Z'DZ in Fortran order; what lies above the diagonal has no meaning. Not to be written.
+    sums : ndarray of shape (p,)
+        Z'D1.
+    total : float
+        The sum of D.
+    """
+
+    gram: FloatArray
+    sums: FloatArray
+    total: float
+
+
+class Rows(Protocol):
+    """The rows of one sub-problem, holding a current point and one direction from it.
+
+    Attributes
+    ----------
+    n, p : int
+        Rows and columns of Z.
+    loss : str
+        Name of the loss.
+    class_cost : tuple of two floats
+        Sum of the costs of the rows with y = +1 and with y = -1.
+    """
+
+    n: int
+    p: int
+    loss: str
+
+    @property
+    def class_cost(self) -> tuple[float, float]:
+        """Cost of the positive and of the negative rows."""
+        ...
+
+    def evaluate(self, omega: FloatArray, bias: float | None) -> Evaluation:
+        """Move to `omega`, recomputing z; `bias` is None (no bias) or the first trial of the search for the best one."""
+        ...
+
+    def aim(self, direction: FloatArray, shift: float) -> None:
+        """Set the line omega + s direction, b + s shift from the current point."""
+        ...
+
+    def line(self, steps: FloatArray) -> FloatArray:
+        """Return P, its slope and its curvature on the line at every step, shape (3, n_steps)."""
+        ...
+
+    def advance(self, step: float) -> Evaluation:
+        """Move along the line and eliminate the bias there."""
+        ...
+
+    def curvature(self) -> Curvature:
+        """Return the second derivatives at the current point."""
+        ...
+
+    def residual(self) -> FloatArray:
+        """Return u = alpha y at the current point, shape (n,)."""
+        ...
+
+
+def bias_reach(loss: str) -> float:
+    """Return how far the first Newton step of the bias may go: the flat tails of the logistic loss throw it off, the hinge has none."""
+    return 4.0 if loss == "logistic" else math.inf
+
+
+def checked_rows(y: FloatArray, cost: FloatArray, loss: str) -> tuple[FloatArray, FloatArray]:
+    """Return labels and costs as float64 copies after checking them.
+
+    Raises
+    ------
+    ValueError
+        If the loss is unknown, a label is not +-1, or a cost is negative, infinite or NaN; the message names the first such row.
+    """
+    loss_named(loss)
+    labels, costs = np.array(y, dtype=np.float64), np.array(cost, dtype=np.float64)
+    if labels.shape != costs.shape or labels.ndim != 1:
+        raise ValueError(f"y has shape {labels.shape} and cost {costs.shape}: must be two vectors of the same length")
+    label, cost_row = first_wrong(labels, costs)
+    if label >= 0:
+        raise ValueError(f"y[{label}]={labels[label]}: labels are +1 or -1")
+    if cost_row >= 0:
+        raise ValueError(f"cost[{cost_row}]={costs[cost_row]}: costs are finite and not negative")
+    return labels, costs
+
+
+@compiled
+def first_wrong(labels: FloatArray, costs: FloatArray) -> tuple[int, int]:
+    """Return the first row whose label is not +-1 and the first whose cost is negative, infinite or NaN; -1 where there is none."""
+    label = -1
+    cost = -1
+    for i in range(labels.size - 1, -1, -1):
+        if abs(labels[i]) != 1.0:
+            label = i
+        if not 0.0 <= costs[i] < np.inf:
+            cost = i
+    return label, cost

@@ -1,0 +1,1 @@
+"""Random walks, tags and pairs: ranking on kernels."""

@@ -1,0 +1,239 @@
+r"""Learning to rank pairs: the kernel logistic problem over pairs, and a machine of few import vectors for it.
+
+With labels :math:`y_i = 2 z_i - 1` of N pairs and their Gram matrix :math:`K_p`
+
+.. math:: \min_a \tfrac1N \sum_i \ln(1 + e^{-y_i f_i}) + \tfrac C2 a' K_p a, \qquad f = K_p a
+
+(Zhuang: Kernel learning, thesis, 2011, equation 7.3; the printed labels ``1 - z`` would give every linked pair the constant loss ln 2).
+Divided by C it is the logistic problem of :mod:`gramplane.kernels.svm.logistic` with costs 1/(C N) and without a bias, which is solved
+there by damped Newton steps; its dual value bounds the objective from below. At the optimum :math:`a_i = y_i \sigma(-y_i f_i) / (C N)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+from ..jit import one_thread
+from ..mixed_norm.losses import Logistic
+from ..svm.dual import Gram
+from ..svm.logistic import logistic_problem, solve_logistic
+from .pair_kernels import FactorGram
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.int64]
+
+DEPENDENT = 1e-10
+"""A pair whose squared distance from the span of the import vectors is below this share of its own length adds nothing."""
+
+_LOSS = Logistic()
+
+
+@dataclass(frozen=True)
+class RankedPairs:
+    """A solution over all pairs.
+
+    Attributes
+    ----------
+    coef
+        ``(N,)`` coefficients a.
+    decision
+        ``(N,)`` values f.
+    objective, gap
+        Value of (7.3), and how far it is above the least at most.
+    steps
+        Newton steps.
+    converged
+        Whether the gap is within the tolerance.
+    """
+
+    coef: FloatArray
+    decision: FloatArray
+    objective: float
+    gap: float
+    steps: int
+    converged: bool
+
+
+def signs(z: NDArray[np.int64]) -> FloatArray:
+    """Return the labels ``2 z - 1`` in float64."""
+    return 2.0 * np.asarray(z, np.float64) - 1.0
+
+
+def rank_pairs(
+    gram: Gram, z: NDArray[np.int64], C: float, *, warm: FloatArray | None = None, tol: float = 1e-6, max_iter: int | None = None
+) -> RankedPairs:
+    """Minimise (7.3).
+
+    Parameters
+    ----------
+    gram
+        K_p, through products; a matrix in memory is factorised where the systems are hard.
+    z
+        ``(N,)`` 1 for a link, 0 for none.
+    C
+        Weight of the norm, > 0.
+    warm
+        ``(N,)`` coefficients to start from.
+    tol
+        Gap relative to the objective.
+    max_iter
+        Newton steps at most.
+    """
+    problem = logistic_problem(signs(z), 1.0 / (C * len(z)), bias=False)
+    found = solve_logistic(gram, problem, warm=warm, tol=tol, max_iter=max_iter)
+    return RankedPairs(found.beta, found.decision, C * found.upper, C * found.gap, found.iterations, found.converged)
+
+
+def pair_objective(decision: FloatArray, z: NDArray[np.int64], penalty: float) -> float:
+    """Return ``1/N sum ln(1 + exp(-y f)) + penalty``."""
+    return _LOSS.value(signs(z), decision, np.full(len(z), 1.0 / len(z))) + penalty
+
+
+# -- import vectors ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ImportMachine:
+    """A machine on q import vectors: ``min over a_S of 1/N sum ln(1 + exp(-y K_p[:, S] a_S)) + C/2 a_S' K_p[S, S] a_S``.
+
+    Attributes
+    ----------
+    chosen
+        ``(q,)`` pairs S in the order of choice.
+    dual
+        ``(N,)`` coefficients of the problem over all pairs at its decision values; the next warm start.
+    objective
+        Its value.
+    factor
+        ``(N, q)`` with ``K_p[:, S] = factor factor[S]'``; a function of ``chosen`` alone.
+    inner
+        ``(q,)`` weights of the factor's columns.
+    """
+
+    chosen: IndexArray
+    dual: FloatArray
+    objective: float
+    factor: FloatArray
+    inner: FloatArray
+
+    @property
+    def decision(self) -> FloatArray:
+        """Values f of all pairs, ``(N,)``."""
+        return self.factor @ self.inner
+
+    def coefficients(self) -> FloatArray:
+        """Return a, ``(N,)``, zero but at the import vectors."""
+        out = np.zeros(len(self.dual))
+        if len(self.chosen):
+            out[self.chosen] = solve_triangular(self.factor[self.chosen], self.inner, lower=True, trans=1)
+        return out
+
+
+def empty_machine(z: NDArray[np.int64]) -> ImportMachine:
+    """Return the machine without import vectors: f = 0."""
+    n = len(z)
+    return ImportMachine(np.zeros(0, np.int64), np.zeros(n), float(np.log(2.0)), np.zeros((n, 0)), np.zeros(0))
+
+
+def import_factor(gram: Gram, chosen: IndexArray) -> FloatArray:
+    """Return the factor of some import vectors, column by column as it grew, so to the same bits."""
+    factor = np.zeros((gram.n, 0))
+    for q in range(len(chosen)):
+        factor = _grown(gram, factor, chosen[: q + 1])
+    return factor
+
+
+def _grown(gram: Gram, factor: FloatArray, chosen: IndexArray) -> FloatArray:
+    """Return the factor with the column of the last of the chosen pairs."""
+    found = np.column_stack([factor, _columns(gram, factor, chosen[-1:])[0]])
+    # What is zero but for rounding: a column has no share in the pairs chosen before it.
+    found[chosen[:-1], -1] = 0.0
+    return found
+
+
+def _columns(gram: Gram, factor: FloatArray, candidates: IndexArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Return the columns ``(N, m)`` that candidates would add to the factor, and which of them are new directions."""
+    with one_thread():
+        left = np.asarray(gram.rows(candidates), np.float64).T - factor @ factor[candidates].T
+    own = left[candidates, np.arange(len(candidates))]
+    new = own > DEPENDENT * np.maximum(gram.diag()[candidates], np.finfo(float).tiny)
+    return left / np.sqrt(np.where(new, own, 1.0)), new
+
+
+def import_step(
+    gram: Gram, z: NDArray[np.int64], C: float, machine: ImportMachine, candidates: IndexArray, tol: float = 1e-8
+) -> ImportMachine:
+    """Return the machine with one more import vector: the candidate that one Newton step promises most of, then solved.
+
+    Parameters
+    ----------
+    gram, z, C
+        As for :func:`rank_pairs`.
+    machine
+        So far.
+    candidates
+        ``(m,)`` pairs not chosen yet.
+    tol
+        Gap of the restricted problem relative to its objective.
+
+    Returns
+    -------
+    ImportMachine
+        The same object where no candidate is a new direction.
+    """
+    columns, new = _columns(gram, machine.factor, candidates)
+    if not new.any():
+        return machine
+    values = np.where(new, _promises(z, C, machine, columns), np.inf)
+    best = int(np.argmin(values))
+    chosen = np.append(machine.chosen, candidates[best])
+    # Computed by itself, as a resumed run does: among other candidates a product may round otherwise.
+    factor = _grown(gram, machine.factor, chosen)
+    found = rank_pairs(FactorGram(factor), z, C, warm=machine.dual, tol=tol)
+    inner = factor.T @ found.coef
+    return ImportMachine(chosen, found.coef, pair_objective(factor @ inner, z, 0.5 * C * float(inner @ inner)), factor, inner)
+
+
+def _promises(z: NDArray[np.int64], C: float, machine: ImportMachine, columns: FloatArray) -> FloatArray:
+    """Return the objective after one Newton step from the present machine with each column added, ``(m,)``."""
+    y, n = signs(z), len(z)
+    slope = -_LOSS.dual(y, machine.decision, np.full(n, 1.0 / n)) * y
+    share = np.abs(slope) * n
+    curved = share * (1.0 - share) / n
+    factor = machine.factor
+    with one_thread():
+        weighted = curved[:, None] * columns
+        own = np.einsum("ij,ij->j", columns, weighted) + C
+        pull = columns.T @ slope
+        if not factor.shape[1]:
+            inner, move = np.zeros((0, len(pull))), -pull / own
+        else:
+            hessian = factor.T @ (curved[:, None] * factor)
+            hessian.flat[:: len(hessian) + 1] += C
+            root = cho_factor(hessian, lower=True)
+            cross = factor.T @ weighted
+            rest = factor.T @ slope + C * machine.inner
+            solved, still = cho_solve(root, cross), cho_solve(root, rest)
+            move = -(pull - cross.T @ still) / (own - np.einsum("ij,ij->j", cross, solved))
+            inner = -(still[:, None] + solved * move)
+        decisions = machine.decision[:, None] + factor @ inner + columns * move
+    penalty = 0.5 * C * (((machine.inner[:, None] + inner) ** 2).sum(axis=0) + move**2)
+    return np.array([pair_objective(f, z, float(p)) for f, p in zip(decisions.T, penalty, strict=True)])
+
+
+def full_gap(gram: Gram, z: NDArray[np.int64], C: float, machine: ImportMachine) -> float:
+    """Return how far the machine's objective is above the least of (7.3) over all pairs, at most; one product."""
+    y, cost = signs(z), np.full(len(z), 1.0 / (C * len(z)))
+    alpha = _LOSS.dual(y, machine.decision, cost)
+    beta = alpha * y
+    bound = _LOSS.utility(alpha, cost) - 0.5 * float(beta @ gram.matvec(beta))
+    return max(machine.objective - C * bound, 0.0)
+
+
+def restored(gram: Gram, machine: ImportMachine) -> ImportMachine:
+    """Return a machine read without its factor with the factor."""
+    return replace(machine, factor=import_factor(gram, machine.chosen))

@@ -1,0 +1,239 @@
+r"""Scores of the nodes of a graph by a random walk with restarts (VisualRank, PageRank), and how good a ranking is.
+
+.. math::
+
+    r = \lambda S r + (1 - \lambda) \pi, \qquad S_{ij} = W_{ij} / \textstyle\sum_i W_{ij},
+
+W non-negative similarities, :math:`\pi` a prior with sum one. Source: Zhuang, PhD thesis on kernel learning, Nanyang Technological
+University, 2011, section 6.2; Jing and Baluja, IEEE TPAMI 30, 2008.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+
+from ..jit import one_thread
+
+BLOCK = 512
+"""Rows of the similarity matrix that are worked on at a time; products rest on it, bit for bit."""
+
+LEAST_TOL = 1e-14
+"""Changes below this are rounding."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A column-stochastic matrix S: columns of non-negative weights over their sums; a column without weight is uniform.
+
+    Attributes
+    ----------
+    n
+        Nodes.
+    rows
+        ``rows(lo, hi)`` gives rows of the weights W, dense or sparse.
+    inverse
+        ``(n,)`` one over the sum of every column of W, 0 where there is none.
+    """
+
+    n: int
+    rows: Callable[[int, int], Any]
+    inverse: np.ndarray
+
+    def product(self, r: np.ndarray) -> np.ndarray:
+        """Return ``S r``."""
+        weighted, out = self.inverse * r, np.empty(self.n)
+        with one_thread():
+            for lo, hi in _spans(self.n):
+                out[lo:hi] = self.rows(lo, hi) @ weighted
+        return out + r[self.inverse == 0].sum() / self.n
+
+    def dense(self) -> np.ndarray:
+        """Return S, ``(n, n)``."""
+        parts = [self.rows(lo, hi) for lo, hi in _spans(self.n)]
+        weights = np.concatenate([part.toarray() if sp.issparse(part) else part for part in parts])
+        return weights * self.inverse + np.where(self.inverse == 0, 1.0 / self.n, 0.0)
+
+
+def _spans(n: int) -> list[tuple[int, int]]:
+    return [(lo, min(lo + BLOCK, n)) for lo in range(0, n, BLOCK)]
+
+
+def _over(n: int, rows: Callable[[int, int], Any]) -> Walk:
+    """Return the walk on weights given by rows."""
+    sums = np.zeros(n)
+    for lo, hi in _spans(n):
+        sums += np.asarray(rows(lo, hi).sum(axis=0)).ravel()
+    with np.errstate(over="ignore"):
+        inverse = np.divide(1.0, sums, out=np.zeros(n), where=sums > 0)
+    # The sum of a column of denormal numbers has no inverse.
+    inverse[~np.isfinite(inverse)] = 0.0
+    return Walk(n, rows, inverse)
+
+
+def is_stochastic(matrix: Any) -> bool:
+    """Return whether a matrix has no negative entry and columns with sum one, to single precision: it is an S already."""
+    least = matrix.min() if matrix.shape[0] else 0.0
+    return bool(least >= 0 and np.all(np.abs(np.asarray(matrix.sum(axis=0, dtype=np.float64)).ravel() - 1.0) <= 1e-6))
+
+
+def walk_on(similarity: Any, diagonal: str = "zero") -> Walk:
+    """Return the walk on a similarity or kernel matrix: what is negative becomes 0.
+
+    Parameters
+    ----------
+    similarity
+        ``(n, n)`` array or sparse matrix; column j holds where a walker at j goes.
+    diagonal
+        ``"zero"``: no node is similar to itself; ``"keep"``.
+    """
+    n = similarity.shape[0]
+    if sp.issparse(similarity):
+        weights = sp.csr_array(similarity, dtype=np.float64).maximum(0)
+        if diagonal == "zero":
+            weights = weights - sp.diags_array(weights.diagonal())
+        weights = sp.csr_array(weights)
+        return _over(n, lambda lo, hi: weights[lo:hi])
+
+    parts = {lo: _clipped(np.array(similarity[lo:hi], dtype=np.float64), lo, diagonal) for lo, hi in _spans(n)}
+    return _over(n, lambda lo, hi: parts[lo])
+
+
+def walk_on_factor(factor: np.ndarray, diagonal: str = "zero", *, held: bool = True) -> Walk:
+    """Return the walk on the kernel ``F F'`` of a factor F ``(n, r)``.
+
+    Parameters
+    ----------
+    factor
+        F.
+    diagonal
+        As of :func:`walk_on`.
+    held
+        Keep the matrix, ``8 n^2`` bytes; else rows are computed anew for every product, with the same bits.
+    """
+
+    def rows(lo: int, hi: int) -> np.ndarray:
+        with one_thread():
+            return _clipped(factor[lo:hi] @ factor.T, lo, diagonal)
+
+    if not held:
+        return _over(len(factor), rows)
+    parts = {lo: rows(lo, hi) for lo, hi in _spans(len(factor))}
+    return _over(len(factor), lambda lo, hi: parts[lo])
+
+
+def _clipped(block: np.ndarray, first: int, diagonal: str) -> np.ndarray:
+    """Clip rows of a matrix at 0, in place; ``first`` is the number of the first one."""
+    np.maximum(block, 0.0, out=block)
+    if diagonal == "zero":
+        at = np.arange(len(block))
+        block[at, first + at] = 0.0
+    return block
+
+
+def normalised_prior(prior: Any, n: int) -> np.ndarray:
+    """Return a prior with sum one, ``(n,)``; uniform for ``None``.
+
+    Raises
+    ------
+    ValueError
+        Another length, an entry that is negative or not finite, or nothing but zeros.
+    """
+    if prior is None:
+        return np.full(n, 1.0 / n)
+    values = np.asarray(prior, dtype=np.float64)
+    if values.shape != (n,):
+        raise ValueError(f"prior: shape {values.shape}; it must be ({n},), one number per row")
+    wrong = np.flatnonzero(~np.isfinite(values) | (values < 0))
+    if len(wrong):
+        raise ValueError(f"prior: row {wrong[0]} has {values[wrong[0]]:g}; entries must be finite and not negative")
+    if not values.any():
+        raise ValueError("prior: all entries are 0; at least one must be positive")
+    # By the largest first: a sum of large numbers may overflow.
+    values = values / values.max()
+    return values / values.sum()
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Where a walk with restarts settles.
+
+    Attributes
+    ----------
+    values
+        ``(n,)`` scores, sum one.
+    steps
+        Products with S.
+    error
+        Bound of the l1 distance from the exact scores, rounding aside; 0 of the exact solution.
+    """
+
+    values: np.ndarray
+    steps: int
+    error: float
+
+
+def walk_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85, tol: float = 1e-10) -> Scores:
+    r"""Return the fixed point of ``r = damping S r + (1 - damping) prior`` by power iteration from the prior.
+
+    The iteration contracts by ``damping`` in the l1 norm, so it ends by itself; it stops when a step changes less than ``tol``.
+
+    Parameters
+    ----------
+    walk, prior
+        S, and ``(n,)`` non-negative numbers with sum one.
+    damping
+        Share of steps that follow S, in [0, 1).
+    tol
+        l1 change of the last step; at least ``LEAST_TOL`` is meant.
+    """
+    r, change, steps = prior, np.inf, 0
+    most = 2 + (0 if damping == 0 else math.ceil(math.log(max(tol, LEAST_TOL) / 2.0) / math.log(damping)))
+    while change >= max(tol, LEAST_TOL) and steps < most:
+        new = damping * walk.product(r) + (1.0 - damping) * prior
+        change, steps, r = float(np.abs(new - r).sum()), steps + 1, new
+    return Scores(r, steps, change * damping / (1.0 - damping))
+
+
+def exact_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85) -> Scores:
+    """Return ``(1 - damping) (I - damping S)^-1 prior`` by one factorisation of the dense matrix."""
+    with one_thread():
+        values = scipy.linalg.solve(np.eye(walk.n) - damping * walk.dense(), (1.0 - damping) * prior)
+    return Scores(values, 0, 0.0)
+
+
+# -- how good a ranking is ---------------------------------------------------------------------------------------------------
+
+
+def ranked(scores: np.ndarray) -> np.ndarray:
+    """Return the rows by descending score, ``(n,)``; equal scores in the order of rows."""
+    return np.argsort(-np.asarray(scores), kind="stable")
+
+
+def top_precision(scores: np.ndarray, relevant: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """Return the share of relevant rows among the first N of a ranking, for every N of ``sizes``; among all rows where there are fewer."""
+    hits = np.cumsum(np.asarray(relevant, dtype=bool)[ranked(scores)])
+    taken = [min(size, len(hits)) for size in sizes]
+    return np.array([hits[size - 1] / size for size in taken])
+
+
+def average_precision(scores: np.ndarray, relevant: np.ndarray) -> float:
+    """Return the mean, over relevant rows, of the precision down to each of them; NaN where none is relevant."""
+    found = np.flatnonzero(np.asarray(relevant, dtype=bool)[ranked(scores)])
+    return float(np.mean(np.arange(1, len(found) + 1) / (found + 1))) if len(found) else float("nan")
+
+
+def ndcg(scores: np.ndarray, gains: np.ndarray, size: int | None = None) -> float:
+    """Return the normalised discounted cumulative gain ``sum_k g_k / log2(k + 1)`` over the best one; NaN where no gain is positive."""
+    gains = np.asarray(gains, dtype=np.float64)
+    discount = 1.0 / np.log2(np.arange(2, len(gains) + 2))
+    if size is not None:
+        discount[size:] = 0.0
+    best = float(np.sort(gains)[::-1] @ discount)
+    return float(gains[ranked(scores)] @ discount) / best if best > 0 else float("nan")

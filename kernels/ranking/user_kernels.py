@@ -1,0 +1,236 @@
+r"""Similarities of the users of a photo-sharing community in seven views, and what makes them comparable before they are weighed.
+
+=========  =======================================================  ====================
+view       similarity of u and v                                    function
+=========  =======================================================  ====================
+visual     ``exp(-||m_u - m_v||^2 / s^2)``, m mean visual words     :func:`visual_kernel`
+text       cosine of tf-idf tag vectors                             :func:`text_kernel`
+comment    comments between both; on the diagonal one's own         :func:`comment_kernel`
+group      groups joined by both                                    :func:`incidence_kernel`
+contact    common contacts                                          :func:`incidence_kernel`
+location   cells of a grid on the earth where both took photos      :func:`incidence_kernel`
+favourite  photos that both marked                                  :func:`incidence_kernel`
+=========  =======================================================  ====================
+
+Incidence kernels are positive semi-definite, the comment counts only symmetric. Before use every row is divided by its largest entry,
+which makes a matrix asymmetric and mostly indefinite, too: the mean with the transpose is shifted by its least eigenvalue (Zhuang: Kernel
+learning, thesis, Nanyang Technological University, 2011, sections 7.2 and 7.4). With d = 1 / row maxima and H of ones that is
+
+.. math:: K'_{uv} = \tfrac12 (d_u + d_v) K_{uv} + \delta\, [u = v], \qquad \delta = \max(0, -\lambda_{\min}).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from ..grams.blocks import gram_block
+from ..grams.spec import KernelSpec
+from ..jit import one_thread
+
+FloatArray = NDArray[np.float64]
+
+DENSE = 768
+"""Matrices up to this order give their least eigenvalue by a full decomposition, larger ones by Lanczos steps."""
+
+LANCZOS_STEPS = 300
+LANCZOS_TOL = 1e-6
+"""Residual of the least eigenvalue, relative to the largest in size, at which the steps end; the shift contains the residual."""
+
+
+# -- views -------------------------------------------------------------------------------------------------------------------------
+
+
+def visual_kernel(means: ArrayLike, width: float | None = None) -> FloatArray:
+    """Return ``exp(-||m_u - m_v||^2 / s^2)``, ``(n, n)``; s is the mean distance of two users unless a width is given.
+
+    Parameters
+    ----------
+    means
+        ``(n, n_words)`` mean bag of visual words of every user.
+    width
+        s > 0.
+
+    Raises
+    ------
+    ValueError
+        Entries that are not finite, a width that is not positive, or users who are all alike and no width.
+    """
+    rows = _finite_rows("means", means)
+    width = _mean_distance(rows) if width is None else width
+    if not (np.isfinite(width) and width > 0):
+        raise ValueError(f"width={width!r}: must be above 0; without one it is the mean distance, which is 0 where all users are alike")
+    return gram_block([KernelSpec("rbf", (("gamma", float(width) ** -2.0),))], rows, None, dtype=np.float64)[0]
+
+
+def _mean_distance(rows: FloatArray) -> float:
+    # Loaded on demand, as every worker would pay for it.
+    from scipy.spatial.distance import pdist
+
+    return float(pdist(rows).mean()) if len(rows) > 1 else 0.0
+
+
+def text_kernel(tags: Any) -> FloatArray:
+    """Return the cosine of the users' tf-idf vectors, ``(n, n)``: ``tf log(n / r_j)`` where r_j of n users carry tag j.
+
+    Parameters
+    ----------
+    tags
+        ``(n, n_tags)`` counts, dense or sparse, not negative.
+    """
+    counts = _counts("tags", tags)
+    n, n_tags = counts.shape
+    carried = np.bincount(counts.indices, minlength=n_tags)
+    counts.data *= np.log(n / np.maximum(carried, 1))[counts.indices]
+    rows = np.repeat(np.arange(n), np.diff(counts.indptr))
+    lengths = np.sqrt(np.bincount(rows, counts.data**2, n))
+    counts.data /= np.where(lengths > 0, lengths, 1.0)[rows]
+    return _products(counts)
+
+
+def comment_kernel(comments: Any) -> FloatArray:
+    """Return the number of comments between every two users, ``(n, n)``: those of u on v and of v on u; on the diagonal one's own.
+
+    Parameters
+    ----------
+    comments
+        ``(n, n)`` counts, dense or sparse: row the writer, column the owner of the photo.
+    """
+    counts = _counts("comments", comments)
+    if counts.shape[0] != counts.shape[1]:
+        raise ValueError(f"comments: shape {counts.shape}; must be (n_users, n_users)")
+    found = counts.toarray()
+    both = found + found.T
+    np.fill_diagonal(both, np.diagonal(found))
+    return both
+
+
+def incidence_kernel(membership: Any) -> FloatArray:
+    """Return how many items every two users share, ``B B'`` of the binary incidence B, ``(n, n)``: groups, contacts, cells, favourites.
+
+    Parameters
+    ----------
+    membership
+        ``(n, n_items)`` dense or sparse; every entry above 0 counts as 1.
+    """
+    binary = _counts("membership", membership)
+    binary.data[:] = 1.0
+    return _products(binary)
+
+
+def _products(rows: Any) -> FloatArray:
+    return np.ascontiguousarray((rows @ rows.T).toarray(), dtype=np.float64)
+
+
+def _counts(name: str, given: Any) -> Any:
+    found = sp.csr_array(given, dtype=np.float64, copy=True)
+    found.sum_duplicates()
+    found.eliminate_zeros()
+    if found.data.size and not (np.isfinite(found.data).all() and found.data.min() >= 0):
+        raise ValueError(f"{name}: must be finite numbers, not negative; found {found.data[~(found.data >= 0)][:1]}")
+    return found
+
+
+def _finite_rows(name: str, given: ArrayLike) -> FloatArray:
+    rows = np.ascontiguousarray(given, dtype=np.float64)
+    if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
+        raise ValueError(f"{name}: shape {rows.shape}; must be (n_users, n_words), finite")
+    return rows
+
+
+# -- normalisation -----------------------------------------------------------------------------------------------------------------
+
+
+def row_factors(maxima: FloatArray) -> FloatArray:
+    """Return ``1 / maxima``, and 0 for rows without a positive entry, which stay zero."""
+    return np.divide(1.0, maxima, out=np.zeros_like(maxima), where=maxima > 0.0)
+
+
+def scaled_block(block: NDArray[Any], left: FloatArray, right: FloatArray) -> FloatArray:
+    """Return ``(d_u + d_v) / 2 K_uv`` of some rows and columns, float64.
+
+    Parameters
+    ----------
+    block
+        ``(..., h, w)`` raw entries.
+    left, right
+        ``(..., h)`` and ``(..., w)`` factors d of the rows and the columns.
+    """
+    return np.multiply(block, 0.5 * (left[..., :, None] + right[..., None, :]), dtype=np.float64)
+
+
+def row_maximum(gram: ArrayLike) -> FloatArray:
+    """Return a matrix with rows divided by their maxima, made symmetric and positive semi-definite; ``(n, n)``, a copy."""
+    raw = np.asarray(gram, dtype=np.float64)
+    factors = row_factors(raw.max(axis=1))
+    return _shifted(scaled_block(raw, factors, factors))
+
+
+def cosine(gram: ArrayLike) -> FloatArray:
+    """Return ``K_uv / sqrt(K_uu K_vv)``, shifted where the result is indefinite; ``(n, n)``, a copy. Rows without length become zero."""
+    raw = np.asarray(gram, dtype=np.float64)
+    factors = row_factors(np.sqrt(np.maximum(np.diagonal(raw), 0.0)))
+    return _shifted(raw * factors[:, None] * factors)
+
+
+def _shifted(matrix: FloatArray) -> FloatArray:
+    least = least_eigenvalue(lambda x: matrix @ x, len(matrix), lambda: matrix)
+    matrix.flat[:: len(matrix) + 1] += max(0.0, -least)
+    return matrix
+
+
+def least_eigenvalue(product: Callable[[FloatArray], FloatArray], n: int, dense: Callable[[], FloatArray] | None = None) -> float:
+    """Return the least eigenvalue of a symmetric matrix, or a little less.
+
+    Parameters
+    ----------
+    product
+        ``product(x)`` returns the matrix times x ``(n,)``.
+    n
+        Order.
+    dense
+        Returns the matrix ``(n, n)``; asked for up to order DENSE. Without it the steps are taken at any order.
+
+    Notes
+    -----
+    Lanczos steps with full re-orthogonalisation from a fixed vector, in ``n * LANCZOS_STEPS`` numbers. The residual of the Ritz value is
+    subtracted from it, so that a shift by the result leaves no eigenvalue negative where the steps saw it.
+    """
+    with one_thread():
+        if dense is not None and n <= DENSE:
+            return float(np.linalg.eigvalsh(dense())[0])
+        return _lanczos(product, n)
+
+
+def _lanczos(product: Callable[[FloatArray], FloatArray], n: int) -> float:
+    steps = min(n, LANCZOS_STEPS)
+    basis, diagonal, beside = np.zeros((steps, n)), np.zeros(steps), np.zeros(steps)
+    vector = np.random.default_rng(0).standard_normal(n)
+    basis[0] = vector / np.linalg.norm(vector)
+    least = residual = 0.0
+    for k in range(steps):
+        image = product(basis[k])
+        diagonal[k] = image @ basis[k]
+        for _ in range(2):
+            image -= basis[: k + 1].T @ (basis[: k + 1] @ image)
+        beside[k] = np.linalg.norm(image)
+        if k + 1 == steps or k % 10 == 9 or beside[k] <= 1e-14 * np.abs(diagonal[: k + 1]).max():
+            values, vectors = _ritz(diagonal[: k + 1], beside[:k])
+            least, residual = float(values[0]), float(beside[k] * abs(vectors[-1, 0]))
+            if residual <= LANCZOS_TOL * np.abs(values).max():
+                break
+        if k + 1 < steps:
+            basis[k + 1] = image / beside[k]
+    return least - residual
+
+
+def _ritz(diagonal: FloatArray, beside: FloatArray) -> tuple[FloatArray, FloatArray]:
+    # Loaded on demand, as every worker would pay for it.
+    from scipy.linalg import eigh_tridiagonal
+
+    values, vectors = eigh_tridiagonal(diagonal, beside)  # pyright: ignore[reportAssignmentType] (vectors are asked for)
+    return values, vectors

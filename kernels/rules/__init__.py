@@ -1,0 +1,1 @@
+"""Conjunctions of propositions: bits, lattice, search."""

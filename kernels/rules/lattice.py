@@ -1,0 +1,197 @@
+"""The lattice of conjunctions of basic propositions over training rows: nodes, restricted problems, looks outside a hull."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..graphs.hulls import NodeSet
+from .bits import UNPACKED, FloatArray, Words, conjunctions, row_bytes, unpack
+from .machine import RuleProblem, TaskRows
+from .search import DEPTHS, Search, SignedRows, compatible, find_violators, known_keys, node_keys, signed_rows
+
+IndexArray = NDArray[np.int64]
+
+BATCH = 512
+"""Conjunctions whose sums over descendants are computed at once."""
+
+
+@dataclass(frozen=True)
+class RuleLattice:
+    """Propositions as packed columns, and the rows, labels and costs of every task.
+
+    Attributes
+    ----------
+    columns : uint64 ndarray of shape (p, words)
+        Propositions over the n rows.
+    n : int
+    rows, y, cost : tuples of ndarray
+        Of every task: its rows, their labels -1 and +1, their positive costs. Tasks may share rows (one class against the rest each).
+    similarity : ndarray of shape (T, T)
+        B, positive semidefinite.
+    a : float
+        d = a^length.
+    skip : bool
+        Leave out conjunctions with two propositions of which one implies or contradicts the other on the rows.
+    """
+
+    columns: Words
+    n: int
+    rows: tuple[IndexArray, ...]
+    y: tuple[FloatArray, ...]
+    cost: tuple[FloatArray, ...]
+    similarity: FloatArray
+    a: float
+    skip: bool = True
+
+    @property
+    def p(self) -> int:
+        """Number of propositions."""
+        return len(self.columns)
+
+    @cached_property
+    def root(self) -> FloatArray:
+        """L with B = L L', diagonal where B is."""
+        B = self.similarity
+        if not np.any(B - np.diag(np.diag(B))):
+            return np.diag(np.sqrt(np.diag(B)))
+        values, vectors = np.linalg.eigh(B)
+        kept = values > 1e-12 * max(float(values.max(initial=0.0)), 0.0)
+        return np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
+
+    @cached_property
+    def keys(self) -> NDArray[np.uint64]:
+        """Random bits of the propositions, by which a search knows a conjunction."""
+        return node_keys(self.p)
+
+    @cached_property
+    def pairs(self) -> Words:
+        """Bits of the pairs of propositions that may stand in one conjunction."""
+        return compatible(self.columns) if self.skip else np.full((self.p, self.width), ~np.uint64(0))
+
+    @property
+    def width(self) -> int:
+        """Words of a node's name, one bit for each proposition."""
+        return max(-(-self.p // 64), 1)
+
+    # -- nodes -------------------------------------------------------------------------------------------------------------
+
+    def named(self, items: Sequence[Sequence[int]]) -> Words:
+        """Return the names of conjunctions, (m, width)."""
+        out = np.zeros((len(items), self.width), np.uint64)
+        for row, item in zip(out, items, strict=True):
+            for e in item:
+                row[int(e) >> 6] |= np.uint64(1) << np.uint64(int(e) & 63)
+        return out
+
+    def items(self, keys: Words) -> list[list[int]]:
+        """Return the propositions of nodes, ascending."""
+        flags = unpack(keys, 64 * self.width) if len(keys) else np.zeros((0, 64 * self.width), np.uint8)
+        return [np.flatnonzero(row).tolist() for row in flags]
+
+    def parents(self, key: Words) -> Words:
+        """Return a node without each of its propositions in turn."""
+        item = self.items(key[None, :])[0]
+        return self.named([item[:k] + item[k + 1 :] for k in range(len(item))])
+
+    def penalties(self, keys: Words) -> FloatArray:
+        """Return d of nodes."""
+        return float(self.a) ** np.bitwise_count(keys).sum(axis=1).astype(np.float64)
+
+    def hull(self, keys: Words, before: NodeSet | None = None) -> NodeSet:
+        """Return nodes with all their ancestors."""
+        return (before or NodeSet.empty(self.width, np.uint64)).with_hulls(keys, self.parents, self.penalties)
+
+    def start(self, most: int) -> NodeSet:
+        """Return the empty conjunction and the single propositions that separate the labels best."""
+        forms = self.single_forms()
+        best = [int(e) for e in np.argsort(-forms, kind="stable")[:most] if forms[e] > 0]
+        return self.hull(self.named([[], *([e] for e in sorted(best))]))
+
+    def single_forms(self) -> FloatArray:
+        """Return M of the single propositions for multipliers that balance the labels of every task."""
+        sums = np.zeros((self.p, len(self.rows)))
+        for t, (rows, y, cost) in enumerate(zip(self.rows, self.y, self.cost, strict=True)):
+            plus, minus = float(cost[y > 0].sum()), float(cost[y < 0].sum())
+            if plus == 0 or minus == 0:
+                continue
+            weight = np.zeros(self.n)
+            weight[rows] = np.where(y > 0, cost * min(minus / plus, 1.0), -cost * min(plus / minus, 1.0))
+            sums[:, t] = self.products(weight)
+        return np.sum((sums @ self.root) ** 2, axis=1)
+
+    def products(self, weight: FloatArray) -> FloatArray:
+        """Return the sums of a weight (n,) over the rows of every proposition."""
+        # As bytes, and as the numbers that a product makes of them.
+        step = max(UNPACKED // (9 * max(self.n, 1)), 1)
+        return np.concatenate([unpack(self.columns[lo : lo + step], self.n) @ weight for lo in range(0, self.p, step)] or [np.zeros(0)])
+
+    # -- restricted problem ------------------------------------------------------------------------------------------------
+
+    def flags(self, nodes: NodeSet) -> NDArray[np.uint8]:
+        """Return the columns of a hull, (W, n) zeros and ones."""
+        return unpack(conjunctions(self.items(nodes.keys), self.columns, self.n), self.n)
+
+    def problem(self, nodes: NodeSet, rho: float) -> RuleProblem:
+        """Return the problem on a hull."""
+        found = row_bytes(self.flags(nodes))
+        tasks = [TaskRows.of(found[rows], y, cost) for rows, y, cost in zip(self.rows, self.y, self.cost, strict=True)]
+        return RuleProblem(nodes.hull, tasks, self.root, rho)
+
+    def moved(self, columns: Words) -> RuleLattice:
+        """Return the lattice with other propositions in the same places."""
+        return replace(self, columns=columns)
+
+    # -- outside -----------------------------------------------------------------------------------------------------------
+
+    def signed(self, alpha: Sequence[FloatArray]) -> SignedRows:
+        """Return the rows in the order a search counts them."""
+        costs = np.concatenate(self.cost)
+        values, amounts = np.unique(costs, return_counts=True)
+        unit = float(values[np.argmax(amounts)])
+        return signed_rows(self.columns, self.n, self.rows, self.y, alpha, self.similarity, unit)
+
+    def outside(
+        self,
+        nodes: NodeSet,
+        alpha: Sequence[FloatArray],
+        threshold: float,
+        *,
+        frontier: bool,
+        depth: int = DEPTHS,
+        visits: int = 1 << 40,
+        rows: SignedRows | None = None,
+    ) -> Search:
+        """Look for nodes out of the hull with M / d^2 above the threshold: next to the hull, or everywhere."""
+        known = known_keys(self.items(nodes.keys), self.keys)
+        given = self.signed(alpha) if rows is None else rows
+        return find_violators(given, known, self.keys, self.pairs, self.a, threshold, frontier=frontier, depth=depth, visits=visits)
+
+    def descendant_bound(self, nodes: NodeSet, alpha: Sequence[FloatArray]) -> float:
+        """Return the thesis' bound of the squared dual gauge outside a hull, over the whole lattice, from one matrix.
+
+        The greatest value, over the conjunctions u all of whose parents are in the hull, of z_u' K_u z_u with the sum over all descendants
+        K_u = (a^-2 / (1 + b))^|u| (phi_u phi_u') * (1 + b)^(X X'), b = (1 + a)^-2, entry by entry (A.1.11). No pairs are left out. It takes
+        n^2 numbers, and grows with (1 + b)^p: for few rows and propositions.
+        """
+        X, items = unpack(self.columns, self.n).T.astype(np.float64), self.items(nodes.keys)
+        known = {tuple(item) for item in items}
+        new = {tuple(sorted((*item, e))) for item in items for e in range(self.p) if e not in item} - known
+        frontier = [u for u in sorted(new) if all(u[:k] + u[k + 1 :] in known for k in range(len(u)))]
+        b = (1.0 + self.a) ** -2
+        R, Z = (1.0 + b) ** (X @ X.T), np.zeros((len(self.rows), self.n))
+        for t, (rows, y, value) in enumerate(zip(self.rows, self.y, alpha, strict=True)):
+            Z[t, rows] = y * value
+        best = 0.0
+        for lo in range(0, len(frontier), BATCH):
+            some = frontier[lo : lo + BATCH]
+            phi = np.stack([X[:, list(u)].all(axis=1) for u in some], axis=1).astype(np.float64)
+            # sum over s and t of B_st z_s' R z_t, z_s = phi * Z_s, by the root of B.
+            forms = sum((part * (R @ part)).sum(axis=0) for part in (phi * row[:, None] for row in self.root.T @ Z))
+            factors = (self.a**-2 / (1.0 + b)) ** np.array([len(u) for u in some])
+            best = max(best, float(np.max(factors * forms)))
+        return best

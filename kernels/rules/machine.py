@@ -1,0 +1,412 @@
+"""Rules on a fixed hull of conjunctions: joint re-weighting, Newton steps inside, a true duality gap as the stop.
+
+With conjunctions phi_w over a hull W, tasks t and their similarity B (output kernel), minimise over f (W, T) and b (T,)
+
+    1/2 Omega(Q)^2 + sum_t sum_{i in t} C_i max(0, 1 - y_i (sum_w f_wt phi_w(x_i) - b_t)),   Q_w^2 = f_w' B^+ f_w,
+
+Omega the gauge of :mod:`gramplane.kernels.graphs.norms` (Jawanpuria 2014, section 5.2, (5.4), (5.5) and 5.4). As 1/2 Omega^2 is the least
+value of 1/2 sum_w Q_w^2 / delta_w, weights and machine are found together: the closed form of delta after every few Newton steps. With B =
+L L' the solver works on G (W, r), f = G L', Q_w = |G_w|. Every iterate gives a dual point alpha, hence the bound max over 0 <= t <= reach
+of t 1'alpha - t^2 U / 2, U >= the squared dual gauge of M_w = s_w' B s_w, s_wt = sum_{i in t} alpha_i y_i phi_w(x_i).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..graphs.hulls import Hull
+from ..graphs.norms import DualBound, DualPoint, dual_bound, gauge, joint_weights, shares_of, start_weights
+from ..jit import one_thread
+from .bits import Bytes, FloatArray, forward, transposed
+from .newton import bias_root, cost_planes, curvature, multipliers, newton_steps, smooth_value, zone_of
+
+FIRST_SMOOTHING, WARM_SMOOTHING = 0.5, 0.1
+"""Width of the hinge's parabola at first, and when a solution is known."""
+
+SHRINK = 0.6
+"""Factor of that width from one step to the next."""
+
+SHARE_OF_GAP = 8.0 / 3.0
+"""The width follows the tolerance: wide parabolas leave a gap of about a sixth of width times the costs inside them."""
+
+FIRST_BLUR, WARM_BLUR, LEAST_BLUR = 0.3, 0.1, 1e-6
+"""Norms are smoothed by this share of the largest, halved at every step: a node at exactly zero would stay there."""
+
+BEYOND, LEAPS = 0.5, (0.05, 20.0)
+"""Part of a change of the weights that is added to it, and the factors between which the change may lie."""
+
+INNER = 3
+"""Newton steps between two re-weightings."""
+
+FEW_PASSES, PASSES, TIGHT = 12, 400, 0.1
+"""Passes for the bound of a dual gauge, which need no data: few at first, many where these can close the gap; and its share of the
+tolerance."""
+
+FEW = 4
+"""Rows are merged when there are so many times fewer different ones."""
+
+LARGEST_SYSTEM = 3000
+"""Unknowns of one Newton system of tasks that share weight."""
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """Rows of one task on the hull; rows that agree in all conjunctions and in the label are one row of their common cost.
+
+    Attributes
+    ----------
+    rows : uint8 ndarray of shape (m, ceil(W / 8))
+    y, cost : ndarray of shape (m,)
+    member : ndarray of shape (n,)
+        Merged row of every row.
+    share : ndarray of shape (n,)
+        A row's share of the merged cost.
+    """
+
+    rows: Bytes
+    y: FloatArray
+    cost: FloatArray
+    member: NDArray[np.int64]
+    share: FloatArray
+
+    @classmethod
+    def of(cls, rows: Bytes, y: FloatArray, cost: FloatArray) -> TaskRows:
+        """Return the rows, merged where that pays."""
+        n = len(y)
+        keys = np.ascontiguousarray(np.column_stack([rows, (y > 0).astype(np.uint8)]))
+        _, first, member = np.unique(keys.view(f"V{keys.shape[1]}").reshape(-1), return_index=True, return_inverse=True)
+        member = member.reshape(-1).astype(np.int64)
+        if FEW * len(first) > n:
+            return cls(rows, y, cost, np.arange(n), np.ones(n))
+        total = np.bincount(member, cost, minlength=len(first)).astype(np.float64)
+        return cls(rows[first], y[first], total, member, cost / np.maximum(total[member], np.finfo(float).tiny))
+
+    @cached_property
+    def planes(self) -> tuple[NDArray[np.int64], float]:
+        """Costs as integers and their unit, for Hessians."""
+        return cost_planes(self.cost)
+
+    def spread(self, alpha: FloatArray) -> FloatArray:
+        """Return multipliers of all rows from those of the merged ones."""
+        return alpha[self.member] * self.share
+
+
+@dataclass(frozen=True)
+class RuleProblem:
+    """The restricted problem: hull, rows of every task, similarity of the tasks.
+
+    Attributes
+    ----------
+    hull : Hull
+    tasks : sequence of TaskRows
+    root : ndarray of shape (T, r)
+        L with B = L L'.
+    rho : float
+    """
+
+    hull: Hull
+    tasks: Sequence[TaskRows]
+    root: FloatArray
+    rho: float
+
+    @cached_property
+    def apart(self) -> bool:
+        """Whether no two tasks share weight: L is diagonal."""
+        return self.root.shape[0] == self.root.shape[1] and not np.any(self.root - np.diag(np.diag(self.root)))
+
+
+@dataclass(frozen=True)
+class RulePoint:
+    """A solution on a hull with its certificate there.
+
+    Attributes
+    ----------
+    G : ndarray of shape (W, r)
+        Weights; those of the conjunctions are ``G @ root.T``.
+    bias : ndarray of shape (T,)
+    alpha : tuple of ndarray
+        Dual point, the rows of every task.
+    eta : ndarray of shape (W,)
+        Shares of the hull's nodes.
+    objective, dual : float
+        Primal value at (G, bias); best dual value on the hull.
+    bound : float
+        U at alpha.
+    linear, reach : float
+        1'alpha, and how far alpha can be stretched.
+    iterations, steps : int
+        Re-weightings and Newton steps.
+    converged : bool
+    """
+
+    G: FloatArray
+    bias: FloatArray
+    alpha: tuple[FloatArray, ...]
+    eta: FloatArray
+    objective: float
+    dual: float
+    bound: float
+    linear: float
+    reach: float
+    iterations: int = 0
+    steps: int = 0
+    converged: bool = False
+
+    @property
+    def gap(self) -> float:
+        """Primal minus dual value on the hull."""
+        return max(self.objective - self.dual, 0.0)
+
+    def certified(self, outside: float) -> float:
+        """Return a gap that holds on the whole graph, ``outside`` bounding M_w / d_w^2 of all nodes out of the hull."""
+        return max(self.objective - DualPoint(self.linear, 0.0, self.reach).value(max(self.bound, outside)), 0.0)
+
+
+def solve_rules(
+    problem: RuleProblem,
+    *,
+    warm: tuple[FloatArray, FloatArray] | None = None,
+    tol: float = 1e-3,
+    max_iter: int = 200,
+) -> RulePoint:
+    """Minimise on the hull until the duality gap is at most tol times the objective.
+
+    Parameters
+    ----------
+    problem : RuleProblem
+    warm : tuple of ndarray (W, r) and (T,), optional
+        First weights (zero rows for new nodes) and biases.
+    tol : float
+    max_iter : int
+        Re-weightings at most; the best point and its gap are returned then too.
+    """
+    with one_thread():
+        search = RuleSearch(problem, warm)
+        for _ in range(max_iter):
+            if search.look(search.move(search.weights()), tol).converged:
+                break
+        return search.best
+
+
+class RuleSearch:
+    """The point of a search for weights and machine, its best bounds, and the width of the hinge's parabola.
+
+    Parameters
+    ----------
+    problem : RuleProblem
+    warm : tuple of ndarray, optional
+        As in :func:`solve_rules`.
+    """
+
+    best: RulePoint
+
+    def __init__(self, problem: RuleProblem, warm: tuple[FloatArray, FloatArray] | None = None) -> None:
+        self.problem, hull = problem, problem.hull
+        self._G = np.zeros((hull.size, problem.root.shape[1])) if warm is None else warm[0].copy()
+        self._bias = np.zeros(len(problem.tasks)) if warm is None else warm[1].copy()
+        known = bool(np.any(self._G))
+        self._h = WARM_SMOOTHING if known else FIRST_SMOOTHING
+        self._blur = WARM_BLUR if known else FIRST_BLUR
+        self._found: RulePoint | None = None
+        self._iterations = self._steps = 0
+        self._before: FloatArray | None = None
+        self._falls = True
+        self.forms = np.zeros(hull.size)
+
+    @property
+    def norms(self) -> FloatArray:
+        """Q (W,) of the point."""
+        return np.sqrt(np.sum(self._G**2, axis=1))
+
+    def weights(self) -> FloatArray:
+        """Return the weights delta for the next move: those that belong to the point, smoothed less every time, and some way beyond.
+
+        The closed form approaches its limit by a factor a step; going on by half of each change, of the logarithm, saves a third of the
+        steps. After a step that did not lower the objective the closed form itself is taken.
+        """
+        hull, norms = self.problem.hull, self.norms
+        top = float(norms.max(initial=0.0))
+        if top == 0.0:
+            return start_weights(hull)
+        blur, self._blur = max(self._blur, LEAST_BLUR) * top, 0.5 * self._blur
+        delta, before = joint_weights(hull, np.sqrt(norms**2 + blur**2), self.problem.rho), self._before
+        self._before = delta
+        if before is None or not self._falls:
+            return delta
+        return delta * np.clip(delta / np.maximum(before, np.finfo(float).tiny), *LEAPS) ** BEYOND
+
+    def move(self, delta: FloatArray) -> list[FloatArray]:
+        """Take Newton steps at given weights; returns the decisions of every task, before the bias."""
+        if not self.problem.apart:
+            self._G, self._bias, values, steps = coupled_steps(self.problem, delta, self._G, self._bias, self._h, INNER)
+            self._steps += steps
+            return values
+        values = []
+        for t, task in enumerate(self.problem.tasks):
+            scale = float(self.problem.root[t, t])
+            f, self._bias[t], F, steps = newton_steps(
+                task.rows, *task.planes, task.y, task.cost, delta * scale**2, self._G[:, t] * scale, float(self._bias[t]), self._h, INNER
+            )
+            self._G[:, t] = f / scale
+            self._steps += steps
+            values.append(F)
+        return values
+
+    def look(self, values: list[FloatArray], tol: float, eta: FloatArray | None = None) -> RulePoint:
+        """Bound the optimum at the point, keep the best of both sides, narrow the parabola; returns the best so far.
+
+        The dual gauge is bounded at the given shares ``eta`` as they are, or at the best ones that can be found without data.
+        """
+        problem, hull = self.problem, self.problem.hull
+        tasks, h, norms = problem.tasks, self._h, self.norms
+        parts = list(zip(values, tasks, self._bias, strict=True))
+        alpha = [multipliers(F, task.y, task.cost, h, b) for F, task, b in parts]
+        sums = np.column_stack([transposed(task.rows, task.y * a, hull.size) for task, a in zip(tasks, alpha, strict=True)])
+        self.forms = np.sum((sums @ problem.root) ** 2, axis=1)
+        loss = sum(smooth_value(F, task.y, task.cost, 0.0, b) for F, task, b in parts)
+        objective = 0.5 * gauge(hull, norms, problem.rho) ** 2 + loss
+        linear, reach = float(sum(a.sum() for a in alpha)), _reach(alpha, [task.cost for task in tasks])
+        bound = self._bound(eta, DualPoint(linear, 0.0, reach), objective, tol)
+        found = Bounded(alpha, bound.eta, bound.value, linear, reach)
+        self._iterations += 1
+        self._keep(found, objective, tol)
+        zone = sum(float(task.cost[zone_of(F, task.y, task.cost, h, b)].sum()) for F, task, b in parts)
+        target = SHARE_OF_GAP * tol * objective / zone if zone > 0 else h
+        self._h = max(min(target, h), SHRINK * h)
+        return self.best
+
+    def _bound(self, eta: FloatArray | None, point: DualPoint, objective: float, tol: float) -> DualBound:
+        """Bound the dual gauge; by many passes only where these can close the gap."""
+        hull, rho = self.problem.hull, self.problem.rho
+        if eta is not None:
+            return dual_bound(hull, self.forms, rho, eta, 0)
+        found = dual_bound(hull, self.forms, rho, shares_of(hull, self.norms, rho), FEW_PASSES, TIGHT * tol)
+        lowest = objective if self._found is None else min(objective, self._found.objective)
+        if lowest - point.value(found.value) <= tol * lowest or lowest - point.value(found.attained) > tol * lowest:
+            return found
+        return dual_bound(hull, self.forms, rho, found.eta, PASSES, TIGHT * tol)
+
+    def _keep(self, found: Bounded, objective: float, tol: float) -> None:
+        old, dual = self._found, found.value
+        self._falls = old is None or objective < old.objective
+        point = RulePoint(
+            self._G.copy(),
+            self._bias.copy(),
+            tuple(task.spread(a) for task, a in zip(self.problem.tasks, found.alpha, strict=True)),
+            found.eta,
+            objective,
+            dual,
+            found.bound,
+            found.linear,
+            found.reach,
+        )
+        if old is not None and dual < old.dual:
+            point = replace(point, alpha=old.alpha, eta=old.eta, dual=old.dual, bound=old.bound, linear=old.linear, reach=old.reach)
+        if old is not None and objective > old.objective:
+            point = replace(point, G=old.G, bias=old.bias, objective=old.objective)
+        converged = point.objective - point.dual <= tol * point.objective
+        self.best = self._found = replace(point, iterations=self._iterations, steps=self._steps, converged=converged)
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A dual point, the bound of its dual gauge and what its value needs."""
+
+    alpha: list[FloatArray]
+    eta: FloatArray
+    bound: float
+    linear: float
+    reach: float
+
+    @property
+    def value(self) -> float:
+        """Its dual value on the hull."""
+        return DualPoint(self.linear, 0.0, self.reach).value(self.bound)
+
+
+def _reach(alpha: Sequence[FloatArray], cost: Sequence[FloatArray]) -> float:
+    found = [float(np.min(c[a > 0] / a[a > 0], initial=np.inf)) for a, c in zip(alpha, cost, strict=True)]
+    return max(min(found), 1.0) if np.isfinite(min(found)) else 1.0
+
+
+def coupled_steps(
+    problem: RuleProblem, delta: FloatArray, G: FloatArray, bias: FloatArray, h: float, steps: int
+) -> tuple[FloatArray, FloatArray, list[FloatArray], int]:
+    """Take Newton steps for tasks that share weight: one system in all unknowns of the kept nodes; biases eliminated as for one task."""
+    keep = np.flatnonzero(delta > 1e-10 * delta.max())
+    root, D = problem.root, np.sqrt(delta[keep])
+    unknowns = G[keep] / D[:, None]
+    state = _Coupled(problem, keep, D, h)
+    value, bias, values = state.at(unknowns, bias)
+    taken = 0
+    for _ in range(steps):
+        gradient = unknowns - D[:, None] * (state.sums(values, bias) @ root)
+        direction = state.direction(values, bias, gradient)
+        slope, step = float(np.sum(gradient * direction)), 1.0
+        taken += 1
+        for _trial in range(25):
+            trial = state.at(unknowns + step * direction, bias)
+            if trial[0] <= value + 1e-4 * step * slope:
+                break
+            step *= 0.5
+        if not trial[0] < value:
+            break
+        unknowns, enough = unknowns + step * direction, value - trial[0] <= 1e-7 * trial[0]
+        value, bias, values = trial
+        if enough:
+            break
+    out = np.zeros_like(G)
+    out[keep] = D[:, None] * unknowns
+    return out, bias, values, taken
+
+
+class _Coupled:
+    def __init__(self, problem: RuleProblem, keep: NDArray[np.int64], D: FloatArray, h: float) -> None:
+        self._problem, self._keep, self._D, self._h = problem, keep, D, h
+
+    def at(self, unknowns: FloatArray, bias: FloatArray) -> tuple[float, FloatArray, list[FloatArray]]:
+        """Return the smoothed value, the biases and the decisions of every task."""
+        f = np.zeros((self._problem.hull.size, len(self._problem.tasks)))
+        f[self._keep] = self._D[:, None] * (unknowns @ self._problem.root.T)
+        found, total, values = np.empty(len(bias)), 0.5 * float(np.sum(unknowns**2)), []
+        for t, task in enumerate(self._problem.tasks):
+            F = forward(task.rows, np.ascontiguousarray(f[:, t]))
+            found[t] = bias_root(F, task.y, task.cost, self._h, float(bias[t]))
+            total += smooth_value(F, task.y, task.cost, self._h, found[t])
+            values.append(F)
+        return total, found, values
+
+    def sums(self, values: list[FloatArray], bias: FloatArray) -> FloatArray:
+        """Return s (kept, T)."""
+        parts = []
+        for F, task, b in zip(values, self._problem.tasks, bias, strict=True):
+            alpha = multipliers(F, task.y, task.cost, self._h, b)
+            parts.append(transposed(task.rows, task.y * alpha, self._problem.hull.size)[self._keep])
+        return np.column_stack(parts)
+
+    def direction(self, values: list[FloatArray], bias: FloatArray, gradient: FloatArray) -> FloatArray:
+        """Return the Newton direction, (kept, r); with very many unknowns from the blocks of the r coordinates alone."""
+        k, r = gradient.shape
+        root, scale = self._problem.root, np.outer(self._D, self._D)
+        whole = k * r <= LARGEST_SYSTEM
+        H = np.zeros((r, k, r, k)) if whole else np.zeros((r, k, k))
+        for t, (F, task, b) in enumerate(zip(values, self._problem.tasks, bias, strict=True)):
+            multiples, unit = task.planes
+            part = scale * curvature(task.rows, multiples, unit / self._h, zone_of(F, task.y, task.cost, self._h, b), self._keep)
+            row = root[t]
+            for i in np.flatnonzero(row):
+                if whole:
+                    for j in np.flatnonzero(row):
+                        H[i, :, j, :] += row[i] * row[j] * part
+                else:
+                    # Not less than the whole in the order of matrices, so that its steps descend.
+                    H[i] += abs(row[i]) * float(np.abs(row).sum()) * part
+        if whole:
+            system = H.reshape(r * k, r * k) + np.eye(r * k)
+            return np.asarray(-np.linalg.solve(system, gradient.T.reshape(-1)).reshape(r, k).T, np.float64)
+        return np.asarray(np.column_stack([-np.linalg.solve(H[i] + np.eye(k), gradient[:, i]) for i in range(r)]), np.float64)

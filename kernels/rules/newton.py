@@ -1,0 +1,231 @@
+"""Newton steps for a linear machine on 0/1 columns with a ridge penalty per column and a smoothed hinge, bias eliminated.
+
+For one task: minimise over f and b, with weights delta > 0,
+
+    1/2 sum_w f_w^2 / delta_w + sum_i C_i H_h(1 - y_i ((Phi f)_i - b)),
+
+H_h(t) = 0, t^2 / (2h), t - h/2 for t <= 0, 0 < t < h, t >= h. With g = f / sqrt(delta) the Hessian is I + D Phi_Z' diag(C/h) Phi_Z D over
+the rows Z with 0 < t < h alone, minus the share of the bias. The bias is the root of the monotone sum_i y_i alpha_i,
+alpha_i = C_i H_h'(t_i), so alpha is feasible for the dual at every iterate.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit import compiled
+from .bits import Bytes, FloatArray, forward, gram, transposed, zone_columns
+
+NEGLIGIBLE = 1e-10
+"""Columns whose delta is a smaller share of the largest are dropped from a step."""
+
+ARMIJO = 1e-4
+
+ENOUGH = 1e-7
+"""Newton steps that lower the value by a smaller share are the last."""
+
+PLANES = 8
+"""Bits of a row's cost in the Hessian: costs that are not small multiples of one number are rounded up there, and there alone."""
+
+
+def cost_planes(cost: FloatArray) -> tuple[NDArray[np.int64], float]:
+    """Return integers and a unit so that their product is a row's cost, or just above it."""
+    largest = float(cost.max(initial=0.0))
+    if largest == 0.0:
+        return np.zeros(len(cost), np.int64), 0.0
+    unit = float(cost[cost > 0].min())
+    multiples = cost / unit
+    if largest / unit >= 2**PLANES or np.abs(multiples - np.rint(multiples)).max() > 1e-9 * largest / unit:
+        unit = largest / (2**PLANES - 1)
+        multiples = np.ceil(cost / unit - 1e-9)
+    return np.rint(multiples).astype(np.int64), unit
+
+
+@compiled
+def bias_root(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, start: float) -> float:
+    """Return a b with sum_i y_i C_i clip((1 - y_i (F_i - b)) / h, 0, 1) = 0: it rises from minus to plus as b grows."""
+    low = np.inf
+    high = -np.inf
+    plus = 0.0
+    minus = 0.0
+    for i in range(F.size):
+        if cost[i] > 0.0:
+            low = min(low, F[i] - 1.0)
+            high = max(high, F[i] + 1.0)
+            if y[i] > 0:
+                plus += cost[i]
+            else:
+                minus += cost[i]
+    # One label alone: the bias at which every row just reaches its margin.
+    if minus == 0.0:
+        return low if plus > 0.0 else 0.0
+    if plus == 0.0:
+        return high
+    b = min(max(start, low), high)
+    for _ in range(200):
+        total = 0.0
+        slope = 0.0
+        for i in range(F.size):
+            t = 1.0 - y[i] * (F[i] - b)
+            if t >= h:
+                total += y[i] * cost[i]
+            elif t > 0.0:
+                total += y[i] * cost[i] * t / h
+                slope += cost[i] / h
+        if abs(total) <= 1e-13 * (plus + minus):
+            break
+        if total > 0.0:
+            high = b
+        else:
+            low = b
+        b = b - total / slope if slope > 0.0 else 0.5 * (low + high)
+        if not low < b < high:
+            b = 0.5 * (low + high)
+            if not low < b < high:
+                break
+    return b
+
+
+@compiled
+def smooth_value(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: float) -> float:
+    """Return sum_i C_i H_h(1 - y_i (F_i - b)); h = 0 is the hinge."""
+    total = 0.0
+    for i in range(F.size):
+        t = 1.0 - y[i] * (F[i] - b)
+        if t >= h:
+            total += cost[i] * (t - 0.5 * h)
+        elif t > 0.0:
+            total += cost[i] * t * t / (2.0 * h)
+    return total
+
+
+@compiled
+def multipliers(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: float) -> FloatArray:
+    """Return alpha_i = C_i clip((1 - y_i (F_i - b)) / h, 0, 1)."""
+    out = np.empty(F.size)
+    for i in range(F.size):
+        out[i] = cost[i] * min(max((1.0 - y[i] * (F[i] - b)) / h, 0.0), 1.0)
+    return out
+
+
+@compiled
+def zone_of(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: float) -> NDArray[np.int64]:
+    """Return the rows whose hinge is in its parabola."""
+    out = np.empty(F.size, np.int64)
+    count = 0
+    for i in range(F.size):
+        t = 1.0 - y[i] * (F[i] - b)
+        if cost[i] > 0.0 and 0.0 < t < h:
+            out[count] = i
+            count += 1
+    return out[:count]
+
+
+@compiled
+def curvature(rows: Bytes, multiples: NDArray[np.int64], unit: float, zone: NDArray[np.int64], keep: NDArray[np.int64]) -> FloatArray:
+    """Return Phi_Z' diag(c) Phi_Z of the kept columns, c the costs of the zone, with the bias eliminated."""
+    columns = np.zeros((keep.size + 1, (zone.size + 63) // 64), np.uint64)
+    bits = zone_columns(rows, zone, keep)
+    for v in range(keep.size):  # a loop: an assignment would compile the texts of errors about shapes
+        for w in range(bits.shape[1]):
+            columns[v + 1, w] = bits[v, w]
+    many = 0
+    for at in range(zone.size):
+        columns[0, at >> 6] |= np.uint64(1) << np.uint64(at & 63)
+        many |= multiples[zone[at]]
+    planes = np.zeros((PLANES, columns.shape[1]), np.uint64)
+    values = np.empty(PLANES)
+    count = 0
+    for q in range(PLANES):
+        if (many >> q) & 1:
+            for at in range(zone.size):
+                if (multiples[zone[at]] >> q) & 1:
+                    planes[count, at >> 6] |= np.uint64(1) << np.uint64(at & 63)
+            values[count] = unit * (1 << q)
+            count += 1
+    full = np.empty((keep.size + 1, keep.size + 1))
+    gram(columns, planes, values[:count], full)
+    out = np.empty((keep.size, keep.size))
+    total = max(full[0, 0], 1e-300)
+    for v in range(keep.size):
+        for w in range(keep.size):
+            out[v, w] = full[v + 1, w + 1] - full[0, v + 1] * full[0, w + 1] / total
+    return out
+
+
+@compiled
+def newton_steps(
+    rows: Bytes,
+    multiples: NDArray[np.int64],
+    unit: float,
+    y: FloatArray,
+    cost: FloatArray,
+    delta: FloatArray,
+    f: FloatArray,
+    b: float,
+    h: float,
+    steps: int,
+) -> tuple[FloatArray, float, FloatArray, int]:
+    """Take up to `steps` Newton steps from f; returns f, b, F = Phi f, and the steps taken. Columns of negligible delta are dropped."""
+    keep = np.flatnonzero(delta > NEGLIGIBLE * delta.max())
+    D = np.sqrt(delta[keep])
+    g = f[keep] / D
+    full = np.zeros(f.size)
+    full[keep] = f[keep]
+    F = forward(rows, full)
+    b = bias_root(F, y, cost, h, b)
+    value = 0.5 * np.sum(g * g) + smooth_value(F, y, cost, h, b)
+    taken = 0
+    for _ in range(steps):
+        alpha = multipliers(F, y, cost, h, b)
+        gradient = g - D * transposed(rows, y * alpha, f.size)[keep]
+        H = curvature(rows, multiples, unit / h, zone_of(F, y, cost, h, b), keep)
+        direction = newton_direction(H, D, gradient)
+        slope = np.sum(gradient * direction)
+        full[keep] = D * direction
+        dF = forward(rows, full)
+        step = 1.0
+        trial = np.inf
+        for _trial in range(25):
+            trial_F = F + step * dF
+            trial_b = bias_root(trial_F, y, cost, h, b)
+            trial_g = g + step * direction
+            trial = 0.5 * np.sum(trial_g * trial_g) + smooth_value(trial_F, y, cost, h, trial_b)
+            if trial <= value + ARMIJO * step * slope:
+                break
+            step *= 0.5
+        taken += 1
+        if not trial < value:
+            break
+        decrease = value - trial
+        F, b, g, value = trial_F, trial_b, trial_g, trial
+        if decrease <= ENOUGH * value:
+            break
+    full[keep] = D * g
+    return full, b, F, taken
+
+
+@compiled
+def newton_direction(H: FloatArray, D: FloatArray, gradient: FloatArray) -> FloatArray:
+    """Return -(I + D H D)^-1 gradient, by Cholesky's factors; overwrites H."""
+    n = D.size
+    top = 0.0
+    for v in range(n):
+        for w in range(n):
+            H[v, w] *= D[v] * D[w]
+        top = max(top, H[v, v])
+    for v in range(n):
+        H[v, v] += 1.0 + 1e-13 * top
+    L = np.linalg.cholesky(H)
+    x = -gradient
+    for i in range(n):
+        total = x[i]
+        for j in range(i):
+            total -= L[i, j] * x[j]
+        x[i] = total / L[i, i]
+    for i in range(n - 1, -1, -1):
+        x[i] /= L[i, i]
+        for j in range(i):
+            x[j] -= L[i, j] * x[i]
+    return x

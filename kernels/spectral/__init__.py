@@ -1,0 +1,1 @@
+"""Kernels from pairs of rows, embeddings, neighbours."""

@@ -1,0 +1,435 @@
+r"""Embeddings by a learnt kernel matrix that keeps a neighbour graph: coloured maximum variance unfolding, minimum volume embedding,
+structure preserving embedding (Zhuang, thesis, 2011, chapter 3, section 5).
+
+All are ``min_K -tr(MK) + loss`` over positive semidefinite K with ``tr KK <= B``, solved through their duals; coordinates are the rows of
+:math:`U_d \mathrm{diag}(\lambda_d)^{1/2}`. Squared distances are measured in units of their mean over the edges of the graph, so nothing
+but the size of the map depends on the unit of the features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+from ..eigen.operator import SymmetricOperator
+from ..eigen.signs import column_signs
+from ..jit import one_thread
+from .dual_ascent import kernel_at, solve
+from .newton import NEWTON_ROWS, Decomposed, NewtonState, newton_start, newton_steps
+from .pair_losses import DistanceTerms
+from .problem import SpectralProblem, evaluate
+from .triple_losses import TripleProblem, TripleTerms, new_triples, worst_triples
+
+CAP = 100.0
+"""The default cap of tr KK over that of the centred Gram matrix of the input. With less the map is crushed: at 1 the labels of neighbours
+agree less often than under principal components; from 100 on the cap hardly matters."""
+INNER_TOL = 1e-3
+"""Relative gap of a first convex problem of a sequence; it falls as what the sequence gains."""
+INNER_SHARE = 0.1
+TRIALS = 5
+"""Decompositions per Newton step, on average, at most."""
+TINY = float(np.finfo(float).tiny)
+INNER_STEPS = 300
+"""Decompositions of one convex problem of a sequence at most."""
+
+
+# -- data ----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """A neighbour graph with its squared distances.
+
+    Attributes
+    ----------
+    n
+        Rows.
+    rows, cols
+        ``(m,)`` edges, ``rows < cols``.
+    goal
+        ``(m,)`` squared distances over ``unit``.
+    unit
+        Their mean; 1 where all are zero.
+    energy
+        Squared Frobenius norm of the centred Gram matrix, in these units.
+    directions
+        ``(n, d)`` leading eigenvectors of that matrix, fewer where its rank is less.
+    """
+
+    n: int
+    rows: np.ndarray
+    cols: np.ndarray
+    goal: np.ndarray
+    unit: float
+    energy: float
+    directions: np.ndarray
+
+    @property
+    def terms(self) -> DistanceTerms:
+        """Squared distances of the edges under a kernel."""
+        return DistanceTerms(self.n, self.rows, self.cols)
+
+    @property
+    def adjacency(self) -> sp.csr_array:
+        """Adjacency matrix, ``(n, n)`` CSR with sorted indices."""
+        both = np.concatenate([self.rows, self.cols]), np.concatenate([self.cols, self.rows])
+        found = sp.csr_array((np.ones(2 * len(self.rows)), both), shape=(self.n, self.n))
+        found.sort_indices()
+        return found
+
+    def components(self) -> tuple[int, int]:
+        """Return the number of connected components, and of rows without an edge."""
+        sizes = np.bincount(connected_components(self.adjacency, directed=False)[1])
+        return len(sizes), int(np.sum(sizes == 1))
+
+
+def neighbourhood(X: Any, rows: np.ndarray, cols: np.ndarray, squares: np.ndarray, count: int) -> Neighbourhood:
+    """Return a neighbour graph as embeddings take it.
+
+    Parameters
+    ----------
+    X
+        ``(n, n_features)`` float64, dense or CSR.
+    rows, cols, squares
+        Edges and their squared distances.
+    count
+        Number of leading directions.
+    """
+    unit = float(squares.mean())
+    unit = unit if unit > 0 else 1.0
+    norm2, directions = leading_directions(X, count)
+    order = np.lexsort((cols, rows))
+    return Neighbourhood(X.shape[0], rows[order], cols[order], squares[order] / unit, unit, norm2 / unit**2, directions)
+
+
+def leading_directions(X: Any, count: int) -> tuple[float, np.ndarray]:
+    """Return the squared Frobenius norm of the centred Gram matrix of the rows, and its leading eigenvectors, ``(n, count)`` at most."""
+    n, d = X.shape
+    with one_thread():
+        if not sp.issparse(X) and d <= n:
+            centred = X - X.mean(axis=0)
+            values, turned = np.linalg.eigh(centred.T @ centred)
+            vectors = centred @ turned[:, ::-1][:, :count]
+            return float(values @ values), _normed(vectors, values[::-1])
+        gram = (X @ X.T).toarray() if sp.issparse(X) else X @ X.T
+        means = gram.mean(axis=0)
+        gram = gram - means - means[:, None] + means.mean()
+        values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
+    return float(values @ values), _normed(vectors[:, ::-1][:, :count], values[::-1])
+
+
+def _normed(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return columns of unit length where their eigenvalue is not rounding."""
+    keep = values[: vectors.shape[1]] > 1e-12 * max(float(values[0]), np.finfo(float).tiny)
+    return vectors[:, keep] / np.linalg.norm(vectors[:, keep], axis=0)
+
+
+def class_factor(codes: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return Y, one column per class, ``(n, n_classes)``; rows of code -1 have no label and are zero."""
+    factor = np.zeros((len(codes), n_classes))
+    known = np.flatnonzero(codes >= 0)
+    factor[known, codes[known]] = 1.0
+    return factor
+
+
+def value_factor(y: np.ndarray) -> np.ndarray:
+    """Return real targets with mean 0 and variance 1 as one column, ``(n, 1)``; NaN stands for rows without one, which are zero."""
+    known = np.isfinite(y)
+    centred = np.where(known, y - y[known].mean(), 0.0)
+    spread = np.sqrt(np.mean(centred[known] ** 2))
+    return (centred / (spread if spread > 0 else 1.0))[:, None]
+
+
+# -- targets -------------------------------------------------------------------------------------------------------------------
+
+
+def label_target(factor: np.ndarray) -> SymmetricOperator:
+    """Return ``H Y Y' H``."""
+    n = len(factor)
+    return SymmetricOperator(sp.csr_array((n, n)), factor, centre=True)
+
+
+def split_target(directions: np.ndarray) -> SymmetricOperator:
+    """Return ``2 V V' - I``: the sum of the eigenvalues along V less the sum of the others, as a function of K."""
+    n, d = directions.shape
+    identity = sp.eye_array(n, format="csr")
+    return SymmetricOperator(-sp.csr_array(identity), directions, np.full(d, 2.0))
+
+
+def graph_target(near: Neighbourhood) -> SymmetricOperator:
+    """Return ``H W H`` of the adjacency matrix W, which makes K centred."""
+    degrees = np.asarray(near.adjacency.sum(axis=1), dtype=np.float64).ravel()
+    ones = np.ones(near.n)
+    # HWH = W - (w 1' + 1 w')/n + (1'w) 11'/n^2, w the degrees; a sum of two squares with opposite signs.
+    shifted = degrees / near.n - 0.5 * degrees.sum() / near.n**2
+    factor = np.column_stack([ones + shifted, ones - shifted])
+    return SymmetricOperator(near.adjacency, factor, np.array([-0.5, 0.5]))
+
+
+# -- state ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel matrix that an ascent found, with bounds of the optimum of its convex problem.
+
+    Attributes
+    ----------
+    vectors, spectrum
+        ``(n, r)`` and ``(r,)``: ``K = U diag(lam) U'``.
+    forms
+        ``(m,)`` u of K.
+    alpha
+        Best dual point.
+    upper, lower
+        Objective of K, and lower bound.
+    evaluations
+        Eigendecompositions it took.
+    """
+
+    vectors: np.ndarray
+    spectrum: np.ndarray
+    forms: np.ndarray
+    alpha: np.ndarray
+    upper: float
+    lower: float
+    evaluations: int
+
+
+@dataclass(frozen=True)
+class EmbeddingState:
+    """State of an embedding.
+
+    Attributes
+    ----------
+    iteration
+        Steps done.
+    ascent
+        An ascent that goes on over steps.
+    alpha
+        Dual point that the next step begins at.
+    vectors, spectrum
+        ``(n, r)`` and ``(r,)`` of the best K so far.
+    upper, lower
+        Objective of that K, and a lower bound: of the optimum, or of the last convex problem's.
+    evaluations
+        Eigendecompositions done.
+    inner_tol
+        Relative gap that the next convex problem is solved to.
+    directions
+        ``(n, d)`` leading eigenvectors that the next convex problem rewards.
+    triples
+        ``(m, 3)`` working set.
+    worst
+        Largest violation over all triples under the best K.
+    stop
+        ``"tol"``, ``"gap"``, ``"max_iter"``, ``"stalled"`` or ``None``.
+    """
+
+    record_name: ClassVar[str] = "EmbeddingState"
+    iteration: int
+    ascent: NewtonState
+    alpha: np.ndarray
+    vectors: np.ndarray
+    spectrum: np.ndarray
+    upper: float = np.inf
+    lower: float = -np.inf
+    evaluations: int = 0
+    inner_tol: float = INNER_TOL
+    directions: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    triples: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))
+    worst: float = 0.0
+    stop: str | None = None
+
+    @property
+    def gap(self) -> float:
+        """Distance of both bounds."""
+        return max(self.upper - self.lower, 0.0)
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap over the objective."""
+        return self.gap / max(abs(self.upper), TINY) if np.isfinite(self.gap) else np.inf
+
+    def coordinates(self, count: int, unit: float) -> np.ndarray:
+        """Return the map, ``(n, count)``, in units of the features; zeros beyond the rank of K."""
+        out = np.zeros((len(self.vectors), count))
+        held = min(count, len(self.spectrum))
+        out[:, :held] = self.vectors[:, :held] * np.sqrt(unit * self.spectrum[:held])
+        return out
+
+    def share(self, count: int) -> float:
+        """Return the share of the trace of K in its first eigenvalues."""
+        total = float(self.spectrum.sum())
+        return float(self.spectrum[:count].sum()) / total if total > 0 else 1.0
+
+
+def fresh(n: int, size: int, directions: np.ndarray | None = None) -> EmbeddingState:
+    """Return the state before the first step: no dual variable counts."""
+    none = np.zeros(size)
+    kept = np.zeros((n, 0)) if directions is None else directions
+    return EmbeddingState(0, newton_start(n, none), none, np.zeros((n, 0)), np.zeros(0), directions=kept)
+
+
+def _with_kernel(state: EmbeddingState, kernel: Kernel, upper: float) -> EmbeddingState:
+    return replace(state, vectors=kernel.vectors, spectrum=kernel.spectrum, upper=upper)
+
+
+def _kernel(state: NewtonState, at: Decomposed) -> Kernel:
+    """Return the best K of Newton's ascent; of each eigenvector the entry largest in magnitude is positive."""
+    vectors = at.vectors[:, : at.rank]
+    signed = np.ascontiguousarray(vectors * column_signs(vectors))
+    return Kernel(signed, at.spectrum, at.forms, state.best_alpha, state.best_primal, state.best_dual, state.iteration)
+
+
+def solved(problem: SpectralProblem, alpha: np.ndarray, tol: float) -> Kernel:
+    """Return the K of a convex problem, by projected gradients from ``alpha``."""
+    state = solve(problem, alpha, tol=tol, max_iter=INNER_STEPS)
+    found = kernel_at(problem, state, tol=tol)
+    return Kernel(found.part.vectors, found.spectrum, found.forms, state.best_alpha, state.best_primal, state.best_dual, state.iteration)
+
+
+# -- coloured maximum variance unfolding -----------------------------------------------------------------------------------------
+
+
+def colored_problem(near: Neighbourhood, target: SymmetricOperator, C: float, B: float) -> SpectralProblem:
+    """Return ``min_K -tr(MK) + C/2 sum_e (D_e - u_e)^2``: with M of labels coloured maximum variance unfolding."""
+    return SpectralProblem(target, near.terms, near.goal, "square", C, 2.0, B)
+
+
+def colored_step(problem: SpectralProblem, state: EmbeddingState, *, tol: float, max_iter: int) -> EmbeddingState:
+    """Return the state after a Newton step; where rows are too many for whole decompositions, after the whole ascent."""
+    state = replace(state, iteration=state.iteration + 1)
+    if len(state.vectors) > NEWTON_ROWS:
+        kernel = solved(problem, state.alpha, tol)
+        stop = "gap" if kernel.upper - kernel.lower <= tol * abs(kernel.upper) else "max_iter"
+    else:
+        ascent, at = newton_steps(problem, state.ascent, tol=tol, max_iter=TRIALS * max_iter, steps=1)
+        kernel, stop = _kernel(ascent, at), ascent.stop or ("max_iter" if state.iteration >= max_iter else None)
+        state = replace(state, ascent=ascent)
+    state = replace(state, lower=kernel.lower, alpha=kernel.alpha, evaluations=kernel.evaluations, stop=stop)
+    return _with_kernel(state, kernel, kernel.upper)
+
+
+# -- minimum volume embedding ----------------------------------------------------------------------------------------------------
+
+
+def volume_objective(kernel: Kernel, near: Neighbourhood, count: int, C: float) -> float:
+    """Return ``-sum_{i<=d} lam_i + sum_{i>d} lam_i + C/2 sum_e (D_e - u_e)^2``, which no exact outer step raises."""
+    lam = kernel.spectrum
+    return float(lam.sum()) - 2.0 * float(lam[:count].sum()) + 0.5 * C * float(np.sum((near.goal - kernel.forms) ** 2))
+
+
+def volume_step(near: Neighbourhood, state: EmbeddingState, *, count: int, C: float, B: float, tol: float, max_iter: int) -> EmbeddingState:
+    """Return the state after one convex problem: its target splits the eigenvectors of the K before it.
+
+    Where what K gains falls below ``tol`` the problem is solved once more, more exactly, before the sequence ends.
+    """
+    problem = colored_problem(near, split_target(state.directions), C, B)
+    if near.n > NEWTON_ROWS:
+        kernel = solved(problem, state.alpha, state.inner_tol)
+    else:
+        kernel = _kernel(*newton_steps(problem, newton_start(near.n, state.alpha), tol=state.inner_tol, max_iter=INNER_STEPS))
+    value = volume_objective(kernel, near, count, C)
+    gain = (state.upper - value) / max(abs(value), TINY)
+    state = replace(state, iteration=state.iteration + 1, alpha=kernel.alpha, evaluations=state.evaluations + kernel.evaluations)
+    if gain > 0:
+        state = replace(_with_kernel(state, kernel, value), directions=kernel.vectors[:, :count])
+    least, ended = INNER_SHARE * tol, gain <= tol and state.inner_tol <= INNER_SHARE * tol
+    aim = least if gain <= tol else max(least, INNER_SHARE * min(gain, 1.0))
+    state = replace(state, lower=state.upper - max(kernel.upper - kernel.lower, 0.0), inner_tol=min(state.inner_tol, aim))
+    if ended:
+        return replace(state, stop="tol")
+    return replace(state, stop="max_iter") if state.iteration >= max_iter else state
+
+
+# -- structure preserving embedding ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What a structure preserving embedding keeps of a graph.
+
+    Attributes
+    ----------
+    near
+        The graph.
+    target
+        ``H W H``.
+    C
+        Cost of the largest violation, a squared distance.
+    B
+        Cap of tr KK.
+    """
+
+    near: Neighbourhood
+    target: SymmetricOperator
+    C: float
+    B: float
+
+    def problem(self, triples: np.ndarray) -> TripleProblem:
+        """Return the problem on a working set."""
+        return TripleProblem(self.target, TripleTerms(self.near.n, triples), np.zeros(len(triples)), C=self.C, B=self.B)
+
+    def worst(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
+        """Return the most violated triple of every row under a kernel, and its violation."""
+        graph = self.near.adjacency
+        factor = np.ascontiguousarray(kernel.vectors * np.sqrt(kernel.spectrum))
+        return worst_triples(factor, graph.indptr.astype(np.int64), graph.indices.astype(np.int64))
+
+
+def structure_of(near: Neighbourhood, C: float, B: float) -> Structure:
+    r"""Return the problem of a structure preserving embedding, with the cost C of a violation in units of the problem.
+
+    A kernel on the cap with two equal eigenvalues has the mean squared distance :math:`2 \sqrt{2 B} / n`. A violation of that size costs C
+    times the optimum without triples, :math:`\sqrt B \|(HWH)_+\|_F`.
+    """
+    target = graph_target(near)
+    best = _unconstrained(Structure(near, target, 1.0, 1.0)).lower
+    return Structure(near, target, C * near.n * max(-best, TINY) / np.sqrt(8.0), B)
+
+
+def _unconstrained(structure: Structure) -> Kernel:
+    """Return the K without triples, a closed form."""
+    none = np.zeros(0)
+    found = evaluate(structure.problem(np.zeros((0, 3), np.int64)), none)
+    return Kernel(found.part.vectors, found.spectrum, none, none, found.primal, found.dual, 1)
+
+
+def structure_step(structure: Structure, state: EmbeddingState, *, tol: float, max_iter: int) -> EmbeddingState:
+    """Return the state after one round of cutting planes: solve on the working set, look at all triples, take in the violated ones.
+
+    Dual points of a working set are dual points of the whole problem, so ``lower`` is a bound; ``upper`` counts the largest violation of
+    all triples.
+    """
+    problem = structure.problem(state.triples)
+    kernel = solved(problem, state.alpha, state.inner_tol) if len(state.triples) else _unconstrained(structure)
+    triples, violation = structure.worst(kernel)
+    worst = max(0.0, float(violation.max(initial=0.0)))
+    # The loss of the working set is taken off: what is left is -tr(MK).
+    upper = kernel.upper - problem.loss_of(kernel.forms) + structure.C * worst
+    state = replace(state, iteration=state.iteration + 1, alpha=kernel.alpha, evaluations=state.evaluations + kernel.evaluations)
+    state = replace(state, lower=max(state.lower, kernel.lower))
+    if upper < state.upper:
+        state = replace(_with_kernel(state, kernel, upper), worst=worst)
+    closed = state.gap <= tol * abs(state.upper)
+    if closed or state.iteration >= max_iter:
+        return replace(state, stop="gap" if closed else "max_iter")
+    return _enlarged(state, triples[violation > 0.0], tol)
+
+
+def _enlarged(state: EmbeddingState, found: np.ndarray, tol: float) -> EmbeddingState:
+    """Return the state with the working set of the next round: triples with weight, and violated ones."""
+    kept, weights = state.triples[state.alpha > 0], state.alpha[state.alpha > 0]
+    added = new_triples(kept, found)
+    least = 0.3 * tol
+    if not len(added) and state.inner_tol <= least:
+        return replace(state, stop="stalled")
+    aim = INNER_SHARE * state.gap / max(abs(state.lower), TINY)
+    inner = max(least, min(aim, state.inner_tol)) if len(added) else least
+    start = np.concatenate([weights, np.zeros(len(added))])
+    return replace(state, triples=np.concatenate([kept, added]), alpha=start, inner_tol=inner)

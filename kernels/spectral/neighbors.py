@@ -1,0 +1,356 @@
+"""Exact nearest neighbours of rows, block by block, and the graphs that follow.
+
+Neighbours are ordered by ``(squared distance, id)``, a total order: integer data tie massively, and the graph depends on the rule. A
+distance is the sum of squared differences over the features in ascending order, so it depends on its two rows alone; lists of blocks
+merge to the list of the whole, with the same bits for any blocks.
+
+Rows of zeros and ones are packed 64 to a word and counted. Others are screened by products: what the error bound of
+``|x|^2 + |z|^2 - 2 <x, z>`` does not exclude is computed term by term. Only about k (1 + log(n / k)) candidates of a row are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ..features.top import offer
+from ..features.views import flat
+from ..grams.rows import DENSE_COLUMNS, as_rows
+from ..jit import compiled, one_thread
+from ..rules.bits import pack, popcount
+
+Array = np.ndarray
+
+ROWS, COLUMNS = 256, 2048
+"""Rows and columns of a tile of products or counts."""
+
+WORDS_PER_ENTRY = 4
+"""Sparse rows are packed while a row's words are at most so many times its entries."""
+
+
+class Nearest(NamedTuple):
+    """The nearest candidates of some rows, each list ordered by ``(squared distance, id)``.
+
+    Attributes
+    ----------
+    ids
+        int64 ``(n, k)``; -1 where there are fewer candidates.
+    squares
+        float64 ``(n, k)`` squared distances; infinite there.
+    """
+
+    ids: NDArray[np.int64]
+    squares: NDArray[np.float64]
+
+    @property
+    def distances(self) -> NDArray[np.float64]:
+        """Euclidean distances."""
+        return np.sqrt(self.squares)
+
+
+def nearest_rows(X: Any, k: int) -> Nearest:
+    """Return the ``k`` nearest other rows of every row.
+
+    Parameters
+    ----------
+    X
+        ``(n, d)`` numbers, dense or sparse, finite.
+    k
+        At least 1; of fewer than k other rows all.
+
+    Raises
+    ------
+    ValueError
+        Rows that are no numbers or not finite, or a bad ``k``.
+    """
+    rows = as_rows(X)
+    if rows.ndim != 2:
+        raise ValueError("X: is a list of strings; neighbours are rows of numbers")
+    return nearest_between(rows, rows, k)
+
+
+def nearest_between(left: Any, right: Any, k: int, *, left_start: int = 0, right_start: int = 0) -> Nearest:
+    """Return the ``k`` nearest rows of ``right`` for every row of ``left``, but for the row with its own id.
+
+    Parameters
+    ----------
+    left, right
+        ``(n, d)`` and ``(m, d)`` rows of one data set.
+    k
+        How many.
+    left_start, right_start
+        Ids of the first rows.
+    """
+    if k < 1:
+        raise ValueError(f"k={k}: must be at least 1")
+    found = _Lists.empty(left.shape[0], k)
+    same = left is right
+    x, z = _measured(left), None
+    z = x if same else _measured(right)
+    if x.binary and z.binary and _worth_packing(left) and _worth_packing(right):
+        a = _packed(left)
+        _search_bits(a, a if same else _packed(right), left_start, right_start, found)
+    else:
+        _search(x, z, left_start, right_start, found)
+    return found.sorted()
+
+
+def merge_nearest(parts: Sequence[Nearest], k: int) -> Nearest:
+    """Merge the lists of one group of rows over disjoint candidates; associative and commutative, because the order is total."""
+    ids = np.concatenate([part.ids for part in parts], axis=1)
+    squares = np.concatenate([part.squares for part in parts], axis=1)
+    # Missing entries have the id -1: at an infinite distance they stand last all the same.
+    order = np.lexsort((ids, squares), axis=1)[:, :k]
+    return Nearest(np.take_along_axis(ids, order, 1), np.take_along_axis(squares, order, 1))
+
+
+def neighbour_graph(ids: NDArray[np.int64], kind: str = "mutual") -> sp.csr_array:
+    """Return the affinity of a graph of nearest neighbours: ``S_ij = 1`` where i and j are linked, symmetric, zero diagonal.
+
+    Parameters
+    ----------
+    ids
+        ``(n, k)`` neighbours of every row, -1 for none.
+    kind
+        ``"mutual"``: linked where each is a neighbour of the other; ``"union"``: where one is a neighbour of the other.
+
+    Raises
+    ------
+    ValueError
+        Another kind.
+    """
+    if kind not in ("mutual", "union"):
+        raise ValueError(f"graph={kind!r}: must be 'mutual' or 'union'")
+    n, k = ids.shape
+    rows, held = np.repeat(np.arange(n), k), ids.ravel()
+    there = held >= 0
+    one_way = sp.csr_array((np.ones(int(there.sum())), (rows[there], held[there])), shape=(n, n))
+    both = one_way.minimum(one_way.T) if kind == "mutual" else one_way.maximum(one_way.T)
+    graph = sp.csr_array(both)
+    graph.eliminate_zeros()
+    graph.sort_indices()
+    return graph
+
+
+def components(graph: sp.csr_array) -> int:
+    """Return the number of connected components of a graph."""
+    return int(sp.csgraph.connected_components(graph, directed=False, return_labels=False))
+
+
+# -- lists under way ---------------------------------------------------------------------------------------------------------------
+
+
+class _Lists(NamedTuple):
+    """Bounded heaps, one per row, keyed by minus the squared distance."""
+
+    keys: Array
+    ids: Array
+    sizes: Array
+
+    @classmethod
+    def empty(cls, n: int, k: int) -> _Lists:
+        return cls(np.zeros((n, k)), np.zeros((n, k), np.int64), np.zeros(n, np.int64))
+
+    def sorted(self) -> Nearest:
+        there = np.arange(self.keys.shape[1]) < self.sizes[:, None]
+        squares = np.where(there, -self.keys, np.inf)
+        ids = np.where(there, self.ids, -1)
+        order = np.lexsort((ids, squares), axis=1)
+        return Nearest(np.take_along_axis(ids, order, 1), np.take_along_axis(squares, order, 1) + 0.0)
+
+
+def _spans(n: int, size: int) -> Iterator[tuple[int, int]]:
+    yield from pairwise([*range(0, n, size), n]) if n else ()
+
+
+# -- zeros and ones ----------------------------------------------------------------------------------------------------------------
+
+
+def _worth_packing(rows: Any) -> bool:
+    n, d = rows.shape
+    return not sp.issparse(rows) or d <= DENSE_COLUMNS or -(-d // 64) * n <= WORDS_PER_ENTRY * rows.nnz
+
+
+def _packed(rows: Any) -> NDArray[np.uint64]:
+    """Return rows of zeros and ones as words, ``(words, n)``."""
+    n, d = rows.shape
+    parts = []
+    for lo, hi in _spans(n, COLUMNS):
+        part = rows[lo:hi]
+        parts.append(pack((part.toarray() if sp.issparse(part) else part) != 0))
+    return np.ascontiguousarray(np.concatenate(parts).T) if parts else np.zeros((max(1, -(-d // 64)), 0), np.uint64)
+
+
+def _search_bits(left: Array, right: Array, left_start: int, right_start: int, found: _Lists) -> None:
+    for lo, hi in _spans(right.shape[1], COLUMNS):
+        tile = np.ascontiguousarray(right[:, lo:hi])
+        _scan_bits(left, tile, left_start, right_start + lo, *found)
+
+
+@compiled
+def _scan_bits(left: Array, right: Array, left_start: int, right_start: int, keys: Array, ids: Array, sizes: Array) -> None:
+    """Offer all rows of a tile to all lists; distances of zeros and ones are counts."""
+    words, width = right.shape
+    counts, spare = np.empty(width, np.int64), np.zeros(keys.shape[1])
+    for i in range(left.shape[1]):
+        counts[:] = 0
+        for w in range(words):
+            mine, other = left[w, i], right[w]
+            for j in range(width):
+                counts[j] += popcount(mine ^ other[j])
+        size = sizes[i]
+        own = left_start + i - right_start
+        full = size == keys.shape[1]
+        bar = np.int64(-keys[i, 0]) if full else np.int64(9223372036854775807)
+        for j in range(width):
+            if counts[j] <= bar and j != own:
+                size = offer(keys[i], ids[i], spare, size, -np.float64(counts[j]), right_start + j, 0.0)
+                if size == keys.shape[1]:
+                    bar = np.int64(-keys[i, 0])
+        sizes[i] = size
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------------------
+
+
+class _Measured(NamedTuple):
+    """Rows with what bounds their distances."""
+
+    rows: Any
+    norms: Array
+    binary: bool
+
+
+def _measured(rows: Any) -> _Measured:
+    values = rows.data if sp.issparse(rows) else rows
+    binary = bool(np.all((values == 0) | (values == 1)))
+    n = rows.shape[0]
+    norms = np.zeros(n)
+    for lo, hi in _spans(n, COLUMNS):
+        part = rows[lo:hi].astype(np.float64)
+        norms[lo:hi] = np.asarray(part.multiply(part).sum(axis=1)).ravel() if sp.issparse(part) else np.einsum("ij,ij->i", part, part)
+    if not np.isfinite(norms).all():
+        raise ValueError(f"X: row {int(np.argmin(np.isfinite(norms)))} holds NaN, infinity, or numbers too large to be squared")
+    return _Measured(rows, norms, binary)
+
+
+def _search(x: _Measured, z: _Measured, left_start: int, right_start: int, found: _Lists) -> None:
+    n, d = x.rows.shape
+    # Twice the bound of the rounding of both sums and of the product, per |x|^2 + |z|^2.
+    slack = 4.0 * (d + 8) * np.finfo(float).eps
+    dense = not sp.issparse(x.rows) or d <= DENSE_COLUMNS
+    for a, b in _spans(z.rows.shape[0], COLUMNS):
+        right = _tile(z.rows, a, b, dense)
+        for lo, hi in _spans(n, ROWS):
+            left = _tile(x.rows, lo, hi, dense)
+            with one_thread():
+                products = left @ right.T if dense else (left @ right.T).toarray()
+            lists = (found.keys[lo:hi], found.ids[lo:hi], found.sizes[lo:hi])
+            tile = (products, x.norms[lo:hi], z.norms[a:b], slack, left_start + lo, right_start + a)
+            if dense:
+                _scan(left, right, *tile, *lists)
+            else:
+                _scan_sparse(_parts(left), _parts(right), *tile, *lists)
+
+
+def _tile(rows: Any, lo: int, hi: int, dense: bool) -> Any:
+    part = rows[lo:hi].astype(np.float64)
+    return np.ascontiguousarray(part.toarray() if sp.issparse(part) else part) if dense else part
+
+
+def _parts(rows: sp.csr_array) -> tuple[Array, Array, Array]:
+    return flat(rows.data), flat(rows.indices), flat(rows.indptr)
+
+
+@compiled
+def _dense_square(x: Array, z: Array) -> float:
+    """Return ||x - z||^2, summed in order."""
+    total = 0.0
+    for k in range(x.size):
+        t = x[k] - z[k]
+        total += t * t
+    return total
+
+
+@compiled
+def _sparse_square(x: tuple[Array, Array, Array], i: int, z: tuple[Array, Array, Array], j: int) -> float:
+    """As _dense_square for CSR rows; the terms it skips are zeros."""
+    p, last, q, end = x[2][i], x[2][i + 1], z[2][j], z[2][j + 1]
+    total: Any = 0.0
+    while p < last or q < end:
+        t = 0.0
+        if q == end or (p < last and x[1][p] < z[1][q]):
+            t = x[0][p]
+            p += 1
+        elif p == last or z[1][q] < x[1][p]:
+            t = z[0][q]
+            q += 1
+        else:
+            t = x[0][p] - z[0][q]
+            p += 1
+            q += 1
+        total += t * t
+    return total
+
+
+@compiled
+def _scan(
+    left: Array,
+    right: Array,
+    products: Array,
+    x_norms: Array,
+    z_norms: Array,
+    slack: float,
+    left_start: int,
+    right_start: int,
+    keys: Array,
+    ids: Array,
+    sizes: Array,
+) -> None:
+    """Offer those rows of a tile that the screening does not exclude."""
+    spare = np.zeros(keys.shape[1])
+    for i in range(x_norms.size):
+        size, own, mine, row = sizes[i], left_start + i - right_start, x_norms[i], products[i]
+        bar = -keys[i, 0] if size == keys.shape[1] else np.inf
+        for j in range(z_norms.size):
+            both = mine + z_norms[j]
+            if both - 2.0 * row[j] - slack * both <= bar and j != own:
+                square = _dense_square(left[i], right[j])
+                size = offer(keys[i], ids[i], spare, size, -square, right_start + j, 0.0)
+                if size == keys.shape[1]:
+                    bar = -keys[i, 0]
+        sizes[i] = size
+
+
+@compiled
+def _scan_sparse(
+    left: tuple[Array, Array, Array],
+    right: tuple[Array, Array, Array],
+    products: Array,
+    x_norms: Array,
+    z_norms: Array,
+    slack: float,
+    left_start: int,
+    right_start: int,
+    keys: Array,
+    ids: Array,
+    sizes: Array,
+) -> None:
+    """As _scan, for CSR rows."""
+    spare = np.zeros(keys.shape[1])
+    for i in range(x_norms.size):
+        size, own, mine, row = sizes[i], left_start + i - right_start, x_norms[i], products[i]
+        bar = -keys[i, 0] if size == keys.shape[1] else np.inf
+        for j in range(z_norms.size):
+            both = mine + z_norms[j]
+            if both - 2.0 * row[j] - slack * both <= bar and j != own:
+                square = _sparse_square(left, i, right, j)
+                size = offer(keys[i], ids[i], spare, size, -square, right_start + j, 0.0)
+                if size == keys.shape[1]:
+                    bar = -keys[i, 0]
+        sizes[i] = size

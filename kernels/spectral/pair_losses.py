@@ -1,0 +1,214 @@
+r"""Losses of pairs of rows on an unknown kernel matrix, and the linear terms :math:`\langle K, T_e\rangle` they look at.
+
+A pair e = (i, j) is seen through :math:`u_e`: its signed entry, or its signed squared distance in feature space. With one dual variable
+:math:`\alpha_e` per unordered pair the dual of every problem here has the matrix :math:`A = M + \sum_e \alpha_e T_e`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..jit import compiled
+
+
+class Terms(Protocol):
+    """Symmetric sparse matrices :math:`T_e`, one per dual variable."""
+
+    @property
+    def size(self) -> int:
+        """Number of terms."""
+        ...
+
+    @property
+    def multiplicity(self) -> float:
+        """How often a term counts: 2 where a variable stands for two ordered pairs."""
+        ...
+
+    @property
+    def norm2(self) -> float:
+        """Bound of the change of all forms: they are Lipschitz in :math:`\\alpha` with ``norm2`` times the constant of A to K."""
+        ...
+
+    def matrix(self, alpha: np.ndarray) -> sp.csr_array:
+        """Return :math:`\\sum_e \\alpha_e T_e`, ``(n, n)``."""
+        ...
+
+    def forms(self, vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return u of ``K = vectors diag(values) vectors'``, ``(size,)``: the trace of K with every term, over ``multiplicity``."""
+        ...
+
+
+@dataclass(frozen=True)
+class EntryTerms:
+    """Signed entries :math:`u_e = t_e K_{ij}` of unordered pairs.
+
+    Attributes
+    ----------
+    n
+        Rows.
+    rows, cols
+        ``(m,)`` pairs, ``rows < cols``.
+    signs
+        ``(m,)`` +1 for a pair that belongs together, -1 for one that does not.
+    """
+
+    n: int
+    rows: np.ndarray
+    cols: np.ndarray
+    signs: np.ndarray
+
+    multiplicity = 2.0
+    norm2 = 1.0
+
+    @property
+    def size(self) -> int:
+        """Number of pairs."""
+        return len(self.rows)
+
+    def matrix(self, alpha: np.ndarray) -> sp.csr_array:
+        """Return the symmetric matrix with ``alpha * signs`` at the pairs."""
+        values = alpha * self.signs
+        both = np.concatenate([self.rows, self.cols]), np.concatenate([self.cols, self.rows])
+        return sp.csr_array((np.concatenate([values, values]), both), shape=(self.n, self.n))
+
+    def forms(self, vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return ``signs * K[rows, cols]``."""
+        return self.signs * pair_entries(vectors, values, self.rows, self.cols)
+
+
+@dataclass(frozen=True)
+class DistanceTerms:
+    """Signed squared distances :math:`u_e = t (K_{ii} + K_{jj} - 2 K_{ij})` of unordered pairs.
+
+    Attributes
+    ----------
+    n
+        Rows.
+    rows, cols
+        ``(m,)`` pairs, ``rows < cols``.
+    sign
+        +1 or -1, of all pairs.
+    """
+
+    n: int
+    rows: np.ndarray
+    cols: np.ndarray
+    sign: float = 1.0
+
+    multiplicity = 1.0
+
+    @property
+    def size(self) -> int:
+        """Number of pairs."""
+        return len(self.rows)
+
+    @property
+    def norm2(self) -> float:
+        """Twice the largest degree of the graph of the pairs, and 2."""
+        degrees = np.bincount(np.concatenate([self.rows, self.cols]), minlength=self.n)
+        return 2.0 * float(degrees.max(initial=0)) + 2.0
+
+    def matrix(self, alpha: np.ndarray) -> sp.csr_array:
+        """Return the signed Laplacian of the graph with edge weights ``sign * alpha``."""
+        values = self.sign * alpha
+        i, j = self.rows, self.cols
+        places = np.concatenate([i, j, i, j]), np.concatenate([j, i, i, j])
+        return sp.csr_array((np.concatenate([-values, -values, values, values]), places), shape=(self.n, self.n))
+
+    def forms(self, vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return ``sign`` times the squared distances under K."""
+        return self.sign * pair_distances(vectors, values, self.rows, self.cols)
+
+
+@compiled
+def pair_entries(vectors: np.ndarray, values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+    """Return ``K[rows, cols]`` of ``K = vectors diag(values) vectors'``, float64."""
+    found = np.empty(len(rows))
+    for e in range(len(rows)):
+        i, j = rows[e], cols[e]
+        total = 0.0
+        for q in range(len(values)):
+            total += values[q] * vectors[i, q] * vectors[j, q]
+        found[e] = total
+    return found
+
+
+@compiled
+def pair_distances(vectors: np.ndarray, values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+    """Return squared distances of pairs of rows of ``vectors diag(values)^(1/2)``, float64."""
+    found = np.empty(len(rows))
+    for e in range(len(rows)):
+        i, j = rows[e], cols[e]
+        total = 0.0
+        for q in range(len(values)):
+            apart = vectors[i, q] - vectors[j, q]
+            total += values[q] * apart * apart
+        found[e] = total
+    return found
+
+
+@dataclass(frozen=True)
+class PairLoss:
+    """A loss of ``u`` against its target ``d``, with weight C.
+
+    Attributes
+    ----------
+    value
+        ``value(u, d, C)``: sum over pairs.
+    conjugate
+        ``conjugate(alpha, C)``: what the dual subtracts from :math:`d'\\alpha`.
+    slope
+        Its derivative, ``alpha / C`` or 0.
+    project
+        Nearest feasible ``alpha``.
+    smooth
+        Whether the dual has the term :math:`\\alpha^2 / 2C`.
+    """
+
+    value: Callable[[np.ndarray, np.ndarray, float], float]
+    conjugate: Callable[[np.ndarray, float], float]
+    slope: Callable[[np.ndarray, float], np.ndarray]
+    project: Callable[[np.ndarray, float], np.ndarray]
+    smooth: bool
+
+
+def _square(alpha: np.ndarray, C: float) -> float:
+    return float(alpha @ alpha) / (2.0 * C)
+
+
+PAIR_LOSSES: dict[str, PairLoss] = {
+    "linear": PairLoss(
+        lambda u, d, C: C * float(np.sum(d - u)),
+        lambda alpha, C: 0.0,
+        lambda alpha, C: np.zeros_like(alpha),
+        lambda alpha, C: np.full_like(alpha, C),
+        False,
+    ),
+    "squared_hinge": PairLoss(
+        lambda u, d, C: 0.5 * C * float(np.sum(np.maximum(d - u, 0.0) ** 2)),
+        _square,
+        lambda alpha, C: alpha / C,
+        lambda alpha, C: np.maximum(alpha, 0.0),
+        True,
+    ),
+    "square": PairLoss(
+        lambda u, d, C: 0.5 * C * float(np.sum((d - u) ** 2)),
+        _square,
+        lambda alpha, C: alpha / C,
+        lambda alpha, C: alpha,
+        True,
+    ),
+    "hinge": PairLoss(
+        lambda u, d, C: C * float(np.sum(np.maximum(d - u, 0.0))),
+        lambda alpha, C: 0.0,
+        lambda alpha, C: np.zeros_like(alpha),
+        lambda alpha, C: np.clip(alpha, 0.0, C),
+        False,
+    ),
+}
+"""Losses by name; with the linear one alpha is C, and nothing is left to iterate. Its value is 0 at the target."""

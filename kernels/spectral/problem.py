@@ -1,0 +1,269 @@
+"""A loss on pairs of rows beside a linear objective of the kernel matrix, and what one eigendecomposition tells of a point of its dual.
+
+The problem and its dual are those of :mod:`gramplane.kernels.spectral.dual_ascent`, which climbs it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from ..eigen.operator import SymmetricOperator
+from ..eigen.positive_part import PositivePart, kernel_spectrum, positive_part
+from .pair_losses import PAIR_LOSSES, PairLoss, Terms
+
+
+@dataclass(frozen=True)
+class SpectralProblem:
+    """A loss on pairs beside a linear objective.
+
+    Attributes
+    ----------
+    target
+        M, ``(n, n)``.
+    terms
+        What the loss looks at.
+    goal
+        ``(size,)`` d, the targets of u; zeros with the linear loss.
+    loss
+        Name in ``PAIR_LOSSES``.
+    C
+        Weight of the loss.
+    p
+        Power of the regulariser, at least 1; above 1 but for the linear loss with a cap.
+    B, G
+        Cap of tr K^p, or weight of the penalty; one of both.
+    basis
+        ``(n, r)`` orthonormal columns in which K lies, or ``None``.
+    seed
+        Of the eigensolver's first block.
+    memory
+        Bytes the eigensolver may hold at once; any by default.
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range, or of the wrong length.
+    """
+
+    target: SymmetricOperator
+    terms: Terms
+    goal: np.ndarray
+    loss: str = "squared_hinge"
+    C: float = 1.0
+    p: float = 2.0
+    B: float | None = 1.0
+    G: float | None = None
+    basis: np.ndarray | None = None
+    seed: int = 0
+    memory: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.loss not in PAIR_LOSSES:
+            raise ValueError(f"loss={self.loss!r}: must be one of {', '.join(PAIR_LOSSES)}")
+        if not (np.isfinite(self.C) and self.C > 0):
+            raise ValueError(f"C={self.C!r}: must be a finite number above 0")
+        if len(self.goal) != self.terms.size:
+            raise ValueError(f"goal: has {len(self.goal)} entries, there are {self.terms.size} pairs")
+        kernel_spectrum(np.zeros(0), self.p, B=self.B, G=self.G)  # refuses p, B and G out of range
+        if self.p == 1 and self.loss != "linear":
+            raise ValueError(
+                f"p={self.p:g}: with loss={self.loss!r} must be above 1: the dual has a kink wherever the largest eigenvalue is not "
+                "simple, and no closed form of K fits the pairs; loss='linear' takes p=1"
+            )
+
+    @property
+    def rule(self) -> PairLoss:
+        """The loss."""
+        return PAIR_LOSSES[self.loss]
+
+    def operator(self, alpha: np.ndarray) -> SymmetricOperator:
+        """Return A at ``alpha``."""
+        return replace(self.target, sparse=(self.target.sparse + self.terms.matrix(alpha)).tocsr())
+
+    def project(self, alpha: np.ndarray) -> np.ndarray:
+        """Return the nearest feasible point."""
+        return self.rule.project(alpha, self.C)
+
+    def loss_of(self, forms: np.ndarray) -> float:
+        """Return the loss of all pairs, as the primal objective counts it."""
+        return self.terms.multiplicity * self.rule.value(forms, self.goal, self.C)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """K, both objectives and the gradient at a point of the dual.
+
+    Attributes
+    ----------
+    part
+        Positive part of A.
+    spectrum
+        ``(r,)`` eigenvalues of K, whose eigenvectors are ``part.vectors``.
+    forms
+        ``(size,)`` u of K.
+    dual, primal
+        Both objectives. The primal one is that of the K at hand whatever the accuracy of the eigenpairs (their values are Rayleigh
+        quotients); the dual one is a bound: what the eigenpairs may have missed of ``R(A_+)`` by their residuals is taken off.
+    gradient
+        ``(size,)`` of the function that is ascended, over the multiplicity.
+    curvature
+        First guess of the gradient's Lipschitz constant; for p = 2 it is the local one.
+    ascended
+        Value of the function that is ascended: the dual, or the dual of a proximal step.
+    blur
+        How much of ``primal - dual`` is due to the proximal step.
+    """
+
+    part: PositivePart
+    spectrum: np.ndarray
+    forms: np.ndarray
+    dual: float
+    primal: float
+    gradient: np.ndarray
+    curvature: float
+    ascended: float
+    blur: float
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Centre of a proximal step: ``K_t = vectors diag(values) vectors'``, and its weight G."""
+
+    record_name: ClassVar[str] = "Anchor"
+    weight: float
+    vectors: np.ndarray
+    values: np.ndarray
+
+    def added_to(self, operator: SymmetricOperator) -> SymmetricOperator:
+        """Return ``A + G K_t``."""
+        if not len(self.values):
+            return operator
+        own = operator.dense_factor()
+        weights = np.zeros(0) if operator.weights is None else operator.weights
+        return SymmetricOperator(operator.sparse, np.hstack([own, self.vectors]), np.concatenate([weights, self.weight * self.values]))
+
+    def product(self, vectors: np.ndarray, values: np.ndarray) -> float:
+        """Return ``<K_t, K>``."""
+        return float(values @ ((vectors.T @ self.vectors) ** 2 @ self.values))
+
+    def excess(self, part: PositivePart) -> np.ndarray:
+        """Return the positive eigenvalues of ``W = (A + G K_t)_+ - G K_t``, descending: none of A is greater than its counterpart."""
+        if not len(self.values):
+            return part.values
+        triangle: np.ndarray = np.linalg.qr(np.hstack([part.vectors, self.vectors]), mode="r")  # pyright: ignore[reportAssignmentType] (of this mode)
+        small = (triangle * np.concatenate([part.values, -self.weight * self.values])) @ triangle.T
+        values = np.linalg.eigvalsh(0.5 * (small + small.T))[::-1]
+        return values[values > 0]
+
+
+def evaluate(
+    problem: SpectralProblem, alpha: np.ndarray, *, tol: float = 1e-8, start: np.ndarray | None = None, anchor: Anchor | None = None
+) -> Evaluation:
+    """Return what one eigendecomposition at ``alpha`` tells.
+
+    Parameters
+    ----------
+    problem, alpha
+        Problem and dual point.
+    tol
+        Accuracy of the eigenpairs.
+    start
+        Block of a former evaluation nearby.
+    anchor
+        Of a proximal step: ascend its dual. Objectives stay those of the problem.
+    """
+    operator = problem.operator(alpha)
+    if anchor is not None:
+        operator = anchor.added_to(operator)
+    part = positive_part(operator, tol=tol, start=start, seed=problem.seed, basis=problem.basis, memory=problem.memory)
+    p, mu, rule = problem.p, problem.terms.multiplicity, problem.rule
+    # With an anchor the values are those of A + G K_t.
+    if anchor is None:
+        spectrum, regulariser = kernel_spectrum(part.values, p, B=problem.B, G=problem.G)
+        aligned, smooth = float(part.values @ spectrum), regulariser
+    else:
+        assert problem.B is not None
+        spectrum = proximal_spectrum(part.values, p, problem.B, anchor.weight)
+        shared = anchor.product(part.vectors, spectrum)
+        aligned = float(part.values @ spectrum) - anchor.weight * shared
+        smooth = aligned - 0.5 * anchor.weight * (float(spectrum @ spectrum) + float(anchor.values @ anchor.values) - 2.0 * shared)
+        regulariser = kernel_spectrum(anchor.excess(part), p, B=problem.B)[1]
+    positive = part.values if anchor is None else anchor.excess(part)
+    missed = regulariser * missed_share(positive, p, part.error * float(part.values @ part.values))
+    forms = problem.terms.forms(part.vectors, spectrum)
+    gained = mu * (float(problem.goal @ alpha) - rule.conjugate(alpha, problem.C))
+    # <M, K> without a product: A = M + sum alpha T, and the values are Rayleigh quotients of the eigenvectors of K.
+    primal = mu * float(alpha @ forms) - aligned + problem.loss_of(forms)
+    primal += 0.0 if problem.G is None else problem.G / p * float(np.sum(spectrum**p))
+    gradient = problem.goal - forms - rule.slope(alpha, problem.C)
+    blur = 0.0 if anchor is None else regulariser - aligned
+    curvature = _curvature(problem, part, spectrum)
+    return Evaluation(part, spectrum, forms, gained - regulariser - missed, primal, gradient, curvature, gained - smooth, blur)
+
+
+def missed_share(values: np.ndarray, p: float, squares: float) -> float:
+    """Return by what share ``R(A_+)`` may be greater where ``squares`` of ``||A_+||_F^2`` are missing; 0 where nothing is.
+
+    R is a power of ``sum s^q``, q = p/(p-1), linear in it at most. Squares that are missing weigh most in the greatest value for q >= 2,
+    else spread over all of them.
+    """
+    if not squares > 0 or not len(values):
+        return 0.0
+    share = values / values[0]
+    lost = squares / float(values[0]) ** 2
+    if p == 1:
+        return 0.5 * lost
+    q = p / (p - 1.0)
+    spread = max(float(np.mean(share**2)), np.finfo(float).tiny)
+    steepest = 1.0 if q >= 2 else spread ** (0.5 * q - 1.0)
+    return 0.5 * q * lost * steepest / float(np.sum(share**q))
+
+
+def proximal_spectrum(values: np.ndarray, p: float, B: float, weight: float) -> np.ndarray:
+    """Return the eigenvalues of the K that maximises ``<A, K> - weight / 2 ||K||_F^2`` under ``tr K^p <= B``.
+
+    With s the positive eigenvalues of A they solve ``weight lam + nu lam^(p-1) = s``, where nu >= 0 is 0 or uses up the cap.
+    """
+    free = values / weight
+    if float(np.sum(free**p)) <= B:
+        return free
+    if p == 2.0:
+        return free * np.sqrt(B / float(np.sum(free**2)))
+    low, high = 0.0, 1.0
+    while float(np.sum(_balanced(values, p, weight, high) ** p)) > B:
+        low, high = high, 4.0 * high
+    for _ in range(100):
+        nu = 0.5 * (low + high)
+        low, high = (nu, high) if float(np.sum(_balanced(values, p, weight, nu) ** p)) > B else (low, nu)
+    return _balanced(values, p, weight, high)
+
+
+def _balanced(values: np.ndarray, p: float, weight: float, nu: float) -> np.ndarray:
+    """Return the roots of ``weight lam + nu lam^(p-1) = s`` by bisection."""
+    low, high = np.zeros_like(values), values / weight
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        below = weight * middle + nu * middle ** (p - 1.0) < values
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return high
+
+
+def _curvature(problem: SpectralProblem, part: PositivePart, spectrum: np.ndarray) -> float:
+    own = problem.terms.norm2 * float(spectrum[0] / part.values[0]) if len(spectrum) else 0.0
+    return max(own + (1.0 / problem.C if problem.rule.smooth else 0.0), 1e-12)
+
+
+def equal_penalty(problem: SpectralProblem, part: PositivePart) -> float:
+    """Return the penalty whose K is that of the cap: ``(sum s^q / B)^((p-1)/p)``, 0 where A has no positive eigenvalue."""
+    if problem.B is None or not len(part.values) or problem.p == 1:
+        return 0.0
+    top, q = float(part.values[0]), problem.p / (problem.p - 1.0)
+    return top * float(np.sum((part.values / top) ** q) / problem.B) ** (1.0 / q)
+
+
+def cap_used(problem: SpectralProblem, found: Evaluation) -> float:
+    """Return tr K^p over the cap: 1 where it is active, NaN where there is none."""
+    return float(np.sum(found.spectrum**problem.p)) / problem.B if problem.B is not None else np.nan

@@ -1,0 +1,159 @@
+r"""Triples of rows (i, j, k) on an unknown kernel matrix: j is to be no nearer to i than k is (structure preserving embedding).
+
+A triple is seen through :math:`u = d_{ij} - d_{ik}`, d the squared distances under K. One slack is shared by all triples, so that the dual
+variables have :math:`\alpha \ge 0, \sum \alpha \le C`, the sum over *all* triples, and the loss is :math:`C \max(0, \max_t -u_t)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..jit import compiled
+from ..weights.norm_sets import project_elastic
+from .pair_losses import PairLoss
+from .problem import SpectralProblem
+
+NORM_STEPS = 20
+"""Power iterations of the norm of the terms."""
+
+
+@dataclass(frozen=True)
+class TripleTerms:
+    """Differences of squared distances, ``u_t = d_ij - d_ik``.
+
+    Attributes
+    ----------
+    n
+        Rows.
+    triples
+        ``(m, 3)`` i, j, k; different rows.
+    """
+
+    n: int
+    triples: np.ndarray
+
+    multiplicity = 1.0
+
+    @property
+    def size(self) -> int:
+        """Number of triples."""
+        return len(self.triples)
+
+    @property
+    def norm2(self) -> float:
+        """Squared norm of ``alpha -> matrix(alpha)``, from below, by power iterations: the first step is sized by it."""
+        return self._norm2
+
+    @cached_property
+    def _norm2(self) -> float:
+        x, found = 1.5 + np.cos(1.7 * np.arange(self.size) + 0.3), 1.0
+        for _ in range(NORM_STEPS if self.size else 0):
+            x = self._adjoint(self.matrix(x / np.linalg.norm(x)))
+            found = float(np.linalg.norm(x))
+            if found == 0.0:
+                return 1.0
+        return found
+
+    def matrix(self, alpha: np.ndarray) -> sp.csr_array:
+        """Return the sum of the terms, ``(n, n)``: the Laplacian of the graph with weight alpha at ij and -alpha at ik."""
+        i, j, k = self.triples.T
+        rows, cols = np.concatenate([i, i]), np.concatenate([j, k])
+        weights = np.concatenate([alpha, -alpha])
+        places = np.concatenate([rows, cols, rows, cols]), np.concatenate([cols, rows, rows, cols])
+        return sp.csr_array((np.concatenate([-weights, -weights, weights, weights]), places), shape=(self.n, self.n))
+
+    def forms(self, vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return u of ``K = vectors diag(values) vectors'``."""
+        return triple_forms(vectors, values, self.triples)
+
+    def _adjoint(self, matrix: sp.csr_array) -> np.ndarray:
+        """Return the trace of every term with a symmetric matrix."""
+        i, j, k = self.triples.T
+        own, dense = matrix.diagonal(), matrix.toarray()
+        return (own[j] - 2.0 * dense[i, j]) - (own[k] - 2.0 * dense[i, k])
+
+
+@compiled
+def triple_forms(vectors: np.ndarray, values: np.ndarray, triples: np.ndarray) -> np.ndarray:
+    """Return differences of squared distances under ``vectors diag(values) vectors'``, float64."""
+    found = np.empty(len(triples))
+    for t in range(len(triples)):
+        i, j, k = triples[t, 0], triples[t, 1], triples[t, 2]
+        total = 0.0
+        for q in range(len(values)):
+            far, near = vectors[i, q] - vectors[j, q], vectors[i, q] - vectors[k, q]
+            total += values[q] * (far * far - near * near)
+        found[t] = total
+    return found
+
+
+@compiled
+def worst_triples(factor: np.ndarray, starts: np.ndarray, neighbours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the most violated triple of every row, ``(n, 3)``, and its violation ``d_ik - d_ij``, ``(n,)``.
+
+    Parameters
+    ----------
+    factor
+        ``(n, r)``: squared distances of its rows are d.
+    starts, neighbours
+        Neighbours of each row in CSR form, sorted. A row without neighbours, or without others, has violation ``-inf``.
+    """
+    n, r = factor.shape
+    triples, violation = np.zeros((n, 3), np.int64), np.full(n, -np.inf)
+    for i in range(n):
+        place, last = starts[i], starts[i + 1]
+        far, near, j_best, k_best = -np.inf, np.inf, -1, -1
+        for j in range(n):
+            if j == i:
+                continue
+            d = 0.0
+            for q in range(r):
+                apart = factor[i, q] - factor[j, q]
+                d += apart * apart
+            if place < last and neighbours[place] == j:
+                place += 1
+                if d > far:
+                    far, k_best = d, j
+            elif d < near:
+                near, j_best = d, j
+        triples[i, 0], triples[i, 1], triples[i, 2] = i, j_best, k_best
+        if j_best >= 0 and k_best >= 0:
+            violation[i] = far - near
+    return triples, violation
+
+
+def project_shared(alpha: np.ndarray, C: float) -> np.ndarray:
+    """Return the nearest point with no negative entry and a sum of at most C."""
+    return C * project_elastic(np.asarray(alpha, dtype=np.float64) / C, 1.0) if len(alpha) else alpha
+
+
+SHARED_SLACK = PairLoss(
+    value=lambda u, d, C: C * max(0.0, float(np.max(d - u, initial=0.0))),
+    conjugate=lambda alpha, C: 0.0,
+    slope=lambda alpha, C: np.zeros_like(alpha),
+    project=project_shared,
+    smooth=False,
+)
+"""The largest violation, times C."""
+
+
+@dataclass(frozen=True)
+class TripleProblem(SpectralProblem):
+    """A spectral problem whose loss is the largest violation of its triples; what ``loss`` says is not looked at."""
+
+    @property
+    def rule(self) -> PairLoss:
+        """The loss."""
+        return SHARED_SLACK
+
+
+def new_triples(known: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Return the triples of ``found`` (m, 3) that ``known`` does not hold."""
+    if not len(known) or not len(found):
+        return found
+    held = {tuple(triple) for triple in known.tolist()}
+    return found[[tuple(triple) not in held for triple in found.tolist()]]

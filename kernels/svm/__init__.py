@@ -1,0 +1,1 @@
+"""Duals of kernel machines and their solvers."""

@@ -1,0 +1,124 @@
+"""Sequential minimal optimisation for every dual of :mod:`gramplane.kernels.svm.dual`: warm starts, shrinking, certificate.
+
+A matrix in memory is solved by the compiled steps of :mod:`gramplane.kernels.svm.smo_shrink`, any other by
+:mod:`gramplane.kernels.svm.decomposition`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..mixed_norm.problem import checked_limits
+from .decomposition import solve_decomposition
+from .dual import DenseGram, DualProblem, DualSolution, Gram, Warm
+from .gram_access import RepeatedGram
+from .grouped import solve_grouped
+from .smo_shrink import ShrinkingSteps
+from .smo_state import curvature_floor, finish, first_gradient
+from .smo_steps import BROKEN, CAPPED, SOLVED
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.int64]
+
+MAX_STEPS = 10_000_000
+"""Safety net when no cap is given: minutes."""
+
+TIGHTENINGS = 8
+"""Times that :func:`solve_to_gap` solves on, at most."""
+
+REFRESH = 100_000
+"""Steps after which the gradient is computed anew, so that its round-off does not grow with their number."""
+
+
+def solve_smo(
+    gram: Gram,
+    problem: DualProblem,
+    *,
+    warm: Warm = None,
+    tol: float = 1e-3,
+    max_iter: int | None = None,
+    gradient: FloatArray | None = None,
+) -> DualSolution:
+    """Maximise c'beta - sum_i kink_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta over the box.
+
+    Parameters
+    ----------
+    gram : Gram
+        K, without the ridge.
+    problem : DualProblem
+    warm : DualSolution or ndarray of shape (n,), optional
+        First beta, projected when it is not feasible; zero by default.
+    tol : float
+        Stop when the optimality conditions hold within it, in units of the gradient: LIBSVM's ``tol``.
+    max_iter : int, optional
+        Greatest number of steps; the last point, which is the best, is returned then too.
+    gradient : ndarray of shape (n,), optional
+        K beta - c at the warm start, when known; it is trusted, and the certificate is as exact as it is.
+
+    Returns
+    -------
+    DualSolution
+
+    Raises
+    ------
+    ValueError
+        If sizes do not fit, the warm start is not valid, or the matrix is not finite.
+    """
+    base = gram.gram if isinstance(gram, RepeatedGram) else gram
+    if not isinstance(base, DenseGram) or (base is not gram and problem.groups is not None):
+        return solve_decomposition(gram, problem, warm=warm, tol=tol, max_iter=max_iter, gradient=gradient)
+    problem.check_gram(gram)
+    limit = checked_limits(tol, max_iter, MAX_STEPS)
+    beta = problem.start(warm)
+    first = first_gradient(gram, problem, beta, warm, gradient)
+    if problem.groups is not None:
+        return solve_grouped(base, problem, beta, first, tol, limit)
+    return _solve_dense(base, problem, beta, first, tol, limit, gram.places if isinstance(gram, RepeatedGram) else None)
+
+
+def solve_to_gap(
+    gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: float, aim: Callable[[DualSolution], float], tighter: float = 0.25
+) -> DualSolution:
+    """Solve on with tighter tolerances, each from the point before, until the gap of the solution is small enough.
+
+    Parameters
+    ----------
+    gram, problem, warm
+        See :func:`solve_smo`.
+    tol : float
+        First tolerance.
+    aim : callable
+        ``aim(solution)``: the gap at which a solution will do.
+    tighter : float
+        Factor of the tolerance from one solve to the next, at most ``TIGHTENINGS`` times.
+    """
+    found = solve_smo(gram, problem, warm=warm, tol=tol)
+    for _ in range(TIGHTENINGS):
+        if found.gap <= aim(found) or not found.converged:
+            break
+        tol *= tighter
+        found = solve_smo(gram, problem, warm=found.beta, tol=tol, gradient=found.decision - problem.c)
+    return found
+
+
+def _solve_dense(
+    base: DenseGram, problem: DualProblem, beta: FloatArray, g: FloatArray, tol: float, limit: int, places: IndexArray | None = None
+) -> DualSolution:
+    dtype, ridge = base.array.dtype, problem.ridges()
+    gram = base if places is None else RepeatedGram(base, places)
+    diag = gram.diag() + ridge
+    # Where rows share those of the matrix there is no copy of the whole to fall back on.
+    buffer = base.scratch.take(int((0.5625 if places is None else 1.0) * gram.n**2) + 1, dtype)
+    machine = ShrinkingSteps(problem, base.array, buffer, diag, curvature_floor(diag, dtype), places)
+    steps = 0
+    while True:
+        done, state, ends = machine.run(beta, g, tol, min(REFRESH, limit - steps))
+        steps += done
+        if state == BROKEN:
+            raise ValueError("Gram matrix: the gradient is not finite: entries are NaN, infinite or overflow")
+        if state != CAPPED or steps >= limit:
+            return finish(problem, beta, g, ends, state == SOLVED, steps, machine.worst, dtype)
+        g = gram.matvec(beta) + ridge * beta - problem.c

@@ -1,0 +1,43 @@
+"""The kernel duals and their solvers in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .decomposition import PartGram, solve_decomposition
+from .dual import DenseGram, DualProblem, DualSolution, Gram, Scratch, ridge_problem, squared_hinge_problem, svc_problem, svr_problem
+from .logistic import LogisticProblem, logistic_problem, solve_logistic
+from .ridge import RidgeSolver, solve_ridge
+from .row_cache import RowCacheGram
+from .smo import solve_smo, solve_to_gap
+
+__all__ = [
+    "DUAL_SOLVERS",
+    "DenseGram",
+    "DualProblem",
+    "DualSolution",
+    "Gram",
+    "LogisticProblem",
+    "PartGram",
+    "RidgeSolver",
+    "RowCacheGram",
+    "Scratch",
+    "logistic_problem",
+    "ridge_problem",
+    "solve_decomposition",
+    "solve_logistic",
+    "solve_ridge",
+    "solve_smo",
+    "solve_to_gap",
+    "squared_hinge_problem",
+    "svc_problem",
+    "svr_problem",
+]
+
+DUAL_SOLVERS: dict[str, Callable[..., DualSolution]] = {
+    "smo": solve_smo,
+    "decomposition": solve_decomposition,
+    "ridge": solve_ridge,
+    "logistic": solve_logistic,
+}
+"""Solvers by name; ``solver(gram, problem, *, warm, tol, max_iter)``."""

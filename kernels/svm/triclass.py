@@ -1,0 +1,182 @@
+r"""The tri-class support vector machine: losses, assignments, and the convex problems that majorise its objective.
+
+.. math::
+
+    J(w, b) = \frac{\lambda}{2} \|w\|^2 + \sum_{y_i = \pm 1} r_i H_1(y_i f_i) + \sum_{y_i = 0} r_i I_\varepsilon(f_i)
+    + \sum_{i \in U} r_i \min\{H_1(|f_i|), I_\varepsilon(f_i)\},
+
+:math:`f = w'\phi(x) + b`, :math:`H_1(u) = \max(0, 1 - u)`, :math:`I_\varepsilon(u) = \max(0, |u| - \varepsilon)`: rows of two classes, rows
+known to belong to neither, and unlabelled rows U that may be either (source: Yang, "Sparse Learning Under Regularization Framework", PhD
+thesis, The Chinese University of Hong Kong, 2011, chapter 5, (5.2)). With :math:`r_i = c_i \lambda` the costs :math:`c_i` are those of a
+support vector machine, which is how everything here is kept: :math:`J / \lambda`.
+
+The loss of an unlabelled row has three convex pieces. An assignment t in {-1, 0, +1} picks one, and for a given assignment the least J is
+a dual of :mod:`gramplane.kernels.svm.dual` in signed variables: targets y or t, boxes by sign, and for rows at 0 a kink of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .dual import DualProblem
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.int64]
+
+# -- losses ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Points:
+    """The rows of a fit: what is known of them, and what their losses cost.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n,)
+        -1, +1; 0 for rows of neither class and for unlabelled rows.
+    unlabelled : ndarray of shape (n,)
+        Which rows are unlabelled.
+    cost : ndarray of shape (n,)
+        c_i = r_i / lambda; 0 leaves a row out.
+    eps : float
+        Half width of the tube, 0 <= eps < 1.
+    all_relevant : bool
+        The loss of unlabelled rows is H_1(|f|) alone: a semi-supervised machine without irrelevant rows (S3VM).
+    balance : float or None
+        What the mean of f over the unlabelled rows must be.
+    """
+
+    labels: FloatArray
+    unlabelled: NDArray[np.bool_]
+    cost: FloatArray
+    eps: float
+    all_relevant: bool = False
+    balance: float | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.labels)
+
+
+def crossing(eps: float) -> float:
+    """Return where the two losses of an unlabelled row are equal, (1 + eps) / 2."""
+    return 0.5 * (1.0 + eps)
+
+
+def min_loss(f: FloatArray, eps: float, all_relevant: bool = False) -> FloatArray:
+    """Return min{H_1(|f|), I_eps(f)}, or H_1(|f|) alone where every row is relevant."""
+    size = np.abs(f)
+    hinge = np.maximum(1.0 - size, 0.0)
+    return hinge if all_relevant else np.minimum(hinge, np.maximum(size - eps, 0.0))
+
+
+def row_losses(points: Points, f: FloatArray) -> FloatArray:
+    """Return the loss of every row, without its cost."""
+    known = np.where(points.labels == 0.0, np.maximum(np.abs(f) - points.eps, 0.0), np.maximum(1.0 - points.labels * f, 0.0))
+    return np.where(points.unlabelled, min_loss(f, points.eps, points.all_relevant), known)
+
+
+def objective(points: Points, form: float, f: FloatArray) -> float:
+    """Return J / lambda at decision values f, ``form`` being ||w||^2."""
+    return 0.5 * form + float(points.cost @ row_losses(points, f))
+
+
+def assigned(points: Points, f: FloatArray) -> FloatArray:
+    """Return the labels, those of unlabelled rows by the cheaper of their losses, hinge where both are equal (5.5)."""
+    sides = np.where(f >= 0.0, 1.0, -1.0)
+    found = sides if points.all_relevant else np.where(np.abs(f) >= crossing(points.eps), sides, 0.0)
+    return np.where(points.unlabelled, found, points.labels)
+
+
+def three_way(f: FloatArray, eps: float) -> NDArray[np.int64]:
+    """Return -1, 0 or +1: 0 where |f| < (1 + eps) / 2."""
+    return np.where(np.abs(f) < crossing(eps), 0, np.where(f > 0, 1, -1)).astype(np.int64)
+
+
+# -- convex problems -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Convex:
+    """A convex problem over the rows: beta = fixed + sum of the variables of each row.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (N,)
+        Row of every variable; the first n are the rows in their order, then come second variables of some.
+    target, lo, hi, kink : ndarray of shape (N,)
+        Linear term, box and kink.
+    fixed : ndarray of shape (n,)
+        What is added to beta: slopes of concave pieces.
+    """
+
+    rows: IndexArray
+    target: FloatArray
+    lo: FloatArray
+    hi: FloatArray
+    kink: FloatArray
+    fixed: FloatArray
+
+    def beta(self, variables: FloatArray) -> FloatArray:
+        """Return the coefficients of the rows, (n,)."""
+        n = len(self.fixed)
+        return self.fixed + (variables if len(variables) == n else np.bincount(self.rows, variables, n))
+
+    def problem(self, product: FloatArray) -> DualProblem:
+        """Return the dual, ``product`` being K fixed."""
+        return DualProblem(self.target - product[self.rows], self.lo, self.hi, self.kink, -float(self.fixed.sum()))
+
+
+def majorant(points: Points, labels: FloatArray) -> Convex:
+    """Return the exact problem of an assignment: hinges towards labels -1 and +1, tubes for 0."""
+    cost = points.cost
+    lo, hi = np.where(labels > 0, 0.0, -cost), np.where(labels < 0, 0.0, cost)
+    return Convex(np.arange(points.n), labels.copy(), lo, hi, np.where(labels == 0.0, points.eps, 0.0), np.zeros(points.n))
+
+
+def _tubes(points: Points, first: FloatArray, reach: float, second: FloatArray | None, slopes: FloatArray) -> Convex:
+    """Return the problem with one tube of cost ``reach`` r or two of cost r for unlabelled rows, minus ``slopes`` r f."""
+    base, free = majorant(points, points.labels), np.flatnonzero(points.unlabelled)
+    kink, lo, hi = base.kink.copy(), base.lo.copy(), base.hi.copy()
+    kink[free], lo[free], hi[free] = first[free], -reach * points.cost[free], reach * points.cost[free]
+    one = replace(base, lo=lo, hi=hi, kink=kink, fixed=np.where(points.unlabelled, points.cost * slopes, 0.0))
+    if second is None:
+        return one
+    cost = points.cost[free]
+    return replace(
+        one,
+        rows=np.concatenate([one.rows, free]),
+        target=np.concatenate([one.target, np.zeros(len(free))]),
+        lo=np.concatenate([lo, -cost]),
+        hi=np.concatenate([hi, cost]),
+        kink=np.concatenate([kink, second[free]]),
+    )
+
+
+def concave_linearised(points: Points, labels: FloatArray) -> Convex:
+    """Return the problem of the exact difference of convex functions, its concave part made linear at an assignment.
+
+    min{H_1(|u|), I_eps(u)} = (|u| - eps)_+ + (|u| - 1)_+ - 2 (|u| - c)_+ with c = (1 + eps) / 2; H_1(|u|) = (|u| - 1)_+ + 1 - |u|.
+    """
+    ones = np.ones(points.n)
+    if points.all_relevant:
+        return _tubes(points, ones, 1.0, None, labels)
+    return _tubes(points, points.eps * ones, 1.0, ones, 2.0 * labels)
+
+
+def relaxed(points: Points, slopes: FloatArray, D: float) -> Convex:
+    """Return the thesis' sub-problem (C.1), its indicators d in [0, 1] eliminated.
+
+    For a given f the least over d of its four losses is max(0, 2 |f| - (D - 1) - eps), for every D >= 1 + eps: one tube.
+    """
+    return _tubes(points, np.full(points.n, 0.5 * (D - 1.0 + points.eps)), 2.0, None, slopes)
+
+
+def with_indicators(points: Points, labels: FloatArray, D: float) -> Convex:
+    """Return the thesis' sub-problem (C.1) with the indicators d = |t| of an assignment kept: two tubes a row."""
+    inside = labels == 0.0
+    return _tubes(points, np.where(inside, points.eps, 1.0), 1.0, np.where(inside, D - 1.0, points.eps + D), labels)

@@ -1,0 +1,1 @@
+"""Many tasks: shared weights, shared subspaces, latent groups."""

@@ -1,0 +1,274 @@
+r"""Machines for many tasks on few kernels: weights in closed form, primal and dual value from quadratic forms (MK-MTFL).
+
+With ``f_t^j`` the part of task t in the space of kernel j, ``q`` in [1, 2] and ``p >= 2``,
+
+.. math::
+
+    \min_{f, b} \; \tfrac12 \Big( \sum_j \big( \sum_t \|f_t^j\|^p \big)^{q/p} \Big)^{2/q} + \sum_{t, i} C_{ti} V(F_t(x_{ti}), y_{ti}),
+    \qquad F_t = \sum_j \langle f_t^j, \phi^j \rangle + b_t,
+
+is the minimum over gamma in the unit ball of the norm ``qhat = q / (2 - q)`` of the maximum over lambda_j in that of
+``phat = p / (p - 2)`` of machines with the kernels ``sum_j (gamma_j / lambda_jt) K_t^j``, one for every task. With
+``M_jt = beta_t' K_t^j beta_t`` the best lambda and gamma for given coefficients are powers of M, and the dual value of any feasible beta is
+
+.. math::
+
+    c'\beta - \text{kink} \|\beta\|_1 - \tfrac12 \beta' R \beta - \tfrac12 \| c(M) \|_{q/(2(q-1))}, \qquad
+    c_j(M) = \big( \sum_t M_{jt}^{p/(2(p-1))} \big)^{2(p-1)/p}
+
+(Jawanpuria, "Learning Kernels for Multiple Predictive Tasks", PhD thesis, IIT Bombay, 2014, chapter 3; docs/methods.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..svm.dual import DualProblem, best_response
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.int64]
+
+FLOOR = 1e-6
+"""Least share of a task in a kernel, relative to the largest: a task that leaves a kernel aside may come back to it."""
+
+PACES = (0.25, 8.0)
+"""Range of the exponents of a closed-form step."""
+
+LEAST_FACTOR = 1e-3
+"""A strength counts at least this share of the mean: a kernel that rests may come back."""
+
+SECTIONS = 12
+"""Times the way between two dual points is cut to two thirds."""
+
+LEVEL = 1e-12
+"""A slope of the loss in the bias below this share of the sum of costs is level: the middle of the interval is taken."""
+
+
+def power_norm(values: FloatArray, r: float, axis: int = -1) -> FloatArray:
+    """Return ``(sum a^r)^(1/r)`` of numbers >= 0, for r in (0, inf]; relative to the largest, so that no power overflows."""
+    top = values.max(axis=axis, keepdims=True, initial=0.0)
+    if np.isinf(r):
+        return np.squeeze(top, axis)
+    part = np.divide(values, top, out=np.zeros_like(values), where=top > 0)
+    return np.squeeze(top, axis) * np.sum(part**r, axis=axis) ** (1.0 / r)
+
+
+def kernel_strengths(forms: FloatArray, p: float) -> FloatArray:
+    """Return ``c_j = (sum_t M_jt^pbar)^(1/pbar)``, pbar = p / (2 (p - 1)), ``(k,)`` from forms ``(k, T)``."""
+    return power_norm(forms, p / (2.0 * (p - 1.0)), axis=1)
+
+
+def dual_norm(strengths: FloatArray, q: float) -> float:
+    """Return ``||c||_qbar``, qbar = q / (2 (q - 1)); the greatest for q = 1."""
+    return float(power_norm(strengths, np.inf if q == 1 else q / (2.0 * (q - 1.0))))
+
+
+def squared_norm(forms: FloatArray, weights: FloatArray, p: float, q: float) -> float:
+    """Return Omega^2 of ``f_t^j = weights_jt Phi beta_t``: the squared norm q over kernels of the norms p over tasks."""
+    return float(power_norm(power_norm(weights * np.sqrt(forms), p, axis=1), q)) ** 2
+
+
+def task_shares(forms: FloatArray, p: float) -> FloatArray:
+    """Return lambda ``(k, T)``, ``sum_t lambda_jt^phat = 1``, best for the forms; ones for p = 2 (equation 3.10 of the thesis).
+
+    A kernel that no task uses shares evenly.
+    """
+    if p == 2:
+        return np.ones_like(forms)
+    hat = p / (p - 2.0)
+    top = forms.max(axis=1, keepdims=True)
+    part = np.where(top > 0, np.divide(forms, top, out=np.ones_like(forms), where=top > 0), 1.0)
+    share = np.maximum(part ** (1.0 / (hat + 1.0)), FLOOR)
+    return share / power_norm(share, hat, axis=1)[:, None]
+
+
+def even_shares(k: int, n_tasks: int, p: float) -> FloatArray:
+    """Return equal shares lambda ``(k, T)``."""
+    return task_shares(np.ones((k, n_tasks)), p)
+
+
+def even_weights(k: int, q: float) -> FloatArray:
+    """Return equal kernel weights on the boundary of their set, ``(k,)``."""
+    return np.ones(k) if q == 2 else np.full(k, k ** -((2.0 - q) / q))
+
+
+def next_weights(weights: FloatArray, strengths: FloatArray, q: float) -> FloatArray:
+    """Return gamma best for parts of the machine that stay as they are, ``sum_j gamma_j^qhat = 1``; q > 1 (closed form A.1.1).
+
+    Parameters
+    ----------
+    weights
+        ``(k,)`` gamma before.
+    strengths
+        ``(k,)`` c of the coefficients found with them.
+    q
+        Exponent over kernels.
+    """
+    if q == 2:
+        return np.ones_like(weights)
+    hat = q / (2.0 - q)
+    found = (weights**2 * strengths) ** (1.0 / (hat + 1.0))
+    total = float(power_norm(found, hat))
+    return found / total if total > 0 else even_weights(len(weights), q)
+
+
+class Paced(NamedTuple):
+    """Weights of the simplex with the exponents of their last step and the sides of the mean they were on."""
+
+    weights: FloatArray
+    paces: FloatArray
+    sides: FloatArray
+
+
+def paced_weights(weights: FloatArray, strengths: FloatArray, paces: FloatArray, sides: FloatArray) -> Paced:
+    """Return gamma on the simplex (q = 1) after the step ``gamma_j <- gamma_j (c_j / mean c)^pace_j``, renormalised.
+
+    At the optimum c is equal where gamma > 0 and less elsewhere. The exponent 1/2 is the minimiser for parts of the machine that stay as
+    they are; exponents grow while a kernel stays on its side of the mean and shrink when it changes sides, kernel by kernel, so that
+    kernels without use leave in few steps.
+    """
+    mean = float(weights @ strengths)
+    if not mean > 0.0:
+        return Paced(weights, paces, sides)
+    side = np.sign(strengths - mean)
+    turned, stayed = side == -sides, side == sides
+    paces = np.clip(paces * np.where(stayed, 1.5, np.where(turned, 0.5, 1.0)), *PACES)
+    found = weights * np.maximum(strengths / mean, LEAST_FACTOR) ** paces
+    return Paced(found / found.sum(), paces, side)
+
+
+def effective(weights: FloatArray, shares: FloatArray) -> FloatArray:
+    """Return ``gamma_j / lambda_jt``, the weight of kernel j in the machine of task t, ``(k, T)``."""
+    return weights[:, None] / shares
+
+
+class Certificate(NamedTuple):
+    """Primal value of a machine at given weights, dual value of its coefficients (scaled at will), and the biases."""
+
+    primal: float
+    dual: float
+    biases: FloatArray
+
+
+def certificate(
+    problem: DualProblem,
+    edges: IndexArray,
+    beta: FloatArray,
+    decision: FloatArray,
+    forms: FloatArray,
+    weights: FloatArray,
+    p: float,
+    q: float,
+) -> Certificate:
+    """Return primal and dual value with the best bias of every task.
+
+    Parameters
+    ----------
+    problem
+        Losses of all rows, task by task.
+    edges
+        ``(T + 1,)`` where tasks begin.
+    beta, decision
+        ``(n,)`` coefficients, and the values ``sum_j weights_jt K_t^j beta_t`` without bias.
+    forms, weights
+        ``(k, T)`` M, and the kernel weights of every task.
+    p, q
+        Exponents over tasks and kernels.
+    """
+    biases = task_biases(problem, edges, decision)
+    slope = problem.c - decision - np.repeat(biases, np.diff(edges))
+    answer, ridge = best_response(slope, problem), problem.ridges()
+    loss = float(np.sum((slope - 0.5 * ridge * answer) * answer - problem.kink * np.abs(answer)))
+    primal = 0.5 * squared_norm(forms, weights, p, q) + loss
+    return Certificate(primal, dual_value(problem, beta, forms, p, q), biases)
+
+
+def dual_value(problem: DualProblem, beta: FloatArray, forms: FloatArray, p: float, q: float) -> float:
+    """Return the greatest dual value of multiples of beta: any is feasible as long as it stays in the box."""
+    linear = problem.linear(beta)
+    curve = dual_norm(kernel_strengths(forms, p), q) + float((problem.ridges() * beta) @ beta)
+    scale = min(room(problem, beta), max(linear, 0.0) / curve) if curve > 0 else 0.0
+    return scale * linear - 0.5 * scale**2 * curve
+
+
+class Mixed(NamedTuple):
+    """A feasible point between two others: coefficients, forms, dual value."""
+
+    beta: FloatArray
+    forms: FloatArray
+    value: float
+
+
+def mixed_dual(problem: DualProblem, one: FloatArray, other: FloatArray, forms: Sequence[FloatArray], p: float, q: float) -> Mixed:
+    """Return the point of greatest dual value between two coefficient vectors; the dual value is concave along the way.
+
+    Parameters
+    ----------
+    one, other
+        ``(n,)`` feasible.
+    forms
+        ``(k, T)`` forms of ``one``, of ``other`` and of their sum.
+    """
+    first, second, both = forms
+    cross = 0.5 * (both - first - second)
+
+    def at(share: float) -> Mixed:
+        beta = (1.0 - share) * one + share * other
+        mixture = (1.0 - share) ** 2 * first + share**2 * second + 2.0 * share * (1.0 - share) * cross
+        mixture = np.maximum(mixture, 0.0)
+        return Mixed(beta, mixture, dual_value(problem, beta, mixture, p, q))
+
+    low, high = 0.0, 1.0
+    ends = [at(0.0), at(1.0)]
+    for _ in range(SECTIONS):
+        third = (high - low) / 3.0
+        left, right = at(low + third), at(high - third)
+        low, high = (low + third, high) if left.value < right.value else (low, high - third)
+        ends += [left, right]
+    return max(ends, key=lambda found: found.value)
+
+
+def room(problem: DualProblem, beta: FloatArray) -> float:
+    """Return the greatest s for which ``s beta`` is in the box."""
+    up, down = beta > 0, beta < 0
+    ends = [problem.hi[up] / beta[up], problem.lo[down] / beta[down]]
+    return float(min((part.min() for part in ends if part.size), default=np.inf))
+
+
+def task_biases(problem: DualProblem, edges: IndexArray, decision: FloatArray) -> FloatArray:
+    """Return the bias of every task that minimises the loss of its rows, exactly; the middle where many do, ``(T,)``."""
+    slope, codes = problem.c - decision, np.repeat(np.arange(len(edges) - 1), np.diff(edges))
+    if problem.ridge is not None:
+        mass = np.divide(1.0, problem.ridge, out=np.zeros(problem.n), where=(problem.hi > problem.lo) & (problem.ridge > 0))
+        found, total = (np.bincount(codes, values, minlength=len(edges) - 1) for values in (mass * slope, mass))
+        return np.divide(found, total, out=np.zeros_like(found), where=total > 0)
+    # Where b crosses an end the slope of the loss in b jumps: by hi at c - f - kink, by -lo at c - f + kink.
+    ends = np.concatenate([slope - problem.kink, slope + problem.kink])
+    jumps, owner = np.concatenate([problem.hi, -problem.lo]), np.concatenate([codes, codes])
+    order = np.lexsort((ends, owner))
+    order = order[jumps[order] > 0]
+    below = np.bincount(codes, problem.hi, minlength=len(edges) - 1).astype(np.float64)
+    return _crossings(ends[order], jumps[order], owner[order], below)
+
+
+def _crossings(ends: FloatArray, jumps: FloatArray, owner: IndexArray, below: FloatArray) -> FloatArray:
+    """Return for every task the middle of the interval where its slope, ``-below`` at minus infinity, is zero."""
+    tasks = len(below)
+    total = np.bincount(owner, jumps, minlength=tasks)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=tasks))])
+    running = np.concatenate([[0.0], np.cumsum(jumps)])
+    slope = running[1:] - running[starts[owner]] - below[owner]
+    level = LEVEL * total[owner]
+    places = np.arange(len(ends))
+    first, last = np.full(tasks, len(ends)), np.full(tasks, len(ends))
+    np.minimum.at(first, owner[slope >= -level], places[slope >= -level])
+    np.minimum.at(last, owner[slope > level], places[slope > level])
+    some = starts[1:] > starts[:-1]
+    first, last = (np.minimum(part, starts[1:] - 1)[some] for part in (first, last))
+    found = np.zeros(tasks)
+    found[some] = 0.5 * (ends[first] + ends[last])
+    return found

@@ -1,0 +1,1 @@
+"""Sets of kernel weights, and the small programs over them."""

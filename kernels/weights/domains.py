@@ -1,0 +1,110 @@
+"""Feasible sets of kernel weights, each with the few operations an optimiser needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .norm_sets import ElasticNetSet, LpBall, NonNegative
+
+__all__ = ["DOMAINS", "Domain", "ElasticNetSet", "LpBall", "NonNegative", "NormDomain", "Simplex"]
+
+FloatArray = NDArray[np.float64]
+
+
+class Domain(Protocol):
+    """A convex set of weights."""
+
+    def start(self, n: int) -> FloatArray:
+        """Return a point in the middle of the set, shape (n,)."""
+        ...
+
+    def project(self, w: FloatArray) -> FloatArray:
+        """Return the nearest point of the set in Euclidean distance."""
+        ...
+
+    def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
+        """Return the minimiser over the set of step <grad, v> + KL(v, w)."""
+        ...
+
+    def support(self, direction: FloatArray) -> tuple[float, FloatArray]:
+        """Return the maximum over the set of <direction, v> and a maximiser."""
+        ...
+
+    def violation(self, w: FloatArray) -> float:
+        """Return by how much w breaks the worst constraint of the set; 0 inside."""
+        ...
+
+
+class NormDomain(Domain, Protocol):
+    """A bounded set of kernel weights, for which the alternation between machine and weights has a closed step."""
+
+    def weights_from_norms(self, norms: FloatArray) -> FloatArray:
+        """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q, with 0/0 = 0."""
+        ...
+
+
+@dataclass(frozen=True)
+class Simplex:
+    """Weights w >= 0 with sum one."""
+
+    def start(self, n: int) -> FloatArray:
+        """Return the uniform weights 1/n."""
+        return np.full(n, 1.0 / n)
+
+    def project(self, w: FloatArray) -> FloatArray:
+        """Return the Euclidean projection: max(w - theta, 0) with theta such that the sum is one.
+
+        Parameters
+        ----------
+        w : ndarray of shape (n,)
+            Any finite numbers.
+        """
+        ordered = np.sort(w)[::-1]
+        excess = (np.cumsum(ordered) - 1.0) / np.arange(1, len(w) + 1)
+        theta = excess[np.flatnonzero(ordered > excess)[-1]]
+        return np.maximum(w - theta, 0.0)
+
+    def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
+        """Return the entropic step w exp(-step grad), renormalised.
+
+        Parameters
+        ----------
+        w : ndarray of shape (n,)
+            A point of the simplex; zeros stay zero.
+        grad : ndarray of shape (n,)
+        step : float
+        """
+        exponent = -step * grad
+        # Only differences of exponents matter; the largest one that is used becomes 0, so nothing overflows.
+        moved = w * np.exp(np.minimum(exponent - exponent[w > 0].max(), 0.0))
+        return moved / moved.sum()
+
+    def support(self, direction: FloatArray) -> tuple[float, FloatArray]:
+        """Return max(direction) and the vertex where it is reached, the lowest index among equals."""
+        best = int(np.argmax(direction))
+        vertex = np.zeros(len(direction))
+        vertex[best] = 1.0
+        return float(direction[best]), vertex
+
+    def violation(self, w: FloatArray) -> float:
+        """Return by how much w breaks the worst of the constraints; 0 inside."""
+        return max(0.0, -float(w.min()), abs(float(w.sum()) - 1.0))
+
+    def weights_from_norms(self, norms: FloatArray) -> FloatArray:
+        """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q: norms / sum(norms); zero norms alone give the start."""
+        return LpBall(1.0).weights_from_norms(norms)
+
+
+DOMAINS: dict[str, Domain] = {
+    "simplex": Simplex(),
+    "at_most_one": ElasticNetSet(1.0),
+    "elastic_net": ElasticNetSet(0.5),
+    "ball": LpBall(2.0),
+    "lp_ball": LpBall(1.5),
+    "nonnegative": NonNegative(),
+}
+"""One of each kind; sets with a parameter are made with their class."""

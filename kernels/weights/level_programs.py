@@ -1,0 +1,338 @@
+"""The two small convex programs of the level method, without a conic solver.
+
+A cut (c_i, s^i) says J(theta) >= c_i - 1/2 <s^i, theta> for all kernel weights theta, so J >= h = max_i of the cuts. Over a set Theta
+
+* the lower bound min over Theta of h equals max over p in the simplex of c'p - 1/2 sigma(S'p), sigma the support function of Theta;
+* the projection onto {theta in Theta: h(theta) <= level} is P(theta0 + 1/2 S'rho), P the projection onto Theta, for the rho >= 0 that
+  maximises the dual of the projection.
+
+Both duals have one variable a cut. Every p gives a valid lower bound, so an inexact answer is a weaker one, never a wrong one
+(source: Yang, Xu, Ye, King, Lyu, "Efficient Sparse Generalized Multiple Kernel Learning", IEEE Trans. Neural Networks 22 (2011);
+Lemaréchal, Nemirovskii, Nesterov, "New variants of bundle methods", Math. Programming 69 (1995)).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jit import one_thread
+from .domains import Domain, ElasticNetSet, LpBall, Simplex
+from .projected_ascent import ascend
+
+FloatArray = NDArray[np.float64]
+
+MASTER_TOL = 1e-9
+"""Gap of the lower bound relative to the size of the cuts at which the search ends."""
+
+MASTER_STEPS = 3_000
+LEVEL_STEPS = 500
+
+LINPROG = (
+    ("highs", {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}),
+    ("highs", {}),
+    ("highs-ipm", {}),
+)
+"""Methods and options, tried in turn: where all cuts meet, HiGHS may give up on a program at the first."""
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Lower bounds c_i - 1/2 <s^i, theta> of a convex function of the weights.
+
+    Attributes
+    ----------
+    c : ndarray of shape (t,)
+        1'alpha^i, or c'beta^i - kink ||beta^i||_1 in general.
+    S : ndarray of shape (t, Q)
+        Row i holds the quadratic forms s_q(alpha^i).
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, there is no cut, or a number is not finite.
+    """
+
+    c: FloatArray
+    S: FloatArray
+
+    def __post_init__(self) -> None:
+        c, S = (np.ascontiguousarray(part, dtype=np.float64) for part in (self.c, self.S))
+        if c.ndim != 1 or S.ndim != 2 or len(c) != len(S) or not S.size:
+            raise ValueError(f"cuts: c of shape {c.shape} and S of shape {S.shape}, must be (t,) and (t, Q), not empty")
+        if not (np.isfinite(c).all() and np.isfinite(S).all()):
+            raise ValueError("cuts: must be finite")
+        object.__setattr__(self, "c", c)
+        object.__setattr__(self, "S", S)
+
+    def values(self, theta: FloatArray) -> FloatArray:
+        """Return every cut's value at theta, shape (t,)."""
+        return self.c - 0.5 * (self.S @ theta)
+
+    def height(self, theta: FloatArray) -> float:
+        """Return h(theta), the greatest of them."""
+        return float(self.values(theta).max())
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """A lower bound of min over Theta of h, with its certificate.
+
+    Attributes
+    ----------
+    value : float
+        c'p - 1/2 sigma(S'p), valid for the p beside it whatever the search did.
+    p : ndarray of shape (t,)
+        Cut weights on the simplex.
+    theta : ndarray of shape (Q,)
+        A point of Theta where h is at most value + gap: the next point of the cutting-plane method.
+    gap : float
+        h(theta) - value >= 0: how far the bound may lie below the minimum of h.
+    iterations : int
+    """
+
+    value: float
+    p: FloatArray
+    theta: FloatArray
+    gap: float
+    iterations: int
+
+
+def response_gap(theta: FloatArray, s: FloatArray, domain: Domain) -> float:
+    """Return 1/2 (sigma(s) - <s, theta>) >= J(theta) - min J: a gap from one machine alone, no cuts.
+
+    Parameters
+    ----------
+    theta : ndarray of shape (Q,)
+    s : ndarray of shape (Q,)
+        Quadratic forms at the maximiser of D(theta, .). At an inexact one it bounds D(theta, alpha) - min J; use the machine's primal value
+        minus (1'alpha - 1/2 sigma(s)) then.
+    domain : Domain
+    """
+    return 0.5 * (domain.support(s)[0] - float(s @ theta))
+
+
+def lower_bound(cuts: Cuts, domain: Domain, warm: FloatArray | None = None, *, tol: float = MASTER_TOL) -> LowerBound:
+    """Maximise c'p - 1/2 sigma(S'p) over the simplex of cut weights.
+
+    Over a simplex of kernel weights it is a linear program; over the other sets an accelerated projected gradient with the closed form of
+    sigma, compiled.
+
+    Parameters
+    ----------
+    cuts : Cuts
+    domain : Simplex, ElasticNetSet or LpBall
+    warm : ndarray of shape (t,) or shorter, optional
+        Cut weights to start from; cuts it does not have yet start at zero. The linear program does without.
+    tol : float
+        Stop when the gap is at most tol max_i |c_i|.
+
+    Returns
+    -------
+    LowerBound
+
+    Raises
+    ------
+    ValueError
+        If the set is another one, or the warm start does not fit.
+    """
+    start = _warm_weights(warm, len(cuts.c))
+    with one_thread():
+        if (whole := _budget(domain)) is not None:
+            return _by_linear_program(cuts, domain, whole, start)
+        elastic = isinstance(domain, ElasticNetSet)
+        shape = domain.v if elastic else domain.p  # type: ignore[union-attr]
+        turned, least = np.ascontiguousarray(cuts.S.T), tol * float(np.abs(cuts.c).max())
+        p, theta, steps = ascend(cuts.c, cuts.S, turned, start, elastic, shape, least, MASTER_STEPS)
+        return _certified(cuts, domain, p, theta, steps)
+
+
+def _budget(domain: Domain) -> bool | None:
+    """Return whether the weights of a simplex must sum to one (True) or at most to one, None for a set with a curved boundary."""
+    if isinstance(domain, Simplex):
+        return True
+    if isinstance(domain, ElasticNetSet):
+        return False if domain.v == 1 else None
+    if isinstance(domain, LpBall):
+        return False if domain.p == 1 else None
+    raise ValueError(f"domain={domain!r}: must be a Simplex, an ElasticNetSet or an LpBall")
+
+
+def _warm_weights(warm: FloatArray | None, t: int) -> FloatArray:
+    if warm is None:
+        return np.full(t, 1.0 / t)
+    start = np.zeros(t)
+    given = np.asarray(warm, dtype=np.float64)
+    if given.ndim != 1 or len(given) > t or not np.isfinite(given).all():
+        raise ValueError(f"warm: shape {given.shape}, must be at most ({t},) with finite entries")
+    start[: len(given)] = given
+    return Simplex().project(start)
+
+
+def _certified(cuts: Cuts, domain: Domain, p: FloatArray, theta: FloatArray, steps: int) -> LowerBound:
+    value = float(cuts.c @ p) - 0.5 * domain.support(p @ cuts.S)[0]
+    return LowerBound(value, p, theta, max(0.0, cuts.height(theta) - value), steps)
+
+
+def _by_linear_program(cuts: Cuts, domain: Domain, whole: bool, start: FloatArray) -> LowerBound:
+    """Minimise the height z of the cuts over (theta, z); the cut weights are its multipliers.
+
+    A program that HiGHS gives up on leaves the bound of the best single cut or of ``start``, which holds as well, only lower.
+    """
+    # Loaded on demand: it takes a third of a second, which every worker would pay.
+    from scipy.optimize import linprog
+
+    t, n = cuts.S.shape
+    unit = max(float(np.abs(cuts.S).max()), float(np.ptp(cuts.c)), 1e-300)
+    middle = float(cuts.c.max())
+    rows = np.hstack([-0.5 / unit * cuts.S, -np.ones((t, 1))])
+    ones = np.append(np.ones(n), 0.0)[None]
+    limits: dict[str, Any] = {"A_eq": ones, "b_eq": [1.0]} if whole else {}
+    if not whole:
+        rows = np.vstack([rows, ones])
+    heights = (middle - cuts.c) / unit
+    height = {"c": np.append(np.zeros(n), 1.0), "b_ub": heights if whole else np.append(heights, 1.0), **limits}
+    for method, options in LINPROG:
+        found = linprog(A_ub=rows, bounds=[(0, None)] * n + [(None, None)], method=method, options=options, **height)
+        if found.status == 0:
+            break
+    else:
+        return _best_known(cuts, domain, start)
+    # Both are put exactly into their sets: the bound and its gap are then computed from them, not taken from the program.
+    p = Simplex().project(-np.asarray(found.ineqlin.marginals)[:t])
+    return _certified(cuts, domain, p, domain.project(np.ascontiguousarray(found.x[:n])), int(found.nit))
+
+
+def _best_known(cuts: Cuts, domain: Domain, start: FloatArray) -> LowerBound:
+    theta = domain.start(cuts.S.shape[1])
+    known = [_certified(cuts, domain, p, theta, 0) for p in (start, *np.eye(len(cuts.c)))]
+    return max(known, key=lambda bound: bound.value)
+
+
+@dataclass(frozen=True)
+class LevelPoint:
+    """The projection onto a level set.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (Q,)
+        In Theta and below the level, whatever the search did.
+    rho : ndarray of shape (t,)
+        Multipliers of the cuts, the next warm start.
+    distance : float
+        1/2 ||theta - theta0||^2.
+    gap : float
+        By how much that may exceed the least possible value, from the dual value at rho.
+    iterations : int
+    """
+
+    theta: FloatArray
+    rho: FloatArray
+    distance: float
+    gap: float
+    iterations: int
+
+
+def project_on_level(
+    theta0: FloatArray,
+    cuts: Cuts,
+    level: float,
+    domain: Domain,
+    warm: FloatArray | None = None,
+    *,
+    inside: FloatArray | None = None,
+) -> LevelPoint:
+    """Minimise 1/2 ||theta - theta0||^2 over the theta in Theta with every cut at most the level.
+
+    The dual is maximised over the cut multipliers by L-BFGS-B, with rows scaled to unit length. What its tolerance leaves above the
+    level is removed by a step towards a point below the level, which keeps the result in both sets.
+
+    Parameters
+    ----------
+    theta0 : ndarray of shape (Q,)
+    cuts : Cuts
+    level : float
+    domain : Domain
+    warm : ndarray of shape (t,) or shorter, optional
+        Multipliers to start from; new cuts start at zero.
+    inside : ndarray of shape (Q,), optional
+        A point of Theta where the cuts lie below the level: the one of :func:`lower_bound`, which is computed if needed and not given.
+
+    Returns
+    -------
+    LevelPoint
+
+    Raises
+    ------
+    ValueError
+        If no point of Theta is below the level, or the warm start does not fit.
+    """
+    start = _warm_multipliers(warm, len(cuts.c))
+    theta0 = np.ascontiguousarray(theta0, dtype=np.float64)
+    if theta0.shape != (cuts.S.shape[1],) or not np.isfinite(theta0).all():
+        raise ValueError(f"theta0: shape {theta0.shape}, must be ({cuts.S.shape[1]},) with finite entries")
+    dual = _LevelDual(theta0, cuts, level, domain)
+    with one_thread():
+        rho, steps = dual.maximise(start)
+        theta = _lowered(dual.theta(rho), cuts, level, domain, inside)
+    distance = 0.5 * float(np.sum((theta - theta0) ** 2))
+    return LevelPoint(theta, rho, distance, max(0.0, distance + dual.loss(rho / dual.unit)[0]), steps)
+
+
+def _warm_multipliers(warm: FloatArray | None, t: int) -> FloatArray:
+    start = np.zeros(t)
+    if warm is not None:
+        given = np.asarray(warm, dtype=np.float64)
+        if given.ndim != 1 or len(given) > t or not (np.isfinite(given).all() and (given >= 0).all()):
+            raise ValueError(f"warm: shape {given.shape}, must be at most ({t},) with finite entries that are not negative")
+        start[: len(given)] = given
+    return start
+
+
+class _LevelDual:
+    """max over rho >= 0 of min over Theta of 1/2 ||theta - theta0||^2 + sum_i rho_i (cut_i(theta) - level)."""
+
+    def __init__(self, theta0: FloatArray, cuts: Cuts, level: float, domain: Domain) -> None:
+        lengths = 0.5 * np.linalg.norm(cuts.S, axis=1)
+        # rho = unit x with rows of length one; a row of zeros keeps its own.
+        self.unit = 1.0 / np.where(lengths > 0, lengths, 1.0)
+        self._rows = 0.5 * self.unit[:, None] * cuts.S
+        self._above = self.unit * (cuts.c - level)
+        self._theta0, self._domain = theta0, domain
+
+    def theta(self, rho: FloatArray) -> FloatArray:
+        """Return the minimiser over Theta for given multipliers."""
+        return self._domain.project(self._theta0 + (rho / self.unit) @ self._rows)
+
+    def loss(self, x: FloatArray) -> tuple[float, FloatArray]:
+        """Return minus the dual value and its gradient, in scaled multipliers."""
+        theta = self._domain.project(self._theta0 + x @ self._rows)
+        excess = self._above - self._rows @ theta
+        away = theta - self._theta0
+        return -(0.5 * float(away @ away) + float(x @ excess)), -excess
+
+    def maximise(self, start: FloatArray) -> tuple[FloatArray, int]:
+        """Return multipliers and the number of steps."""
+        # Loaded on demand: it takes a third of a second, which every worker would pay.
+        from scipy.optimize import minimize
+
+        options: dict[str, Any] = {"maxiter": LEVEL_STEPS, "ftol": 1e-15, "gtol": 1e-11, "maxcor": 20}
+        bounds = [(0.0, None)] * len(start)
+        found = minimize(self.loss, start / self.unit, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
+        return np.maximum(found.x, 0.0) * self.unit, int(found.nit)
+
+
+def _lowered(theta: FloatArray, cuts: Cuts, level: float, domain: Domain, inside: FloatArray | None) -> FloatArray:
+    """Return theta, moved towards a point below the level as far as its highest cut demands."""
+    height = cuts.height(theta)
+    if height <= level:
+        return theta
+    low = lower_bound(cuts, domain).theta if inside is None else np.asarray(inside, dtype=np.float64)
+    bottom = cuts.height(low)
+    if bottom > level:
+        raise ValueError(f"level={level!r}: the cuts do not fall below {bottom!r} at the lowest point known")
+    share = (height - level) / (height - bottom)
+    return theta + share * (low - theta)

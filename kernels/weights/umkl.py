@@ -1,0 +1,382 @@
+r"""Unsupervised multiple kernel learning: kernel weights and local bases that let every point be rebuilt from its neighbours.
+
+With points x_i, inner products P, squared distances M, kernels K = sum_t mu_t K_t and the set of bases B_i of point i,
+
+.. math::
+
+    J = \sum_i \Big[ \tfrac12 \big\| x_i - \sum_{j \in B_i} K_{ij} x_j \big\|^2 + \gamma_1 \sum_{j \in B_i} K_{ij} M_{ij}
+        + \gamma_2 |B_i| \Big] .
+
+For fixed bases J is a quadratic function of mu, :func:`weight_terms`; for fixed weights every point has a problem of its own, which
+:func:`greedy_bases` solves greedily (source: Zhuang, thesis, 2011, chapter 5; the factors of its (5.4) and (5.6) are corrected here, and a
+point is no basis of itself).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from ..jit import compiled, one_thread
+from .domains import Simplex
+
+FloatArray = NDArray[np.float64]
+BasisArray = NDArray[np.int32]
+
+RIDGE = 1e-12
+"""What is added to the diagonal of a singular system, in units of its mean diagonal; tenfold more until it can be factored."""
+
+SWEEPS = 200
+"""Sweeps over the coordinates of a sparse code at most."""
+
+LASSO_TOL = 1e-6
+"""Steps, in units of the point's length, at which they end."""
+
+PENALTY_SHARE = 0.1
+"""Penalty of a sparse code where none is given: this share of the least one that leaves no basis."""
+
+CHUNK_ENTRIES = 1 << 21
+"""Entries held at a time while the quadratic term is formed."""
+
+
+@dataclass(frozen=True)
+class WeightTerms:
+    """J(mu) = 1/2 mu'W mu + u'mu + constant for fixed bases.
+
+    Attributes
+    ----------
+    W : ndarray of shape (k, k)
+        Inner products of the kernels' reconstructions, positive semi-definite.
+    u : ndarray of shape (k,)
+    constant : float
+        1/2 trace P + gamma2 times the number of bases.
+    """
+
+    W: FloatArray
+    u: FloatArray
+    constant: float
+
+    def value(self, mu: FloatArray) -> float:
+        """Return J(mu)."""
+        return float(0.5 * mu @ self.W @ mu + self.u @ mu + self.constant)
+
+
+def weight_terms(entries: FloatArray, bases: BasisArray, inner: FloatArray, gamma1: float, gamma2: float) -> WeightTerms:
+    """Return the quadratic function of the weights that J is for fixed bases.
+
+    Parameters
+    ----------
+    entries : ndarray of shape (k, n, B)
+        K_t[i, bases[i, b]]; what stands at missing bases is not looked at.
+    bases : ndarray of shape (n, B)
+        Bases of every point, -1 where there is none.
+    inner : ndarray of shape (n, n)
+        Inner products P of the points.
+    gamma1, gamma2 : float
+        Weights of locality and of the number of bases.
+    """
+    k, n, size = entries.shape
+    held = bases >= 0
+    at = np.where(held, bases, 0)
+    squares = np.diag(inner)
+    across = inner[np.arange(n)[:, None], at]
+    linear = np.where(held, gamma1 * (squares[:, None] + squares[at] - 2.0 * across) - across, 0.0)
+    values = np.where(held, entries, 0.0)
+    W = np.zeros((k, k))
+    step = max(1, CHUNK_ENTRIES // (size * max(k, size)))
+    with one_thread():
+        for lo in range(0, n, step):
+            part, ids = values[:, lo : lo + step], at[lo : lo + step]
+            local = inner[ids[:, :, None], ids[:, None, :]]
+            rebuilt = np.matmul(part.transpose(1, 0, 2), local).transpose(1, 0, 2)
+            W += rebuilt.reshape(k, -1) @ part.reshape(k, -1).T
+        u = values.reshape(k, -1) @ linear.ravel()
+    constant = 0.5 * float(squares.sum()) + gamma2 * int(held.sum())
+    return WeightTerms(0.5 * (W + W.T), u, constant)
+
+
+# -- weights -----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SimplexSolution:
+    """A minimiser over the simplex with its certificate.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (k,)
+    value : float
+        1/2 mu'W mu + u'mu.
+    gap : float
+        By how much the value may exceed the minimum: <gradient, mu> minus its least entry.
+    iterations : int
+    """
+
+    weights: FloatArray
+    value: float
+    gap: float
+    iterations: int
+
+
+def simplex_qp(W: FloatArray, u: FloatArray, warm: FloatArray | None = None, *, tol: float = 1e-10) -> SimplexSolution:
+    """Minimise 1/2 mu'W mu + u'mu over mu >= 0, sum mu = 1 by a primal active-set method.
+
+    Parameters
+    ----------
+    W : ndarray of shape (k, k)
+        Symmetric positive semi-definite, singular too.
+    u : ndarray of shape (k,)
+    warm : ndarray of shape (k,), optional
+        Weights to start from; by default the best vertex.
+    tol : float
+        Gap, in units of the largest number among 1/2 W_tt and u_t, at which the search ends.
+
+    Returns
+    -------
+    SimplexSolution
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit or a number is not finite.
+    """
+    W, u = np.asarray(W, np.float64), np.asarray(u, np.float64)
+    if u.ndim != 1 or not u.size or W.shape != (len(u), len(u)):
+        raise ValueError(f"W of shape {W.shape} and u of shape {u.shape}: must be (k, k) and (k,), not empty")
+    if not (np.isfinite(W).all() and np.isfinite(u).all()):
+        raise ValueError("W and u must be finite")
+    unit = max(float(np.abs(0.5 * np.diag(W)).max()), float(np.abs(u).max()), 1e-300)
+    with one_thread():
+        return _active_set(W, u, _start(W, u, warm), tol * unit)
+
+
+def _start(W: FloatArray, u: FloatArray, warm: FloatArray | None) -> FloatArray:
+    if warm is not None:
+        return Simplex().project(np.asarray(warm, np.float64))
+    return np.eye(1, len(u), int(np.argmin(0.5 * np.diag(W) + u)))[0]
+
+
+def _active_set(W: FloatArray, u: FloatArray, mu: FloatArray, tol: float) -> SimplexSolution:
+    free, steps, entered = mu > 0, 0, -1
+    for steps in range(1, 20 * len(u) + 51):  # noqa: B007
+        target = _on_face(W, u, free)
+        down = free & (target < 0)
+        if down.any():
+            ratios = np.where(down, mu / np.where(down, mu - target, 1.0), np.inf)
+            blocking = int(np.argmin(ratios))
+            mu = np.maximum(mu + ratios[blocking] * (target - mu), 0.0) * free
+            mu[blocking] = 0.0
+            free = free & (np.arange(len(u)) != blocking)
+            if blocking == entered:
+                # A kernel that leaves where it came in descends by less than rounding.
+                break
+            continue
+        mu, entered = target, -1
+        slopes = W @ mu + u
+        if float(slopes @ mu - slopes.min()) <= tol or free[int(np.argmin(slopes))]:
+            break
+        entered = int(np.argmin(slopes))
+        free = free.copy()
+        free[entered] = True
+    mu = mu / mu.sum()
+    slopes = W @ mu + u
+    return SimplexSolution(mu, float(0.5 * mu @ W @ mu + u @ mu), max(0.0, float(slopes @ mu - slopes.min())), steps)
+
+
+def _on_face(W: FloatArray, u: FloatArray, free: NDArray[np.bool_]) -> FloatArray:
+    """Return the minimiser with sum one among the weights that are free to move, others 0."""
+    at = np.flatnonzero(free)
+    part = W[np.ix_(at, at)]
+    both = _solved(part, np.stack([-u[at], np.ones(len(at))], axis=1))
+    share = (1.0 - both[:, 0].sum()) / both[:, 1].sum()
+    out = np.zeros(len(u))
+    out[at] = both[:, 0] + share * both[:, 1]
+    return out
+
+
+def _solved(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    mean = float(np.trace(matrix)) / len(matrix)
+    ridge = RIDGE * mean if mean > 0 else 1.0
+    while True:
+        try:
+            return cho_solve(cho_factor(matrix + ridge * np.eye(len(matrix))), right)
+        except LinAlgError:
+            ridge *= 10.0
+
+
+# -- bases -------------------------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def _greedy(gram: Any, inner: Any, ids: Any, size: int, gamma1: float, gamma2: float, by_gain: bool, bases: Any, values: Any) -> None:
+    n = len(inner)
+    cost = np.empty(n)
+    for place in range(len(ids)):
+        i = ids[place]
+        row, own = gram[i], inner[i]
+        for j in range(n):
+            k = np.float64(row[j])
+            far = own[i] + inner[j, j] - 2.0 * own[j]
+            cost[j] = 0.5 * k * k * inner[j, j] + k * (gamma1 * far - own[j]) + gamma2
+        cost[i] = np.inf
+        value = 0.5 * own[i]
+        for b in range(size):
+            best = np.argmin(cost)
+            if by_gain and cost[best] >= 0.0:
+                break
+            value += cost[best]
+            bases[place, b] = best
+            k, other = np.float64(row[best]), inner[best]
+            for j in range(n):
+                cost[j] += k * np.float64(row[j]) * other[j]
+            cost[best] = np.inf
+        values[place] = value
+
+
+@compiled
+def _costs(gram: Any, inner: Any, bases: Any, gamma1: float, gamma2: float, values: Any) -> None:
+    for i in range(len(bases)):
+        value = 0.5 * inner[i, i]
+        for b in range(bases.shape[1]):
+            j = bases[i, b]
+            if j < 0:
+                continue
+            k = np.float64(gram[i, j])
+            cost = 0.5 * k * k * inner[j, j] + k * (gamma1 * (inner[i, i] + inner[j, j] - 2.0 * inner[i, j]) - inner[i, j]) + gamma2
+            for a in range(b):
+                other = bases[i, a]
+                if other >= 0:
+                    cost += k * np.float64(gram[i, other]) * inner[j, other]
+            value += cost
+        values[i] = value
+
+
+def greedy_bases(
+    gram: NDArray[Any], inner: FloatArray, size: int, gamma1: float, gamma2: float, *, stop: str = "size"
+) -> tuple[BasisArray, FloatArray]:
+    """Choose bases of every point, each time the one that lowers its share of J most; ties go to the smallest index.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n, n), float32 or float64
+        K, symmetric.
+    inner : ndarray of shape (n, n)
+        Inner products P of the points.
+    size : int
+        Bases per point, at most n - 1.
+    gamma1, gamma2 : float
+    stop : {"size", "gain"}
+        Take exactly ``size`` bases, or stop before that when no further one lowers the cost.
+
+    Returns
+    -------
+    bases : ndarray of shape (n, size), int32
+        In the order of choice, -1 after a stop.
+    values : ndarray of shape (n,)
+        The points' shares J_i.
+
+    Raises
+    ------
+    ValueError
+        If ``size`` is not between 1 and n - 1, or the matrices do not fit.
+    """
+    n = len(inner)
+    if gram.shape != (n, n) or inner.shape != (n, n):
+        raise ValueError(f"gram of shape {gram.shape} and inner of shape {inner.shape}: must both be (n, n)")
+    if not 1 <= size <= n - 1:
+        raise ValueError(f"size={size}: must be between 1 and n - 1 = {n - 1}")
+    bases, values = np.full((n, size), -1, np.int32), np.empty(n)
+    _greedy(gram, inner, np.arange(n), size, float(gamma1), float(gamma2), stop == "gain", bases, values)
+    return bases, values
+
+
+@compiled
+def _lasso(inner: Any, i: int, penalty: float, d: Any, products: Any) -> None:
+    """Descend along coordinates to the d of ``min 1/2 ||x_i - sum_j d_j x_j||^2 + penalty ||d||_1`` with d_i = 0."""
+    n = len(inner)
+    d[:] = 0.0
+    products[:] = 0.0
+    for _ in range(SWEEPS):
+        largest = 0.0
+        for j in range(n):
+            if j == i or inner[j, j] <= 0.0:
+                continue
+            pull = inner[i, j] - products[j] + inner[j, j] * d[j]
+            value = (max(abs(pull) - penalty, 0.0) if pull > 0.0 else -max(abs(pull) - penalty, 0.0)) / inner[j, j]
+            step = value - d[j]
+            if step != 0.0:
+                d[j] = value
+                row = inner[j]
+                for k in range(n):
+                    products[k] += step * row[k]
+                largest = max(largest, abs(step) * np.sqrt(inner[j, j]))
+        if largest <= LASSO_TOL * np.sqrt(inner[i, i]):
+            break
+
+
+@compiled
+def _coded(inner: Any, penalty: float, by_gain: bool, bases: Any) -> None:
+    n = len(inner)
+    d, products, key = np.empty(n), np.empty(n), np.empty(n)
+    for i in range(n):
+        weight = penalty
+        if penalty == 0.0:
+            for j in range(n):
+                weight = max(weight, PENALTY_SHARE * abs(inner[i, j]) if j != i else 0.0)
+        _lasso(inner, i, weight, d, products)
+        for j in range(n):
+            # Behind all that code the point: what it is still correlated with.
+            left = abs(inner[i, j] - products[j])
+            key[j] = abs(d[j]) if d[j] != 0.0 else -1.0 if by_gain else left / (1.0 + left) - 2.0
+        key[i] = -np.inf
+        for b in range(bases.shape[1]):
+            best = np.argmax(key)
+            if by_gain and key[best] < 0.0:
+                break
+            bases[i, b] = best
+            key[best] = -np.inf
+
+
+def coded_bases(inner: FloatArray, size: int, penalty: float = 0.0, *, stop: str = "size") -> BasisArray:
+    r"""Choose bases of every point by sparse coding, without a kernel: those of the largest ``|d_j|`` in
+
+    .. math:: \min_d \tfrac12 \big\| x_i - \sum_{j \ne i} d_j x_j \big\|^2 + \lambda \|d\|_1 .
+
+    Parameters
+    ----------
+    inner : ndarray of shape (n, n)
+        Inner products P of the points.
+    size : int
+        Bases per point, at most n - 1.
+    penalty : float
+        lambda; 0 takes PENALTY_SHARE of the largest inner product of the point with another one.
+    stop : {"size", "gain"}
+        Fill up to ``size`` with what the rest of the point is most correlated with, or take only bases with ``d_j != 0``.
+
+    Returns
+    -------
+    ndarray of shape (n, size), int32
+        In the order of ``|d_j|``, -1 where there is none.
+
+    Raises
+    ------
+    ValueError
+        If ``size`` is not between 1 and n - 1.
+    """
+    n = len(inner)
+    if not 1 <= size <= n - 1:
+        raise ValueError(f"size={size}: must be between 1 and n - 1 = {n - 1}")
+    bases = np.full((n, size), -1, np.int32)
+    _coded(inner, float(penalty), stop == "gain", bases)
+    return bases
+
+
+def basis_costs(gram: NDArray[Any], inner: FloatArray, bases: BasisArray, gamma1: float, gamma2: float) -> FloatArray:
+    """Return every point's share J_i of the objective for given bases, shape (n,)."""
+    values = np.empty(len(bases))
+    _costs(gram, inner, bases, float(gamma1), float(gamma2), values)
+    return values

@@ -1,0 +1,282 @@
+"""What estimators on kernels share: forms of data, parameters, contexts, history, decision values."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+
+from ...storage import DataError, GramStore, MemoryBlocks
+from ..grams.given import GivenGrams, as_stack
+from ..grams.sources import TextRows
+from ..inputs.kernels import KernelInputs, kernel_texts
+from ..loops.run import run_loop
+from ..models.kernel import KernelModel
+from ..models.kernel_predict import decide_grams, decide_rows, scaled_rows
+from ..records.config import MethodConfig
+from ..records.context import RunContext
+from ..records.validation import configured
+from ..runs.predict import decision_values
+from .base import (
+    Classifying,
+    OneThread,
+    fan_out,
+    fit_context,
+    history_arrays,
+    in_memory,
+    is_store,
+    opened_for,
+    seed_of,
+    validated,
+    warn_user,
+)
+
+T = TypeVar("T", bound=type)
+
+NAN = float("nan")
+
+CLASS_WEIGHT = """    class_weight
+        ``"balanced"`` or a dict of class factors of ``C``.
+"""
+"""Description of the parameter that classifiers have beside what they share with regressors."""
+
+
+def documented(parameters: str, rest: str, own: str = "") -> Callable[[T], T]:
+    """Append to a class' docstring what it shares with another: parameters, those of its own, then the rest and the attributes."""
+
+    def add(cls: T) -> T:
+        # Newer Pythons strip the class' own text of its indentation.
+        cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}{textwrap.dedent(parameters + own + rest)}"
+        return cls
+
+    return add
+
+
+class KernelEstimator(OneThread, BaseEstimator):
+    """Base of estimators on kernels; a subclass names its parameter model and sets ``model_``.
+
+    Subclasses have the parameters ``kernels``, ``cluster``, ``random_state``, ``verbose`` and ``callbacks``.
+    """
+
+    _config_type: ClassVar[type[MethodConfig]]
+    _is_classifier: ClassVar[bool] = True
+
+    kernels: Any
+    cluster: Any
+    random_state: Any
+    verbose: Any
+    callbacks: Any
+    model_: KernelModel
+    n_features_in_: int
+    classes_: np.ndarray
+
+    def __sklearn_tags__(self) -> Any:
+        tags: Any = super().__sklearn_tags__()
+        tags.input_tags.sparse = not self._precomputed
+        tags.input_tags.pairwise = self._precomputed
+        return tags
+
+    @property
+    def _precomputed(self) -> bool:
+        return isinstance(self.kernels, str) and self.kernels == "precomputed"
+
+    # -- parameters ----------------------------------------------------------------------------------------------------------------
+
+    def _config(self) -> Any:
+        """Return the checked parameters."""
+        given = self._plain({name: value for name, value in self.get_params(deep=False).items() if name in self._config_type.model_fields})
+        return configured(
+            self._config_type, {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+        )
+
+    def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return parameters as the parameter model takes them."""
+        if "kernels" in given:
+            given["kernels"] = kernel_texts(given["kernels"])
+        if isinstance(given.get("class_weight"), Mapping):
+            given["class_weight"] = {str(key): value for key, value in given["class_weight"].items()}
+        return given
+
+    # -- data ----------------------------------------------------------------------------------------------------------------------
+
+    def _inputs(self, X: Any, y: Any, sample_weight: Any = None) -> KernelInputs:
+        """Return data, target and weights from any form: arrays, sparse, Dask, strings, a block store, matrices, a Gram store."""
+        if y is None and not is_store(X):
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        data, y = self._data(X, y)
+        target, classes = self._target(data, y)
+        return KernelInputs(data, target, classes, self._weight(data, sample_weight))
+
+    def _data(self, X: Any, y: Any = None) -> tuple[Any, Any]:
+        """Return the data set of a fit, and the target checked against it."""
+        if self._precomputed:
+            return self._matrices(X, y)
+        if is_store(X):
+            store = opened_for(self, X)
+            self.n_features_in_ = store.n_cols
+            return store, y
+        if is_text(X):
+            self.n_features_in_ = 0
+            return TextRows(X), y
+        given = {} if y is None else {"y": y, "multi_output": False, "y_numeric": not self._is_classifier}
+        found = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=False, **given)
+        X, y = found if y is not None else (found, None)
+        return MemoryBlocks(X), y
+
+    def _matrices(self, X: Any, y: Any) -> tuple[GivenGrams, Any]:
+        if isinstance(X, (GramStore, str)):
+            data = GivenGrams(X if isinstance(X, GramStore) else GramStore.open(X))
+        elif _is_stack(X):
+            data = GivenGrams(as_stack(in_memory(X)))
+        else:
+            data = GivenGrams(np.asarray(_validated(self, X)))
+        self.n_features_in_ = data.n_rows
+        return data, y
+
+    def _target(self, data: Any, y: Any) -> tuple[np.ndarray, tuple[Any, ...] | None]:
+        y = self._stored_target(data) if y is None else column_or_1d(y, warn=True)
+        if len(y) != data.n_rows:
+            raise ValueError(f"y has {len(y)} entries, the data has {data.n_rows} rows: inconsistent numbers of samples")
+        if not self._is_classifier:
+            target = np.asarray(y, np.float64)
+            if not np.isfinite(target).all():
+                raise ValueError("y holds NaN or infinity")
+            return target, None
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y holds one class only ({self.classes_.tolist()[0]!r}); a classifier needs samples of at least two classes")
+        return codes, tuple(self.classes_.tolist())
+
+    def _stored_target(self, data: Any) -> np.ndarray:
+        if isinstance(data, GivenGrams) or not data.has_table("y"):
+            raise DataError("there is no target; give y, or ingest a file that has one", data.url)
+        labels, target = data.meta.labels, data.target()
+        return target if labels is None else np.asarray(labels)[target.astype(np.int64)]
+
+    def _weight(self, data: Any, sample_weight: Any) -> np.ndarray | None:
+        if sample_weight is None and is_store(data) and data.has_table("weight"):
+            sample_weight = data.row_table("weight")
+        if sample_weight is None:
+            return None
+        rows = np.empty((data.n_rows, 0))
+        return _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+
+    @contextlib.contextmanager
+    def _context(self, data: Any) -> Iterator[RunContext]:
+        """Yield the context of a fit; matrices and strings in memory are worked on in this process."""
+        seed = seed_of(self.random_state)
+        near = isinstance(data, TextRows) or (isinstance(data, GivenGrams) and not isinstance(data.source, GramStore))
+        place: Any = data
+        with fit_context(place, "sync" if near else self.cluster, fan_out(self.callbacks, self.verbose), seed) as ctx:
+            yield ctx
+
+    def _fit(self, method: Any, config: MethodConfig, inputs: KernelInputs, **options: Any) -> Any:
+        """Run the loop of a method and set what follows from its model; returns the loop's last state.
+
+        ``method`` is the module that has ``build_loop``, which gets the ``options``, ``model_of``, and ``remarks`` for what the user
+        should know of the fit.
+        """
+        with self._context(inputs.data) as ctx:
+            loop = method.build_loop(config, inputs, ctx, **options)
+            outcome = run_loop(loop, ctx, keep=False)
+            self._set_model(method.model_of(config, inputs, loop, outcome.state, ctx))
+            for message in method.remarks(loop, outcome.state, inputs, ctx):
+                warn_user(message)
+        self._set_history(outcome.history)
+        return outcome.state
+
+    # -- results -------------------------------------------------------------------------------------------------------------------
+
+    def _set_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Set ``history_``: one array per figure over the iterations."""
+        self.history_ = history_arrays(rows)
+
+    def _warn_unfinished(self, converged: bool, message: str) -> None:
+        """Set ``converged_``, and warn if it is false."""
+        self.converged_ = converged
+        if not converged:
+            warn_user(message, ConvergenceWarning)
+
+    def _set_model(self, model: KernelModel) -> None:
+        """Set the fitted attributes that follow from the model; subclasses add theirs."""
+        self.model_ = model
+
+    @classmethod
+    def from_model(cls, model: KernelModel, params: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> Self:
+        """Return the fitted estimator of a saved model."""
+        # A run on a Gram store of kernels over rows ends as a model of those kernels.
+        params = {**params, **({"kernels": json.loads(model.params_json)["kernels"]} if "kernels" in params else {})}
+        estimator = cls(**{name: value for name, value in params.items() if name in cls().get_params()})
+        classes = json.loads(model.classes_json)
+        if classes is not None:
+            estimator.classes_ = np.asarray(classes)
+        estimator.n_features_in_ = model.n_features
+        estimator._set_model(model)
+        estimator._set_history(list(history))
+        return estimator
+
+    def _values(self, X: Any) -> np.ndarray:
+        """Return ``(n_samples, n_machines)`` decision values of any form of data."""
+        check_is_fitted(self, "model_")
+        model = self.model_
+        if model.precomputed:
+            return decide_grams(model, self._test_matrices(X))
+        if is_store(X):
+            with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
+                return decision_values(model, ctx)
+        if is_text(X):
+            return decide_rows(model, np.array(list(X), dtype=object))
+        X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=False, reset=False)
+        return decide_rows(model, scaled_rows(model, X))
+
+    def _test_matrices(self, X: Any) -> np.ndarray:
+        X = in_memory(X)
+        if _is_stack(X):
+            return as_stack(X)
+        return as_stack(_validated(self, X, reset=False))
+
+
+class KernelClassifier(Classifying, KernelEstimator):
+    """What classifiers on kernels share: decisions and labels."""
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``."""
+        values = self._values(X)
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted class labels, ``(n_samples,)``."""
+        return labelled(self.decision_function(X), self.classes_)
+
+
+def labelled(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return the labels that decision values speak for."""
+    return classes[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
+
+
+def _is_stack(X: Any) -> bool:
+    if isinstance(X, (list, tuple)):
+        return bool(X) and getattr(X[0], "ndim", 0) == 2
+    return getattr(X, "ndim", 0) == 3
+
+
+def _validated(estimator: Any, X: Any, **options: Any) -> Any:
+    return validated(estimator, X, dtype=[np.float64, np.float32], **options)
+
+
+def is_text(X: Any) -> bool:
+    """Return whether ``X`` is a list or array of strings (one string is a path)."""
+    if isinstance(X, (list, tuple)):
+        return bool(X) and all(isinstance(row, str) for row in X)
+    return isinstance(X, np.ndarray) and X.ndim == 1 and X.size > 0 and X.dtype.kind in "OU" and all(isinstance(row, str) for row in X)

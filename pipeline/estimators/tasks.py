@@ -1,0 +1,142 @@
+"""What estimators for many tasks share: tasks beside rows and target, decision values per task."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.validation import check_is_fitted
+
+from ..inputs.tasks import TaskInputs, known_codes, store_tasks, with_tasks
+from ..models.kernel_predict import scaled_rows
+from ..models.task import TaskModel
+from ..models.task_predict import decide_task_grams, decide_task_rows, decide_task_store
+from .base import Classifying, Predicting, fan_out, fit_context, in_memory, is_store, opened_for, validated
+from .kernels import KernelEstimator, is_text, labelled
+
+
+class TaskEstimator(KernelEstimator):
+    """Base of estimators for many tasks: ``fit(X, y, task)`` and ``predict(X, task)``.
+
+    ``task`` names the task of every row by an integer or a string; ``None`` is a single task, or the task table of a store. A subclass
+    names its parameter model and its method's module, and adds its attributes in :meth:`_set_model`.
+    """
+
+    _method: ClassVar[Any]
+    """Module of the method's ``build_loop``, ``model_of`` and ``remarks``."""
+
+    tol: float
+    max_iter: int
+    model_: Any
+    tasks_: np.ndarray
+    intercept_: np.ndarray
+    dual_coef_: np.ndarray
+
+    def fit(self, X: Any, y: Any = None, task: Any = None, sample_weight: Any = None) -> Self:
+        """Fit on arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a block store.
+
+        Parameters
+        ----------
+        X
+            ``(n_samples, n_features)``; a block store may hold target and tasks itself.
+        y
+            ``(n_samples,)`` target.
+        task
+            ``(n_samples,)`` integers or strings that name the task of each row, in any order; ``None`` is a single task of all rows (of a
+            block store: the tasks it holds). Cross-validation hands tasks on by metadata routing: ``set_fit_request(task=True)`` and
+            ``set_score_request(task=True)``.
+        sample_weight
+            ``(n_samples,)`` factors of ``C``.
+
+        Raises
+        ------
+        ValueError
+            A parameter out of range, data that are not finite, more than two classes, an empty task.
+        gramplane.cluster.MemoryBoundExceeded
+            A matrix of all rows is needed, and is beyond the memory that a fit may take.
+        """
+        config = self._config()
+        state = self._fit(self._method, config, self._task_inputs(X, y, task, sample_weight), **self._options())
+        self._warn_unfinished(self.converged_, self._unfinished(state))
+        return self
+
+    def _options(self) -> dict[str, Any]:
+        """Return what the method's ``build_loop`` gets beside parameters and data."""
+        return {}
+
+    def _unfinished(self, state: Any) -> str:
+        """Return what to say of a fit that ended before its tolerance was reached."""
+        return f"max_iter={self.max_iter} ended the fit before tol={self.tol:g} was reached"
+
+    def _task_inputs(self, X: Any, y: Any, task: Any, sample_weight: Any = None) -> TaskInputs:
+        """Return data, target, tasks and weights from any form of data.
+
+        Raises
+        ------
+        ValueError
+            Data that are not finite, more than two classes, tasks that cannot be read.
+        gramplane.storage.DataError
+            An empty task.
+        """
+        inputs = self._inputs(X, y, sample_weight)
+        stored = store_tasks(inputs.data) if task is None and is_store(X) else task
+        return with_tasks(inputs, stored, str(X) if isinstance(X, str) else "")
+
+    def _set_model(self, model: TaskModel) -> None:
+        super()._set_model(model)  # pyright: ignore[reportArgumentType] (the record of this family)
+        self.tasks_ = np.asarray(model.tasks)
+        self.intercept_ = model.intercepts
+        self.support_vectors_, self.dual_coef_ = model.support_ids, model.beta
+
+    def _values(self, X: Any, task: Any = None) -> np.ndarray:
+        """Return ``(n_samples, 1)`` decision values of any form of data."""
+        check_is_fitted(self, "model_")
+        model: TaskModel = self.model_
+        if is_store(X) and not model.precomputed:
+            with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
+                return decide_task_store(model, ctx, task)
+        if model.precomputed:
+            grams = self._test_matrices(X)
+            return decide_task_grams(model, grams, known_codes(task, model.tasks, grams.shape[1]))[:, None]
+        if is_text(X):
+            rows: Any = np.array(list(X), dtype=object)
+        else:
+            options: Any = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False, "reset": False}
+            rows = scaled_rows(model, validated(self, X, **options))  # pyright: ignore[reportArgumentType]
+        return decide_task_rows(model, rows, known_codes(task, model.tasks, rows.shape[0]))[:, None]
+
+
+class TaskClassifier(Classifying, TaskEstimator):
+    """What classifiers for many tasks share; two classes, the same for all tasks."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags: Any = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def decision_function(self, X: Any, task: Any = None) -> np.ndarray:
+        """Return ``f_t(x)`` of every row x of task t, ``(n_samples,)``; positive speaks for the second class."""
+        return self._values(X, task)[:, 0]
+
+    def predict(self, X: Any, task: Any = None) -> np.ndarray:
+        """Return the predicted labels, ``(n_samples,)``."""
+        return labelled(self.decision_function(X, task), self.classes_)
+
+    def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
+        """Return the share of right labels over all rows."""
+        return float(accuracy_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
+
+
+class TaskRegressor(Predicting, TaskEstimator):
+    """What regressors for many tasks share."""
+
+    _is_classifier = False
+
+    def predict(self, X: Any, task: Any = None) -> np.ndarray:
+        """Return the predicted values, ``(n_samples,)``."""
+        return self._values(X, task)[:, 0]
+
+    def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination over all rows."""
+        return float(r2_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))

@@ -1,0 +1,74 @@
+"""What a run reads from Gram stores, so that a run that goes on can tell whether they are still the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from ...storage import GramStore, RunStore
+from ..records.began import confirm_grams
+from ..records.context import RunContext
+from .given import GivenGrams
+
+
+class _Settings(Protocol):
+    @property
+    def policy(self) -> str: ...
+    @property
+    def block(self) -> int: ...
+    @property
+    def store(self) -> str | None: ...
+
+
+def confirm_contents(ctx: RunContext, settings: _Settings, specs: Sequence[Any]) -> None:
+    """Compare the Gram store that entries come from with what it held when the run began; the first time that is noted.
+
+    Parameters
+    ----------
+    ctx
+        The run, if there is one, and what the kernels are over.
+    settings
+        Where the entries lie, and rows of a block.
+    specs
+        Kernels; none where the run comes to more as it goes on. Then data, block rows and each kernel decide its entries.
+
+    Raises
+    ------
+    gramplane.storage.DigestMismatch
+        What the store holds for this run has changed.
+    """
+    source = ctx.data.source if isinstance(ctx.data, GivenGrams) else None
+    if ctx.run is None:
+        return
+    if isinstance(source, GramStore):
+        confirm_grams(ctx.run, source.url, _given(source))
+    elif settings.policy == "store":
+        digests = list(dict.fromkeys(spec.digest() for spec in specs))
+        holds = {"data": ctx.data.digest, "rows of a block": settings.block, **({"kernels": digests} if digests else {})}
+        confirm_grams(ctx.run, str(settings.store), holds)
+
+
+def confirm_read_whole(run: RunStore, configs: Iterable[Any]) -> None:
+    """The same of a grid: Gram stores whose kernels are those of the fits, so that all its fits see the same ones.
+
+    Parameters
+    ----------
+    run
+        The run of the grid.
+    configs
+        Parameters of its points.
+
+    Raises
+    ------
+    gramplane.storage.DigestMismatch
+        What one of them holds has changed since the first fit.
+    """
+    whole = {config.gram_store for config in configs if getattr(config, "kernels", None) == "precomputed" and config.gram_store}
+    for place in sorted(whole):
+        confirm_grams(run, place, _given(GramStore.open(place)), f"grams {place}")
+
+
+def _given(source: GramStore) -> Mapping[str, Any]:
+    # Digests of kernels that were computed elsewhere are those of their entries.
+    meta = source.meta
+    return {"data": meta.data, "rows of a block": meta.block, "type": meta.dtype, "kernels": list(source.kernels)}

@@ -1,0 +1,107 @@
+"""A bank of Gram matrices filled where it lies: by an executor that works in this process, without blocks on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from ...cluster import BlockProgram, plan
+from ...kernels.bank.bank import PackedBank
+from ...kernels.bank.loops import count_packed
+from ...kernels.grams.normalization import by_diagonal
+from ...kernels.grams.spec import KernelSpec
+from ...kernels.grams.strips import of_numbers, packed_grams
+from ...storage import BlockStore, MemoryBlocks
+from ..passes.blocks import listed
+from ..records.context import RunContext
+from .given import GivenGrams
+from .sources import FREED_BYTES, all_rows
+
+ROW_BYTES = 256 << 20
+"""Rows that are held whole while a bank is filled."""
+
+TASK_BYTES = 64 << 20
+"""Entries of one task, at least where there are as many."""
+
+ROOM_BYTES = 64 << 20
+"""Bound of what the kernels of one set of features are computed in."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Consecutive kernels to be written to their part of a bank."""
+
+    specs: tuple[KernelSpec, ...]
+    values: np.ndarray = field(repr=False)
+    rows: Any = field(repr=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the entries."""
+        return self.values.nbytes
+
+
+def fills_here(ctx: RunContext, specs: Sequence[Any]) -> bool:
+    """Return whether a bank can be filled in place: in this process, from few enough numbers, scaled by diagonals alone."""
+    data = ctx.data
+    if ctx.executor.kind != "sync" or not isinstance(data, (BlockStore, MemoryBlocks)) or not data.n_cols:
+        return False
+    return 8 * data.n_rows * data.n_cols <= ROW_BYTES and of_numbers(specs) and all(map(by_diagonal, specs))
+
+
+def given_bank(data: Any, specs: Sequence[Any]) -> PackedBank | None:
+    """Return the bank of matrices that were handed over, if these are all, scaled by diagonals alone.
+
+    It is a copy where a normalisation changes entries.
+    """
+    if not _are_given(data, specs):
+        return None
+    return data.bank.packed() if _changed(specs) else data.bank
+
+
+def bank_bytes(data: Any, specs: Sequence[Any]) -> int:
+    """Return the bytes that a bank of these kernels takes: none where matrices that were handed over serve where they lie."""
+    if _are_given(data, specs) and data.bank.lent and not _changed(specs):
+        return 0
+    return PackedBank.bytes_for(len(specs), data.n_rows, np.float32)
+
+
+def _are_given(data: Any, specs: Sequence[Any]) -> TypeGuard[Any]:
+    """Return whether the bank of given matrices is that of these kernels, before entries are normalised."""
+    if not isinstance(data, GivenGrams) or data.bank is None:
+        return False
+    return [spec.position for spec in specs] == list(range(data.bank.k)) and all(map(by_diagonal, specs))
+
+
+def _changed(specs: Sequence[Any]) -> bool:
+    return any(spec.normalize == "cosine" for spec in specs)
+
+
+def filled_bank(ctx: RunContext, specs: Sequence[KernelSpec]) -> PackedBank:
+    """Return the bank of raw kernels over the rows of a context's data, to the bits of its blocks."""
+    bank, rows = PackedBank(np.empty((len(specs), count_packed(ctx.data.n_rows)), np.float32), ctx.data.n_rows), all_rows(ctx.data)
+    spans = _spans(specs, bank.nbytes // bank.k)
+    parts = [_Part(tuple(specs[lo:hi]), bank.values[lo:hi], rows) for lo, hi in spans]
+    program = BlockProgram("gram-bank", fill_chunk, listed, lambda part: ROW_BYTES + ROOM_BYTES + FREED_BYTES, 256)
+    ctx.run_pass(plan(program, parts))
+    return bank
+
+
+def fill_chunk(part: _Part) -> list[Any]:
+    """Write some kernels of a bank."""
+    packed_grams(part.specs, part.rows, part.values)
+    return []
+
+
+def _spans(specs: Sequence[KernelSpec], nbytes: int) -> list[tuple[int, int]]:
+    """Cut kernels into tasks, where the features change: those of one set share their sums and exponentials."""
+    starts, held = [0], 0
+    for q, spec in enumerate(specs):
+        if held >= TASK_BYTES and spec.columns != specs[q - 1].columns:
+            starts.append(q)
+            held = 0
+        held += nbytes
+    return list(zip(starts, [*starts[1:], len(specs)], strict=True))

@@ -1,0 +1,263 @@
+"""Gram matrices that the user hands over: an array of them, or a Gram store, in place of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.linalg import get_lapack_funcs
+
+from ...cluster import default_driver_memory
+from ...kernels.bank.bank import PackedBank, lies_whole
+from ...kernels.bank.given_matrices import Entries, looked_at
+from ...kernels.bank.loops import count_packed
+from ...kernels.jit import one_thread
+from ...storage import GramStore
+from ..records.context import BANK_SHARE
+
+TILE = 128
+SYMMETRIC = 1e-5
+"""Relative asymmetry that products of single-precision matrices leave."""
+
+NEGATIVE = 1e-5
+"""An eigenvalue below minus this share of the largest is more than rounding of single precision."""
+
+WHOLE_WORK = 3e10
+"""Matrices are looked at as a whole up to this many operations, beyond that by a principal part of ``PART`` rows each."""
+
+PART = 256
+
+(_potrf,) = get_lapack_funcs(("potrf",), dtype=np.float64)
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class GivenKernel:
+    """A kernel known by its matrix only.
+
+    Attributes
+    ----------
+    position
+        Its place among the matrices.
+    label
+        Name in messages and tables.
+    normalize, centre
+        As those of :class:`~gramplane.kernels.grams.spec.KernelSpec`.
+    """
+
+    position: int
+    label: str = ""
+    normalize: str = "none"
+    centre: bool = False
+
+    def __str__(self) -> str:
+        return self.label or f"precomputed {self.position}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the kernel as JSON holds it."""
+        record = {"name": "precomputed", "position": self.position, "label": self.label}
+        return {**record, "normalize": self.normalize, "centre": self.centre}
+
+
+@dataclass(frozen=True)
+class GivenPair:
+    """A block pair of matrices in memory; such a reference stays in its process."""
+
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    which: tuple[int, ...]
+    source: np.ndarray = field(repr=False, compare=False)
+
+    row_bytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the loaded block."""
+        return 4 * len(self.which) * (self.rows[1] - self.rows[0]) * (self.cols[1] - self.cols[0])
+
+    def load(self) -> np.ndarray:
+        """Return the raw kernels, float32 ``(k, rows, columns)``; of a pair on the diagonal the upper triangle, mirrored."""
+        block = np.array(self.source[list(self.which), slice(*self.rows), slice(*self.cols)], dtype=np.float32, order="C")
+        if self.rows == self.cols:
+            upper = np.triu(block)
+            block = upper + np.triu(block, 1).transpose(0, 2, 1)
+        return np.ascontiguousarray(block)
+
+    def part(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        """Return chosen rows and columns, by their place in the block."""
+        return np.ascontiguousarray(self.load()[:, rows][:, :, cols])
+
+
+class GivenGrams:
+    """Matrices ``(k, n, n)``, or those of a Gram store, in the place of a data set.
+
+    Parameters
+    ----------
+    source
+        An array, or a finished Gram store.
+    definite
+        Whether they must be positive semi-definite; counts of comments need not, where a shift makes them so later.
+    room
+        Bytes that a packed copy may take of matrices in memory that cannot serve where they lie; by default what a driver may give its
+        bank.
+
+    Attributes
+    ----------
+    bank
+        The matrices for passes in memory. Exactly symmetric float32 matrices in C order serve where they lie: they are read, never
+        written to, and nothing is copied. Of others it is a packed copy in float32, the type of all Gram matrices that are kept, made in
+        the pass that looks at them; ``None`` where that had no room.
+
+    Raises
+    ------
+    ValueError
+        A matrix that is not square, not finite, not symmetric or, where it must be, not positive semi-definite; the kernel is named.
+    """
+
+    url, scale = "memory", None
+
+    bank: PackedBank | None = None
+
+    def __init__(self, source: np.ndarray | GramStore, *, definite: bool = True, room: int | None = None) -> None:
+        self.source = source
+        if isinstance(source, GramStore):
+            self.k, self.n_rows, self.digest = len(source.kernels), source.n, source.meta.data
+            if definite:
+                _check_stored(source, self.kernels())
+        else:
+            self.source = as_stack(source)
+            self.k, self.n_rows, self.digest = len(self.source), self.source.shape[1], ""
+            self.bank = _checked(self.source, definite, int(BANK_SHARE * default_driver_memory()) if room is None else room)
+        self.n_cols = self.n_rows
+
+    def kernels(self) -> list[GivenKernel]:
+        """Return the kernels, by place."""
+        if isinstance(self.source, GramStore):
+            told = [self.source.describe(digest) for digest in self.source.kernels]
+            return [GivenKernel(q, str(item.get("label", item.get("name", "")))) for q, item in enumerate(told)]
+        return [GivenKernel(q) for q in range(self.k)]
+
+    def pairs(self, which: Sequence[int], block: int) -> list[Any]:
+        """Return references to the block pairs of some kernels."""
+        chosen = tuple(which)
+        if isinstance(self.source, GramStore):
+            from .sources import StoredPair
+
+            _check_edges(self.source, self.n_rows)
+            return [StoredPair(ref, chosen) for ref in self.source.refs(list(self.source.kernels))]
+        spans = [(lo, min(lo + block, self.n_rows)) for lo in range(0, self.n_rows, block)]
+        return [GivenPair(rows, cols, chosen, self.source) for i, rows in enumerate(spans) for cols in spans[i:]]
+
+
+def _check_edges(store: GramStore, n: int) -> None:
+    if store.meta.block < n and store.meta.block % TILE:
+        raise ValueError(f"{store.url} has blocks of {store.meta.block} rows; they must be multiples of {TILE}")
+
+
+def as_stack(grams: Any) -> np.ndarray:
+    """Return matrices as ``(k, rows, columns)``; one of them may come without its first axis.
+
+    Raises
+    ------
+    ValueError
+        Another form, or matrices of different sizes.
+    """
+    if isinstance(grams, (list, tuple)):
+        shapes = {np.shape(part) for part in grams}
+        if len(shapes) > 1 and all(np.ndim(part) == 2 for part in grams):
+            raise ValueError(f"precomputed kernels have different sizes: {', '.join(str(shape) for shape in sorted(shapes))}")
+    found = np.asarray(grams)
+    if found.ndim == 2:
+        found = found[None]
+    if found.ndim != 3 or found.dtype.kind not in "fiub" or not found.size:
+        raise ValueError(f"precomputed kernels have shape {found.shape} and type {found.dtype}; they must be numbers (n_kernels, rows, n)")
+    return found
+
+
+def _checked(grams: np.ndarray, definite: bool, room: int) -> PackedBank | None:
+    """Look at matrices one after the other, each in one pass in its own type; return the bank of them, unless it had no room."""
+    k, n, width = grams.shape
+    if n != width:
+        raise ValueError(f"precomputed kernels have shape {grams.shape}; at fit they must be (n_kernels, n, n)")
+    in_place, whole = grams.dtype == np.float32 and lies_whole(grams), k * float(n) ** 3 <= WHOLE_WORK
+    chosen = np.arange(n) if whole or n <= PART else np.linspace(0, n - 1, PART).astype(int)
+    packed = None if in_place else _room_for(k, n, room)
+    for q, gram in enumerate(grams):
+        seen = looked_at(gram, None if packed is None else packed[q])
+        _check_entries(q, gram, seen, packed is not None)
+        if definite:
+            _check_definite(f"precomputed kernel {q}", np.array(gram[chosen][:, chosen], np.float64, order="C"))
+        if in_place and seen.asymmetry > 0:
+            # What is symmetric but for rounding is packed: everybody reads the upper triangle.
+            in_place, packed = False, _packed(grams[: q + 1], _room_for(k, n, room))
+    return PackedBank.over(grams) if in_place else None if packed is None else PackedBank(packed, n)
+
+
+def _room_for(k: int, n: int, room: int) -> np.ndarray | None:
+    """Return room for packed matrices, if they may take it."""
+    return np.empty((k, count_packed(n)), np.float32) if PackedBank.bytes_for(k, n, np.float32) <= room else None
+
+
+def _packed(grams: np.ndarray, packed: np.ndarray | None) -> np.ndarray | None:
+    """Return the room, with the matrices that were looked at before it was known to be needed."""
+    if packed is not None:
+        for gram, entries in zip(grams, packed, strict=False):
+            looked_at(gram, entries)
+    return packed
+
+
+def _check_entries(q: int, gram: np.ndarray, seen: Entries, narrowed: bool) -> None:
+    if not seen.asymmetry <= SYMMETRIC * seen.greatest:
+        _refuse_entries(q, np.asarray(gram, np.float64))
+    if narrowed and seen.greatest > FLOAT32_MAX:
+        raise ValueError(f"precomputed kernel {q} holds numbers up to {seen.greatest:g}, beyond those of float32")
+
+
+def _check_stored(store: GramStore, kernels: Sequence[GivenKernel]) -> None:
+    """Look at a principal part of the first block: entries and symmetry were checked when the store was written."""
+    first = store.refs(list(store.kernels))[0]
+    for kernel, block in zip(kernels, first.load(), strict=True):
+        _check_definite(f"kernel {kernel} of {store.url}", np.array(block[:PART, :PART], np.float64, order="C"))
+
+
+def _refuse_entries(q: int, gram: np.ndarray) -> None:
+    if not np.isfinite(gram).all():
+        i, j = (int(where[0]) for where in np.nonzero(~np.isfinite(gram)))
+        raise ValueError(f"precomputed kernel {q} holds {gram[i, j]} in row {i}, column {j} (NaN or infinity)")
+    i, j = divmod(int(np.abs(gram - gram.T).argmax()), len(gram))
+    raise ValueError(f"precomputed kernel {q} is not symmetric: {gram[i, j]:g} in row {i}, column {j}, {gram[j, i]:g} the other way")
+
+
+def _check_definite(name: str, gram: np.ndarray) -> None:
+    with one_thread():
+        if _surely_definite(gram):
+            return
+        values = np.linalg.eigvalsh(gram)
+    if values[0] < -NEGATIVE * max(values[-1], -values[0]):
+        raise ValueError(f"{name} is not positive semi-definite: its least eigenvalue is {values[0]:.3g}, the greatest {values[-1]:.3g}")
+
+
+def _surely_definite(gram: np.ndarray) -> bool:
+    """Return whether a Cholesky factor shows it, at a tenth of the price of eigenvalues; a diagonal entry is no more than the greatest."""
+    diagonal = np.einsum("ii->i", gram)
+    kept = diagonal.copy()
+    diagonal += NEGATIVE * max(float(kept.max()), 0.0)
+    # A third of the time of NumPy's, which copies and orders anew.
+    _, wrong = _potrf(gram.T, lower=1, clean=0)
+    diagonal[:] = kept
+    return wrong == 0
+
+
+def with_normalization(kernels: Sequence[Any], normalize: str) -> list[Any]:
+    """Return the kernels with ``normalize`` where they leave it open."""
+    return [_normalised(kernel, normalize) if kernel.normalize == "none" else kernel for kernel in kernels]
+
+
+@lru_cache(maxsize=1 << 14)
+def _normalised(kernel: Any, normalize: str) -> Any:
+    # A spec checks its fields whenever it is made; fits of a search ask for the same ones.
+    return replace(kernel, normalize=normalize)

@@ -1,0 +1,445 @@
+"""Gram matrices of many kernels over the rows of a data set: quadratic forms, weighted sums, alignments.
+
+Where the entries lie is decided once, from sizes (:class:`GramSettings`): in memory, in a Gram store, or nowhere, computed in every pass.
+All three give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...cluster import BlockProgram, plan
+from ...kernels.bank.bank import PackedBank
+from ...kernels.bank.block_product import add_product
+from ...kernels.bank.block_sums import ProductSums, TileSums, combined, product_sums, tile_sums, total_forms, total_products
+from ...kernels.bank.products import product_units
+from ...kernels.bank.task_sums import checked_codes, checked_weights, task_units
+from ...kernels.grams.blocks import gram_block
+from ...kernels.grams.normalization import BlockSums, KernelSums, Normalization, block_sums, kernel_sums, normalizations
+from ...kernels.grams.spec import KernelSpec
+from ...kernels.svm.dual import DenseGram, Gram, Scratch
+from ...storage import GramStore, GramTask, open_gram
+from ..passes.blocks import listed
+from ..records.context import RunContext, received
+from .contents import confirm_contents
+from .fill import filled_bank, fills_here, given_bank
+from .memory import pooled_refusal
+from .settings import BATCH_BYTES, GramSettings
+from .sources import PairRef, RowPair, StoredPair, grouped, normalised, pair_bytes, row_pairs
+from .task_sums import added_sums, combined_tasks_block, task_sums_chunk
+from .weighted_sum import MATRIX_SHARE, combined_gram
+
+Norms = tuple[Normalization, ...] | None
+
+PASS_BYTES = 16 << 20
+"""Block pairs of one task of a pass, together at least where there are as many: some 50 ms of work where kernels are computed."""
+
+
+# -- passes ------------------------------------------------------------------------------------------------------------------------
+
+
+class Filled(NamedTuple):
+    """A block pair on its way to the driver."""
+
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    block: np.ndarray
+
+
+class Build(NamedTuple):
+    """A block pair to be computed into its store."""
+
+    task: GramTask
+    pair: RowPair
+
+
+def group_chunk(group: tuple[PairRef, ...], chunk: Any, *broadcast: Any) -> list[Any]:
+    """Return what a step makes of some block pairs, one after the other."""
+    return [found for ref in group for found in chunk(ref, *broadcast)]
+
+
+def pass_groups(refs: Sequence[PairRef]) -> list[tuple[PairRef, ...]]:
+    """Return the tasks of a pass."""
+    return grouped(refs, PASS_BYTES)
+
+
+def block_chunk(ref: PairRef) -> list[Filled]:
+    """Return one raw block pair."""
+    return [Filled(ref.rows, ref.cols, ref.load())]
+
+
+def sums_chunk(ref: PairRef) -> list[BlockSums]:
+    """Return the sums of one raw block pair."""
+    return [block_sums(ref.load(), ref.rows, ref.cols)]
+
+
+def forms_chunk(ref: PairRef, vectors: Any, norms: Norms, kernels: np.ndarray | None) -> list[TileSums]:
+    """Return the shares of one block pair in the quadratic forms."""
+    return [tile_sums(_some(normalised(ref, norms), kernels), ref.rows, ref.cols, received(vectors))]
+
+
+def products_chunk(
+    ref: PairRef, vectors: Any, norms: Norms, kernels: np.ndarray | None, wanted: Any, units: np.ndarray
+) -> list[ProductSums]:
+    """Return the shares of one block pair in the products."""
+    block = _some(normalised(ref, norms), kernels)
+    return [product_sums(block, ref.rows, ref.cols, received(vectors), received(wanted), units)]
+
+
+def _some(block: np.ndarray, kernels: np.ndarray | None) -> np.ndarray:
+    return block if kernels is None else block[kernels]
+
+
+class Entries(NamedTuple):
+    """Chosen entries of one block pair on their way to the driver."""
+
+    places: np.ndarray
+    values: np.ndarray
+
+
+def entries_chunk(ref: PairRef, wanted: Any, norms: Norms) -> list[Entries]:
+    """Return the entries of one block pair among the wanted ones, ``(2, m)`` rows and columns in the upper triangle."""
+    rows, columns = received(wanted)
+    inside = (rows >= ref.rows[0]) & (rows < ref.rows[1]) & (columns >= ref.cols[0]) & (columns < ref.cols[1])
+    places = np.flatnonzero(inside)
+    if not len(places):
+        return []
+    return [Entries(places, normalised(ref, norms)[:, rows[places] - ref.rows[0], columns[places] - ref.cols[0]])]
+
+
+def combine_chunk(ref: PairRef, theta: np.ndarray, norms: Norms) -> list[Filled]:
+    """Return one block pair of the weighted sum."""
+    return [Filled(ref.rows, ref.cols, combined(normalised(ref, norms), theta))]
+
+
+def combine_tasks_chunk(ref: PairRef, norms: Norms, weights: Any, codes: Any) -> list[Filled]:
+    """Return one block pair of the sum weighted by pairs of tasks."""
+    return [Filled(ref.rows, ref.cols, combined_tasks_block(ref, norms, weights, codes))]
+
+
+def build_chunk(build: Build) -> list[Any]:
+    """Compute one block pair into its Gram store; returns what lists the stored object."""
+    store = open_gram(build.task.url, [build.task.bundle])
+    return [store.write(build.task, build.pair.load())]
+
+
+def _build_bytes(build: Build) -> int:
+    return pair_bytes(build.pair)
+
+
+def build_blocks(ctx: RunContext, tasks: Sequence[GramTask], specs: Mapping[str, KernelSpec], block: int) -> list[Any]:
+    """Compute block pairs of a Gram store on the workers; returns what its ``commit`` lists.
+
+    Parameters
+    ----------
+    ctx
+        Executor and the data the store belongs to.
+    tasks
+        What is missing or damaged.
+    specs
+        Kernels by digest.
+    block
+        Rows of a block.
+    """
+    found = {(pair.rows, pair.cols): pair for pair in row_pairs(ctx.data, list(specs.values()), block) if isinstance(pair, RowPair)}
+    builds = [Build(task, replace(found[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
+    return ctx.run_pass(plan(BlockProgram("gram-build", build_chunk, listed, _build_bytes, 256), builds))
+
+
+def load_programs() -> None:
+    """Load the compiled loops of the passes into this process, by running each on next to nothing."""
+    block = gram_block([KernelSpec.parse("rbf(gamma=1.0)")], np.eye(2, dtype=np.float32), None, dtype=np.float32)
+    tile_sums(block, (0, 2), (0, 2), np.ones((1, 2)))
+    add_product(combined(block, np.ones(1)), (0, 2), (2, 4), np.ones(4), np.zeros(4))
+
+
+# -- access ------------------------------------------------------------------------------------------------------------------------
+
+
+class Grams:
+    """k Gram matrices over the n rows of a context's data, normalised as their specs say.
+
+    Parameters
+    ----------
+    ctx
+        Executor and data.
+    specs
+        Kernels.
+    settings
+        Where the entries lie; decided from sizes by default.
+    centre
+        Apply the centring that specs ask for to the entries. Machines with a free bias do not need it: it changes their decision values
+        by a constant that the bias takes up, so only the scale is taken from the centred matrix.
+    """
+
+    grows = False
+    """Whether a run comes to more kernels as it goes on."""
+
+    def __init__(self, ctx: RunContext, specs: Sequence[KernelSpec], settings: GramSettings | None = None, *, centre: bool = False) -> None:
+        self.ctx = ctx
+        self.specs = tuple(specs)
+        self.settings = settings or GramSettings.of(ctx, specs)
+        self._bank: PackedBank | None = None
+        self._scratch = Scratch()
+        self._matrix: np.ndarray | None = None
+        self._greatest: np.ndarray | None = None
+        self._refs: list[PairRef] = list(row_pairs(ctx.data, self.specs, self.settings.block))
+        ctx.emit({"event": "grams", **self.settings.describe(ctx.data.n_rows, len(self.specs))})
+        confirm_contents(ctx, self.settings, () if self.grows else self.specs)
+        self.sums = self._load_sums()
+        norms = normalizations(self.specs, self.sums)
+        self.normalizations = [norm if centre or norm.row_mean is None else replace(norm, row_mean=None, mean=0.0) for norm in norms]
+        self._norms: Norms = None if all(norm.only_scales for norm in self.normalizations) else tuple(self.normalizations)
+        self.scale = np.array([norm.scale for norm in self.normalizations]) if self._norms is None else np.ones(len(self.specs))
+        if self._bank is not None and self._norms is not None:
+            self._bank.transform([norm.apply_block for norm in self._norms])
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.ctx.data.n_rows
+
+    @property
+    def k(self) -> int:
+        """Number of kernels."""
+        return len(self.specs)
+
+    def diagonals(self) -> np.ndarray:
+        """Return the diagonals of the normalised matrices, ``(k, n)``."""
+        if self._norms is None:
+            return np.array([found.diagonal for found in self.sums]) * self.scale[:, None]
+        return np.array([norm.apply_diagonal(found.diagonal) for norm, found in zip(self._norms, self.sums, strict=True)])
+
+    def forms(self, vectors: np.ndarray, kernels: np.ndarray | None = None) -> np.ndarray:
+        """Return ``beta' K_q beta``: ``(k,)`` of one vector ``(n,)``, ``(k, m)`` of several ``(n, m)``; one pass over the entries.
+
+        ``kernels`` are the ascending numbers of those that are asked for, all by default.
+        """
+        scale = self.scale if kernels is None else self.scale[kernels]
+        if self._bank is not None:
+            raw = self._bank.forms(vectors, kernels)
+        else:
+            columns = self._columns(vectors)
+            result = 8 * len(scale) * len(columns) * (self.settings.block // 128 + 1) ** 2
+            shared = self.ctx.share("vectors", columns, len(self._refs))
+            raw = total_forms(self._pass("quadratic-forms", forms_chunk, result, shared, self._norms, kernels))
+            raw = raw[:, 0] if np.ndim(vectors) == 1 else raw
+        return raw * (scale if raw.ndim == 1 else scale[:, None])
+
+    def products(self, vectors: np.ndarray, wanted: np.ndarray, kernels: np.ndarray | None = None) -> np.ndarray:
+        """Return ``K_q beta`` of several vectors ``(n, m)`` at the wanted rows ``(n, m)``, elsewhere zero: ``(k, m, n)``; one pass."""
+        chosen = np.arange(self.k) if kernels is None else kernels
+        columns = self._columns(vectors)
+        units = product_units(self._tops()[chosen], columns)
+        if self._bank is not None:
+            raw = self._bank.products(vectors, chosen, wanted=wanted, units=units)
+        else:
+            rows = np.ascontiguousarray(wanted.T)
+            result = 16 * len(chosen) * len(columns) * self.settings.block
+            shared = (
+                self.ctx.share("vectors", columns, len(self._refs)),
+                self._norms,
+                kernels,
+                self.ctx.share("wanted", rows, len(self._refs)),
+                units,
+            )
+            raw = total_products(self._pass("gram-products", products_chunk, result, *shared), rows)
+        return raw * self.scale[chosen][:, None, None]
+
+    def _columns(self, vectors: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(np.asarray(vectors, np.float64).reshape(self.n, -1).T)
+
+    def _tops(self) -> np.ndarray:
+        """Return the greatest diagonal entry of every matrix as passes see it, ``(k,)``; found once, every pass of products asks for it."""
+        if self._greatest is None:
+            found = [part.diagonal for part in self.sums]
+            if self._norms is not None:
+                found = [norm.apply_diagonal(one) for norm, one in zip(self._norms, found, strict=True)]
+            self._greatest = np.array([max(float(one.max()), 0.0) for one in found])
+        return self._greatest
+
+    def alignments(self, y: np.ndarray, *, centred: bool = True) -> np.ndarray:
+        """Return ``y' H K_q H y`` of every kernel, without ``H`` if not ``centred``; ``y`` is ``(n,)`` or ``(n, m)``."""
+        return self.forms(y - y.mean(axis=0) if centred else y)
+
+    def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return ``K_q[rows[i], columns[i]]`` of every kernel, float64 ``(k, m)``; at most one pass."""
+        if self._bank is not None:
+            return self._bank.entries(rows, columns) * self.scale[:, None]
+        wanted = np.stack([np.minimum(rows, columns), np.maximum(rows, columns)])
+        raw = np.zeros((self.k, len(rows)))
+        result = 4 * self.k * min(len(rows), self.settings.block**2) + 8 * len(rows)
+        for found in self._pass("gram-entries", entries_chunk, result, self.ctx.share("entries", wanted, len(self._refs)), self._norms):
+            raw[:, found.places] = found.values
+        return raw * self.scale[:, None]
+
+    def corner(self, rows: int) -> np.ndarray:
+        """Return the first rows and columns of every normalised matrix, within the first block: ``(k, r, r)``."""
+        return normalised(self._refs[0], self._norms)[:, :rows, :rows]
+
+    def raw(self, q: int) -> np.ndarray:
+        """Return the entries of a raw matrix that lies in memory, as its bank holds them."""
+        assert self._bank is not None
+        return self._bank.values[q]
+
+    def combine(self, theta: np.ndarray) -> Gram:
+        """Return ``K(theta) = sum_q theta_q K_q`` for a dual solver: a matrix on the driver, or passes when that is beyond its budget.
+
+        The matrix is overwritten by the next call.
+        """
+        weights = np.asarray(theta, np.float64) * self.scale
+        if not self.holds_sum:
+            return combined_gram(self.ctx, self._refs, weights, self._norms, np.asarray(theta) @ self.diagonals(), self.settings.block)
+        matrix = self._room()
+        if self._bank is not None:
+            self._bank.combine(weights, matrix)
+        else:
+            self._fill(matrix, "weighted-sum", combine_chunk, weights, self._norms)
+        return DenseGram(matrix, self._scratch)
+
+    @property
+    def holds_sum(self) -> bool:
+        """Whether one weighted sum is within the driver's budget, as a matrix."""
+        return 4 * self.n**2 <= MATRIX_SHARE * self.ctx.driver_memory
+
+    def combine_tasks(self, weights: np.ndarray, codes: np.ndarray) -> DenseGram:
+        """Return ``K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]``, ``c_i`` the task of row i, as a matrix on the driver.
+
+        Parameters
+        ----------
+        weights
+            ``(k, T, T)``, symmetric in the tasks.
+        codes
+            ``(n,)`` tasks of the rows; where those of a task lie together, a pass is fastest.
+
+        Raises
+        ------
+        ValueError
+            If the matrix is beyond the driver's budget (:attr:`holds_sum`), or weights or codes do not fit.
+
+        Notes
+        -----
+        The matrix is overwritten by the next call, of :meth:`combine` too.
+        """
+        if not self.holds_sum:
+            raise ValueError(pooled_refusal(self.n, self.ctx.driver_memory))
+        given = checked_weights(weights, self.k) * self.scale[:, None, None]
+        tasks, matrix = checked_codes(codes, self.n, given.shape[1]), self._room()
+        if self._bank is not None:
+            self._bank.combine_tasks(given, tasks, matrix)
+        else:
+            shared = (self.ctx.share("task-weights", given, len(self._refs)), self.ctx.share("tasks", tasks, len(self._refs)))
+            self._fill(matrix, "task-weighted-sum", combine_tasks_chunk, self._norms, *shared)
+        return DenseGram(matrix, self._scratch)
+
+    def task_forms(self, beta: np.ndarray, codes: np.ndarray, n_tasks: int | None = None) -> np.ndarray:
+        """Return ``A_q[s, t] = beta_s' K_q[s, t] beta_t`` of all pairs of tasks, ``(k, T, T)``, exactly symmetric; one pass.
+
+        Parameters
+        ----------
+        beta
+            ``(n,)``.
+        codes
+            ``(n,)`` tasks of the rows.
+        n_tasks
+            T; by default one more than the greatest code.
+        """
+        n_tasks = int(np.max(codes)) + 1 if n_tasks is None else n_tasks
+        vector, tasks = np.ascontiguousarray(beta, np.float64), checked_codes(codes, self.n, n_tasks)
+        units = task_units(self._tops(), vector, tasks, n_tasks)
+        if self._bank is not None:
+            return self._bank.task_forms(vector, tasks, n_tasks, units) * self.scale[:, None, None]
+        result = 2 * units.nbytes
+        shared = [self.ctx.share(name, array, len(self._refs)) for name, array in (("vectors", vector), ("tasks", tasks), ("units", units))]
+        program = BlockProgram("task-forms", task_sums_chunk, added_sums, lambda ref: pair_bytes(ref) + 2 * result, result)
+        return self.ctx.run_pass(plan(program, self._refs, self._norms, *shared)).total() * self.scale[:, None, None]
+
+    def _room(self) -> np.ndarray:
+        self._matrix = np.empty((self.n, self.n), np.float32) if self._matrix is None else self._matrix
+        return self._matrix
+
+    def _fill(self, matrix: np.ndarray, name: str, chunk: Any, *broadcast: Any) -> None:
+        for batch in self._batches():
+            for found in self._pass(name, chunk, _pair_result(batch[0]), *broadcast, refs=batch):
+                _place(matrix, found)
+
+    # -- making --------------------------------------------------------------------------------------------------------------------
+
+    def _load_sums(self) -> list[KernelSums]:
+        if self.settings.policy == "store":
+            return self._open_store()
+        if self.settings.policy == "memory":
+            return self._fill_bank()
+        return kernel_sums(self.n, self._pass("kernel-sums", sums_chunk, 24 * self.k * self.settings.block))
+
+    def _fill_bank(self) -> list[KernelSums]:
+        given = given_bank(self.ctx.data, self.specs)
+        if given is not None:
+            self._bank = given
+            return KernelSums.of_diagonals(given.diagonals())
+        if fills_here(self.ctx, self.specs):
+            self._bank = bank = filled_bank(self.ctx, self.specs)
+            return KernelSums.of_diagonals(bank.diagonals())
+        bank = PackedBank.empty(self.k, self.n, np.float32)
+        parts: list[BlockSums] = []
+        for batch in self._batches():
+            for found in self._pass("gram-blocks", block_chunk, _pair_result(batch[0]), refs=batch):
+                bank.put(0, found.rows[0], found.cols[0], found.block)
+                parts.append(block_sums(found.block, found.rows, found.cols))
+        self._bank = bank
+        return kernel_sums(self.n, parts)
+
+    def _open_store(self) -> list[KernelSums]:
+        """Fill what the store lacks, then refer to its blocks."""
+        path = str(self.settings.store)
+        raw = {spec.digest(): spec for spec in self.specs}
+        kernels = [(digest, spec.raw_json()) for digest, spec in raw.items()]
+        store = GramStore.create(path, data_digest=self.ctx.data.digest, n=self.n, kernels=kernels, block=self.settings.block)
+        missing = store.missing(list(raw))
+        if missing:
+            with store.lock():
+                store.commit(build_blocks(self.ctx, missing, raw, self.settings.block))
+        self.ctx.emit({"event": "grams", "gram_store": path, "kernels": len(raw), "blocks_computed": len(missing)})
+        places = {digest: place for place, digest in enumerate(raw)}
+        which = tuple(places[spec.digest()] for spec in self.specs)
+        self._held = store  # a store that is replaced stays as long as somebody holds it
+        self._refs = [StoredPair(ref, which) for ref in store.refs(list(raw))]
+        found = {digest: KernelSums(*store.sums(digest)) for digest in raw}
+        return [found[spec.digest()] for spec in self.specs]
+
+    # -- running -------------------------------------------------------------------------------------------------------------------
+
+    def _pass(self, name: str, chunk: Any, result: int, *broadcast: Any, refs: Sequence[PairRef] | None = None) -> list[Any]:
+        chosen = self._refs if refs is None else refs
+        groups = pass_groups(chosen)
+        most = result * max(map(len, groups))
+
+        def task_bytes(group: tuple[PairRef, ...]) -> int:
+            return max(map(pair_bytes, group)) + most
+
+        program = BlockProgram(name, group_chunk, listed, task_bytes, most, combine_bytes=2 * result * len(chosen))
+        return self.ctx.run_pass(plan(program, groups, chunk, *broadcast))
+
+    def _batches(self) -> Iterator[list[PairRef]]:
+        batch: list[PairRef] = []
+        for ref in self._refs:
+            if batch and sum(item.nbytes for item in batch) + ref.nbytes > BATCH_BYTES:
+                yield batch
+                batch = []
+            batch.append(ref)
+        yield batch
+
+
+def _pair_result(ref: PairRef) -> int:
+    return ref.nbytes + 256
+
+
+def _place(matrix: np.ndarray, found: Filled) -> None:
+    rows, cols = slice(*found.rows), slice(*found.cols)
+    matrix[rows, cols] = found.block
+    if found.rows != found.cols:
+        matrix[cols, rows] = found.block.T

@@ -1,0 +1,53 @@
+"""Gram matrices that a loop keeps while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Generic, Protocol, TypeVar
+
+from ..records.context import RunContext
+from .grams import Grams
+from .settings import GramSettings
+
+
+class _OverRows(Protocol):
+    ctx: RunContext
+
+
+G = TypeVar("G", bound=_OverRows)
+
+
+class Held(Generic[G]):
+    """The matrices of a fit, made when they are first asked for: a function of data and settings, so anew after a resume.
+
+    Parameters
+    ----------
+    make
+        ``make(ctx)`` returns them.
+    data
+        What the kernels are over, where that is not the data set of the run: matrices that were given.
+
+    Attributes
+    ----------
+    found
+        The matrices; ``None`` until they are asked for.
+    """
+
+    def __init__(self, make: Callable[[RunContext], G], data: Any = None) -> None:
+        self._make, self._data = make, data
+        self.found: G | None = None
+
+    def __call__(self, ctx: RunContext) -> G:
+        """Return the matrices, their passes to run where ``ctx`` says."""
+        ctx = ctx if self._data is None else replace(ctx, data=self._data)
+        if self.found is None:
+            self.found = self._make(ctx)
+        self.found.ctx = ctx
+        return self.found
+
+
+def held_grams(specs: Sequence[Any], settings: GramSettings | None, data: Any = None) -> Held[Grams]:
+    """Return the matrices of a fit whose machines have biases; these do the work of centring, except before a cosine."""
+    centre = any(spec.centre and spec.normalize == "cosine" for spec in specs)
+    return Held(lambda ctx: Grams(ctx, specs, settings, centre=centre), data)

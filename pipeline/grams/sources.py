@@ -1,0 +1,236 @@
+"""Block pairs of Gram matrices, wherever their entries come from: computed from rows, or read from a Gram store.
+
+A reference of either kind loads to the raw kernels ``(k, rows, columns)`` in the same bits, so a pass need not know which it got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...kernels.grams.blocks import gram_block
+from ...kernels.grams.normalization import Normalization
+from ...kernels.grams.spec import KernelSpec
+from ...storage import BlockStore, GramRef, MemoryBlocks, block_cache, open_shared
+from ..methods.fgm.model import FeatureScale
+from ..passes.blocks import TASK_BYTES, byte_groups, scale_of
+from ..passes.scaling import scaled
+from .given import GivenGrams, GivenPair
+
+BLOCK_BYTES = 16 << 20
+"""Entries of one block pair, all kernels together."""
+
+TILE = 128
+"""Block edges are multiples of this, which the bits of quadratic forms rest on."""
+
+FREED_BYTES = 32 << 20
+"""What the allocator of a process may keep of blocks that were freed: glibc gives back no less at a time once it has seen large ones."""
+
+TASKS = 16
+"""Tasks at least, where there are as many block pairs."""
+
+READ = 4096
+"""Rows of a read, where all are read."""
+
+LARGEST = 2048
+"""Rows of a block at most: a wider one computes no faster, and its task needs more memory."""
+
+
+def block_rows(n: int, n_kernels: int, itemsize: int = 4) -> int:
+    """Return the rows of a block: from the data alone, never from the number of workers."""
+    fits = int((BLOCK_BYTES / (itemsize * max(1, n_kernels))) ** 0.5) // TILE * TILE
+    # Blocks on the diagonal hold their entries twice: eight to a side keep that below an eighth.
+    even = -(-n // (8 * TILE)) * TILE
+    return max(TILE, min(fits, even, LARGEST))
+
+
+def pairs(n: int, block: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return the row and column ranges of the upper triangle of block pairs, row by row."""
+    spans = [(lo, min(lo + block, n)) for lo in range(0, n, block)]
+    return [(rows, cols) for i, rows in enumerate(spans) for cols in spans[i:]]
+
+
+class TextRows:
+    """Strings in memory as a data set.
+
+    Parameters
+    ----------
+    texts
+        ``(n,)`` strings.
+    """
+
+    url, n_cols = "memory", 0
+    digest = ""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = np.array(list(texts), dtype=object)
+        self.n_rows = len(self.texts)
+
+    def sequences(self, lo: int, hi: int) -> np.ndarray:
+        """Return strings ``lo:hi``."""
+        return self.texts[lo:hi]
+
+
+def rows_of(data: BlockStore | MemoryBlocks | TextRows, lo: int, hi: int, scale: Callable[..., FeatureScale] = scale_of) -> Any:
+    """Return rows ``lo:hi`` with the scaling applied: an array, a CSR array, or strings.
+
+    Kernels read constant columns as zeros, which no distance sees; where the rows themselves are what is modelled, ``scale`` is
+    `scale_as_given`, which leaves them.
+    """
+    if isinstance(data, TextRows) or (isinstance(data, BlockStore) and data.n_cols == 0):
+        return data.sequences(lo, hi)
+    features = np.arange(data.n_cols)
+    row_factor = None if data.scale.row_factor is None else data.scale.row_factor[lo:hi]
+    raw = scaled(data.columns(features, (lo, hi)), scale(data, features), row_factor)
+    return sp.csr_array(raw) if sp.issparse(raw) else raw
+
+
+def all_rows(data: BlockStore | MemoryBlocks) -> Any:
+    """Return all rows with the scaling applied, float64: an array or a CSR array."""
+    parts = [rows_of(data, lo, min(lo + READ, data.n_rows)) for lo in range(0, data.n_rows, READ)]
+    return sp.csr_array(sp.vstack(parts), dtype=np.float64) if sp.issparse(parts[0]) else np.concatenate(parts).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class RowPair:
+    """A block pair that is computed when it is loaded.
+
+    Attributes
+    ----------
+    url, digest
+        The block store, or ``"memory"`` and empty.
+    rows, cols
+        Ranges; equal on the diagonal.
+    specs
+        Kernels, in order.
+    width
+        Columns of the data.
+    source
+        Arrays in memory; such a reference stays in its process.
+    """
+
+    url: str
+    digest: str
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    specs: tuple[KernelSpec, ...] = field(repr=False)
+    width: int
+    source: MemoryBlocks | TextRows | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the loaded block."""
+        return 4 * len(self.specs) * (self.rows[1] - self.rows[0]) * (self.cols[1] - self.cols[0])
+
+    @property
+    def row_bytes(self) -> int:
+        """Bound of the rows read, in float64."""
+        return 8 * self.width * (self.rows[1] - self.rows[0] + self.cols[1] - self.cols[0])
+
+    def load(self) -> np.ndarray:
+        """Compute the raw kernels, float32 ``(k, rows, columns)``."""
+        data = self.source or open_shared(self.url, self.digest)
+        left = rows_of(data, *self.rows)
+        right = None if self.rows == self.cols else rows_of(data, *self.cols)
+        return gram_block(self.specs, left, right, dtype=np.float32)
+
+    def part(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        """Compute chosen rows and columns, by their place in the block."""
+        data = self.source or open_shared(self.url, self.digest)
+        left = rows_of(data, *self.rows)[rows]
+        right = rows_of(data, *self.cols)[cols]
+        return gram_block(self.specs, left, right, dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class StoredPair:
+    """A block pair that is read from a Gram store.
+
+    Attributes
+    ----------
+    ref
+        Its distinct raw kernels.
+    which
+        Position in ``ref`` of every kernel; two that differ in normalisation only share their entries.
+    """
+
+    ref: GramRef
+    which: tuple[int, ...]
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Range of rows."""
+        return self.ref.rows
+
+    @property
+    def cols(self) -> tuple[int, int]:
+        """Range of columns."""
+        return self.ref.cols
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the loaded block."""
+        return 4 * len(self.which) * (self.rows[1] - self.rows[0]) * (self.cols[1] - self.cols[0])
+
+    row_bytes = 0
+
+    def select(self, which: Sequence[int]) -> StoredPair:
+        """Return the same block pair of some kernels, of which nothing else is read."""
+        return StoredPair(self.ref.select([self.which[q] for q in which]), tuple(range(len(which))))
+
+    def load(self) -> np.ndarray:
+        """Read the raw kernels, float32 ``(k, rows, columns)``."""
+        block = block_cache().load(self.ref)
+        return block if self.which == tuple(range(len(block))) else block[list(self.which)]
+
+    def part(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        """Return chosen rows and columns, by their place in the block."""
+        return np.ascontiguousarray(self.load()[:, rows][:, :, cols])
+
+
+PairRef = RowPair | StoredPair | GivenPair
+
+
+def row_pairs(data: Any, specs: Sequence[Any], block: int) -> Sequence[PairRef]:
+    """Return references to all block pairs of the kernels, to be computed from the rows (or found in matrices that were given)."""
+    if isinstance(data, GivenGrams):
+        return data.pairs([spec.position for spec in specs], block)
+    near = not isinstance(data, BlockStore)
+    digest = "" if near else data.digest
+    source = data if near else None
+    return [RowPair(data.url, digest, rows, cols, tuple(specs), data.n_cols, source) for rows, cols in pairs(data.n_rows, block)]
+
+
+def loaded_bytes(refs: Sequence[Any]) -> int:
+    """Return the bytes of some block pairs once they are loaded."""
+    return sum(ref.nbytes for ref in refs)
+
+
+def grouped(refs: Sequence[Any], least: int = 0) -> list[tuple[Any, ...]]:
+    """Divide block pairs into tasks, by their bytes alone; a task that takes less than ``least`` is not worth its way to a worker."""
+    return byte_groups(refs, max(least, min(TASK_BYTES, -(-loaded_bytes(refs) // TASKS))))
+
+
+def normalised(ref: PairRef, norms: Sequence[Normalization] | None) -> np.ndarray:
+    """Load a block pair; with ``norms`` centred and scaled, kernel by kernel."""
+    return _apply(ref.load(), norms, slice(*ref.rows), slice(*ref.cols))
+
+
+def normalised_part(ref: PairRef, norms: Sequence[Normalization] | None, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+    """Load chosen rows and columns of a block pair, given by their ids in the data."""
+    return _apply(ref.part(rows - ref.rows[0], cols - ref.cols[0]), norms, rows, cols)
+
+
+def _apply(block: np.ndarray, norms: Sequence[Normalization] | None, rows: Any, cols: Any) -> np.ndarray:
+    if norms is None:
+        return block
+    return np.stack([norm.apply_block(part, rows, cols) for norm, part in zip(norms, block, strict=True)])
+
+
+def pair_bytes(ref: PairRef) -> int:
+    """Bound the memory of a task: the block, a copy while it is normalised in float64, the rows it is computed from, freed blocks."""
+    return 4 * ref.nbytes + ref.row_bytes + FREED_BYTES

@@ -1,0 +1,253 @@
+"""Gram stores of a block store: built (only what is missing), planned without building, and repaired where they are damaged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...cluster import TLSFiles, driver_bytes, tee
+from ...kernels.grams.spec import KernelSpec, as_specs, kernel_grid
+from ...storage import BlockStore, GramStore, GramTask, StorageError
+from ...storage.grams.layout import OBJECT_BYTES, GramLayout
+from ...storage.grams.versions import begin_replacement, end_replacement
+from ...storage.places import checked
+from ...storage.urls import holds_store
+from ..inputs.kernels import check_rows
+from ..records.context import Emit, RunContext, Tally, ignore
+from ..records.missing import refuse_missing
+from ..runs.in_process import refuse_step
+from ..runs.run import ConfigMismatch, Where, executing, process_bytes
+from .grams import Grams, build_blocks
+from .settings import GramSettings
+from .sources import RowPair, block_rows, pair_bytes, pairs
+
+__all__ = ["GramOutcome", "KernelSpec", "as_specs", "build_grams", "checked_kernels", "kernel_grid", "repair_grams"]
+
+
+@dataclass(frozen=True)
+class GramOutcome:
+    """How the building or repair of a Gram store ended.
+
+    Attributes
+    ----------
+    status
+        ``done``, ``already-done`` or ``planned``.
+    figures
+        Small JSON object: kernels, blocks, bytes, seconds; of a dry run tasks, bytes and memory.
+    """
+
+    status: str
+    figures: dict[str, Any]
+
+
+def checked_kernels(kernels: Any, data: BlockStore) -> list[KernelSpec]:
+    """Return kernels as specs that suit the rows of a store.
+
+    Raises
+    ------
+    ValueError
+        A kernel that cannot be read, or looks at columns the data do not have.
+    DataError
+        Strings where a kernel needs numbers, or the other way round.
+    """
+    specs = as_specs(kernels, data.n_cols or None)
+    check_rows(specs, data)
+    return specs
+
+
+def build_grams(
+    data: str,
+    kernels: Any,
+    out: str,
+    *,
+    cluster: str = "sync",
+    worker_memory: str | int | None = None,
+    driver_memory: str | int | None = None,
+    allow_plaintext: bool = False,
+    tls: TLSFiles | None = None,
+    stall_timeout: float | None = None,
+    on_event: Emit | None = None,
+    dry_run: bool = False,
+    overwrite: bool = False,
+) -> GramOutcome:
+    """Compute the Gram matrices of kernels over a block store into a Gram store; what is there already is not computed again.
+
+    Parameters
+    ----------
+    data
+        Block store; one of sequences for string kernels.
+    kernels
+        As :func:`gramplane.kernels.grams.spec.as_specs` takes them. Normalisation and centring are no part of what is stored.
+    out
+        The Gram store; kernels are added to one that is there.
+    cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout
+        As for :func:`gramplane.pipeline.run_method`.
+    on_event
+        Sink of event records.
+    dry_run
+        Return the plan; nothing is written.
+    overwrite
+        Replace a Gram store of other data; it stays as it is, and what readers see, until the new one is complete.
+
+    Returns
+    -------
+    GramOutcome
+        Counts of kernels and blocks (computed, reused), bytes, seconds and MB/s.
+
+    Raises
+    ------
+    ValueError
+        Kernels that cannot be read, or (as :class:`ConfigMismatch`) a Gram store of other data.
+    gramplane.storage.RunLocked
+        Another process builds this store.
+    """
+    where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
+    out = checked(out, "new-store", "out")
+    store = BlockStore.open(data)
+    refuse_missing(store, "gram")
+    specs = checked_kernels(kernels, store)
+    config = where.config()
+    place = begin_replacement(out, store.digest, "float32") if overwrite else None
+    there = _existing(place or out, store)
+    sizes = _Sizes.of(specs, store, there)
+    step = sizes.step(store, specs)
+    refuse_step((), step, driver_bytes(driver_memory), config.kind, "gram")
+    if dry_run:
+        said = {"data": store.url, "grams": out, "cluster": where.cluster, "process_bytes_at_most": process_bytes(config, step)}
+        return GramOutcome("planned", {**said, **sizes.figures(), "task_bytes": step})
+    if place is None and there is not None and sizes.tasks == 0:
+        return GramOutcome("already-done", {"data": store.url, "grams": out, **_built(sizes, 0.0)})
+    began = time.perf_counter()
+    emit, tally = on_event or ignore, Tally()
+    with executing(where, store, tee((emit, tally.listen)), "grams.grams") as executor:
+        ctx = RunContext(executor, store, None, driver_bytes(driver_memory), emit, tally=tally)
+        Grams(ctx, specs, GramSettings.of(ctx, specs, "store", place or out))
+        ctx.confirm()
+    if place is not None:
+        end_replacement(out, place)
+    return GramOutcome("done", {"data": store.url, "grams": out, **_built(sizes, time.perf_counter() - began)})
+
+
+def _existing(out: str, data: BlockStore) -> GramStore | None:
+    if not holds_store(out):
+        return None
+    there = GramStore.open(out)
+    if there.meta.data != data.digest:
+        raise ConfigMismatch(f"{out} holds kernels of other data: {there.meta.data}; {data.url} is {data.digest}. Choose another place")
+    if there.meta.dtype != "float32":
+        raise ConfigMismatch(f"{out} holds {there.meta.dtype} numbers, as given; kernels are computed in float32. Choose another place")
+    return there
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """How much of a Gram store is to be computed."""
+
+    kernels: int
+    block: int
+    blocks: int
+    tasks: int
+    nbytes: int
+    width: int
+
+    @classmethod
+    def of(cls, specs: Sequence[KernelSpec], data: BlockStore, there: GramStore | None) -> _Sizes:
+        raw = list(dict.fromkeys(spec.digest() for spec in specs))
+        if there is None:
+            layout, budget = GramLayout(data.n_rows, min(block_rows(data.n_rows, len(specs)), data.n_rows)), OBJECT_BYTES
+        else:
+            layout, budget = there.meta.layout, there.meta.budget
+        known = [digest for digest in raw if there is not None and digest in there.places]
+        missing = there.missing(known) if there is not None and known else []
+        bundles = there.bundles_of(known) if there is not None and known else []
+        fresh = layout.bundle_sizes(len(raw) - len(known), 4, budget) if len(raw) > len(known) else []
+        per_kernel = sum(4 * (b - a) * (d - c) for (a, b), (c, d) in pairs(data.n_rows, layout.block))
+        return cls(
+            len(raw),
+            layout.block,
+            layout.n_pairs * (len(bundles) + len(fresh)),
+            len(missing) + layout.n_pairs * len(fresh),
+            sum(task.nbytes for task in missing) + per_kernel * sum(fresh),
+            max([*fresh, *(len(task.digests) for task in missing)], default=0),
+        )
+
+    def step(self, data: BlockStore, specs: Sequence[KernelSpec]) -> int:
+        """Bound the memory of a task by the largest one."""
+        end = min(self.block, data.n_rows)
+        pair = RowPair(data.url, data.digest, (0, end), (0, end), tuple(specs[:1]) * self.width, data.n_cols)
+        return pair_bytes(pair)
+
+    def figures(self) -> dict[str, int]:
+        """Return what a plan shows."""
+        done = self.blocks - self.tasks
+        return {"kernels": self.kernels, "block_rows": self.block, "tasks": self.tasks, "blocks_reused": done, "bytes": self.nbytes}
+
+
+def _built(sizes: _Sizes, seconds: float) -> dict[str, Any]:
+    rate = sizes.nbytes / seconds / 1e6 if seconds else None
+    computed = {"kernels": sizes.kernels, "blocks_computed": sizes.tasks, "blocks_reused": sizes.blocks - sizes.tasks}
+    return {**computed, "bytes": sizes.nbytes, "seconds": seconds, "mb_per_second": rate}
+
+
+def repair_grams(
+    store: str,
+    data: str,
+    *,
+    cluster: str = "sync",
+    worker_memory: str | int | None = None,
+    driver_memory: str | int | None = None,
+    allow_plaintext: bool = False,
+    tls: TLSFiles | None = None,
+    stall_timeout: float | None = None,
+    on_event: Emit | None = None,
+) -> GramOutcome:
+    """Compute the damaged blocks of a Gram store again, to the same bytes; nothing else is touched.
+
+    Parameters
+    ----------
+    store
+        Gram store.
+    data
+        Block store it was built from.
+    cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout, on_event
+        As for :func:`build_grams`.
+
+    Raises
+    ------
+    ConfigMismatch
+        The Gram store was built from other data.
+    gramplane.storage.StorageError
+        A damaged kernel was computed elsewhere.
+    gramplane.storage.DigestMismatch
+        The manifest itself or a description is damaged.
+    """
+    where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
+    store = checked(store, "new-store", "store")
+    blocks = BlockStore.open(data)
+    _existing(store, blocks)
+    grams, emit, began = GramStore.open(store), on_event or ignore, time.perf_counter()
+    with grams.lock():
+        report = grams.verify()
+        tasks = grams.damaged(report)
+        specs = _recomputable(grams, tasks)
+        if tasks:
+            with executing(where, blocks, emit, "grams.grams") as executor:
+                ctx = RunContext(executor, blocks, None, driver_bytes(driver_memory), emit)
+                grams.commit(build_blocks(ctx, tasks, specs, grams.meta.block))
+    found = {"damaged": len(report.damaged), "blocks_computed": len(tasks), "bytes": sum(task.nbytes for task in tasks)}
+    seconds = time.perf_counter() - began
+    return GramOutcome("done" if report.damaged else "already-done", {"data": blocks.url, "grams": store, **found, "seconds": seconds})
+
+
+def _recomputable(grams: GramStore, tasks: Iterable[GramTask]) -> dict[str, KernelSpec]:
+    needed = dict.fromkeys(digest for task in tasks for digest in task.digests)
+    described = {digest: grams.describe(digest) for digest in needed}
+    for record in described.values():
+        if record.get("name") == "precomputed":
+            raise StorageError(
+                f"{grams.url}: blocks of the kernel {record.get('label')!r}, which was computed elsewhere, are damaged; "
+                "remove the store and run `gramplane gram --precomputed` again"
+            )
+    return {digest: KernelSpec.from_json(record) for digest, record in described.items()}

@@ -1,0 +1,298 @@
+"""A weighted sum of Gram matrices, or its exponential, beyond the driver's memory: what a dual solver may ask of it is answered by passes.
+
+A run with a directory writes the sum there once, block pair by block pair, and the passes of the solver read it: one matrix instead of
+all of its kernels. It is replaced by the next sum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...cluster import BlockProgram, plan
+from ...kernels.bank.block_product import add_product
+from ...kernels.bank.block_sums import combined
+from ...kernels.bank.two_layer import block_layer
+from ...kernels.grams.normalization import Normalization
+from ...storage import GramStore, GramTask, RunStore, open_gram
+from ..passes.blocks import TASK_BYTES, listed
+from ..records.context import RunContext, received
+from .sources import PairRef, StoredPair, grouped, loaded_bytes, normalised, normalised_part, pair_bytes
+
+Norms = tuple[Normalization, ...] | None
+
+MATRIX_SHARE = 0.25
+"""Share of the driver's memory that one weighted sum, or what a solver holds of it, may take."""
+
+PART_BYTES = 4 << 20
+"""Entries one task brings to the driver, about."""
+
+BATCH_BYTES = 32 << 20
+"""Entries brought to the driver at a time."""
+
+Group = tuple[PairRef, ...]
+
+
+class Rectangle(NamedTuple):
+    """Entries of one block pair: places of rows and columns among the asked variables, and values."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class SumBuild:
+    """A block pair whose weighted sum is to be written."""
+
+    task: GramTask
+    pair: PairRef
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are read and written."""
+        return self.pair.nbytes + self.task.nbytes
+
+
+@dataclass(frozen=True)
+class BlockSum:
+    """What is made of the kernels of a block pair.
+
+    Attributes
+    ----------
+    theta
+        ``(k,)`` weights of the kernels as loaded.
+    norms
+        Normalisation applied when a block is loaded, or ``None``.
+    exponential
+        Take ``exp`` of every entry of the sum: the second layer of a two-layer machine.
+    """
+
+    theta: np.ndarray
+    norms: Norms
+    exponential: bool = False
+
+    def whole(self, ref: PairRef) -> np.ndarray:
+        """Return the sum over a block pair, in the type of its kernels."""
+        return self._of(normalised(ref, self.norms))
+
+    def part(self, ref: PairRef, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return its entries at some rows and columns of the whole."""
+        return self._of(normalised_part(ref, self.norms, rows, columns))
+
+    def _of(self, block: np.ndarray) -> np.ndarray:
+        if self.exponential:
+            return block_layer(block, self.theta).astype(block.dtype)
+        return block[0] if len(self.theta) == 1 and self.theta[0] == 1.0 else combined(block, self.theta)
+
+
+# -- on the workers ----------------------------------------------------------------------------------------------------------------
+
+
+def product_chunk(group: Group, total: BlockSum, vector: Any) -> np.ndarray:
+    """Return what some block pairs add to ``K(theta) v``, ``(n,)``."""
+    v = received(vector)
+    out = np.zeros(len(v))
+    for ref in group:
+        add_product(total.whole(ref), ref.rows, ref.cols, v, out)
+    return out
+
+
+def added(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the sum of some vectors, from the first to the last."""
+    out = parts[0].copy()
+    for part in parts[1:]:
+        out += part
+    return out
+
+
+def between_chunk(group: Group, total: BlockSum, wanted: np.ndarray, fresh: int) -> list[Rectangle]:
+    """Return the entries of some block pairs between variables of which one is among the first ``fresh``."""
+    return [found for ref in group for found in _rectangles(ref, total, wanted, fresh)]
+
+
+def _rectangles(ref: PairRef, total: BlockSum, wanted: np.ndarray, fresh: int) -> Iterator[Rectangle]:
+    rows, columns = (np.flatnonzero((wanted >= lo) & (wanted < hi)) for lo, hi in (ref.rows, ref.cols))
+    kinds = [(rows[rows < fresh], columns)]
+    if ref.rows != ref.cols:
+        kinds.append((rows[rows >= fresh], columns[columns < fresh]))
+    for left, right in kinds:
+        if len(left) and len(right):
+            yield Rectangle(left.astype(np.int32), right.astype(np.int32), total.part(ref, wanted[left], wanted[right]))
+
+
+def sum_chunk(builds: tuple[SumBuild, ...], total: BlockSum) -> list[Any]:
+    """Write the weighted sums of some block pairs; returns what lists the stored objects."""
+    done = []
+    for build in builds:
+        store = open_gram(build.task.url, [build.task.bundle])
+        done.append(store.write(build.task, total.whole(build.pair)[None]))
+    return done
+
+
+# -- on the driver -----------------------------------------------------------------------------------------------------------------
+
+
+class CombinedGram:
+    """``K(theta)`` by passes over its block pairs; solvers ask it for entries between chosen variables and for products only.
+
+    Parameters
+    ----------
+    ctx
+        Executor.
+    refs
+        Block pairs of the upper triangle.
+    total
+        What is made of them.
+    diagonal
+        ``(n,)`` diagonal of the sum.
+    """
+
+    def __init__(self, ctx: RunContext, refs: Sequence[PairRef], total: BlockSum, diagonal: np.ndarray) -> None:
+        self._ctx, self._refs, self._total = ctx, list(refs), total
+        self._groups = grouped(self._refs)
+        self._diagonal = diagonal
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self._diagonal)
+
+    @property
+    def room(self) -> int:
+        """Entries a solver may hold."""
+        return int(MATRIX_SHARE * self._ctx.driver_memory) // 4
+
+    def diag(self) -> np.ndarray:
+        """Return the diagonal, float64 ``(n,)``."""
+        return self._diagonal
+
+    def rows(self, idx: np.ndarray) -> np.ndarray:
+        """Return whole rows, ``(len(idx), n)``: products with unit vectors, for the few that a check asks for."""
+        return np.reshape([self.matvec(np.eye(1, self.n, int(i))[0]) for i in idx], (len(idx), self.n))
+
+    def matvec(self, v: np.ndarray) -> np.ndarray:
+        """Return ``K v`` (one pass); block pairs are added in their order."""
+
+        def task_bytes(group: Group) -> int:
+            return max(map(pair_bytes, group)) + 24 * self.n
+
+        program = BlockProgram("gram-product", product_chunk, added, task_bytes, 8 * self.n)
+        return self._ctx.run_pass(plan(program, self._groups, self._total, self._ctx.share("vector", v, len(self._groups))))
+
+    def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield ``(places of rows, places of columns, values)`` over variables ``new`` then ``old``: every pair with a new one.
+
+        Passes go over the block pairs that hold some of them, and bring a bounded number of entries each.
+        """
+        wanted = np.concatenate([np.asarray(new, np.int64), np.asarray(old, np.int64)])
+        for batch, most, whole in self._batches(wanted, len(new)):
+
+            def task_bytes(group: Group, most: int = most, whole: int = whole) -> int:
+                # What other tasks of the pass found may lie on the same worker.
+                return max(map(pair_bytes, group)) + 2 * most + whole
+
+            program = BlockProgram("gram-entries", between_chunk, listed, task_bytes, most, combine_bytes=3 * whole)
+            yield from self._ctx.run_pass(plan(program, batch, self._total, wanted, len(new)))
+
+    def _batches(self, wanted: np.ndarray, fresh: int) -> Iterator[tuple[list[Group], int, int]]:
+        """Yield tasks with the bytes of the largest result and of all results."""
+        tasks: list[Group] = []
+        task: list[PairRef] = []
+        sizes, size = [], 0
+        for ref, nbytes in zip(self._refs, _result_bytes(self._refs, wanted, fresh), strict=True):
+            if not nbytes:
+                continue
+            if task and (size + nbytes > PART_BYTES or loaded_bytes([*task, ref]) > TASK_BYTES):
+                tasks, task, sizes, size = [*tasks, tuple(task)], [], [*sizes, size], 0
+                if sum(sizes) >= BATCH_BYTES:
+                    yield tasks, max(sizes), sum(sizes)
+                    tasks, sizes = [], []
+            task.append(ref)
+            size += nbytes
+        if task:
+            yield [*tasks, tuple(task)], max([*sizes, size]), sum(sizes) + size
+
+
+def _result_bytes(refs: Sequence[PairRef], wanted: np.ndarray, fresh: int) -> list[int]:
+    """Return the bytes of the entries that every block pair gives."""
+    new, every = np.sort(wanted[:fresh]), np.sort(wanted)
+
+    def inside(ids: np.ndarray, span: tuple[int, int]) -> int:
+        lo, hi = np.searchsorted(ids, span)
+        return int(hi - lo)
+
+    found = []
+    for ref in refs:
+        rows, columns, new_rows, new_columns = (inside(ids, span) for ids in (every, new) for span in (ref.rows, ref.cols))
+        entries = new_rows * columns + (0 if ref.rows == ref.cols else (rows - new_rows) * new_columns)
+        found.append(4 * entries + (8 * (rows + columns) + 512 if entries else 0))
+    return found
+
+
+def combined_gram(
+    ctx: RunContext,
+    refs: Sequence[PairRef],
+    theta: np.ndarray,
+    norms: Norms,
+    diagonal: np.ndarray,
+    block: int,
+    exponential: bool = False,
+) -> CombinedGram:
+    """Return ``K(theta)`` by passes, over a sum written into the run directory where that saves reading or computing kernels.
+
+    Parameters
+    ----------
+    ctx, refs, diagonal
+        As for :class:`CombinedGram`.
+    theta, norms, exponential
+        As for :class:`BlockSum`.
+    block
+        Rows of a block.
+    """
+    stored = all(isinstance(ref, StoredPair) for ref in refs)
+    total = BlockSum(theta, norms, exponential)
+    plain = stored and np.count_nonzero(total.theta) <= 1 and total.norms is None and not total.exponential
+    if ctx.run is None or plain:
+        return CombinedGram(ctx, refs, total, diagonal)
+    return CombinedGram(ctx, _written(ctx, ctx.run, refs, total, block), BlockSum(np.ones(1), None), diagonal)
+
+
+def _written(ctx: RunContext, run: RunStore, refs: Sequence[PairRef], total: BlockSum, block: int) -> list[StoredPair]:
+    key, theta, norms = _key(refs[0], total), total.theta, total.norms
+    place = run.scratch / f"sum-{key[:32]}"
+    for other in place.parent.glob("sum-*"):
+        if other != place:
+            shutil.rmtree(other)
+    # Weights that are all zero still need a block's shape.
+    used = (np.flatnonzero(theta).tolist() or [0]) if all(isinstance(ref, StoredPair) for ref in refs) else list(range(len(theta)))
+    store = GramStore.create(place, data_digest=ctx.data.digest, n=ctx.data.n_rows, kernels=[(key, {"name": "sum"})], block=block)
+    missing = store.missing([key])
+    if missing:
+        pairs = {(ref.rows, ref.cols): ref.select(used) if isinstance(ref, StoredPair) else ref for ref in refs}
+        builds = grouped([SumBuild(task, pairs[task.rows, task.cols]) for task in missing])
+        program = BlockProgram("gram-sum", sum_chunk, listed, _sum_bytes, 512 * max(map(len, builds)))
+        chosen = replace(total, theta=theta[used], norms=None if norms is None else tuple(norms[q] for q in used))
+        with store.lock():
+            store.commit(ctx.run_pass(plan(program, builds, chosen)))
+    ctx.emit({"event": "phase", "phase": "weighted sum of Gram matrices", "blocks_computed": len(missing)})
+    return [StoredPair(ref, (0,)) for ref in store.refs([key])]
+
+
+def _sum_bytes(builds: tuple[SumBuild, ...]) -> int:
+    return max(pair_bytes(build.pair) + 4 * build.task.nbytes for build in builds)
+
+
+def _key(first: PairRef, total: BlockSum) -> str:
+    """Return what tells one sum from another."""
+    found = hashlib.sha256(repr(first).encode() + total.theta.tobytes() + (b"exp" if total.exponential else b""))
+    for norm in total.norms or ():
+        found.update(repr((norm.scale, norm.mean)).encode())
+        for table in (norm.row_mean, norm.diag_root):
+            found.update(b"-" if table is None else table.tobytes())
+    return found.hexdigest()

@@ -1,0 +1,1 @@
+"""From stores and arrays to what methods learn from: labels, kernels, tasks, folds."""

@@ -1,0 +1,101 @@
+"""Grids and folds: every (parameters, fold) is a set of machines of one loop, and points that differ in nothing shared share its passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...storage import DataError
+from .scores import Fit, TargetFit, plain_folds, stratified_folds
+
+if TYPE_CHECKING:
+    from .tasks import TaskInputs
+
+GRAM_PARAMETERS = ("kernels", "normalize", "grams", "gram_store")
+"""Parameters that change the matrices: points that differ in them cannot share a pass."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Grid points that share passes.
+
+    Attributes
+    ----------
+    points
+        Indices into the grid.
+    loop
+        One fit per (point, fold), folds of a point consecutive; ``loop.fits`` score them.
+    """
+
+    points: tuple[int, ...]
+    loop: Any
+
+
+def alike(grid: Sequence[Any], parameters: Sequence[str]) -> list[tuple[int, ...]]:
+    """Return the points of a grid by equal values of some parameters."""
+    keys = [tuple(str(getattr(config, name)) for name in parameters) for config in grid]
+    return [tuple(k for k, other in enumerate(keys) if other == key) for key in dict.fromkeys(keys)]
+
+
+def fold_masks(codes: np.ndarray, classes: Sequence[Any] | None, folds: int, seed: int) -> list[np.ndarray]:
+    """Return the mask of held-out rows of every fold, stratified by class where there are classes.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two folds.
+    """
+    if folds < 2:
+        raise ValueError(f"folds={folds}: must be at least 2")
+    shares = [1.0 / folds] * folds
+    return plain_folds(len(codes), seed, shares) if classes is None else stratified_folds(codes, seed, shares, classes)
+
+
+def task_folds(inputs: TaskInputs, folds: int, seed: int) -> list[np.ndarray]:
+    """Return the mask of held-out rows of every fold; every task has rows in all of them.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two folds.
+    DataError
+        A task with fewer rows than folds.
+    """
+    if folds < 2:
+        raise ValueError(f"folds={folds}: must be at least 2")
+    sizes = np.diff(inputs.edges)
+    if sizes.min() < folds:
+        t = int(np.argmin(sizes))
+        raise DataError(f"task {inputs.names[t]!r} has {sizes[t]} rows, too few for {folds} folds", inputs.data.url)
+    return stratified_folds(inputs.codes, seed, [1.0 / folds] * folds)
+
+
+def table_rows(
+    shared: Shared, grid: Sequence[Any], folds: int, history: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return one row per grid point: accuracy (of a regression R2 and mean square error) over the folds, and what was selected."""
+    rows, last = [], history[-1]
+    for place, point in enumerate(shared.points):
+        part = slice(place * folds, (place + 1) * folds)
+        measure = "r2" if "test_r2" in last else "accuracy"
+        found = np.array(last[f"test_{measure}"][part], dtype=float)
+        rows.append(
+            {
+                "point": point,
+                **{name: getattr(grid[point], name) for name in names},
+                measure: float(found.mean()),
+                **({"mse": _error(shared.loop.fits[part], found)} if measure == "r2" else {}),
+                "deviation": float(found.std(ddof=1)),
+                "selected": float(np.mean(last["selected"][part])),
+                "folds": found.tolist(),
+            }
+        )
+    return rows
+
+
+def _error(fits: Sequence[Fit | TargetFit], found: np.ndarray) -> float:
+    """Return the mean square error over folds of known R2."""
+    return float(np.mean([(1.0 - r2) * fit.target[fit.held_out].var() for fit, r2 in zip(fits, found, strict=True)]))  # pyright: ignore[reportAttributeAccessIssue] (a regression's)

@@ -1,0 +1,64 @@
+"""What the driver holds while kernel machines are learnt; what is computed by passes beyond its share is counted as that share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..grams.memory import HELD as GRAMS_HELD
+from ..grams.settings import GramSettings
+from ..grams.weighted_sum import MATRIX_SHARE
+from ..records.holdings import Held, Holding, refuse_beyond
+
+VECTORS = 64
+"""Bytes of a row and machine: label, cost, coefficient, decision value, and the solver's copies of them."""
+
+
+MACHINES = Held("labels, costs, coefficients and decision values of the machines", f"{VECTORS} n T")
+POOLED = Held(f"matrix of all pooled rows, 1/{round(1 / MATRIX_SHARE)} of driver_memory at most", f"{4 / MATRIX_SHARE:g} n^2")
+BLOCK = Held("one block of rows of every kernel", "4 k b^2")
+
+HELD = (*GRAMS_HELD, MACHINES)
+"""What the driver may hold of machines on sums of kernels."""
+
+
+def vectors_held(n: int, machines: int) -> Holding:
+    """Return what the vectors over the rows take."""
+    return MACHINES.of(n=n, T=machines)
+
+
+def machines_held(settings: GramSettings, n: int, k: int, machines: int, driver_memory: int) -> tuple[Holding, ...]:
+    """Return what the driver holds of T machines on weighted sums of k matrices of n rows."""
+    return (*settings.held(n, k, driver_memory), vectors_held(n, machines))
+
+
+def refuse_pooled(n: int, driver_memory: int, method: str, remedy: str) -> None:
+    """Refuse a method that works on the matrix of all pooled rows where a sum may not take as much of the driver as that.
+
+    Raises
+    ------
+    gramplane.cluster.MemoryBoundExceeded
+        Need and limit are named.
+    """
+    told = replace(POOLED, what=POOLED.what.replace("all pooled", f"{n} pooled"))
+    refuse_beyond([told.of(n=n)], driver_memory, method, remedy)
+
+
+def fewer_kernels(settings: GramSettings) -> str:
+    """Return what helps where kernels take too much."""
+    return "choose fewer kernels, or another policy (grams='auto')" if settings.policy == "memory" else "choose fewer kernels or rows"
+
+
+def refuse_machines(settings: GramSettings, held: Sequence[Holding], n: int, k: int, limit: int, method: str) -> None:
+    """Refuse kernel machines whose driver would hold more than it may, or whose tasks would.
+
+    Raises
+    ------
+    gramplane.cluster.MemoryBoundExceeded
+        Need and limit are named.
+    """
+    remedy = fewer_kernels(settings)
+    # Whatever the policy, a task computes one block pair of all kernels, in this process where there are no workers.
+    block = BLOCK.of(k=k, b=min(settings.block, n))
+    refuse_beyond([block] if settings.policy != "memory" else [], limit, method, remedy)
+    refuse_beyond(held, limit, method, remedy)

@@ -1,0 +1,306 @@
+"""The loop over kernel weights: machines solved at given weights become cuts, bounds and the best weights so far.
+
+With J(theta) = max over beta of ``c'beta - kink ||beta||_1 - 1/2 sum_q theta_q s_q(beta)`` every feasible beta gives the cut
+``J(theta) >= c_i - 1/2 <s^i, theta>``, and every primal value an upper bound; both hold however inexactly a machine was solved (Yang, Xu,
+Ye, King, Lyu, IEEE Trans. Neural Networks 22, 2011).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from ...kernels.svm.dual import DualProblem, DualSolution, Gram
+from ...kernels.svm.smo import solve_smo, solve_to_gap
+from ...kernels.weights.domains import Domain
+from ...kernels.weights.level_programs import Cuts
+
+FIRST_TOL = 0.1
+INNER_TOL = 1e-3
+INNER_SHARE = 0.3
+"""Inner tolerances: the first, the least that is asked for at ``tol >= INNER_TOL``, and the share of the relative gap."""
+
+GAP_SHARE = 0.25
+"""A machine is solved on until its own gap is below this share of the gap between the bounds."""
+
+LEAST_KERNELS = 32
+"""Fewer kernels than this are all looked at in every step."""
+
+NEAR = 0.6
+"""A kernel without weight is looked at in every step if its form reaches this share of the least one that earns weight."""
+
+WORTH_DROPPING = 0.9
+"""The working set is chosen anew when it would shrink to this share."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A machine solved at given weights.
+
+    Attributes
+    ----------
+    theta
+        ``(k,)`` weights.
+    beta, bias, decision
+        Its solution: ``(n,)`` coefficients, bias, and ``(n,)`` values K(theta) beta.
+    linear
+        ``c'beta - kink ||beta||_1``, the constant of its cut.
+    value, upper
+        Dual and primal value.
+    s
+        ``(k,)`` quadratic forms, zero for kernels that were not looked at.
+    root
+        R with R'R the Hessian of J over the kernels that were looked at, or ``None``.
+    """
+
+    theta: np.ndarray
+    beta: np.ndarray
+    bias: float
+    decision: np.ndarray
+    linear: float
+    value: float
+    upper: float
+    s: np.ndarray
+    root: np.ndarray | None = None
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The weights."""
+        return self.theta
+
+    @property
+    def slopes(self) -> np.ndarray:
+        """Gradient of J."""
+        return -0.5 * self.s
+
+
+@dataclass(frozen=True)
+class WeightState:
+    """What one machine's search for weights has found.
+
+    Attributes
+    ----------
+    theta
+        ``(k,)`` weights to be tried next.
+    beta
+        ``(n,)`` newest coefficients, the next warm start.
+    cut_values, cut_forms, cut_betas, path
+        ``(t,)``, ``(t, k)`` the cuts (NaN: a form that was not computed), ``(t, n)`` their machines, and ``(t, k)`` the weights where
+        they were found.
+    active
+        ``(k,)`` mask of the working set: kernels that may have weight, whose forms every step computes.
+    lower, upper
+        Bounds of the optimum.
+    floor
+        Lower bound of the optimum over the working set; ``lower`` where that is all kernels.
+    slow
+        Steps in a row that closed less than a third of the gap.
+    widened
+        Whether kernels out of the working set were found to matter: from then on it only grows, so that it settles.
+    best_theta, best_beta, best_bias, best_decision
+        The point whose primal value is ``upper``.
+    mix, multipliers
+        Warm starts of the two small programs.
+    stop
+        Why it ended, or ``None``.
+    """
+
+    record_name: ClassVar[str] = "WeightState"
+    theta: np.ndarray
+    beta: np.ndarray
+    cut_values: np.ndarray
+    cut_forms: np.ndarray
+    cut_betas: np.ndarray
+    path: np.ndarray
+    active: np.ndarray
+    lower: float
+    upper: float
+    floor: float
+    best_theta: np.ndarray
+    best_beta: np.ndarray
+    best_bias: float
+    best_decision: np.ndarray
+    mix: np.ndarray
+    multipliers: np.ndarray
+    slow: int = 0
+    widened: bool = False
+    stop: str | None = None
+
+    @property
+    def gap(self) -> float:
+        """Absolute gap between the bounds over the working set."""
+        return self.upper - self.floor
+
+    @property
+    def relative_gap(self) -> float:
+        """This gap in units of the upper bound, or of one if that is smaller."""
+        return self.gap / max(abs(self.upper), 1.0) if np.isfinite(self.gap) else np.inf
+
+    @property
+    def whole(self) -> bool:
+        """Whether the working set is all kernels."""
+        return bool(self.active.all())
+
+    @property
+    def cuts(self) -> Cuts:
+        """The cuts so far, over the working set."""
+        return Cuts(self.cut_values, self.cut_forms[:, self.active])
+
+    def spread(self, weights: np.ndarray) -> np.ndarray:
+        """Return weights of the working set as weights of all kernels."""
+        found = np.zeros(len(self.active))
+        found[self.active] = weights
+        return found
+
+
+def fresh(domain: Domain, k: int, n: int) -> WeightState:
+    """Return the state before the first machine: equal weights."""
+    theta, none = domain.start(k), np.zeros(0)
+    return WeightState(
+        theta=theta,
+        beta=np.zeros(n),
+        cut_values=none,
+        cut_forms=np.zeros((0, k)),
+        cut_betas=np.zeros((0, n)),
+        path=np.zeros((0, k)),
+        active=np.ones(k, dtype=bool),
+        lower=-np.inf,
+        upper=np.inf,
+        floor=-np.inf,
+        best_theta=theta,
+        best_beta=np.zeros(n),
+        best_bias=0.0,
+        best_decision=np.zeros(n),
+        mix=none,
+        multipliers=none,
+    )
+
+
+def inner_tol(state: WeightState, tol: float) -> float:
+    """Return the tolerance of the next machine: loose first, then following the gap."""
+    if not np.isfinite(state.gap):
+        return FIRST_TOL
+    return min(FIRST_TOL, max(min(INNER_TOL, tol), INNER_SHARE * state.relative_gap))
+
+
+def solve_machine(gram: Gram, problem: DualProblem, state: WeightState, tol: float, share: float = GAP_SHARE) -> DualSolution:
+    """Solve a machine by the tolerance schedule, and on until its own gap is at most a share of that between the bounds."""
+
+    def aim(solution: DualSolution) -> float:
+        return share * max(min(state.upper, solution.upper) - state.floor, tol * max(1.0, abs(solution.upper)))
+
+    return solve_to_gap(gram, problem, warm=state.beta, tol=inner_tol(state, tol), aim=aim)
+
+
+def solve_fixed(gram: Gram, problem: DualProblem, tol: float) -> DualSolution:
+    """Solve a machine whose weights are not searched: no later one will be more exact."""
+    return solve_smo(gram, problem, tol=min(INNER_TOL, tol))
+
+
+def trial(problem: DualProblem, theta: np.ndarray, solution: DualSolution, s: np.ndarray, root: np.ndarray | None = None) -> Trial:
+    """Return a solved machine with its quadratic forms, and the root of J's Hessian if known."""
+    figures = linear_value(problem, solution.beta), float(solution.objective), float(solution.upper)
+    return Trial(theta, solution.beta, float(solution.bias), solution.decision, *figures, s, root)
+
+
+def linear_value(problem: DualProblem, beta: np.ndarray) -> float:
+    """Return ``c'beta - kink ||beta||_1``."""
+    return problem.linear(beta)
+
+
+def absorbed(state: WeightState, found: Trial, domain: Domain) -> WeightState:
+    """Return the state with one more cut, and bounds and best point brought up to date.
+
+    A single machine bounds the optimum from below by ``c_i - 1/2 sigma(s^i)``.
+    """
+    single = found.linear - 0.5 * domain.support(found.s)[0]
+    state = raised(state, single)
+    state = replace(
+        state,
+        beta=found.beta,
+        cut_values=np.append(state.cut_values, found.linear),
+        cut_forms=np.vstack([state.cut_forms, np.where(state.active, found.s, np.nan)]),
+        cut_betas=np.vstack([state.cut_betas, found.beta]),
+        path=np.vstack([state.path, found.theta]),
+    )
+    return with_best(state, found)
+
+
+def raised(state: WeightState, bound: float) -> WeightState:
+    """Return the state with a lower bound of the optimum over the working set taken in."""
+    floor = max(state.floor, bound)
+    return replace(state, floor=floor, lower=max(state.lower, floor) if state.whole else state.lower)
+
+
+# -- working set -------------------------------------------------------------------------------------------------------------------
+
+
+def narrowed(state: WeightState, s: np.ndarray, domain: Domain) -> WeightState:
+    """Return the state with the kernels out of the working set that have no weight and are far from earning some.
+
+    Parameters
+    ----------
+    s
+        ``(k,)`` newest quadratic forms.
+    """
+    if len(s) < LEAST_KERNELS or state.widened or state.stop is not None or len(state.cut_values) < 2:
+        return state
+    earning = domain.support(s)[1] > 0
+    edge = NEAR * float(s[earning].min())
+    keep = state.active & ((state.theta > 0) | (state.best_theta > 0) | earning | (s >= edge))
+    if keep.sum() > WORTH_DROPPING * state.active.sum():
+        return state
+    return replace(state, active=keep)
+
+
+def averaged(state: WeightState) -> np.ndarray:
+    """Return the machine ``sum_i p_i beta^i`` of the cut weights; its own forms bound at least as well as the mixture of theirs."""
+    return state.mix @ state.cut_betas[: len(state.mix)]
+
+
+def certified(state: WeightState, problem: DualProblem, mean: np.ndarray, s: np.ndarray, domain: Domain) -> WeightState:
+    """Return the state with the bound over all kernels that the averaged machine gives, its violators taken into the working set.
+
+    ``stop`` is left where no kernel outside of the working set earns weight: then the bound over the set holds for all. Else it is taken
+    back; the new columns of ``cut_forms`` are still to be computed.
+
+    Parameters
+    ----------
+    mean, s
+        :func:`averaged` and its quadratic forms.
+    """
+    value, best = domain.support(s)
+    lower = max(state.lower, linear_value(problem, mean) - 0.5 * value)
+    missing = (best > 0) & ~state.active
+    if not missing.any():
+        return replace(state, lower=max(lower, state.floor))
+    if (state.upper - lower) <= state.gap:
+        return replace(state, lower=lower)
+    near = s >= NEAR * float(s[best > 0].min())
+    return replace(state, lower=lower, floor=lower, active=state.active | missing | near, widened=True, stop=None)
+
+
+def with_best(state: WeightState, found: Trial) -> WeightState:
+    """Return the state with a trial as its best point if that lowers the upper bound."""
+    if found.upper >= state.upper:
+        return state
+    return replace(
+        state,
+        upper=found.upper,
+        best_theta=found.theta,
+        best_beta=found.beta,
+        best_bias=found.bias,
+        best_decision=found.decision + found.bias,
+    )
+
+
+def closed(state: WeightState, tol: float) -> bool:
+    """Whether the bounds have met within the relative tolerance."""
+    return state.relative_gap <= tol
+
+
+Evaluate = Callable[[np.ndarray, np.ndarray], Trial]
+"""``evaluate(theta, warm beta)`` solves the machine at other weights."""

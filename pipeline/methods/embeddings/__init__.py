@@ -1,0 +1,1 @@
+"""Coloured maximum variance unfolding, minimum volume and structure preserving embedding."""

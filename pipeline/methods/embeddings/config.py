@@ -1,0 +1,46 @@
+"""Parameters of embeddings by a learnt kernel matrix."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from ...records.config import Count, MethodConfig, Positive
+
+CAP = "cap of tr K^2, with a mean squared distance of neighbours of 1; default: 100 times that of the centred Gram matrix of the rows"
+
+
+class EmbeddingConfig(MethodConfig):
+    """What the three embeddings share."""
+
+    n_components: Count = Field(2, description="coordinates of the map")
+    n_neighbors: Count = Field(5, description="nearest neighbours of a row in the graph")
+    graph: Literal["mutual", "union"] = Field("mutual", description="edges where both are a neighbour of the other, or one of them")
+    B: Positive | None = Field(None, description=CAP)
+
+
+class ColoredMVUConfig(EmbeddingConfig):
+    """Parameters of coloured maximum variance unfolding (``colored-mvu``)."""
+
+    C: Positive = Field(1.0, description="weight of squared errors of squared distances of neighbours, C/2 * sum, in units of their mean")
+    tol: Positive = Field(1e-4, description="relative duality gap at which the fit ends")
+    max_iter: Count = Field(200, description="steps at most")
+
+
+class MVEConfig(EmbeddingConfig):
+    """Parameters of minimum volume embedding (``mve``)."""
+
+    C: Positive = Field(1.0, description="weight of squared errors of squared distances of neighbours, C/2 * sum, in units of their mean")
+    tol: Positive = Field(1e-4, description="relative decrease of the objective, by a problem solved to a tenth of it, that ends the fit")
+    max_iter: Count = Field(200, description="convex problems at most")
+
+
+class SPEConfig(EmbeddingConfig):
+    """Parameters of structure preserving embedding (``spe``)."""
+
+    C: Positive = Field(
+        1.0, description="cost of the largest violation: one as large as the mean distance costs C times the best value without triples"
+    )
+    tol: Positive = Field(1e-3, description="relative gap, over all triples, at which the fit ends")
+    max_iter: Count = Field(100, description="rounds of cutting planes at most")

@@ -1,0 +1,263 @@
+"""Candidate collections of the Feature Generating Machine: single features, groups of features, expanded features.
+
+An atom is what one coordinate of ``d`` switches on: its score is ``||X_atom' u||^2``, its columns form part of a
+cut. Degree-2 pairs need several passes and live in :mod:`gramplane.pipeline.methods.fgm.pairs`.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....kernels.features import expansions, groups
+from ....kernels.features.scores import DualVector, TopB, apply_scaling, correlations_many, select_sparse, top_b
+from ....storage import RunStore
+from ...passes.blocks import Block, load_blocks, scale_of, table_of
+from ...passes.columns import Columns
+from ...passes.scaling import scaled, scaled_values
+from ...records.context import INLINE_BYTES, RunContext
+from .model import FeatureScale
+from .score_pass import Partial, Query, scaled_duals, select_atoms
+
+_LOOKED_AT = threading.local()
+
+
+def dual_vectors(duals: np.ndarray) -> list[DualVector]:
+    """Return a pass's dual vectors, checked and measured once however many stripes this thread scores against them."""
+    last = getattr(_LOOKED_AT, "of", None)
+    if last is None or last() is not duals:
+        _LOOKED_AT.vectors = [DualVector.of(u) for u in duals]
+        _LOOKED_AT.of = weakref.ref(duals)
+    return _LOOKED_AT.vectors
+
+
+def take(raw: Columns, features: np.ndarray, wanted: np.ndarray) -> Columns:
+    """Return the columns of ``wanted`` features out of ``raw``, whose columns are the sorted ``features``."""
+    where = np.searchsorted(features, wanted)
+    if isinstance(raw, np.ndarray):
+        return raw[:, where]
+    return sp.csc_array(raw[:, where])
+
+
+def times(columns: Columns, factor: np.ndarray) -> Columns:
+    """Multiply each column by its factor; ones cost nothing."""
+    if np.all(factor == 1.0):
+        return columns
+    if isinstance(columns, np.ndarray):
+        return columns * factor
+    data = columns.data * np.repeat(factor, np.diff(columns.indptr))
+    return sp.csc_array((data, columns.indices, columns.indptr), shape=columns.shape)
+
+
+def feature_ranges(data: Any, features: np.ndarray, *, centred: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest and largest (scaled) value of some features, see :func:`~gramplane.pipeline.passes.blocks.scale_of`."""
+    scale = scale_of(data, features, centred=centred)
+    low, high = (scaled_values(table_of(data, name)[features], scale) for name in ("minimum", "maximum"))
+    return low, high
+
+
+def _block_correlations(block: Block, duals: np.ndarray) -> np.ndarray:
+    """Return ``(n_machines, k)`` correlations of the scaled columns, from one read of the block."""
+    return apply_scaling(correlations_many(block.X, duals), duals, block.factor, block.shift)
+
+
+def all_correlations(ctx: RunContext, duals: np.ndarray, *, centred: bool) -> np.ndarray:
+    """Return ``(n_machines, n_features)`` correlations, in this process."""
+    blocks = load_blocks(tuple(ctx.data.column_blocks()), centred=centred)
+    return np.hstack([_block_correlations(block, scaled_duals(ctx, duals)) for block in blocks])
+
+
+@dataclass(frozen=True)
+class LinearAtoms:
+    """Every feature is an atom: score ``c_j^2``, one column.
+
+    Attributes
+    ----------
+    kind
+        Name of the collection.
+    centred
+        Whether an intercept centres the columns, see :func:`~gramplane.pipeline.passes.blocks.scale_of`.
+    """
+
+    kind: str = "linear"
+    centred: bool = True
+
+    @property
+    def width(self) -> int:
+        """Columns of the widest atom."""
+        return 1
+
+    @property
+    def signature(self) -> str:
+        """What tells these columns from others of the same coordinates and factors."""
+        return ""
+
+    def shipped(self, ctx: RunContext) -> LinearAtoms:
+        """Return the form of these atoms that travels with tasks."""
+        return self
+
+    def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
+        """Return the best features of one stripe for every dual vector."""
+        if isinstance(block.X, np.ndarray):
+            found = _block_correlations(block, duals)
+            return [Partial(top_b(np.abs(c), c, query.size, block.offset)) for c, query in zip(found, queries, strict=True)]
+        pruned = partial(select_sparse, block.X, norm1=block.table("norm1"), offset=block.offset, scale=block.factor)
+        looked_at = dual_vectors(duals)
+        return [Partial(pruned(u, B=query.size, threshold=query.threshold)) for u, query in zip(looked_at, queries, strict=True)]
+
+    def complete(self, partial: Partial, query: Query) -> TopB:
+        """Return the merged list: no feature is ever cut."""
+        return partial.top
+
+    def select(self, ctx: RunContext, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:
+        """Return the best features for every dual vector (one pass)."""
+        return select_atoms(ctx, self, duals, queries)
+
+    def squares(self, top: TopB) -> np.ndarray:
+        """Return the scores ``||c_atom||^2`` of found atoms."""
+        return top.values**2
+
+    def features(self, ids: np.ndarray) -> np.ndarray:
+        """Return the sorted distinct features whose columns the atoms need."""
+        return np.unique(ids)
+
+    def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the coordinate of each column of the atoms' cut and its factor."""
+        return ids, np.ones(ids.size)
+
+    def build(self, data: Any, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+        """Return the cut's columns from the (scaled) columns of ``features``."""
+        return take(raw, features, ids)
+
+
+def _stored(run: RunStore, name: str, value: Any) -> Any:
+    return run.put_array(f"groups-{name}", value) if isinstance(value, np.ndarray) else value
+
+
+@lru_cache(maxsize=1)
+def _assembled(parts: tuple[Any, ...]) -> groups.GroupIndex:
+    """Return the index behind shipped parts (kept: every task of a pass needs it)."""
+    arrays: dict[str, Any] = {name: value.load() if hasattr(value, "load") else value for name, value in parts}
+    return groups.GroupIndex(**arrays)
+
+
+@dataclass(frozen=True)
+class GroupAtoms(LinearAtoms):
+    """Groups of features, disjoint, nested or overlapping: score ``eta_G ||c_G||^2``.
+
+    A feature that q chosen groups share is one column scaled by ``sqrt(sum of their eta)``: the same kernel without a copy.
+    """
+
+    index: groups.GroupIndex | None = None
+    parts: tuple[Any, ...] = ()
+    kind: str = "groups"
+
+    @property
+    def groups(self) -> groups.GroupIndex:
+        """The group index."""
+        return _assembled(self.parts) if self.index is None else self.index
+
+    def shipped(self, ctx: RunContext) -> GroupAtoms:
+        """Return atoms whose index lies in the run store: it grows with the number of features."""
+        if self.index is None or self.index.members.nbytes < INLINE_BYTES or ctx.run is None or ctx.executor.kind == "sync":
+            return self
+        named = {field.name: getattr(self.index, field.name) for field in fields(self.index)}
+        parts = tuple((name, _stored(ctx.run, name, value)) for name, value in named.items())
+        return GroupAtoms(parts=parts, centred=self.centred)
+
+    @property
+    def width(self) -> int:
+        """Columns of the largest group."""
+        return int(self.groups.sizes.max())
+
+    def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
+        """Return the best groups inside one stripe, and the partial sums of groups that its borders cut."""
+        return [self._partial(c, block.offset, query) for c, query in zip(_block_correlations(block, duals), queries, strict=True)]
+
+    def _partial(self, c: np.ndarray, offset: int, query: Query) -> Partial:
+        return Partial(*groups.group_scores(c, offset, self.groups, query.size))
+
+    def complete(self, partial: Partial, query: Query) -> TopB:
+        """Rank the groups that stripe borders cut among the others."""
+        return partial.top if partial.cut is None else groups.finish_partials(partial.top, *partial.cut, query.size)
+
+    def select(self, ctx: RunContext, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:
+        """Return the best groups; a tree in this process is searched with pruning, elsewhere its groups are summed by stripe."""
+        if self.groups.kind != "tree" or ctx.executor.kind != "sync":
+            return select_atoms(ctx, self, duals, queries)
+        found = all_correlations(ctx, duals, centred=self.centred)
+        return [groups.tree_select(c, self.groups, query.size)[0] for c, query in zip(found, queries, strict=True)]
+
+    def squares(self, top: TopB) -> np.ndarray:
+        """Return the scores of found groups."""
+        return top.keys
+
+    def features(self, ids: np.ndarray) -> np.ndarray:
+        """Return the sorted distinct members of the groups."""
+        return groups.cut_columns(self.groups, ids)[0]
+
+    def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the groups' features and their factors ``sqrt(sum eta)``."""
+        return groups.cut_columns(self.groups, ids)
+
+    def build(self, data: Any, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+        """Return the members' columns times their factors."""
+        wanted, factor = self.coordinates(ids)
+        return times(take(raw, features, wanted), factor)
+
+
+@dataclass(frozen=True)
+class ExpansionAtoms(LinearAtoms):
+    """Features under an additive map: score ``u' K_j u`` without expanding, ``width`` columns each when chosen."""
+
+    expansion: expansions.Expansion | None = None
+    kind: str = "expansion"
+
+    @property
+    def map(self) -> expansions.Expansion:
+        """The additive map."""
+        assert self.expansion is not None
+        return self.expansion
+
+    @property
+    def signature(self) -> str:
+        """The map with its parameters."""
+        return repr(self.map)
+
+    @property
+    def width(self) -> int:
+        """Columns per feature."""
+        return self.map.width
+
+    def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
+        """Return the best features of one stripe under the map."""
+        return [Partial(self._top(block, u, query)) for u, query in zip(duals, queries, strict=True)]
+
+    def _top(self, block: Block, u: np.ndarray, query: Query) -> TopB:
+        scale = FeatureScale(block.factor, block.shift)
+        low, high = (scaled_values(block.table(name), scale) for name in ("minimum", "maximum"))
+        keys = expansions.expanded_scores(scaled(block.X, scale), u, self.map, low, high)
+        # An empty feature has the map of a constant, but nothing to select it by.
+        keys[(low == high) & (self.centred | (low == 0))] = 0.0
+        return top_b(keys, keys, query.size, block.offset)
+
+    def squares(self, top: TopB) -> np.ndarray:
+        """Return the scores ``u' K_j u`` of found features."""
+        return top.keys
+
+    def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return ``feature * width + column`` for every expanded column."""
+        width = self.map.width
+        return (ids[:, None] * width + np.arange(width)).ravel(), np.ones(ids.size * width)
+
+    def build(self, data: Any, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+        """Return the expanded columns of the chosen features."""
+        low, high = feature_ranges(data, ids, centred=self.centred)
+        return expansions.expand(take(raw, features, ids), self.map, low, high)

@@ -1,0 +1,1 @@
+"""Group lasso on streams of rows and in batch."""

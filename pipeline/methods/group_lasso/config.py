@@ -1,0 +1,47 @@
+"""Parameters of learning from streams."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from ...records.config import Count, MethodConfig, Positive
+
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class GroupLassoConfig(MethodConfig):
+    """Parameters of the group lasso (``group-lasso``)."""
+
+    penalty: Literal["gl", "sgl", "egl", "l1"] = Field(
+        "gl", description="group lasso, sparse group lasso, enhanced sparse group lasso (see rho), or plain l1"
+    )
+    lam: NonNegative = Field(0.01, description="weight of the penalty beside the mean loss; group g costs lam sqrt(d_g) ||w_g||")
+    gamma: Positive = Field(
+        1.0, description="da: weight of the proximity term, gamma/sqrt(t) in round t; fobos: steps are 1/(gamma sqrt(t))"
+    )
+    r: NonNegative | list[NonNegative] = Field(1.0, description="sgl, egl: lam r_g ||w_g||_1 is added; one number, or one per group")
+    rho: NonNegative = Field(0.0, description="egl: l1 part of the proximity term, a threshold that decays as rho gamma/sqrt(t)")
+    algorithm: Literal["da", "fobos", "fista"] = Field(
+        "da", description="dual averaging or forward-backward splitting over a stream of rows; fista: the batch optimum with its gap"
+    )
+    loss: Literal["auto", "logistic", "squared", "hinge"] = Field(
+        "auto", description="loss of a row; auto: logistic for classes, squared for real targets"
+    )
+    epochs: Count = Field(1, description="da, fobos: passes over the rows")
+    batch_size: Count = Field(1, description="da, fobos: rows of a round")
+    shuffle: bool = Field(True, description="da, fobos: blocks of rows, and rows inside a block, in a seeded order, a new one each epoch")
+    fit_intercept: bool = Field(True, description="fit an intercept without penalty")
+    average: bool = Field(False, description="da: predict with the mean of all iterates, at the cost of a dense sweep per round")
+    tol: Positive = Field(1e-4, description="fista: duality gap at which the fit ends, relative to the objective")
+    max_iter: Count = Field(1000, description="fista: steps at most")
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of the loss per class")
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> GroupLassoConfig:
+        if self.rho > 0 and self.penalty != "egl":
+            raise ValueError(f"rho={self.rho!r} needs penalty='egl', here it is {self.penalty!r}")
+        if self.average and self.algorithm != "da":
+            raise ValueError(f"average=True needs algorithm='da', here it is {self.algorithm!r}")
+        return self

@@ -1,0 +1,127 @@
+"""From data and parameters to the group lasso: target, weights, groups, loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....kernels.features.groups import build_groups
+from ....kernels.group_lasso.groups import neighbours
+from ....kernels.group_lasso.penalty import GroupPenalty, group_penalty, single_features
+from ....storage import DataError
+from ...inputs.kernels import KernelInputs, labels_of, store_inputs
+from ...inputs.scores import held_out_rows, with_held_out
+from ...records.context import RunContext
+from ..fgm.fgm_setup import FGMInputs, class_factors, refuse_idle_classes
+from .config import GroupLassoConfig
+
+
+@dataclass(frozen=True)
+class GroupLassoInputs(KernelInputs):
+    """What a fit gets beside its parameters.
+
+    Attributes
+    ----------
+    groups
+        One label per feature, list of index arrays, or ``None``: every feature by itself.
+    held_out
+        ``(n_samples,)`` rows that are not learned but measured, or ``None``.
+    """
+
+    groups: Any = None
+    held_out: np.ndarray | None = None
+
+    @property
+    def targets(self) -> np.ndarray:
+        """``(n_machines, n_samples)``: labels -1 and 1 of every machine, or the numbers."""
+        if self.classes is None:
+            return np.asarray(self.target, np.float64)[None]
+        return np.stack([labels_of(self, k) for k in range(self.n_machines)])
+
+
+def group_lasso_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> GroupLassoInputs:
+    """Return target, weights and groups of a store; ``extra`` may hold ``groups``, ``test_share`` and ``held_out``.
+
+    Raises
+    ------
+    DataError
+        No target, or one class only.
+    """
+    found = store_inputs(ctx, "group-lasso")
+    groups = ctx.data.groups() if extra.get("groups") is None else extra["groups"]
+    held_out = held_out_rows(extra, found.target, ctx.seed, found.classes)
+    inputs = GroupLassoInputs(found.data, found.target, found.classes, found.sample_weight, groups, held_out)
+    return with_held_out(inputs, held_out)
+
+
+def weights_of(config: GroupLassoConfig, inputs: GroupLassoInputs) -> np.ndarray:
+    """Return the factor of every row's loss, ``(n_samples,)``: sample weight times class weight, 0 for rows held out.
+
+    Raises
+    ------
+    DataError
+        A class without a row of positive weight, or no such row at all.
+    ValueError
+        Class weights where there are no classes, or of a class that is none.
+    """
+    weight = np.ones(len(inputs.target)) if inputs.sample_weight is None else np.array(inputs.sample_weight, np.float64)
+    if inputs.classes is None:
+        if config.class_weight is not None:
+            raise ValueError(f"class_weight={config.class_weight!r}: the target holds real numbers, there are no classes")
+        if not np.any(weight > 0):
+            raise DataError("no sample has a positive weight; a fit needs some")
+        return weight
+    refuse_idle_classes(inputs.classes, inputs.target, weight)
+    if config.class_weight is None:
+        return weight
+    return weight * class_factors(config, FGMInputs(inputs.data, inputs.target, inputs.classes, inputs.sample_weight))[inputs.target]
+
+
+def loss_of(config: GroupLassoConfig, classes: Any) -> str:
+    """Return the loss of a fit.
+
+    Raises
+    ------
+    ValueError
+        A loss of classes for real numbers.
+    """
+    if config.loss == "auto":
+        return "squared" if classes is None else "logistic"
+    if classes is None and config.loss != "squared":
+        raise ValueError(f"loss={config.loss!r}: the target holds real numbers; use 'squared'")
+    return config.loss
+
+
+def penalty_of(config: GroupLassoConfig, n_features: int, groups: Any) -> tuple[GroupPenalty, np.ndarray]:
+    """Return the penalty without its factor ``lam``, and the label of every group.
+
+    Raises
+    ------
+    ValueError
+        Groups that do not cover the features, or another number of ``r`` than of groups.
+    """
+    shares = np.asarray(0.0 if config.penalty in ("gl", "l1") else config.r, np.float64)
+    if config.penalty == "l1" or (groups is None and shares.ndim == 0):
+        return single_features(n_features, 1.0, float(shares) if config.penalty != "l1" else 0.0), np.arange(n_features)
+    starts = neighbours(groups, n_features)
+    if starts is not None:
+        # Groups of neighbours are known by where they begin; the index of a million features would cost as much as a pass over rows.
+        sizes = np.diff(starts)
+        _check_shares(shares, len(sizes))
+        inner = np.broadcast_to(shares, len(sizes)).copy()
+        labels = np.asarray(groups)[starts[:-1]].astype(np.int64)
+        return GroupPenalty(starts, np.arange(n_features), np.sqrt(sizes), inner, n_features), labels
+    index = build_groups(np.arange(n_features) if groups is None else groups, n_features, "none")
+    covered = np.diff(index.feature_indptr) > 0
+    if not covered.all():
+        raise ValueError(f"groups puts feature {int(np.argmin(covered))} in no group: a group lasso needs a group for every feature")
+    _check_shares(shares, index.n_groups)
+    return group_penalty(index, np.sqrt(index.sizes), shares), index.labels
+
+
+def _check_shares(shares: np.ndarray, n_groups: int) -> None:
+    if shares.ndim and len(shares) != n_groups:
+        raise ValueError(f"r has {len(shares)} entries; it needs one number, or one for each of the {n_groups} groups")

@@ -1,0 +1,191 @@
+"""Passes of linear models: slopes ``X'u`` over all columns, and second moments of the rows.
+
+Slopes are sums over ascending rows, column by column. Moments are summed by blocks of 65,536 rows, which the data alone decide, and added
+in one fixed tree: both have the same bits wherever they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ....cluster import BlockProgram, plan
+from ....kernels.features.scores import correlations_many
+from ....kernels.group_lasso.moments import row_moments
+from ....storage import BlockStore, MemoryBlocks, block_cache
+from ...passes.blocks import Columns, Ref, Task, column_tasks, scale_as_given, source_of, task_bytes
+from ...passes.columns import fetch_columns
+from ...passes.scaling import scaled
+from ...records.context import RunContext, received
+
+ROWS = 1 << 16
+"""Rows of a block whose moments are summed by one task; chunks of dense stores end at its multiples."""
+
+FIRST_ROWS = 1024
+"""Rows whose mean is the shift."""
+
+
+def fetch_scaled(ctx: RunContext, features: np.ndarray) -> Columns:
+    """Fetch the columns of sorted distinct ``features`` (one column pass; in memory they are taken as they lie) and scale them."""
+    raw = ctx.data.columns(features) if isinstance(ctx.data, MemoryBlocks) else fetch_columns(ctx, features)
+    return scaled(raw, scale_as_given(ctx.data, features), ctx.data.scale.row_factor)
+
+
+# -- slopes ----------------------------------------------------------------------------------------------------------------
+
+
+def slopes_chunk(task: Task, vectors: Any) -> np.ndarray:
+    """Return ``U X`` for the columns of one task, ``(m, k)``, of vectors that have the factors of the rows (on a worker)."""
+    U = received(vectors)
+    return _joined([_block_slopes(ref, U) for ref in task])
+
+
+def _block_slopes(ref: Ref, U: np.ndarray) -> np.ndarray:
+    scale, found = scale_as_given(source_of(ref), slice(*ref.cols)), correlations_many(block_cache().load(ref), U)
+    if scale.shift is not None:
+        found -= U.sum(axis=1)[:, None] * scale.shift
+    if scale.factor is not None:
+        found *= scale.factor
+    return found
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate(parts, axis=1)
+
+
+@dataclass(frozen=True)
+class _SlopeBytes:
+    count: int
+    nbytes: int
+
+    def __call__(self, task: Task) -> int:
+        columns = sum(ref.cols[1] - ref.cols[0] for ref in task)
+        # The largest stripe as read and as held, the vectors, their sums over every column, apart and joined, scales and places of columns.
+        return 2 * task_bytes(task) + self.nbytes + (16 * self.count + 24) * columns
+
+
+def feature_slopes(ctx: RunContext, U: np.ndarray) -> np.ndarray:
+    """Return ``U X`` over all (scaled) columns, ``(m, n_features)``, in one pass.
+
+    Parameters
+    ----------
+    ctx
+        Executor and data.
+    U
+        ``(m, n)`` vectors over the rows.
+    """
+    tasks, result, row_factor = column_tasks(ctx.data), 8 * len(U) * ctx.data.n_cols, ctx.data.scale.row_factor
+    duals = U if row_factor is None else U * row_factor
+    program = BlockProgram("slopes", slopes_chunk, _joined, _SlopeBytes(len(U), U.nbytes), result, combine_bytes=2 * result)
+    return ctx.run_pass(plan(program, tasks, ctx.share("slopes", duals, len(tasks))))
+
+
+# -- moments ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RowsRef:
+    """A block of rows of all columns, by name.
+
+    Attributes
+    ----------
+    ref
+        Any block of the data.
+    rows
+        Half-open range.
+    nbytes
+        Bytes of the block in float64.
+    """
+
+    ref: Ref = field(repr=False)
+    rows: tuple[int, int]
+    nbytes: int
+
+    def load(self) -> Columns:
+        """Return the rows of all columns, scaled: a view of dense data in memory without scaling."""
+        data = source_of(self.ref)
+        if isinstance(data, MemoryBlocks) and data.meta.kind == "dense":
+            raw = data.X[slice(*self.rows)]
+        else:
+            raw = data.columns(np.arange(data.n_cols), self.rows)
+        row_factor = None if data.scale.row_factor is None else data.scale.row_factor[slice(*self.rows)]
+        return scaled(raw, scale_as_given(data, slice(0, data.n_cols)), row_factor)
+
+
+def row_refs(data: BlockStore | MemoryBlocks) -> list[RowsRef]:
+    """Return the blocks of rows of the data, in order."""
+    ref, n = data.column_blocks()[0], data.n_rows
+    ranges = [(lo, min(lo + ROWS, n)) for lo in range(0, n, ROWS)]
+    return [RowsRef(ref, span, 8 * (span[1] - span[0]) * data.n_cols) for span in ranges]
+
+
+def moments_chunk(part: RowsRef, targets: Any, cost: Any, shift: np.ndarray | None) -> np.ndarray:
+    """Return the raw moments of a block of rows (on a worker)."""
+    span = slice(*part.rows)
+    return row_moments(part.load(), received(targets)[span], received(cost)[span], shift=shift)
+
+
+def _added(parts: Sequence[np.ndarray]) -> np.ndarray:
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+def _moments_bytes(part: RowsRef) -> int:
+    # As read and scaled; a sparse block as CSC and CSR may weigh half as much again.
+    return 3 * part.nbytes
+
+
+def moment_bytes(data: BlockStore | MemoryBlocks, n_targets: int) -> int:
+    """Return the bytes of the raw moments."""
+    return 8 * (int(data.n_cols) + n_targets + 1) ** 2
+
+
+def moments_pass(ctx: RunContext, targets: np.ndarray, cost: np.ndarray, *, centre: bool) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the raw moments of all rows (see :func:`gramplane.kernels.group_lasso.moments.row_moments`) and the shift they are about.
+
+    Parameters
+    ----------
+    ctx
+        Executor and data.
+    targets
+        ``(n, m)``.
+    cost
+        ``(n,)``.
+    centre
+        Sum dense columns about the mean of the first rows, ``None`` being returned for no shift.
+    """
+    refs, shift = row_refs(ctx.data), None
+    if centre and ctx.data.meta.kind == "dense":
+        first = RowsRef(refs[0].ref, (0, min(FIRST_ROWS, ctx.data.n_rows)), 0).load()
+        shift = np.asarray(first, dtype=np.float64).mean(axis=0)
+    program = BlockProgram("moments", moments_chunk, _added, _moments_bytes, moment_bytes(ctx.data, targets.shape[1]))
+    return ctx.run_pass(plan(program, refs, ctx.share("targets", targets, len(refs)), ctx.share("costs", cost, len(refs)), shift)), shift
+
+
+# -- decisions -------------------------------------------------------------------------------------------------------------
+
+
+def decided(ctx: RunContext, weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
+    """Return ``(n_machines, n)`` decision values of all rows; columns with weights are fetched, few at a time.
+
+    Parameters
+    ----------
+    ctx
+        Executor and data.
+    weights
+        ``(n_machines, n_features)`` of scaled columns.
+    biases
+        ``(n_machines,)``.
+    """
+    features = np.flatnonzero(weights.any(axis=0))
+    width = max(1, ctx.driver_memory // (32 * ctx.data.n_rows))
+    values = np.tile(biases[:, None], (1, ctx.data.n_rows))
+    for lo in range(0, len(features), width):
+        part = features[lo : lo + width]
+        values += np.asarray(fetch_scaled(ctx, part) @ weights[:, part].T).T
+    return values

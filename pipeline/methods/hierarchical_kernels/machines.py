@@ -1,0 +1,177 @@
+"""The machines that share one weighted sum of node kernels: one, one per class against the rest, or one over the rows of all tasks.
+
+With the task kernel B the matrix of node w is ``H_w[(t, i), (s, j)] = k_w(x_ti, x_sj) B[t, s]``. With ``B = sum_r b_r b_r'`` its form is
+the sum of the forms of ``b_r[task] beta`` in the matrix of k_w alone, so that no pass need know of tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ....kernels.graphs.norms import DualPoint
+from ....kernels.svm.dual import DenseGram, DualProblem, DualSolution, ridge_problem, squared_hinge_problem, svc_problem, svr_problem
+from ....kernels.svm.ridge import RidgeSolver
+from ....kernels.svm.smo import solve_to_gap
+from ....storage import DataError
+from ...grams.grams import Grams
+from ...grams.memory import pooled_refusal
+from ...inputs.kernels import KernelInputs, costs, labels_of
+from ...inputs.tasks import TaskInputs
+from ...loops.active_set import dual_point
+from ..fgm.fgm_setup import refuse_idle_classes
+
+FIRST_TOL = 0.03
+"""Tolerance of a machine's first solve in units of the gradient; tightened until its gap is small enough."""
+
+TIGHTER = 0.2
+
+ROWS = 1024
+"""Rows of a matrix that are multiplied by the task kernel at a time."""
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Duals that share the kernel.
+
+    Attributes
+    ----------
+    problems
+        One per machine, over all rows; the rows of all tasks are one problem with an equality per task.
+    squared
+        Whether the loss is squared: then a machine is a linear system.
+    codes, task_kernel
+        ``(n,)`` tasks of the rows and ``(T, T)`` B, or ``None``.
+    """
+
+    problems: tuple[DualProblem, ...]
+    squared: bool = False
+    codes: np.ndarray | None = None
+    task_kernel: np.ndarray | None = None
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return self.problems[0].n
+
+    @cached_property
+    def roots(self) -> np.ndarray | None:
+        """Columns b_r with ``B = sum_r b_r b_r'``, ``(T, r)``."""
+        if self.task_kernel is None:
+            return None
+        values, vectors = np.linalg.eigh(self.task_kernel)
+        kept = values > 1e-12 * max(float(values[-1]), 0.0)
+        return vectors[:, kept] * np.sqrt(values[kept])
+
+    def vectors(self, betas: np.ndarray) -> np.ndarray:
+        """Return the vectors whose forms add up to those of ``betas`` (m, n): ``(n, m)``, with tasks ``(n, r)``."""
+        if self.roots is None:
+            return np.ascontiguousarray(betas.T)
+        return self.roots[self.codes] * betas[0][:, None]
+
+    def forms(self, grams: Grams, betas: np.ndarray) -> np.ndarray:
+        """Return M_w of the nodes of ``grams``, summed over machines, ``(W,)``."""
+        return np.maximum(grams.forms(self.vectors(betas)), 0.0).sum(axis=1)
+
+    def combined(self, grams: Grams, weights: np.ndarray) -> Any:
+        """Return ``sum_w weights_w H_w`` for the solvers.
+
+        Raises
+        ------
+        ValueError
+            With tasks, if the matrix is beyond the driver's budget.
+        """
+        if self.task_kernel is None:
+            return grams.combine(weights)
+        if not grams.holds_sum:
+            raise ValueError(pooled_refusal(grams.n, grams.ctx.driver_memory))
+        gram, codes = grams.combine(weights), self.codes
+        assert isinstance(gram, DenseGram) and codes is not None
+        table = np.asarray(self.task_kernel, gram.array.dtype)
+        for lo in range(0, gram.n, ROWS):
+            gram.array[lo : lo + ROWS] *= table[codes[lo : lo + ROWS, None], codes[None, :]]
+        return DenseGram(gram.array, gram.scratch)
+
+    def solve(self, gram: Any, betas: np.ndarray, aim: float) -> list[DualSolution]:
+        """Solve every machine from ``betas`` (m, n) until the sum of their gaps is at most ``aim``, or as far as rounding allows."""
+        share = aim / len(self.problems)
+        if self.squared:
+            return [RidgeSolver().solve(gram, problem, warm=beta, tol=1e-7 * _size(problem)) for problem, beta in self._pairs(betas)]
+        return [
+            solve_to_gap(gram, problem, warm=beta, tol=FIRST_TOL, aim=lambda found: share, tighter=TIGHTER)
+            for problem, beta in self._pairs(betas)
+        ]
+
+    def _pairs(self, betas: np.ndarray) -> Any:
+        return zip(self.problems, betas, strict=True)
+
+    def point(self, solutions: Sequence[DualSolution]) -> DualPoint:
+        """Return the dual point of all machines together."""
+        points = [dual_point(problem, solution.beta) for problem, solution in zip(self.problems, solutions, strict=True)]
+        return DualPoint(sum(p.linear for p in points), sum(p.square for p in points), min(p.reach for p in points))
+
+    def biases(self, solutions: Sequence[DualSolution]) -> np.ndarray:
+        """Return the biases: one per machine, or per task."""
+        if self.codes is not None:
+            found = solutions[0].biases
+            assert found is not None
+            return np.asarray(found, np.float64)
+        return np.array([solution.bias for solution in solutions])
+
+    def decisions(self, solutions: Sequence[DualSolution]) -> np.ndarray:
+        """Return the decision values on the training rows, ``(m, n)``."""
+        biases = self.biases(solutions)
+        if self.codes is not None:
+            return solutions[0].decision[None] + biases[self.codes]
+        return np.stack([solution.decision + bias for solution, bias in zip(solutions, biases, strict=True)])
+
+
+def loss_of(solutions: Sequence[DualSolution]) -> float:
+    """Return the sum of the losses at the primal points of the solutions: their primal values without the norms."""
+    return float(sum(solution.upper - 0.5 * float(solution.beta @ solution.decision) for solution in solutions))
+
+
+def _size(problem: DualProblem) -> float:
+    return max(float(np.abs(problem.c).max()), 1e-12)
+
+
+# -- from data to machines -----------------------------------------------------------------------------------------------------
+
+
+def machines_of(config: Any, inputs: KernelInputs, task_kernel: np.ndarray | None = None) -> Machines:
+    """Return the machines of a fit.
+
+    Raises
+    ------
+    DataError
+        No row of positive weight, or a class without one.
+    """
+    if isinstance(inputs, TaskInputs):
+        return _task_machines(config, inputs, np.eye(inputs.n_tasks) if task_kernel is None else task_kernel)
+    cost = costs(config, inputs)
+    if not np.any(cost > 0):
+        raise DataError("no sample has a positive weight; a fit needs some")
+    if inputs.classes is None:
+        return Machines((_regression(config, inputs.target, cost),), config.loss == "squared")
+    refuse_idle_classes(inputs.classes, inputs.target, cost)
+    make = svc_problem if config.loss == "hinge" else squared_hinge_problem
+    return Machines(tuple(make(labels_of(inputs, machine), cost) for machine in range(inputs.n_machines)))
+
+
+def _regression(config: Any, target: np.ndarray, cost: np.ndarray) -> DualProblem:
+    return ridge_problem(target, cost) if config.loss == "squared" else svr_problem(target, config.epsilon, cost)
+
+
+def _task_machines(config: Any, inputs: TaskInputs, task_kernel: np.ndarray) -> Machines:
+    cost = costs(config, inputs)
+    if inputs.classes is None:
+        problem = _regression(config, np.asarray(inputs.target, np.float64), cost)
+        return Machines((replace(problem, groups=inputs.codes),), config.loss == "squared", inputs.codes, task_kernel)
+    # Without an equality over all rows a problem of one class only is legal; the equalities of the tasks are put in its place.
+    make = svc_problem if config.loss == "hinge" else squared_hinge_problem
+    problem = make(inputs.signs(), cost, bias=False)
+    return Machines((replace(problem, total=0.0, groups=inputs.codes),), False, inputs.codes, task_kernel)

@@ -1,0 +1,1 @@
+"""Kernel selection path."""

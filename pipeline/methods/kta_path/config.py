@@ -1,0 +1,45 @@
+"""Parameters of the kernel selection path."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from ...records.config import Count, MethodConfig, Positive
+
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Norm = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+
+INACTIVE = 0.36787944117144233
+"""1/e: below it a weight only falls along the path."""
+
+
+class KTAPathConfig(MethodConfig):
+    """Parameters of kernel selection along a path of l_p norms (``kta-path``)."""
+
+    kernel: Literal["rbf", "linear", "precomputed"] = Field("rbf", description="kernel of each feature, or matrices that are given")
+    divergence: Literal["euclidean", "kl"] = Field("euclidean", description="divergence of the weights from eta0")
+    lam1: NonNegative | None = Field(None, description="weight of the divergence; default: half the largest alignment")
+    lam2: NonNegative | None = Field(None, description="weight of sum eta^p; default: leaves about ten kernels at p_end")
+    eta0: NonNegative = Field(0.0, description="centre of the divergence; kl needs a positive one")
+    p_start: Norm = Field(2.0, description="first p")
+    p_end: Norm = Field(1.0, description="last p")
+    dp: Positive = Field(0.01, description="step in p")
+    eps: Annotated[float, Field(ge=0, lt=INACTIVE)] = Field(1e-4, description="a kernel at or below this weight has left for good")
+    order: Annotated[int, Field(ge=0, le=2)] = Field(1, description="order of the predictor in p")
+    C: Positive = Field(1.0, description="loss weight of the machines, as scikit-learn's SVC")
+    n_machines: Count = Field(11, description="points of the path at which a machine is trained and its accuracy noted; 1: the last one")
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
+
+    @model_validator(mode="after")
+    def _range_and_centre(self) -> KTAPathConfig:
+        if self.p_end > self.p_start:
+            raise ValueError(f"p_end={self.p_end} is above p_start={self.p_start}; the path goes down")
+        if self.divergence == "kl" and self.eta0 == 0 and self.lam1 != 0:
+            raise ValueError("divergence='kl' needs a positive eta0; found eta0=0.0")
+        if self.lam1 == 0 and self.lam2 == 0:
+            raise ValueError("lam1=0 and lam2=0: nothing bounds the weights")
+        if self.lam1 == 0 and self.p_end == 1:
+            raise ValueError("lam1=0 with p_end=1 has no unique solution; take lam1 > 0 or p_end > 1")
+        return self

@@ -1,0 +1,379 @@
+"""KTASelectionPath: kernels, one per feature or given, that leave one after the other as the norm of their weights falls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from ....kernels.alignment.path import p_for
+from ...estimators.base import OneThread, Selection, in_memory, validated
+from ...estimators.kernels import KernelClassifier, labelled
+from ...loops.run import run_loop
+from ...models.kernel import KernelModel
+from ...models.kernel_predict import decide_grams, decide_rows, scaled_rows
+from .config import KTAPathConfig
+from .loop import weights_of
+from .machines import Kernels, PathPoint, PathTrainer
+from .method import build_loop, model_of, record
+
+
+class KTASelectionPath(Selection, KernelClassifier):
+    """Selection of kernels by their alignment with the classes, along a path of l_p norms.
+
+    Solves ``min over eta >= 0 of lam1 sum_i B_F(eta_i, eta0) + lam2 sum_i eta_i^p - sum_i eta_i a_i`` for p from ``p_start`` down to
+    ``p_end``, with ``a_i = y'HK_iHy / trace(HK_iH)``. Active kernels (weight above ``eps``) become fewer as p falls and never come back.
+    For more than two classes a_i is the sum over the classes, each against the rest: the alignment with "same class or not".
+
+    The machine of :meth:`predict` and :meth:`decision_function` is the one at the last point with an active kernel (``p_``): the one with
+    fewest kernels, not that of the best accuracy in ``path_scores_``. :meth:`svm_at` gives the machine at any p, :meth:`p_for` the p of a
+    number of kernels.
+
+    Parameters
+    ----------
+    kernel
+        ``"rbf"``: one Gaussian per feature, its width the median of the non-zero distances; ``"linear"``: ``x x'`` per feature;
+        ``"precomputed"``: X is ``(n_kernels, n, n)`` at fit and ``(n_kernels, n_test, n_train)`` at predict.
+    divergence
+        B_F: ``"euclidean"`` or ``"kl"`` (generalised Kullback-Leibler).
+    lam1
+        Weight of the divergence; default half the largest alignment.
+    lam2
+        Weight of the norm; default such that about ten kernels stay at ``p_end`` (fewer for less than 50, but three).
+    eta0
+        Centre of the divergence, positive for ``"kl"``.
+    p_start, p_end, dp
+        Grid of p, downwards.
+    eps
+        Activity threshold, below 1/e.
+    order
+        Order of the predictor in p: 0, 1, or 2. The path is the same, the time is not.
+    C
+        Loss weight of the machines, and default of :meth:`svm_at` and :meth:`svm_path`; ``C * sum of losses`` on a kernel of (centred)
+        trace n, the scale of scikit-learn's ``SVC``.
+    n_machines
+        Points, evenly from the first to the last with an active kernel, where the fit trains a machine and notes its accuracy
+        (``path_scores_``); 1: none but the last one.
+    class_weight
+        ``"balanced"`` or a factor of ``C`` per class; alignments take no notice of it.
+    cluster
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."`` ...
+    random_state
+        Not used; the fit is deterministic.
+    verbose
+        Log one line per iteration.
+    callbacks
+        Functions called with an event record per iteration.
+
+    Attributes
+    ----------
+    alignments_, widths_, traces_
+        ``(n_kernels,)`` a_i, width, and trace of the centred kernel.
+    p_grid_
+        ``(n_points,)`` descending.
+    weights_path_
+        ``(n_points, n_kernels)`` sparse weights.
+    n_active_
+        ``(n_points,)`` active kernels.
+    junctures_
+        ``(n_kernels,)``: kernel i is active at p exactly if ``p > junctures_[i]``; infinity: never, 0: to the end.
+    path_scores_
+        ``{"p", "n_active", "train_accuracy"}``, arrays with one entry per machine trained along the path.
+    lam1_, lam2_
+        The regularisation used.
+    p_
+        Where :meth:`predict`'s machine stands: the last point with an active kernel.
+    history_
+        One array per figure over the iterations.
+
+    References
+    ----------
+    Jawanpuria: Learning Kernels for Multiple Predictive Tasks. PhD thesis (2014), chapter 7.
+    """
+
+    _config_type = KTAPathConfig
+
+    def __init__(
+        self,
+        kernel: str = "rbf",
+        divergence: str = "euclidean",
+        lam1: float | None = None,
+        lam2: float | None = None,
+        eta0: float = 0.0,
+        p_start: float = 2.0,
+        p_end: float = 1.0,
+        dp: float = 0.01,
+        eps: float = 1e-4,
+        order: int = 1,
+        C: float = 1.0,
+        n_machines: int = 11,
+        class_weight: Any = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.divergence = divergence
+        self.lam1 = lam1
+        self.lam2 = lam2
+        self.eta0 = eta0
+        self.p_start = p_start
+        self.p_end = p_end
+        self.dp = dp
+        self.eps = eps
+        self.order = order
+        self.C = C
+        self.n_machines = n_machines
+        self.class_weight = class_weight
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    @property
+    def _precomputed(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies carry no training data.
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_training"}
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Compute alignments, path, and machines along it.
+
+        Parameters
+        ----------
+        X
+            ``(n_samples, n_features)`` array, sparse matrix, Dask array, block store; or matrices.
+        y
+            ``(n_samples,)`` classes; a block store may hold them itself.
+        sample_weight
+            ``(n_samples,)`` how often each row counts, in alignments, widths and losses; a row of weight 0 is as if it were not there.
+
+        Raises
+        ------
+        ValueError
+            A parameter out of range, data that are not finite, one class only, or no kernel with a positive alignment.
+        """
+        config = self._config()
+        inputs = self._inputs(X, y, sample_weight)
+        with self._context(inputs.data) as ctx:
+            outcome = run_loop(build_loop(config, inputs), ctx, keep=False)
+            self._set_model(model_of(config, inputs, outcome.state, ctx))
+        self._set_history(outcome.history)
+        self._training = inputs
+        return self
+
+    def _set_model(self, model: KernelModel) -> None:
+        arrays = model.arrays
+        self.model_ = model
+        self.alignments_, self.widths_, self.traces_ = arrays["alignments"], arrays["widths"], arrays["traces"]
+        self.p_grid_, self.n_active_, self.junctures_ = arrays["p_grid"], arrays["n_active"], arrays["junctures"]
+        indptr = np.concatenate([[0], np.cumsum(self.n_active_)])
+        shape = (len(self.p_grid_), len(self.alignments_))
+        self.weights_path_ = sp.csr_array((arrays["path_values"], arrays["path_indices"], indptr), shape=shape)
+        self.lam1_, self.lam2_, self.p_ = model.figures["lam1"], model.figures["lam2"], model.figures["p"]
+        at = arrays["scored"][:, 0].astype(int)
+        self.path_scores_ = {"p": self.p_grid_[at], "n_active": self.n_active_[at], "train_accuracy": arrays["scored"][:, 1]}
+
+    # -- the path ------------------------------------------------------------------------------------------------------------------
+
+    def _checked_p(self, p: float | None) -> float:
+        check_is_fitted(self, "model_")
+        if p is None:
+            return self.p_
+        low, high = self.p_grid_[-1], self.p_grid_[0]
+        if not low <= p <= high:
+            raise ValueError(f"p is {p}; the path goes from {high} to {low}")
+        return float(p)
+
+    def active_at(self, p: float) -> np.ndarray:
+        """Return the active kernels at p, int64 ascending."""
+        return np.flatnonzero(self.junctures_ < self._checked_p(p))
+
+    def weights_at(self, p: float) -> np.ndarray:
+        """Return the weights at any p of the path, ``(n_kernels,)``."""
+        at = self._checked_p(p)
+        active, eta = self._weights_of(at)
+        out = np.zeros(len(self.alignments_))
+        out[active] = eta
+        return out
+
+    def p_for(self, n_features: int) -> float:
+        """Return a p at which ``n_features`` kernels are active, or the most below that number.
+
+        Raises
+        ------
+        ValueError
+            More are active to the end of the path, or none would be.
+        """
+        check_is_fitted(self, "model_")
+        return p_for(self.junctures_, n_features, float(self.p_grid_[0]), float(self.p_grid_[-1]))
+
+    def _fitted_config(self) -> KTAPathConfig:
+        return KTAPathConfig.model_validate_json(self.model_.params_json)
+
+    def svm_at(self, p: float, C: float | None = None, warm: PathMachine | None = None) -> PathMachine:
+        """Return the machine trained on the active kernels at p.
+
+        Parameters
+        ----------
+        p
+            A point of the path, on the grid or between.
+        C
+            Loss weight; default the estimator's.
+        warm
+            A machine at another point or with another C to start from: along the path coefficients change little.
+
+        Raises
+        ------
+        ValueError
+            p outside the path, no active kernel there, or a copy or loaded estimator, which has no training data.
+        """
+        at = self._checked_p(p)
+        if not len(self.active_at(at)):
+            raise ValueError(f"p is {at}; no kernel is active there")
+        config = self._machine_config(C)
+        with self._context(self._training.data) as ctx:
+            active, eta = self._weights_of(at)
+            start = None if warm is None else warm.coefficients()
+            return self._machine(config, self._trainer(config, ctx).at(at, active, eta, start))
+
+    def svm_path(self, p: Any = None, C: float | None = None) -> Iterator[PathMachine]:
+        """Yield machines along the path, each started from the one before: much cheaper than :meth:`svm_at` point by point.
+
+        The weights of a machine are those of its p but for 3e-4 of their sum, so that kernels of like alignment can share matrices.
+
+        Parameters
+        ----------
+        p
+            Points, descending; by default all of the grid that have an active kernel.
+        C
+            Loss weight; default the estimator's.
+
+        Raises
+        ------
+        ValueError
+            p outside the path, no active kernel there, or a copy or loaded estimator, which has no training data.
+        """
+        check_is_fitted(self, "model_")
+        config = self._machine_config(C)
+        if p is None:
+            held = np.flatnonzero(self.n_active_)
+            return self._machines(config, self.p_grid_[held], self.weights_path_[held])
+        points = np.array([self._checked_p(q) for q in np.atleast_1d(p)])
+        found = [self._weights_of(float(q)) for q in points]
+        if any(not len(active) for active, _ in found):
+            raise ValueError(f"p is {points[[not len(active) for active, _ in found].index(True)]}; no kernel is active there")
+        ends = np.cumsum([0] + [len(active) for active, _ in found])
+        columns, values = (np.concatenate([np.zeros(0), *(pair[side] for pair in found)]) for side in (0, 1))
+        weights = sp.csr_array((values, columns.astype(np.int64), ends), shape=(len(points), len(self.alignments_)))
+        return self._machines(config, points, weights)
+
+    def _machines(self, config: KTAPathConfig, points: np.ndarray, weights: sp.csr_array) -> Iterator[PathMachine]:
+        with self._context(self._training.data) as ctx:
+            for point in self._trainer(config, ctx).along(points, weights):
+                yield self._machine(config, point)
+
+    def _machine_config(self, C: float | None) -> KTAPathConfig:
+        if not hasattr(self, "_training"):
+            raise ValueError("machines along the path need the training data, which copies and loaded estimators do not carry; fit again")
+        config = self._fitted_config()
+        # A checked copy: C is the user's.
+        return config if C is None else KTAPathConfig(**{**config.model_dump(), "C": C})
+
+    def _trainer(self, config: KTAPathConfig, ctx: Any) -> PathTrainer:
+        return PathTrainer(config, self._training, ctx, Kernels(self.alignments_, self.traces_, self.widths_))
+
+    def _weights_of(self, p: float) -> tuple[np.ndarray, np.ndarray]:
+        return weights_of(self._fitted_config(), (self.lam1_, self.lam2_), self.alignments_, self.junctures_, p)
+
+    def _machine(self, config: KTAPathConfig, point: PathPoint) -> PathMachine:
+        figures = {"lam1": self.lam1_, "lam2": self.lam2_, "C": float(config.C)}
+        arrays, training = {"traces": self.traces_, "widths": self.widths_}, self._training
+        return PathMachine(point, self.classes_, float(config.C), lambda: record(config, training, arrays, figures, point))
+
+    # -- selection and prediction --------------------------------------------------------------------------------------------------
+
+    def get_support(self, indices: bool = False, p: float | None = None) -> np.ndarray:
+        """Return the mask (or indices) of the features active at ``p``; by default where :meth:`predict`'s machine stands."""
+        mask = np.zeros(len(self.model_.arrays["junctures"]) if hasattr(self, "model_") else 0, dtype=bool)
+        mask[self.active_at(self._checked_p(p))] = True
+        return np.flatnonzero(mask) if indices else mask
+
+    def _get_support_mask(self) -> np.ndarray:
+        return self.get_support()
+
+    def transform(self, X: Any, p: float | None = None) -> Any:
+        """Return the columns of X that are active at ``p``; by default where :meth:`predict`'s machine stands."""
+        at = self._checked_p(p)
+        if self._precomputed:
+            raise ValueError("kernel='precomputed': there are no features to choose; see active_at")
+        if at == self.p_:
+            return super().transform(X)
+        X = validated(self, X, accept_sparse="csr", dtype=None, reset=False)
+        return X[:, self.active_at(at)]
+
+
+class PathMachine(OneThread):
+    """A machine at one point of the path.
+
+    Attributes
+    ----------
+    model_
+        Its record, made when first asked for.
+    classes_
+        Labels in order.
+    p_, C_
+        Where it stands.
+    active_, weights_
+        Its kernels, ascending, and their weights, which sum to the number of rows.
+    """
+
+    def __init__(self, point: PathPoint, classes: np.ndarray, C: float, build: Callable[[], KernelModel]) -> None:
+        self._point, self._build = point, build
+        self.classes_, self.p_, self.C_ = classes, point.p, C
+        self.active_, self.weights_ = point.active, point.share
+
+    @cached_property
+    def model_(self) -> KernelModel:
+        """The record with the support rows."""
+        return self._build()
+
+    def coefficients(self) -> np.ndarray:
+        """Return the signed coefficients of all training rows, ``(n_machines, n_train)``."""
+        return self._point.beta
+
+    def training_values(self) -> np.ndarray:
+        """Return ``f(x)`` of the training rows, known from training: ``(n,)`` or ``(n, n_classes)``."""
+        values = self._point.values
+        return values[0] if len(values) == 1 else values.T
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return ``f(x)`` of new rows, or of matrices ``(n_kernels, n_test, n_train)``: ``(n,)`` or ``(n, n_classes)``.
+
+        Raises
+        ------
+        ValueError
+            Another width than at fit.
+        """
+        model = self.model_
+        if model.precomputed:
+            values = decide_grams(model, np.asarray(in_memory(X)))
+        else:
+            X = in_memory(X)
+            X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
+            if X.ndim != 2 or X.shape[1] != model.n_features:
+                raise ValueError(f"X has shape {X.shape}; the machine needs {model.n_features} features")
+            values = decide_rows(model, scaled_rows(model, X))
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted class labels, ``(n,)``."""
+        return labelled(self.decision_function(X), self.classes_)

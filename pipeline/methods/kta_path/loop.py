@@ -1,0 +1,278 @@
+"""Kernel selection along a path of norms as a loop, a batch a step: alignments of tasks, then weights of points, then machines.
+
+Problem (docs/methods.md): ``min over eta >= 0 of lam1 sum B_F(eta_i, eta0) + lam2 sum eta_i^p - sum eta_i a_i`` for p from p_start down to
+p_end (Jawanpuria, PhD thesis 2014, equation 7.1 and algorithm 5), a_i the alignment of the centred kernel of unit trace with the classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....kernels.alignment.alignment import Alignments
+from ....kernels.alignment.path import DIVERGENCES, AlignmentProblem, juncture_points, kernel_path, p_grid, threshold, weights_at
+from ...grams.given import GivenGrams
+from ...inputs.kernels import KernelInputs, labels_of
+from ...inputs.scores import Fit, accuracies
+from ...loops.protocol import Step
+from ...passes.blocks import column_tasks
+from ...records.context import RunContext
+from ...records.holdings import Held, refuse_beyond
+from .alignment_pass import aligned
+from .config import KTAPathConfig
+from .machines import Kernels, PathPoint, PathTrainer, given_grams, machine_points
+
+BATCH_TASKS = 16
+"""Tasks of the alignment pass in one step."""
+
+BATCH_POINTS = 25
+"""Points of the path in one step."""
+
+BATCH_MACHINES = 26
+"""Machines in one step."""
+
+KEPT = 10
+"""Kernels that the default lam2 leaves at p_end, or a fifth of all where that is less, but three."""
+
+WEIGHTS = Held(
+    "weights of active kernels at the points of the path", "48 A", "A in all; before the alignments are known at most k times the points"
+)
+
+NOTHING = 1e-12
+"""A centred trace below this share of the plain one is rounding."""
+
+
+@dataclass(frozen=True)
+class KTAState:
+    """State of the loop.
+
+    Attributes
+    ----------
+    iteration, stop
+        Steps so far; ``"end"`` when the last point stands.
+    tasks
+        Tasks of the alignment pass that are done.
+    table
+        ``(4, k)`` values, traces, widths and error bounds of the kernels so far.
+    lam1, lam2
+        Regularisation, known once all alignments are.
+    p
+        ``(points,)`` norms so far.
+    counts, indices, values
+        Active kernels at every point; their ids and weights, point after point.
+    newton_steps
+        ``(points,)``.
+    scored
+        ``(machines, 3)`` point, accuracy on training rows and on rows held out (NaN without any) of the machines so far.
+    beta
+        ``(n_machines, n_samples)`` coefficients of the last of them; no rows before the first.
+    """
+
+    record_name: ClassVar[str] = "KTAState"
+    iteration: int
+    stop: str | None
+    tasks: int
+    table: np.ndarray
+    lam1: float
+    lam2: float
+    p: np.ndarray
+    counts: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    newton_steps: np.ndarray
+    scored: np.ndarray
+    beta: np.ndarray
+
+    @property
+    def alignments(self) -> Alignments:
+        """What is known of the kernels."""
+        return Alignments(*self.table)
+
+    @property
+    def weights(self) -> sp.csr_array:
+        """Weights ``(points, k)``."""
+        indptr = np.concatenate([[0], np.cumsum(self.counts)])
+        return sp.csr_array((self.values, self.indices, indptr), shape=(len(self.p), self.table.shape[1]))
+
+
+def class_targets(inputs: KernelInputs) -> np.ndarray:
+    """Return the labels -1 and +1 of two classes, or those of every class against the rest, ``(n_machines, n_samples)``."""
+    return np.stack([labels_of(inputs, machine) for machine in range(inputs.n_machines)])
+
+
+def path_problem(config: KTAPathConfig, lam1: float, lam2: float) -> AlignmentProblem:
+    """Return the regularisation of the weights."""
+    return AlignmentProblem(lam1, lam2, DIVERGENCES[config.divergence], config.eta0)
+
+
+def regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float, float]:
+    """Return lam1 and lam2: those asked for, else from the alignments.
+
+    ``lam1 = max a / 2``, so no weight exceeds 1 at p = 1 without a centre. lam2 puts the threshold of p_end between the alignments of the
+    kernels that are to stay (``KEPT``) and the next smaller one.
+
+    Raises
+    ------
+    ValueError
+        All alignments are zero.
+    """
+    if not np.any(a > 0):
+        raise ValueError(
+            "all alignments with y are zero: every feature (or kernel) is constant on the training rows, or blind to the classes"
+        )
+    lam1 = 0.5 * float(a.max()) if config.lam1 is None else config.lam1
+    if config.lam2 is not None:
+        return lam1, config.lam2
+    base = path_problem(config, lam1, 1.0)
+    rate = config.p_end * config.eps ** (config.p_end - 1.0)
+    shift = threshold(base, config.p_end, config.eps) - rate if rate > 0 else 0.0
+    lam2 = (_cut(base.loads(a), int((a > 0).sum())) - shift) / max(rate, 1e-300)
+    return lam1, max(lam2, 1e-6 * float(a.max()))
+
+
+def _cut(loads: np.ndarray, useful: int) -> float:
+    """Return a load between those to keep and the others."""
+    wanted = max(min(useful, 3), min(KEPT, useful // 5))
+    kinds, counts = np.unique(-loads, return_counts=True)
+    kinds, reached = -kinds, np.cumsum(counts)
+    place = max(int(np.searchsorted(reached, wanted, side="right")) - 1, 0)
+    return 0.5 * float(kinds[place] + (kinds[place + 1] if place + 1 < len(kinds) else 0.0))
+
+
+class KTALoop:
+    """The path of one data set.
+
+    Parameters
+    ----------
+    config
+        Parameters.
+    inputs
+        Data, classes and weights; rows held out have weight 0.
+    held_out
+        ``(n_samples,)`` mask of rows held out, or ``None``.
+    """
+
+    state_type = KTAState
+
+    def __init__(self, config: KTAPathConfig, inputs: KernelInputs, held_out: np.ndarray | None = None) -> None:
+        self.config, self.inputs = config, inputs
+        self.fit = Fit(0, inputs.n_machines, inputs.target, held_out)
+        self.grid = p_grid(config.p_start, config.p_end, config.dp)
+
+    def init(self, ctx: RunContext) -> KTAState:
+        """Return the state without alignments and points."""
+        none, ids = np.zeros(0), np.zeros(0, np.int64)
+        machines = np.zeros((0, 3)), np.zeros((0, ctx.data.n_rows))
+        return KTAState(0, None, 0, np.zeros((4, 0)), np.nan, np.nan, none, ids, ids, none, ids, *machines)
+
+    def step(self, state: KTAState, ctx: RunContext) -> Step[KTAState]:
+        """Align another batch of kernels, solve another batch of points, or train another batch of machines."""
+        if np.isnan(state.lam1):
+            new = self._align(state, ctx)
+        elif len(state.p) < len(self.grid):
+            new = self._advance(state)
+        else:
+            new = self._train(state, ctx)
+        new = replace(new, iteration=state.iteration + 1)
+        reached = {"p": float(new.p[-1]), "n_active": int(new.counts[-1])} if len(new.p) else {"p": np.nan, "n_active": np.nan}
+        figures = {"n_aligned": new.table.shape[1], "n_points": len(new.p), **reached, "newton_steps": int(new.newton_steps.sum())}
+        return Step(new, {**figures, "n_machines": len(new.scored)})
+
+    def _align(self, state: KTAState, ctx: RunContext) -> KTAState:
+        if isinstance(self.inputs.data, GivenGrams):
+            found, done, every = given_alignments(ctx, self.inputs), 1, 1
+        else:
+            tasks = column_tasks(ctx.data)
+            every, done = len(tasks), min(state.tasks + BATCH_TASKS, len(tasks))
+            found = aligned(ctx, tasks[state.tasks : done], class_targets(self.inputs), counted(self.inputs), self.config.kernel)
+        table = np.concatenate([state.table, np.stack(found)], axis=1)
+        lam1, lam2 = regularisation(self.config, table[0]) if done == every else (np.nan, np.nan)
+        new = replace(state, tasks=done, table=table, lam1=lam1, lam2=lam2)
+        if done == every:
+            # How many weights there will be follows from the alignments; the plan told the most there may be.
+            weights = WEIGHTS.of(A=path_size(self.config, new))
+            refuse_beyond([weights], ctx.driver_memory, "kta-path", "fewer points (dp), a smaller p_start or a larger lam2")
+        return new
+
+    def _advance(self, state: KTAState) -> KTAState:
+        config, first = self.config, len(state.p)
+        last = min(first + BATCH_POINTS, len(self.grid))
+        path = kernel_path(
+            path_problem(config, state.lam1, state.lam2),
+            state.table[0],
+            p_start=float(self.grid[first]),
+            p_end=float(self.grid[last - 1]),
+            dp=config.dp,
+            eps=config.eps,
+            order=config.order,
+        )
+        new = replace(
+            state,
+            p=np.concatenate([state.p, path.p_grid]),
+            counts=np.concatenate([state.counts, path.n_active]),
+            indices=np.concatenate([state.indices, path.weights.indices.astype(np.int64)]),
+            values=np.concatenate([state.values, path.weights.data]),
+            newton_steps=np.concatenate([state.newton_steps, path.newton_steps]),
+        )
+        # The model's own machine comes at the end; here one is needed for points on the way, or for a score on rows held out.
+        alone = (self.config.n_machines == 1 and self.fit.held_out is None) or not new.counts.any()
+        return replace(new, stop="end" if alone and last == len(self.grid) else None)
+
+    def _train(self, state: KTAState, ctx: RunContext) -> KTAState:
+        points = machine_points(state.counts, self.config.n_machines)
+        first = len(state.scored)
+        last = min(first + BATCH_MACHINES, len(points))
+        chosen = points[first:last]
+        trainer = PathTrainer(self.config, self.inputs, ctx, kernels_of(state))
+        scored, beta = [state.scored], state.beta
+        for k, found in zip(chosen, trainer.along(state.p[chosen], state.weights[chosen], beta if first else None), strict=True):
+            scored.append(np.array([[k, *self._accuracies(found)]]))
+            beta = found.beta
+        return replace(state, scored=np.concatenate(scored), beta=beta, stop="end" if last == len(points) else None)
+
+    def _accuracies(self, found: PathPoint) -> tuple[float, float]:
+        return accuracies(self.fit, dict(enumerate(found.values)))
+
+
+def kernels_of(state: KTAState) -> Kernels:
+    """Return what sums of the kernels are made of."""
+    return Kernels(state.table[0], state.table[1], state.table[2])
+
+
+def counted(inputs: KernelInputs) -> np.ndarray:
+    """Return how often every row counts, ``(n_samples,)``."""
+    return np.ones(len(inputs.target)) if inputs.sample_weight is None else inputs.sample_weight
+
+
+def given_alignments(ctx: RunContext, inputs: KernelInputs) -> Alignments:
+    """Return the alignments of matrices that are given."""
+    grams, times, targets = given_grams(ctx, inputs), counted(inputs), class_targets(inputs)
+    labels = times * (targets - np.average(targets, axis=1, weights=times)[:, None])
+    forms = grams.forms(np.concatenate([labels, times[None, :]]).T)
+    plain = grams.diagonals() @ times
+    traces = plain - forms[:, -1] / times.sum()
+    traces = np.where(traces > NOTHING * np.abs(plain), traces, 0.0)
+    aligned = np.maximum(forms[:, :-1].sum(axis=1), 0.0)
+    values = np.divide(aligned, traces, out=np.zeros_like(traces), where=traces > 0)
+    return Alignments(values, traces, np.zeros_like(traces), np.zeros_like(traces))
+
+
+def path_junctures(config: KTAPathConfig, state: KTAState) -> np.ndarray:
+    """Return the p below which each kernel is inactive, ``(k,)``."""
+    problem = path_problem(config, state.lam1, state.lam2)
+    return juncture_points(problem, state.table[0], eps=config.eps, p_start=config.p_start, p_end=config.p_end)
+
+
+def path_size(config: KTAPathConfig, state: KTAState) -> int:
+    """Return how many weights the whole path has: the active kernels, summed over its points."""
+    ascending = np.sort(p_grid(config.p_start, config.p_end, config.dp))
+    return int(np.sum(len(ascending) - np.searchsorted(ascending, path_junctures(config, state), side="right")))
+
+
+def weights_of(config: KTAPathConfig, lam: tuple[float, float], a: np.ndarray, junctures: np.ndarray, p: float) -> tuple[Any, np.ndarray]:
+    """Return the active kernels at p, ascending, and their weights."""
+    active = np.flatnonzero(junctures < p)
+    return active, weights_at(path_problem(config, *lam), a[active], p)

@@ -1,0 +1,1 @@
+"""Multiple kernel learning on latent groups of tasks."""

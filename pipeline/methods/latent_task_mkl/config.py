@@ -1,0 +1,47 @@
+"""Parameters of multiple kernel learning on latent groups of tasks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from ...records.config import Count, MethodConfig, Positive
+from ..mkl.config import GramPolicy, Normalize, Unit
+
+Norm = Annotated[float, Field(gt=1, le=2)]
+
+
+class LatentTaskConfig(MethodConfig):
+    """Parameters of multiple kernel learning on latent task structure (``latent-task-mkl``)."""
+
+    kernels: Literal["precomputed"] | list[str] | None = Field(
+        None, description="kernels as short texts; default: Gaussians and polynomials on all features and on each one"
+    )
+    p: Norm = Field(1.5, description="norm over the kernels of a group")
+    q: Norm = Field(1.5, description="norm over the groups that hold a group (inverted: that are in it)")
+    a: Positive = Field(1.5, description="penalty d_w = a^size of a group (inverted: a^tasks left out); 2 and more give few groups")
+    mu: Positive = Field(1.0, description="weight of the mean of a group; small values pull its tasks together")
+    C: Positive = Field(1.0, description="loss weight, C * sum of losses")
+    inverted: bool = Field(False, description="start from the group of all tasks and leave tasks out, in place of single tasks")
+    loss: Literal["auto", "hinge", "epsilon_insensitive", "squared"] = Field(
+        "auto", description="loss of a row; auto: hinge for classes, epsilon_insensitive for real targets"
+    )
+    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(0.1, description="epsilon_insensitive: half width of the tube")
+    normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open")
+    tol: Positive = Field(1e-2, description="certified gap at which the fit ends, relative to the objective")
+    max_iter: Count = Field(500, description="machines solved at most")
+    max_rounds: Count = Field(50, description="times that groups join at most")
+    max_groups: Count = Field(2000, description="groups in the working set at most, with all their ancestors")
+    max_size: Count | None = Field(8, description="tasks of a group (inverted: tasks left out) looked at; told where it cuts something off")
+    stop_at_rest: bool = Field(False, description="stop too when a round lowers the objective by less than tol/10 of it")
+    threshold: Unit = Field(1e-3, description="a group is listed above this share of the largest weight")
+    grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
+    gram_store: str | None = Field(None, description="path of a Gram store, kept for further fits")
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
+
+    @model_validator(mode="after")
+    def _store(self) -> LatentTaskConfig:
+        if self.grams == "store" and self.gram_store is None:
+            raise ValueError("grams='store' needs gram_store, the path of the Gram store")
+        return self

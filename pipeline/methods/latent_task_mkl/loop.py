@@ -1,0 +1,292 @@
+"""Multiple kernel learning on latent task structure: which kernels are shared by which groups of tasks, over all groups.
+
+Problem (docs/methods.md): ``min 1/2 Omega(f)^2 + C sum of losses`` over functions ``f_tw = h_0w + h_tw`` of every group w and task t in
+it, ``Omega = sum_v d_v ( sum_{w >= v} ||Theta_w||_p^q )^(1/q)`` (Jawanpuria, 2014, chapter 6). All that depends on the rows is, for each
+kernel, ``A_j[s, t] = beta_s' K_j beta_t``: forms of groups, weights and certificate cost no further pass. A step solves one machine on
+``sum_j S_j[s, t] K_j`` and takes the weights that are best for its functions; groups join where a search over all of them finds that
+they keep the certificate from closing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ....kernels.graphs.norms import NodeSet, dual_bound, dual_exponent, gauge, joint_weights, shares_of, start_weights
+from ....kernels.svm.dual import DualProblem, DualSolution, Gram
+from ....kernels.svm.solvers import solve_ridge, solve_to_gap
+from ....kernels.tasks.group_lattice import TaskLattice, group_forms, kernel_norms, kernel_shares, pair_weights
+from ....kernels.tasks.group_search import search_groups
+from ....storage import DataError
+from ...grams.grams import Grams
+from ...grams.held import held_grams
+from ...grams.settings import GramSettings
+from ...inputs.kernel_checks import doubtful
+from ...inputs.scores import Fit, TargetFit, accuracy_metrics
+from ...loops.active_set import EVERYWHERE, ActiveRule, ActiveState, Restricted, Violations, active_step, dual_point
+from ...loops.protocol import Step
+from ...records.context import RunContext
+from .config import LatentTaskConfig
+
+ADDED = 60
+"""Groups that join at a time, without their ancestors."""
+
+NEWCOMER = 0.03
+"""Weight of a group that joins, as a share of the median."""
+
+SMOOTHING = 1e-3
+"""Norms are smoothed by this share of the greatest one, half of it after every further step: a weight of zero never grows again."""
+
+MOST_STEPS = 60
+"""Machines solved between two looks outside, at most."""
+
+MACHINE_SHARE = 0.05
+"""Own gap of a machine, as a share of the one that is asked for."""
+
+ROUND_OFF = 1e-5
+"""Forms of single-precision kernels below zero by more than this, relative to the size of their terms, are no rounding."""
+
+RIDGE_TOL = 1e-6
+"""Residual of squared-loss machines, as a share of the greatest target."""
+
+
+@dataclass(frozen=True)
+class GroupMachine:
+    """The machine over the groups of the working set.
+
+    Attributes
+    ----------
+    weights
+        ``(W, k)`` weights to be tried next.
+    beta
+        ``(n,)`` newest dual point.
+    forms
+        ``(k, n_learned, n_learned)`` its forms ``A_j``.
+    solves, steps
+        Machines solved, in all and since groups joined.
+    upper
+        Least primal value, attained by the next four.
+    best_weights, best_beta, biases, decision
+        ``(W, k)``, ``(n,)``, ``(T,)``, and the decision values of all rows ``(n,)``.
+    """
+
+    record_name: ClassVar[str] = "GroupMachine"
+    weights: np.ndarray
+    beta: np.ndarray
+    forms: np.ndarray
+    solves: int
+    steps: int
+    upper: float
+    best_weights: np.ndarray
+    best_beta: np.ndarray
+    biases: np.ndarray
+    decision: np.ndarray
+
+
+@dataclass(frozen=True)
+class LatentState:
+    """State of the loop: the working set of groups, and the machine over it."""
+
+    record_name: ClassVar[str] = "LatentState"
+    active: ActiveState
+    machine: GroupMachine
+
+    @property
+    def iteration(self) -> int:
+        """Steps so far."""
+        return self.active.iteration
+
+    @property
+    def stop(self) -> str | None:
+        """Reason of the stop, or ``None``."""
+        return self.active.stop
+
+
+class LatentLoop:
+    """The search for groups of tasks and the weights of their kernels.
+
+    Parameters
+    ----------
+    config
+        Parameters.
+    specs
+        Kernels.
+    problem
+        Dual problem of all rows, one equality per task.
+    constants
+        ``(T,)`` the label -1 or +1 of tasks with one label only, which is predicted and takes no part in groups; 0 for the others.
+    settings
+        Where Gram matrices lie; decided from sizes by default.
+    data
+        What the kernels are over, where that is not the data set of the run: matrices that were given.
+    fits
+        What is followed on training rows and rows held out.
+    """
+
+    state_type = LatentState
+
+    def __init__(
+        self,
+        config: LatentTaskConfig,
+        specs: Sequence[Any],
+        problem: DualProblem,
+        constants: np.ndarray,
+        settings: GramSettings | None = None,
+        data: Any = None,
+        fits: Sequence[Fit | TargetFit] = (),
+    ) -> None:
+        self.config, self.specs, self.problem, self.settings, self.data = config, tuple(specs), problem, settings, data
+        self.constants, self.fits = constants, tuple(fits)
+        # With constants alone, one of them stands for a lattice without work.
+        self.learned = np.flatnonzero(constants == 0) if (constants == 0).any() else np.zeros(1, np.int64)
+        self.lattice = TaskLattice(len(self.learned), config.a, config.inverted)
+        rest = 0.1 * config.tol if config.stop_at_rest else None
+        self.rule = ActiveRule(config.tol, config.max_rounds, config.max_groups, ADDED, True, rest)
+        self.grams = held_grams(self.specs, settings, data)
+
+    def init(self, ctx: RunContext) -> LatentState:
+        """Return the sources of the lattice with equal weights."""
+        grams, lattice = self.grams(ctx), self.lattice
+        for message in doubtful(grams):
+            ctx.emit({"event": "warning", "message": message})
+        empty = NodeSet.empty(lattice.width, np.uint64)
+        nodes = empty.with_hulls(lattice.sources(), lattice.parents, lattice.penalties)
+        shares = kernel_shares(np.zeros((nodes.size, grams.k)), self.config.p)
+        weights, zeros = start_weights(nodes.hull)[:, None] * shares, np.zeros(grams.n)
+        forms = np.zeros((grams.k, lattice.n_tasks, lattice.n_tasks))
+        machine = GroupMachine(weights, zeros, forms, 0, 0, np.inf, weights, zeros, self.constants, zeros)
+        return LatentState(ActiveState(nodes), machine)
+
+    def step(self, state: LatentState, ctx: RunContext) -> Step[LatentState]:
+        """Solve one machine; where the working set is solved, look at all groups outside and take in the worst, or stop."""
+        began = time.perf_counter()
+        active, machine, figures = active_step(state.active, state.machine, self, self.rule, ctx)
+        if active.stop is None and machine.solves >= self.config.max_iter:
+            active = replace(active, stop="max_iter")
+        figures |= accuracy_metrics(self.fits, {0: machine.decision})
+        return Step(LatentState(active, machine), {**figures, "seconds_step": time.perf_counter() - began})
+
+    # -- what the active-set loop asks for -----------------------------------------------------------------------------------------
+
+    def solve(self, nodes: NodeSet, master: GroupMachine, tol: float, ctx: RunContext) -> tuple[GroupMachine, Restricted]:
+        """Solve one machine at the newest weights and take those that are best for its functions."""
+        config, grams, groups = self.config, self.grams(ctx), self.lattice.groups(nodes.keys)
+        gram = grams.combine_tasks(self.shares(nodes, master.weights), self.codes)
+        found = solve_machine(gram, self.problem, master.beta, min(tol, 0.1) * MACHINE_SHARE)
+        forms = grams.task_forms(found.beta, self.codes, self.n_tasks)
+        refuse_negative(grams, forms, found, self.codes)
+        forms = forms[:, self.learned[:, None], self.learned]
+        own = group_forms(groups, forms, config.mu)
+        norms = master.weights * np.sqrt(own)
+        of_groups = kernel_norms(norms, config.p)
+        loss = found.upper - 0.5 * float(found.beta @ found.decision)
+        upper = 0.5 * gauge(nodes.hull, of_groups, config.q) ** 2 + max(loss, 0.0)
+        shares = shares_of(nodes.hull, of_groups, config.q)
+        bound = dual_bound(nodes.hull, kernel_norms(own, dual_exponent(config.p)), config.q, shares)
+        machine = replace(master, beta=found.beta, forms=forms, solves=master.solves + 1, steps=master.steps + 1)
+        if upper < master.upper:
+            assert found.biases is not None
+            biases = np.where(self.constants != 0, self.constants, found.biases)
+            decision = found.decision + biases[self.codes]
+            machine = replace(machine, upper=upper, best_weights=master.weights, best_beta=found.beta, biases=biases, decision=decision)
+        machine = replace(machine, weights=self._weights(nodes, norms, master.steps))
+        point = dual_point(self.problem, found.beta)
+        ended = machine.steps >= MOST_STEPS or machine.solves >= config.max_iter
+        done = ended or machine.upper - point.value(bound.value) <= tol * machine.upper
+        return machine, Restricted(machine.upper, point, bound.value, done)
+
+    def frontier(self, nodes: NodeSet, master: GroupMachine, threshold: float, ctx: RunContext) -> Violations:
+        """Look at all groups outside by branch and bound; a search that is cut off bounds what it did not see."""
+        found = self.search(nodes, master, threshold)
+        keys = self.lattice.keys(found.groups)
+        outside = ~nodes.holds(keys)
+        worst = max(float(found.values[outside].max(initial=0.0)), found.bound)
+        return Violations(keys[outside], found.values[outside], worst, EVERYWHERE, found.visits)
+
+    everywhere = frontier
+
+    def search(self, nodes: NodeSet, master: GroupMachine, threshold: float) -> Any:
+        """Return the groups above a threshold, those of the working set among them."""
+        config = self.config
+        # Of so many, as many as may join are not in the working set.
+        wanted = ADDED + nodes.size
+        return search_groups(self.lattice, master.forms, config.mu, config.p, threshold, wanted, config.max_size)
+
+    def enlarged(self, master: GroupMachine, before: NodeSet, after: NodeSet) -> GroupMachine:
+        """Return the machine with weights for the groups that joined: a share of the median, divided as their forms ask for."""
+        config, new = self.config, slice(before.size, after.size)
+        own = group_forms(self.lattice.groups(after.keys[new]), master.forms, config.mu)
+        # At the optimum norms of functions are as forms to the power 1 / (2 (p - 1)).
+        top = own.max(axis=1, initial=0.0)
+        shares = kernel_shares((own / np.where(top > 0, top, 1.0)[:, None]) ** (0.5 / (config.p - 1.0)), config.p)
+        typical = NEWCOMER * np.median(master.weights.max(axis=1) * before.hull.d**2)
+        added = typical / after.hull.d[new, None] ** 2 * shares
+        return replace(
+            master,
+            weights=np.vstack([master.weights, added]),
+            best_weights=np.vstack([master.best_weights, np.zeros_like(added)]),
+            steps=0,
+        )
+
+    def parents(self, key: np.ndarray) -> np.ndarray:
+        """Return the groups with one task less (inverted: more)."""
+        return self.lattice.parents(key)
+
+    def penalties(self, keys: np.ndarray) -> np.ndarray:
+        """Return the penalties of groups."""
+        return self.lattice.penalties(keys)
+
+    def shares(self, nodes: NodeSet, weights: np.ndarray) -> np.ndarray:
+        """Return the weight of every kernel between pairs of tasks, ``(k, T, T)``, of weights ``(W, k)`` of groups."""
+        found = np.zeros((weights.shape[1], self.n_tasks, self.n_tasks))
+        pairs = pair_weights(self.lattice.groups(nodes.keys), weights, self.config.mu)
+        found[:, self.learned[:, None], self.learned] = pairs
+        return found
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks, also of those that take no part."""
+        return len(self.constants)
+
+    @property
+    def codes(self) -> np.ndarray:
+        """Task of every row."""
+        assert self.problem.groups is not None
+        return self.problem.groups
+
+    def _weights(self, nodes: NodeSet, norms: np.ndarray, steps: int) -> np.ndarray:
+        """Return the weights that are best for functions of given norms ``(W, k)``, after a little smoothing."""
+        smooth = SMOOTHING * 0.5**steps * float(norms.max(initial=0.0))
+        norms = np.hypot(norms, smooth)
+        of_groups = kernel_norms(norms, self.config.p)
+        return joint_weights(nodes.hull, of_groups, self.config.q)[:, None] * kernel_shares(norms, self.config.p)
+
+
+def refuse_negative(grams: Grams, forms: np.ndarray, found: DualSolution, codes: np.ndarray) -> None:
+    """Refuse kernels that a machine has shown not to be positive semi-definite; ``forms`` are ``(k, T, T)``.
+
+    Raises
+    ------
+    DataError
+        The kernel is named where the rows of one task show it.
+    """
+    sums = np.bincount(codes, np.abs(found.beta), forms.shape[1])
+    own = np.diagonal(forms, axis1=1, axis2=2)
+    wrong = own < -ROUND_OFF * np.abs(grams.diagonals()).max(axis=1)[:, None] * sums**2
+    if wrong.any():
+        j, t = np.argwhere(wrong)[0]
+        raise DataError(f"kernel {grams.specs[j]} is not positive semi-definite: beta'K beta = {own[j, t]:.3g} over the rows of one task")
+    if found.indefinite:
+        raise DataError("a kernel is not positive semi-definite: the weighted sum of all has negative curvature")
+
+
+def solve_machine(gram: Gram, problem: DualProblem, warm: np.ndarray, share: float) -> DualSolution:
+    """Solve a machine until its own gap is at most a share of its value."""
+    squared = not np.isfinite(problem.hi).all()
+    if squared:
+        return solve_ridge(gram, problem, warm=warm, tol=RIDGE_TOL * max(float(np.abs(problem.c).max()), 1e-300))
+    return solve_to_gap(gram, problem, warm=warm, tol=min(0.1, 10.0 * share), aim=lambda found: share * abs(found.upper))

@@ -1,0 +1,1 @@
+"""Generalized multiple kernel learning."""

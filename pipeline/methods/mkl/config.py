@@ -1,0 +1,51 @@
+"""Parameters of methods on kernels."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from ...records.config import Count, MethodConfig, Positive
+
+Normalize = Literal["none", "trace", "unit_trace", "multiplicative", "cosine"]
+GramPolicy = Literal["auto", "memory", "store", "recompute"]
+Unit = Annotated[float, Field(ge=0, le=1)]
+
+
+class MKLConfig(MethodConfig):
+    """Parameters of generalized multiple kernel learning (``mkl``)."""
+
+    kernels: Literal["precomputed"] | list[str] | None = Field(
+        None, description="kernels as short texts; default: Gaussians and polynomials on all features and on each one"
+    )
+    constraint: Literal["elastic_net", "simplex", "l2", "lp"] = Field("elastic_net", description="set of the kernel weights")
+    v: Unit = Field(0.5, description="elastic net: v ||theta||_1 + (1 - v) ||theta||_2^2 <= 1")
+    p: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(2.0, description="lp: ||theta||_p <= 1")
+    C: Positive = Field(1.0, description="loss weight, C * sum of losses, as scikit-learn's")
+    solver: Literal["auto", "level", "silp", "simplemkl", "alternate", "uniform", "single"] = Field(
+        "auto", description="auto: second-order steps, level's where they fail; single: the kernel of best validation score alone"
+    )
+    tau: Annotated[float, Field(gt=0, lt=1)] = Field(0.3, description="height of the level between the bounds")
+    normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open")
+    tol: Positive = Field(1e-3, description="gap between the bounds at which the fit ends, relative to max(1, upper bound)")
+    max_iter: Count = Field(200, description="weight vectors tried at most")
+    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(0.1, description="regression: half width of the tube")
+    threshold: Unit = Field(1e-4, description="a kernel counts as selected above this share of the largest weight")
+    grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
+    gram_store: str | None = Field(None, description="path of a Gram store, kept for further fits")
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
+
+    @model_validator(mode="after")
+    def _solver_and_set(self) -> MKLConfig:
+        if self.solver == "simplemkl" and not self.on_simplex:
+            raise ValueError(f"solver='simplemkl' needs constraint='simplex' (or v=1, p=1); found constraint={self.constraint!r}")
+        if self.grams == "store" and self.gram_store is None:
+            raise ValueError("grams='store' needs gram_store, the path of the Gram store")
+        return self
+
+    @property
+    def on_simplex(self) -> bool:
+        """Whether the weights lie on a simplex."""
+        flat = {"elastic_net": self.v == 1, "lp": self.p == 1}
+        return flat.get(self.constraint, self.constraint == "simplex")

@@ -1,0 +1,1 @@
+"""Multiple kernel learning for many tasks."""

@@ -1,0 +1,300 @@
+"""Multiple kernel learning for many tasks (MK-MTFL): one search for kernel weights and shares of tasks in them.
+
+Problem, closed forms and certificate: :mod:`gramplane.kernels.tasks.multitask` and docs/methods.md. One step solves the machines of all
+tasks at the weights; then shares and weights follow in closed form from the quadratic forms, and primal and dual value bound the optimum.
+For p > 2 the optimum is a saddle point, so nothing falls monotonously: the best primal and the best dual point are kept, and the gap
+between them ends the search.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ....kernels.svm.task_machine import Accuracy
+from ....kernels.tasks.multitask import (
+    certificate,
+    effective,
+    even_shares,
+    even_weights,
+    kernel_strengths,
+    mixed_dual,
+    next_weights,
+    paced_weights,
+    task_shares,
+)
+from ....kernels.weights.domains import Simplex
+from ...grams.held import Held
+from ...grams.settings import GramSettings
+from ...inputs.scores import Fit, TargetFit, accuracy_metrics
+from ...inputs.tasks import TaskProblem
+from ...loops.protocol import Step
+from ...loops.weight_steps import mirror_move
+from ...records.context import RunContext
+from ..mkl.loop import selected
+from .config import MultiTaskMKLConfig
+from .solve_pass import Machines, TaskGrams
+
+UNFINISHED = ("max_iter",)
+"""Reasons of a stop before the tolerance was reached."""
+
+FIRST_TOL = 1e-2
+"""Tolerance at which a machine is first solved, in units of the slope of its dual."""
+
+GAP_SHARE = 0.02
+"""A machine is solved on until its own gap is below its part of this share of the gap."""
+
+SETTLED = 1e-6
+"""Nested search: machines and shares alternate until their value changes by less than this share (the thesis')."""
+
+FIRST_PACE = 1.0
+"""Exponent of the first closed-form step: twice the plain one, which is too careful in all we measured."""
+
+LOST = 20
+"""Closed-form steps in a row without a better bound after which mirror descent takes over, from the best point."""
+
+
+@dataclass(frozen=True)
+class TaskSearch:
+    """What the search of one fit has found.
+
+    Attributes
+    ----------
+    weights, shares
+        ``(k,)`` gamma and ``(k, T)`` lambda to be tried next.
+    beta
+        ``(n,)`` newest coefficients in the order of tasks.
+    path
+        ``(t, k)`` weights tried.
+    upper, lower
+        Bounds of the optimum.
+    best_weights, best_shares, best_beta, best_bias, best_decision
+        The point whose primal value is ``upper``.
+    dual_beta, dual_forms
+        Coefficients and forms of the point whose dual value is ``lower``, up to a factor.
+    paces, sides
+        Exponents of closed-form steps by kernel, see :func:`gramplane.kernels.tasks.multitask.paced_weights`.
+    slow
+        Steps in a row that moved neither bound.
+    nested
+        Whether mirror descent chooses the weights.
+    moves
+        Its steps.
+    value
+        Value of the newest machines while shares and machines alternate; infinite after the weights moved.
+    stop
+        Why it ended, or ``None``.
+    """
+
+    record_name: ClassVar[str] = "TaskSearch"
+    weights: np.ndarray
+    shares: np.ndarray
+    beta: np.ndarray
+    path: np.ndarray
+    upper: float
+    lower: float
+    best_weights: np.ndarray
+    best_shares: np.ndarray
+    best_beta: np.ndarray
+    best_bias: np.ndarray
+    best_decision: np.ndarray
+    dual_beta: np.ndarray
+    dual_forms: np.ndarray
+    paces: np.ndarray
+    sides: np.ndarray
+    slow: int = 0
+    nested: bool = False
+    moves: int = 0
+    value: float = np.inf
+    stop: str | None = None
+
+    @property
+    def gap(self) -> float:
+        """Absolute gap between the bounds."""
+        return self.upper - self.lower
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap in units of the upper bound."""
+        return self.gap / max(self.upper, np.finfo(float).tiny) if np.isfinite(self.gap) else np.inf
+
+
+@dataclass(frozen=True)
+class MultiTaskState:
+    """State of the loop: one search per fit."""
+
+    record_name: ClassVar[str] = "MultiTaskState"
+    iteration: int
+    searches: tuple[TaskSearch, ...]
+
+    @property
+    def stop(self) -> str | None:
+        """Reason why every search has stopped, or ``None``."""
+        reasons = [search.stop for search in self.searches]
+        if None in reasons:
+            return None
+        return next((reason for reason in UNFINISHED if reason in reasons), str(reasons[-1]))
+
+
+class MultiTaskLoop:
+    """The search for kernel weights of one or several fits on the same tasks.
+
+    Parameters
+    ----------
+    config
+        Parameters; what concerns the matrices is this one's for all fits.
+    specs
+        Kernels.
+    problems
+        One per fit.
+    settings, layout, order
+        Where Gram matrices lie and how they are cut, and the rows of the data task by task.
+    fits
+        Machines whose accuracy or R2 is followed.
+    data
+        What the kernels are over, where that is not the data set of the run: matrices that were given.
+    configs
+        Parameters of each fit, where they differ.
+    """
+
+    state_type = MultiTaskState
+
+    def __init__(
+        self,
+        config: MultiTaskMKLConfig,
+        specs: Sequence[Any],
+        problems: Sequence[TaskProblem],
+        settings: GramSettings,
+        layout: Any,
+        order: np.ndarray,
+        fits: Sequence[Fit | TargetFit] = (),
+        data: Any = None,
+        configs: Sequence[MultiTaskMKLConfig] | None = None,
+    ) -> None:
+        self.config, self.specs, self.problems = config, tuple(specs), tuple(problems)
+        self.settings, self.layout, self.order, self.fits, self.data = settings, layout, order, tuple(fits), data
+        self.configs = tuple([config] * len(self.problems) if configs is None else configs)
+        self.edges = np.concatenate([[0], np.cumsum(layout.groups)]).astype(np.int64)
+        self.grams = Held(lambda ctx: TaskGrams(ctx, self.specs, layout, order, settings), data)
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks."""
+        return len(self.layout.groups)
+
+    def init(self, ctx: RunContext) -> MultiTaskState:
+        """Return equal weights and shares for every fit."""
+        self.grams(ctx)
+        return MultiTaskState(0, tuple(self._fresh(config) for config in self.configs))
+
+    def _fresh(self, config: MultiTaskMKLConfig) -> TaskSearch:
+        k, n = len(self.specs), self.layout.n
+        weights, shares, none = even_weights(k, config.q), even_shares(k, self.n_tasks, config.p), np.zeros(n)
+        best = weights, shares, none, np.zeros(self.n_tasks), none
+        dual = none, np.zeros_like(shares), np.full(k, FIRST_PACE), np.zeros(k)
+        return TaskSearch(weights, shares, none, np.zeros((0, k)), np.inf, 0.0, *best, *dual, nested=config.solver == "mirror")
+
+    def step(self, state: MultiTaskState, ctx: RunContext) -> Step[MultiTaskState]:
+        """Solve the machines of every running fit, bound the optimum, and choose the next weights."""
+        grams, searches = self.grams(ctx), list(state.searches)
+        running = [m for m, search in enumerate(searches) if search.stop is None]
+        machines = 0.0
+        for m in running:
+            began = time.perf_counter()
+            search, config, own = searches[m], self.configs[m], self.problems[m]
+            accuracy, weights = self._accuracy(search, config), effective(search.weights, search.shares)
+            found = grams.solve(own.problem, search.beta, weights, accuracy, search.dual_beta)
+            machines += time.perf_counter() - began
+            searches[m] = self._ended(_moved(self._bounded(search, config, own, found), config, own, found), config, state.iteration + 1)
+        new = MultiTaskState(state.iteration + 1, tuple(searches))
+        return Step(new, {**self._metrics(new, len(running)), "seconds_machines": machines})
+
+    def _accuracy(self, search: TaskSearch, config: MultiTaskMKLConfig) -> Accuracy:
+        if not np.isfinite(search.upper):
+            return Accuracy(FIRST_TOL, np.inf)
+        share = SETTLED * search.upper if search.nested else GAP_SHARE * max(search.gap, config.tol * search.upper)
+        return Accuracy(FIRST_TOL, share / self.n_tasks)
+
+    def _bounded(self, search: TaskSearch, config: MultiTaskMKLConfig, own: TaskProblem, found: Machines) -> TaskSearch:
+        """Return the search with bounds and best point brought up to date."""
+        weights = effective(search.weights, search.shares)
+        told = certificate(own.problem, self.edges, found.beta, found.decision, found.forms, weights, config.p, config.q)
+        forms = search.dual_forms, found.forms, found.joint
+        mixed = mixed_dual(own.problem, search.dual_beta, found.beta, forms, config.p, config.q)
+        better, raised = told.primal < search.upper, mixed.value > search.lower
+        slow = 0 if better or raised else search.slow + 1
+        search = replace(search, beta=found.beta, path=np.vstack([search.path, search.weights]), slow=slow)
+        if raised:
+            search = replace(search, lower=mixed.value, dual_beta=mixed.beta, dual_forms=mixed.forms)
+        if not better:
+            return search
+        bias = np.where(own.constants != 0, own.constants, told.biases)
+        decision = found.decision + np.repeat(bias, np.diff(self.edges))
+        point = {"best_weights": search.weights, "best_shares": search.shares, "best_beta": found.beta}
+        return replace(search, upper=told.primal, best_bias=bias, best_decision=decision, **point)
+
+    def _ended(self, search: TaskSearch, config: MultiTaskMKLConfig, iteration: int) -> TaskSearch:
+        if search.gap <= config.tol * search.upper:
+            return replace(search, stop="tol")
+        return replace(search, stop="max_iter") if iteration >= config.max_iter else search
+
+    def _metrics(self, state: MultiTaskState, running: int) -> dict[str, Any]:
+        searches = state.searches
+        upper, lower = sum(search.upper for search in searches), sum(search.lower for search in searches)
+        counts = [int(np.sum(selected(one.best_weights, config.threshold))) for one, config in zip(searches, self.configs, strict=True)]
+        figures = {"objective": upper, "gap": upper - lower, "lower_bound": lower, "upper_bound": upper}
+        several = {"selected": counts} if len(self.fits) > 1 else {}
+        relative = max(search.relative_gap for search in searches)
+        return {
+            **figures,
+            "relative_gap": relative,
+            "n_selected": max(counts),
+            **several,
+            "machines": running * self.n_tasks,
+            **self._scores(searches),
+        }
+
+    def _scores(self, searches: Sequence[TaskSearch]) -> dict[str, Any]:
+        decisions = {}
+        for m, search in enumerate(searches):
+            decisions[m] = np.empty(self.layout.n)
+            decisions[m][self.order] = search.best_decision
+        return accuracy_metrics(self.fits, decisions)
+
+
+def _moved(search: TaskSearch, config: MultiTaskMKLConfig, own: TaskProblem, found: Machines) -> TaskSearch:
+    """Return the search with its next weights and shares."""
+    shares, strengths = task_shares(found.forms, config.p), kernel_strengths(found.forms, config.p)
+    if search.nested:
+        return _nested(search, config, own, found, shares, strengths)
+    if search.slow >= LOST:
+        return replace(search, nested=True, weights=search.best_weights, shares=search.best_shares, moves=LOST)
+    if config.q > 1:
+        return replace(search, weights=next_weights(search.weights, strengths, config.q), shares=shares)
+    weights, paces, sides = paced_weights(search.weights, strengths, search.paces, search.sides)
+    return replace(search, weights=weights, shares=shares, paces=paces, sides=sides)
+
+
+def _nested(
+    search: TaskSearch, config: MultiTaskMKLConfig, own: TaskProblem, found: Machines, shares: np.ndarray, strengths: np.ndarray
+) -> TaskSearch:
+    """Alternate machines and shares until their value settles, then move the weights (q = 1: a mirror step on the simplex).
+
+    For 1 < q < 2 the thesis turns the alternation inside out: weights and machines settle for given shares, then these follow.
+    """
+    problem, beta = own.problem, found.beta
+    linear = problem.linear(beta) - float(0.5 * (problem.ridges() * beta) @ beta)
+    inner = strengths if config.q == 1 else np.sum(found.forms / search.shares, axis=1)
+    value = linear - 0.5 * float(search.weights @ inner)
+    settled = abs(value - search.value) <= SETTLED * abs(value) or (config.q == 1 and config.p == 2)
+    search = replace(search, value=np.inf if settled else value)
+    if config.q > 1:
+        return replace(search, shares=shares) if settled else replace(search, weights=next_weights(search.weights, inner, config.q))
+    if not settled:
+        return replace(search, shares=shares)
+    weights = mirror_move(Simplex(), search.weights, -0.5 * strengths, search.moves + 1)
+    return replace(search, weights=weights, shares=shares, moves=search.moves + 1)

@@ -1,0 +1,250 @@
+"""Gram matrices within tasks: the diagonal squares of every task, wherever their entries come from.
+
+Rows are counted task by task (row r of the order of tasks is row ``order[r]`` of the data), and no block joins two tasks. A reference of
+any kind loads to the raw kernels ``(k, rows, columns)`` in the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....cluster import bytes_text
+from ....kernels.grams.blocks import gram_block
+from ....kernels.grams.spec import KernelSpec
+from ....storage import BlockStore, GramStore, MemoryBlocks, open_shared
+from ....storage.grams.layout import GramLayout
+from ...grams.given import GivenGrams
+from ...grams.settings import PLACES, GramSettings
+from ...grams.sources import TILE, StoredPair, TextRows, rows_of
+from ...records.context import BANK_SHARE, RunContext
+
+BLOCK_BYTES = 32 << 20
+"""Entries of one block pair, all kernels together."""
+
+BATCH_BYTES = 64 << 20
+"""Entries of the tasks that one step of a pass takes together; a larger task is a step of its own."""
+
+SCATTER = 4
+"""Rows of a task are read with those between them up to this many times their number, else run by run."""
+
+
+def task_layout(sizes: Sequence[int], k: int) -> GramLayout:
+    """Return how squares of the tasks are cut: whole where k kernels fit an object, else evenly at multiples of 128 rows."""
+    largest = max(sizes)
+    most = max(TILE, int((BLOCK_BYTES / (4 * max(1, k))) ** 0.5) // TILE * TILE)
+    pieces = -(-largest // most)
+    block = largest if pieces == 1 else -(-largest // (pieces * TILE)) * TILE
+    return GramLayout(sum(sizes), block, tuple(int(size) for size in sizes))
+
+
+def entries_bytes(layout: GramLayout, k: int) -> int:
+    """Return the bytes of all kept entries."""
+    return 4 * k * sum(int(np.prod(layout.shape(i, j))) for i, j in layout.pairs())
+
+
+def task_settings(ctx: RunContext, layout: GramLayout, k: int, policy: str = "auto", store: str | None = None) -> GramSettings:
+    """Decide where the entries lie from sizes, or obey ``policy``.
+
+    Raises
+    ------
+    ValueError
+        A store is asked for without a path.
+    """
+    if policy == "store" and store is None:
+        raise ValueError("grams='store' needs a path for the Gram store")
+    whole, held = entries_bytes(layout, k), int(BANK_SHARE * ctx.driver_memory)
+    auto = "memory" if whole <= held else "recompute" if store is None else "store"
+    chosen: Any = auto if policy == "auto" else policy
+    sizes = f"{k} Gram matrices within {len(layout.groups)} tasks take {bytes_text(whole)}, the driver may give them {bytes_text(held)}"
+    return GramSettings(chosen, layout.block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}")
+
+
+# -- references ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ComputedPair:
+    """A block pair within a task that is computed when it is loaded.
+
+    Attributes
+    ----------
+    url, digest
+        The block store, or ``"memory"`` and empty.
+    rows, cols
+        Ranges in the order of tasks; equal on the diagonal.
+    specs
+        Kernels, in order.
+    width
+        Columns of the data.
+    left, right
+        Rows of the data they stand for, ascending.
+    source
+        Arrays in memory; such a reference stays in its process.
+    """
+
+    url: str
+    digest: str
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    specs: tuple[KernelSpec, ...] = field(repr=False, compare=False)
+    width: int
+    left: np.ndarray = field(repr=False, compare=False)
+    right: np.ndarray = field(repr=False, compare=False)
+    source: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the loaded block."""
+        return 4 * len(self.specs) * len(self.left) * len(self.right)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bound of the rows read, in float64."""
+        return 8 * self.width * SCATTER * (len(self.left) + len(self.right))
+
+    def load(self) -> np.ndarray:
+        """Compute the raw kernels, float32 ``(k, rows, columns)``."""
+        data = self.source or open_shared(self.url, self.digest)
+        right = None if self.rows == self.cols else chosen_rows(data, self.right)
+        return gram_block(self.specs, chosen_rows(data, self.left), right, dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class GivenTaskPair:
+    """A block pair within a task of matrices that were given; arrays stay in their process."""
+
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    which: tuple[int, ...] = field(repr=False, compare=False)
+    left: np.ndarray = field(repr=False, compare=False)
+    right: np.ndarray = field(repr=False, compare=False)
+    source: np.ndarray = field(repr=False, compare=False)
+
+    row_bytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the loaded block."""
+        return 4 * len(self.which) * len(self.left) * len(self.right)
+
+    def load(self) -> np.ndarray:
+        """Return the raw kernels, float32 ``(k, rows, columns)``; of a pair on the diagonal the upper triangle, mirrored."""
+        block = np.asarray(self.source[np.ix_(np.array(self.which), self.left, self.right)], np.float32)
+        if self.rows == self.cols:
+            block = np.triu(block) + np.triu(block, 1).transpose(0, 2, 1)
+        return np.ascontiguousarray(block)
+
+
+@dataclass(frozen=True)
+class HeldPair:
+    """A block pair in memory, normalised."""
+
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    block: np.ndarray = field(repr=False, compare=False)
+
+    row_bytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the block."""
+        return self.block.nbytes
+
+    def load(self) -> np.ndarray:
+        """Return the kernels ``(k, rows, columns)``."""
+        return self.block
+
+
+TaskPair = ComputedPair | GivenTaskPair | HeldPair | StoredPair
+
+
+def task_pairs(data: Any, specs: Sequence[Any], layout: GramLayout, order: np.ndarray) -> Sequence[TaskPair]:
+    """Return references to the block pairs of all tasks, task by task.
+
+    Parameters
+    ----------
+    order
+        ``(n,)`` rows of the data task by task.
+    """
+    spans = [(layout.span(i), layout.span(j)) for i, j in layout.pairs()]
+    if isinstance(data, GivenGrams):
+        source, which = _whole(data), tuple(spec.position for spec in specs)
+        return [GivenTaskPair(rows, cols, which, order[slice(*rows)], order[slice(*cols)], source) for rows, cols in spans]
+    data, order = _in_order(data, order)
+    far = isinstance(data, BlockStore)
+    url, digest, source, kept = data.url, data.digest if far else "", None if far else data, tuple(specs)
+    return [
+        ComputedPair(url, digest, rows, cols, kept, data.n_cols, order[slice(*rows)], order[slice(*cols)], source) for rows, cols in spans
+    ]
+
+
+def _in_order(data: Any, order: np.ndarray) -> tuple[Any, np.ndarray]:
+    """Return arrays in memory with the rows of a task side by side, where they are not: one copy in place of one per task."""
+    scattered = np.any(np.diff(order) != 1)
+    if not (scattered and isinstance(data, MemoryBlocks) and data.scale.kind == "none"):
+        return data, order
+    X = sp.csr_array(data.X)[order] if sp.issparse(data.X) else data.X[order]
+    return MemoryBlocks(X), np.arange(len(order))
+
+
+def _whole(data: GivenGrams) -> np.ndarray:
+    """Return given matrices as an array.
+
+    Raises
+    ------
+    ValueError
+        They lie in a Gram store, which keeps pairs of rows of different tasks that are of no use here.
+    """
+    if isinstance(data.source, GramStore):
+        raise ValueError("a Gram store of whole matrices cannot be cut into tasks; give the matrices as an array (n_kernels, n, n)")
+    return data.source
+
+
+def loaded(pairs: Sequence[TaskPair]) -> list[np.ndarray]:
+    """Load block pairs; squares of small tasks that lie side by side are cut out of one computed square, which is the same bits sooner."""
+    found: list[np.ndarray] = []
+    at = 0
+    while at < len(pairs):
+        group = _side_by_side(pairs, at)
+        if len(group) == 1:
+            found.append(pairs[at].load())
+        else:
+            whole = replace(group[0], left=np.concatenate([pair.left for pair in group])).load()
+            start = group[0].rows[0]
+            cuts = [slice(pair.rows[0] - start, pair.rows[1] - start) for pair in group]
+            found += [np.ascontiguousarray(whole[:, cut, cut]) for cut in cuts]
+        at += len(group)
+    return found
+
+
+def _side_by_side(pairs: Sequence[TaskPair], at: int) -> list[ComputedPair]:
+    """Return the pairs from one on that may be computed together: squares of at most a tile of rows, ascending in the data."""
+    first: Any = pairs[at]
+    group: list[ComputedPair] = [first]
+    for pair in pairs[at + 1 :] if isinstance(first, ComputedPair) and first.rows == first.cols else ():
+        if not isinstance(pair, ComputedPair) or pair.rows != pair.cols or pair.rows[1] - first.rows[0] > TILE:
+            break
+        if pair.left[0] <= group[-1].left[-1]:
+            break
+        group.append(pair)
+    return group
+
+
+def chosen_rows(data: Any, ids: np.ndarray) -> Any:
+    """Return some rows (ascending ids) with the scaling applied: an array, a CSR array, or strings."""
+    if isinstance(data, TextRows):
+        return data.texts[ids]
+    lo, hi = int(ids[0]), int(ids[-1]) + 1
+    if hi - lo == len(ids):
+        return rows_of(data, lo, hi)
+    if hi - lo <= SCATTER * len(ids):
+        return rows_of(data, lo, hi)[ids - lo]
+    cuts = [0, *(np.flatnonzero(np.diff(ids) > 1) + 1).tolist(), len(ids)]
+    parts = [rows_of(data, int(ids[a]), int(ids[b - 1]) + 1) for a, b in pairwise(cuts)]
+    return sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)

@@ -1,0 +1,170 @@
+"""The batch optimum of feature selection over many tasks, with its duality gap: the rival of the rounds.
+
+Solvers and certificate: :mod:`gramplane.kernels.group_lasso.on_rows`, every feature being a group over all tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....kernels.group_lasso import on_rows as batch
+from ....kernels.group_lasso.mean_losses import MeanLoss
+from ....kernels.group_lasso.task_selection import task_penalty
+from ...inputs.scores import Fit, TargetFit, accuracy_metrics
+from ...loops.protocol import Step
+from ...records.context import RunContext
+from .config import SelectorConfig
+from .inputs import SelectorData, moments_fit
+from .rounds import Solution, lam_of, objective
+
+LIMITS = {"squared": 500, "logistic": 5, "hinge": 250}
+"""Sweeps, Newton steps or proximal steps of a step of the loop, by loss."""
+
+CUT_SHORT = 2
+"""Phase of a second fit after a selection that ``max_iter`` ended: however it ends, the fit is unfinished."""
+
+
+@dataclass(frozen=True)
+class BatchState:
+    """State of the batch solver.
+
+    Attributes
+    ----------
+    iteration
+        Steps so far.
+    phase
+        0 while features are selected, 1 while they are fitted again, ``CUT_SHORT`` while those are that an unfinished selection had.
+    sweeps
+        Sweeps, Newton steps or proximal steps of this phase.
+    weights, intercepts
+        ``(Q, d)`` and ``(Q,)``.
+    objective, gap
+        Primal value and its distance to the dual value.
+    mu
+        Smoothing of the hinge.
+    kept
+        ``(d,)`` features that may have weights.
+    stop
+        Why it ended, or ``None``.
+    """
+
+    record_name: ClassVar[str] = "BatchState"
+    iteration: int
+    phase: int
+    sweeps: int
+    weights: np.ndarray
+    intercepts: np.ndarray
+    objective: float
+    gap: float
+    mu: float
+    kept: np.ndarray
+    stop: str | None = None
+
+
+class BatchLoop:
+    """Descends until the gap closes; then, with ``refit``, on the selected features alone.
+
+    Parameters
+    ----------
+    config
+        Parameters.
+    data
+        Rows of the fit.
+    fits
+        The fit whose accuracy or R2 is followed.
+    """
+
+    state_type = BatchState
+
+    def __init__(self, config: SelectorConfig, data: SelectorData, fits: Sequence[Fit | TargetFit] = ()) -> None:
+        self.config, self.data, self.fits = config, data, tuple(fits)
+
+    def init(self, ctx: RunContext) -> BatchState:
+        """Return weights of zero."""
+        return self._fresh(0, 0, self.data.kept)
+
+    def _fresh(self, iteration: int, phase: int, kept: np.ndarray) -> BatchState:
+        weights = np.zeros((self.data.n_tasks, self.data.n_features))
+        return BatchState(iteration, phase, 0, weights, np.zeros(self.data.n_tasks), np.inf, np.inf, 0.0, kept)
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        """Rows with a weight, task by task."""
+        used = np.flatnonzero(self.data.rows.weight > 0)
+        return used[np.argsort(self.data.rows.codes[used], kind="stable")]
+
+    @cached_property
+    def _sorted(self) -> Any:
+        rows = self.data.rows
+        return sp.csr_array((rows.values, rows.indices, rows.indptr), shape=(rows.n, self.data.n_features))[self._order]
+
+    def problem(self, state: BatchState) -> batch.RowProblem:
+        """Return the problem of a phase, over the features that may have weights."""
+        config, rows, order = self.config, self.data.rows, self._order
+        edges = np.concatenate([[0], np.cumsum(np.bincount(rows.codes[order], minlength=self.data.n_tasks))]).astype(np.int64)
+        X = self._sorted if state.kept.all() else self._sorted[:, np.flatnonzero(state.kept)]
+        penalty = task_penalty(config.penalty, X.shape[1], config.r)
+        loss, lam = MeanLoss(config.loss, state.mu), lam_of(config, state.phase)
+        cost = self.data.mean_weights[order]
+        return batch.RowProblem(batch.TaskRows(X, edges), rows.target[order], cost, loss, penalty, lam, config.fit_intercept)
+
+    def moment_bytes(self) -> int:
+        """Return the bytes of the moments of all tasks."""
+        return 8 * self.data.n_tasks * (self.data.n_features + 2) ** 2
+
+    def step(self, state: BatchState, ctx: RunContext) -> Step[BatchState]:
+        """Descend until the gap closes, or a fixed number of times."""
+        config, kept = self.config, np.flatnonzero(state.kept)
+        method = "auto" if moments_fit(self.data.n_features, self.data.n_tasks, ctx.driver_memory) else "fista"
+        limit = min(LIMITS[config.loss], config.max_iter - state.sweeps)
+        warm = {"warm": state.weights[:, kept], "biases": state.intercepts}
+        found = batch.solve_rows(self.problem(state), **warm, tol=config.tol, max_iter=limit, method=method)
+        weights = np.zeros_like(state.weights)
+        weights[:, kept] = found.copies
+        moved = replace(
+            state,
+            iteration=state.iteration + 1,
+            sweeps=state.sweeps + found.steps,
+            weights=weights,
+            intercepts=found.biases,
+            objective=found.objective,
+            gap=max(found.gap, 0.0),
+            mu=found.mu,
+        )
+        return Step(self._turned(moved, found.stop), self._metrics(moved))
+
+    def _turned(self, state: BatchState, reason: str) -> BatchState:
+        """Return the state with its reason to stop, or turned to the second fit."""
+        if reason == "max_iter" and state.sweeps < self.config.max_iter:
+            return state
+        # A model without the second fit is of another problem. Where round-off forbids the tolerance the selection is as good as it gets.
+        if state.phase == 0 and self.config.refit is not None and state.weights.any():
+            return self._fresh(state.iteration, CUT_SHORT if reason == "max_iter" else 1, np.asarray(state.weights.any(axis=0)))
+        if state.phase == CUT_SHORT:
+            return replace(state, stop="max_iter")
+        return replace(state, stop="tol" if reason == "gap" else reason)
+
+    def _metrics(self, state: BatchState) -> dict[str, Any]:
+        chosen = state.weights.any(axis=0)
+        values = self.data.rows.decide(state.weights, state.intercepts) + self.data.offsets[self.data.rows.codes]
+        return {
+            "phase": min(state.phase, 1),
+            "objective": state.objective,
+            "gap": state.gap,
+            "sweeps": state.sweeps,
+            "n_selected": int(chosen.sum()),
+            "nonzeros": int(np.count_nonzero(state.weights)),
+            **accuracy_metrics(self.fits, {0: values}),
+        }
+
+    def solution(self, state: BatchState) -> Solution:
+        """Return the weights with their objective, summed anew over the rows, and their gap."""
+        values = self.data.rows.decide(state.weights, state.intercepts)
+        value = objective(self.config, self.data, lam_of(self.config, state.phase), state.weights, values)
+        return Solution(state.weights, state.intercepts, value, state.gap)

@@ -1,0 +1,191 @@
+"""From data, target and tasks to the rows that feature selection over many tasks reads: scaled, signed, about their offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....kernels.group_lasso.task_selection import TaskRows
+from ....storage import MemoryBlocks
+from ...inputs.tasks import TaskInputs
+from ...passes.blocks import constant_features, scale_as_given
+from ...passes.scaling import scaled
+from ...records.holdings import Held, Holding
+from ..fgm.model import FeatureScale
+from ..group_lasso.inputs import weights_of
+from .config import SelectorConfig
+
+ENTRY_BYTES = 40
+"""Bytes the driver holds per entry while rows are read and evaluated, at most."""
+
+MOMENT_SHARE = 0.25
+"""Share of the driver's memory that the moments of all tasks may take; beyond it proximal steps read the rows."""
+
+
+@dataclass(frozen=True)
+class SelectorData:
+    """Rows of a fit.
+
+    Attributes
+    ----------
+    rows
+        All rows, held-out ones among them with weight 0; targets are signs, or numbers less the offsets.
+    offsets
+        ``(n_tasks,)`` subtracted from the target of every task.
+    n_features
+        Number of features.
+    names
+        The tasks.
+    kept
+        ``(n_features,)`` features that may have weights: beside intercepts, not those that are constant.
+    scale
+        Factors of the columns as they were learned from, which are those of the model.
+    """
+
+    rows: TaskRows
+    offsets: np.ndarray
+    n_features: int
+    names: tuple[Any, ...]
+    kept: np.ndarray
+    scale: FeatureScale
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks."""
+        return len(self.names)
+
+    @property
+    def mean_weights(self) -> np.ndarray:
+        """``(n,)`` weights of the mean loss: those of every task sum to 1."""
+        totals = np.bincount(self.rows.codes, self.rows.weight, self.n_tasks)
+        return self.rows.weight / np.where(totals > 0, totals, 1.0)[self.rows.codes]
+
+
+def check_loss(config: SelectorConfig, inputs: TaskInputs) -> None:
+    """Refuse losses that do not suit the target.
+
+    Raises
+    ------
+    ValueError
+        What the target holds, and what to use, are named.
+    """
+    if inputs.classes is None and config.loss != "squared":
+        raise ValueError(f"loss={config.loss!r}: the target holds real numbers; use 'squared'")
+    if inputs.classes is not None and config.loss == "squared":
+        raise ValueError("loss='squared': the target holds classes; use 'logistic' or 'hinge'")
+
+
+def entry_count(data: Any) -> int:
+    """Return the entries of a data set as its rows are held: non-zeros, or all where columns are shifted or dense."""
+    if data.meta.kind == "dense":
+        return int(data.n_rows * data.n_cols)
+    return int(np.asarray(data.column_table("counts"), np.int64).sum())
+
+
+ROWS = Held("rows in float64, by rows and while they are put in order", f"{ENTRY_BYTES} entries")
+WEIGHTS = Held("sums, weights and copies of them", "40 d T")
+VECTORS = Held("labels, tasks, decision values", "64 n")
+ORDERED = Held("rows task by task, and copies of them", "28 entries", "`algorithm: fista`")
+MOMENTS = Held(
+    "second moments of every task, and copies of them",
+    "16 T (d + 2)^2",
+    f"`algorithm: fista`, where half of that is within {MOMENT_SHARE:g} L",
+)
+
+HELD = (ROWS, WEIGHTS, VECTORS, ORDERED, MOMENTS)
+"""What the driver holds."""
+
+
+def driver_held(data: Any, n_tasks: int, algorithm: str, driver_memory: int) -> tuple[Holding, ...]:
+    """Return what the driver holds: rounds of one row per task read rows from all over the data, so all of them, and weights."""
+    n, d = data.n_rows, data.n_cols
+    held = ROWS.of(entries=entry_count(data)), WEIGHTS.of(d=d, T=n_tasks), VECTORS.of(n=n)
+    moments = MOMENTS.of(d=d, T=n_tasks)
+    if algorithm != "fista":
+        return held
+    ordered = ORDERED.of(entries=entry_count(data))
+    return (*held, ordered, moments) if moments_fit(d, n_tasks, driver_memory) else (*held, ordered)
+
+
+def moments_fit(d: int, n_tasks: int, driver_memory: int) -> bool:
+    """Return whether the moments of all tasks are within their share of the driver's memory."""
+    return 8 * n_tasks * (d + 2) ** 2 <= MOMENT_SHARE * driver_memory
+
+
+def sparse_rows(X: Any) -> sp.csr_array:
+    """Return rows as float64 CSR with ascending columns; what was given is never changed."""
+    found = sp.csr_array(X, dtype=np.float64)
+    if not found.has_canonical_format:
+        found = found.copy()
+        found.sum_duplicates()
+    return found
+
+
+def task_rows(X: Any, codes: np.ndarray, target: np.ndarray, weight: np.ndarray) -> TaskRows:
+    """Return rows ``(n, d)`` of any form with their tasks, as compiled loops read them."""
+    found: Any = sparse_rows(X)
+    parts = found.indptr.astype(np.int64), found.indices.astype(np.int32), found.data
+    return TaskRows(*parts, codes.astype(np.int64), np.asarray(target, np.float64), np.asarray(weight, np.float64))
+
+
+def _scaled_rows(data: Any, scale: FeatureScale) -> Any:
+    """Return all rows, scaled; those in memory that have no scales as they lie."""
+    if isinstance(data, MemoryBlocks) and data.scale.kind == "none":
+        return data.X
+    return scaled(data.columns(np.arange(data.n_cols)), scale, data.scale.row_factor)
+
+
+def features_kept(data: Any, fit_intercept: bool) -> np.ndarray:
+    """Return which features may have weights, ``(n_features,)``: an intercept takes out those that are constant as they are read."""
+    kept = np.ones(data.n_cols, bool)
+    if fit_intercept:
+        kept[constant_features(data)] = False
+    return kept
+
+
+def selector_data(config: SelectorConfig, inputs: TaskInputs) -> SelectorData:
+    """Return the rows of a fit.
+
+    Raises
+    ------
+    DataError
+        No row, or none of a class, has a positive weight.
+    ValueError
+        Class weights that do not suit the target.
+    """
+    given: Any = inputs
+    weight = weights_of(config, given)  # pyright: ignore[reportArgumentType] (both have a class weight)
+    offsets = task_offsets(config.task_offset, inputs.codes, inputs.signs(), weight, inputs.n_tasks)
+    data, scale = inputs.data, scale_as_given(inputs.data, np.arange(inputs.data.n_cols))
+    rows = task_rows(_scaled_rows(data, scale), inputs.codes, inputs.signs() - offsets[inputs.codes], weight)
+    return SelectorData(rows, offsets, int(data.n_cols), inputs.names, features_kept(data, config.fit_intercept), scale)
+
+
+def without_bound(gamma: float, row: int, name: Any, where: str = "") -> str:
+    """Return what to say of a stream whose predictions diverge."""
+    told = f"gamma={gamma:g}: predictions grow without bound ({where}row {row}, task {name!r})"
+    return f"{told}; raise gamma to the order of the rows' squared norms, or scale the features"
+
+
+def task_offsets(kind: str | None, codes: np.ndarray, target: np.ndarray, weight: np.ndarray, n_tasks: int) -> np.ndarray:
+    """Return what is subtracted from the target of every task, ``(n_tasks,)``.
+
+    ``"mean"`` is the mean m of all rows; ``"shrunken"`` is ``m + (m_q - m) v_b / (v_b + v_w / n_q)`` with the mean m_q of task q's n_q
+    rows, the variance v_w of rows within tasks and v_b that of the tasks' own means: the best linear predictor of a task's mean.
+    """
+    if kind is None:
+        return np.zeros(n_tasks)
+    mean = float(np.average(target, weights=weight))
+    if kind == "mean":
+        return np.full(n_tasks, mean)
+    counts = np.bincount(codes, weight > 0, n_tasks)
+    totals = np.bincount(codes, weight, n_tasks)
+    means = np.bincount(codes, weight * target, n_tasks) / totals
+    spread = float(weight @ np.square(target - means[codes])) / float(weight.sum())
+    within = spread * counts.sum() / max(counts.sum() - n_tasks, 1.0)
+    between = max(0.0, float(np.var(means)) - float(np.mean(within / counts)))
+    noise = between + within / counts
+    return mean + (means - mean) * np.divide(between, noise, out=np.zeros(n_tasks), where=noise > 0)

@@ -1,0 +1,1 @@
+"""Non-parametric kernel learning from pairs of rows."""

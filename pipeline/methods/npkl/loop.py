@@ -1,0 +1,207 @@
+r"""Non-parametric kernel learning (Zhuang, thesis, 2011, chapter 3): a kernel matrix from constraints on pairs and a neighbour graph.
+
+.. math::
+
+    \min_{K \succeq 0, \; \mathrm{tr} K^p \le B} \mathrm{tr}(LK) + C \sum_{(i,j)} \ell(T_{ij} K_{ij}),
+
+L the normalised Laplacian of the graph, T the constraints, the sum over both orders of each pair. A step is one eigendecomposition of
+:math:`A = \alpha \circ T - L`; see :mod:`gramplane.kernels.spectral.dual_ascent`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import eigh
+from scipy.sparse.linalg import eigsh
+
+from ....kernels.eigen.chebyshev import SPARE, block_bytes
+from ....kernels.eigen.dense import dense_bytes
+from ....kernels.eigen.operator import SymmetricOperator
+from ....kernels.eigen.positive_part import WHOLE, normalized_laplacian
+from ....kernels.jit import one_thread
+from ....kernels.spectral.constraints import PairConstraints, actively_selected, randomly_selected
+from ....kernels.spectral.dual_ascent import Evaluator, SpectralState, advance, begin, kernel_at, relative_gap
+from ....kernels.spectral.neighbors import components, neighbour_graph
+from ....kernels.spectral.pair_losses import EntryTerms
+from ....kernels.spectral.problem import Evaluation, SpectralProblem
+from ...grams.sources import rows_of
+from ...loops.protocol import Step
+from ...models.kernel_predict import spans
+from ...passes.neighbours import nearest_neighbours
+from ...records.context import RunContext
+from ...records.holdings import Held, Holding, total_bytes
+from .config import NPKLConfig
+
+DENSE_BASE = 1500
+"""Rows up to which the least eigenvectors of L come from a dense decomposition."""
+
+WIDTH_PAIRS = 2000
+"""Pairs of rows whose median distance is the width of the kernel that selects constraints."""
+
+ROWS = 4096
+"""Rows read at a time."""
+
+
+GRAPH = Held("graph of neighbours, its Laplacian and the matrix of a step", "200 n k", "k = `n_neighbors`")
+CONSTRAINTS = Held("constraints, their multipliers and entries", "160 m", "m constraints")
+BASE = Held("base of r functions, and how it is found", "24 n r", f"r = `base`; up to {DENSE_BASE:,} rows 32 n^2 more")
+DENSE_MATRIX = Held("a small matrix as a dense one", "32 n^2", f"up to {WHOLE} rows")
+EIGENPAIRS = Held(
+    "eigenpairs, here one",
+    "n (8 b + 16 r) + 40 b^2",
+    "r eigenpairs, whose number shows on the way; b = 1.1 r + 20, up to 2 r + 20",
+)
+
+HELD = (GRAPH, CONSTRAINTS, BASE, DENSE_MATRIX, EIGENPAIRS)
+"""What the driver may hold."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a fit learns from: the constraints in use, the dual problem, rows without a neighbour, and parts of the graph."""
+
+    constraints: PairConstraints
+    problem: SpectralProblem
+    isolated: np.ndarray
+    components: int
+
+
+class NPKLLoop:
+    """The ascent on the rows of a context's data.
+
+    Parameters
+    ----------
+    config
+        Parameters.
+    constraints
+        All constraints.
+    n_neighbors
+        Of the graph, less than the rows.
+    seed
+        Of random selections and of the eigensolver's first block.
+    """
+
+    state_type = SpectralState
+
+    def __init__(self, config: NPKLConfig, constraints: PairConstraints, n_neighbors: int, seed: int) -> None:
+        self.config, self.given, self.n_neighbors, self.seed = config, constraints, n_neighbors, seed
+        self._setting: Setting | None = None
+        self._evaluator = Evaluator()
+
+    def given_held(self, n: int) -> tuple[Holding, ...]:
+        """Return what the driver holds whatever the rank: graph, constraints, and a base."""
+        k, m, base = self.n_neighbors, self.given.size, self.config.base or 0
+        found = dense_bytes(n) if base and n <= DENSE_BASE else 0
+        return GRAPH.of(n=n, k=k), CONSTRAINTS.of(m=m), BASE.taking(24 * n * base + found)
+
+    def driver_held(self, n: int) -> tuple[Holding, ...]:
+        """Return what the driver holds, of the eigenpairs the least there can be: their number r shows only as they are found."""
+        least = DENSE_MATRIX.of(n=n) if n <= WHOLE else EIGENPAIRS.taking(block_bytes(n, SPARE + 1, 1))
+        return (*self.given_held(n), least)
+
+    def setting(self, ctx: RunContext) -> Setting:
+        """Return graph, constraints and problem: a function of data and parameters, made when first asked for."""
+        if self._setting is None:
+            self._setting = self._made(ctx)
+        return self._setting
+
+    def _made(self, ctx: RunContext) -> Setting:
+        config = self.config
+        graph: Any = neighbour_graph(nearest_neighbours(ctx, self.n_neighbors).ids, config.graph)
+        laplacian = normalized_laplacian(graph)
+        chosen = selected(config, self.given, ctx.data, self.seed)
+        ctx.emit({"event": "phase", "phase": f"graph of {graph.nnz // 2} edges, {chosen.size} constraints"})
+        linear = config.loss == "linear"
+        problem = SpectralProblem(
+            SymmetricOperator(sp.csr_array(-laplacian)),
+            EntryTerms(chosen.n, chosen.rows, chosen.cols, chosen.signs),
+            np.zeros(chosen.size) if linear else np.ones(chosen.size),
+            config.loss,
+            config.C,
+            config.p,
+            config.B if config.G is None else None,
+            config.G,
+            None if config.base is None else smooth_basis(laplacian, config.base),
+            self.seed,
+            ctx.driver_memory - total_bytes(self.given_held(chosen.n)),
+        )
+        return Setting(chosen, problem, np.diff(graph.indptr) == 0, components(graph))
+
+    def init(self, ctx: RunContext) -> SpectralState:
+        """Return the start: alpha = C, whose kernel is that of the linear loss."""
+        problem = self.setting(ctx).problem
+        return begin(problem, np.full(problem.terms.size, self.config.C))
+
+    def step(self, state: SpectralState, ctx: RunContext) -> Step[SpectralState]:
+        """Do one eigendecomposition and move."""
+        problem = self.setting(ctx).problem
+        state = advance(problem, state, tol=self.config.tol, max_iter=self.config.max_iter, evaluator=self._evaluator)
+        return Step(state, figures(problem, state))
+
+    def kernel(self, state: SpectralState, ctx: RunContext) -> Evaluation:
+        """Return the learnt kernel."""
+        return kernel_at(self.setting(ctx).problem, state, tol=self.config.tol, evaluator=self._evaluator)
+
+
+def figures(problem: SpectralProblem, state: SpectralState) -> Mapping[str, Any]:
+    """Return the figures of a step: the least primal and the largest dual objective so far, their distance, and the rank of K."""
+    known = np.isfinite(state.best_dual)
+    gap = state.gap if known else float("nan")
+    return {
+        "objective": state.best_primal,
+        "dual": state.best_dual if known else float("nan"),
+        "primal": state.primal,
+        "gap": gap,
+        "relative_gap": relative_gap(problem, state) if known else float("nan"),
+        "rank": state.rank,
+    }
+
+
+def smooth_basis(laplacian: sp.csr_array, size: int) -> np.ndarray:
+    """Return the ``size`` eigenvectors of L with the least eigenvalues, ``(n, size)``."""
+    n = laplacian.indptr.size - 1
+    with one_thread():
+        if n <= DENSE_BASE or size >= n - 1:
+            return np.ascontiguousarray(eigh(laplacian.toarray(), subset_by_index=[0, size - 1])[1])
+        # The eigenvalues of L lie in [0, 2]: its least are the largest of 2I - L.
+        turned = sp.csr_array(2.0 * sp.eye_array(n) - laplacian)
+        vectors = eigsh(turned, k=size, which="LA", v0=np.random.default_rng(0).normal(size=n), tol=1e-10)[1]  # pyright: ignore[reportArgumentType] (a float)
+        return np.linalg.qr(vectors[:, ::-1])[0]
+
+
+def selected(config: NPKLConfig, given: PairConstraints, data: Any, seed: int) -> PairConstraints:
+    """Return the constraints that are used (section 3.4 of the thesis); the kernel that judges certainty is a Gaussian."""
+    if config.selection is None:
+        return given
+    rows = config.n_select or -(-int(np.count_nonzero(given.counts)) // 2)
+    rng = np.random.default_rng(seed)
+    active = actively_selected(given, gaussian_at(data, given, rng), rows)
+    return active if config.selection == "active" else randomly_selected(given, active.size, rng)
+
+
+def gaussian_at(data: Any, pairs: PairConstraints, rng: np.random.Generator) -> np.ndarray:
+    """Return ``exp(-||x_i - x_j||^2 / m)`` at constrained pairs, m the median over pairs of rows drawn at random."""
+    i, j = rng.integers(0, pairs.n, (2, WIDTH_PAIRS))
+    j = np.where(i == j, (j + 1) % pairs.n, j)
+    squares = squared_distances(data, np.concatenate([pairs.rows, i]), np.concatenate([pairs.cols, j]))
+    width = float(np.median(squares[pairs.size :]))
+    return np.exp(-squares[: pairs.size] / (width if width > 0 else 1.0))
+
+
+def squared_distances(data: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    """Return the squared distances of pairs of rows; only rows of a pair are kept."""
+    wanted = np.unique(np.concatenate([i, j]))
+    parts = []
+    for lo, hi in spans(data.n_rows, ROWS):
+        near = wanted[(wanted >= lo) & (wanted < hi)] - lo
+        if len(near):
+            held: Any = rows_of(data, lo, hi)
+            parts.append(held[near].astype(np.float64))
+    rows = sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)
+    apart: Any = rows[np.searchsorted(wanted, i)] - rows[np.searchsorted(wanted, j)]
+    return np.asarray(apart.multiply(apart).sum(axis=1)).ravel() if sp.issparse(apart) else np.einsum("ij,ij->i", apart, apart)

@@ -1,0 +1,1 @@
+"""Rule ensembles on the lattice of conjunctions."""

@@ -1,0 +1,71 @@
+"""Decision values of rule ensembles: from arrays, or from a store by one column pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...inputs.tasks import known_codes, store_tasks
+from ...passes.columns import fetch_columns
+from ...records.context import RunContext
+from .loop import rule_flags
+from .model import RuleModel
+from .proposition_pass import dense_column
+
+
+def rule_matrix(model: RuleModel, raw: Any, n: int) -> np.ndarray:
+    """Return which rows satisfy which rule, ``(n, n_rules)`` booleans, from the raw values of ``model.columns``."""
+    items = [model.items(r).tolist() for r in range(model.n_rules)]
+    return rule_flags(model.propositions, items, model.columns, raw, n)
+
+
+def rule_values(model: RuleModel, raw: Any, n: int) -> np.ndarray:
+    """Return ``(n, n_machines)`` decision values from the raw values of ``model.columns``."""
+    return rule_matrix(model, raw, n).astype(np.float64) @ model.weights + model.intercepts
+
+
+def unseen_values(model: RuleModel, raw: Any) -> dict[int, int]:
+    """Return how many values of each categorical column training did not have."""
+    found = {int(column): model.propositions.unseen(int(column), dense_column(raw, k)) for k, column in enumerate(model.columns)}
+    return {column: count for column, count in found.items() if count}
+
+
+def decide_rules(model: RuleModel, ctx: RunContext, task: Any = None) -> np.ndarray:
+    """Return ``(n_samples, n_machines)`` decision values of a store; with tasks one value, that of the row's task.
+
+    Raises
+    ------
+    ValueError
+        The data has another width than the training data, or a task that was not there at fit.
+    """
+    data = ctx.data
+    if data.n_cols != model.n_features:
+        raise ValueError(
+            f"{data.url} has {data.n_cols} features, the model was trained on {model.n_features}; ingest the file with --like "
+            "TRAINING_STORE"
+        )
+    raw: Any = fetch_columns(ctx, model.columns) if len(model.columns) else np.zeros((data.n_rows, 0))
+    unseen = unseen_values(model, raw)
+    if unseen:
+        ctx.emit({"event": "warning", "message": unseen_message(unseen)})
+    values = rule_values(model, raw, data.n_rows)
+    return of_tasks(model, values, store_tasks(data) if task is None and model.tasks is not None else task)
+
+
+def of_tasks(model: RuleModel, values: np.ndarray, task: Any) -> np.ndarray:
+    """Return the values of each row's task, ``(n, 1)``; all values where there are no tasks."""
+    if model.tasks is None:
+        if task is not None:
+            raise ValueError("task is given; the model was fitted without tasks")
+        return values
+    codes = known_codes(task, model.tasks, len(values))
+    return values[np.arange(len(values)), codes][:, None]
+
+
+def unseen_message(unseen: dict[int, int]) -> str:
+    """Return what to say of categories that training did not have."""
+    return (
+        f"{sum(unseen.values())} values of {len(unseen)} categorical columns (first: column {min(unseen)}) were not there at fit; every "
+        "comparison with them is false"
+    )

@@ -1,0 +1,1 @@
+"""Re-ranking of images by looks and tags."""

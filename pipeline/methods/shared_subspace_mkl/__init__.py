@@ -1,0 +1,1 @@
+"""Multiple kernel learning in a subspace that tasks share."""

@@ -1,0 +1,119 @@
+"""The thesis' searches for a shared subspace, in coordinates of the pooled feature space: mirror descent, and alternation (MTSFL).
+
+Both know the Gram matrices by their factors, found once by an eigendecomposition of every kernel. Their machines are independent tasks. A
+point W of theirs is turned into couplings and coefficients of :mod:`gramplane.pipeline.methods.shared_subspace_mkl.loop` at the end, by one
+solve that cannot be worse.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from ....kernels.svm.dual import DenseGram
+from ....kernels.tasks.pooled_subspace import (
+    Half,
+    MirrorPoint,
+    Squares,
+    alternating_half,
+    independent_kernel,
+    mirror_length,
+    mirror_point,
+    pair_forms,
+    part_norms,
+    part_roots,
+    pooled_factor,
+    products,
+    spread,
+    start_constants,
+)
+from ....kernels.tasks.shared_subspace import SubspaceBounds, best_coupling, dual_value, machine_value
+from ...grams.grams import Grams
+from ...records.context import RunContext
+from .loop import SubspaceLoop, SubspaceState
+
+
+class PooledLoop(SubspaceLoop):
+    """What both searches share: factors, and a step from matrices ``Q_j`` to machines, bounds and parts W."""
+
+    _factors: list[np.ndarray] | None = None
+
+    def factors(self, grams: Grams) -> list[np.ndarray]:
+        """Return the factors of the kernels of the search: a function of the data, made anew after a resume."""
+        if self._factors is None:
+            self._factors = [pooled_factor(self._whole(grams, weights)) for weights in self.mix]
+        return self._factors
+
+    def _whole(self, grams: Grams, weights: np.ndarray) -> np.ndarray:
+        gram = grams.combine(weights)
+        assert isinstance(gram, DenseGram), "what the driver cannot hold was refused before"
+        return gram.array
+
+    def independent(
+        self, state: SubspaceState, halves: list[Half], grams: Grams
+    ) -> tuple[SubspaceState, list[np.ndarray], list[np.ndarray], float]:
+        """Return the state with the bounds at ``Q_j = H_j H_j'``, the parts ``G_j`` and ``W_j``, and the seconds of the machines."""
+        factors, q = self.factors(grams), self.config.q
+        gram = DenseGram(independent_kernel(factors, halves, self.codes))
+        began = time.perf_counter()
+        found = self.solved(gram, state)
+        seconds = time.perf_counter() - began
+        G = products(factors, spread(found.beta, self.codes, self.n_tasks))
+        W = [half.part(part) for half, part in zip(halves, G, strict=True)]
+        primal, biases = machine_value(self.problem, found.decision, part_norms(W, q))
+        told = SubspaceBounds(primal, dual_value(self.problem, found.beta, pair_forms(G), q), biases)
+        state = replace(state, beta=found.beta)
+        return self.noted(state, best_coupling(part_roots(W), q), found.beta, found.decision, told), G, W, seconds
+
+    def _ended(self, state: SubspaceState) -> SubspaceState:
+        state = super()._ended(state)
+        return state if state.stop is None or self.grams.found is None else self._coupled(state, self.grams.found)
+
+    def _coupled(self, state: SubspaceState, grams: Grams) -> SubspaceState:
+        """Return the last state with the best point as couplings and their machine."""
+        found, forms, _ = self.machine(replace(state, beta=state.best_beta), state.best_coupling, grams)
+        # The parts were as good already but for round-off: that of the couplings is what the model predicts with.
+        return self.kept(replace(state, upper=np.inf), state.best_coupling, found, forms)
+
+
+class MirrorLoop(PooledLoop):
+    """Matrix mirror descent with the entropy as distance (chapter 4 of the thesis), bounded by the step-weighted mean of the machines."""
+
+    def init(self, ctx: RunContext) -> SubspaceState:
+        """Return the state before the first machine."""
+        state, factors = super().init(ctx), self.factors(self.grams(ctx))
+        squares = np.zeros(Squares(self.codes).size)
+        return replace(state, sums=squares, constants=start_constants(factors, self.config.q), average=np.zeros(self.problem.n))
+
+    def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
+        factors, squares = self.factors(grams), Squares(self.codes)
+        point: MirrorPoint = mirror_point(factors, squares, state.sums, state.constants, self.config.q)
+        state, G, _, seconds = self.independent(state, point.halves, grams)
+        step = mirror_length(G, sum(F.shape[1] for F in factors), state.iteration + 1)
+        length = state.length + step
+        average = state.average + (step / length if length > 0 else 0.0) * (state.beta - state.average)
+        mean = pair_forms(products(factors, spread(average, self.codes, self.n_tasks)))
+        lower = max(state.lower, dual_value(self.problem, average, mean, self.config.q))
+        sums = state.sums + step * squares.outer(state.beta)
+        return replace(state, sums=sums, constants=point.constants, average=average, length=length, lower=lower), seconds
+
+
+class AlternatingLoop(PooledLoop):
+    """Alternating minimisation on one kernel or the average of several (multi-task sparse feature learning)."""
+
+    @property
+    def mix(self) -> np.ndarray:
+        """One kernel, the average."""
+        return np.full((1, len(self.specs)), 1.0 / len(self.specs))
+
+    def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
+        rank = self.factors(grams)[0].shape[1]
+        half = alternating_half(state.part, rank, self.smoothing(state))
+        state, _, W, seconds = self.independent(state, [half], grams)
+        return replace(state, part=W[0]), seconds
+
+
+LOOPS = {"auto": SubspaceLoop, "mirror": MirrorLoop, "alternate": AlternatingLoop}
+"""The search of every solver."""

@@ -1,0 +1,41 @@
+"""Parameters of shared-subspace multiple kernel learning for many tasks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from ...records.config import Count, MethodConfig, Positive
+from ..mkl.config import GramPolicy, Normalize
+
+
+class SharedSubspaceConfig(MethodConfig):
+    """Parameters of shared-subspace multiple kernel learning (``shared-subspace-mkl``)."""
+
+    kernels: Literal["precomputed"] | list[str] | None = Field(
+        None, description="kernels as short texts; default: Gaussians and polynomials on all features and on each one"
+    )
+    q: Annotated[float, Field(ge=1, le=2)] = Field(1.5, description="norm over kernels: 1 gives few kernels, 2 equal traces")
+    C: Positive = Field(1.0, description="loss weight, C * sum of losses over all tasks, as scikit-learn's")
+    loss: Literal["auto", "hinge", "epsilon_insensitive", "squared"] = Field(
+        "auto", description="loss of a row; auto: hinge for classes, epsilon_insensitive for real targets"
+    )
+    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(0.1, description="epsilon_insensitive: half width of the tube")
+    solver: Literal["auto", "mirror", "alternate"] = Field(
+        "auto",
+        description="auto: couplings of tasks in closed form after every solve; mirror: the thesis' matrix mirror descent; alternate: "
+        "alternating minimisation on the average kernel (MTSFL)",
+    )
+    normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open")
+    tol: Positive = Field(1e-3, description="gap between primal and dual value at which the fit ends, relative to the primal value")
+    max_iter: Count = Field(200, description="times the machine of all tasks is solved at most")
+    grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
+    gram_store: str | None = Field(None, description="path of a Gram store, kept for further fits")
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
+
+    @model_validator(mode="after")
+    def _store_has_a_path(self) -> SharedSubspaceConfig:
+        if self.grams == "store" and self.gram_store is None:
+            raise ValueError("grams='store' needs gram_store, the path of the Gram store")
+        return self

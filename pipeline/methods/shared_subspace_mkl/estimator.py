@@ -1,0 +1,180 @@
+"""SharedSubspaceMKLClassifier and SharedSubspaceMKLRegressor: machines of many tasks that share a subspace of every kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...estimators.kernels import CLASS_WEIGHT, documented
+from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
+from ...models.task import TaskModel
+from . import method as shared_subspace_run
+from .config import SharedSubspaceConfig
+
+_PARAMETERS = """
+
+    Parameters
+    ----------
+    kernels
+        List of kernels: :class:`KernelSpec`, short texts like ``"rbf(gamma=0.5)"``, ``"poly(degree=2)[3,7:9]"``, importable functions; or
+        ``"precomputed"``: then X is ``(n_kernels, n, n)`` at fit and ``(n_kernels, n_test, n_train)`` at predict. Default: ``kernel_grid``.
+    q
+        Norm over kernels, 1 to 2: 1 gives few kernels, 2 equal traces.
+    C
+        Loss weight, ``C * sum of losses`` over the rows of all tasks, the same as scikit-learn's ``SVC`` and ``SVR``.
+    loss
+        ``"hinge"`` (classes), ``"epsilon_insensitive"`` (real targets) or ``"squared"``; ``"auto"`` takes the first that fits.
+    epsilon
+        Half width of the tube without loss.
+    solver
+        ``"auto"``: couplings of tasks (T x T) after every solve; ``"mirror"``: the thesis' matrix mirror descent in the pooled feature
+        space; ``"alternate"``: alternating minimisation on the average of the kernels (MTSFL).
+    normalize
+        For kernels that leave it open: ``"trace"`` (trace n), ``"unit_trace"``, ``"multiplicative"``, ``"cosine"``, ``"none"``.
+    tol
+        Gap between primal and dual value at which the fit ends, relative to the primal value.
+    max_iter
+        Times the machine of all tasks is solved at most; a warning tells when it ends the fit.
+    grams, gram_store
+        Where the Gram matrices lie: ``"auto"`` decides from sizes; ``"memory"``, ``"store"`` (at the path ``gram_store``), ``"recompute"``.
+"""
+
+_REST = """    cluster
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."`` ...; matrices and strings in memory stay in-process.
+    random_state
+        Not used; the fit is deterministic.
+    verbose
+        Log one line per iteration.
+    callbacks
+        Functions called with an event record per iteration.
+
+    Attributes
+    ----------
+    tasks_
+        Names of the tasks.
+    kernel_weights_
+        ``(n_kernels,)`` traces of the couplings, on the unit sphere of the norm ``q / (2 - q)``.
+    task_weights_
+        ``(n_kernels, n_tasks, n_tasks)`` couplings D: kernel j counts ``D_j[s, t]`` between rows of the tasks s and t.
+    subspace_
+        The same: their leading eigenvectors span what the tasks share.
+    intercept_
+        ``(n_tasks,)``.
+    support_vectors_
+        Training rows with a coefficient.
+    dual_coef_
+        ``(n_support,)`` signed coefficients of these rows.
+    objective_, dual_gap_
+        Primal value and its distance to the dual value, a bound of the distance to the optimum.
+    lower_bound_, upper_bound_
+        Both bounds of the optimum.
+    n_iter_, converged_, history_
+        Solves of the machine, whether ``tol`` was reached, and one array per figure over the iterations.
+
+    References
+    ----------
+    Jawanpuria: Learning Kernels for Multiple Predictive Tasks. PhD thesis, IIT Bombay (2014), chapter 4.
+    """
+
+
+class _SharedSubspace(TaskEstimator):
+    """What both estimators share."""
+
+    _config_type = SharedSubspaceConfig
+    _method = shared_subspace_run
+
+    def _set_model(self, model: TaskModel) -> None:
+        super()._set_model(model)
+        figures = model.figures
+        self.kernel_weights_ = model.arrays["kernel_weights"].copy()
+        self.task_weights_ = model.weights.copy()
+        self.subspace_ = self.task_weights_
+        self.lower_bound_, self.upper_bound_ = figures["lower_bound"], figures["upper_bound"]
+        self.objective_, self.dual_gap_ = self.upper_bound_, self.upper_bound_ - self.lower_bound_
+        self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
+
+
+@documented(_PARAMETERS, _REST, CLASS_WEIGHT)
+class SharedSubspaceMKLClassifier(TaskClassifier, _SharedSubspace):
+    """Classifiers of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL); two classes.
+
+    Minimises ``1/2 (sum_j ||W_j||_*^q)^(2/q) + C sum_t sum_i loss(y_ti, F_t(x_ti))``, the columns of ``W_j`` being the parts of all tasks
+    in the space of kernel j, ``||.||_*`` the sum of singular values. A task all of whose rows have one label predicts it.
+    """
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        q: float = 1.5,
+        C: float = 1.0,
+        loss: str = "auto",
+        solver: str = "auto",
+        normalize: str = "trace",
+        tol: float = 1e-3,
+        max_iter: int = 200,
+        grams: str = "auto",
+        gram_store: str | None = None,
+        class_weight: Any = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None:
+        self.kernels = kernels
+        self.q = q
+        self.C = C
+        self.loss = loss
+        self.solver = solver
+        self.normalize = normalize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.grams = grams
+        self.gram_store = gram_store
+        self.class_weight = class_weight
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+
+@documented(_PARAMETERS, _REST)
+class SharedSubspaceMKLRegressor(TaskRegressor, _SharedSubspace):
+    """Regressions of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL).
+
+    Minimises ``1/2 (sum_j ||W_j||_*^q)^(2/q) + C sum_t sum_i loss(y_ti, F_t(x_ti))``, the columns of ``W_j`` being the parts of all tasks
+    in the space of kernel j, ``||.||_*`` the sum of singular values.
+    """
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        q: float = 1.5,
+        C: float = 1.0,
+        loss: str = "auto",
+        epsilon: float = 0.1,
+        solver: str = "auto",
+        normalize: str = "trace",
+        tol: float = 1e-3,
+        max_iter: int = 200,
+        grams: str = "auto",
+        gram_store: str | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None:
+        self.kernels = kernels
+        self.q = q
+        self.C = C
+        self.loss = loss
+        self.epsilon = epsilon
+        self.solver = solver
+        self.normalize = normalize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.grams = grams
+        self.gram_store = gram_store
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks

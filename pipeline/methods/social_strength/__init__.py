@@ -1,0 +1,1 @@
+"""Strength of ties between users."""

@@ -1,0 +1,341 @@
+"""SocialStrengthRanker: the strength of ties between users, learnt from some pairs and several similarities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from ....kernels.ranking.harmonic import harmonic_values, strength_graph
+from ...estimators.base import fan_out, fit_context, in_memory, is_store, opened_for, warn_user
+from ...estimators.kernels import KernelEstimator
+from ...grams.given import GivenGrams, as_stack
+from ...loops.run import run_loop
+from ...models.kernel_predict import spans
+from . import scores as scoring
+from .config import PairKernel, SocialConfig
+from .method import build_loop, checked_links, model_of
+from .model import SocialModel
+
+EARLY = "max_iter={} ended the fit with a relative gap of {:.1e}; tol={:g} was asked for"
+
+
+class SocialStrengthRanker(KernelEstimator):
+    r"""Strength of the tie between two users, from several similarities of users and pairs known to be linked or not.
+
+    The similarities (views) are made comparable and summed with weights that align the sum with the links; then
+
+    .. math::
+
+        \min_a \frac1N \sum_i \ln\big(1 + e^{-y_i f_i}\big) + \frac C2 a' K_p a, \qquad f = K_p a, \quad y = 2z - 1,
+
+    is solved over the N training pairs, :math:`K_p` a kernel of pairs. The strength of a tie is :math:`1/(1 + e^{-f})`.
+
+    Parameters
+    ----------
+    C
+        Weight of the norm; a larger ``C`` is a plainer model. scikit-learn's ``C`` is ``1 / (C N)``.
+    pair_kernel
+        ``"similarity"`` (a weighted sum of the views at u, v and an offset), ``"difference"`` (the thesis': gives every user the same order
+        of candidates), ``"mlpk"`` (its square), ``"tensor"`` (directed), ``"tensor-symmetric"``.
+    weights
+        Of the views: ``"kta"`` by alignment with the links, or ``"uniform"``.
+    kernels
+        ``"precomputed"``: ``fit`` is given matrices. Else a list of kernels (``KernelSpec`` or short texts) over the users' features.
+    alignment
+        ``"unit"``: links have ones on the diagonal, as the views do; ``"off-diagonal"``: the diagonal is left out of all inner products.
+    normalize
+        Views before use: ``"row_max"`` divides rows by their largest entry; ``"cosine"``; both are shifted to be positive semi-definite.
+        ``"none"`` takes them as they are, which must be positive semi-definite then.
+    view_scale
+        c of the similarity kernel: size of the views beside the offset.
+    n_import
+        Pairs that the model may keep at most, chosen one after the other (import vectors); all by default.
+    import_tol
+        Relative decrease of the objective at which no more pairs are chosen.
+    n_candidates
+        Pairs tried in every choice, drawn at random; ``None`` tries all.
+    tol
+        Duality gap relative to the objective at which the fit ends. The Newton steps are halved where the objective would rise.
+    max_iter
+        Newton steps at most; a warning tells when it ends the fit.
+    grams, gram_store
+        Where matrices lie: ``"auto"`` decides from sizes; ``"memory"``, ``"store"`` (at the path ``gram_store``), ``"recompute"``.
+    cluster
+        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."`` ...
+    random_state
+        Of the candidates.
+    verbose
+        Log one line per step.
+    callbacks
+        Functions called with an event record per step.
+
+    Attributes
+    ----------
+    kernel_weights_
+        ``(n_views,)`` weights, sum one.
+    alignment_, alignments_
+        Alignment of the weighted sum with the links, and ``(n_views,)`` of every view.
+    pairs_, coef_
+        ``(m, 2)`` pairs with a coefficient (the import vectors, or all), and ``(m,)`` a.
+    objective_, dual_gap_
+        Objective, and how far it is above the least over all training pairs at most.
+    n_iter_, converged_, history_
+        Steps, whether the fit ended by itself, and one array per figure over the steps.
+
+    References
+    ----------
+    Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), chapter 7. Its labels ``1 - z`` are read as ``2z - 1``.
+    """
+
+    _config_type = SocialConfig
+    _is_classifier = False
+    model_: SocialModel  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        pair_kernel: PairKernel = "similarity",
+        weights: Literal["kta", "uniform"] = "kta",
+        kernels: Any = "precomputed",
+        alignment: Literal["unit", "off-diagonal"] = "unit",
+        normalize: Literal["row_max", "cosine", "none"] = "row_max",
+        view_scale: float = 10.0,
+        n_import: int | None = None,
+        import_tol: float = 1e-3,
+        n_candidates: int | None = 59,
+        tol: float = 1e-6,
+        max_iter: int = 100,
+        grams: str = "auto",
+        gram_store: str | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.C = C
+        self.pair_kernel = pair_kernel
+        self.weights = weights
+        self.kernels = kernels
+        self.alignment = alignment
+        self.normalize = normalize
+        self.view_scale = view_scale
+        self.n_import = n_import
+        self.import_tol = import_tol
+        self.n_candidates = n_candidates
+        self.tol = tol
+        self.max_iter = max_iter
+        self.grams = grams
+        self.gram_store = gram_store
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    # -- fit -----------------------------------------------------------------------------------------------------------------------
+
+    def fit(self, kernels: Any, pairs: Any, z: Any, target: Any = None) -> Self:
+        """Weigh the views and learn to rank.
+
+        Parameters
+        ----------
+        kernels
+            ``(n_views, n_users, n_users)`` symmetric similarities, a list of them, or a Gram store; with ``kernels=[...]`` the users'
+            features ``(n_users, n_features)`` in any form.
+        pairs
+            ``(n_pairs, 2)`` users.
+        z
+            ``(n_pairs,)`` 1 for a linked pair, 0 for one that is not.
+        target
+            ``(n_users, n_users)`` links that the views are aligned with, dense or sparse, real numbers too (the kernel of joint groups); by
+            default those of the pairs. Users that no pair and no link names are left out of the alignment.
+
+        Raises
+        ------
+        ValueError
+            Pairs or similarities that are none, a user whose row is zero in every view, no view that is aligned with the links.
+        """
+        config = self._config()
+        data, _ = self._data(kernels)
+        links = checked_links(_table(pairs, z), data.n_rows, in_memory(target, "target"))
+        with self._context(data) as ctx:
+            loop = build_loop(config, data, links, ctx)
+            outcome = run_loop(loop, ctx, keep=False)
+            self._set_model(model_of(config, loop, outcome.state, ctx))
+        self._set_history(outcome.history)
+        if not self.converged_:
+            warn_user(EARLY.format(self.max_iter, self.dual_gap_ / self.objective_, self.tol), ConvergenceWarning)
+        return self
+
+    def _matrices(self, X: Any, y: Any) -> tuple[GivenGrams, Any]:
+        data = GivenGrams(in_memory(X, "kernels") if not isinstance(X, str) else _store(X), definite=self.normalize == "none")
+        self.n_features_in_ = data.n_rows
+        return data, y
+
+    def _set_model(self, model: SocialModel) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.model_ = model
+        self.kernel_weights_ = model.theta / model.theta.sum()
+        self.alignment_, self.alignments_ = model.figures["alignment"], model.arrays["singles"]
+        self.pairs_, self.coef_ = model.pairs, model.coef
+        self.objective_, self.dual_gap_ = model.figures["objective"], model.figures["gap"]
+        self.n_iter_, self.converged_ = int(model.figures["iterations"]), bool(model.figures["converged"])
+
+    # -- scores --------------------------------------------------------------------------------------------------------------------
+
+    def decision_function(self, pairs: Any) -> np.ndarray:
+        """Return f of pairs of users ``(m, 2)``, ``(m,)``; above 0 speaks for a link.
+
+        A block store of users takes the place of pairs, where the views are kernels over features: all its users against all of the
+        model's, ``(n_rows, n_users)``, as users who were not there.
+        """
+        check_is_fitted(self, "model_")
+        if is_store(pairs):
+            with fit_context(opened_for(self, pairs), None, fan_out(None, 0), 0) as ctx:
+                return scoring.decide_users(self.model_, ctx)
+        return scoring.pair_scores(self.model_, self._pairs(pairs))
+
+    def predict_proba(self, pairs: Any) -> np.ndarray:
+        """Return the strengths ``1 / (1 + exp(-f))`` of pairs of users ``(m, 2)``, ``(m,)``."""
+        return scoring.strengths(self.decision_function(pairs))
+
+    def predict(self, pairs: Any) -> np.ndarray:
+        """Return 1 for pairs that are rather linked than not, else 0, ``(m,)``."""
+        return (self.decision_function(pairs) > 0).astype(np.int64)
+
+    def score_users(self, users: Any, *, direct: bool = False) -> np.ndarray:
+        """Return f(u, v) of some users u and all users v, ``(len(users), n_users)``.
+
+        ``direct`` gives the weighted sum of the views instead, without learning to rank: the baseline to beat.
+        """
+        check_is_fitted(self, "model_")
+        score = scoring.direct_scores(self.model_) if direct else scoring.user_scores(self.model_)
+        return score(self._users(users))
+
+    def score_new_users(self, kernels: Any, diagonals: Any = None) -> np.ndarray:
+        """Return f(x, v) of users x who were not there and all users v, ``(n_new, n_users)``.
+
+        Parameters
+        ----------
+        kernels
+            ``(n_views, n_new, n_users)`` raw similarities.
+        diagonals
+            ``(n_views, n_new)`` raw similarities of the new users with themselves, which count for the maxima of their rows; needed with
+            ``normalize="cosine"``.
+        """
+        check_is_fitted(self, "model_")
+        stack, k, n = as_stack(in_memory(kernels, "kernels")), len(self.model_.theta), self.model_.n_train
+        if stack.shape[0] != k or stack.shape[2] != n or not np.isfinite(stack).all():
+            raise ValueError(f"kernels have shape {stack.shape}; the model needs ({k}, n_new, {n}), finite")
+        own = None if diagonals is None else np.asarray(diagonals, np.float64)
+        if own is not None and own.shape != stack.shape[:2]:
+            raise ValueError(f"diagonals have shape {own.shape}; they must be {stack.shape[:2]}")
+        return scoring.new_user_scores(self.model_, stack, own)
+
+    # -- uses ----------------------------------------------------------------------------------------------------------------------
+
+    def recommend(self, user: int, k: int = 10, *, exclude: Sequence[int] | np.ndarray = (), direct: bool = False) -> np.ndarray:
+        """Return the k users of strongest tie with a user, strongest first, never the user himself, ``(k,)`` or fewer.
+
+        Parameters
+        ----------
+        user
+            Row number.
+        k
+            Candidates wanted.
+        exclude
+            Users to leave out, such as present contacts.
+        direct
+            Sort by the weighted sum of the views instead.
+        """
+        values = self.score_users([user], direct=direct)[0]
+        return scoring.first_of(values, np.append(np.asarray(exclude, np.int64), user), _count("k", k))
+
+    def recommend_groups(
+        self, user: int, membership: Any, k: int = 10, *, score: Literal["decision", "probability"] = "decision", n_popular: int = 1000
+    ) -> np.ndarray:
+        """Return the k groups whose members have the strongest ties with a user, ``(k,)`` or fewer; groups joined already are left out.
+
+        Parameters
+        ----------
+        user
+            Row number.
+        membership
+            ``(n_users, n_groups)`` not zero for a member, dense or sparse.
+        k
+            Groups wanted.
+        score
+            What is summed over the members: f, or the strengths, which are not negative.
+        n_popular
+            Only this many groups with the most members are candidates.
+        """
+        members: Any = sp.csr_array(in_memory(membership, "membership"))
+        if members.ndim != 2 or members.shape[0] != self._n_users():
+            raise ValueError(f"membership has shape {members.shape}; it must be ({self._n_users()}, n_groups)")
+        members.eliminate_zeros()
+        ones: Any = sp.csr_array((np.ones(members.nnz), members.indices, members.indptr), shape=members.shape)
+        values = self.score_users([user])[0]
+        totals = scoring.group_scores(scoring.strengths(values) if score == "probability" else values, ones)
+        others = np.setdiff1d(np.arange(ones.shape[1]), scoring.popular(ones, _count("n_popular", n_popular)))
+        joined = ones.indices[slice(*ones.indptr[user : user + 2])]
+        return scoring.first_of(totals, np.concatenate([joined, others]), _count("k", k))
+
+    def label_users(self, labels: Any) -> np.ndarray:
+        """Return labels of all users by the harmonic function on the strengths of ties; given ones stay.
+
+        Parameters
+        ----------
+        labels
+            ``(n_users,)`` numbers, such as 0 and 1, NaN where unknown (the answer above 0.5 speaks for 1); or ``(n_users, m)``.
+        """
+        n = self._n_users()
+        values = np.asarray(labels, np.float64)
+        if values.shape[:1] != (n,):
+            raise ValueError(f"labels have shape {values.shape}; there are {n} users")
+        score = scoring.user_scores(self.model_)
+        parts = [scoring.strengths(score(np.arange(lo, hi))) for lo, hi in spans(n, scoring.USERS)]
+        return harmonic_values(strength_graph(np.concatenate(parts)), values)
+
+    # -- checks --------------------------------------------------------------------------------------------------------------------
+
+    def _n_users(self) -> int:
+        check_is_fitted(self, "model_")
+        return self.model_.n_train
+
+    def _users(self, users: Any) -> np.ndarray:
+        found = np.atleast_1d(np.asarray(users))
+        n = self._n_users()
+        if found.ndim != 1 or found.dtype.kind not in "iu" or (found.size and not (found.min() >= 0 and found.max() < n)):
+            raise ValueError(f"users={users!r}: must be row numbers from 0 to {n - 1}")
+        return found.astype(np.int64)
+
+    def _pairs(self, pairs: Any) -> np.ndarray:
+        found = np.asarray(in_memory(pairs, "pairs"))
+        if found.ndim != 2 or found.shape[1:] != (2,):
+            raise ValueError(f"pairs have shape {found.shape}; they must be (n_pairs, 2)")
+        self._users(found.ravel())
+        return found.astype(np.int64)
+
+
+def _table(pairs: Any, z: Any) -> np.ndarray:
+    ends, labels = np.asarray(in_memory(pairs, "pairs")), np.asarray(in_memory(z, "z"))
+    if ends.ndim != 2 or ends.shape[1:] != (2,):
+        raise ValueError(f"pairs have shape {ends.shape}; they must be (n_pairs, 2)")
+    if labels.shape != ends.shape[:1]:
+        raise ValueError(f"z has shape {labels.shape}; there are {len(ends)} pairs")
+    return np.column_stack([ends, labels])
+
+
+def _store(path: str) -> Any:
+    from ....storage import GramStore
+
+    return GramStore.open(path)
+
+
+def _count(name: str, value: Any) -> int:
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r}: must be a whole number of at least 1")
+    return int(value)

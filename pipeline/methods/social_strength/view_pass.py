@@ -1,0 +1,166 @@
+"""Passes over several similarity matrices of the same users: row maxima, the sums that alignments need, weighted sums.
+
+A view t is ``(d_u + d_v) / 2 K^t_uv + delta [u = v]`` with factors d and a shift of its own
+(:mod:`gramplane.kernels.ranking.user_kernels`); the raw entries are those of :class:`gramplane.pipeline.grams.grams.Grams`, and nothing is
+rewritten. Block pairs are loaded wherever they lie, so every place gives the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....cluster import BlockProgram, plan
+from ....kernels.alignment.target_alignment import MatrixSums
+from ....kernels.jit import one_thread
+from ....kernels.ranking.user_kernels import least_eigenvalue, scaled_block
+from ....kernels.svm.dual import Gram
+from ...grams.grams import Filled, Grams, Norms, _place
+from ...grams.grams import load_programs as load_programs
+from ...grams.sources import PairRef, normalised, pair_bytes
+from ...passes.blocks import listed
+from ...records.context import received
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How the entries of k views follow from the raw ones.
+
+    Attributes
+    ----------
+    factors
+        ``(k, n)`` d.
+    shifts
+        ``(k,)`` delta.
+    """
+
+    factors: np.ndarray
+    shifts: np.ndarray
+
+
+class Extremes(NamedTuple):
+    """Largest entries, and largest sizes of entries, of the rows and the columns of one block pair: ``(k, rows)``, ``(k, columns)``."""
+
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    to_rows: np.ndarray
+    to_cols: np.ndarray
+
+
+class Shares(NamedTuple):
+    """What one block pair adds to the sums of the views: ``(k, k)`` products, ``(k, rows)``, ``(k, columns)``, and its diagonal."""
+
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    products: np.ndarray
+    to_rows: np.ndarray
+    to_cols: np.ndarray
+    diagonal: np.ndarray | None
+
+
+def extremes_chunk(ref: PairRef, norms: Norms) -> list[Extremes]:
+    """Return the extremes of one block pair."""
+    block = normalised(ref, norms)
+    sizes = np.abs(block)
+    return [Extremes(ref.rows, ref.cols, *(np.stack([block.max(axis=a), sizes.max(axis=a)]).astype(np.float64) for a in (2, 1)))]
+
+
+def shares_chunk(ref: PairRef, norms: Norms, factors: Any, mask: Any) -> list[Shares]:
+    """Return the shares of one block pair in the sums of the views, of the users in the mask alone."""
+    scaled = _scaled(ref, norms, received(factors))
+    inside = received(mask)
+    scaled *= inside[slice(*ref.rows), None]
+    scaled *= inside[slice(*ref.cols)]
+    alone = ref.rows == ref.cols
+    flat = scaled.reshape(len(scaled), -1)
+    with one_thread():
+        products = (1.0 if alone else 2.0) * (flat @ flat.T)
+    diagonal = np.diagonal(scaled, axis1=1, axis2=2).copy() if alone else None
+    return [Shares(ref.rows, ref.cols, products, scaled.sum(axis=2), scaled.sum(axis=1), diagonal)]
+
+
+def weighted_chunk(ref: PairRef, norms: Norms, factors: Any, theta: np.ndarray) -> list[Filled]:
+    """Return one block pair of the weighted sum of the views, without their shifts."""
+    scaled = _scaled(ref, norms, received(factors))
+    out = np.zeros(scaled.shape[1:])
+    for weight, view in zip(theta, scaled, strict=True):
+        out += weight * view
+    return [Filled(ref.rows, ref.cols, out.astype(np.float32))]
+
+
+def _scaled(ref: PairRef, norms: Norms, factors: np.ndarray) -> np.ndarray:
+    return scaled_block(normalised(ref, norms), factors[:, slice(*ref.rows)], factors[:, slice(*ref.cols)])
+
+
+def _bytes(ref: PairRef) -> int:
+    # The entries in float64, their factors, and a copy.
+    return pair_bytes(ref) + 6 * ref.nbytes
+
+
+class ViewGrams(Grams):
+    """Similarity matrices as the views of users; parameters as those of :class:`Grams`."""
+
+    def extremes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the largest entry, and the largest size of an entry, of every row of every matrix, ``(k, n)`` each; one pass."""
+        found = np.full((2, self.k, self.n), -np.inf)
+        for part in self._view_pass("view-extremes", extremes_chunk, 32 * self.k * self.settings.block, self._norms):
+            for span, values in ((part.rows, part.to_rows), (part.cols, part.to_cols)):
+                inside = found[:, :, slice(*span)]
+                np.maximum(inside, values, out=inside)
+        found *= self.scale[:, None]
+        return found[0], found[1]
+
+    def matrix_sums(self, scaling: Scaling, mask: np.ndarray) -> MatrixSums:
+        """Return the sums of the views over the users in the mask ``(n,)``; one pass."""
+        shared = self._factors(scaling), self.ctx.share("mask", mask.astype(np.float64), len(self._refs))
+        result = 8 * self.k * (self.k + 3 * self.settings.block)
+        products, rows, diagonals = np.zeros((self.k, self.k)), np.zeros((self.k, self.n)), np.zeros((self.k, self.n))
+        for part in self._view_pass("view-sums", shares_chunk, result, self._norms, *shared):
+            products += part.products
+            rows[:, slice(*part.rows)] += part.to_rows
+            if part.diagonal is None:
+                rows[:, slice(*part.cols)] += part.to_cols
+            else:
+                diagonals[:, slice(*part.rows)] = part.diagonal
+        return MatrixSums(products, rows, diagonals, int(mask.sum())).shifted(scaling.shifts, mask)
+
+    def least_eigenvalues(self, factors: np.ndarray) -> np.ndarray:
+        """Return the least eigenvalue of every view before its shift, ``(k,)``, or a little less; one weighted sum each."""
+        found = np.array([self._least(q, factors[q]) for q in range(self.k)])
+        # The room of these sums is not asked for again.
+        self._matrix = None
+        return found
+
+    def _least(self, q: int, factors: np.ndarray) -> float:
+        gram: Gram = self.combine(np.eye(self.k)[q])
+
+        def product(x: np.ndarray) -> np.ndarray:
+            return 0.5 * (factors * gram.matvec(x) + gram.matvec(factors * x))
+
+        return least_eigenvalue(product, self.n, lambda: scaled_block(gram.rows(np.arange(self.n)), factors, factors))
+
+    def view_entries(self, scaling: Scaling, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return the entries of every view at some places, ``(k, m)``; at most one pass."""
+        d = scaling.factors
+        found = self.entries(rows, columns) * (0.5 * (d[:, rows] + d[:, columns]))
+        return found + scaling.shifts[:, None] * (rows == columns)
+
+    def weighted(self, scaling: Scaling, theta: np.ndarray) -> np.ndarray:
+        """Return ``sum_t theta_t K^t`` of the views, float32 ``(n, n)``, a matrix of its own; one pass."""
+        matrix, factors = np.empty((self.n, self.n), np.float32), self._factors(scaling)
+        for batch in self._batches():
+            result = 4 * max((ref.rows[1] - ref.rows[0]) * (ref.cols[1] - ref.cols[0]) for ref in batch) + 256
+            for found in self._view_pass("view-sum", weighted_chunk, result, self._norms, factors, theta, refs=batch):
+                _place(matrix, found)
+        matrix.flat[:: self.n + 1] += np.float32(theta @ scaling.shifts)
+        return matrix
+
+    def _factors(self, scaling: Scaling) -> Any:
+        return self.ctx.share("factors", scaling.factors * self.scale[:, None], len(self._refs))
+
+    def _view_pass(self, name: str, chunk: Any, result: int, *broadcast: Any, refs: list[PairRef] | None = None) -> list[Any]:
+        chosen = self._refs if refs is None else refs
+        program = BlockProgram(name, chunk, listed, _bytes, result + 512, combine_bytes=2 * (result + 512) * len(chosen))
+        return self.ctx.run_pass(plan(program, chosen, *broadcast))

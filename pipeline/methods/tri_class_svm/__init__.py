@@ -1,0 +1,1 @@
+"""Tri-class support vector machine."""

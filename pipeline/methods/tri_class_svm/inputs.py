@@ -1,0 +1,275 @@
+"""From labelled and unlabelled rows to the points of a tri-class machine: rows side by side, labels, costs, kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....kernels.grams.spec import KernelSpec
+from ....kernels.svm.triclass import Points
+from ....storage import BlockStore, DataError, MemoryBlocks
+from ...grams.given import GivenGrams
+from ...grams.sources import TextRows, rows_of
+from ...inputs.folds import fold_masks
+from ...inputs.kernels import resolved_kernels
+from ...models.kernel_predict import spans
+from ...records.context import RunContext
+from ...records.holdings import Held, refuse_beyond
+from ..fgm.fgm_setup import FGMInputs, class_factors
+from .config import TriClassConfig
+
+ROWS_SHARE = 0.25
+"""Share of the driver's memory that the rows of both sets may take together."""
+
+CLASSES = (-1, 1)
+WORDS = ("rbf", "laplacian", "poly", "linear")
+
+
+@dataclass(frozen=True)
+class TriClassInputs:
+    """What a fit gets beside its parameters.
+
+    Attributes
+    ----------
+    data
+        Labelled rows, then unlabelled ones: a block store, rows in memory, or a matrix that was given.
+    labels
+        ``(n_labelled,)`` -1, 0 and +1.
+    n_unlabelled
+        Rows without a label.
+    sample_weight
+        ``(n_labelled,)`` factors of C, or ``None``.
+    classes
+        The labels -1 and +1 as they were written.
+    held_out
+        ``(n_labelled,)`` mask of rows that are not learned but measured, or ``None``.
+    """
+
+    data: Any
+    labels: np.ndarray
+    n_unlabelled: int
+    sample_weight: np.ndarray | None = None
+    classes: tuple[Any, ...] = CLASSES
+    held_out: np.ndarray | None = None
+
+    @property
+    def unlabelled(self) -> np.ndarray:
+        """``(n,)`` which rows are unlabelled."""
+        return np.arange(len(self.labels) + self.n_unlabelled) >= len(self.labels)
+
+    @property
+    def relevant(self) -> np.ndarray:
+        """``(n_labelled,)`` which rows are labelled -1 or +1."""
+        return self.labels != 0
+
+
+# -- labels ------------------------------------------------------------------------------------------------------------------------
+
+
+def checked_labels(y: Any, weight: np.ndarray | None = None, place: str = "") -> np.ndarray:
+    """Return labels as float64 -1, 0 and +1.
+
+    Raises
+    ------
+    ValueError
+        A label that is none of these (its row is named), or a class without a row of positive weight.
+    """
+    values, found = np.asarray(y), np.full(len(y), np.nan)
+    for row, value in enumerate(values.tolist()):
+        try:
+            found[row] = float(value)
+        except (TypeError, ValueError):
+            continue
+    wrong = ~np.isin(found, (-1.0, 0.0, 1.0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"y: row {row} has the label {values.tolist()[row]!r}; labels are -1 and +1, and 0 for rows of neither class", place
+        )
+    used = found if weight is None else found[weight > 0]
+    for label in CLASSES:
+        if not np.any(used == label):
+            raise DataError(
+                f"y: no row is labelled {label:+d}{'' if weight is None else ' with a positive weight'}; a machine needs rows of both "
+                f"classes -1 and +1, it has one class or none",
+                place,
+            )
+    return found
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------------------
+
+
+def joined_stores(data: BlockStore, unlabelled: BlockStore | None, room: int) -> Any:
+    """Return the rows of two stores one after the other as kernels read them; without a second one the first as it is.
+
+    Parameters
+    ----------
+    data, unlabelled
+        Stores of equal width and scaling.
+    room
+        Bytes that the rows may take.
+
+    Raises
+    ------
+    DataError
+        No unlabelled rows, another width, another scaling.
+    gramplane.cluster.MemoryBoundExceeded
+        More rows than the driver's memory holds.
+    """
+    if unlabelled is None:
+        return data
+    _check_alike(data, unlabelled)
+    if data.n_cols == 0:
+        return TextRows([str(text) for store in (data, unlabelled) for text in rows_of(store, 0, store.n_rows)])
+    needed = 8 * data.n_cols * (data.n_rows + unlabelled.n_rows) if data.meta.kind == "dense" else 2 * (_stored(data) + _stored(unlabelled))
+    share = round(1 / ROWS_SHARE)
+    rows = Held(f"rows of {data.url} and {unlabelled.url}, 1/{share} of driver_memory at most", f"{8 * share} n d")
+    refuse_beyond([rows.taking(share * needed)], share * room, "tri-class-svm", "fewer rows")
+    parts = [rows_of(store, lo, hi) for store in (data, unlabelled) for lo, hi in spans(store.n_rows, 4096)]
+    return MemoryBlocks(sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts))
+
+
+def _stored(store: BlockStore) -> int:
+    return sum(block.nbytes for block in store.column_blocks())
+
+
+def _check_alike(data: BlockStore, unlabelled: BlockStore) -> None:
+    if unlabelled.n_rows == 0:
+        raise DataError("it has no rows; leave it out, or give unlabelled rows", unlabelled.url)
+    if unlabelled.n_cols != data.n_cols:
+        raise DataError(
+            f"it has {unlabelled.n_cols} features, {data.url} has {data.n_cols}; ingest it with --like {data.url}", unlabelled.url
+        )
+    if unlabelled.scale.kind != data.scale.kind or not all(
+        np.array_equal(getattr(unlabelled.scale, name), getattr(data.scale, name), equal_nan=True)
+        for name in ("factor", "shift")
+        if getattr(data.scale, name) is not None
+    ):
+        raise DataError(f"its features are scaled otherwise than those of {data.url}; ingest it with --like {data.url}", unlabelled.url)
+
+
+# -- kernel ------------------------------------------------------------------------------------------------------------------------
+
+
+def kernel_of_rows(config: TriClassConfig, data: Any, held_out: np.ndarray | None = None) -> Any:
+    """Return the kernel of a fit.
+
+    Raises
+    ------
+    ValueError
+        A kernel that is unknown or does not suit the data.
+    """
+    if isinstance(data, GivenGrams) or config.kernel == "precomputed":
+        if not isinstance(data, GivenGrams):
+            raise ValueError("kernel='precomputed' needs a matrix of the rows; a run on a store computes its kernel")
+        found = resolved_kernels(config.kernel, data, "none")
+        if len(found) != 1:
+            raise ValueError(f"kernel='precomputed': {len(found)} matrices were given; a tri-class machine has one kernel")
+        return found[0]
+    return resolved_kernels([named_kernel(config, data, held_out)], data, "none")[0]
+
+
+def named_kernel(config: TriClassConfig, data: Any, held_out: np.ndarray | None = None) -> str:
+    """Return the short text of a kernel, with the parameters of one that is named by a word."""
+    if config.kernel not in WORDS or config.kernel == "linear":
+        return config.kernel
+    gamma = repr(_gamma(config, data, held_out))
+    return (
+        f"poly(degree={config.degree},gamma={gamma},coef0={config.coef0!r})"
+        if config.kernel == "poly"
+        else f"{config.kernel}(gamma={gamma})"
+    )
+
+
+def _gamma(config: TriClassConfig, data: Any, held_out: np.ndarray | None) -> float:
+    if not isinstance(config.gamma, str):
+        return float(config.gamma)
+    if data.n_cols == 0:
+        raise ValueError(f"kernel={config.kernel!r} reads numbers; the data set holds strings")
+    if config.gamma == "auto":
+        return 1.0 / data.n_cols
+    count, total, squares = 0, 0.0, 0.0
+    read = np.ones(data.n_rows, bool)
+    if held_out is not None:
+        read[: len(held_out)] = ~held_out
+    for lo, hi in spans(data.n_rows, 4096):
+        rows = rows_of(data, lo, hi)[read[lo:hi]]
+        values = rows.data if sp.issparse(rows) else np.asarray(rows).ravel()
+        count += rows.shape[0] * rows.shape[1]
+        total += float(values.sum(dtype=np.float64))
+        squares += float(np.square(values, dtype=np.float64).sum())
+    variance = squares / count - (total / count) ** 2
+    return 1.0 / (data.n_cols * variance) if variance > 0 else 1.0
+
+
+def kernel_text(kernel: Any) -> Any:
+    """Return a kernel as the parameter model holds it: a word, ``"precomputed"``, or a short text."""
+    if isinstance(kernel, str):
+        return kernel
+    from ....kernels.grams.spec import as_specs
+
+    found: Sequence[KernelSpec] = as_specs([kernel], None if getattr(kernel, "columns", None) is None else 1 << 31)
+    return str(found[0])
+
+
+# -- points ------------------------------------------------------------------------------------------------------------------------
+
+
+def points_of(config: TriClassConfig, inputs: TriClassInputs, held_out: np.ndarray | None) -> Points:
+    """Return labels and costs of all rows; rows held out cost nothing.
+
+    Raises
+    ------
+    ValueError
+        A balance without unlabelled rows, or a class weight of a class that is none.
+    """
+    if config.balance is not None and not inputs.n_unlabelled:
+        raise ValueError(f"balance={config.balance!r} is the mean value of unlabelled rows; there are none")
+    labels, weight = inputs.labels, np.ones(len(inputs.labels)) if inputs.sample_weight is None else inputs.sample_weight
+    weight = weight if held_out is None else np.where(held_out, 0.0, weight)
+    irrelevant = config.C_unlabelled if config.C_irrelevant is None else config.C_irrelevant
+    known = weight * np.where(inputs.relevant, config.C, irrelevant)
+    if config.class_weight is not None:
+        codes = (labels[inputs.relevant] > 0).astype(np.int64)
+        factors = class_factors(config, FGMInputs(inputs.data, codes, CLASSES, weight[inputs.relevant]))
+        known[inputs.relevant] *= factors[codes]
+    used = inputs.relevant & (weight > 0)
+    balance = float(np.mean(labels[used])) if config.balance == "labels" else config.balance
+    return Points(
+        np.concatenate([labels, np.zeros(inputs.n_unlabelled)]),
+        inputs.unlabelled,
+        np.concatenate([known, np.full(inputs.n_unlabelled, config.C_unlabelled)]),
+        config.eps,
+        config.all_relevant,
+        balance,
+    )
+
+
+def validation_masks(config: TriClassConfig, inputs: TriClassInputs, seed: int) -> list[np.ndarray]:
+    """Return the rows held out of every fold of the validation: rows of two classes, without those held out of the fit.
+
+    Raises
+    ------
+    DataError
+        A class with fewer rows than folds.
+    """
+    if not config.validation:
+        return []
+    free = inputs.relevant if inputs.held_out is None else inputs.relevant & ~inputs.held_out
+    rows = np.flatnonzero(free)
+    found = []
+    for part in fold_masks((inputs.labels[rows] > 0).astype(np.int64), inputs.classes, config.validation, seed):
+        mask = np.zeros(len(inputs.labels), dtype=bool) if inputs.held_out is None else inputs.held_out.copy()
+        mask[rows[part]] = True
+        found.append(mask)
+    return found
+
+
+def task_memory(ctx: RunContext) -> int:
+    """Return the bytes that the rows of both sets may take on the driver."""
+    return int(ROWS_SHARE * ctx.driver_memory)

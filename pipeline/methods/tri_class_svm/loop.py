@@ -1,0 +1,253 @@
+"""The tri-class support vector machine as a loop: a step solves the next convex problem of every start that still runs.
+
+Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 5. All starts, and
+the folds of a validation, share one Gram matrix; the first step fits the machine on the labelled rows and the one with every unlabelled
+row irrelevant, which starts begin from and which the validation compares with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ....kernels.jit import one_thread
+from ....kernels.svm.dual import DenseGram, Gram
+from ....kernels.svm.triclass import Points
+from ....kernels.svm.triclass_search import (
+    Machine,
+    Search,
+    improved,
+    labelled_machine,
+    permuted_start,
+    sided_start,
+    universum_machine,
+    with_mean,
+)
+from ....storage import BlockStore, MemoryBlocks
+from ...grams.grams import Grams
+from ...grams.held import Held
+from ...grams.settings import GramSettings
+from ...loops.protocol import Step
+from ...records.context import RunContext
+from .config import TriClassConfig
+from .inputs import TriClassInputs
+
+NAN = float("nan")
+RIVALS = ("SVM", "U-SVM")
+PATH = ("iteration", "start", "objective", "minus", "zero", "plus", "flips")
+"""Columns of the path."""
+
+
+@dataclass(frozen=True)
+class TriClassState:
+    """State of the searches.
+
+    Attributes
+    ----------
+    iteration
+        Steps done.
+    machines
+        One per start, of the fit and then of every fold of the validation.
+    rivals
+        Of the fit and of every fold the machine on the labelled rows, and the one with every unlabelled row irrelevant.
+    path
+        ``(k, 7)``: after every step of every start of the fit, what ``PATH`` says.
+    stop
+        ``"assignment"``, ``"tol"``, ``"max_iter"`` of the best start, once all have ended.
+    """
+
+    record_name: ClassVar[str] = "TriClassState"
+    iteration: int
+    machines: tuple[Machine, ...]
+    rivals: tuple[Machine, ...]
+    path: np.ndarray
+    stop: str | None = None
+
+
+def start_names(config: TriClassConfig) -> list[str]:
+    """Return the starts of a fit."""
+    randoms = [f"random-{k}" for k in range(config.n_random)]
+    return ["usvm", "svm3", "s3vm", *randoms] if config.start == "best" else randoms if config.start == "random" else [config.start]
+
+
+class TriClassLoop:
+    """Searches from several starts on the rows of a fit.
+
+    Parameters
+    ----------
+    config
+        Parameters.
+    spec
+        The kernel.
+    settings
+        Where the Gram matrix lies.
+    inputs
+        Rows and labels.
+    points
+        Of the fit, and of every fold of a validation.
+    masks
+        Labelled rows held out of these, or ``None``.
+    data
+        Rows where they are not the data set of the run.
+    """
+
+    state_type = TriClassState
+
+    def __init__(
+        self,
+        config: TriClassConfig,
+        spec: Any,
+        settings: GramSettings,
+        inputs: TriClassInputs,
+        points: Sequence[Points],
+        masks: Sequence[np.ndarray | None],
+        data: Any = None,
+    ) -> None:
+        self.config, self.spec, self.settings, self.inputs = config, spec, settings, inputs
+        self.points, self.masks, self.data = tuple(points), tuple(masks), data
+        self.names = start_names(config)
+        self._held: Held[Grams] | None = None
+        self._gram: Gram | None = None
+
+    def grams(self, ctx: RunContext) -> Grams:
+        """Return the Gram matrix, its passes to run where ``ctx`` says."""
+        if self._held is None:
+            self._held = Held(lambda own: Grams(own, [self.spec], self.settings), reachable(self.data, ctx))
+        return self._held(ctx)
+
+    def gram(self, ctx: RunContext) -> Gram:
+        """Return the matrix for the solver, with the mean of the unlabelled points where their balance is fixed."""
+        if self._gram is None:
+            found = self.grams(ctx).combine(np.ones(1))
+            if self.config.balance is not None:
+                assert isinstance(found, DenseGram), "refused before the run began"
+                found = with_mean(found, self.inputs.unlabelled)
+            self._gram = found
+        return self._gram
+
+    @property
+    def search(self) -> Search:
+        """How machines are improved."""
+        c = self.config
+        return Search(c.algorithm, c.tol, c.inner_tol, c.max_iter, 1.0 / c.C, c.D)
+
+    def init(self, ctx: RunContext) -> TriClassState:
+        """Return the state before the first machine."""
+        return TriClassState(0, (), (), np.zeros((0, len(PATH))))
+
+    def step(self, state: TriClassState, ctx: RunContext) -> Step[TriClassState]:
+        """Fit the first machines, or solve the next convex problem of every start that runs."""
+        with one_thread():
+            new = self._improved(state, self.gram(ctx)) if state.iteration else self._started(self.gram(ctx), ctx.seed)
+        new = replace(new, path=np.concatenate([state.path, self._rows(state, new)]), stop=self._stop(new))
+        return Step(new, self._metrics(state, new))
+
+    def _started(self, gram: Gram, seed: int) -> TriClassState:
+        machines: list[Machine] = []
+        rivals: list[Machine] = []
+        for points in self.points:
+            alone = labelled_machine(gram, points, self.config.inner_tol)
+            rivals += [alone, universum_machine(gram, points, self.config.inner_tol, alone)]
+            machines += [_start(name, points, rivals[-2], rivals[-1], seed) for name in self.names]
+        return TriClassState(1, tuple(machines), tuple(rivals), np.zeros((0, len(PATH))))
+
+    def _improved(self, state: TriClassState, gram: Gram) -> TriClassState:
+        found = [
+            machine if machine.stop else improved(gram, self.points[k // len(self.names)], machine, self.search)
+            for k, machine in enumerate(state.machines)
+        ]
+        return TriClassState(state.iteration + 1, tuple(found), state.rivals, state.path)
+
+    def _stop(self, state: TriClassState) -> str | None:
+        return None if any(machine.stop is None for machine in state.machines) else self.best(state).stop
+
+    def best(self, state: TriClassState, part: int = 0) -> Machine:
+        """Return the machine of least objective, of the fit or of a fold (part 1 and on); the first among equals."""
+        k = len(self.names)
+        return min(state.machines[part * k : (part + 1) * k], key=lambda machine: machine.objective)
+
+    def _rows(self, before: TriClassState, new: TriClassState) -> np.ndarray:
+        ran = [k for k in range(len(self.names)) if not before.machines or before.machines[k].stop is None]
+        rows = [
+            [new.iteration, k, new.machines[k].objective / self.config.C, *self.counts(new.machines[k]), new.machines[k].flips] for k in ran
+        ]
+        return np.array(rows, dtype=np.float64).reshape(-1, len(PATH))
+
+    def counts(self, machine: Machine) -> list[int]:
+        """Return the unlabelled rows assigned to -1, 0 and +1."""
+        assigned = machine.labels[self.inputs.unlabelled]
+        return [int(np.sum(assigned == side)) for side in (-1, 0, 1)]
+
+    def accuracy(self, machine: Machine, rows: np.ndarray) -> float:
+        """Return the share of labelled rows of two classes, among some, that a machine gets right; NaN where there are none."""
+        chosen, labels = rows & self.inputs.relevant, self.inputs.labels
+        right = np.where(machine.decision[: len(labels)] > 0, 1.0, -1.0) == labels
+        return float(right[chosen].mean()) if chosen.any() else NAN
+
+    def _metrics(self, before: TriClassState, new: TriClassState) -> dict[str, Any]:
+        best, unit, mask = self.best(new), 1.0 / self.config.C, self.masks[0]
+        held = np.zeros(len(self.inputs.labels), dtype=bool) if mask is None else mask
+        minus, zero, plus = self.counts(best)
+        steps = sum(machine.steps for machine in new.machines) - sum(machine.steps for machine in before.machines)
+        return {
+            "objective": unit * best.objective,
+            "gap": unit * best.gap,
+            "minus": minus,
+            "zero": zero,
+            "plus": plus,
+            "flips": best.flips,
+            "running": sum(machine.stop is None for machine in new.machines),
+            "solver_steps": steps,
+            "train_accuracy": self.accuracy(best, ~held),
+            "test_accuracy": self.accuracy(best, held),
+        }
+
+    def validation(self, state: TriClassState) -> list[dict[str, Any]]:
+        """Return the accuracy of the machine and of its two rivals on rows that were held out: of the fit, else of the folds' fits."""
+        parts = range(1, len(self.points)) if len(self.points) > 1 else range(1 if self.masks[0] is not None else 0)
+        rows = []
+        for place, name in enumerate((*RIVALS, "3C-SVM")):
+            found = []
+            for part in parts:
+                machine = state.rivals[2 * part + place] if place < len(RIVALS) else self.best(state, part)
+                held = self.masks[part]
+                assert held is not None
+                fresh = held if part == 0 or self.masks[0] is None else held & ~self.masks[0]
+                found.append(self.accuracy(machine, fresh))
+            if found:
+                rows.append({"machine": name, "accuracy": float(np.mean(found)), "deviation": _deviation(found), "folds": len(found)})
+        return rows
+
+
+def _deviation(found: Sequence[float]) -> float | None:
+    return float(np.std(found, ddof=1)) if len(found) > 1 else None
+
+
+def _start(name: str, points: Points, alone: Machine, universum: Machine, seed: int) -> Machine:
+    first = {"usvm": universum, "svm3": alone}.get(name)
+    if first is not None:
+        return replace(first, steps=0)
+    if name == "s3vm":
+        return replace(sided_start(points, alone), steps=0)
+    number = np.random.SeedSequence((seed, int(name.removeprefix("random-")))).generate_state(1)[0]
+    return replace(permuted_start(points, alone, int(number)), steps=0)
+
+
+def reachable(data: Any, ctx: RunContext) -> Any:
+    """Return rows in memory as workers can read them: in this process as they are, elsewhere in a store in the run's directory."""
+    if ctx.executor.kind == "sync" or not isinstance(data, MemoryBlocks):
+        return data
+    if ctx.run is None:
+        raise ValueError("rows in memory cannot be sent to a cluster without a run directory")
+    from ....storage.ingest import ingest
+    from ....storage.urls import open_objects
+    from ....storage.versions import is_finished
+
+    path = Path(ctx.run.scratch) / "rows.zarr"
+    if not is_finished(open_objects(path)):
+        ingest(data.X, str(path), task="regression", progress=None)
+    return BlockStore.open(str(path))

@@ -1,0 +1,1 @@
+"""Two-layer multiple kernel learning."""

@@ -1,0 +1,109 @@
+"""The second layer over Gram matrices: the exponential of their weighted sum, and sums of their entries weighted by it.
+
+Everything is one pass over the block pairs, wherever they lie, with the same bits: in memory the bank answers without a pass. A second
+layer beyond the driver's memory is a matrix of single precision that only passes see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....cluster import BlockProgram, plan
+from ....kernels.bank.block_sums import TileSums, tile_sums, total_forms
+from ....kernels.bank.two_layer import LARGEST_EXPONENT, bank_sums, block_layer, block_sums, exponential, refused
+from ....kernels.svm.dual import Gram
+from ...grams.grams import Filled, Grams, Norms, _place
+from ...grams.sources import PairRef, normalised, pair_bytes
+from ...grams.weighted_sum import combined_gram
+from ...passes.blocks import listed
+from ...records.context import received
+
+
+def layer_chunk(ref: PairRef, weights: np.ndarray, norms: Norms) -> list[Filled]:
+    """Return one block pair of the second layer."""
+    return [Filled(ref.rows, ref.cols, block_layer(normalised(ref, norms), weights))]
+
+
+def weigh_chunk(ref: PairRef, weights: np.ndarray, beta: Any, norms: Norms) -> list[TileSums]:
+    """Return the shares of one block pair in ``beta' (K2 o K_q) beta``."""
+    block = normalised(ref, norms)
+    return [block_sums(block, ref.rows, ref.cols, block_layer(block, weights), received(beta))]
+
+
+def exponential_chunk(ref: PairRef, scale: np.ndarray, beta: Any, norms: Norms) -> list[TileSums]:
+    """Return the shares of one block pair in ``beta' exp(K_q) beta``, kernel by kernel."""
+    vectors, parts = received(beta)[None], []
+    for block, factor in zip(normalised(ref, norms), scale, strict=True):
+        parts.append(tile_sums(exponential(factor * block.astype(np.float64))[None], ref.rows, ref.cols, vectors).values)
+    return [TileSums(ref.rows, ref.cols, np.concatenate(parts))]
+
+
+def layer_bytes(ref: PairRef) -> int:
+    """Bound the memory of a task: the loaded block, one pair of the second layer in float64 and three of its copies."""
+    return pair_bytes(ref) + 4 * _pair_result(ref)
+
+
+def _pair_result(ref: PairRef) -> int:
+    return 8 * (ref.rows[1] - ref.rows[0]) * (ref.cols[1] - ref.cols[0])
+
+
+class LayerGrams(Grams):
+    """Gram matrices as the first layer of a two-layer machine; parameters as those of :class:`Grams`.
+
+    It is a :class:`~gramplane.kernels.bank.two_layer.Layer`. ``apart`` leaves the second layer to passes: the driver holds no more of it
+    than the solver works on.
+    """
+
+    grows = True
+    apart: bool = False
+    _layer: np.ndarray | None = None
+
+    def kernel(self, mu: np.ndarray) -> np.ndarray | Gram | None:
+        """Return ``K2(mu) = exp(sum_q mu_q K_q)``, float64 ``(n, n)`` or by passes, or ``None`` where its largest exponent is refused.
+
+        The matrix is overwritten by the next call.
+        """
+        weights = np.asarray(mu, np.float64) * self.scale
+        if self.apart:
+            inner = np.asarray(mu, np.float64) @ self.diagonals()
+            # The sum is positive semi-definite: no entry is beyond the largest of its diagonal.
+            if inner.max() > LARGEST_EXPONENT:
+                return None
+            return combined_gram(self.ctx, self._refs, weights, self._norms, np.exp(inner), self.settings.block, exponential=True)
+        self._layer = np.empty((self.n, self.n)) if self._layer is None else self._layer
+        if self._bank is not None:
+            exponential(self._bank.combine(weights, self._layer))
+        else:
+            for batch in self._batches():
+                for found in self._layer_pass("second-layer", layer_chunk, _pair_result(batch[0]), batch, weights, self._norms):
+                    _place(self._layer, found)
+        return None if refused(self._layer) else self._layer
+
+    def weigh(self, mu: np.ndarray, kernel: Any, beta: np.ndarray) -> np.ndarray:
+        """Return ``beta' (K2 o K_q) beta`` of every kernel, ``(k,)``, where ``kernel`` is ``K2(mu)``; one pass over all entries."""
+        if self._bank is not None:
+            return bank_sums(self._bank, kernel, beta) * self.scale
+        weights = np.asarray(mu, np.float64) * self.scale
+        parts = self._layer_pass("layer-sums", weigh_chunk, self._sums_bytes, self._refs, weights, self._shared(beta), self._norms)
+        return total_forms(parts)[:, 0] * self.scale
+
+    def exponential_forms(self, beta: np.ndarray) -> np.ndarray:
+        """Return ``beta' exp(K_q) beta`` of every kernel, ``(k,)``; one pass over all entries."""
+        parts = self._layer_pass(
+            "layer-forms", exponential_chunk, self._sums_bytes, self._refs, self.scale, self._shared(beta), self._norms
+        )
+        return total_forms(parts)[:, 0]
+
+    @property
+    def _sums_bytes(self) -> int:
+        return 8 * self.k * (self.settings.block // 128 + 1) ** 2
+
+    def _shared(self, beta: np.ndarray) -> Any:
+        return self.ctx.share("beta", np.ascontiguousarray(beta, np.float64))
+
+    def _layer_pass(self, name: str, chunk: Any, result: int, refs: Sequence[PairRef], *broadcast: Any) -> list[Any]:
+        program = BlockProgram(name, chunk, listed, layer_bytes, result + 256, combine_bytes=2 * (result + 256) * len(refs))
+        return self.ctx.run_pass(plan(program, refs, *broadcast))

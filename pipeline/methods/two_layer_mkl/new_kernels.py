@@ -1,0 +1,100 @@
+"""The search for a Gaussian kernel that helps a two-layer machine (Zhuang, thesis, 2011, section 4.3), by passes over candidates."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....kernels.bank.two_layer import TwoLayerPoint
+from ....kernels.grams.spec import KernelSpec
+from ....kernels.jit import one_thread
+from ...grams.settings import GramSettings
+from ...inputs.kernels import support_rows_of
+from .config import TwoLayerConfig
+from .layer_pass import LayerGrams
+
+GRID = 13
+"""Widths tried at a time, log-spaced."""
+
+REFINEMENTS = 2
+"""Times a finer grid is laid between the neighbours of the best width; each is a sixth as coarse as the one before."""
+
+QUANTILES = (0.95, 0.05)
+"""Of the squared distances: their inverses bound gamma. Wider ranges let a machine memorise: a near-unit matrix always helps."""
+
+SAMPLE = 1024
+"""Rows between which distances are looked at, evenly spaced."""
+
+SAME = 1e-12
+"""Squared distances below this share of the largest are those of equal rows."""
+
+
+class Candidate(NamedTuple):
+    """A Gaussian ``exp(-width ||x - z||^2)`` and by how much it helps; positive if it does."""
+
+    width: float
+    gain: float
+
+
+def best_candidate(
+    config: TwoLayerConfig, penalty: float, grams: LayerGrams, point: TwoLayerPoint, rows: np.ndarray | None = None
+) -> Candidate | None:
+    """Return the Gaussian that helps a machine most, or ``None`` where all rows are equal.
+
+    By the rule ``descent`` the gain is ``1/2 beta'(K2 o k) beta - penalty``, how fast the objective falls towards k; at the optimum of the
+    enlarged problem it is nowhere positive. By the rule ``thesis`` it is the difference of ``1/2 beta' K2 beta - penalty * sum of weights``
+    between k alone with weight one and the present combination. ``rows`` are those with a cost, which tell the range of widths.
+    """
+    span = config.gamma_range or gamma_range(grams.ctx.data, rows)
+    best: Candidate | None = None
+    for _ in range(1 + REFINEMENTS if span else 0):
+        assert span is not None
+        widths = np.unique(np.geomspace(*span, GRID))
+        gains = _gains(config, penalty, grams, point, widths)
+        q = int(np.argmax(gains))
+        if best is None or gains[q] > best.gain:
+            best = Candidate(float(widths[q]), float(gains[q]))
+        span = float(widths[max(q - 1, 0)]), float(widths[min(q + 1, len(widths) - 1)])
+    return best
+
+
+def _gains(config: TwoLayerConfig, penalty: float, grams: LayerGrams, point: TwoLayerPoint, widths: np.ndarray) -> np.ndarray:
+    candidates = [KernelSpec("rbf", (("gamma", float(width)),), None, config.normalize) for width in widths]
+    if config.rule == "thesis":
+        inner = float(point.beta @ (point.decision - point.bias))
+        now = 0.5 * inner - penalty * float(point.mu.sum())
+        return 0.5 * _apart(grams, candidates, "recompute").exponential_forms(point.beta) - penalty - now
+    if grams.settings.policy == "memory":
+        kernel = grams.kernel(point.mu)
+        assert kernel is not None  # the machine was solved there
+        found = _apart(grams, candidates, "memory").weigh(point.mu, kernel, point.beta)
+    else:
+        mu = np.append(point.mu, np.zeros(len(candidates)))
+        found = _apart(grams, [*grams.specs, *candidates], "recompute").weigh(mu, np.zeros((0, 0)), point.beta)[grams.k :]
+    return 0.5 * found - penalty
+
+
+def _apart(grams: LayerGrams, specs: list[Any], policy: Any) -> LayerGrams:
+    return LayerGrams(grams.ctx, specs, GramSettings(policy, grams.settings.block), centre=True)
+
+
+def gamma_range(data: Any, rows: np.ndarray | None = None) -> tuple[float, float] | None:
+    """Return the inverse quantiles of the squared distances between different rows; ``None`` where all rows are equal.
+
+    Only ``rows``, ascending, are looked at; all by default.
+    """
+    among = np.arange(data.n_rows) if rows is None else rows
+    found, _ = support_rows_of(data, among[np.unique(np.linspace(0, len(among) - 1, min(len(among), SAMPLE)).astype(int))])
+    sample: Any = found
+    with one_thread():
+        inner: Any = sample.astype(np.float64) @ sample.astype(np.float64).T
+    inner = inner.toarray() if sp.issparse(inner) else inner
+    squares = np.diag(inner)
+    far = (squares[:, None] + squares[None, :] - 2.0 * inner)[np.triu_indices(len(inner), 1)]
+    far = far[far > SAME * max(float(squares.max(initial=0.0)), 0.0)]
+    if not far.size:
+        return None
+    long, short = np.quantile(far, QUANTILES)
+    return 1.0 / float(long), 1.0 / float(short)

@@ -1,0 +1,1 @@
+"""Unsupervised multiple kernel learning."""

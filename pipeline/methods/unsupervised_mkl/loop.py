@@ -1,0 +1,174 @@
+"""Unsupervised multiple kernel learning (Zhuang, thesis, 2011, chapter 5): alternate between bases and kernel weights.
+
+One step chooses the bases of every point under the present kernel, then minimises the objective over the weights exactly (a quadratic
+program on the simplex); see :mod:`gramplane.kernels.weights.umkl` for the objective. With the safeguard it never rises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....kernels.jit import one_thread
+from ....kernels.svm.dual import DenseGram
+from ....kernels.weights.umkl import basis_costs, coded_bases, greedy_bases, simplex_qp, weight_terms
+from ...grams.grams import Grams
+from ...grams.held import Held
+from ...grams.settings import GramSettings
+from ...grams.sources import rows_of
+from ...loops.protocol import Step
+from ...models.kernel_predict import spans
+from ...passes.blocks import scale_as_given
+from ...records.context import RunContext
+from .column_sum_pass import mean_largest_sums
+from .config import UMKLConfig
+
+ROWS = 4096
+"""Rows read at a time."""
+
+
+@dataclass(frozen=True)
+class UMKLState:
+    """State of the alternation.
+
+    Attributes
+    ----------
+    iteration
+        Steps done.
+    weights
+        ``(k,)`` kernel weights, on the simplex.
+    bases
+        ``(n, n_bases)`` bases of every point, -1 where there is none; none at all before the first step.
+    objective
+        J at both.
+    qp_gap
+        Certified distance of the last weights from the best ones for these bases.
+    path
+        ``(iteration, k)`` weights after every step.
+    stop
+        ``"tol"``, ``"max_iter"`` or ``None``.
+    """
+
+    record_name: ClassVar[str] = "UMKLState"
+    iteration: int
+    weights: np.ndarray
+    bases: np.ndarray
+    objective: float
+    qp_gap: float
+    path: np.ndarray
+    stop: str | None = None
+
+
+class UMKLLoop:
+    """The alternation on the rows of a context's data.
+
+    Parameters
+    ----------
+    config
+        Parameters.
+    specs
+        Kernels.
+    settings
+        Where Gram matrices lie.
+    size
+        Bases per point.
+    """
+
+    state_type = UMKLState
+
+    def __init__(self, config: UMKLConfig, specs: Sequence[Any], settings: GramSettings, size: int) -> None:
+        self.config, self.specs, self.settings, self.size = config, tuple(specs), settings, size
+        self.grams = Held(lambda ctx: Grams(ctx, self.specs, settings, centre=True))
+        self._inner: np.ndarray | None = None
+        self._factors: np.ndarray | None = None
+
+    def factors(self, ctx: RunContext) -> np.ndarray:
+        """Return multipliers of the kernels beside their normalisation, ``(k,)``: those of column sums where they are asked for.
+
+        Raises
+        ------
+        ValueError
+            A kernel whose largest entries do not sum to a positive number.
+        """
+        if self._factors is None:
+            self._factors = np.ones(len(self.specs))
+            if self.config.normalize == "column_sum":
+                place = [q for q, spec in enumerate(self.specs) if spec.normalize == "none"]
+                specs, norms = ([items[q] for q in place] for items in (self.specs, self.grams(ctx).normalizations))
+                sums = mean_largest_sums(ctx, specs, norms, self.settings.block, self.size) if place else np.zeros(0)
+                if not np.all(sums > 0):
+                    q = place[int(np.argmin(sums))]
+                    raise ValueError(
+                        f"kernel {self.specs[q]}: its {self.size} largest entries of a row sum to {sums.min():.3g} on average; "
+                        "normalize='column_sum' needs a positive sum"
+                    )
+                self._factors[place] = 1.0 / sums
+        return self._factors
+
+    def inner(self, ctx: RunContext) -> np.ndarray:
+        """Return the inner products of all rows, ``(n, n)``."""
+        if self._inner is None:
+            self._inner = inner_products(ctx.data)
+        return self._inner
+
+    def init(self, ctx: RunContext) -> UMKLState:
+        """Return equal weights without bases."""
+        k = len(self.specs)
+        return UMKLState(0, np.full(k, 1.0 / k), np.full((ctx.data.n_rows, self.size), -1, np.int32), np.inf, np.inf, np.zeros((0, k)))
+
+    def step(self, state: UMKLState, ctx: RunContext) -> Step[UMKLState]:
+        """Choose bases, then weights."""
+        bases, kept = self._bases(state, ctx)
+        changed = int(np.sum(np.any(np.sort(bases, axis=1) != np.sort(state.bases, axis=1), axis=1)))
+        new = self._weights(state, bases, ctx)
+        if self.config.safeguard and state.iteration and new.objective >= state.objective:
+            # Sums of single precision: what is left to gain is rounding, and the objective must not rise.
+            new, changed = replace(new, weights=state.weights, bases=state.bases, objective=state.objective, qp_gap=state.qp_gap), 0
+        new = replace(new, stop=self._stop(state, new, changed), path=np.concatenate([state.path, new.weights[None, :]]))
+        metrics = {"objective": new.objective, "gap": new.qp_gap, "changed": changed, "kept": kept}
+        return Step(new, {**metrics, "n_selected": int(np.count_nonzero(new.weights))})
+
+    def _bases(self, state: UMKLState, ctx: RunContext) -> tuple[np.ndarray, int]:
+        config, inner = self.config, self.inner(ctx)
+        if config.start == "sparse-coding" and not state.iteration:
+            return coded_bases(inner, self.size, config.gamma2, stop=config.stop), 0
+        combined = self.grams(ctx).combine(state.weights * self.factors(ctx))
+        assert isinstance(combined, DenseGram)  # driver_held counts it
+        gram = combined.array
+        bases, costs = greedy_bases(gram, inner, self.size, config.gamma1, config.gamma2, stop=config.stop)
+        if not (config.safeguard and state.iteration):
+            return bases, 0
+        better = basis_costs(gram, inner, state.bases, config.gamma1, config.gamma2) <= costs
+        return np.where(better[:, None], state.bases, bases), int(better.sum())
+
+    def _weights(self, state: UMKLState, bases: np.ndarray, ctx: RunContext) -> UMKLState:
+        n, config = len(bases), self.config
+        held = np.where(bases >= 0, bases, 0)
+        found = self.grams(ctx).entries(np.repeat(np.arange(n), self.size), held.ravel().astype(np.int64))
+        # In one order, whatever the policy hands over: products follow other paths, with other bits, through other layouts.
+        found = np.multiply(found, self.factors(ctx)[:, None], order="C")
+        terms = weight_terms(found.reshape(-1, n, self.size), bases, self.inner(ctx), config.gamma1, config.gamma2)
+        best = simplex_qp(terms.W, terms.u, state.weights)
+        return UMKLState(state.iteration + 1, best.weights, bases, terms.value(best.weights), best.gap, state.path)
+
+    def _stop(self, old: UMKLState, new: UMKLState, changed: int) -> str | None:
+        alone = len(self.specs) == 1
+        still = new.iteration > 1 and not changed and old.objective - new.objective <= self.config.tol * abs(old.objective)
+        if alone or still:
+            return "tol"
+        return "max_iter" if new.iteration >= self.config.max_iter else None
+
+
+def inner_products(data: Any) -> np.ndarray:
+    """Return the inner products of all rows of a data set, ``(n, n)`` float64; constant columns are rebuilt like any other."""
+    parts = [rows_of(data, lo, hi, scale_as_given) for lo, hi in spans(data.n_rows, ROWS)]
+    if sp.issparse(parts[0]):
+        rows = sp.csr_array(sp.vstack(parts), dtype=np.float64)
+        return np.ascontiguousarray((rows @ rows.T).toarray())
+    rows = np.concatenate(parts).astype(np.float64)
+    with one_thread():
+        return rows @ rows.T

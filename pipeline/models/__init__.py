@@ -1,0 +1,1 @@
+"""Models that several systems share: record, construction, decision values."""

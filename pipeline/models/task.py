@@ -1,0 +1,95 @@
+"""A fitted machine for many tasks on weighted sums of kernels. A plain record, saved without pickle."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...kernels.grams.normalization import Normalization
+from ..methods.fgm.model import FeatureScale
+
+
+@dataclass(frozen=True)
+class TaskModel:
+    """``f_t(x) = sum_q sum_s S_q[s, t] sum_{i in task s} beta_i K_q(x_i, x) + intercept_t`` for every task t.
+
+    Attributes
+    ----------
+    params_json
+        The method's parameters.
+    classes_json
+        The two class labels in order, as JSON; ``null`` for regression.
+    kernels_json
+        All kernels in order, as a JSON list of records.
+    tasks_json
+        The names of the tasks in order, as JSON.
+    n_features, n_train
+        Width and rows of the training data; ``n_features`` is 0 for strings.
+    precomputed
+        Whether kernels are given as matrices, at prediction too.
+    weights
+        ``(n_kernels, n_tasks)``, then S_q is diagonal and a task reads its own rows only; or ``(n_kernels, n_tasks, n_tasks)``.
+    used
+        ``(n_used,)`` kernels with a weight somewhere.
+    norms
+        Their normalisation, vectors over the support rows.
+    support_ids, support_tasks
+        ``(n_support,)`` sorted training rows with a coefficient, and the task of each.
+    rows
+        Their features, scaling applied; ``None`` for strings and matrices.
+    texts
+        Strings of the support rows.
+    beta
+        ``(n_support,)`` signed coefficients.
+    intercepts
+        ``(n_tasks,)``.
+    scale, row_scaled
+        Scaling of the features; whether rows are divided by their norm before use.
+    figures
+        Objective, gap and the like, by name.
+    arrays
+        Further results of a method, by name.
+    """
+
+    record_name: ClassVar[str] = "TaskModel"
+    params_json: str
+    classes_json: str
+    kernels_json: str
+    tasks_json: str
+    n_features: int
+    n_train: int
+    precomputed: bool
+    weights: np.ndarray
+    used: np.ndarray
+    norms: tuple[Normalization, ...]
+    support_ids: np.ndarray
+    support_tasks: np.ndarray
+    rows: np.ndarray | sp.csr_array | None
+    texts: tuple[str, ...]
+    beta: np.ndarray
+    intercepts: np.ndarray
+    scale: FeatureScale = field(default_factory=FeatureScale)
+    row_scaled: bool = False
+    figures: dict[str, float] = field(default_factory=dict)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def features(self) -> None:
+        """A machine for tasks reads all features."""
+        return
+
+    @property
+    def tasks(self) -> tuple[Any, ...]:
+        """Names of the tasks."""
+        return tuple(json.loads(self.tasks_json))
+
+    def shares(self, task: int) -> np.ndarray:
+        """Return ``S_q[s, task]`` of every used kernel and support row, ``(n_used, n_support)``, s the row's task."""
+        chosen = self.weights[self.used]
+        if chosen.ndim == 3:
+            return chosen[:, self.support_tasks, task]
+        return chosen[:, task, None] * (self.support_tasks == task)

@@ -1,0 +1,179 @@
+"""Decision values of machines for many tasks: from arrays, strings, matrices, or block by block from a store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...cluster import BlockProgram, plan
+from ...kernels.grams.blocks import gram_block, gram_diagonal
+from ...kernels.grams.products import kernel_of
+from ..inputs.tasks import known_codes, store_tasks
+from ..passes.blocks import listed
+from ..records.context import RunContext
+from .kernel_predict import BLOCK_BYTES, ROWS, Decided, DecideMemory, RowSpan, row_spans, spans
+from .task import TaskModel
+
+Blocks = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""``blocks(kernels, rows, columns)``: raw entries (kernels, rows, columns) of some used kernels, rows and support rows."""
+
+
+def decide_task_rows(model: TaskModel, X: Any, codes: np.ndarray) -> np.ndarray:
+    """Return ``(n,)`` decision values of rows to which scaling has been applied, or of strings; ``codes`` are their tasks."""
+    every = json.loads(model.kernels_json)
+    specs = [kernel_of(every[q]) for q in model.used]
+    support: Any = model.rows if model.rows is not None else np.array(model.texts, dtype=object)
+
+    def blocks(kernels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        return gram_block([specs[q] for q in kernels], X[rows], support[columns])
+
+    def diagonals(kernels: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return gram_diagonal([specs[q] for q in kernels], X[rows])
+
+    return _decided(model, codes, blocks, diagonals)
+
+
+def decide_task_grams(model: TaskModel, grams: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Return ``(n_test,)`` decision values from matrices ``(n_kernels, n_test, n_train)``.
+
+    Raises
+    ------
+    ValueError
+        Another number of kernels or training rows, or entries that are not finite.
+    """
+    k, _, width = grams.shape
+    if k != len(model.weights) or width != model.n_train:
+        raise ValueError(
+            f"precomputed kernels have shape {grams.shape}; the model needs ({len(model.weights)}, n_test, {model.n_train}), "
+            "training rows last"
+        )
+    for q in model.used:
+        if not np.isfinite(grams[q]).all():
+            raise ValueError(f"precomputed kernel {q} holds NaN or infinity")
+
+    def blocks(kernels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        ids = model.support_ids[columns]
+        return np.stack([np.asarray(grams[q][np.ix_(rows, ids)], np.float64) for q in model.used[kernels]])
+
+    return _decided(model, codes, blocks, None)
+
+
+def _decided(model: TaskModel, codes: np.ndarray, blocks: Blocks, diagonals: Any) -> np.ndarray:
+    out = model.intercepts[codes]
+    if not len(model.support_ids) or not len(model.used):
+        return out
+    for t in np.unique(codes):
+        rows = np.flatnonzero(codes == t)
+        shares = model.shares(int(t)) * model.beta
+        columns = np.arange(len(model.beta)) if _whole(model) else np.flatnonzero(shares.any(axis=0))
+        kernels = np.flatnonzero(shares.any(axis=1))
+        if len(kernels):
+            for lo, hi in spans(len(rows), max(1, BLOCK_BYTES // (8 * len(kernels) * len(columns)))):
+                out[rows[lo:hi]] += _added(model, shares, kernels, rows[lo:hi], columns, blocks, diagonals)
+    return out
+
+
+def _whole(model: TaskModel) -> bool:
+    """Whether a test row's means run over all training rows."""
+    return any(norm.row_mean is not None for norm in model.norms)
+
+
+def _added(
+    model: TaskModel, shares: np.ndarray, kernels: np.ndarray, rows: np.ndarray, columns: np.ndarray, blocks: Blocks, diagonals: Any
+) -> np.ndarray:
+    """Return what the kernels add to the decision values of some rows of one task."""
+    raw, sums = blocks(kernels, rows, columns), np.zeros(len(rows))
+    lengths = [model.norms[q].diag_root is not None for q in kernels]
+    own = diagonals(kernels, rows) if diagonals is not None and any(lengths) else None
+    for place, q in enumerate(kernels):
+        norm, mean = model.norms[q], None
+        if norm.row_mean is not None:
+            mean = raw[place].mean(axis=1, dtype=np.float64)
+        values = norm.apply_test(raw[place], diagonal=None if own is None else own[place], row_mean=mean, columns=columns)
+        # Row by row: a matrix product may round a row differently in other company.
+        sums += (values * shares[q, columns]).sum(axis=1)
+    return sums
+
+
+# -- from a store ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """A range of rows of a data set with their tasks."""
+
+    span: RowSpan
+    codes: np.ndarray
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Half-open range of the rows."""
+        return self.span.rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows in float64, at most."""
+        return self.span.nbytes
+
+
+def decide_chunk(ref: TaskRows, model: TaskModel) -> list[Decided]:
+    """Return the decision values of a range of rows."""
+    X: Any = ref.span.load(model)  # pyright: ignore[reportArgumentType] (either model tells how rows are scaled)
+    return [Decided(ref.span.rows, decide_task_rows(model, X, ref.codes)[:, None])]
+
+
+def decide_task_store(model: TaskModel, ctx: RunContext, task: Any = None) -> np.ndarray:
+    """Return ``(n, 1)`` decision values of every row of a store (one pass over its rows).
+
+    Parameters
+    ----------
+    model, ctx
+        What decides, and what is read.
+    task
+        ``(n,)`` tasks; by default the store's own table of them.
+
+    Raises
+    ------
+    ValueError
+        A task that was not there at fit, data of another width, or no row factors where the model needs them.
+    """
+    data = ctx.data
+    if model.precomputed:
+        raise ValueError("this model was trained on precomputed kernels; give predict the kernels (n_kernels, n_test, n_train) of the rows")
+    if data.n_cols != model.n_features:
+        raise ValueError(
+            f"{data.url} has {data.n_cols} features, the model was trained on {model.n_features}; ingest the file with --like "
+            "TRAINING_STORE"
+        )
+    if model.row_scaled and data.scale.row_factor is None:
+        raise ValueError(f"{data.url} has no row factors, the model was trained on rows of unit norm; ingest with --like TRAINING_STORE")
+    codes = store_codes(model, data) if task is None else known_codes(task, model.tasks, data.n_rows)
+    result = 8 * ROWS + 256
+    refs = [TaskRows(span, codes[slice(*span.rows)]) for span in row_spans(data, model.n_features)]
+    memory = DecideMemory(len(model.support_ids), len(model.used), 1)
+    program = BlockProgram("task-decisions", decide_chunk, listed, memory, result, combine_bytes=2 * result * len(refs))
+    found = ctx.run_pass(plan(program, refs, model))
+    return np.concatenate([part.values for part in sorted(found, key=lambda part: part.rows)]) if found else np.zeros((0, 1))
+
+
+def store_codes(model: Any, data: Any) -> np.ndarray:
+    """Return the task of each row of a store, as its position in the model's tasks.
+
+    Raises
+    ------
+    ValueError
+        No task table where the model knows several tasks, or a task that was not there at fit; the store is named.
+    """
+    tasks = store_tasks(data)
+    if tasks is not None and tasks.dtype.kind in "iu" and any(isinstance(name, str) for name in model.tasks):
+        # A file that happens to hold none but the numbered ones among the names.
+        tasks = tasks.astype(str)
+    try:
+        return known_codes(tasks, model.tasks, data.n_rows)
+    except ValueError as error:
+        hint = "; ingest the rows with --task-column" if tasks is None else ""
+        raise ValueError(f"{data.url}: {error}{hint}") from None

@@ -1,0 +1,1 @@
+"""Runs of methods: fit, resume, tune, predict."""

@@ -1,0 +1,146 @@
+"""Grids and folds of any method: fit after fit through its own preparation, the rows of a fold held out by their weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...storage import RunStore
+from ..inputs.folds import fold_masks, task_folds
+from ..inputs.kernels import KernelInputs, store_inputs
+from ..inputs.tasks import store_tasks, with_tasks
+from ..loops.prepared import Prepared
+from ..loops.run import run_loop
+from ..records.context import RunContext
+
+Prepare = Callable[[Any, RunContext, Mapping[str, Any]], Prepared]
+"""``prepare`` of a method; ``held_out`` among its further inputs is the mask of a fold."""
+
+PLACES = ("grams", "gram_store")
+"""Parameters that say where matrices lie; results do not depend on them."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A grid that is evaluated fit after fit.
+
+    Attributes
+    ----------
+    prepare
+        The method.
+    configs
+        Parameters of every point.
+    points
+        The same as they were given, for the record.
+    extra
+        Further inputs of the fits, such as groups.
+    inputs
+        Target and classes.
+    masks
+        ``(n_samples,)`` rows held out, of every fold.
+    record
+        What the fits have in common, kept in their folders.
+    """
+
+    prepare: Prepare
+    configs: Sequence[Any]
+    points: Sequence[Mapping[str, Any]]
+    extra: Mapping[str, Any]
+    inputs: KernelInputs
+    masks: Sequence[np.ndarray]
+    record: Mapping[str, Any]
+
+    def prepared(self, point: int, fold: int, ctx: RunContext) -> Prepared:
+        """Return one fit, ready to run."""
+        return self.prepare(self.configs[point], ctx, {**self.extra, "held_out": self.masks[fold]})
+
+    @property
+    def measure(self) -> str:
+        """What points are compared by: ``"accuracy"``, or ``"r2"`` of regressions."""
+        return "r2" if self.inputs.classes is None else "accuracy"
+
+
+def fold_inputs(ctx: RunContext, method: str, tasks: bool, folds: int, seed: int) -> tuple[KernelInputs, list[np.ndarray]]:
+    """Return target and classes of a store, and the mask of held-out rows of every fold.
+
+    Folds are drawn within tasks where the method has ``tasks`` and the store, too; else within classes, where there are any.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two folds.
+    DataError
+        A class or task with fewer rows than folds.
+    """
+    inputs = store_inputs(ctx, method)
+    codes = store_tasks(ctx.data) if tasks else None
+    if codes is None:
+        return inputs, fold_masks(inputs.target, inputs.classes, folds, seed)
+    return inputs, task_folds(with_tasks(inputs, codes, ctx.data.url), folds, seed)
+
+
+def check_points(search: Search, ctx: RunContext) -> None:
+    """Prepare a fit of every point and of every fold, and run none: what does not fit the data is refused before work starts."""
+    for point in range(len(search.configs)):
+        search.prepared(point, 0, ctx)
+    for fold in range(1, len(search.masks)):
+        search.prepared(0, fold, ctx)
+
+
+def table_rows(search: Search, ctx: RunContext, folder: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield one row per grid point: its score over the folds, and what was selected.
+
+    Every fit has a folder with its checkpoints and, when it is done, its figures: it is never done again.
+    """
+    for point, config in enumerate(search.configs):
+        fits = [_figures(search, point, fold, ctx, folder) for fold in range(len(search.masks))]
+        settings = {name: getattr(config, name) for name in names}
+        yield {"point": point, **settings, **_scores(search, fits)}
+
+
+def _figures(search: Search, point: int, fold: int, ctx: RunContext, folder: Path) -> dict[str, Any]:
+    record = {**search.record, "point": search.points[point], "fold": fold}
+    with RunStore.begin(folder / f"cv-{point}-{fold}", record) as run:
+        done = run.read_json("summary")
+        if done is None:
+            done = _fitted(search, point, fold, replace(ctx, run=run))
+            run.drop_scratch()
+            run.write_json("summary", done)
+    place = {"point": point + 1, "points": len(search.configs), "fold": fold + 1, "folds": len(search.masks)}
+    ctx.emit({"event": "fold", **place, search.measure: done.get(f"test_{search.measure}")})
+    return done
+
+
+def _fitted(search: Search, point: int, fold: int, ctx: RunContext) -> dict[str, Any]:
+    ready = search.prepared(point, fold, ctx)
+    outcome = run_loop(ready.loop, ctx)
+    last = outcome.history[-1] if outcome.history else {}
+    scores = {name: last[name] for name in (f"train_{search.measure}", f"test_{search.measure}") if _known(last.get(name)) is not None}
+    return {**ready.summary(outcome.state, ready.model(outcome.state, ctx)), **scores}
+
+
+def _selected(fit: Mapping[str, Any]) -> float:
+    """Return how much of its kernels, rules or groups a fit has kept; all kernels where it chooses none."""
+    return float(fit["n_selected"] if "n_selected" in fit else fit["n_kernels"])
+
+
+def _scores(search: Search, fits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return mean and deviation over folds, ``None`` where a fold has no score: no kernel left, or a target without variance there.
+
+    With them what was selected, as a mean over folds.
+    """
+    measure, target = search.measure, search.inputs.target
+    found = np.array([fit.get(f"test_{measure}", np.nan) for fit in fits], dtype=float)
+    row = {measure: _known(found.mean())}
+    if measure == "r2":
+        row["mse"] = _known(np.mean([(1.0 - r2) * target[mask].var() for r2, mask in zip(found, search.masks, strict=True)]))
+    selected = float(np.mean([_selected(fit) for fit in fits]))
+    return {**row, "deviation": _known(found.std(ddof=1)), "selected": selected, "folds": [_known(value) for value in found]}
+
+
+def _known(value: Any) -> float | None:
+    return None if value is None or value != value else float(value)

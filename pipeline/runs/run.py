@@ -1,0 +1,431 @@
+"""``run_method``: a method on a store in a run directory, from the first check to the saved model.
+
+A run directory is made once and obeyed ever after: its ``config.json`` holds method, parameters, data digest and what the run decided.
+A second start resumes it, a finished one is left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ...cluster import ClusterConfig, ClusterConfigError, Executor, Limits, TLSFiles, driver_bytes, open_executor, parse_cluster, tee
+from ...kernels.jit import one_thread
+from ...storage import BlockStore, RunStore, StorageError, cached_bytes, set_cache_limit
+from ...storage.places import checked
+from ...storage.temporary import sweep_folders
+from ..loops.prepared import Prepared
+from ..loops.protocol import Outcome
+from ..loops.run import run_loop
+from ..records.context import Emit, RunContext, Tally, ignore
+from ..records.missing import refuse_missing
+from ..records.names import nearest
+from ..records.validation import configured
+from ..registry import METHODS, MethodInfo
+from .in_process import few_blocks_kept, planned_holdings, process_plan, refuse_step
+
+PROCESS_BYTES = 320 << 20
+"""What a worker process takes by itself, libraries and compiled programs loaded; a run measures it, a dry run has nothing to measure."""
+
+CACHE_SHARE = 0.5
+"""Share of a worker's memory that may hold blocks between rounds; the rest is for the program itself and for one task."""
+
+
+class ConfigMismatch(ValueError):
+    """The run directory belongs to another configuration; the message lists the keys that differ."""
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """How a run ended.
+
+    Attributes
+    ----------
+    status
+        ``done``, ``already-done`` or ``planned``.
+    summary
+        Small JSON object of figures.
+    plan
+        What a dry run found.
+    run
+        The run directory.
+    """
+
+    status: str
+    summary: dict[str, Any]
+    plan: dict[str, Any] | None = None
+    run: str | None = None
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where and within what a run computes."""
+
+    cluster: str = "sync"
+    worker_memory: str | int | None = None
+    driver_memory: str | int | None = None
+    allow_plaintext: bool = False
+    tls: TLSFiles | None = None
+    stall_timeout: float | None = None
+
+    def config(self) -> ClusterConfig:
+        """Return the checked cluster configuration."""
+        return parse_cluster(
+            self.cluster, allow_plaintext=self.allow_plaintext, worker_memory=self.worker_memory, tls=self.tls, limits=self._limits()
+        )
+
+    def _limits(self) -> Limits:
+        limits = Limits.from_environment()
+        if self.stall_timeout is None:
+            return limits
+        if not 0 < self.stall_timeout < math.inf:
+            raise ClusterConfigError(f"stall_timeout={self.stall_timeout!r}: must be a positive number of seconds")
+        return replace(limits, stall_timeout=float(self.stall_timeout))
+
+
+def method_named(name: str) -> MethodInfo:
+    """Return a method of the registry.
+
+    Raises
+    ------
+    ValueError
+        Unknown name; the nearest is proposed.
+    """
+    if name not in METHODS:
+        raise ValueError(f"method {name!r} does not exist{nearest(name, METHODS)}")
+    return METHODS[name]
+
+
+def open_data(url: Any, info: MethodInfo, extra: Mapping[str, Any] | None = None, digest: str | None = None) -> Any:
+    """Return the store that a method works on, or the text it learns from (``extra["stream"]``).
+
+    Parameters
+    ----------
+    url
+        Place of the store or text; a store that is open is taken as it is.
+    info, extra
+        The method and its further inputs.
+    digest
+        Open the version of the store with this digest, which may have been replaced since.
+
+    Raises
+    ------
+    ValueError
+        A text, and the method learns from stores only.
+    gramplane.storage.DigestMismatch
+        The store was replaced, and the version with the digest is gone.
+    gramplane.storage.DataError
+        It holds missing values, and the method takes none.
+    """
+    stream = (extra or {}).get("stream")
+    if stream is not None:
+        url = checked(url, "stream", "stream")
+        if not info.streams:
+            raise ValueError(f"method {info.name!r} needs a store, it does not learn from a stream; ingest the text first")
+        return importlib.import_module("..methods.group_lasso.text", __package__).TextData(url, stream)
+    store = url if isinstance(url, BlockStore) else BlockStore.open(url, digest)
+    if not info.missing:
+        refuse_missing(store, info.name)
+    return store
+
+
+def _check_place(where: Where, extra: Mapping[str, Any] | None) -> None:
+    if (extra or {}).get("stream") is not None and where.config().kind != "sync":
+        raise ValueError(f"cluster={where.cluster!r}: a stream is read by one process; leave the cluster out")
+
+
+def store_digest(url: str, digest: str) -> str:
+    """Return the digest of the version of a store that a run works on, read anew (run on every worker by the preflight)."""
+    return BlockStore.open(url, digest).digest
+
+
+@contextlib.contextmanager
+def executing(where: Where, data: BlockStore, emit: Emit, passes: str = "methods.fgm.score_pass") -> Iterator[Executor]:
+    """Open the executor of a run: every worker must see the same store, and may cache a planned share of its memory.
+
+    ``passes`` is the module of those that will run, which a worker loads before it is measured. BLAS has one thread meanwhile.
+    """
+    sweep_folders()
+    with one_thread(), open_executor(where.config(), events=emit, preflight=partial(store_digest, data.url, data.digest)) as executor:
+        if executor.kind != "sync":
+            executor.reserved = int(CACHE_SHARE * executor.worker_memory)
+            executor.run_on_workers(set_cache_limit, executor.reserved)
+            executor.measure(partial(kept_bytes, passes))
+        yield executor
+
+
+def kept_bytes(passes: str = "methods.fgm.score_pass") -> int:
+    """Return the bytes of the blocks this process keeps; asked on a worker, it has the programs of the passes loaded first."""
+    module = importlib.import_module(f"..{passes}", __package__)
+    getattr(module, "load_programs", int)()
+    return cached_bytes()
+
+
+def process_bytes(config: ClusterConfig, step: int) -> int | None:
+    """Return the bytes a worker process will take at most, before there is one; ``None`` where only the cluster knows its limit."""
+    memory = config.memory_per_worker
+    return None if memory is None else PROCESS_BYTES + int(CACHE_SHARE * memory) + config.threads * step
+
+
+def run_method(
+    method: str,
+    params: Mapping[str, Any],
+    *,
+    data: str | BlockStore,
+    run: str,
+    cluster: str = "sync",
+    worker_memory: str | int | None = None,
+    driver_memory: str | int | None = None,
+    allow_plaintext: bool = False,
+    tls: TLSFiles | None = None,
+    stall_timeout: float | None = None,
+    dry_run: bool = False,
+    on_event: Emit | None = None,
+    seed: int = 0,
+    extra: Mapping[str, Any] | None = None,
+) -> RunOutcome:
+    """Run a method on a store; resume the run directory when it is there already.
+
+    Parameters
+    ----------
+    method, params
+        Name in the registry and its parameters.
+    data, run
+        Block store and run directory.
+    cluster, worker_memory, driver_memory, allow_plaintext, tls
+        Where passes run (``sync``, ``local:4``, ``tls://…``) and within what.
+    stall_timeout
+        Seconds without a finished task before the run is given up; ``None``: as the environment says, else 300.
+    dry_run
+        Return the plan; nothing is written.
+    on_event
+        Sink of event records.
+    seed
+        Root of all random numbers of the run.
+    extra
+        Further inputs: ``groups``, ``test_share``.
+
+    Raises
+    ------
+    ValueError
+        Parameters, or (as :class:`ConfigMismatch`) a run directory of another configuration.
+    gramplane.storage.RunLocked
+        Another process holds the run.
+    """
+    where, run = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout), checked(run, "run", "run")
+    info = method_named(method)
+    config = configured(info.config, params)
+    store = open_data(data, info, extra)
+    _check_place(where, extra)
+    record = _record(info, config.model_dump(mode="json"), store, seed, extra or {}, where)
+    where.config()
+    if dry_run:
+        plan = _prepared(info, config, store, record).plan
+        _refuse_step(info, plan, record, where.config().kind)
+        return RunOutcome("planned", {}, {"method": info.name, "data": store.url, **_place(plan, store, where, record), **plan})
+    same_as_before(run, record)
+    # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
+    fresh = not (Path(run) / "config.json").exists()
+    prepared = _prepared(info, config, store, record) if fresh else None
+    if prepared is not None:
+        _refuse_step(info, prepared.plan, record, where.config().kind)
+    with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder), one_thread():
+        # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
+        return _run(info, config, store, folder, where, on_event or ignore, prepared if folder.born else None)
+
+
+def _place(plan: Mapping[str, Any], store: Any, where: Where, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where a run will compute, and what its processes take."""
+    config, step = where.config(), plan["task_bytes"]
+    here = process_plan(plan["driver_bytes"], step, store, record["driver_memory"], config.kind)
+    return {"cluster": where.cluster, "process_bytes_at_most": process_bytes(config, step), **here}
+
+
+@contextlib.contextmanager
+def _withdrawn_unless_begun(folder: RunStore) -> Iterator[None]:
+    # A cluster that does not answer must not tie the folder to this configuration, either.
+    try:
+        yield
+    except BaseException:
+        if folder.born and folder.history() == []:
+            folder.withdraw()
+        raise
+
+
+def resume_run(
+    run: str,
+    *,
+    cluster: str | None = None,
+    worker_memory: str | int | None = None,
+    allow_plaintext: bool = False,
+    tls: TLSFiles | None = None,
+    stall_timeout: float | None = None,
+    on_event: Emit | None = None,
+) -> RunOutcome:
+    """Continue a run directory where it stopped; nothing happens when it is finished. The cluster may be another one."""
+    folder = RunStore.open(run)
+    with folder.lock(), one_thread():
+        done = folder.read_json("summary")
+        if done is not None:
+            return RunOutcome("already-done", done, run=str(folder.path))
+        record, place = folder.config, folder.read_json("where") or {}
+        there = cluster or place.get("cluster", "sync")
+        where = Where(there, worker_memory, record["driver_memory"], allow_plaintext, tls, stall_timeout)
+        info = method_named(record["method"])
+        if "data" not in place:
+            raise StorageError(f"{run}: the run was prepared but never started; start it again with `gramplane fit`")
+        store = open_data(place["data"], info, record["extra"], record["data_digest"])
+        _check_place(where, record["extra"])
+        same_as_before(run, {**record, "data_digest": store.digest})
+        return _run(info, configured(info.config, record["params"]), store, folder, where, on_event or ignore)
+
+
+def _record(
+    info: MethodInfo, params: dict[str, Any], store: BlockStore, seed: int, extra: Mapping[str, Any], where: Where
+) -> dict[str, Any]:
+    return {
+        "method": info.name,
+        "params": params,
+        "data_digest": store.digest,
+        "seed": seed,
+        "extra": jsonable(extra),
+        "driver_memory": driver_bytes(where.driver_memory),
+    }
+
+
+def jsonable(value: Any) -> Any:
+    """Return ``value`` with arrays as lists."""
+    if isinstance(value, Mapping):
+        return {key: jsonable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(item) for item in value]
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def same_as_before(run: Any, record: Mapping[str, Any]) -> None:
+    """Refuse a run directory of another configuration; the cluster is no part of it, since results do not depend on it.
+
+    Raises
+    ------
+    ConfigMismatch
+        The keys that differ are named with both values.
+    """
+    if not (Path(run) / "config.json").exists():
+        return
+    differing = list(_differences(RunStore.open(run).config, json.loads(json.dumps(record))))
+    if differing:
+        raise ConfigMismatch(f"{run} belongs to another configuration: {'; '.join(differing)}. Choose another run directory")
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for key in sorted({*old, *new}):
+        a, b = old.get(key), new.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            yield from _differences(a, b, f"{prefix}{key}.")
+        elif a != b:
+            yield f"{prefix}{key} is {a!r} there and {b!r} here"
+
+
+def _context(executor: Executor, store: BlockStore, folder: RunStore | None, record: Mapping[str, Any], emit: Emit) -> RunContext:
+    return RunContext(executor, store, folder, int(record["driver_memory"]), emit, int(record["seed"]))
+
+
+def _prepared(info: MethodInfo, config: Any, store: BlockStore, record: Mapping[str, Any]) -> Prepared:
+    """Return the method with its plan, found in this process without writing anything."""
+    with one_thread(), open_executor(None) as executor:
+        return info.prepare(config, _context(executor, store, None, record, ignore), record["extra"])
+
+
+def _refuse_step(info: MethodInfo, plan: Mapping[str, Any], record: Mapping[str, Any], kind: str) -> None:
+    refuse_step(planned_holdings(plan), plan["task_bytes"], int(record["driver_memory"]), kind, info.name)
+
+
+def _run(
+    info: MethodInfo, config: Any, store: BlockStore, folder: RunStore, where: Where, emit: Emit, prepared: Prepared | None = None
+) -> RunOutcome:
+    done = folder.read_json("summary")
+    if done is not None:
+        return RunOutcome("already-done", done, run=str(folder.path))
+    folder.write_json("where", {"cluster": where.cluster, "data": store.url})
+    began = time.perf_counter()
+    record = folder.config
+    tally = Tally()
+    with executing(where, store, tee((emit, tally.listen)), info.passes) as executor:
+        ctx = replace(_context(executor, store, folder, record, emit), tally=tally)
+        ready: Prepared = prepared or info.prepare(config, ctx, record["extra"])
+        if folder.read_json("decisions") is None:
+            folder.write_json("decisions", jsonable(ready.plan))
+        ctx = replace(ctx, beside=ready.beside)
+        _refuse_step(info, ready.plan, record, executor.kind)
+        with few_blocks_kept(planned_holdings(ready.plan), ready.plan["task_bytes"], ctx.driver_memory, executor.kind):
+            outcome = run_loop(ready.loop, ctx)
+            model = ready.model(outcome.state, ctx)
+        ctx.confirm()
+    folder.drop_scratch()
+    folder.write_model(model)
+    folder.write_json("tables", ready.tables(outcome.state, model))
+    figures = common_figures(ready.summary(outcome.state, model), outcome)
+    summary = {"method": info.name, **figures, **tally.notes(), "seconds": time.perf_counter() - began}
+    # Written last: a run is finished when its summary stands.
+    folder.write_json("summary", summary)
+    emit({"event": "done", **summary})
+    return RunOutcome("done", summary, run=str(folder.path))
+
+
+def common_figures(own: Mapping[str, Any], outcome: Outcome[Any]) -> dict[str, Any]:
+    """Return the summary of a run with what every method's has, under one name.
+
+    ``iterations`` (steps of the run), ``objective``, ``gap`` (absolute; ``None``: nothing is certified), ``certified_over`` (the problem
+    it is certified for), ``relative_gap`` (what the last step compared with its tolerance, else a share of the objective), ``stop`` and
+    ``classes`` (``None`` without); accuracies, or R2, of the last step where they were measured.
+    """
+    names = ("objective", "gap", "certified_over", "relative_gap", "stop", "classes")
+    told = {**dict.fromkeys(names), "relative_gap": _relative(own, outcome.history), **own}
+    return {**told, "iterations": outcome.state.iteration, **_last(outcome.history)}
+
+
+def _relative(own: Mapping[str, Any], history: Any) -> float | None:
+    gap, objective = own.get("gap"), own.get("objective")
+    if gap is None or gap != gap:
+        return None
+    found = history[-1].get("relative_gap") if history else None
+    if found is not None and found == found:
+        return float(found)
+    return None if not objective or objective != objective else float(gap / abs(objective))
+
+
+def _last(history: Any) -> dict[str, Any]:
+    row = history[-1] if history else {}
+    known = {key: row.get(key) for key in ("train_accuracy", "test_accuracy", "train_r2", "test_r2")}
+    # NaN while the run goes on, None once read back from the history file.
+    return {key: value for key, value in known.items() if value is not None and value == value}
+
+
+def load_model(run: str | Path) -> Any:
+    """Return the fitted estimator of a finished run.
+
+    Raises
+    ------
+    gramplane.storage.StorageError
+        The run has no model (yet), or it is damaged.
+    """
+    folder = RunStore.open(str(run))
+    record = folder.config
+    if "tune" in record:
+        return load_model(folder.path / "best")
+    if folder.read_json("summary") is None:
+        raise StorageError(f"{run}: the run is not finished, it has no model yet; continue it with `gramplane resume {run}`")
+    info = method_named(record["method"])
+    model = folder.read_model(info.model)
+    regression = info.regressor is not None and getattr(model, "classes_json", "") == "null"
+    module, _, name = str(info.regressor if regression else info.estimator).partition(":")
+    estimator = getattr(importlib.import_module(f"..{module}", __package__), name)
+    return estimator.from_model(model, record["params"], folder.history())

@@ -1,0 +1,290 @@
+"""Cross-validation and grids on a store: folds are row masks, nothing is copied, and fits share passes where the method can."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...cluster import Executor, TLSFiles, driver_bytes, open_executor
+from ...kernels.jit import one_thread
+from ...storage import BlockStore, DataError, RunStore
+from ...storage.places import checked
+from ...storage.temporary import temporary_folder
+from ..grams.contents import confirm_read_whole
+from ..loops.run import run_loop
+from ..records.context import Emit, RunContext, ignore
+from ..records.validation import configured
+from ..registry import MethodInfo
+from .run import RunOutcome, Where, executing, jsonable, method_named, open_data, run_method, same_as_before
+
+if TYPE_CHECKING:
+    from .folds import Search
+
+
+def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return every combination of a grid, the last name varying fastest.
+
+    Raises
+    ------
+    ValueError
+        A name without values.
+    """
+    for name, values in grid.items():
+        if not isinstance(values, (list, tuple)) or not values:
+            raise ValueError(f"grid[{name!r}]={values!r}: must be a list of at least one value")
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+
+
+def check_tunable(method: str, grid: Mapping[str, Any]) -> None:
+    """Refuse methods and parameters whose settings cannot be compared.
+
+    Raises
+    ------
+    ValueError
+        An unknown method, one without a score on held-out rows, or a parameter that says where matrices lie.
+    """
+    from .folds import PLACES
+
+    info = method_named(method)
+    if not info.scored:
+        raise ValueError(f"method {method!r} has no score on rows held out, so settings cannot be compared; fit it once per setting")
+    for name in grid:
+        if info.shared is None and name in PLACES:
+            raise ValueError(f"grid[{name!r}]: {name} says where matrices lie, which changes no result; give it among the fixed parameters")
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """A grid with its data: what is evaluated, and how often."""
+
+    info: MethodInfo
+    points: Sequence[Mapping[str, Any]]
+    configs: Sequence[Any]
+    store: BlockStore
+    folds: int
+    seed: int
+    extra: Mapping[str, Any]
+
+    def context(self, executor: Executor, where: Where, emit: Emit = ignore) -> RunContext:
+        return RunContext(executor, self.store, None, driver_bytes(where.driver_memory), emit, self.seed)
+
+    def search(self, ctx: RunContext) -> Search:
+        from .folds import Search, fold_inputs
+
+        inputs, masks = fold_inputs(ctx, self.info.name, self.info.tasks, self.folds, self.seed)
+        record = {"method": self.info.name, "folds": self.folds, "seed": self.seed, "data": self.store.digest}
+        points = [jsonable(point) for point in self.points]
+        return Search(self.info.prepare, self.configs, points, self.extra, inputs, masks, record)
+
+
+def _grid(
+    method: str, points: Sequence[Mapping[str, Any]], store: BlockStore, folds: int, seed: int, extra: Mapping[str, Any] | None
+) -> _Grid:
+    info = method_named(method)
+    return _Grid(info, points, [configured(info.config, point) for point in points], store, folds, seed, extra or {})
+
+
+def _sharing(grid: _Grid) -> Any:
+    """Return the module by which the fits of a grid share passes, or ``None``; a method may share for some parameters only."""
+    if grid.info.shared is None:
+        return None
+    module = import_module(f"..{grid.info.shared}", __package__)
+    return module if getattr(module, "shares", bool)(grid.configs) else None
+
+
+def _check(grid: _Grid, where: Where) -> None:
+    """Refuse what does not fit the data before there is a folder, in this process."""
+    if _sharing(grid) is not None:
+        return
+    from .folds import check_points
+
+    with one_thread(), open_executor(None) as executor:
+        ctx = grid.context(executor, where)
+        check_points(grid.search(ctx), ctx)
+
+
+def _table(grid: _Grid, folder: Path, where: Where, emit: Emit) -> list[dict[str, Any]]:
+    names = sorted({name for point in grid.points for name in point})
+    with executing(where, grid.store, emit, grid.info.passes) as executor:
+        rows = (_fold_rows if _sharing(grid) is None else _shared_rows)(grid, grid.context(executor, where, emit), folder, names)
+        return [_with_error(row, grid.folds) for row in rows]
+
+
+def _fold_rows(grid: _Grid, ctx: RunContext, folder: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    from .folds import table_rows
+
+    yield from table_rows(grid.search(ctx), ctx, folder, names)
+
+
+def _shared_rows(grid: _Grid, ctx: RunContext, folder: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    tuned = _sharing(grid)
+    for k, shared in enumerate(tuned.shared_loops(ctx, grid.configs, grid.extra, grid.folds, grid.seed)):
+        points = [jsonable(grid.points[i]) for i in shared.points]
+        record = {"points": points, "folds": grid.folds, "seed": grid.seed, "data": grid.store.digest}
+        with RunStore.begin(folder / f"cv-{k}", record) as run:
+            history = run_loop(shared.loop, replace(ctx, run=run)).history
+        yield from tuned.table_rows(shared, grid.configs, grid.folds, history, names)
+
+
+def _with_error(row: Mapping[str, Any], folds: int) -> dict[str, Any]:
+    """Return a row with the standard error of its mean beside the deviation."""
+    deviation = row["deviation"]
+    error = {"standard_error": None if deviation is None else deviation / folds**0.5}
+    head = list(row).index("deviation") + 1
+    return {**dict(list(row.items())[:head]), **error, **dict(list(row.items())[head:])}
+
+
+def best_row(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the row of highest mean accuracy, or R2; among equals the one with fewest features or kernels, then the first.
+
+    Raises
+    ------
+    DataError
+        No row has a score in every fold.
+    """
+    # Without a score a row holds None, or NaN where its method's own table says so.
+    known = [row for row in rows if row[measure_of(row)] is not None and row[measure_of(row)] == row[measure_of(row)]]
+    if not known:
+        raise DataError("no point of the grid has a score in every fold: nothing was selected, or the target has no variance there")
+    return min(known, key=lambda row: (-row[measure_of(row)], row["selected"]))
+
+
+def measure_of(row: Mapping[str, Any]) -> str:
+    """Return what a table compares by: ``"accuracy"``, or ``"r2"`` of regressions."""
+    return "accuracy" if "accuracy" in row else "r2"
+
+
+def cross_validate(
+    method: str,
+    params: Mapping[str, Any],
+    *,
+    data: str,
+    folds: int = 5,
+    seed: int = 0,
+    cluster: str = "sync",
+    extra: Mapping[str, Any] | None = None,
+    on_event: Emit | None = None,
+    **where: Any,
+) -> list[dict[str, Any]]:
+    """Return the accuracy of a method over stratified folds of a store: one row, of ``fgm`` one per round.
+
+    Parameters
+    ----------
+    method, params
+        Name and parameters.
+    data
+        Block store.
+    folds, seed
+        Number of folds and seed of the split.
+    cluster, where
+        As in :func:`~gramplane.pipeline.run_method`.
+    extra
+        ``groups``.
+
+    Returns
+    -------
+    list of dict
+        ``rounds`` (of the Feature Generating Machine), ``accuracy`` (mean over folds), ``deviation``, ``standard_error``, ``selected``,
+        ``folds``; of regressions ``r2`` and ``mse`` in place of the accuracy.
+
+    Raises
+    ------
+    ValueError
+        An unknown method, or one that has no score on rows held out.
+    """
+    check_tunable(method, {})
+    grid = _grid(method, [dict(params)], open_data(data, method_named(method)), folds, seed, extra)
+    with temporary_folder() as folder:
+        return _table(grid, folder, Where(cluster, **where), on_event or ignore)
+
+
+def tune(
+    method: str,
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    data: str,
+    run: str,
+    params: Mapping[str, Any] | None = None,
+    folds: int = 5,
+    seed: int = 0,
+    cluster: str = "sync",
+    worker_memory: str | int | None = None,
+    driver_memory: str | int | None = None,
+    allow_plaintext: bool = False,
+    tls: TLSFiles | None = None,
+    stall_timeout: float | None = None,
+    extra: Mapping[str, Any] | None = None,
+    on_event: Emit | None = None,
+) -> RunOutcome:
+    """Evaluate a grid by cross-validation and fit the best point on all rows.
+
+    The fits of ``fgm``, ``mkl``, ``multitask-mkl`` and ``group-lasso`` share the passes over the data. Feature Generating Machine: the path
+    of every fit gives each number of rounds up to ``max_rounds`` for free, and the best number is part of the choice. Multiple kernel
+    learning (say a grid of ``C`` and ``v``): the fits share the Gram matrices, one pass of forms for all in every step. Group lasso on a
+    stream: every block of rows is read once for all fits. Other methods fit point after point, fold after fold, each as a run of its own
+    with the fold held out; a fit that is done is not done again.
+
+    Rows held out have weight zero; kernels are normalised over all rows, those held out included. Of many tasks folds are drawn within
+    tasks. Points are compared by accuracy, those of a real-valued target by R2.
+
+    Parameters
+    ----------
+    grid
+        Parameter names and their values.
+    params
+        Parameters common to all points.
+    data, run
+        Block store and run directory; the table is ``tune.json``, the final fit lies in ``best``.
+    folds, seed
+        Stratified folds, as row masks.
+
+    Returns
+    -------
+    RunOutcome
+        ``summary`` holds the best parameters and their accuracy, or R2.
+
+    Raises
+    ------
+    ValueError
+        An unknown method or parameter, a grid without values, or one that cannot be compared.
+    """
+    check_tunable(method, grid)
+    run = checked(run, "run", "run")
+    where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
+    store, emit, more = open_data(data, method_named(method)), on_event or ignore, extra or {}
+    points = [{**(params or {}), **point} for point in grid_points(grid)]
+    record = {
+        "tune": method,
+        "points": jsonable(points),
+        "folds": folds,
+        "seed": seed,
+        "data_digest": store.digest,
+        "extra": jsonable(more),
+    }
+    search = _grid(method, points, store, folds, seed, more)
+    same_as_before(run, record)
+    if not (Path(run) / "config.json").exists():
+        _check(search, where)
+    with RunStore.begin(run, record) as folder:
+        done = folder.read_json("summary")
+        if done is not None:
+            return RunOutcome("already-done", done, run=run)
+        confirm_read_whole(folder, search.configs)
+        rows = _table(search, Path(run), where, emit)
+        confirm_read_whole(folder, search.configs)
+        best = best_row(rows)
+        rounds = {"max_rounds": best["rounds"]} if "rounds" in best else {}
+        folder.write_json("tune", rows)
+        final = {**points[best["point"]], **rounds}
+        fit = run_method(method, final, data=store, run=str(Path(run) / "best"), seed=seed, extra=more, on_event=on_event, **vars(where))
+        summary = {
+            "best": jsonable(final),
+            **{key: best[key] for key in (measure_of(best), "deviation", "standard_error", "selected")},
+            "fit": fit.summary,
+        }
+        folder.write_json("summary", summary)
+    return RunOutcome("done", summary, run=run)

@@ -1,0 +1,340 @@
+"""Using a finished run on a store: predictions to a file, and the metric table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_regressor
+
+from ...cluster import driver_bytes, open_executor
+from ...kernels.jit import one_thread
+from ...kernels.svm.triclass import crossing
+from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, digest_of, write_model
+from ...storage.places import checked
+from ...storage.urls import holds_store
+from ...storage.whole_files import require_place, whole_file
+from ..inputs.scores import held_out_rows, predicted_codes, r_squared
+from ..inputs.task_scoring import task_accuracies, task_variances
+from ..methods.rule_ensemble.model import RuleModel
+from ..models.linear import LinearModel
+from ..models.task import TaskModel
+from ..models.task_predict import store_codes
+from ..records.context import Emit, RunContext, ignore
+from ..records.holdings import Holding, refuse_beyond
+from .in_process import few_blocks_kept, refuse_step
+from .outputs import refuse_foreign
+from .predict import decision_path, decision_values
+from .predict_planning import first_pass, predict_holdings, predict_plan, step_bytes
+from .replaced import replaced_data
+from .run import Where, load_model, method_named, open_data, process_bytes
+
+
+def _finished(run: str) -> tuple[RunStore, Mapping[str, Any]]:
+    folder = RunStore.open(run)
+    record = folder.config
+    if folder.read_json("summary") is None:
+        raise StorageError(f"{run}: the run is not finished; continue it with `gramplane resume {run}`")
+    return folder, record
+
+
+def _opened(run: str, store: str) -> tuple[RunStore, Path, Any, BlockStore]:
+    """Return the run, the place of its model, the fitted estimator, and the data."""
+    folder = RunStore.open(run)
+    record = folder.config
+    model = folder.path / ("best/model" if "tune" in record else "model")
+    return folder, model, load_model(run), open_data(store, method_named(record.get("method") or record["tune"]))
+
+
+def _decide(run: str, store: str, where: Where, emit: Emit, out: str | None = None) -> tuple[Any, BlockStore, np.ndarray]:
+    folder, model, estimator, data = _opened(run, store)
+    digest, limit = digest_of(model), driver_bytes(where.driver_memory)
+    holdings, step = _check_memory(estimator, data, out, where, emit)
+    if told := replaced_data(folder):
+        emit({"event": "warning", "message": told})
+    with one_thread(), open_executor(where.config(), events=emit) as executor, few_blocks_kept(holdings, step, limit, executor.kind):
+        ctx = RunContext(executor, data, None, limit, emit)
+        values = decision_values(estimator.model_, ctx)
+        ctx.confirm()
+    if digest_of(model) != digest:
+        raise DigestMismatch(f"{model} was replaced while it was used: the run was fitted again; give the command again")
+    return estimator, data, values
+
+
+def _check_memory(estimator: Any, data: BlockStore, out: str | None, where: Where, emit: Emit) -> tuple[list[Holding], int]:
+    """Return what this process will hold of predictions, and the bytes of a step of their pass; refuse more than it may."""
+    limit, name = driver_bytes(where.driver_memory), "score" if out is None else "predict"
+    holdings = predict_holdings(estimator.model_, data, out, getattr(estimator, "classes_", None))
+    refuse_beyond(holdings, limit, name, f"{name} fewer rows at a time (a store of some of them)")
+    step = step_bytes(first_pass(estimator.model_, data, limit, emit))
+    refuse_step(holdings, step, limit, where.config().kind, name)
+    return holdings, step
+
+
+def _planned(run: str, store: str, out: str | None, where: Where, emit: Emit, three_way: bool = False) -> dict[str, Any]:
+    _, _, estimator, data = _opened(run, store)
+    _check_three_way(estimator, three_way)
+    holdings, _ = _check_memory(estimator, data, out, where, emit)
+    config = where.config()
+    told = predict_plan(estimator.model_, data, holdings, driver_bytes(where.driver_memory), config.kind, emit)
+    place = {"cluster": where.cluster, "process_bytes_at_most": process_bytes(config, told["task_bytes"])}
+    return {"run": run, "data": data.url, **({} if out is None else {"out": out}), **place, **told}
+
+
+def _check_three_way(estimator: Any, three_way: bool) -> None:
+    if three_way and not hasattr(estimator, "predict_three_way"):
+        raise ValueError(f"three_way: {type(estimator).__name__} predicts its classes only; tri-class-svm knows rows of neither class")
+
+
+def predict_store(
+    run: str,
+    store: str,
+    out: str,
+    *,
+    three_way: bool = False,
+    replace: bool = False,
+    cluster: str = "sync",
+    allow_plaintext: bool = False,
+    on_event: Emit | None = None,
+    dry_run: bool = False,
+    **where: Any,
+) -> dict[str, Any]:
+    """Write predictions and decision values of a store's rows; the form follows the ending of ``out`` (npz, csv, parquet, zarr).
+
+    With ``three_way`` rows of neither class are predicted as 0, by a tri-class machine. What is there already is replaced if it holds
+    predictions, or with ``replace``. With ``dry_run`` nothing is computed or written.
+
+    Returns
+    -------
+    dict
+        ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). With ``dry_run`` the plan:
+        rows, tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, formula, bytes).
+
+    Raises
+    ------
+    gramplane.cluster.MemoryBoundExceeded
+        This process would hold more than ``driver_memory``.
+    """
+    write = _writer(out)
+    refuse_foreign(out, None if replace else Predictions.__name__)
+    place = Where(cluster, allow_plaintext=allow_plaintext, **where)
+    if dry_run:
+        return _planned(run, store, out, place, on_event or ignore, three_way)
+    estimator, _, values = _decide(run, store, place, on_event or ignore, out)
+    _check_three_way(estimator, three_way)
+    if not hasattr(estimator, "classes_"):
+        # A regression, or components of a method without a target: the values are what there is to predict.
+        write(None, values)
+        return {"rows": len(values), "out": out, "columns": values.shape[1]}
+    labels = estimator.classes_[predicted_codes(values.T)]
+    if three_way:
+        labels = np.where(np.abs(values[:, 0]) < crossing(estimator.model_.figures["eps"]), np.array([0]).astype(labels.dtype), labels)
+    write(labels, values)
+    names, counts = np.unique(labels, return_counts=True)
+    return {"rows": len(labels), "out": out, "predicted": {str(name): int(count) for name, count in zip(names, counts, strict=True)}}
+
+
+def _table(labels: np.ndarray | None, values: np.ndarray) -> dict[str, np.ndarray]:
+    if labels is None:
+        one = values.shape[1] == 1
+        return {"prediction": values[:, 0]} if one else {f"component_{k}": values[:, k] for k in range(values.shape[1])}
+    if values.shape[1] == 1:
+        return {"prediction": labels, "decision": values[:, 0]}
+    return {"prediction": labels, **{f"decision_{k}": values[:, k] for k in range(values.shape[1])}}
+
+
+def _write_npz(path: Path, labels: np.ndarray | None, values: np.ndarray) -> None:
+    with path.open("wb") as file:
+        np.savez(file, **(_table(None, values) if labels is None else {"prediction": labels, "decision": values}))  # pyright: ignore[reportArgumentType] (no name of ours is one of its options)
+
+
+def _arrow_table(labels: np.ndarray | None, values: np.ndarray) -> Any:
+    import pyarrow
+
+    return pyarrow.table({name: pyarrow.array(column.tolist()) for name, column in _table(labels, values).items()})
+
+
+def _write_csv(path: Path, labels: np.ndarray | None, values: np.ndarray) -> None:
+    columns = _table(labels, values)
+    with path.open("w", encoding="utf-8") as file:
+        file.write(",".join(columns) + "\n")
+        for row in zip(*(column.tolist() for column in columns.values()), strict=True):
+            file.write(",".join(_cell(value) for value in row) + "\n")
+
+
+def _cell(value: Any) -> str:
+    text = repr(value) if isinstance(value, float) else str(value)
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n') else text
+
+
+def _write_parquet(path: Path, labels: np.ndarray | None, values: np.ndarray) -> None:
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(_arrow_table(labels, values), path)
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predicted labels (as codes into ``labels``; without classes numbers) and decision values, saved as a Zarr group."""
+
+    labels: tuple[str, ...]
+    prediction: np.ndarray
+    decision: np.ndarray
+
+
+def _write_zarr(url: str, labels: np.ndarray | None, values: np.ndarray) -> None:
+    if labels is None:
+        write_model(url, Predictions((), values[:, 0], values))
+        return
+    names, codes = np.unique(labels, return_inverse=True)
+    write_model(url, Predictions(tuple(str(name) for name in names), codes, values))
+
+
+_FILES: dict[str, Callable[[Path, np.ndarray | None, np.ndarray], None]] = {
+    ".npz": _write_npz,
+    ".csv": _write_csv,
+    ".parquet": _write_parquet,
+}
+_ENDINGS = (*_FILES, ".zarr")
+
+
+def _writer(out: str) -> Callable[[np.ndarray | None, np.ndarray], None]:
+    """Return what writes predictions to a path or URL, which is asked now whether it can be written to."""
+    url = checked(out, "predictions", "out")
+    suffix = Path(url).suffix.lower()
+    if suffix not in _ENDINGS:
+        raise ValueError(f"out={out!r}: the ending must be one of {', '.join(_ENDINGS)}")
+    if suffix == ".zarr":
+        holds_store(url)
+        return partial(_write_zarr, url)
+    require_place(url)
+    return partial(_write_file, url, _FILES[suffix])
+
+
+def _write_file(url: str, write: Callable[..., None], labels: np.ndarray | None, values: np.ndarray) -> None:
+    with whole_file(url, values.nbytes) as path:
+        write(path, labels, values)
+
+
+def score_store(
+    run: str,
+    store: str,
+    *,
+    cluster: str = "sync",
+    allow_plaintext: bool = False,
+    on_event: Emit | None = None,
+    dry_run: bool = False,
+    **where: Any,
+) -> dict[str, Any]:
+    """Return the metric table of a run on a store.
+
+    Of classes accuracy, and precision, recall and F1 per class, area under the curve for two; of a regression R2 and errors.
+    Of many tasks also the mean over tasks and a row per task; the other figures are of all rows together.
+    On the training store of a run with ``test_share`` the table speaks of the held-out rows. With ``dry_run`` the plan, as of
+    :func:`predict_store`.
+
+    Raises
+    ------
+    gramplane.cluster.MemoryBoundExceeded
+        This process would hold more than ``driver_memory``.
+    """
+    place = Where(cluster, allow_plaintext=allow_plaintext, **where)
+    if dry_run:
+        return _planned(run, store, None, place, on_event or ignore)
+    estimator, data, values = _decide(run, store, place, on_event or ignore)
+    folder, record = _finished(run)
+    if not hasattr(estimator, "classes_"):
+        # Methods that hold no rows out of a regression were fitted to all.
+        held = "test_r2" in (folder.read_json("summary") or {})
+        return _score_numbers(run, estimator, data, values[:, 0], _scored_rows(record, data) if held else np.ones(data.n_rows, dtype=bool))
+    truth, rows = _truth(estimator, data), _scored_rows(record, data)
+    neither = {}
+    if hasattr(estimator, "predict_three_way"):
+        neither, rows = _score_three_ways(estimator, data, values[:, 0], rows), rows & (truth >= 0)
+        if not rows.any():
+            raise DataError("no row is labelled with one of the two classes, there is nothing to score", data.url)
+    table = {"rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
+    if _by_task(estimator.model_) and values.shape[1] == 1:
+        table |= task_accuracies(*_tasks(estimator.model_, data, rows), truth[rows], values[rows, 0])
+    return {**table, **neither, "path": _path(estimator.model_, data, truth, rows, place)}
+
+
+def _score_three_ways(estimator: Any, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
+    """Return the rows of neither class and the accuracy over all three labels; the other figures are of rows of two classes."""
+    truth = _truth(estimator, data)
+    found = np.where(np.abs(values) < crossing(estimator.model_.figures["eps"]), -1, values > 0)
+    return {"rows_of_neither": int(np.sum(rows & (truth < 0))), "three_way_accuracy": float(np.mean((found == truth)[rows]))}
+
+
+def _score_numbers(run: str, estimator: Any, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
+    if not is_regressor(estimator):
+        raise ValueError(
+            f"{run}: {type(estimator).__name__} learns without a target, there is nothing to score; predict writes its components"
+        )
+    if not data.has_table("y") or data.meta.labels is not None:
+        raise DataError("there is no real-valued target to compare predictions with", data.url)
+    truth, values = data.target()[rows], values[rows]
+    r2, error = r_squared(truth, values), truth - values
+    tasks = {}
+    if _by_task(estimator.model_):
+        tasks = task_variances(*_tasks(estimator.model_, data, rows), truth, values)
+    return {
+        "rows": len(values),
+        "r2": r2 if np.isfinite(r2) else None,
+        "rmse": float(np.sqrt(np.square(error).mean())),
+        "mae": float(np.abs(error).mean()),
+        **tasks,
+    }
+
+
+def _by_task(model: Any) -> bool:
+    return isinstance(model, TaskModel) or (isinstance(model, LinearModel | RuleModel) and model.tasks is not None)
+
+
+def _tasks(model: TaskModel | LinearModel | RuleModel, data: BlockStore, rows: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...]]:
+    """Return the tasks of the scored rows, and the names."""
+    return store_codes(model, data)[rows], model.tasks or ()
+
+
+def _path(model: Any, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: Where) -> list[dict[str, Any]]:
+    """Return the accuracy of the model after every round."""
+    with one_thread(), open_executor(where.config()) as executor:
+        along = decision_path(model, RunContext(executor, data, driver_memory=driver_bytes(where.driver_memory)))
+    return [{"n_selected": count, "accuracy": float(np.mean(predicted_codes(values[rows].T) == truth[rows]))} for count, values in along]
+
+
+def _truth(estimator: Any, data: BlockStore) -> np.ndarray:
+    if not data.has_table("y"):
+        raise DataError("there is no target, so nothing to compare predictions with; predict works without one", data.url)
+    if data.meta.labels is None:
+        raise DataError("the target is real-valued; ingest the file with --like TRAINING_STORE", data.url)
+    known = {json.dumps(label): code for code, label in enumerate(estimator.classes_.tolist())}
+    codes = np.array([known.get(json.dumps(label), -1) for label in data.meta.labels])
+    return codes[data.target().astype(np.int64)]
+
+
+def _scored_rows(record: Mapping[str, Any], data: BlockStore) -> np.ndarray:
+    held = None
+    if data.digest == record["data_digest"]:
+        held = held_out_rows(record["extra"], data.target(), int(record["seed"]), data.meta.labels)
+    return np.ones(data.n_rows, dtype=bool) if held is None else held
+
+
+def _metrics(truth: np.ndarray, values: np.ndarray, classes: np.ndarray) -> dict[str, Any]:
+    from sklearn.metrics import precision_recall_fscore_support, roc_auc_score
+
+    codes = predicted_codes(values.T)
+    per_class: Any = precision_recall_fscore_support(truth, codes, labels=np.arange(len(classes)), zero_division=0.0)  # pyright: ignore[reportArgumentType] (a float is documented)
+    table: dict[str, Any] = {"accuracy": float(np.mean(codes == truth))}
+    if values.shape[1] == 1 and len(np.unique(truth)) == 2:
+        table["auc"] = float(roc_auc_score(truth, values[:, 0]))
+    table["classes"] = [
+        {"label": label, "precision": float(p), "recall": float(r), "f1": float(f), "support": int(n)}
+        for label, p, r, f, n in zip(classes.tolist(), *per_class, strict=True)
+    ]
+    return table

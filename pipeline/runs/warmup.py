@@ -1,0 +1,129 @@
+"""Small calls of every compiled part of the kernel layer, for warming the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+
+def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
+    """Return what runs every compiled part of the kernel layer once on small data ``(n, d)``, ``n >= 21``, by name."""
+    import scipy.sparse as sp
+
+    from ...kernels.bank.bank import PackedBank
+    from ...kernels.bank.loops import count_packed
+    from ...kernels.bank.two_layer import BankLayer
+    from ...kernels.grams.blocks import gram_block
+    from ...kernels.grams.spec import as_specs
+    from ...kernels.grams.strips import kernel_decisions, packed_grams
+    from ...kernels.svm.solvers import DenseGram, solve_smo, svc_problem
+
+    texts = ["rbf(gamma=0.5)", "rbf(gamma=2.0)", "poly(degree=2)[0:3]", "linear", "laplacian(gamma=1.0)", "chi2", "hik"]
+    specs = as_specs(texts, X.shape[1])
+    single, rows = X.astype(np.float32), sp.csr_array(X.astype(np.float32))
+    whole = gram_block(specs, single, None, dtype=np.float32)
+    bank = PackedBank.from_dense(whole)
+
+    def blocks() -> None:
+        for data in (single, rows):
+            gram_block(specs, data, None, dtype=np.float32)
+            gram_block(specs, data[:20], data[20:], dtype=np.float32)
+        packed_grams(specs, single, np.empty((len(specs), count_packed(len(single))), np.float32))
+        kernel_decisions(specs, np.ones((1, len(specs))), single[:20], single[20:], np.ones((1, len(single) - 20)))
+
+    def passes() -> None:
+        bank.combine(np.ones(bank.k))
+        bank.forms(y)
+        bank.products(y)
+        bank.inner_products(centred=True)
+
+    def tasks() -> None:
+        codes = np.arange(bank.n) % 2
+        bank.task_forms(y, codes, 2)
+        matrix = bank.combine_tasks(np.ones((bank.k, 2, 2)), codes)
+        solve_smo(DenseGram(matrix), replace(svc_problem(y, 1.0), groups=codes))
+
+    return {
+        "kernel matrices": blocks,
+        "kernel matrices of strings": lambda: gram_block(
+            as_specs("spectrum(k=2)", None), np.array(["ab", "ba"], object), None, dtype=np.float32
+        ),
+        "bank of kernel matrices": passes,
+        "kernel machine": lambda: solve_smo(DenseGram(whole[0]), svc_problem(y, 1.0)),
+        "kernel machine of tasks": tasks,
+        "second layer": lambda: BankLayer(bank).weigh(np.ones(bank.k), np.ones((bank.n, bank.n)), y.astype(np.float64)),
+        "level method": lambda: _small_programs(len(specs)),
+        "alignments and their path": lambda: _aligned(X, y),
+        "groups of tasks": lambda: _grouped(X, y),
+        "graphs of kernels": lambda: _hierarchical(X, y),
+        "rules": lambda: _ruled(X, y),
+        "features of many tasks": lambda: _shared_features(X, y),
+        "groups of features": lambda: _streamed(X, y),
+    }
+
+
+def _ruled(X: np.ndarray, y: np.ndarray) -> None:
+    from ..methods.rule_ensemble.estimator import RuleEnsembleClassifier
+
+    RuleEnsembleClassifier(n_thresholds=2, max_visits=1000).fit(X, y)
+
+
+def _shared_features(X: np.ndarray, y: np.ndarray) -> None:
+    from ..methods.multitask_selector.estimator import MultiTaskSelector
+
+    for algorithm in ("da", "fista"):
+        MultiTaskSelector(lam=1e-3, gamma=1e3, algorithm=algorithm).fit(X, y, np.arange(len(y)) % 2)
+
+
+def _streamed(X: np.ndarray, y: np.ndarray) -> None:
+    from ..methods.group_lasso.estimator import GroupLassoClassifier
+
+    for algorithm in ("da", "fobos", "fista"):
+        GroupLassoClassifier(lam=0.1, gamma=1e3, groups=np.arange(X.shape[1]) // 2, algorithm=algorithm).fit(X, y)
+
+
+def _hierarchical(X: np.ndarray, y: np.ndarray) -> None:
+    from ..methods.hierarchical_kernels.estimator import HierarchicalKernelClassifier
+
+    HierarchicalKernelClassifier("subsets(gaussian; depth=1)", tol=0.1).fit(X, y)
+
+
+def _grouped(X: np.ndarray, y: np.ndarray) -> None:
+    from ..methods.latent_task_mkl.estimator import LatentTaskMKLClassifier
+
+    for loss in ("hinge", "squared"):
+        LatentTaskMKLClassifier(["linear[0:2]", "linear"], loss=loss, max_iter=2).fit(X, y, np.arange(len(y)) % 2)
+
+
+def _small_programs(k: int) -> None:
+    from ...kernels.svm.weight_model import model_minimiser
+    from ...kernels.weights.domains import ElasticNetSet
+    from ...kernels.weights.level_programs import Cuts, lower_bound, project_on_level
+
+    rng, domain = np.random.default_rng(1), ElasticNetSet(0.5)
+    cuts = Cuts(np.arange(3.0), rng.random((3, k)))
+    start, low = domain.start(k), lower_bound(cuts, domain)
+    project_on_level(start, cuts, low.value + 0.5 * (cuts.height(start) - low.value), domain, inside=low.theta)
+    model_minimiser(start, rng.random(k), rng.random((2, k)), domain.v, 1e-6)
+
+
+def _aligned(X: np.ndarray, y: np.ndarray) -> None:
+    import scipy.sparse as sp
+
+    from ...kernels.alignment.alignment import alignments
+    from ...kernels.alignment.path import AlignmentProblem, kernel_path
+    from ...kernels.grams.feature_sums import feature_values, weighted_feature_sum
+
+    single = X.astype(np.float32)
+    few = np.round(3.0 * single)
+    for data in (single, few, sp.csc_array(few)):
+        found = alignments(data, y)
+    alignments(single, y, kernel="linear")
+    kernel_path(AlignmentProblem(1.0, 10.0), found.values)
+    # A width next to nothing takes the exponentials of all pairs.
+    pair, widths = np.asarray(X[:, :2], np.float64), np.array([1.0, 1e-6])
+    weighted_feature_sum(pair, np.ones(2), widths)
+    feature_values(pair, pair, np.ones(2), widths, np.ones((1, len(pair))))

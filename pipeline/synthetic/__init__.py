@@ -1,0 +1,1 @@
+"""Data made by formula, for examples, tests and benchmarks."""

@@ -1,0 +1,1 @@
+"""Block stores: reading and writing columns and rows in chunks."""

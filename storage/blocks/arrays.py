@@ -1,0 +1,335 @@
+"""Zarr v3 arrays with the plain ``bytes`` codec: their metadata, and whole-chunk reads checked by crc32c."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DigestMismatch, MissingBlock, SchemaError
+from ..layout import table_chunk
+from ..objects import Bytes, Objects, as_bytes, describe_key, total_bytes
+
+MAX_CHUNK_BYTES = 512 << 20
+"""Largest chunk a store may declare; a larger one is refused before memory is allocated for it."""
+
+Record = dict[str, tuple[int, int]]
+"""Written objects: key -> (bytes, crc32c)."""
+
+_NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
+_DTYPES = {name: np.dtype(name).newbyteorder("<") for name in _NUMBERS}
+
+
+def crc32c(*parts: npt.NDArray | bytes) -> int:
+    """crc32c of the concatenated parts."""
+    value = 0
+    for part in parts:
+        value = google_crc32c.extend(value, as_bytes(part))  # pyright: ignore[reportArgumentType] (any contiguous buffer)
+    return value
+
+
+def canonical(value: Any) -> bytes:
+    """JSON text in one fixed form (sorted keys, no spaces), the input of digests.
+
+    Raises
+    ------
+    SchemaError
+        If JSON cannot hold the value (infinity, NaN, or an object that is not a number, string, list or mapping).
+    """
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"value cannot be written as JSON: {error}") from error
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Shape, chunk shape and element type of a stored array."""
+
+    shape: tuple[int, ...]
+    chunk: tuple[int, ...]
+    dtype: str
+
+    @cached_property
+    def numpy_dtype(self) -> np.dtype:
+        """Little-endian NumPy type of the elements on disk."""
+        return _DTYPES[self.dtype]
+
+    @cached_property
+    def chunk_bytes(self) -> int:
+        """Bytes of one chunk object."""
+        return prod(self.chunk) * self.numpy_dtype.itemsize
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Number of chunks along every axis."""
+        return tuple(-(-s // c) for s, c in zip(self.shape, self.chunk, strict=True))
+
+    @property
+    def fill(self) -> float | int | bool:
+        """Value of padding: NaN for floats, so that it cannot pass for data; zero otherwise."""
+        return float("nan") if self.numpy_dtype.kind == "f" else self.numpy_dtype.type(0).item()
+
+    def keys(self, prefix: str) -> list[str]:
+        """Keys of all chunk objects of the array stored at ``prefix``."""
+        return [f"{prefix}/c/{'/'.join(map(str, index))}" for index in np.ndindex(*self.grid)]
+
+    def to_json(self) -> bytes:
+        """``zarr.json`` of the array."""
+        codec: dict[str, Any] = {"name": "bytes"}
+        if self.numpy_dtype.itemsize > 1:
+            codec["configuration"] = {"endian": "little"}
+        fields = {
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": list(self.shape),
+            "data_type": self.dtype,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(self.chunk)}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": "NaN" if self.numpy_dtype.kind == "f" else self.fill,
+            "codecs": [codec],
+            "attributes": {},
+            "storage_transformers": [],
+        }
+        return json.dumps(fields, indent=1).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, where: str) -> "ArraySpec":
+        """Read ``zarr.json`` of an array and refuse everything but plain little-endian chunks of a bounded size.
+
+        Raises
+        ------
+        SchemaError
+            Naming the file, the field, the value found and the rule.
+        """
+        fields = parse_json(data, where)
+        spec = cls(
+            _lengths(fields, "shape", where), _lengths(_config(fields, "chunk_grid"), "chunk_shape", where), str(fields.get("data_type"))
+        )
+        rules = {
+            "zarr_format": fields.get("zarr_format") == 3,
+            "node_type": fields.get("node_type") == "array",
+            "data_type": spec.dtype in _DTYPES,
+            "chunk_grid": len(spec.chunk) == len(spec.shape) and all(c >= 1 for c in spec.chunk),
+            "chunk_key_encoding": _plain_keys(fields.get("chunk_key_encoding")),
+            "codecs": _plain_bytes(fields.get("codecs"), spec.dtype),
+            "storage_transformers": not fields.get("storage_transformers"),
+        }
+        for field, holds in rules.items():
+            if not holds:
+                raise SchemaError(
+                    f"{where}: {field} is {fields.get(field)!r}; this version reads plain little-endian chunks (codec 'bytes') only"
+                )
+        if spec.chunk_bytes > MAX_CHUNK_BYTES:
+            raise SchemaError(f"{where}: one chunk would have {spec.chunk_bytes} bytes; the limit is {MAX_CHUNK_BYTES}")
+        return spec
+
+
+def load_json(data: bytes | str, where: str) -> Any:
+    """Parse JSON of any depth and encoding that somebody may have left there.
+
+    Raises
+    ------
+    SchemaError
+        If the text is not JSON, with the position of the fault.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise SchemaError(f"{where} is not valid JSON: it is nested too deep") from error
+    except ValueError as error:
+        raise SchemaError(f"{where} is not valid JSON: {error}") from error
+
+
+def parse_json(data: bytes, where: str) -> dict[str, Any]:
+    """Parse a JSON object.
+
+    Raises
+    ------
+    SchemaError
+        If the text is not a JSON object, with the position of the fault.
+    """
+    fields = load_json(data, where)
+    if not isinstance(fields, dict):
+        raise SchemaError(f"{where} holds a JSON {type(fields).__name__}; it must be an object")
+    return fields
+
+
+def _config(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = fields.get(name)
+    inner = value.get("configuration") if isinstance(value, dict) else None
+    return inner if isinstance(inner, dict) else {}
+
+
+def _lengths(fields: Mapping[str, Any], name: str, where: str) -> tuple[int, ...]:
+    value = fields.get(name)
+    if not isinstance(value, list) or not value or not all(type(v) is int and 0 <= v < 2**62 for v in value):
+        raise SchemaError(f"{where}: {name} is {value!r}; it must be a list of non-negative integers below 2^62")
+    return tuple(value)
+
+
+def _plain_keys(encoding: Any) -> bool:
+    if not isinstance(encoding, dict) or encoding.get("name") != "default":
+        return False
+    return _config({"e": encoding}, "e").get("separator", "/") == "/"
+
+
+def _plain_bytes(codecs: Any, dtype: str) -> bool:
+    if not isinstance(codecs, list) or len(codecs) != 1 or not isinstance(codecs[0], dict) or codecs[0].get("name") != "bytes":
+        return False
+    return dtype in ("bool", "int8", "uint8") or _config({"e": codecs[0]}, "e").get("endian") == "little"
+
+
+def group_json(attributes: Mapping[str, Any] | None = None) -> bytes:
+    """``zarr.json`` of a group."""
+    return json.dumps({"zarr_format": 3, "node_type": "group", "attributes": dict(attributes or {})}, indent=1).encode()
+
+
+def write_object(objects: Objects, key: str, *parts: npt.NDArray | bytes, fsync: bool) -> Record:
+    """Write one object; return its record."""
+    objects.write(key, *parts, fsync=fsync)
+    return {key: (total_bytes(*parts), crc32c(*parts))}
+
+
+def write_array(objects: Objects, prefix: str, values: npt.NDArray, *, fsync: bool) -> Record:
+    """Write a whole array, chunked along its first axis; return the records of its objects.
+
+    Raises
+    ------
+    SchemaError
+        If the elements are not numbers or booleans.
+    """
+    if values.dtype.name not in _DTYPES:
+        raise SchemaError(f"array {prefix!r} has the type {values.dtype}; storable are {', '.join(_NUMBERS)}")
+    spec = ArraySpec(values.shape, table_chunk(values.shape), values.dtype.name)
+    written = write_object(objects, f"{prefix}/zarr.json", spec.to_json(), fsync=fsync)
+    data = np.ascontiguousarray(values, dtype=spec.numpy_dtype)
+    rest = "/0" * (values.ndim - 1)
+    for c in range(spec.grid[0] if values.size else 0):
+        piece = data[c * spec.chunk[0] : (c + 1) * spec.chunk[0]]
+        pad = padding(spec.numpy_dtype, spec.chunk_bytes // spec.numpy_dtype.itemsize - piece.size)
+        written |= write_object(objects, f"{prefix}/c/{c}{rest}", piece, pad, fsync=fsync)
+    return written
+
+
+def padding(dtype: np.dtype, count: int) -> npt.NDArray:
+    """``count`` fill values of a type."""
+    return np.full(count, np.nan if dtype.kind == "f" else 0, dtype=dtype)
+
+
+class ChunkedArray:
+    """One array of a committed store. The first read of a chunk checks its crc32c, every read its length.
+
+    Parameters
+    ----------
+    objects : Objects
+        Where the chunks are.
+    prefix : str
+        Key of the array.
+    spec : ArraySpec
+        Shape, chunks, type.
+    listed : mapping
+        The store's manifest: key -> (bytes, crc32c).
+    verified : set of str
+        Keys checked in this process already; shared by the arrays of a store.
+    """
+
+    def __init__(self, objects: Objects, prefix: str, spec: ArraySpec, listed: Mapping[str, tuple[int, int]], verified: set[str]) -> None:
+        self.objects, self.prefix, self.spec = objects, prefix, spec
+        self.listed, self.verified = listed, verified
+
+    def _key(self, *index: int) -> str:
+        key = f"{self.prefix}/c/{'/'.join(map(str, index))}"
+        if key not in self.listed:
+            raise MissingBlock(f"{self.objects.url}: {describe_key(key)} is not listed in the manifest")
+        return key
+
+    def _read_whole(self, key: str, out: Bytes) -> None:
+        self.objects.read_into(key, out, 0, self.spec.chunk_bytes)
+        if key not in self.verified:
+            check_crc(self.objects.url, key, out, self.listed[key])
+            self.verified.add(key)
+
+    def _read_part(self, key: str, out: Bytes, offset: int) -> None:
+        if key not in self.verified:
+            self._read_whole(key, np.empty(self.spec.chunk_bytes, np.uint8))
+        self.objects.read_into(key, out, offset, self.spec.chunk_bytes)
+
+    def _span(self, lo: int, hi: int) -> range:
+        step = self.spec.chunk[0]
+        return range(lo // step, -(-hi // step) if hi > lo else lo // step)
+
+    def read(self, lo: int, hi: int) -> npt.NDArray:
+        """Rows ``lo:hi`` of an array chunked along its first axis only; elements outside the range are read only to be checked."""
+        width, step, dtype = self.spec.shape[1:], self.spec.chunk[0], self.spec.numpy_dtype
+        span = self._span(lo, hi) if 0 not in width else range(0)
+        keys = [self._key(c, *[0] * len(width)) for c in span]
+        if not keys:
+            return np.empty((hi - lo, *width), dtype)
+        if all(key in self.verified for key in keys):
+            return self._read_known(keys, span, lo, hi)
+        out = np.empty((len(span) * step, *width), dtype)
+        for position, key in enumerate(keys):
+            self._read_whole(key, as_bytes(out[position * step : (position + 1) * step]))
+        return out[lo - span[0] * step : hi - span[0] * step]
+
+    def _read_known(self, keys: list[str], span: range, lo: int, hi: int) -> npt.NDArray:
+        out = np.empty((hi - lo, *self.spec.shape[1:]), self.spec.numpy_dtype)
+        step, stride = self.spec.chunk[0], self.spec.chunk_bytes // self.spec.chunk[0]
+        for key, c in zip(keys, span, strict=True):
+            first, last = max(lo, c * step), min(hi, (c + 1) * step)
+            self._read_part(key, as_bytes(out[first - lo : last - lo]), (first - c * step) * stride)
+        return out
+
+    def gather(self, base: int, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], gap: int = 1 << 14) -> npt.NDArray:
+        """Concatenate the ranges ``base + starts[k] : … + lengths[k]`` of a 1-D array; ranges ascend, near ones are read at once."""
+        if len(starts) == 1:
+            return self.read(base + int(starts[0]), base + int(starts[0] + lengths[0]))
+        ends = starts + lengths
+        new = np.append(True, starts[1:] > ends[:-1] + gap)
+        first, last = starts[new], ends[np.append(np.flatnonzero(new)[1:] - 1, len(ends) - 1)]
+        spans = [self.read(base + int(a), base + int(b)) for a, b in zip(first, last, strict=True)]
+        joined = spans[0] if len(spans) == 1 else np.concatenate(spans)
+        origin = np.concatenate([[0], np.cumsum(last - first)[:-1]]) - first
+        if len(spans) == 1 and int(lengths.sum()) == joined.size:
+            return joined
+        return joined[ranges(starts + origin[np.cumsum(new) - 1], lengths)]
+
+    def read_cell(self, i: int, j: int, rows: int) -> npt.NDArray:
+        """First ``rows`` rows of chunk (i, j) of a 2-D array, padding columns included."""
+        key = self._key(i, j)
+        if key in self.verified:
+            out = np.empty((rows, self.spec.chunk[1]), self.spec.numpy_dtype)
+            self._read_part(key, as_bytes(out), 0)
+            return out
+        whole = np.empty(self.spec.chunk, self.spec.numpy_dtype)
+        self._read_whole(key, as_bytes(whole))
+        return whole[:rows]
+
+
+def ranges(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Positions ``starts[0], …, starts[0] + lengths[0] - 1, starts[1], …`` as one vector."""
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()), dtype=np.int64)
+
+
+def check_crc(url: str, key: str, data: Bytes, listed: tuple[int, int]) -> None:
+    """Compare an object's length and crc32c with the manifest.
+
+    Raises
+    ------
+    DigestMismatch
+        Naming array, chunk index and byte range.
+    """
+    nbytes, expected = listed
+    found = crc32c(data)
+    if data.nbytes != nbytes or found != expected:
+        raise DigestMismatch(
+            f"{url}: {describe_key(key)}, bytes 0:{nbytes}: {data.nbytes} bytes with crc32c {found:08x} instead of {expected:08x}; "
+            "the stored data changed after they were written"
+        )

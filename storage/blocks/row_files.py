@@ -1,0 +1,94 @@
+"""Small text files that say something of the rows of a store: pairs of rows with a value, and one text per row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import DataError
+
+_APART = re.compile(r"[,;\s]+")
+
+
+def read_pairs(path: str, n_rows: int, allowed: tuple[int, ...], *, ordered: bool = False) -> np.ndarray:
+    """Return pairs of rows with their values from a text file.
+
+    Parameters
+    ----------
+    path
+        One pair a line: two rows, counted from 0, and a value, with commas or blanks between them (``3,17,-1``). A first line of
+        names, empty lines and what follows a ``#`` do not count.
+    n_rows
+        Rows of the store.
+    allowed
+        Values a pair may have.
+    ordered
+        Whether (i, j) and (j, i) are different pairs.
+
+    Returns
+    -------
+    ndarray of int64, shape (m, 3)
+        In the order of the file; a pair that is repeated stands once.
+
+    Raises
+    ------
+    DataError
+        With file and line: a line that is not three integers, a row that is not in the store, a row paired with itself, a value that is not
+        allowed, or a pair that is given two values. A file without pairs, or one that cannot be read.
+    """
+    seen: dict[tuple[int, int], tuple[int, int]] = {}
+    for line, words in _rows(path):
+        i, j, value = _pair(words, path, line, n_rows, allowed)
+        key = (i, j) if ordered or i < j else (j, i)
+        before = seen.setdefault(key, (value, line))
+        if before[0] != value:
+            raise DataError(f"rows {i} and {j} have the value {value} here and {before[0]} in line {before[1]}", path, line)
+    if not seen:
+        raise DataError("there is no pair in it; write one a line: row,row,value", path)
+    return np.array([(i, j, value) for (i, j), (value, _) in seen.items()], dtype=np.int64)
+
+
+def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield line number and words of every line that holds something, but for a first one of names, without any number."""
+    plain = [text.partition("#")[0].strip() for text in read_row_texts(path)]
+    found = [(line, _APART.split(text)) for line, text in enumerate(plain, start=1) if text]
+    named = bool(found) and not any(character.isdigit() for word in found[0][1] for character in word)
+    yield from found[named:]
+
+
+def _pair(words: list[str], path: str, line: int, n_rows: int, allowed: tuple[int, ...]) -> tuple[int, int, int]:
+    try:
+        i, j, value = (int(word) for word in words)
+    except ValueError:
+        raise DataError(f"{' '.join(words)!r} must be three integers: row, row, value", path, line) from None
+    for row in (i, j):
+        if not 0 <= row < n_rows:
+            raise DataError(f"row {row} is not in the store, whose rows are 0 to {n_rows - 1}", path, line)
+    if i == j:
+        raise DataError(f"row {i} is paired with itself", path, line)
+    if value not in allowed:
+        raise DataError(f"the value of a pair is {value}; it must be one of {', '.join(map(str, allowed))}", path, line)
+    return i, j, value
+
+
+def read_row_texts(path: str, n_rows: int | None = None) -> list[str]:
+    """Return the lines of a UTF-8 text file, one per row of a store.
+
+    Raises
+    ------
+    DataError
+        A file that cannot be read, or with another number of lines than ``n_rows``.
+    """
+    try:
+        found = Path(path).read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"it is not UTF-8 text: {error}", path) from None
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", path) from None
+    if n_rows is not None and len(found) != n_rows:
+        reason = f"the file has {len(found)} lines; there must be one for each of the {n_rows} rows of the store"
+        raise DataError(reason, path, min(len(found), n_rows) + 1)
+    return found

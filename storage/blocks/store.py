@@ -1,0 +1,479 @@
+"""Block stores: a samples x features matrix on disk in column stripes (and, if asked, row blocks), with its tables.
+
+A store is a Zarr v3 group with plain chunks. What exists is what ``manifest.json`` lists, never what can be read.
+"""
+
+import os
+from bisect import bisect_left
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+from itertools import pairwise
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from ..errors import MissingBlock, SchemaError, StorageError
+from ..layout import DenseLayout, StripeLayout, place_blocks
+from ..manifest import read_seal
+from ..meta import BlockMeta, ColumnScale
+from ..urls import check_name, open_objects, refuse_foreign
+from ..versions import Opened, open_version
+from .arrays import ArraySpec, ChunkedArray, check_crc, parse_json
+from .selection import Entries, assemble, check_ids, check_rows, trusted
+
+__all__ = ["BlockMeta", "BlockRef", "BlockStore", "ColumnScale", "Damage", "VerifyReport"]
+
+Block = npt.NDArray[Any] | sp.csc_array | sp.csr_array
+INDEX_NAME = {"columns": "rows", "rows": "columns"}
+"""Name of the index array of each layout: column stripes store row numbers, row blocks column numbers."""
+
+
+class Damage(NamedTuple):
+    """A damaged object: its key and what is wrong."""
+
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """Result of re-reading a store.
+
+    Attributes
+    ----------
+    n_objects, nbytes : int
+        Objects and bytes the manifest lists.
+    damaged : tuple of Damage
+        Objects that are absent or differ; empty for a sound store.
+    """
+
+    n_objects: int
+    nbytes: int
+    damaged: tuple[Damage, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every object is as it was written."""
+        return not self.damaged
+
+
+@dataclass(frozen=True)
+class BlockRef:
+    """A block by name: what a task receives instead of data.
+
+    Attributes
+    ----------
+    url, digest : str
+        The store, and the digest it must have.
+    layout : str
+        "columns" (all rows of a range of columns) or "rows" (all columns of a range of rows).
+    index : int
+        Number of the block in its layout.
+    rows, cols : (int, int)
+        Half-open ranges.
+    nnz, nbytes : int
+        Stored entries, and bytes of the loaded block.
+    """
+
+    url: str
+    layout: str
+    index: int
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    nnz: int
+    nbytes: int
+    digest: str
+
+    def __reduce__(self) -> tuple[type["BlockRef"], tuple[Any, ...]]:
+        return BlockRef, astuple(self)
+
+    def load(self) -> Block:
+        """Read the block: ndarray (dense), csc_array (column stripe) or csr_array (row block), raw values.
+
+        Raises
+        ------
+        DigestMismatch
+            If the store is not the one the reference was made from, or its bytes changed.
+        MissingBlock
+            If an object is absent.
+        """
+        return open_shared(self.url, self.digest).load(self)
+
+
+class BlockStore:
+    """A committed version of a block store, read-only. Open it with `BlockStore.open`.
+
+    Attributes
+    ----------
+    url, digest : str
+        Place of the store, and sha256 of the version's manifest.
+    place : str
+        Where the version lies: a Zarr group.
+    meta : BlockMeta
+        Shape, kind, labels, ….
+    """
+
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
+        self._objects = opened.objects
+        self._listed, self.digest = read_seal(opened.objects)
+        opened.check(self.digest)
+        self.url, self.place = opened.base.url, opened.objects.url
+        self._verified: set[str] = set()
+        self.meta = BlockMeta.from_attributes(
+            parse_json(self._small("zarr.json"), f"{self.url}/zarr.json").get("attributes"), self.digest, self.url
+        )
+        self._arrays = self._open_arrays()
+        self._layouts = {name: self._open_layout(name) for name in self.meta.layouts}
+
+    @classmethod
+    def open(cls, url: str | os.PathLike[str], digest: str | None = None) -> "BlockStore":
+        """Open a committed store at a path or object-store URL: the version that is current now, and stay on it.
+
+        Parameters
+        ----------
+        url : path or URL
+            The store.
+        digest : str, optional
+            Open the version with this digest instead, which may have been replaced since.
+
+        Raises
+        ------
+        MissingBlock
+            If there is no manifest or an object is absent.
+        SchemaError
+            If the schema, codecs, shapes or chunk sizes are not those of a block store, or it is a file, or a folder of other things.
+        DigestMismatch
+            If the manifest or a description is damaged, or no version has the digest.
+        """
+        refuse_foreign(url)
+        store = cls(open_version(open_objects(url), digest))
+        _share(store)
+        return store
+
+    def confirm(self) -> None:
+        """Check that this version is still what lies at its place.
+
+        Raises
+        ------
+        DigestMismatch
+            If the store was removed, or removed and made again, since it was opened.
+        """
+        self._opened.confirm()
+
+    def __reduce__(self) -> tuple[Callable[[str, str], "BlockStore"], tuple[str, str]]:
+        return open_shared, (self.url, self.digest)
+
+    def _small(self, key: str) -> bytes:
+        if key not in self._listed:
+            raise MissingBlock(f"{self.url}: {key} is not listed in the manifest")
+        data = self._objects.read(key)
+        check_crc(self.url, key, data, self._listed[key])
+        return data.tobytes()
+
+    def _open_arrays(self) -> dict[str, ChunkedArray]:
+        chunks = Counter(key.partition("/c/")[0] for key in self._listed if "/c/" in key)
+        arrays: dict[str, ChunkedArray] = {}
+        for key in self._listed:
+            prefix, _, name = key.rpartition("/")
+            if name != "zarr.json" or not prefix:
+                continue
+            where, data = f"{self.url}/{key}", self._small(key)
+            if parse_json(data, where).get("node_type") == "group":
+                continue
+            spec = ArraySpec.from_json(data, where)
+            if prod(spec.grid) != chunks[prefix]:
+                raise MissingBlock(f"{where}: the manifest lists {chunks[prefix]} chunks of a grid of {spec.grid}")
+            arrays[prefix] = ChunkedArray(self._objects, prefix, spec, self._listed, self._verified)
+        return arrays
+
+    def _array(self, prefix: str, shape: tuple[int, ...] | None = None) -> ChunkedArray:
+        if prefix not in self._arrays:
+            raise SchemaError(f"{self.url} has no array {prefix!r}; it has {', '.join(sorted(self._arrays))}")
+        array = self._arrays[prefix]
+        if shape is not None and array.spec.shape != shape:
+            raise SchemaError(f"{self.url}: array {prefix} has the shape {array.spec.shape}; it must be {shape}")
+        return array
+
+    def _open_layout(self, name: str) -> StripeLayout | DenseLayout:
+        if self.meta.kind == "dense":
+            spec = self._array(f"{name}/dense", (self.meta.n_rows, self.meta.n_cols)).spec
+            return DenseLayout((self.meta.n_rows, self.meta.n_cols), (spec.chunk[0], spec.chunk[1]))
+        edges, nnz, offsets = (self._all(f"{name}/{table}") for table in ("edges", "nnz", "offsets"))
+        chunk = self._array(f"{name}/values").spec.chunk[0]
+        layout = StripeLayout(edges, nnz, chunk)
+        length = self.meta.n_cols if name == "columns" else self.meta.n_rows
+        if len(edges) != len(nnz) + 1 or edges[-1] != length or (np.diff(edges) < 1).any() or not np.array_equal(layout.offsets, offsets):
+            raise SchemaError(f"{self.url}: {name}/edges, nnz and offsets do not describe {length} {name} in stripes of whole chunks")
+        for part in (INDEX_NAME[name], "values"):
+            self._array(f"{name}/{part}", (layout.n_chunks * chunk,))
+        self._array(f"{name}/counts", (length,))
+        return layout
+
+    def _all(self, prefix: str) -> npt.NDArray[Any]:
+        array = self._array(prefix)
+        return array.read(0, array.spec.shape[0])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.meta.n_rows, self.meta.n_cols
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows (samples)."""
+        return self.meta.n_rows
+
+    @property
+    def n_cols(self) -> int:
+        """Number of columns (features)."""
+        return self.meta.n_cols
+
+    # -- blocks ------------------------------------------------------------------------------------------------------
+
+    def column_blocks(self) -> list[BlockRef]:
+        """References to the column stripes, in feature order."""
+        return self._blocks("columns")
+
+    def row_blocks(self) -> list[BlockRef]:
+        """References to the row blocks, in row order.
+
+        Raises
+        ------
+        SchemaError
+            If the store was made without the row-wise layout.
+        """
+        if "rows" not in self._layouts:
+            raise SchemaError(f"{self.url} has no row-wise layout; ingest it again with layout='both'")
+        return self._blocks("rows")
+
+    def _blocks(self, name: str) -> list[BlockRef]:
+        places = place_blocks(name, self._layouts[name], self.shape, self.meta.itemsize)
+        return [BlockRef(self.url, name, i, *place, self.digest) for i, place in enumerate(places)]
+
+    def load(self, ref: BlockRef) -> Block:
+        """Read one block of this store (see `BlockRef.load`)."""
+        layout = self._layouts[ref.layout]
+        if isinstance(layout, DenseLayout):
+            return self._load_dense(layout, ref)
+        lo, hi = int(layout.edges[ref.index]), int(layout.edges[ref.index + 1])
+        start, nnz = int(layout.offsets[ref.index]) * layout.chunk, int(layout.nnz[ref.index])
+        indptr = self._indptr(ref.layout, lo, hi, nnz).astype(np.int32)
+        indices = self._array(f"{ref.layout}/{INDEX_NAME[ref.layout]}").read(start, start + nnz)
+        values = self._array(f"{ref.layout}/values").read(start, start + nnz)
+        if ref.layout == "columns":
+            return trusted(sp.csc_array((values, indices, indptr), shape=(self.meta.n_rows, hi - lo)))
+        return trusted(sp.csr_array((values, indices, indptr), shape=(hi - lo, self.meta.n_cols)))
+
+    def _indptr(self, name: str, lo: int, hi: int, nnz: int) -> npt.NDArray[np.int64]:
+        indptr = np.zeros(hi - lo + 1, dtype=np.int64)
+        np.cumsum(self._array(f"{name}/counts").read(lo, hi), out=indptr[1:])
+        if indptr[-1] != nnz:
+            raise SchemaError(f"{self.url}: {name}/counts sum to {indptr[-1]} over {lo}:{hi}, but the stripe holds {nnz} entries")
+        return indptr
+
+    def _load_dense(self, layout: DenseLayout, ref: BlockRef) -> npt.NDArray[Any]:
+        array = self._array(f"{ref.layout}/dense")
+        cells = (
+            [(i, ref.index) for i in range(layout.grid[0])] if ref.layout == "columns" else [(ref.index, j) for j in range(layout.grid[1])]
+        )
+        if len(cells) == 1:
+            rows, cols = layout.cell(*cells[0])
+            return np.ascontiguousarray(array.read_cell(*cells[0], rows.stop - rows.start)[:, : cols.stop - cols.start])
+        out = np.empty((ref.rows[1] - ref.rows[0], ref.cols[1] - ref.cols[0]), dtype=self.meta.dtype)
+        for i, j in cells:
+            rows, cols = layout.cell(i, j)
+            part = array.read_cell(i, j, rows.stop - rows.start)[:, : cols.stop - cols.start]
+            out[rows.start - ref.rows[0] : rows.stop - ref.rows[0], cols.start - ref.cols[0] : cols.stop - ref.cols[0]] = part
+        return out
+
+    def columns(self, ids: npt.ArrayLike, rows: tuple[int, int] | None = None) -> npt.NDArray[Any] | sp.csc_array:
+        """Raw values of chosen columns, in the order of ``ids``; duplicates are allowed.
+
+        Parameters
+        ----------
+        ids : int array (k,)
+            Global feature ids.
+        rows : (int, int), optional
+            Half-open range of rows; all rows by default.
+
+        Returns
+        -------
+        csc_array or ndarray (n_rows, k)
+            Sparse: int32 indices. Dense: C order. Sparse stripes checked before in this process are read by byte ranges only.
+
+        Raises
+        ------
+        SchemaError
+            If an id is outside 0 … n_cols - 1, or the rows are outside the data.
+        """
+        wanted = check_ids(ids, self.meta.n_cols)
+        layout, span = self._layouts["columns"], check_rows(rows, self.meta.n_rows)
+        if isinstance(layout, DenseLayout):
+            return self._dense_columns(layout, wanted, *span)
+        return self._sparse_columns(layout, wanted, *span)
+
+    def _dense_columns(self, layout: DenseLayout, ids: npt.NDArray[np.int64], first: int, last: int) -> npt.NDArray[Any]:
+        array = self._array("columns/dense")
+        out = np.empty((last - first, ids.size), dtype=self.meta.dtype)
+        stripe = ids // layout.chunk[1]
+        for j in np.unique(stripe).tolist():
+            places = np.flatnonzero(stripe == j)
+            local = ids[places] - j * layout.chunk[1]
+            for i in range(layout.grid[0]):
+                rows, _ = layout.cell(i, j)
+                lo, hi = max(first, rows.start), min(last, rows.stop)
+                if lo < hi:
+                    cell = array.read_cell(i, j, rows.stop - rows.start)
+                    out[lo - first : hi - first, places] = cell[lo - rows.start : hi - rows.start, local]
+        return out
+
+    def _sparse_columns(self, layout: StripeLayout, ids: npt.NDArray[np.int64], first: int, last: int) -> sp.csc_array:
+        unique, inverse = np.unique(ids, return_inverse=True)
+        stripes = np.searchsorted(layout.edges, unique, side="right") - 1
+        cuts = np.flatnonzero(np.diff(stripes, prepend=-1, append=-1))
+        indices = [np.zeros(0, np.int32)]
+        values = [np.zeros(0, self.meta.dtype)]
+        lengths = np.zeros(unique.size, dtype=np.int64)
+        for a, b in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+            stripe = int(stripes[a])
+            lo, hi = int(layout.edges[stripe]), int(layout.edges[stripe + 1])
+            indptr = self._indptr("columns", lo, hi, int(layout.nnz[stripe]))
+            local = unique[a:b] - lo
+            base = int(layout.offsets[stripe]) * layout.chunk
+            starts, lengths[a:b] = self._within(base, indptr[local], indptr[local + 1], first, last)
+            filled = lengths[a:b] > 0
+            if filled.any():
+                for part, target in (("rows", indices), ("values", values)):
+                    target.append(self._array(f"columns/{part}").gather(base, starts[filled], lengths[a:b][filled]))
+        parts = np.concatenate(indices) - np.int32(first), np.concatenate(values)
+        return assemble(parts, lengths, inverse, (last - first, ids.size))
+
+    def _within(
+        self, base: int, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], first: int, last: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Narrow columns' ranges of entries to rows ``first:last``: a binary search that reads a few numbers of each column."""
+        if (first, last) == (0, self.meta.n_rows):
+            return starts, ends - starts
+        row_at = Entries(self._array("columns/rows"), base)
+        lows = [bisect_left(row_at, first, int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
+        highs = [bisect_left(row_at, last, a, int(b)) for a, b in zip(lows, ends, strict=True)]
+        return np.array(lows, np.int64), np.array(highs, np.int64) - np.array(lows, np.int64)
+
+    # -- tables ------------------------------------------------------------------------------------------------------
+
+    def target(self) -> npt.NDArray[np.float64]:
+        """Target of every row, float64 (n_rows,): class codes when ``meta.labels`` is set."""
+        return np.asarray(self.row_table("y"), dtype=np.float64)
+
+    def row_table(self, name: str) -> npt.NDArray[Any]:
+        """Table with one entry per row: "y", "task", "group", "weight", …."""
+        return self._table(check_name(name), self.meta.n_rows)
+
+    def column_table(self, name: str, lo: int = 0, hi: int | None = None) -> npt.NDArray[Any]:
+        """Table with one entry per column, "counts", "norm1", "sumsq", "minimum", "maximum", …; only columns ``lo:hi`` are read."""
+        array = self._table_array(f"columns/{check_name(name)}", self.meta.n_cols)
+        return array.read(lo, self.meta.n_cols if hi is None else hi)
+
+    def has_table(self, name: str, of: str = "rows") -> bool:
+        """Whether a row table (``of="rows"``) or column table (``of="columns"``) exists."""
+        return (check_name(name) if of == "rows" else f"columns/{check_name(name)}") in self._arrays
+
+    def _table(self, prefix: str, length: int) -> npt.NDArray[Any]:
+        return self._table_array(prefix, length).read(0, length)
+
+    def _table_array(self, prefix: str, length: int) -> ChunkedArray:
+        array = self._array(prefix)
+        if array.spec.shape[0] != length:
+            raise SchemaError(f"{self.url}: table {prefix} has {array.spec.shape[0]} entries; it must have {length}")
+        return array
+
+    def feature_names(self) -> list[str] | None:
+        """Names of the columns, if they were stored."""
+        if "names/offsets" not in self._arrays:
+            return None
+        ends = self._table("names/offsets", self.meta.n_cols + 1).tolist()
+        text = self._all("names/bytes").tobytes()
+        return [text[a:b].decode("utf-8", errors="replace") for a, b in pairwise(ends)]
+
+    def sequences(self, lo: int = 0, hi: int | None = None) -> npt.NDArray[np.object_] | None:
+        """Texts of rows ``lo:hi`` as an object array of str, if this is a store of sequences; only their bytes are read."""
+        if "sequences/offsets" not in self._arrays:
+            return None
+        first, last = check_rows((lo, self.meta.n_rows if hi is None else hi), self.meta.n_rows)
+        ends = self._table_array("sequences/offsets", self.meta.n_rows + 1).read(first, last + 1).tolist()
+        text = self._array("sequences/letters").read(ends[0], ends[-1]).tobytes()
+        found = np.empty(last - first, dtype=object)
+        found[:] = [text[a - ends[0] : b - ends[0]].decode("utf-8", errors="replace") for a, b in pairwise(ends)]
+        return found
+
+    def groups(self) -> npt.NDArray[np.int64] | None:
+        """Group label of every column, int64 (n_cols,), if they were stored."""
+        return self._table("groups", self.meta.n_cols) if "groups" in self._arrays else None
+
+    @property
+    def scale(self) -> ColumnScale:
+        """Factors of the column scaling; to be applied by the reader."""
+        places = (("columns/scale", self.meta.n_cols), ("columns/shift", self.meta.n_cols), ("row_scale", self.meta.n_rows))
+        factors = (self._table(prefix, length) if prefix in self._arrays else None for prefix, length in places)
+        return ColumnScale(self.meta.scale, *factors)
+
+    def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
+        """Re-read every listed object and compare it with its checksum.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called with (bytes read, bytes in total) after every object.
+        """
+        total, seen, damaged = sum(size for size, _ in self._listed.values()), 0, []
+        scratch = np.empty(max((size for size, _ in self._listed.values()), default=0), dtype=np.uint8)
+        for key in sorted(self._listed):
+            size = self._listed[key][0]
+            reason = self._damage(key, scratch[:size])
+            if reason:
+                damaged.append(Damage(key, reason))
+            seen += size
+            if progress is not None:
+                progress(seen, total)
+        return VerifyReport(len(self._listed), total, tuple(damaged))
+
+    def _damage(self, key: str, scratch: npt.NDArray[np.uint8]) -> str | None:
+        try:
+            self._objects.read_into(key, scratch, 0, scratch.nbytes)
+            check_crc(self.url, key, scratch, self._listed[key])
+        except StorageError as error:
+            return str(error)
+        return None
+
+
+_SHARED_STORES = 16
+_shared: "OrderedDict[tuple[str, str], BlockStore]" = OrderedDict()
+
+
+def _share(store: BlockStore) -> None:
+    _shared[store.url, store.digest] = store
+    while len(_shared) > _SHARED_STORES:
+        _shared.popitem(last=False)
+
+
+def open_shared(url: str, digest: str) -> BlockStore:
+    """Return the version opened before in this process, or open it, current or not.
+
+    Raises
+    ------
+    DigestMismatch
+        If no version there has the digest.
+    """
+    found = _shared.get((url, digest))
+    return BlockStore.open(url, digest) if found is None else found
+
+
+def forget_shared(url: str) -> None:
+    """Let go of the versions of a store that this process keeps open for references alone."""
+    for key in [key for key in _shared if key[0] == url]:
+        del _shared[key]

@@ -1,0 +1,469 @@
+"""Writing a block store: whole chunks only, a journal of what is done, the manifest last."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import MissingBlock, SchemaError, StorageError, UnalignedWrite, space_for
+from ..journal import Journal
+from ..layout import DenseLayout, StripeLayout
+from ..manifest import MANIFEST, write_seal
+from ..meta import BlockMeta, ColumnScale
+from ..objects import LocalObjects, Objects, require_space
+from ..urls import check_name, local_path, open_objects
+from ..versions import (
+    JOURNAL,
+    POINTER,
+    drop_unfinished,
+    inside,
+    is_finished,
+    next_version,
+    open_version,
+    publish,
+    read_versions_or_none,
+    refuse_foreign_files,
+    refuse_other_stores,
+)
+from .arrays import ArraySpec, Record, canonical, check_crc, group_json, padding, write_array, write_object
+from .store import INDEX_NAME, BlockStore, forget_shared
+
+Layout = StripeLayout | DenseLayout
+_RESERVED = {"columns", "rows", "names", "sequences", "groups", "row_scale", "zarr.json", MANIFEST, JOURNAL, POINTER}
+
+
+class BlockWriter:
+    """Writes one block store. Make it with `BlockWriter.create`; the owner calls `commit` at the end.
+
+    A pickled copy can write blocks in another process; it has no journal, so the owner passes the records it returns
+    to `record` (or to `commit`). Writing the same block twice gives the same bytes.
+
+    Attributes
+    ----------
+    done : Record
+        Objects known to be written: key -> (bytes, crc32c).
+    """
+
+    def __init__(self, url: str, meta: BlockMeta, layouts: dict[str, Layout], fsync: bool, version: str) -> None:
+        self.url, self.meta, self.fsync, self.version = url, meta, fsync, version
+        self.done: Record = {}
+        self._layouts = layouts
+        self._base = open_objects(url)
+        self._objects: Objects = inside(self._base, version)
+        self._journal: Journal | None = None
+
+    @classmethod
+    def create(
+        cls,
+        url: str | os.PathLike[str],
+        meta: BlockMeta,
+        columns: Layout,
+        rows: Layout | None = None,
+        *,
+        fsync: bool = False,
+        resume: bool = False,
+        overwrite: bool = False,
+    ) -> "BlockWriter":
+        """Begin a store.
+
+        Parameters
+        ----------
+        url : path or str
+            Where; a folder is made.
+        meta : BlockMeta
+            Description; ``layouts`` is set from the arguments below.
+        columns : StripeLayout or DenseLayout
+            Cut into column stripes.
+        rows : StripeLayout or DenseLayout, optional
+            Cut into row blocks, if the row-wise layout is written too.
+        fsync : bool
+            Force every object to the disk before its name appears. Without it a power loss can lose objects; their checksums tell.
+        resume : bool
+            Keep what a killed writer of the same plan finished (local stores): its objects are checked and appear in ``done``.
+        overwrite : bool
+            Replace a finished store that is there. It stays as it is, and what readers see, until `commit`.
+
+        Raises
+        ------
+        SchemaError
+            If a finished store or foreign files are there, or a layout does not fit the shape.
+        OutOfSpace
+            If the disk has no room for the blocks, beside those of a store to be replaced.
+        """
+        layouts = {"columns": columns} if rows is None else {"columns": columns, "rows": rows}
+        described = replace(meta, layouts=tuple(layouts), digest="")
+        for name, layout in layouts.items():
+            _check_fit(described, name, layout)
+        base = open_objects(url)
+        writer = cls(base.url, described, layouts, fsync, _new_version(base, overwrite))
+        writer._begin(resume)
+        return writer
+
+    def __reduce__(self) -> tuple[type["BlockWriter"], tuple[str, BlockMeta, dict[str, Layout], bool, str]]:
+        return BlockWriter, (self.url, self.meta, self._layouts, self.fsync, self.version)
+
+    def _begin(self, resume: bool) -> None:
+        plan, objects = plan_digest(self.meta, self._layouts), self._objects
+        if not isinstance(objects, LocalObjects):
+            objects.clear()
+        else:
+            self._take_over(objects, plan, resume)
+            require_space(self.url, self._bytes_to_write())
+            with space_for(self.url, 0):
+                objects.root.mkdir(parents=True, exist_ok=True)
+            self._journal = Journal(objects.root / JOURNAL, plan)
+        self._describe()
+
+    def _take_over(self, objects: LocalObjects, plan: str, resume: bool) -> None:
+        """Keep what a killed writer of the same plan left of this version, or remove it."""
+        found = Journal.read(objects.root / JOURNAL, plan) if resume else None
+        if found is None:
+            if objects.root.exists():
+                objects.clear()
+            return
+        objects.sweep()
+        objects.delete(MANIFEST)
+        self.done.update({key: entry for key, entry in found.items() if self._is_sound(key, entry)})
+
+    def _bytes_to_write(self) -> int:
+        """Bytes of the blocks that are not there yet."""
+        total = 0
+        for layout in self._layouts.values():
+            if isinstance(layout, DenseLayout):
+                total += layout.grid[0] * layout.grid[1] * layout.chunk[0] * layout.chunk[1] * self.meta.itemsize
+            else:
+                total += layout.n_chunks * layout.chunk * (4 + self.meta.itemsize)
+        return total - sum(size for key, (size, _) in self.done.items() if "/c/" in key)
+
+    def _is_sound(self, key: str, entry: tuple[int, int]) -> bool:
+        try:
+            check_crc(self.url, key, self._objects.read(key), entry)
+        except StorageError:
+            return False
+        return True
+
+    def _describe(self) -> None:
+        value, n, d = self.meta.dtype, self.meta.n_rows, self.meta.n_cols
+        for name, layout in self._layouts.items():
+            self._object(f"{name}/zarr.json", group_json())
+            if isinstance(layout, DenseLayout):
+                self._declare(f"{name}/dense", ArraySpec((n, d), layout.chunk, value))
+                continue
+            length = (layout.n_chunks * layout.chunk,)
+            self._declare(f"{name}/{INDEX_NAME[name]}", ArraySpec(length, (layout.chunk,), "int32"))
+            self._declare(f"{name}/values", ArraySpec(length, (layout.chunk,), value))
+            for table, vector in (("edges", layout.edges), ("nnz", layout.nnz), ("offsets", layout.offsets)):
+                self._write_array(f"{name}/{table}", vector)
+
+    def _declare(self, prefix: str, spec: ArraySpec) -> Record:
+        return self._object(f"{prefix}/zarr.json", spec.to_json())
+
+    def _object(self, key: str, *parts: npt.NDArray[Any] | bytes) -> Record:
+        return self.record(write_object(self._objects, key, *parts, fsync=self.fsync))
+
+    def record(self, record: Record) -> Record:
+        """Note objects as written (also those another process wrote) in ``done`` and in the journal; return the record."""
+        fresh = {key: (int(entry[0]), int(entry[1])) for key, entry in record.items() if self.done.get(key) != tuple(entry)}
+        if self._journal is not None and fresh:
+            self._journal.append(fresh)
+        self.done.update(fresh)
+        return record
+
+    # -- blocks ------------------------------------------------------------------------------------------------------
+
+    def write_stripe(
+        self, index: int, counts: npt.ArrayLike, indices: npt.NDArray[Any], values: npt.NDArray[Any], *, layout: str = "columns"
+    ) -> Record:
+        """Write one sparse stripe: all entries of its columns (of its rows for ``layout="rows"``).
+
+        Parameters
+        ----------
+        index : int
+            Number of the stripe.
+        counts : int array (n_stripe,)
+            Entries of each of its columns.
+        indices : int array (nnz,)
+            Row numbers, ascending inside a column, without duplicates.
+        values : float array (nnz,)
+            The entries.
+        layout : str
+            "columns" or "rows".
+
+        Raises
+        ------
+        UnalignedWrite
+            If the lengths are not those the layout gives this stripe.
+        SchemaError
+            If a row number is out of range or a value would be rounded.
+        """
+        plan = self._stripes(layout)
+        if not 0 <= index < plan.n_stripes:
+            raise UnalignedWrite(f"stripe {index} does not exist: {layout} has {plan.n_stripes} stripes")
+        found = (len(np.asarray(counts)), int(np.sum(counts, dtype=np.int64)), len(indices), len(values))
+        nnz = int(plan.nnz[index])
+        expected = (int(plan.edges[index + 1] - plan.edges[index]), nnz, nnz, nnz)
+        if found != expected:
+            raise UnalignedWrite(
+                f"stripe {index} of {layout}: (columns, sum of counts, indices, values) = {found}; the layout says {expected}"
+            )
+        limit = self.meta.n_rows if layout == "columns" else self.meta.n_cols
+        parts = {INDEX_NAME[layout]: _index_array(indices, limit), "values": self._value_array(values)}
+        written: Record = {}
+        for name, vector in parts.items():
+            for c in range(int(plan.offsets[index + 1] - plan.offsets[index])):
+                piece = vector[c * plan.chunk : (c + 1) * plan.chunk]
+                written |= self._object(
+                    f"{layout}/{name}/c/{int(plan.offsets[index]) + c}", piece, padding(vector.dtype, plan.chunk - len(piece))
+                )
+        return written
+
+    def stripe_done(self, index: int, *, layout: str = "columns") -> bool:
+        """Whether every object of a sparse stripe is in ``done`` (after a resume)."""
+        plan = self._stripes(layout)
+        chunks = range(int(plan.offsets[index]), int(plan.offsets[index + 1]))
+        return all(f"{layout}/{name}/c/{c}" in self.done for name in (INDEX_NAME[layout], "values") for c in chunks)
+
+    def _stripes(self, layout: str) -> StripeLayout:
+        plan = self._layouts.get(layout)
+        if not isinstance(plan, StripeLayout):
+            raise SchemaError(f"layout {layout!r}: this store has {self.meta.kind} layouts {', '.join(self._layouts)}")
+        return plan
+
+    def write_dense(self, i: int, j: int, block: npt.NDArray[Any], *, layout: str = "columns") -> Record:
+        """Write chunk (i, j) of a dense array.
+
+        Parameters
+        ----------
+        i, j : int
+            Place in the grid of the layout.
+        block : float array
+            Exactly the cell's rows and columns (``DenseLayout.cell``); padding at the far edges is added here.
+        layout : str
+            "columns" or "rows".
+
+        Raises
+        ------
+        UnalignedWrite
+            If the block is not the whole cell.
+        SchemaError
+            If a value would be rounded.
+        """
+        plan = self._layouts.get(layout)
+        if not isinstance(plan, DenseLayout):
+            raise SchemaError(f"layout {layout!r}: this store has {self.meta.kind} layouts {', '.join(self._layouts)}")
+        if not (0 <= i < plan.grid[0] and 0 <= j < plan.grid[1]):
+            raise UnalignedWrite(f"chunk ({i}, {j}) of {layout} does not exist: the grid is {plan.grid}")
+        rows, cols = plan.cell(i, j)
+        shape = (rows.stop - rows.start, cols.stop - cols.start)
+        if block.shape != shape:
+            raise UnalignedWrite(f"chunk ({i}, {j}) of {layout}: the block has the shape {block.shape}; the whole chunk is {shape}")
+        data = self._value_array(block)
+        if shape != plan.chunk:
+            padded = np.full(plan.chunk, np.nan, dtype=data.dtype)
+            padded[: shape[0], : shape[1]] = data
+            data = padded
+        return self._object(f"{layout}/dense/c/{i}/{j}", data)
+
+    def _value_array(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        found = np.asarray(values)
+        if found.dtype.kind != "f" or found.dtype.itemsize > self.meta.itemsize:
+            raise SchemaError(f"values have the type {found.dtype}; the store holds {self.meta.dtype} and does not round")
+        return np.ascontiguousarray(found, dtype=np.dtype(self.meta.dtype).newbyteorder("<"))
+
+    # -- tables ------------------------------------------------------------------------------------------------------
+
+    def write_table(self, name: str, values: npt.ArrayLike, *, of: str = "rows") -> Record:
+        """Write a table with one entry (or one row of entries) per row or column of the data.
+
+        Parameters
+        ----------
+        name : str
+            "y", "task", "group", "weight", … of rows; "counts", "norm1", "sumsq", "minimum", "maximum", … of columns.
+        values : array (n, …)
+            Numbers; stored in their own type.
+        of : str
+            "rows" or "columns". (The row-wise sparse layout needs its counts too: ``of="row-layout"``.)
+
+        Raises
+        ------
+        SchemaError
+            If the name is reserved or not allowed, or the length is wrong.
+        """
+        length, prefix = {
+            "rows": (self.meta.n_rows, ""),
+            "columns": (self.meta.n_cols, "columns/"),
+            "row-layout": (self.meta.n_rows, "rows/"),
+        }[of]
+        table = np.asarray(values)
+        if check_name(name, "table") in (_RESERVED if of == "rows" else {"rows", "columns", "values", "dense", "edges", "nnz", "offsets"}):
+            raise SchemaError(f"table name {name!r} is reserved")
+        if table.ndim == 0 or table.shape[0] != length:
+            raise SchemaError(f"table {name!r} of {of} has the shape {table.shape}; its first length must be {length}")
+        return self._write_array(prefix + name, table)
+
+    def write_names(self, names: Sequence[str]) -> Record:
+        """Write the feature names."""
+        if len(names) != self.meta.n_cols:
+            raise SchemaError(f"names has {len(names)} entries; the data have {self.meta.n_cols} columns")
+        coded = [name.encode() for name in names]
+        ends = np.concatenate([[0], np.cumsum([len(c) for c in coded], dtype=np.int64)]).astype(np.int64)
+        group = self._object("names/zarr.json", group_json())
+        return group | self._write_array("names/bytes", np.frombuffer(b"".join(coded), np.uint8)) | self._write_array("names/offsets", ends)
+
+    def write_sequences(self, letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> Record:
+        """Write one text per row, UTF-8 end to end, with the bytes of each."""
+        if lengths.shape != (self.meta.n_rows,) or int(lengths.sum()) != len(letters):
+            raise SchemaError(
+                f"lengths of {lengths.shape} sequences sum to {lengths.sum()}; there are {self.meta.n_rows} rows, {len(letters)} bytes"
+            )
+        ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        group = self._object("sequences/zarr.json", group_json())
+        return group | self._write_array("sequences/letters", letters) | self._write_array("sequences/offsets", ends)
+
+    def write_groups(self, labels: npt.ArrayLike) -> Record:
+        """Write the group label of every column, int64."""
+        table = np.asarray(labels, dtype=np.int64)
+        if table.shape != (self.meta.n_cols,):
+            raise SchemaError(f"groups has the shape {table.shape}; it must be ({self.meta.n_cols},)")
+        return self._write_array("groups", table)
+
+    def write_missing(self, counts: npt.ArrayLike) -> Record:
+        """Write the number of missing values of every column, if there are any; ``meta.n_missing`` becomes their sum."""
+        table = np.asarray(counts)
+        total = int(table.sum(dtype=np.int64))
+        self.meta = replace(self.meta, n_missing=total)
+        return self.write_table("missing", table, of="columns") if total else {}
+
+    def write_scale(self, scale: ColumnScale) -> Record:
+        """Write the factors of the column scaling; ``meta.scale`` becomes its kind."""
+        written: Record = {}
+        for prefix, vector, length in (
+            ("columns/scale", scale.factor, self.meta.n_cols),
+            ("columns/shift", scale.shift, self.meta.n_cols),
+            ("row_scale", scale.row_factor, self.meta.n_rows),
+        ):
+            if vector is not None:
+                if np.shape(vector) != (length,):
+                    raise SchemaError(f"{prefix} has the shape {np.shape(vector)}; it must be ({length},)")
+                written |= self._write_array(prefix, np.asarray(vector, dtype=np.float64))
+        self.meta = replace(self.meta, scale=scale.kind)
+        return written
+
+    def _write_array(self, prefix: str, table: npt.NDArray[Any]) -> Record:
+        return self.record(write_array(self._objects, prefix, table, fsync=self.fsync))
+
+    # -- end ---------------------------------------------------------------------------------------------------------
+
+    def commit(self, records: Iterable[Record] = ()) -> BlockStore:
+        """Check that every chunk was written, write the manifest, and open the store.
+
+        Parameters
+        ----------
+        records : iterable of Record
+            What other processes wrote; what this writer wrote is known to it.
+
+        Raises
+        ------
+        MissingBlock
+            If a chunk of the layouts, or the counts of a sparse layout, were not written; nothing is committed.
+        """
+        for record in records:
+            self.record(record)
+        missing = [key for key in self._expected() if key not in self.done]
+        if missing:
+            raise MissingBlock(f"{self.url}: {len(missing)} objects were not written, the first is {missing[0]}; nothing is committed")
+        self._object("zarr.json", group_json(self.meta.attributes()))
+        digest = write_seal(self._objects, self.done)
+        # What this process keeps open for references alone is no reader that an old version must wait for.
+        forget_shared(self.url)
+        publish(self._base, self.version, digest)
+        self._close_journal()
+        return BlockStore.open(self.url, digest)
+
+    def discard(self) -> None:
+        """Remove what was written of this version; a store that was to be replaced stays as it is."""
+        self._close_journal()
+        self._objects.clear()
+        if isinstance(self._base, LocalObjects):
+            with suppress(OSError):
+                self._base.root.rmdir()
+
+    def _close_journal(self) -> None:
+        if self._journal is not None:
+            self._journal.remove()
+            self._journal = None
+
+    def _expected(self) -> Iterable[str]:
+        for name, layout in self._layouts.items():
+            if isinstance(layout, DenseLayout):
+                yield from (f"{name}/dense/c/{i}/{j}" for i, j in np.ndindex(*layout.grid))
+                continue
+            yield f"{name}/counts/zarr.json"
+            for part in (INDEX_NAME[name], "values"):
+                yield from (f"{name}/{part}/c/{c}" for c in range(layout.n_chunks))
+
+
+def _refuse_foreign(objects: Objects) -> None:
+    """Refuse objects that no ingest wrote: a store is not mixed with a bucket's other content."""
+    keys = set(objects.listing())
+    if keys and not any(key.endswith("columns/zarr.json") for key in keys):
+        raise SchemaError(f"below {objects.url} lie objects that are not a store ({min(keys)}, …); choose an empty place")
+
+
+def plan_digest(meta: BlockMeta, layouts: dict[str, Layout]) -> str:
+    """sha256 (hex) of description and layouts: what a resumed writer must agree on."""
+    digest = hashlib.sha256(canonical(meta.attributes()))
+    for name, layout in layouts.items():
+        digest.update(name.encode())
+        if isinstance(layout, DenseLayout):
+            digest.update(canonical([list(layout.shape), list(layout.chunk)]))
+        else:
+            digest.update(np.concatenate([layout.edges, layout.nnz, [layout.chunk]]).astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def _check_fit(meta: BlockMeta, name: str, layout: Layout) -> None:
+    if isinstance(layout, DenseLayout):
+        fits = meta.kind == "dense" and layout.shape == (meta.n_rows, meta.n_cols)
+    else:
+        fits = meta.kind == "sparse" and int(layout.edges[-1]) == (meta.n_cols if name == "columns" else meta.n_rows)
+    if not fits:
+        raise SchemaError(f"layout {name!r} was planned for other data than {meta.kind} {meta.n_rows} x {meta.n_cols}")
+
+
+def _index_array(indices: npt.NDArray[Any], limit: int) -> npt.NDArray[np.int32]:
+    found = np.asarray(indices)
+    if found.size and (found.dtype.kind not in "iu" or int(found.min()) < 0 or int(found.max()) >= limit):
+        raise SchemaError(f"indices run from {found.min()} to {found.max()} ({found.dtype}); they must be integers in 0 … {limit - 1}")
+    return np.ascontiguousarray(found, dtype="<i4")
+
+
+def drop_journal(url: str) -> None:
+    """Remove the journal of a finished version, which a writer killed after its last step leaves behind."""
+    if local_path(url) is not None:
+        open_version(open_objects(url)).objects.delete(JOURNAL)
+
+
+def _new_version(base: Objects, overwrite: bool) -> str:
+    """Name of the version to write.
+
+    Raises
+    ------
+    SchemaError
+        If a store is there and is not to be replaced, or there are files that it did not write.
+    """
+    if is_finished(base) and not overwrite:
+        raise SchemaError(f"{base.url} already holds a finished store; choose another place or overwrite it")
+    found = read_versions_or_none(base)
+    if isinstance(base, LocalObjects) and base.root.exists():
+        refuse_other_stores(base, found)
+        refuse_foreign_files(base, found)
+        drop_unfinished(base)
+    elif not isinstance(base, LocalObjects) and found is None:
+        _refuse_foreign(base)
+    return next_version(found)

@@ -1,0 +1,1 @@
+"""Gram stores: symmetric matrices in blocks of pairs."""

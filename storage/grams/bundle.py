@@ -1,0 +1,283 @@
+"""Bundles of kernels computed together, and the plain values that name their blocks: tasks, references, attributes."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..blocks.arrays import ArraySpec, canonical, group_json
+from ..errors import SchemaError
+from ..urls import check_name
+from .layout import GramLayout
+from .records import record_length
+
+SCHEMA = "gramplane.grams/1"
+BUNDLE_SCHEMA = "gramplane.bundle/1"
+FOLDER = "grams"
+Kernel = tuple[str, Any]
+"""Digest of a raw kernel, and what it is in JSON."""
+
+
+@dataclass(frozen=True)
+class GramTask:
+    """One object still to be computed: the block pair (i, j) of all kernels of a bundle.
+
+    Attributes
+    ----------
+    url : str
+        The store.
+    i, j : int
+        Block numbers, i <= j.
+    rows, cols : (int, int)
+        Half-open ranges of samples.
+    digests : tuple of str
+        Kernels, in the order the block must have along its first axis.
+    bundle : str
+        Id of the bundle.
+    nbytes : int
+        Bytes of the block.
+    """
+
+    url: str
+    i: int
+    j: int
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    digests: tuple[str, ...]
+    bundle: str
+    nbytes: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Shape of the block: kernels, rows, columns."""
+        return len(self.digests), self.rows[1] - self.rows[0], self.cols[1] - self.cols[0]
+
+
+@dataclass(frozen=True)
+class GramMeta:
+    """Description of a Gram store.
+
+    Attributes
+    ----------
+    n : int
+        Samples.
+    block : int
+        Rows of a block.
+    dtype : str
+        "float32" or "float64".
+    data : str
+        Digest of the samples.
+    budget : int
+        Bytes of one object, about.
+    groups : tuple of int
+        Sizes of consecutive groups of samples of which only the squares on the diagonal are kept; empty: the whole matrices.
+    """
+
+    n: int
+    block: int
+    dtype: str
+    data: str
+    budget: int
+    groups: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        rules = {
+            "dtype": self.dtype in ("float32", "float64"),
+            "data": isinstance(self.data, str) and bool(self.data),
+            "budget": type(self.budget) is int and self.budget >= 1,
+        }
+        for name, holds in rules.items():
+            if not holds:
+                raise SchemaError(f"{name} is {getattr(self, name)!r}, which a Gram store cannot have")
+        _ = self.layout
+
+    @cached_property
+    def layout(self) -> GramLayout:
+        """How the matrices are cut."""
+        return GramLayout(self.n, self.block, self.groups)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one value."""
+        return int(np.dtype(self.dtype).itemsize)
+
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of the root group."""
+        names = ("n", "block", "dtype", "data", "budget")
+        told = dict(zip(names, astuple(self), strict=False))
+        return {"gramplane": {"schema": SCHEMA, **told, **({"groups": list(self.groups)} if self.groups else {})}}
+
+    @classmethod
+    def from_attributes(cls, attributes: Any, where: str) -> "GramMeta":
+        """Read the attributes of the root group.
+
+        Raises
+        ------
+        SchemaError
+            If this is no Gram store, or one of a version this program does not know.
+        """
+        found = _fields(attributes, SCHEMA, where, "a Gram store", "make it again with `gramplane gram`")
+        try:
+            return cls(found["n"], found["block"], found["dtype"], found["data"], found["budget"], tuple(found.get("groups", ())))
+        except (KeyError, TypeError) as error:
+            raise SchemaError(f"{where}: attribute {error} is absent from the description of a Gram store") from error
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Kernels whose blocks lie in the same objects.
+
+    Attributes
+    ----------
+    meta : GramMeta
+        The store's description.
+    number : int
+        Position among the bundles of the store.
+    kernels : tuple of (digest, JSON)
+        The kernels, in the order of the blocks' first axis.
+    """
+
+    meta: GramMeta
+    number: int
+    kernels: tuple[Kernel, ...]
+
+    @cached_property
+    def id(self) -> str:
+        """Content key: data, kernels, and how they are stored."""
+        meta = self.meta
+        content = [BUNDLE_SCHEMA, meta.data, meta.n, meta.block, meta.dtype, list(self.digests)]
+        content += [list(meta.groups)] if meta.groups else []
+        return hashlib.sha256(canonical(content)).hexdigest()[:16]
+
+    @cached_property
+    def digests(self) -> tuple[str, ...]:
+        """Kernel digests."""
+        return tuple(digest for digest, _ in self.kernels)
+
+    @property
+    def prefix(self) -> str:
+        """Folder."""
+        return f"{FOLDER}/{self.id}"
+
+    @property
+    def sums_prefix(self) -> str:
+        """Beginning of the keys of its sums; the crc32c of the records they were made from follows."""
+        return f"{self.prefix}/sums-"
+
+    def is_sums(self, key: str) -> bool:
+        """Whether a key is the group of its sums."""
+        return key.startswith(self.sums_prefix) and key.endswith("/zarr.json") and key.count("/") == 3
+
+    def without(self, digests: set[str]) -> "Bundle | None":
+        """The bundle of its other kernels, if there are any."""
+        kept = tuple(kernel for kernel in self.kernels if kernel[0] not in digests)
+        return Bundle(self.meta, self.number, kept) if kept else None
+
+    def texts(self) -> dict[str, bytes]:
+        """Descriptions: key -> content."""
+        return {
+            f"{self.prefix}/blocks/zarr.json": self.blocks.to_json(),
+            f"{self.prefix}/records/zarr.json": self.records.to_json(),
+            f"{self.prefix}/zarr.json": group_json(self.attributes()),
+        }
+
+    @cached_property
+    def blocks(self) -> ArraySpec:
+        """The array of the blocks, (k, n, n); its lower block triangle is never written and reads as NaN.
+
+        With groups block i begins at row i * block: what its rows do not fill, and what lies between groups, reads as NaN too.
+        """
+        side, b, k = self.meta.layout.side, self.meta.block, len(self.kernels)
+        return ArraySpec((k, side, side), (k, b, b), self.meta.dtype)
+
+    @cached_property
+    def records(self) -> ArraySpec:
+        """The array of the records, one per object."""
+        m, length = self.meta.layout.n_blocks, record_length(len(self.kernels), self.meta.block)
+        return ArraySpec((m, m, length), (1, 1, length), "float64")
+
+    @property
+    def plane_bytes(self) -> int:
+        """Bytes of one kernel in an object."""
+        return self.blocks.chunk_bytes // len(self.kernels)
+
+    def block_key(self, i: int, j: int) -> str:
+        """Key of an object."""
+        return f"{self.prefix}/blocks/c/0/{i}/{j}"
+
+    def record_key(self, i: int, j: int) -> str:
+        """Key of its record."""
+        return f"{self.prefix}/records/c/{i}/{j}/0"
+
+    def identity(self, i: int, j: int) -> str:
+        """What a record is about; part of its checksum, so that records cannot be exchanged unnoticed."""
+        return f"{self.id}/{i}/{j}"
+
+    def task(self, url: str, i: int, j: int) -> GramTask:
+        """The task of computing one object."""
+        layout = self.meta.layout
+        (rows, cols) = layout.shape(i, j)
+        nbytes = len(self.kernels) * rows * cols * self.meta.itemsize
+        return GramTask(url, i, j, layout.span(i), layout.span(j), self.digests, self.id, nbytes)
+
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of its group."""
+        return {"gramplane": {"schema": BUNDLE_SCHEMA, "number": self.number, "kernels": [list(kernel) for kernel in self.kernels]}}
+
+    @classmethod
+    def from_attributes(cls, attributes: Any, meta: GramMeta, where: str) -> "Bundle":
+        """Read the attributes of its group.
+
+        Raises
+        ------
+        SchemaError
+            If they do not describe a bundle.
+        """
+        found = _fields(attributes, BUNDLE_SCHEMA, where, "a bundle of Gram matrices", "make it again with `gramplane gram`")
+        number, kernels = found.get("number"), found.get("kernels")
+        if type(number) is not int or not isinstance(kernels, list) or not kernels:
+            raise SchemaError(f"{where}: number is {number!r} and kernels {kernels!r}; a bundle has a number and a list of kernels")
+        return cls(meta, number, check_kernels(kernels))
+
+
+def _fields(attributes: Any, schema: str, where: str, what: str, advice: str) -> Mapping[str, Any]:
+    found = attributes.get("gramplane") if isinstance(attributes, dict) else None
+    if not isinstance(found, dict) or "schema" not in found:
+        raise SchemaError(f"{where} is not {what}: its attributes have no 'gramplane.schema'")
+    if found["schema"] != schema:
+        raise SchemaError(
+            f"{where} has the schema {found['schema']!r}; this version reads {schema!r}: {advice}, or install the other version"
+        )
+    return found
+
+
+def check_kernels(kernels: Sequence[Any]) -> tuple[Kernel, ...]:
+    """Return kernels as (digest, JSON) pairs, each digest once.
+
+    Raises
+    ------
+    SchemaError
+        If one is no such pair, its digest is no name or its description no JSON.
+    """
+    found: dict[str, Any] = {}
+    for place, kernel in enumerate(kernels):
+        if not isinstance(kernel, list | tuple) or len(kernel) != 2:
+            raise SchemaError(f"kernels[{place}] is {kernel!r}; it must be a pair (digest, JSON)")
+        digest, description = kernel
+        canonical(description)
+        found.setdefault(check_name(digest, f"digest of kernels[{place}]"), description)
+    return tuple(found.items())
+
+
+def runs(places: Sequence[tuple[str, int]]) -> tuple[tuple[str, int, int], ...]:
+    """Merge (bundle, position) into (bundle, start, stop) where neighbours lie side by side."""
+    found: list[tuple[str, int, int]] = []
+    for bundle, q in places:
+        if found and found[-1][0] == bundle and found[-1][2] == q:
+            found[-1] = (bundle, found[-1][1], q + 1)
+        else:
+            found.append((bundle, q, q + 1))
+    return tuple(found)

@@ -1,0 +1,263 @@
+"""What a Gram store has: its manifest, bundles and kernels, and which blocks are recorded."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..blocks.arrays import Record, check_crc, group_json, parse_json, write_object
+from ..errors import DigestMismatch, MissingBlock, SchemaError, space_for
+from ..locks import Lease, file_lock
+from ..manifest import MANIFEST, read_seal, write_seal
+from ..objects import LocalObjects, Objects
+from ..remote import RemoteObjects
+from ..versions import POINTER, Opened, is_version
+from .bundle import FOLDER, Bundle, GramMeta, GramTask
+from .reading import BlockReader
+from .upkeep import places_of
+
+Digests = str | Sequence[str]
+ROOT = "zarr.json"
+LOCK = "lock"
+
+
+class GramCatalog:
+    """The contents of a Gram store; the base of `GramStore`.
+
+    Attributes
+    ----------
+    url : str
+        Place: of a store that was replaced once, the folder of the version that was opened.
+    meta : GramMeta
+        Samples, block size, type, digest of the data.
+    digest : str
+        sha256 of the manifest: the identity of what was committed.
+    reader : BlockReader
+        Reads single bundles.
+    """
+
+    def __init__(self, objects: Objects, opened: Opened | None = None) -> None:
+        self.objects, self._opened = objects, opened
+        self.url = objects.url
+        self.reader = BlockReader(objects)
+        self.written: Record = {}
+        self.bundles: dict[str, Bundle] = {}
+        self.places: dict[str, tuple[str, int]] = {}
+        self._verified: set[str] = set()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the manifest again, which another process may have replaced."""
+        self.sealed, self.digest = read_seal(self.objects)
+        self.listed = dict(self.sealed)
+        self.meta = GramMeta.from_attributes(self._group(ROOT), f"{self.url}/{ROOT}")
+        groups = [key for key in self.listed if key.startswith(f"{FOLDER}/") and key.count("/") == 2 and key.endswith("/zarr.json")]
+        bundles = [Bundle.from_attributes(self._group(key), self.meta, f"{self.url}/{key}") for key in groups]
+        self.set_bundles(sorted(bundles, key=lambda bundle: bundle.number))
+        for key, bundle in zip(groups, bundles, strict=True):
+            if key != f"{bundle.prefix}/zarr.json":
+                raise SchemaError(f"{self.url}/{key} describes the bundle {bundle.id}; the folder has another name")
+
+    def set_bundles(self, bundles: Iterable[Bundle]) -> None:
+        """Take over the bundles, in this order."""
+        self.bundles = {bundle.id: bundle for bundle in bundles}
+        self.places = {digest: (bundle.id, q) for bundle in self.bundles.values() for q, digest in enumerate(bundle.digests)}
+
+    def _group(self, key: str) -> Any:
+        if key not in self.listed:
+            raise SchemaError(f"{self.url} is not a Gram store: its manifest does not list {key}")
+        return parse_json(self.read_listed(key), f"{self.url}/{key}").get("attributes")
+
+    def read_listed(self, key: str) -> bytes:
+        """Read a small object that the manifest lists."""
+        if key not in self.listed:
+            raise MissingBlock(f"{self.url}: {key} is not listed in the manifest")
+        data = self.objects.read(key)
+        check_crc(self.url, key, data, self.listed[key])
+        return data.tobytes()
+
+    def extend(self, kernels: Sequence[tuple[str, Any]]) -> None:
+        """Declare bundles for new kernels; the manifest that lists them comes last."""
+        sizes = self.meta.layout.bundle_sizes(len(kernels), self.meta.itemsize, self.meta.budget) if kernels else []
+        number = 1 + max((bundle.number for bundle in self.bundles.values()), default=-1)
+        made, at, listed = [], 0, dict(self.listed)
+        for size in sizes:
+            made.append(Bundle(self.meta, number + len(made), tuple(kernels[at : at + size])))
+            listed |= describe_bundle(self.objects, made[-1], {})
+            at += size
+        self.set_bundles([*self.bundles.values(), *made])
+        self.seal(listed)
+
+    def seal(self, listed: Record) -> str:
+        """Write the manifest, unless it says the same already; sums that it lists no longer are removed after it."""
+        if listed != self.sealed:
+            self.digest = write_seal(self.objects, listed)
+        for key in self.sealed.keys() - listed.keys():
+            if "/sums-" in key:
+                self.objects.delete(key)
+        self.listed, self.sealed = dict(listed), dict(listed)
+        self.written = {key: entry for key, entry in self.written.items() if listed.get(key) != entry}
+        return self.digest
+
+    # -- what is there -----------------------------------------------------------------------------------------------
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return self.meta.n
+
+    @property
+    def edges(self) -> tuple[int, ...]:
+        """Cut positions of the row blocks, from 0 to n."""
+        return self.meta.layout.edges
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Digests of the kernels, in the order they were added."""
+        return tuple(self.places)
+
+    def describe(self, digest: str) -> Any:
+        """What a kernel is, as given when it was added (JSON)."""
+        bundle, q = self.find(digest)
+        return bundle.kernels[q][1]
+
+    def find(self, digest: str) -> tuple[Bundle, int]:
+        """Return the bundle of a kernel and its position there."""
+        if digest not in self.places:
+            raise MissingBlock(f"{self.url} has no kernel {digest}; it has {len(self.places)}: add it with GramStore.create")
+        bundle, q = self.places[digest]
+        return self.bundles[bundle], q
+
+    def bundles_of(self, digests: Digests | None) -> list[Bundle]:
+        """Return the bundles of some kernels (of all), in order."""
+        if digests is None:
+            return list(self.bundles.values())
+        found = {bundle.id for bundle, _ in map(self.find, several(digests))}
+        return [bundle for bundle in self.bundles.values() if bundle.id in found]
+
+    def missing(self, digests: Digests | None = None) -> list[GramTask]:
+        """Objects not recorded yet, as tasks; by block pair, so that tasks that read the same samples follow one another.
+
+        Parameters
+        ----------
+        digests : str or sequence of str, optional
+            Kernels that are needed; all by default. A task computes all kernels of their bundle.
+        """
+        bundles = self.bundles_of(digests)
+        done = self.recorded(bundles)
+        pairs = self.meta.layout.pairs()
+        return [bundle.task(self.url, i, j) for i, j in pairs for bundle in bundles if bundle.record_key(i, j) not in done]
+
+    def recorded(self, bundles: Iterable[Bundle]) -> set[str]:
+        """Keys of the records that are there: those listed, those written here, and those found by looking."""
+        expected = {bundle.record_key(i, j): bundle for bundle in bundles for i, j in self.meta.layout.pairs()}
+        known = {key for key in expected if key in self.listed or key in self.written}
+        if len(known) == len(expected):
+            return known
+        return known | {key for key in self.objects.listing() if key in expected and self._plausible(key, expected[key])}
+
+    def require(self, bundles: list[Bundle]) -> None:
+        """Refuse bundles that are not complete."""
+        lacking = len(bundles) * self.meta.layout.n_pairs - len(self.recorded(bundles))
+        if lacking:
+            raise MissingBlock(f"{self.url}: {lacking} blocks of these kernels were not computed yet (GramStore.missing lists them)")
+
+    def known_places(self) -> dict[str, tuple[Bundle, int, int]]:
+        """Keys of recorded objects and of their records, each with its bundle and block pair."""
+        return places_of(self.bundles.values(), self.recorded(self.bundles.values()))
+
+    def unused(self, keep: Collection[str]) -> list[tuple[str, int]]:
+        """Kernels not among those to keep, each with the bytes of its blocks."""
+        sizes = {bundle.id: bundle.plane_bytes * self.meta.layout.n_pairs for bundle in self.bundles.values()}
+        return [(digest, sizes[bundle]) for digest, (bundle, _) in self.places.items() if digest not in keep]
+
+    def orphans(self) -> list[tuple[str, int]]:
+        """Objects that belong to nothing, with their bytes: blocks without a record, remains of a removal that was cut short."""
+        known = {*self.listed, *self.known_places(), MANIFEST, LOCK, POINTER}
+        found = (key for key in self.objects.listing() if key not in known and not is_version(key.partition("/")[0]))
+        return [(key, self.objects.size(key) or 0) for key in sorted(found)]
+
+    def _plausible(self, key: str, bundle: Bundle) -> bool:
+        """Whether a record has its length (after a power loss a file may be empty; object stores have no such)."""
+        return not isinstance(self.objects, LocalObjects) or self.objects.size(key) == bundle.records.chunk_bytes
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def hold_store(objects: Objects) -> Iterator[None]:
+    """Hold the lock of a store: a file, or a lease on an object store that knows conditional puts."""
+    if isinstance(objects, LocalObjects):
+        with file_lock(objects.root / LOCK):
+            yield
+        return
+    assert isinstance(objects, RemoteObjects)
+    with objects.asking(LOCK), Lease(objects.store, LOCK).held(wait=True) as lease:
+        yield
+        lease.check()
+
+
+def begin_store(objects: Objects, meta: GramMeta) -> None:
+    """Make an empty store."""
+    if isinstance(objects, LocalObjects):
+        _make_folder(objects)
+    with hold_store(objects):
+        if objects.size(MANIFEST) is None:
+            write_seal(objects, describe_store(objects, meta, {}))
+
+
+def _make_folder(objects: LocalObjects) -> None:
+    ours = (LOCK, ROOT, FOLDER, MANIFEST)
+    foreign = [path.name for path in objects.root.glob("*") if path.name not in ours and not path.name.endswith(".tmp")]
+    if foreign:
+        raise SchemaError(f"{objects.url} is a folder with files that are not a Gram store ({min(foreign)}, …); choose an empty place")
+    with space_for(objects.url, 0):
+        objects.root.mkdir(parents=True, exist_ok=True)
+
+
+def agree(store: GramCatalog, data_digest: str, wanted: dict[str, Any], groups: tuple[int, ...] = ()) -> None:
+    """Refuse a store of other samples, or one laid out otherwise.
+
+    Raises
+    ------
+    DigestMismatch
+        Other samples; both digests are named.
+    SchemaError
+        Another n, type, block size or other groups.
+    """
+    meta = store.meta
+    if meta.data != data_digest:
+        raise DigestMismatch(
+            f"{store.url} holds kernels of the data {meta.data}; these data have the digest {data_digest}: choose another place"
+        )
+    if meta.groups != groups:
+        kept, asked = (f"the squares of {len(found)} groups" if found else "whole matrices" for found in (meta.groups, groups))
+        sizes = " of other sizes" if kept == asked else ""
+        raise SchemaError(f"{store.url} keeps {kept} of rows; {asked}{sizes} were asked for: choose another place")
+    for name, value in wanted.items():
+        if getattr(meta, name) != value:
+            raise SchemaError(f"{store.url} has {name} {getattr(meta, name)!r}; {value!r} was asked for: choose another place")
+
+
+def describe_store(objects: Objects, meta: GramMeta, listed: Record) -> Record:
+    """Write the groups every store has, as far as they are not listed."""
+    texts = {ROOT: group_json(meta.attributes()), f"{FOLDER}/zarr.json": group_json()}
+    return _describe(objects, texts, listed)
+
+
+def describe_bundle(objects: Objects, bundle: Bundle, listed: Record) -> Record:
+    """Write the descriptions of a bundle, as far as they are not listed."""
+    return _describe(objects, bundle.texts(), listed)
+
+
+def _describe(objects: Objects, texts: dict[str, bytes], listed: Record) -> Record:
+    written: Record = {}
+    for key, text in texts.items():
+        if key not in listed:
+            written |= write_object(objects, key, text, fsync=False)
+    return written
+
+
+def several(digests: Digests) -> tuple[str, ...]:
+    """Return the digests as a tuple."""
+    return (digests,) if isinstance(digests, str) else tuple(digests)

@@ -1,0 +1,130 @@
+"""Reading blocks of Gram matrices: only the bytes of the kernels asked for, each checked the first time in a process."""
+
+from itertools import pairwise
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+from ..blocks.arrays import check_crc
+from ..errors import DigestMismatch, MissingBlock
+from ..objects import Bytes, Objects, as_bytes, describe_key
+from .bundle import Bundle
+from .records import BlockRecord
+
+
+class BlockReader:
+    """Reads objects and records of a Gram store, remembering which kernels of which objects were checked.
+
+    Parameters
+    ----------
+    objects : Objects
+        The store's objects.
+    """
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._running: dict[str, npt.NDArray[np.uint32]] = {}
+        self._checked: dict[str, int] = {}
+
+    def forget(self, bundle: Bundle, i: int, j: int) -> None:
+        """Check an object anew when it is read next: it was written again."""
+        key = bundle.block_key(i, j)
+        self._running.pop(key, None)
+        self._checked.pop(key, None)
+
+    def read(self, bundle: Bundle, i: int, j: int, start: int, stop: int, out: npt.NDArray) -> None:
+        """Fill ``out`` (stop - start, rows, cols) with the blocks of kernels ``start:stop``.
+
+        Raises
+        ------
+        MissingBlock
+            If the object or its record is absent.
+        DigestMismatch
+            If bytes changed; the first kernel concerned is named.
+        """
+        b, key = bundle.meta.block, bundle.block_key(i, j)
+        whole = out if out.shape[1:] == (b, b) else np.empty((stop - start, b, b), out.dtype)
+        wanted = (1 << stop) - (1 << start)
+        known = self._checked.get(key, 0)
+        # The record first: an object without one does not count, whatever it holds.
+        running = self._running_of(bundle, i, j) if wanted & ~known else None
+        self._objects.read_into(key, as_bytes(whole), start * bundle.plane_bytes, bundle.blocks.chunk_bytes)
+        if running is not None:
+            self._check(bundle, i, j, start, whole)
+            self._checked[key] = known | wanted
+        if whole is not out:
+            out[...] = whole[:, : out.shape[1], : out.shape[2]]
+
+    def _check(self, bundle: Bundle, i: int, j: int, start: int, planes: npt.NDArray) -> None:
+        running = self._running_of(bundle, i, j)
+        if wrong_planes(running, start, planes):
+            # Another process may have written the object again, with another record.
+            self.forget(bundle, i, j)
+            running = self._running_of(bundle, i, j)
+        wrong = wrong_planes(running, start, planes)
+        if wrong:
+            raise DigestMismatch(f"{self._objects.url}: {describe_planes(bundle, bundle.block_key(i, j), wrong)}")
+
+    def _running_of(self, bundle: Bundle, i: int, j: int) -> npt.NDArray[np.uint32]:
+        key = bundle.block_key(i, j)
+        if key not in self._running:
+            self._running[key] = self.record(bundle, i, j).running
+        return self._running[key]
+
+    def record(self, bundle: Bundle, i: int, j: int) -> BlockRecord:
+        """Read the record of an object.
+
+        Raises
+        ------
+        MissingBlock
+            If there is none: the block was not computed.
+        DigestMismatch
+            If it is damaged.
+        """
+        try:
+            data = self._objects.read(bundle.record_key(i, j))
+        except MissingBlock as error:
+            where = f"{self._objects.url}: block ({i}, {j}) of kernel {bundle.digests[0]} (bundle {bundle.id})"
+            raise MissingBlock(f"{where} was not computed yet, or its record is absent") from error
+        return self.decode(bundle, i, j, data)
+
+    def decode(self, bundle: Bundle, i: int, j: int, data: Bytes) -> BlockRecord:
+        """Check the bytes of a record."""
+        where = f"{self._objects.url}: {describe_key(bundle.record_key(i, j))}"
+        return BlockRecord.decode(data, bundle.identity(i, j), len(bundle.kernels), bundle.meta.block, where)
+
+    def verify(self, bundle: Bundle, i: int, j: int, listed: tuple[int, int] | None) -> None:
+        """Read an object as a whole and compare every kernel with the record, and the whole with the manifest if it lists it.
+
+        Raises
+        ------
+        StorageError
+            If it is absent or differs.
+        """
+        key = bundle.block_key(i, j)
+        planes = np.empty((len(bundle.kernels), bundle.plane_bytes), np.uint8)
+        running = self.record(bundle, i, j).running
+        self._objects.read_into(key, as_bytes(planes), 0, planes.nbytes)
+        wrong = wrong_planes(running, 0, planes)
+        if wrong:
+            raise DigestMismatch(f"{self._objects.url}: {describe_planes(bundle, key, wrong)}")
+        if listed is not None and listed != (planes.nbytes, int(running[-1])):
+            check_crc(self._objects.url, key, as_bytes(planes), listed)
+
+
+def wrong_planes(running: npt.NDArray[np.uint32], start: int, planes: npt.NDArray) -> list[int]:
+    """Positions of planes, the first being number ``start``, whose bytes do not lead from one running checksum to the next."""
+    before = [int(running[start - 1]) if start else 0, *running[start : start + len(planes)].tolist()]
+    steps = zip(planes, pairwise(before), strict=True)
+    return [start + k for k, (plane, (last, now)) in enumerate(steps) if google_crc32c.extend(last, as_bytes(plane)) != now]
+
+
+def describe_planes(bundle: Bundle, key: str, wrong: list[int]) -> str:
+    """Name the array, the chunk, the bytes and the kernels of damaged planes."""
+    lo, hi = wrong[0] * bundle.plane_bytes, (wrong[-1] + 1) * bundle.plane_bytes
+    names = ", ".join(bundle.digests[q] for q in wrong[:4]) + (", …" if len(wrong) > 4 else "")
+    return (
+        f"{describe_key(key)}, bytes {lo}:{hi}: the crc32c of {len(wrong)} kernels ({names}) differs from the record; "
+        "the stored data changed after they were written"
+    )

@@ -1,0 +1,492 @@
+"""Gram stores: many kernels over the same samples, as upper triangles of blocks on disk, kept from run to run.
+
+A store is a Zarr v3 group. One object holds the blocks of all kernels of a bundle (kernels computed together) at one block pair; the
+task that wrote it writes a record beside it, and only a recorded object counts. Further kernels make further bundles: nothing that is
+there is written again. ``manifest.json`` lists everything with its crc32c; what was finished after it was written is found by its record.
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..blocks.arrays import ArraySpec, ChunkedArray, Record, crc32c, group_json, write_array, write_object
+from ..blocks.store import VerifyReport
+from ..errors import DigestMismatch, MissingBlock, UnalignedWrite
+from ..manifest import MANIFEST, read_seal
+from ..objects import LocalObjects
+from ..urls import open_objects
+from ..versions import is_finished, open_version
+from .bundle import Bundle, GramMeta, GramTask, check_kernels, runs
+from .catalog import Digests, GramCatalog, agree, begin_store, describe_bundle, describe_store, hold_store, several
+from .layout import OBJECT_BYTES, plan_block
+from .records import BlockRecord, GramSums, add_up, block_sums, running_crcs
+from .upkeep import copy_kernels, remove_tree, tasks_of, verify
+from .values import destination, padded, refuse_values, whole_block
+
+__all__ = ["GramRef", "GramStore", "GramSums", "GramTask", "open_gram"]
+
+
+@dataclass(frozen=True)
+class GramRef:
+    """A stored block pair of chosen kernels by name: what a task receives instead of data.
+
+    Attributes
+    ----------
+    url : str
+        The store.
+    i, j : int
+        Block numbers, i <= j.
+    rows, cols : (int, int)
+        Half-open ranges of samples.
+    parts : tuple of (bundle, start, stop)
+        Where the kernels are, in order. Ids of bundles are content keys, so they also say which data and kernels these are.
+    nbytes : int
+        Bytes of the loaded block.
+    """
+
+    url: str
+    i: int
+    j: int
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    parts: tuple[tuple[str, int, int], ...]
+    nbytes: int
+
+    def __reduce__(self) -> tuple[type["GramRef"], tuple[Any, ...]]:
+        return GramRef, astuple(self)
+
+    def load(self, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+        """Read the block (k, rows, cols); ``out`` as in `GramStore.block`.
+
+        Raises
+        ------
+        MissingBlock
+            If the block or its record is absent, or the kernels were dropped.
+        DigestMismatch
+            If the stored bytes changed.
+        """
+        return open_gram(self.url, [bundle for bundle, _, _ in self.parts])._read(self.parts, self.i, self.j, out)
+
+    def select(self, which: Sequence[int]) -> "GramRef":
+        """Return the same block pair of some of its kernels, by their places."""
+        places = [(bundle, q) for bundle, start, stop in self.parts for q in range(start, stop)]
+        return replace(self, parts=runs([places[k] for k in which]), nbytes=self.nbytes // len(places) * len(which))
+
+
+class GramStore(GramCatalog):
+    """Gram matrices of many kernels over the same samples. Make it with `GramStore.create` or `GramStore.open`.
+
+    Writing needs no lock as long as every block pair is written by one process at a time; who hands out the tasks holds `lock`.
+    """
+
+    # -- opening -----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        data_digest: str,
+        n: int,
+        kernels: Sequence[tuple[str, Any]] = (),
+        dtype: str = "float32",
+        block: int | None = None,
+        budget: int = OBJECT_BYTES,
+        groups: Sequence[int] = (),
+    ) -> "GramStore":
+        """Make a store for some kernels, or open the one that is there and add the kernels it lacks.
+
+        Parameters
+        ----------
+        url : path or URL
+            Where.
+        data_digest : str
+            Digest of the samples (and of everything else the kernels were computed from).
+        n : int
+            Number of samples.
+        kernels : sequence of (digest, JSON)
+            Digest of the raw kernel (before any centring and normalization), and what it is.
+        dtype : str
+            "float32" or "float64".
+        block : int, optional
+            Rows of a block; planned from n, the number of kernels, the type and the budget. A store that is there keeps its own.
+        budget : int
+            Bytes of one object, about; what a task that computes or reads one must hold.
+        groups : sequence of int
+            Sizes of consecutive groups of samples, if only the squares of the groups on the diagonal are wanted.
+
+        Raises
+        ------
+        DigestMismatch
+            If the store that is there was made from other data; both digests are named.
+        SchemaError
+            If it has another n, type or block size, other files are there, or an argument cannot be.
+        RunLocked
+            If kernels are to be added while another process builds.
+        """
+        wanted, objects = check_kernels(kernels), open_objects(url)
+        if not is_finished(objects):
+            itemsize = np.dtype(dtype).itemsize if dtype in ("float32", "float64") else 4
+            planned = plan_block(max(groups, default=n), len(wanted), itemsize, budget) if block is None else min(block, n)
+            begin_store(objects, GramMeta(n, planned, dtype, data_digest, budget, tuple(groups)))
+        store = cls.open(url)
+        objects = store.objects
+        same = {"n": n, "dtype": dtype, "block": store.meta.block if block is None else min(block, n)}
+        agree(store, data_digest, same, tuple(groups))
+        if any(digest not in store.places for digest, _ in wanted):
+            with hold_store(objects):
+                store.refresh()
+                store.extend([kernel for kernel in wanted if kernel[0] not in store.places])
+        return store
+
+    @classmethod
+    def open(cls, url: str | os.PathLike[str]) -> "GramStore":
+        """Open a store, finished or not, in the version that is current now, and stay on it.
+
+        Raises
+        ------
+        MissingBlock
+            If there is none.
+        SchemaError
+            If it is something else, or of an unknown version.
+        DigestMismatch
+            If its manifest or a description is damaged.
+        """
+        base = open_objects(url)
+        if not is_finished(base):
+            return cls(base)
+        opened = open_version(base)
+        return cls(opened.objects, opened)
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def write(self, task: GramTask, values: npt.NDArray[Any]) -> Record:
+        """Write one object and its record; only then the block counts. Any process may call it.
+
+        Parameters
+        ----------
+        task : GramTask
+            From `missing` or `damaged`.
+        values : float array (k, rows, cols)
+            The whole block of every kernel of the task; diagonal blocks symmetric to the bit.
+
+        Returns
+        -------
+        Record
+            Key -> (bytes, crc32c) of both objects, for `commit`.
+
+        Raises
+        ------
+        UnalignedWrite
+            If the values are not the whole block.
+        SchemaError
+            If a value would be rounded, or a diagonal block is not symmetric.
+        DataError
+            If a value is not finite, naming kernel, row and column.
+        OutOfSpace
+            If the disk is full; the block is missing then, and everything else stays.
+        """
+        bundle = self._bundle(task)
+        planes = whole_block(task, values, self.meta.dtype)
+        sums = block_sums(planes, self.meta.block, task.i == task.j)
+        refuse_values(task, planes, sums)
+        filled = padded(planes, self.meta.block)
+        record = BlockRecord(running_crcs(filled), sums)
+        key, noted = bundle.block_key(task.i, task.j), bundle.record_key(task.i, task.j)
+        self.objects.write(key, filled)
+        found: Record = {key: (filled.nbytes, int(record.running[-1]))}
+        found |= write_object(self.objects, noted, record.encode(bundle.identity(task.i, task.j)), fsync=False)
+        self.reader.forget(bundle, task.i, task.j)
+        self.written |= found
+        return found
+
+    def _bundle(self, task: GramTask) -> Bundle:
+        if task.bundle not in self.bundles:
+            self.refresh()
+        bundle = self.bundles.get(task.bundle)
+        if bundle is None or bundle.task(task.url, task.i, task.j) != task:
+            raise UnalignedWrite(
+                f"{self.url} has no bundle {task.bundle} with the block ({task.i}, {task.j}) of this task: it was replaced"
+            )
+        return bundle
+
+    @contextmanager
+    def lock(self) -> Iterator["GramStore"]:
+        """Hold the store for the duration of the block, as the one who hands out tasks; what was finished is committed at the end.
+
+        Raises
+        ------
+        RunLocked
+            If another process holds it, naming pid, host and starting time.
+        """
+        with hold_store(self.objects):
+            if isinstance(self.objects, LocalObjects):
+                self.objects.sweep()
+            self.refresh()
+            yield self
+            self.commit()
+
+    def commit(self, records: Iterable[Record] = ()) -> str:
+        """List everything that is recorded in the manifest, write the sums of kernels that became complete; return the digest.
+
+        Parameters
+        ----------
+        records : iterable of Record
+            What `write` returned in other processes. New blocks are found without them; for blocks that were written again
+            (see `damaged`) they are needed.
+        """
+        if read_seal(self.objects)[1] != self.digest:
+            self.refresh()
+        for record in records:
+            self.written |= record
+        described = describe_store(self.objects, self.meta, self.listed)
+        for bundle in self.bundles.values():
+            described |= describe_bundle(self.objects, bundle, self.listed)
+            self._note_records(bundle)
+        listed = {**self.listed, **described, **self.written}
+        for bundle in self.bundles.values():
+            listed = self._note_sums(bundle, listed)
+        return self.seal(listed)
+
+    def _note_records(self, bundle: Bundle) -> None:
+        """Check records that are not listed yet and note them; a torn one (after a power loss) is removed, its block missing."""
+        found = self.recorded([bundle])
+        for i, j in self.meta.layout.pairs():
+            noted = bundle.record_key(i, j)
+            if noted not in found or noted in self.written or noted in self.listed:
+                continue
+            data = self.objects.read(noted)
+            try:
+                record = self.reader.decode(bundle, i, j, data)
+            except DigestMismatch:
+                self.objects.delete(noted)
+                continue
+            self.written[noted] = (data.nbytes, crc32c(data))
+            self.written[bundle.block_key(i, j)] = (bundle.blocks.chunk_bytes, int(record.running[-1]))
+
+    def _note_sums(self, bundle: Bundle, listed: Record) -> Record:
+        """Write the sums of a complete bundle unless they are there, made from these very records."""
+        entries = [listed.get(bundle.record_key(i, j)) for i, j in self.meta.layout.pairs()]
+        prefix = None if None in entries else f"{bundle.sums_prefix}{crc32c(np.array(entries, dtype='<u8')):08x}"
+        if prefix is not None and f"{prefix}/zarr.json" in listed:
+            return listed
+        kept = {key: entry for key, entry in listed.items() if not key.startswith(bundle.sums_prefix)}
+        if prefix is None:
+            return kept
+        diagonal, row_sums = self._add_up(bundle)
+        tables = {"diagonal": diagonal, "row_sums": row_sums, "trace": diagonal.sum(axis=1), "total": row_sums.sum(axis=1)}
+        for name, table in tables.items():
+            kept |= write_array(self.objects, f"{prefix}/{name}", table, fsync=False)
+        return kept | write_object(self.objects, f"{prefix}/zarr.json", group_json(), fsync=False)
+
+    def _add_up(self, bundle: Bundle) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        return add_up(self.meta.layout, len(bundle.kernels), lambda i, j: self.reader.record(bundle, i, j).sums)
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def block(self, digests: Digests, i: int, j: int, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+        """Block pair (i, j) of chosen kernels, raw values.
+
+        Parameters
+        ----------
+        digests : str or sequence of str
+            Kernels, in the order wanted.
+        i, j : int
+            Block numbers; below the diagonal the stored block is transposed (a view).
+        out : array, optional
+            C-contiguous array of the right shape and type to read into (for i <= j only): fresh memory costs as much as reading.
+
+        Returns
+        -------
+        array (k, rows, cols)
+
+        Raises
+        ------
+        MissingBlock
+            If it was not computed, or its object is gone.
+        DigestMismatch
+            If its bytes changed; the kernel is named.
+        """
+        self.meta.layout.check(i, j)
+        if i > j:
+            return self.block(digests, j, i).transpose(0, 2, 1)
+        return self._read(self._parts(digests), i, j, out)
+
+    def refs(self, digests: Digests | None = None) -> list[GramRef]:
+        """References to all block pairs of chosen kernels (all by default), row by row.
+
+        Raises
+        ------
+        MissingBlock
+            If some were not computed yet, saying how many.
+        """
+        chosen = self.kernels if digests is None else several(digests)
+        self.require(self.bundles_of(chosen))
+        parts, layout = self._parts(chosen), self.meta.layout
+        found = []
+        for i, j in layout.pairs():
+            rows, cols = layout.shape(i, j)
+            nbytes = len(chosen) * rows * cols * self.meta.itemsize
+            found.append(GramRef(self.url, i, j, layout.span(i), layout.span(j), parts, nbytes))
+        return found
+
+    def _parts(self, digests: Digests) -> tuple[tuple[str, int, int], ...]:
+        places = [self.find(digest) for digest in several(digests)]
+        return runs([(bundle.id, q) for bundle, q in places])
+
+    def _read(self, parts: Sequence[tuple[str, int, int]], i: int, j: int, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+        shape = (sum(stop - start for _, start, stop in parts), *self.meta.layout.shape(i, j))
+        found = destination(out, shape, np.dtype(self.meta.dtype).newbyteorder("<"))
+        at = 0
+        for name, start, stop in parts:
+            self.reader.read(self.bundles[name], i, j, start, stop, found[at : at + stop - start])
+            at += stop - start
+        return found
+
+    def sums(self, digest: str) -> GramSums:
+        """Trace, diagonal, row sums and total of a kernel's raw matrix, in float64.
+
+        Raises
+        ------
+        MissingBlock
+            If blocks of the kernel were not computed yet.
+        DigestMismatch
+            If the stored sums changed.
+        """
+        bundle, q = self.find(digest)
+        prefix = next((key.rpartition("/")[0] for key in self.listed if bundle.is_sums(key)), None)
+        if prefix is None:
+            self.require([bundle])
+            diagonal, row_sums = (table[q] for table in self._add_up(bundle))
+            return GramSums(float(diagonal.sum()), diagonal, row_sums, float(row_sums.sum()))
+        trace, diagonal, row_sums, total = (self._table_row(f"{prefix}/{name}", q) for name in GramSums._fields)
+        return GramSums(float(trace), diagonal, row_sums, float(total))
+
+    def _table_row(self, prefix: str, row: int) -> Any:
+        where = f"{prefix}/zarr.json"
+        spec = ArraySpec.from_json(self.read_listed(where), f"{self.url}/{where}")
+        return ChunkedArray(self.objects, prefix, spec, self.listed, self._verified).read(row, row + 1)[0]
+
+    # -- upkeep ------------------------------------------------------------------------------------------------------
+
+    def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
+        """Re-read every listed or recorded object and compare it with its checksums.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called with (bytes read, bytes in total) after every object.
+        """
+        return verify(self.objects, self.listed, self.known_places(), progress)
+
+    def damaged(self, report: VerifyReport | None = None) -> list[GramTask]:
+        """Tasks that write damaged blocks again; pass what `write` returns for them to `commit`, which writes the rest again itself.
+
+        Parameters
+        ----------
+        report : VerifyReport, optional
+            What `verify` found; by default it is called.
+        """
+        keys = [damage.key for damage in (report or self.verify()).damaged]
+        places = self.known_places()
+        for key in keys:
+            if key not in places:
+                # Descriptions and sums follow from what is known: commit writes what is not listed.
+                self.listed.pop(key, None)
+                self._forget_sums(key)
+        return tasks_of(self.url, places, keys)
+
+    def _forget_sums(self, key: str) -> None:
+        for bundle in self.bundles.values():
+            if key.startswith(bundle.sums_prefix):
+                self.listed = {name: entry for name, entry in self.listed.items() if not name.startswith(bundle.sums_prefix)}
+
+    def drop(self, digests: Digests) -> None:
+        """Remove kernels and free their space; the other kernels of their bundles are written anew, into smaller bundles.
+
+        Raises
+        ------
+        MissingBlock
+            If a kernel is not there.
+        RunLocked
+            If another process builds.
+        """
+        gone = set(several(digests))
+        self.bundles_of(tuple(gone))
+        with hold_store(self.objects):
+            self.refresh()
+            old = [bundle for bundle in self.bundles.values() if gone.intersection(bundle.digests)]
+            self._replace(old, [bundle.without(gone) for bundle in old])
+
+    def _replace(self, old: list[Bundle], new: list[Bundle | None]) -> None:
+        kept = [bundle for bundle in self.bundles.values() if bundle not in old]
+        made = [bundle for bundle in new if bundle is not None]
+        recorded = self.recorded(old)
+        prefixes = tuple(f"{bundle.prefix}/" for bundle in old)
+        listed = {key: entry for key, entry in self.listed.items() if not key.startswith(prefixes)}
+        self.bundles |= {bundle.id: bundle for bundle in made}
+        for before, after in zip(old, new, strict=True):
+            if after is not None:
+                listed |= describe_bundle(self.objects, after, {}) | copy_kernels(self, before, after, recorded)
+        self.set_bundles(sorted([*kept, *made], key=lambda bundle: bundle.number))
+        for bundle in made:
+            listed = self._note_sums(bundle, listed)
+        self.seal(listed)
+        for bundle in old:
+            remove_tree(self.objects, bundle.prefix)
+
+    def remove_orphans(self) -> list[tuple[str, int]]:
+        """Remove orphans and temporary files of killed writers; return what was removed.
+
+        Raises
+        ------
+        RunLocked
+            If another process builds: what it is about to record would look like an orphan.
+        """
+        with hold_store(self.objects):
+            self.refresh()
+            if isinstance(self.objects, LocalObjects):
+                self.objects.sweep()
+            found = self.orphans()
+            for key, _ in found:
+                self.objects.delete(key)
+            return found
+
+
+_SHARED_STORES = 16
+_shared: "OrderedDict[str, GramStore]" = OrderedDict()
+
+
+def open_gram(url: str, bundles: Iterable[str] = ()) -> GramStore:
+    """Return the store opened before in this process, or open it; it must have the given bundles.
+
+    Raises
+    ------
+    MissingBlock
+        If it does not have them (any more).
+    """
+    store = _shared.get(url) or GramStore.open(url)
+    if any(bundle not in store.bundles for bundle in bundles):
+        store.refresh()
+    if any(bundle not in store.bundles for bundle in bundles) and store.url != url and open_objects(url).size(MANIFEST) is not None:
+        # The store was replaced; what the reference was made from lies in the folder itself as long as somebody reads it.
+        store = GramStore(open_objects(url))
+    for bundle in bundles:
+        if bundle not in store.bundles:
+            raise MissingBlock(f"{url} has no bundle {bundle}: its kernels were dropped, or the store was replaced")
+    _shared[url] = store
+    _shared.move_to_end(url)
+    while len(_shared) > _SHARED_STORES:
+        _shared.popitem(last=False)
+    return store
+
+
+def forget_grams() -> None:
+    """Let go of the stores that this process keeps open for references alone."""
+    _shared.clear()

@@ -1,0 +1,97 @@
+"""Keeping a Gram store in order: damage, kernels nobody uses, objects that belong to nothing."""
+
+import shutil
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..blocks.arrays import Record, check_crc
+from ..blocks.store import Damage, VerifyReport
+from ..errors import StorageError
+from ..objects import LocalObjects, Objects
+from .bundle import Bundle, GramTask
+from .reading import BlockReader
+
+if TYPE_CHECKING:
+    from .store import GramStore
+
+Place = tuple[Bundle, int, int]
+
+
+def places_of(bundles: Iterable[Bundle], recorded: set[str]) -> dict[str, Place]:
+    """Keys of recorded objects and of their records, each with its bundle and block pair."""
+    found: dict[str, Place] = {}
+    for bundle in bundles:
+        for i, j in bundle.meta.layout.pairs():
+            if bundle.record_key(i, j) in recorded:
+                found[bundle.block_key(i, j)] = found[bundle.record_key(i, j)] = (bundle, i, j)
+    return found
+
+
+def verify(objects: Objects, listed: Record, places: dict[str, Place], progress: Callable[[int, int], None] | None = None) -> VerifyReport:
+    """Re-read everything (see `GramStore.verify`)."""
+    reader, damaged, seen = BlockReader(objects), [], 0
+    sizes = {key: _size(place, key) for key, place in places.items()} | {key: size for key, (size, _) in listed.items()}
+    total = sum(sizes.values())
+    for key in sorted(sizes):
+        reason = _damage(objects, reader, key, listed.get(key), places.get(key))
+        if reason:
+            damaged.append(Damage(key, reason))
+        seen += sizes[key]
+        if progress is not None:
+            progress(seen, total)
+    return VerifyReport(len(sizes), total, tuple(damaged))
+
+
+def _size(place: Place, key: str) -> int:
+    bundle, i, j = place
+    return (bundle.blocks if key == bundle.block_key(i, j) else bundle.records).chunk_bytes
+
+
+def _damage(objects: Objects, reader: BlockReader, key: str, entry: tuple[int, int] | None, place: Place | None) -> str | None:
+    try:
+        if place is not None and key == place[0].block_key(*place[1:]):
+            reader.verify(*place, entry)
+            return None
+        data = objects.read(key)
+        if place is not None:
+            reader.decode(*place, data)
+        if entry is not None:
+            check_crc(objects.url, key, data, entry)
+    except StorageError as error:
+        return str(error)
+    return None
+
+
+def tasks_of(url: str, places: dict[str, Place], keys: Iterable[str]) -> list[GramTask]:
+    """Tasks that write the objects and records of these keys again, each once, in order."""
+    found = {(place[1], place[2], place[0].number): place for key in keys if (place := places.get(key))}
+    return [bundle.task(url, i, j) for _, (bundle, i, j) in sorted(found.items())]
+
+
+def copy_kernels(store: "GramStore", old: Bundle, new: Bundle, recorded: set[str]) -> Record:
+    """Write the blocks of the kernels of ``new``, all of which ``old`` has; damaged and missing ones are left out."""
+    written: Record = {}
+    for i, j in old.meta.layout.pairs():
+        if old.record_key(i, j) not in recorded:
+            continue
+        task = new.task(store.url, i, j)
+        values = np.empty(task.shape, old.blocks.numpy_dtype)
+        try:
+            for place, digest in enumerate(new.digests):
+                q = old.digests.index(digest)
+                store.reader.read(old, i, j, q, q + 1, values[place : place + 1])
+        except StorageError:
+            continue
+        written |= store.write(task, values)
+    return written
+
+
+def remove_tree(objects: Objects, prefix: str) -> None:
+    """Remove every object below a prefix."""
+    for key in list(objects.listing()):
+        if key.startswith(f"{prefix}/"):
+            objects.delete(key)
+    if isinstance(objects, LocalObjects):
+        shutil.rmtree(objects.root / prefix, ignore_errors=True)

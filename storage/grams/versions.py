@@ -1,0 +1,55 @@
+"""Replacing a Gram store by one of other samples: built beside it, then made current."""
+
+import os
+
+from ..errors import StorageError
+from ..manifest import MANIFEST
+from ..objects import LocalObjects
+from ..urls import open_objects
+from ..versions import inside, is_finished, next_version, publish, read_versions_or_none, refuse_foreign_files, refuse_other_stores
+from .store import GramStore, forget_grams
+
+
+def begin_replacement(url: str | os.PathLike[str], data_digest: str, dtype: str) -> str | None:
+    """Return the place of a new version of a Gram store, or None where kernels can be added to what is there, or nothing is.
+
+    The new version is built there like any store; `end_replacement` makes it current. A killed build is found again, and goes on, if it
+    was of the same samples.
+
+    Parameters
+    ----------
+    url : path or URL
+        The Gram store.
+    data_digest, dtype : str
+        Samples and type of the kernels to come.
+
+    Raises
+    ------
+    SchemaError
+        If the place holds something else than a Gram store, or files that it did not write.
+    """
+    base = open_objects(url)
+    if not is_finished(base) or _fits(base.url, data_digest, dtype):
+        return None
+    found = read_versions_or_none(base)
+    if isinstance(base, LocalObjects):
+        refuse_other_stores(base, found, "a Gram store")
+        refuse_foreign_files(base, found)
+    fresh = inside(base, next_version(found))
+    if fresh.size(MANIFEST) is not None and not _fits(fresh.url, data_digest, dtype):
+        fresh.clear()
+    return fresh.url
+
+
+def _fits(url: str, data_digest: str, dtype: str) -> bool:
+    try:
+        meta = GramStore.open(url).meta
+    except StorageError:
+        return False
+    return (meta.data, meta.dtype, meta.groups) == (data_digest, dtype, ())
+
+
+def end_replacement(url: str | os.PathLike[str], place: str) -> None:
+    """Make a version current that `begin_replacement` named; the old one goes when nobody reads it."""
+    forget_grams()
+    publish(open_objects(url), place.rpartition("/")[2], GramStore.open(place).meta.data)

@@ -1,0 +1,101 @@
+"""dask arrays as input, one row block at a time; dask itself is never imported."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...errors import DataError, SchemaError
+from ...sparse_door import chunks_admitted
+from ..labels import Target
+from ..options import Options, Progress
+from ..reading import Reading, check_width, read_rows
+from ..scratch import Scratch
+from ..text.spool import Block
+from .row_tables import array_digest, at_row, row_tables
+
+
+class DaskSource:
+    """A 2-D dask array of dense or SciPy sparse blocks; chunk sizes may be unknown.
+
+    Parameters
+    ----------
+    x : dask.array.Array
+        Features. A row of blocks is computed at once and must fit memory.
+    tables : mapping
+        "y", "task", "weight" -> vectors, NumPy or dask.
+    options : Options
+        Options.
+    """
+
+    format = "array"
+    names = None
+    nbytes = None
+
+    def __init__(self, x: Any, tables: Mapping[str, Any], options: Options) -> None:
+        if x.ndim != 2:
+            raise SchemaError(f"the dask array has {x.ndim} dimensions; features must be a matrix (n_rows, n_cols)")
+        self._x, self._tables, self._options = x, tables, options
+        self.name = f"<dask.array {x.name}>"
+        self._chunks = chunks_admitted(x, self.name)
+        self._first = self._compute(0)
+        self.sparse = sp.issparse(self._first)
+        self.n_cols = int(self._first.shape[1])
+        if not self.sparse or (options.n_features or self.n_cols) < self.n_cols:
+            check_width(self.n_cols, options, self.name)
+
+    def _compute(self, i: int) -> Any:
+        parts = [self._chunks.blocks[i, j].compute() for j in range(self._x.numblocks[1])]
+        if any(sp.issparse(part) for part in parts):
+            return sp.csr_array(sp.hstack(parts, format="csr"))
+        return np.hstack(parts)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the first row of blocks."""
+        first: Any = self._first
+        return int(first.data.nbytes + first.indices.nbytes + first.indptr.nbytes if self.sparse else first.nbytes)
+
+    def hint(self) -> str | None:
+        """Identity for resuming."""
+        return self.identity()
+
+    def identity(self) -> str | None:
+        """dask's own name of the computation, which is a hash of it, with the tables."""
+        names = [str(getattr(values, "name", "")) or array_digest({name: values}) for name, values in self._tables.items()]
+        return " ".join(["dask", self._x.name, *names])
+
+    def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
+        """Read everything."""
+        return read_rows(self, scratch, options, target, progress)
+
+    def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
+        """Yield the row blocks."""
+        tables = {name: _vector(values) for name, values in self._tables.items()}
+        row = 0
+        for i in range(self._x.numblocks[0]):
+            x, self._first = (self._compute(i) if self._first is None else self._first), None
+            part = {name: self._part(name, values, row, x.shape[0]) for name, values in tables.items()}
+            first = row
+            yield x, row_tables(part, target, lambda reason, k, first=first: self.fault(reason, first + k))
+            row += x.shape[0]
+        for name, values in tables.items():
+            if len(values) != row:
+                raise SchemaError(f"{name} has {len(values)} entries; the dask array has {row} rows")
+
+    def _part(self, name: str, values: Any, row: int, count: int) -> Any:
+        if len(values) < row + count:
+            raise SchemaError(f"{name} has {len(values)} entries; the dask array has at least {row + count} rows")
+        return values[row : row + count]
+
+    def fault(self, reason: str, row: int, column: int | None = None) -> DataError:
+        """Build the error for a row and column, counted from zero."""
+        return at_row(self.name, reason, row, None if column is None else column + 1)
+
+
+def _vector(values: Any) -> Any:
+    found = np.asarray(values.compute() if hasattr(values, "compute") else values)
+    if found.ndim != 1:
+        raise SchemaError(f"a row table has the shape {found.shape}; it must be a vector")
+    return found

@@ -1,0 +1,201 @@
+"""Variables of MATLAB files of version 5 (saved by -v6 or -v7), unpacked to scratch piece by piece.
+
+A file is a row of elements, each a type, a length and bytes; a compressed element holds one other. Of a matrix element are read: flags,
+lengths, name, then the numbers, which may be stored in a smaller type than the one they have. Nothing is believed before it was read:
+lengths that disagree with the bytes there are refused.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import DataError, space_for
+from ..files import FileArray
+from ..text.streams import MAX_RATIO
+
+_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8", 16: "u1", 17: "u2", 18: "u4"}
+_CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
+_CHAR, _SPARSE, _MATRIX, _PACKED = 4, 5, 14, 15
+_COMPLEX = 0x0800
+_PIECE = 1 << 20
+_GRACE = 16 << 20
+
+
+class _Element(NamedTuple):
+    """Type, and how many bytes follow."""
+
+    kind: int
+    length: int
+
+
+class _Bytes:
+    """Bytes of the file, or of a compressed element in it, in order; more than are there cannot be read."""
+
+    def __init__(self, file: Any, length: int, name: str, packed: bool) -> None:
+        self._file, self._left, self._name, self._held = file, length, name, b""
+        self._inflate = zlib.decompressobj() if packed else None
+        self._taken, self._limit = 0, MAX_RATIO * length + _GRACE
+
+    def read(self, count: int) -> bytes:
+        """Return exactly so many bytes; for small counts only."""
+        out = b"".join(self.pieces(count))
+        return out
+
+    def pieces(self, count: int) -> Iterator[bytes]:
+        """Yield so many bytes in pieces."""
+        while count:
+            piece = self._next(min(count, _PIECE))
+            if not piece:
+                raise DataError("cannot be read as .mat: an element is longer than the bytes that are there", self._name)
+            self._taken += len(piece)
+            if self._inflate is not None and self._taken > self._limit:
+                raise DataError(f"cannot be read as .mat: a compressed variable expands more than {MAX_RATIO} to 1", self._name)
+            count -= len(piece)
+            yield piece
+
+    def _next(self, most: int) -> bytes:
+        if self._inflate is None:
+            piece = self._file.read(min(most, self._left))
+            self._left -= len(piece)
+            return piece
+        while True:
+            found = self._inflate.decompress(self._held, most)
+            self._held = self._inflate.unconsumed_tail
+            if found or (not self._held and not self._left):
+                return found
+            if not self._held:
+                self._held = self._file.read(min(_PIECE, self._left))
+                self._left -= len(self._held)
+                if not self._held:
+                    return b""
+
+    def element(self, order: str) -> tuple[_Element, bytes]:
+        """Return the next tag, and its bytes where they stand in the tag itself."""
+        tag = self.read(8)
+        kind, length = struct.unpack(f"{order}II", tag)
+        if kind >> 16:
+            return _Element(kind & 0xFFFF, kind >> 16), tag[4 : 4 + min(4, kind >> 16)]
+        return _Element(kind, length), b""
+
+    def small(self, order: str, most: int) -> tuple[int, bytes]:
+        """Return type and bytes of an element that must be small."""
+        found, inside = self.element(order)
+        if inside or not found.length:
+            return found.kind, inside
+        if found.length > most:
+            raise DataError(f"cannot be read as .mat: a name or list of lengths has {found.length} bytes", self._name)
+        data = self.read(found.length)
+        self.read(-found.length % 8)
+        return found.kind, data
+
+
+def is_version_5(path: Path) -> bool:
+    """Whether a file is a MATLAB file of version 5."""
+    with path.open("rb") as file:
+        head = file.read(128)
+    return len(head) == 128 and head[126:128] in (b"IM", b"MI") and head[124:126] in (b"\x00\x01", b"\x01\x00")
+
+
+def variables(path: Path, folder: Path | None) -> dict[str, Any]:
+    """Unpack the numbers of a file, or only check and list them (``folder=None``); structures, cells and functions are passed over.
+
+    Returns
+    -------
+    dict
+        Arrays by name; a sparse matrix as ``NAME_data``, ``NAME_indices``, ``NAME_indptr``, ``NAME_shape`` and ``NAME_format`` ("csc").
+
+    Raises
+    ------
+    DataError
+        An element disagrees with the bytes there.
+    """
+    found: dict[str, Any] = {}
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        order = "<" if file.read(128)[126:128] == b"IM" else ">"
+        while file.tell() + 8 <= size:
+            kind, length = struct.unpack(f"{order}II", file.read(8))
+            begin = file.tell()
+            if kind not in (_MATRIX, _PACKED) or length > size - begin:
+                raise DataError(f"cannot be read as .mat: an element at byte {begin - 8} has type {kind} and {length} bytes", str(path))
+            source = _Bytes(file, length, str(path), kind == _PACKED)
+            try:
+                if kind == _PACKED:
+                    source.element(order)
+                found |= _variable(source, order, _Place(folder, len(found), str(path)))
+            except (zlib.error, struct.error, UnicodeDecodeError) as error:
+                raise DataError(f"cannot be read as .mat: damaged at byte {begin}: {error}", str(path)) from error
+            file.seek(begin + length)
+    return found
+
+
+class _Place(NamedTuple):
+    """Where numbers go, and the name of the file for messages."""
+
+    folder: Path | None
+    number: int
+    name: str
+
+    def take(self, source: _Bytes, order: str, part: str, as_type: str | None) -> FileArray:
+        """Write the numbers of the next element to a file."""
+        found, inside = source.element(order)
+        if found.kind not in _TYPES:
+            raise DataError(f"cannot be read as .mat: numbers have the type {found.kind}", self.name)
+        path, dtype = (self.folder or Path()) / f"variable-{self.number:03d}-{part}.bin", np.dtype(order + _TYPES[found.kind])
+        pieces = iter([inside]) if inside else source.pieces(found.length)
+        if self.folder is None:
+            for _ in pieces:
+                pass
+        else:
+            with space_for(path, found.length), path.open("wb") as file:
+                file.writelines(pieces)
+        if not inside:
+            source.read(-found.length % 8)
+        count = found.length // dtype.itemsize
+        return FileArray(path, 0, dtype, (count,), as_type=None if as_type is None else np.dtype(as_type))
+
+
+def _variable(source: _Bytes, order: str, place: _Place) -> dict[str, Any]:
+    flags = np.frombuffer(source.small(order, 64)[1], order + "u4")
+    if len(flags) != 2:
+        raise DataError("cannot be read as .mat: a variable has no flags", place.name)
+    kind = int(flags[0]) & 0xFF
+    if kind not in _CLASSES and kind not in (_CHAR, _SPARSE):
+        return {}
+    shape = tuple(np.frombuffer(source.small(order, 512)[1], order + "i4").tolist())
+    name = source.small(order, 4096)[1].decode("latin-1")
+    if name.startswith("__") or not name or any(length < 0 for length in shape):
+        return {}
+    if kind == _SPARSE:
+        return _sparse(source, order, place, name, shape, bool(flags[0] & _COMPLEX))
+    values = place.take(source, order, "real", None if kind == _CHAR else _CLASSES[kind])
+    total = FileArray(values.path, 0, values.dtype, shape, len(shape) > 1, values.as_type)
+    if total.size != len(values):
+        raise DataError(f"cannot be read as .mat: {name} has the shape {shape} and {len(values)} values", place.name)
+    if kind == _CHAR:
+        return {name: total if place.folder is None else _texts(total)} if total.size <= _PIECE and len(shape) == 2 else {}
+    if flags[0] & _COMPLEX:
+        raise DataError(f"{name} holds complex numbers; real numbers are expected", place.name)
+    return {name: total}
+
+
+def _sparse(source: _Bytes, order: str, place: _Place, name: str, shape: tuple[int, ...], imaginary: bool) -> dict[str, Any]:
+    indices, indptr, data = (place.take(source, order, part, "f8" if part == "pr" else None) for part in ("ir", "jc", "pr"))
+    if imaginary:
+        raise DataError(f"{name} holds complex numbers; real numbers are expected", place.name)
+    if indptr.shape[0] and place.folder is not None:
+        # MATLAB keeps room for more entries than there are.
+        end = int(indptr[len(indptr) - 1 : len(indptr)][0])
+        kept = {key: max(0, min(len(part), end)) for key, part in (("i", indices), ("d", data))}
+        indices, data = indices.first(kept["i"]), data.first(kept["d"])
+    parts = {"data": data, "indices": indices, "indptr": indptr, "shape": np.array(shape), "format": np.array("csc")}
+    return {f"{name}_{part}": array for part, array in parts.items()}
+
+
+def _texts(codes: FileArray) -> Any:
+    """Rows of characters as texts."""
+    return np.array(["".join(map(chr, row.tolist())).rstrip() for row in codes.whole()])

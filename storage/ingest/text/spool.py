@@ -1,0 +1,177 @@
+"""Blocks of rows between reading and writing: held in memory, or appended to files of the scratch folder.
+
+A block is a mapping of arrays. Sparse: ``lengths`` int32 (rows,), ``cols`` int32, ``vals`` float32 or float64 (CSR without pointers).
+Dense: ``dense`` (n_cols, rows), that is transposed, so that a range of columns is one contiguous piece. Either: row tables ``y`` float64,
+``task`` int64, ``weight`` float64. Values are float32 in blocks where all of them survive the round trip, float64 in the others; the type
+of the store follows from all blocks together.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import SchemaError, space_for
+
+Block = dict[str, npt.NDArray[Any]]
+
+
+class Piece(NamedTuple):
+    """An array in a file: its type, shape and first byte."""
+
+    dtype: str
+    shape: list[int]
+    offset: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """A block in memory."""
+
+    arrays: Block
+
+    def get(self, name: str, lo: int = 0, hi: int | None = None) -> npt.NDArray[Any]:
+        """Entries ``lo:hi`` along the first axis of an array."""
+        return self.arrays[name][lo:hi]
+
+    def dtype(self, name: str) -> np.dtype:
+        """Type of an array."""
+        return self.arrays[name].dtype
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of an array."""
+        return self.arrays[name].shape
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.arrays
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A block in a file of the scratch folder."""
+
+    path: Path
+    pieces: dict[str, Piece]
+
+    def get(self, name: str, lo: int = 0, hi: int | None = None) -> npt.NDArray[Any]:
+        """Entries ``lo:hi`` along the first axis of an array."""
+        dtype, shape, offset = self.pieces[name]
+        lo, hi, _ = slice(lo, hi).indices(shape[0])
+        width = int(np.prod(shape[1:], dtype=np.int64))
+        count = max(0, hi - lo) * width
+        found = np.fromfile(self.path, dtype, count, offset=offset + lo * width * np.dtype(dtype).itemsize)
+        if found.size != count:
+            raise SchemaError(f"{self.path} was cut short while it was in use; remove the folder and start again")
+        return found.reshape(max(0, hi - lo), *shape[1:])
+
+    def dtype(self, name: str) -> np.dtype:
+        """Type of an array."""
+        return np.dtype(self.pieces[name].dtype)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of an array."""
+        return tuple(self.pieces[name].shape)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.pieces
+
+    def to_json(self) -> dict[str, Any]:
+        """Form for the journal."""
+        return {"path": self.path.name, "pieces": self.pieces}
+
+    @classmethod
+    def from_json(cls, folder: Path, fields: dict[str, Any]) -> "Stored":
+        """Read the form of the journal."""
+        return cls(folder / fields["path"], {name: Piece(*piece) for name, piece in fields["pieces"].items()})
+
+
+Handle = Held | Stored
+Sink = Callable[[Block], Handle]
+
+
+def hold(block: Block) -> Held:
+    """Keep a copy of a block in memory (readers reuse their arrays)."""
+    return Held({name: np.array(array) for name, array in block.items()})
+
+
+class Part:
+    """A file of blocks, written from the start; a context manager. Calling it appends a block."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: BinaryIO = path.open("wb", buffering=0)
+        self._at = 0
+
+    def __call__(self, block: Block) -> Stored:
+        """Append a block and return its handle."""
+        pieces = {name: self._append(array) for name, array in block.items()}
+        return Stored(self.path, pieces)
+
+    def _append(self, array: npt.NDArray[Any]) -> Piece:
+        view = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        piece = Piece(array.dtype.str, list(array.shape), self._at)
+        with space_for(self.path, view.nbytes):
+            while view.nbytes:
+                written = self._file.write(view)
+                view = view[written:]
+                self._at += written
+        return piece
+
+    def __enter__(self) -> "Part":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._file.close()
+
+
+class Spool:
+    """All blocks of the input, in row order.
+
+    Attributes
+    ----------
+    handles : list of Held or Stored
+        The blocks.
+    starts : int64 array (n_blocks + 1,)
+        First row of every block.
+    """
+
+    def __init__(self, handles: Sequence[Handle]) -> None:
+        self.handles = list(handles)
+        rows = [block_rows(handle) for handle in self.handles]
+        self.starts = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.starts[-1])
+
+    def has(self, name: str) -> bool:
+        """Whether every block has an array."""
+        return bool(self.handles) and all(name in handle for handle in self.handles)
+
+    def single(self, name: str) -> bool:
+        """Whether an array is float32 in every block."""
+        return all(handle.dtype(name) == np.float32 for handle in self.handles)
+
+    def between(self, lo: int, hi: int) -> Iterator[tuple[Handle, int, int, int]]:
+        """Blocks that hold rows ``lo:hi``, each with its first and last wanted row (counted inside it) and the row of the first."""
+        first = int(np.searchsorted(self.starts, lo, side="right")) - 1
+        for handle, start, end in zip(self.handles[first:], self.starts[first:].tolist(), self.starts[first + 1 :].tolist(), strict=False):
+            if start >= hi:
+                return
+            if end > lo:
+                yield handle, max(lo, start) - start, min(hi, end) - start, max(lo, start)
+
+    def table(self, name: str, out: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Fill ``out`` (n_rows,) with a row table and return it."""
+        for handle, start, end in zip(self.handles, self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True):
+            out[start:end] = handle.get(name)
+        return out
+
+
+def block_rows(handle: Handle) -> int:
+    """Rows of a block."""
+    return handle.shape("lengths")[0] if "lengths" in handle else handle.shape("dense")[1]

@@ -1,0 +1,277 @@
+"""Reading SVMlight text: byte ranges in parallel for plain files, one stream for compressed ones and standard input."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import DataError
+from ..counts import ColumnCounts
+from ..labels import Target
+from ..options import Options, Progress
+from ..reading import Reading, recount
+from ..scratch import Scratch
+from .lines import Rules
+from .spool import Handle, Part, Sink, Stored, hold
+from .streams import PIECE, FileDigest, Window, compression, count_lines, line_start, open_file, open_source
+from .svmlight import LineParser
+
+_MAX_INDEX = 2**31 - 2
+_TEXT_TO_MEMORY = 8
+"""Bytes of blocks, buckets and arrays that a byte of text may become."""
+
+
+@dataclass
+class RangeRecord:
+    """A range of text that was parsed: where it ends and what it held (its lines, for a stream only)."""
+
+    index: int
+    end: int
+    lines: int
+    crc: int
+    lowest: int
+    highest: int
+    numbers: list[float]
+    blocks: list[dict[str, Any]]
+
+
+class SvmlightSource:
+    """SVMlight text from a file, plain or compressed, or from standard input ("-").
+
+    Parameters
+    ----------
+    source : str or Path
+        Where.
+    """
+
+    format = "svmlight"
+    sparse = True
+    names = None
+
+    def __init__(self, source: str | Path) -> None:
+        self.stdin = source == "-"
+        self.path = Path(source)
+        self.name = "<stdin>" if self.stdin else str(source)
+        regular = not self.stdin and self.path.is_file()
+        self.packed = regular and compression(self.path) is not None
+        self.digest = FileDigest(self.path) if regular else None
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes of blocks, buckets and arrays that the text may become, in memory or on scratch; None if its end is not known before."""
+        return None if self.digest is None or self.packed else _TEXT_TO_MEMORY * self.digest.size
+
+    def hint(self) -> str | None:
+        """Cheap identity for resuming; None for a source that cannot be read twice."""
+        if self.digest is None:
+            return None
+        # Ranges of a plain file carry their own checksums.
+        return self.digest.value() if self.packed else f"file:{self.digest.size}"
+
+    def identity(self) -> str | None:
+        """Identity by content."""
+        return None if self.digest is None else self.digest.value()
+
+    def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
+        """Parse everything.
+
+        Raises
+        ------
+        DataError
+            At the first fault in the text, by file, line and column.
+        """
+        reading = Reading(target=target, counts=ColumnCounts())
+        if self.digest is None or self.packed:
+            _StreamReader(self, scratch, options, reading, progress).run()
+        else:
+            _RangeReader(self, self.digest, scratch, options, reading, progress).run(jobs)
+        return reading
+
+    def parser(self, options: Options, target: Target) -> LineParser:
+        """Make a parser for these options."""
+        low = 1 if options.zero_based == "no" else 0
+        allowed = np.zeros(0) if options.no_labels else target.allowed_numbers()
+        rules = Rules(low, highest_index(options), options.dtype == "float32", options.qid == "ignore", allowed, not options.no_labels)
+        text = max(1 << 20, options.budget // 16)
+        return LineParser(self.name, rules, _high_rule(options), text, max(text, options.budget // 8))
+
+
+def highest_index(options: Options) -> int:
+    """Greatest index that may occur."""
+    if options.n_features is not None:
+        return options.n_features - (1 if options.zero_based == "yes" else 0)
+    return min(_MAX_INDEX, options.budget // 4)
+
+
+def _high_rule(options: Options) -> str:
+    if options.n_features is not None:
+        return f"exceeds the {options.n_features} features (--n-features)"
+    need = "a table of column counts larger than the budget" if options.budget // 4 < _MAX_INDEX else "more than 2^31 columns"
+    return f"would need {need}; correct it, or give --n-features (or a larger --budget)"
+
+
+class _RangeReader:
+    """Plain files: every 64 MiB of text are parsed on their own, by threads (the parser holds no interpreter lock)."""
+
+    def __init__(
+        self, source: SvmlightSource, digest: FileDigest, scratch: Scratch, options: Options, reading: Reading, progress: Progress
+    ) -> None:
+        self.source, self.digest, self.scratch, self.options, self.reading = source, digest, scratch, options, reading
+        self.progress = progress
+        self.held = (source.memory or 0) <= options.budget
+        self._stop = threading.Event()
+        self._tables: dict[int, ColumnCounts] = {}
+
+    def run(self, jobs: int) -> None:
+        """Read the ranges that the journal does not have."""
+        done = self._take_up()
+        with ThreadPoolExecutor(max(1, jobs)) as pool:
+            try:
+                for record, handles in pool.map(self._read_range, range(done, self.digest.n_pieces)):
+                    self._take(record, handles)
+            except BaseException:
+                self._stop.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+        assert self.reading.counts is not None
+        for table in self._tables.values():
+            self.reading.counts.merge(table)
+
+    def _take(self, record: RangeRecord, handles: list[Handle]) -> None:
+        _meet(self.reading, record, self.source.name)
+        self.reading.handles.extend(handles)
+        if not self.held:
+            record.blocks = [handle.to_json() for handle in handles if isinstance(handle, Stored)]
+            self.scratch.note("range", **asdict(record))
+        self.progress(min(self.digest.size, (record.index + 1) * PIECE), self.digest.size, "read")
+
+    def _take_up(self) -> int:
+        """Take over the ranges read by a killed ingest, if the file still holds the same bytes there; how many."""
+        ready = [RangeRecord(**_fields(note)) for note in self.scratch.notes("range")]
+        if any(self.digest.piece(record.index) != record.crc for record in ready):
+            self.scratch.restart()
+            return 0
+        for record in ready:
+            _take_range(self.reading, self.scratch, record, self.source.name)
+        recount(self.reading)
+        return len(ready)
+
+    def _read_range(self, index: int) -> tuple[RangeRecord, list[Handle]]:
+        if self.held:
+            return self._read(index, hold)
+        with Part(self.scratch.path(_part_name(index))) as part:
+            record, handles = self._read(index, part)
+        # Now, while the system still has the range in memory.
+        record.crc = self.digest.piece(index)
+        return record, handles
+
+    def _read(self, index: int, sink: Sink) -> tuple[RangeRecord, list[Handle]]:
+        table = self._tables.setdefault(threading.get_ident(), ColumnCounts())
+        met = Target(self.reading.target.task, self.reading.target.declared)
+        parser, handles, fault = self.source.parser(self.options, met), [], _plain_fault(self.source.name)
+        with open_file(self.source.path) as file:
+            lo, hi = (line_start(file, place * PIECE, self.digest.size) for place in (index, index + 1))
+            for block, _, _ in parser.blocks(Window(file, lo, hi), lambda: count_lines(self.source.path, lo)):
+                if self._stop.is_set():
+                    break
+                table.add(block["cols"], parser.highest)
+                if "y" in block:
+                    met.add_numbers(block["y"], fault)
+                handles.append(sink(block))
+        return RangeRecord(index, hi, 0, 0, parser.lowest, parser.highest, sorted(met.numbers), []), handles
+
+
+class _StreamReader:
+    """Compressed files and standard input: one reader; a part file is closed after every 64 MiB of text."""
+
+    def __init__(self, source: SvmlightSource, scratch: Scratch, options: Options, reading: Reading, progress: Progress) -> None:
+        self.source, self.scratch, self.options, self.reading, self._progress = source, scratch, options, reading, progress
+        self.end = self.lines = self.index = 0
+
+    def run(self) -> None:
+        """Read what the journal does not have."""
+        for note in self.scratch.notes("range"):
+            record = RangeRecord(**_fields(note))
+            _take_range(self.reading, self.scratch, record, self.source.name)
+            self.end, self.lines, self.index = record.end, record.lines, record.index + 1
+        recount(self.reading)
+        if self.scratch.notes("read"):
+            return
+        opened = open_source("-" if self.source.stdin else self.source.path, self.source.name)
+        try:
+            _skip(opened.stream, self.end)
+            self._parse(opened.stream, opened.done)
+        finally:
+            opened.stream.close()
+        self.scratch.note("read")
+
+    def _parse(self, stream: Any, done: Callable[[], int]) -> None:
+        parser = self.source.parser(self.options, self.reading.target)
+        origin, before = self.end, self.lines
+        blocks = parser.blocks(stream, lambda: before)
+        while self._part(blocks, parser, origin, before, done):
+            self.index += 1
+
+    def _part(self, blocks: Iterator[Any], parser: LineParser, origin: int, before: int, done: Callable[[], int]) -> bool:
+        """Fill one part file; False at the end of the text."""
+        assert self.reading.counts is not None
+        kept, start = [], self.end
+        met = Target(self.reading.target.task, self.reading.target.declared)
+        with Part(self.scratch.path(_part_name(self.index))) as part:
+            for block, at, lines in blocks:
+                self.reading.counts.add(block["cols"], parser.highest)
+                if "y" in block:
+                    met.add_numbers(block["y"], _plain_fault(self.source.name))
+                kept.append(part(block).to_json())
+                self.end, self.lines = origin + at, before + lines
+                total = self.source.digest.size if self.source.digest else done()
+                self._progress(done(), total, "read")
+                if self.end - start >= PIECE:
+                    break
+            else:
+                start = -1
+        record = RangeRecord(self.index, self.end, self.lines, 0, parser.lowest, parser.highest, sorted(met.numbers), kept)
+        _take_range(self.reading, self.scratch, record, self.source.name)
+        self.scratch.note("range", **asdict(record))
+        return start >= 0
+
+
+def _part_name(index: int) -> str:
+    return f"part-{index:06d}.bin"
+
+
+def _fields(note: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in note.items() if name != "step"}
+
+
+def _plain_fault(name: str) -> Callable[[str, int], DataError]:
+    return lambda reason, row: DataError(reason, name)
+
+
+def _meet(reading: Reading, record: RangeRecord, name: str) -> None:
+    reading.meet(record.lowest, record.highest)
+    reading.target.merge(record.numbers, _plain_fault(name))
+
+
+def _take_range(reading: Reading, scratch: Scratch, record: RangeRecord, name: str) -> None:
+    """Add a range that is in the scratch folder to the reading."""
+    _meet(reading, record, name)
+    reading.handles.extend(Stored.from_json(scratch.folder, fields) for fields in record.blocks)
+
+
+def _skip(stream: Any, nbytes: int) -> None:
+    """Pass over text that was parsed before (which may count a line end that the last line lacks)."""
+    buffer = memoryview(bytearray(1 << 20))
+    while nbytes > 0 and (got := stream.readinto(buffer[:nbytes])):
+        nbytes -= got
+
+
+def default_jobs(path: Path) -> int:
+    """Threads worth using for a file: two at most, since one parser nearly fills the memory bandwidth of a small machine."""
+    large = path.is_file() and path.stat().st_size > PIECE
+    return min(2, os.cpu_count() or 1) if large else 1

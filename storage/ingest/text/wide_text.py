@@ -1,0 +1,115 @@
+"""Rows of CSV text that are too wide for a reader of columns: each is read in parts, and one row of numbers is in memory."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import DataError
+from ..labels import as_number
+
+_PART_SHARE = 128
+_LEAST = 1 << 16
+_LONGEST = 1 << 16
+"""Bytes of a cell."""
+
+
+class WideRow(NamedTuple):
+    """Numbers of a row, 0 where a text stands, and the texts by column."""
+
+    values: npt.NDArray[np.float64]
+    texts: dict[int, str]
+
+
+class WideRows:
+    """Rows of a text whose header was read; an iterator of `WideRow`.
+
+    Parameters
+    ----------
+    stream : binary file
+        The text behind the header.
+    delimiter : str
+        Between cells.
+    columns : int
+        Cells of a row.
+    texts : set of int
+        Columns that are kept as texts.
+    budget : int
+        Bytes to work in.
+    name : str
+        For messages.
+
+    Raises
+    ------
+    DataError
+        At a row with another number of cells, or a cell that is no number, by line.
+    """
+
+    def __init__(self, stream: Any, delimiter: str, columns: int, texts: set[int], budget: int, name: str) -> None:
+        self._stream, self._mark, self._n, self._texts, self._name = stream, delimiter.encode(), columns, sorted(texts), name
+        self._size, self._line = max(_LEAST, budget // _PART_SHARE), 2
+        self._arrow, self._csv = import_module("pyarrow"), import_module("pyarrow.csv")
+
+    def __iter__(self) -> Iterator[WideRow]:
+        values, texts, at = np.empty(self._n), dict[int, str](), 0
+        for cells, ends in self._parts():
+            if at == 0 and ends and not cells.strip():
+                self._line += 1
+                continue
+            found = self._numbers(cells, at, texts)
+            if at + len(found) > self._n or (ends and at + len(found) != self._n):
+                raise DataError(f"the row has {at + len(found)} fields or more; the header has {self._n}", self._name, self._line)
+            values[at : at + len(found)] = found
+            at += len(found)
+            if ends:
+                yield WideRow(values, texts)
+                values, texts, at = np.empty(self._n), {}, 0
+                self._line += 1
+
+    def _parts(self) -> Iterator[tuple[bytes, bool]]:
+        """Yield whole cells of one row, and whether the row ends with them."""
+        held = b""
+        while True:
+            piece = self._stream.read(self._size)
+            held += piece
+            lines = held.split(b"\n")
+            for line in lines[:-1]:
+                yield line.removesuffix(b"\r"), True
+            held = lines[-1]
+            if not piece:
+                break
+            cut = held.rfind(self._mark)
+            if cut >= 0:
+                yield held[:cut], False
+                held = held[cut + 1 :]
+            if len(held) > _LONGEST + self._size:
+                raise DataError(f"a cell has more than {_LONGEST} bytes", self._name, self._line)
+        if held:
+            yield held.removesuffix(b"\r"), True
+
+    def _numbers(self, cells: bytes, at: int, texts: dict[int, str]) -> npt.NDArray[np.float64]:
+        if b'"' in cells:
+            raise DataError("a cell is quoted, which rows this wide are not read with; raise the budget (--budget)", self._name, self._line)
+        count = cells.count(self._mark) + 1
+        for k in (k for k in self._texts if at <= k < at + count):
+            edges = np.flatnonzero(np.frombuffer(cells + self._mark, np.uint8) == self._mark[0])
+            begin, end = (int(edges[k - at - 1]) + 1 if k > at else 0), int(edges[k - at])
+            texts[k] = cells[begin:end].decode("utf-8", errors="backslashreplace")
+            cells = cells[:begin] + b"0" + cells[end:]
+        read = self._csv.ReadOptions(column_names=["v"], block_size=max(1 << 20, len(cells) + 2), use_threads=False)
+        convert = self._csv.ConvertOptions(column_types={"v": self._arrow.float64()}, null_values=[""], strings_can_be_null=True)
+        parse = self._csv.ParseOptions(ignore_empty_lines=False)
+        text = self._arrow.BufferReader(cells.replace(self._mark, b"\n") + b"\n")
+        try:
+            return self._csv.read_csv(text, read, parse, convert).column(0).to_numpy()
+        except self._arrow.ArrowInvalid as error:
+            raise self._fault(cells, at, str(error)) from error
+
+    def _fault(self, cells: bytes, at: int, why: str) -> DataError:
+        """Build the error for the first cell that is no number."""
+        for k, cell in enumerate(cells.decode("utf-8", errors="backslashreplace").split(self._mark.decode()), at + 1):
+            if cell and as_number(cell.strip()) is None:
+                return DataError(f"value {cell[:40]!r} is not a finite number", self._name, self._line, k)
+        return DataError(why, self._name, self._line)

@@ -1,0 +1,1 @@
+"""Run directories: checkpoints, models, records of steps."""

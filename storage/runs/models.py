@@ -1,0 +1,146 @@
+"""Saved models: one record in a Zarr group, its arrays as Zarr arrays, the rest as JSON attributes, sealed by a manifest."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..blocks.arrays import ArraySpec, ChunkedArray, Record, check_crc, group_json, parse_json, write_array, write_object
+from ..errors import MissingBlock, SchemaError, StorageError
+from ..manifest import MANIFEST, read_seal, write_seal
+from ..objects import LocalObjects, Objects
+from ..packing import pack, unpack
+from ..records import from_arrays, record_class, record_name, to_arrays
+from ..urls import open_objects
+from .files import has_strangers
+
+SCHEMA = "gramplane.model/1"
+ROOT = "zarr.json"
+T = TypeVar("T")
+
+
+def write_model(url: str | os.PathLike[str], record: Any) -> str:
+    """Write a record as a model; return its digest.
+
+    Parameters
+    ----------
+    url : path or str
+        Place of the model; a model that is there is replaced.
+    record : dataclass
+        Anything `to_arrays` takes.
+
+    Raises
+    ------
+    SchemaError
+        If a field cannot be stored, or the place holds something that is no model.
+    OutOfSpace
+        If the disk is full.
+    """
+    named, value = to_arrays(record)
+    arrays, index = pack(named)
+    objects = open_objects(url)
+    _make_room(objects)
+    about = {"schema": SCHEMA, **value, **({"packed": index} if index else {})}
+    listed = write_object(objects, ROOT, group_json({"gramplane": about}), fsync=True)
+    for name, array in arrays.items():
+        listed |= write_array(objects, name, array, fsync=True)
+    return write_seal(objects, listed)
+
+
+def _make_room(objects: Objects) -> None:
+    if not isinstance(objects, LocalObjects):
+        _make_room_far(objects)
+        return
+    if not objects.root.exists():
+        return
+    if model_class(objects.root) is None and has_strangers(objects.root, ()):
+        raise SchemaError(f"{objects.url} is a folder with files that are not a model; choose another place")
+    foreign = _foreign_files(objects)
+    if foreign:
+        raise SchemaError(f"{objects.url} holds files that are no part of the model, such as {min(foreign)}; choose another place")
+    objects.delete(MANIFEST)
+    # What says that this is a model goes last, so that a kill in between leaves a folder that can be used again.
+    for entry in objects.root.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name != ROOT:
+            entry.unlink()
+    objects.clear()
+
+
+def _make_room_far(objects: Objects) -> None:
+    """The same in an object store: what a finished model lists goes, and what an unfinished one left; anything else stays and is named."""
+    keys = set(objects.listing())
+    if keys and ROOT not in keys:
+        raise SchemaError(f"below {objects.url} lie objects that are not a model ({min(keys)}, …); choose another place")
+    foreign = _foreign_files(objects)
+    if foreign:
+        raise SchemaError(f"{objects.url} holds objects that are no part of the model, such as {min(foreign)}; choose another place")
+    if keys:
+        objects.delete(MANIFEST)
+        objects.clear()
+
+
+def _foreign_files(objects: Objects) -> set[str]:
+    """Return what a finished model does not list; of an unfinished one nobody knows."""
+    try:
+        listed, _ = read_seal(objects)
+    except StorageError:
+        return set()
+    return {key for key in objects.listing() if key not in listed and key != MANIFEST}
+
+
+def model_class(folder: Path) -> str | None:
+    """Return the class of the model in a folder; None if there is none, whatever else it holds. Nothing but its root is read."""
+    try:
+        attributes = parse_json((folder / ROOT).read_bytes(), str(folder)).get("attributes")
+    except (OSError, SchemaError):
+        return None
+    value = attributes.get("gramplane") if isinstance(attributes, dict) else None
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        return None
+    return record_class(value) or ""
+
+
+def read_model(url: str | os.PathLike[str], cls: type[T] | Sequence[type[T]]) -> T:
+    """Read a model.
+
+    Parameters
+    ----------
+    url : path or str
+        Place of the model.
+    cls : dataclass type, or several
+        Classes the model may have.
+
+    Raises
+    ------
+    MissingBlock, DigestMismatch
+        If the model is unfinished or damaged.
+    SchemaError
+        If it is no model, or one of another class or version.
+    """
+    objects = open_objects(url)
+    listed, _ = read_seal(objects)
+    attributes = parse_json(_checked(objects, listed, ROOT), f"{objects.url}/{ROOT}").get("attributes")
+    value = attributes.get("gramplane") if isinstance(attributes, dict) else None
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        raise SchemaError(f"{objects.url} is not a model of schema {SCHEMA!r}; fit it again, or install the version that wrote it")
+    classes = [cls] if isinstance(cls, type) else list(cls)
+    fitting = [c for c in classes if record_name(c) == record_class(value)] or classes[:1]
+    prefixes = [key.removesuffix("/zarr.json") for key in listed if key.endswith("/zarr.json")]
+    arrays = {prefix: _array(objects, listed, prefix) for prefix in prefixes}
+    return from_arrays(fitting[0], unpack(arrays, value.pop("packed", {})), value)
+
+
+def _checked(objects: Objects, listed: Record, key: str) -> bytes:
+    if key not in listed:
+        raise MissingBlock(f"{objects.url}: {key} is not listed in the manifest")
+    data = objects.read(key)
+    check_crc(objects.url, key, data, listed[key])
+    return data.tobytes()
+
+
+def _array(objects: Objects, listed: Record, prefix: str) -> Any:
+    spec = ArraySpec.from_json(_checked(objects, listed, f"{prefix}/zarr.json"), f"{objects.url}/{prefix}/zarr.json")
+    return ChunkedArray(objects, prefix, spec, listed, set()).read(0, spec.shape[0])

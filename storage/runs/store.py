@@ -1,0 +1,447 @@
+"""One folder per run: configuration, lock, checkpoints, history, broadcast arrays, model, events."""
+
+import contextlib
+import hashlib
+import io
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..blocks.arrays import canonical, parse_json
+from ..errors import DigestMismatch, MissingBlock, OtherRun, SchemaError, StorageError, space_for
+from ..locks import is_lock, lock_unless_done
+from ..objects import sweep_temporaries, write_all, write_atomic
+from ..packing import pack, unpack
+from ..places import local
+from ..records import dumps, from_arrays, to_arrays
+from ..urls import check_name
+from . import models
+from .arrays import ArrayRef
+from .files import HISTORY, REMEDIES, checkpoint_names, has_strangers, missing_run, read_lines, read_run_json
+from .sealed_json import LINE, seal_file, seal_text
+
+CONFIG_FORMAT = "gramplane.run/2"
+UNSEALED_FORMAT = "gramplane.run/1"
+"""Runs of 0.1.0, whose JSON files have no checksum of their own; they are read and continued as they are."""
+CHECKPOINT_FORMAT = "gramplane.checkpoint/1"
+KEPT_CHECKPOINTS = 2
+KEPT_ARRAYS = 4
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+class RunStore:
+    """The folder of one run. Reading needs no lock; whoever writes holds `lock`.
+
+    Parameters
+    ----------
+    path : path
+        The folder; use `create` or `open`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.born = False
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> "RunStore":
+        """Make the folder of a run, or open it if it was made with the same configuration; who goes on to write takes `begin`.
+
+        Raises
+        ------
+        OtherRun, SchemaError, RunLocked, OutOfSpace
+            See `begin`.
+        """
+        run = cls(_folder(path))
+        if not run._was_made(_plain(config)):
+            with cls.begin(path, config):
+                pass
+        return run
+
+    @classmethod
+    @contextmanager
+    def begin(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> Iterator["RunStore"]:
+        """Hold the folder of a run from its first moment on: it is made, or was made with the same configuration.
+
+        Of several processes that begin one run at once, one makes it; the others see its lock before they look at anything else.
+
+        Parameters
+        ----------
+        path : path
+            The folder.
+        config : mapping
+            JSON values: method, parameters, digests of inputs, ….
+
+        Yields
+        ------
+        RunStore
+            The run; its attribute ``born`` tells whether this call wrote the configuration.
+
+        Raises
+        ------
+        RunLocked
+            If another process holds it, naming pid, host and starting time.
+        OtherRun
+            If the folder holds a run of another configuration (the differing keys are listed).
+        SchemaError
+            If it holds other files.
+        OutOfSpace
+            If the disk is full.
+        """
+        run, wanted = cls(_folder(path)), _plain(config)
+        run._refuse_strangers()
+        with space_for(run.path, 0):
+            run.path.mkdir(parents=True, exist_ok=True)
+        with run.lock():
+            if not run._was_made(wanted):
+                if has_strangers(run.path, ("lock",)):
+                    raise _strangers(run.path)
+                run.write_config(wanted)
+                run.born = True
+            yield run
+
+    def _was_made(self, wanted: Mapping[str, Any]) -> bool:
+        """Return whether the folder holds the run of a configuration already.
+
+        Raises
+        ------
+        OtherRun
+            If it holds another one.
+        """
+        if not (self.path / "config.json").exists():
+            return False
+        found = self.config
+        differing = sorted(key for key in {*found, *wanted} if found.get(key) != wanted.get(key) or (key in found) != (key in wanted))
+        if differing:
+            raise OtherRun(f"{self.path} holds a run with another configuration; differing: {', '.join(differing)}: use another folder")
+        return True
+
+    def _refuse_strangers(self) -> None:
+        # A run in birth has its lock before anything else and its configuration before all but the lock: with either, the lock decides.
+        if not self.path.is_dir() or not has_strangers(self.path, ("lock",)):
+            return
+        if not (self.path / "config.json").exists() and not is_lock(self.path / "lock"):
+            raise _strangers(self.path)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> "RunStore":
+        """Open the folder of a run.
+
+        Raises
+        ------
+        MissingBlock
+            If there is no run.
+        DigestMismatch
+            If its configuration is damaged.
+        SchemaError
+            If its format is unknown.
+        """
+        run = cls(_folder(path))
+        _ = run.config
+        return run
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration the run was made with."""
+        return self._head()["config"]
+
+    def _head(self) -> dict[str, Any]:
+        where = self.path / "config.json"
+        try:
+            fields = read_run_json(where, required=False)
+        except NotADirectoryError as error:
+            raise missing_run(self.path) from error
+        if fields is None:
+            raise missing_run(self.path)
+        known = isinstance(fields, dict) and fields.get("format") in (CONFIG_FORMAT, UNSEALED_FORMAT)
+        if not known or not isinstance(fields.get("config"), dict):
+            found = fields.get("format") if isinstance(fields, dict) else None
+            raise SchemaError(f"{where} has the format {found!r}; this version reads {CONFIG_FORMAT!r} and {UNSEALED_FORMAT!r}")
+        if fields["format"] == CONFIG_FORMAT:
+            read_run_json(where, required=True)
+        return fields
+
+    @property
+    def _sealed(self) -> bool:
+        """Whether every JSON file of the run has a checksum."""
+        return self._head()["format"] == CONFIG_FORMAT
+
+    def check(self) -> None:
+        """Read all JSON files of the run against their checksums.
+
+        Raises
+        ------
+        DigestMismatch
+            At the first damaged one, with what can be done about it.
+        """
+        sealed = self._sealed
+        for name in REMEDIES:
+            read_run_json(self.path / f"{name}.json", required=sealed)
+        for _ in read_lines(self.path / HISTORY, required=sealed):
+            pass
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Replace the configuration, atomically."""
+        self._write("config.json", seal_file({"format": CONFIG_FORMAT, "config": dict(config)}))
+
+    def write_json(self, name: str, value: Mapping[str, Any] | list[Any]) -> None:
+        """Write a small JSON file ``NAME.json`` of the run with its checksum, atomically."""
+        self._write(f"{check_name(name, 'file name')}.json", seal_file(value))
+
+    def read_json(self, name: str) -> Any | None:
+        """Return what `write_json` wrote, or None.
+
+        Raises
+        ------
+        DigestMismatch
+            If the file is damaged, with what can be done about it.
+        """
+        return read_run_json(self.path / f"{check_name(name, 'file name')}.json", required=self._sealed)
+
+    def _write(self, name: str, data: bytes) -> None:
+        write_atomic(str(self.path / name), (data,), fsync=True)
+
+    @contextmanager
+    def lock(self) -> Iterator["RunStore"]:
+        """Hold the run for the duration of the block; what a killed writer left half-written or half-removed is removed first.
+
+        A finished run that nobody may write to, on a read-only disk say, needs no lock: there is nothing left to do.
+
+        Raises
+        ------
+        RunLocked
+            If another process holds it, naming pid, host and starting time.
+        """
+        with lock_unless_done(self.path / "lock", self._is_finished) as held:
+            if held:
+                sweep_temporaries(self.path)
+                self._drop_checkpoints()
+            yield self
+
+    def _is_finished(self) -> bool:
+        return (self.path / "config.json").is_file() and self.read_json("summary") is not None
+
+    def reset(self) -> None:
+        """Forget everything but the configuration: checkpoints, history, events, arrays and model (to start the run anew)."""
+        for name in ("checkpoints", "arrays", "scratch", "model"):
+            if (self.path / name).exists():
+                shutil.rmtree(self.path / name)
+        for file in self.path.iterdir():
+            if file.suffix in (".json", ".jsonl", ".log") and file.name != "config.json":
+                file.unlink()
+
+    @property
+    def scratch(self) -> Path:
+        """Folder of what a run needs only while it computes; it may be made anew at any time."""
+        return self.path / "scratch"
+
+    def drop_scratch(self) -> None:
+        """Remove the scratch folder, if there is one."""
+        if self.scratch.exists():
+            shutil.rmtree(self.scratch)
+
+    def withdraw(self) -> None:
+        """Forget the configuration, too: the folder can be used for another run."""
+        self.reset()
+        (self.path / "config.json").unlink(missing_ok=True)
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+
+    def save_checkpoint(self, iteration: int, state: Any, about: Mapping[str, Any] | None = None) -> None:
+        """Write the state after an iteration; the last two are kept.
+
+        Parameters
+        ----------
+        iteration : int
+            Number of finished iterations.
+        state : dataclass
+            Anything `to_arrays` takes.
+        about : mapping, optional
+            Further JSON values, such as digests and seeds; see `checkpoint_about`.
+
+        Raises
+        ------
+        OutOfSpace
+            If the disk is full; earlier checkpoints stay valid.
+        """
+        named_arrays, value = to_arrays(state)
+        arrays, index = pack(named_arrays)
+        packed = io.BytesIO()
+        # names are keywords of savez: the prefix keeps a field called "file" from meaning its first parameter
+        named: dict[str, Any] = {f"x.{name}": array for name, array in arrays.items()}
+        np.savez(packed, **named)
+        data = packed.getbuffer()
+        name = f"{iteration:010d}"
+        fields = {
+            "format": CHECKPOINT_FORMAT,
+            "iteration": iteration,
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "state": value,
+            "about": dict(about or {}),
+            "packed": index,
+        }
+        fields["digest"] = hashlib.sha256(canonical(fields)).hexdigest()
+        write_atomic(str(self.path / "checkpoints" / f"{name}.npz"), (np.frombuffer(data, np.uint8),), fsync=True)
+        self._write(f"checkpoints/{name}.json", canonical(fields))
+        self._drop_checkpoints()
+
+    def _drop_checkpoints(self) -> None:
+        kept = set(checkpoint_names(self.path)[:KEPT_CHECKPOINTS])
+        files = [file for file in (self.path / "checkpoints").glob("*") if file.stem not in kept and file.suffix in (".json", ".npz")]
+        for file in sorted(files, key=lambda f: f.suffix):  # the mark goes first, so that a half-removed checkpoint is none
+            file.unlink(missing_ok=True)
+
+    def load_checkpoint(self, cls: type[T]) -> tuple[int, T] | None:
+        """Newest sound checkpoint: (iteration, state), or None if none was written.
+
+        Raises
+        ------
+        DigestMismatch
+            If every checkpoint there is damaged.
+        SchemaError
+            If the state is of another class or version.
+        """
+        names, damage = checkpoint_names(self.path), []
+        for name in names:
+            try:
+                fields, arrays = self._read_checkpoint(name)
+            except StorageError as error:
+                log.warning("checkpoint %s is damaged, trying the one before: %s", name, error)
+                damage.append(str(error))
+                continue
+            return int(fields["iteration"]), from_arrays(cls, arrays, fields["state"])
+        if damage:
+            raise DigestMismatch(f"all checkpoints of {self.path} are damaged: {'; '.join(damage)}")
+        return None
+
+    def checkpoint_about(self) -> dict[str, Any] | None:
+        """The ``about`` of the newest sound checkpoint, or None."""
+        for name in checkpoint_names(self.path):
+            with contextlib.suppress(StorageError):
+                return self._read_checkpoint(name)[0]["about"]
+        return None
+
+    def _read_checkpoint(self, name: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        where = self.path / "checkpoints" / name
+        try:
+            text, data = where.with_suffix(".json").read_bytes(), where.with_suffix(".npz").read_bytes()
+        except FileNotFoundError as error:
+            raise MissingBlock(f"{error.filename} is absent: the checkpoint is incomplete") from error
+        except IsADirectoryError as error:
+            raise MissingBlock(f"{error.filename} is a folder, and a file was written there") from error
+        fields = parse_json(text, f"{where}.json")
+        stated = fields.pop("digest", None)
+        if stated != hashlib.sha256(canonical(fields)).hexdigest() or fields.get("format") != CHECKPOINT_FORMAT:
+            raise DigestMismatch(f"{where}.json does not have its digest {stated!r} and the format {CHECKPOINT_FORMAT!r}")
+        if hashlib.sha256(data).hexdigest() != fields["sha256"]:
+            raise DigestMismatch(f"{where}.npz, bytes 0:{len(data)}: the content does not have the digest {fields['sha256']}")
+        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+            return fields, unpack({key.removeprefix("x."): stored[key] for key in stored.files}, fields["packed"])
+
+    # -- logs --------------------------------------------------------------------------------------------------------
+
+    def append_history(self, entry: Mapping[str, Any]) -> None:
+        """Add a line with its checksum to ``history.jsonl``; infinities and NaN become null."""
+        self._append(HISTORY, seal_text(dumps(entry), LINE))
+
+    def log_event(self, event: Mapping[str, Any]) -> None:
+        """Add a line with the present time to ``events.log``."""
+        self._append("events.log", dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **event}))
+
+    def _append(self, name: str, text: bytes) -> None:
+        line = text + b"\n"
+        path = self.path / name
+        with space_for(path, len(line)):
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            try:
+                write_all(fd, line)
+            finally:
+                os.close(fd)
+
+    def history(self) -> list[dict[str, Any]]:
+        """Entries of ``history.jsonl``; a line torn by a kill is left out.
+
+        Raises
+        ------
+        DigestMismatch
+            If a line is damaged, naming it.
+        """
+        return [entry for _, entry in read_lines(self.path / HISTORY, required=self._sealed)]
+
+    def truncate_history(self, iteration: int) -> None:
+        """Cut ``history.jsonl`` before the first entry whose "iteration" is larger; called on resume."""
+        kept = []
+        for line, entry in read_lines(self.path / HISTORY, required=self._sealed):
+            if (entry.get("iteration") or 0) > iteration:
+                break
+            kept.append(line + b"\n")
+        if kept or (self.path / HISTORY).exists():
+            self._write(HISTORY, b"".join(kept))
+
+    # -- arrays and model --------------------------------------------------------------------------------------------
+
+    def put_array(self, name: str, array: npt.NDArray[Any], keep: int = KEPT_ARRAYS) -> ArrayRef:
+        """Write an array once, under its content's digest; older arrays of the name are removed.
+
+        Parameters
+        ----------
+        name : str
+            What it is, such as "alpha"; [A-Za-z0-9._-]{1,128}.
+        array : ndarray
+            Numbers.
+        keep : int
+            Arrays of this name that stay.
+
+        Raises
+        ------
+        OutOfSpace
+            If the disk is full.
+        """
+        check_name(name, "array name")
+        packed = io.BytesIO()
+        np.save(packed, array, allow_pickle=False)
+        digest = hashlib.sha256(packed.getbuffer()).hexdigest()
+        path = self.path / "arrays" / f"{name}={digest[:32]}.npy"
+        if path.exists():
+            os.utime(path)
+        else:
+            write_atomic(str(path), (np.frombuffer(packed.getbuffer(), np.uint8),), fsync=False)
+        self._drop_arrays(path, keep)
+        return ArrayRef(str(path), digest, array.nbytes)
+
+    def _drop_arrays(self, newest: Path, keep: int) -> None:
+        others = [file for file in newest.parent.glob(f"{newest.name.partition('=')[0]}=*.npy") if file != newest]
+        others.sort(key=lambda file: file.stat().st_mtime_ns, reverse=True)
+        for old in others[max(0, keep - 1) :]:
+            old.unlink(missing_ok=True)
+
+    def write_model(self, record: Any) -> str:
+        """Write the model of the run in place of any that is there; return its digest."""
+        if (self.path / "model").exists():
+            shutil.rmtree(self.path / "model")
+        return models.write_model(self.path / "model", record)
+
+    def read_model(self, cls: type[T] | Sequence[type[T]]) -> T:
+        """Read the model of the run (see `gramplane.storage.runs.models.read_model`)."""
+        return models.read_model(self.path / "model", cls)
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    return json.loads(canonical(dict(config)))
+
+
+def _strangers(path: Path) -> SchemaError:
+    return SchemaError(f"{path} is a folder with files that are not a run; choose an empty place")
+
+
+def _folder(path: str | os.PathLike[str]) -> Path:
+    return Path(os.path.abspath(local(path, "run", "run")))

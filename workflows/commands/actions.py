@@ -1,0 +1,251 @@
+"""What commands and workflow steps have in common: each action once, with its inputs checked before work starts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..checking import ConfigError
+from ..progress import Sink
+from ..signals import stopped
+
+if TYPE_CHECKING:
+    from ..schema import FitArgs, IngestArgs
+
+
+def existing(path: str, what: str) -> str:
+    """Return ``path`` if something is there.
+
+    Raises
+    ------
+    ConfigError
+        If nothing is there.
+    gramplane.storage.errors.StorageError
+        If nothing is there in an object store, or it cannot be asked.
+    """
+    from ...storage.places import is_local
+
+    if is_local(path):
+        if not Path(path).exists():
+            raise ConfigError(f"{what} {path} does not exist")
+    else:
+        from ...storage.urls import require_something
+
+        require_something(path, what)
+    return path
+
+
+def begun(path: str) -> str:
+    """Return the path of a run that has begun, its records checked against their checksums.
+
+    Raises
+    ------
+    ConfigError
+        If nothing is there, or a run that was stopped before it wrote anything.
+    gramplane.storage.DigestMismatch
+        If one of its records is damaged, with what can be done about it.
+    """
+    from ...storage import RunStore
+
+    existing(path, "run")
+    if (Path(path) / "lock").is_file() and not _is_begun(path):
+        raise ConfigError(_not_begun(path))
+    for folder in (Path(path), Path(path) / "best"):
+        if (folder / "config.json").exists():
+            RunStore.open(folder).check()
+    return path
+
+
+@contextmanager
+def beginning(path: str) -> Iterator[None]:
+    """Let the message of a signal inside the block say what `begun` says afterwards, if the run had not begun by then."""
+    try:
+        yield
+    except BaseException as error:
+        stop = stopped(error)
+        if stop is not None and not _is_begun(path):
+            stop.kept = _not_begun(path)
+        raise
+
+
+def _is_begun(path: str) -> bool:
+    return (Path(path) / "config.json").exists()
+
+
+def _not_begun(path: str) -> str:
+    return f"run {path} was stopped before it began, so nothing of it is kept; run the same command again"
+
+
+def sized(text: str | int | None, what: str) -> int | None:
+    """Return the bytes of ``256MiB``.
+
+    Raises
+    ------
+    ConfigError
+        If it is no size; ``what`` opens the message.
+    """
+    from ...cluster import parse_bytes
+
+    try:
+        return None if text is None else parse_bytes(text)
+    except ValueError as error:
+        raise ConfigError(f"{what}: {error}") from None
+
+
+def _bytes_progress(sink: Sink) -> Callable[[int, int, str], None]:
+    def report(done: int, total: int, phase: str) -> None:
+        sink({"event": "phase", "phase": f"{phase}: {done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
+
+    return report
+
+
+def plan_source(args: IngestArgs, store: str) -> dict[str, Any]:
+    """Return the plan of an ingest; nothing is written."""
+    from ...storage.ingest import ingest
+
+    return ingest(args.source, store, dry_run=True, **_ingest_options(args))
+
+
+def _ingest_options(args: IngestArgs) -> dict[str, Any]:
+    """Return the options of an ingest, its inputs checked to be there."""
+    if args.source != "-" and Path(existing(args.source, "source")).is_dir():
+        raise ConfigError(f"source {args.source} is a folder; ingest reads a file")
+    if args.like is not None:
+        existing(args.like, "the store given as like,")
+    return {**args.model_dump(exclude={"source", "store"}), "budget": sized(args.budget, "budget")}
+
+
+def ingest_source(args: IngestArgs, store: str, sink: Sink) -> dict[str, Any]:
+    """Write a block store from a source; return its figures.
+
+    Parameters
+    ----------
+    args
+        What to read and how; paths are used as they are.
+    store
+        Where to write.
+    sink
+        Takes progress events.
+    """
+    from ...storage.ingest import ingest
+
+    written = ingest(args.source, store, progress=_bytes_progress(sink), **_ingest_options(args))
+    if args.labels is None and args.like is None and any(isinstance(label, float) for label in written.meta.labels or ()):
+        first = ", ".join(map(str, (written.meta.labels or ())[:3]))
+        told = f"targets such as {first} are taken for classes; --task regression takes them for numbers"
+        sink({"event": "warning", "message": told})
+    return store_figures(written)
+
+
+def store_figures(store: Any) -> dict[str, Any]:
+    """Return what there is to say of an open block store."""
+    meta = store.meta
+    blocks = store.column_blocks()
+    return {
+        "store": store.url,
+        "rows": meta.n_rows,
+        "columns": meta.n_cols,
+        "kind": meta.kind,
+        "dtype": str(meta.dtype),
+        "missing": meta.n_missing,
+        "stored": sum(block.nnz for block in blocks),
+        "bytes": sum(block.nbytes for block in blocks),
+        "blocks": len(blocks),
+        "labels": None if meta.labels is None else list(meta.labels),
+        "target": store.has_table("y"),
+        "tasks": None if meta.task_names is None else list(meta.task_names),
+        "scale": meta.scale,
+        "digest": store.digest,
+    }
+
+
+def extras_of(args: FitArgs, store: str, path: Callable[[str], str] = str) -> dict[str, Any]:
+    """Return the further inputs of a fit on a store, as far as they were given."""
+    found: dict[str, Any] = row_inputs(args, store, path)
+    if args.groups is not None:
+        found["groups"] = read_groups(path(args.groups))
+    if args.unlabelled is not None:
+        found["unlabelled"] = existing(path(args.unlabelled), "unlabelled: store")
+    if args.test_share:
+        found["test_share"] = args.test_share
+    if args.stream is not None:
+        found["stream"] = args.stream.model_dump(exclude={"source"}, exclude_none=True)
+    return found
+
+
+def tune_plan(
+    method: str, params: Mapping[str, Any], grid: Mapping[str, Sequence[Any]], folds: int, training: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the size of a grid with the plan of its first fit.
+
+    Parameters
+    ----------
+    method, params
+        Name, and parameters common to all points.
+    grid, folds
+        Values to compare, and folds of the cross-validation.
+    training
+        Arguments of ``run_method`` that all fits have in common.
+    """
+    from ...pipeline import METHODS, run_method
+
+    points = math.prod(len(values) for values in grid.values())
+    fits = "fits" if METHODS[method].shared is None else "fits_sharing_passes"
+    first = {**params, **{key: values[0] for key, values in grid.items()}}
+    plan = run_method(method, first, dry_run=True, **training).plan
+    return {"points": points, "folds": folds, fits: points * folds, "first_fit": plan}
+
+
+PAIR_VALUES = {"constraints": (-1, 1), "pairs": (0, 1)}
+"""Files of pairs, by argument, and the values a pair may have."""
+
+
+def row_inputs(args: FitArgs, store: str, path: Callable[[str], str] = str) -> dict[str, Any]:
+    """Return what files say of the rows of a store, as far as they were given."""
+    from ...storage import BlockStore, read_pairs, read_row_texts
+
+    files = {key: path(file) for key in (*PAIR_VALUES, "tags") if (file := getattr(args, key)) is not None}
+    if not files:
+        return {}
+    n, found = BlockStore.open(store).n_rows, dict[str, Any]()
+    for key, file in files.items():
+        existing(file, f"{key}: file")
+        pairs = key in PAIR_VALUES
+        found[key] = read_pairs(file, n, PAIR_VALUES[key], ordered=key == "pairs").tolist() if pairs else read_row_texts(file, n)
+    return found
+
+
+def read_groups(file: str) -> Any:
+    """Return the groups of the features from a file.
+
+    Parameters
+    ----------
+    file
+        ``.json``: a list of lists of feature ids (overlapping or nested groups), or a list of labels. Else text: one label per line.
+
+    Raises
+    ------
+    ConfigError
+        If it holds neither.
+    """
+    import json
+
+    from ...storage.ingest.options import read_groups as read_labels
+
+    existing(file, "groups: file")
+    if not file.endswith(".json"):
+        return read_labels(file)
+    try:
+        found = json.loads(Path(file).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"groups: {file}: {error}") from None
+    if not isinstance(found, list) or not all(_is_ids(item) or isinstance(item, (int, str)) for item in found):
+        raise ConfigError(f"groups: {file} must hold a list of labels, one per feature, or a list of lists of feature ids")
+    return found if all(_is_ids(item) for item in found) else read_labels(found)
+
+
+def _is_ids(value: Any) -> bool:
+    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)

@@ -1,0 +1,354 @@
+"""Commands that compute: fit, tune, resume, predict, score."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..checking import ConfigError, by_option, validated
+from ..console import Result, figure, plan_result, table, told
+from .actions import beginning, begun, existing, extras_of, tune_plan
+from .options import (
+    METHODS_HELP,
+    Frame,
+    Url,
+    Where,
+    cluster_options,
+    command,
+    dry_run_option,
+    explicit,
+    method_argument,
+    method_config,
+    seed_option,
+    set_option,
+    split_settings,
+)
+
+
+def register(group: click.Group) -> None:
+    """Add the commands to a group."""
+    _fit(group)
+    _tune(group)
+    _resume(group)
+    _predict(group)
+    _score(group)
+
+
+def outcome_result(outcome: Any, run: str) -> Result:
+    """Return what to say of a fit, tune or resume."""
+    figures = outcome.plan if outcome.status == "planned" else outcome.summary
+    head = {"planned": "plan; nothing was run", "already-done": f"{run} was done already", "done": f"{run} is done"}
+    return Result(
+        outcome.status,
+        {"run": run, "plan" if outcome.status == "planned" else "summary": figures},
+        f"{head.get(outcome.status, outcome.status)}\n{table(told(figures or {}))}",
+    )
+
+
+def _fit(group: click.Group) -> None:
+    @command(group, short_help="Fit a method on a store.", epilog=METHODS_HELP)
+    @method_argument
+    @click.option("--data", type=Url("store"), metavar="STORE", help="Training data, a block store.")
+    @click.option(
+        "--stream",
+        type=Url("stream"),
+        metavar="FILE|-",
+        help="Learn from SVMlight text instead, read once; - is standard input (group-lasso).",
+    )
+    @click.option("--n-features", type=click.IntRange(min=1), metavar="N", help="With --stream: width of the rows.")
+    @click.option("--labels", metavar="A,B,...", help="With --stream: the labels there will be; default -1,1.")
+    @click.option("--task", type=click.Choice(["classification", "regression"]), help="With --stream: what the labels are.")
+    @click.option("--zero-based", type=click.Choice(["no", "yes"]), help="With --stream: whether indices count from zero; default no.")
+    @click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
+    @set_option
+    @click.option(
+        "--groups", type=Url("file"), metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids."
+    )
+    @click.option(
+        "--unlabelled",
+        type=Url("store"),
+        metavar="STORE",
+        help="Unlabelled rows, a block store ingested --like the training data (tri-class-svm).",
+    )
+    @click.option(
+        "--constraints",
+        type=Url("file"),
+        metavar="FILE",
+        help="Pairs of rows that belong together or apart, one i,j,1 or i,j,-1 a line (npkl).",
+    )
+    @click.option(
+        "--pairs",
+        type=Url("file"),
+        metavar="FILE",
+        help="Pairs of rows with a tie or without, one i,j,1 or i,j,0 a line (social-strength).",
+    )
+    @click.option(
+        "--tags", type=Url("file"), metavar="FILE", help="Tags of every row, one line each, blanks between tags (semantic-ranker)."
+    )
+    @click.option("--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
+    @click.option(
+        "--grams",
+        type=Url("store"),
+        metavar="GRAMS",
+        help="Use the kernels of this Gram store (see gram); with --kernels, keep those in it.",
+    )
+    @click.option("--test-share", type=float, default=0.0, metavar="SHARE", help="Hold out this share of the rows to measure accuracy.")
+    @seed_option
+    @cluster_options
+    @dry_run_option
+    def fit(
+        frame: Frame,
+        method: str,
+        data: str | None,
+        stream: str | None,
+        run: str,
+        settings: tuple[str, ...],
+        kernels: str | None,
+        grams: str | None,
+        where: Where,
+        dry_run: bool,
+        **inputs: Any,
+    ) -> Result:
+        """Fit METHOD on a store, or on a stream of rows, and keep everything in a run directory.
+
+        Started again, a run continues at its last checkpoint; a finished run is left alone.
+        """
+        from ...pipeline import run_method
+
+        text = {key: inputs.pop(key) for key in ("n_features", "labels", "task", "zero_based")}
+        source, extra = training_data(data, stream, text)
+        values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
+        params = explicit(method_config(method, values, d=_width(source, values)))
+        args = _fit_args(method, inputs)
+        with beginning(run), frame.progress() as sink:
+            outcome = run_method(
+                method,
+                params,
+                data=source,
+                run=run,
+                dry_run=dry_run,
+                on_event=sink,
+                seed=args.seed,
+                extra={**extras_of(args, source), **extra},
+                **where.arguments(),
+            )
+        return outcome_result(outcome, run)
+
+
+def training_data(data: str | None, stream: str | None, text: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the store or text to learn from, and what is said of a text.
+
+    Raises
+    ------
+    ConfigError
+        Not exactly one of both, no width of a text, an option of texts for a store, or nothing there.
+    """
+    given = {key: value for key, value in text.items() if value is not None}
+    if stream is None:
+        if data is None:
+            raise ConfigError("give --data STORE, or --stream FILE for rows that are read once")
+        for key in given:
+            raise ConfigError(f"--{key.replace('_', '-')} describes a text; it goes with --stream, not with --data")
+        return existing(data, "store"), {}
+    if data is not None:
+        raise ConfigError("--data and --stream exclude each other")
+    if "n_features" not in given:
+        raise ConfigError("--stream needs --n-features, the width of its rows")
+    if "labels" in given:
+        given["labels"] = _label_numbers(given["labels"])
+    if "zero_based" in given:
+        given["zero_based"] = given["zero_based"] == "yes"
+    return stream if stream == "-" else existing(stream, "stream: file"), {"stream": given}
+
+
+def _label_numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"--labels {text}: write numbers with commas between them") from None
+
+
+def _with_options(values: dict[str, Any], options: dict[str, str | None]) -> dict[str, Any]:
+    """Return the parameters of ``--set`` with those that have an option of their own."""
+    given = {key: value for key, value in options.items() if value is not None}
+    for key in given:
+        if key in values:
+            raise ConfigError(f"--{key} is also given by --set {key}")
+    return {**values, **given}
+
+
+def _width(data: str, values: dict[str, Any]) -> int | None:
+    """Return the number of features of a store where kernels are named, which are checked against it."""
+    from ...storage import BlockStore
+
+    return BlockStore.open(existing(data, "store")).meta.n_cols if "kernels" in values else None
+
+
+def _fit_args(method: str, inputs: dict[str, Any]) -> Any:
+    from ..schema import FitArgs
+
+    return validated(FitArgs, {"method": method, **inputs}, by_option)
+
+
+def _tune(group: click.Group) -> None:
+    @command(group, short_help="Choose parameters by cross-validation and fit.", epilog=METHODS_HELP)
+    @method_argument
+    @click.option("--data", type=Url("store"), required=True, metavar="STORE", help="Training data, a block store.")
+    @click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
+    @click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,...", help="Values of a parameter; may be repeated.")
+    @set_option
+    @click.option("--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
+    @click.option(
+        "--grams",
+        type=Url("store"),
+        metavar="GRAMS",
+        help="Use the kernels of this Gram store (see gram); with --kernels, keep those in it.",
+    )
+    @click.option(
+        "--groups", type=Url("file"), metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids."
+    )
+    @click.option(
+        "--unlabelled",
+        type=Url("store"),
+        metavar="STORE",
+        help="Unlabelled rows, a block store ingested --like the training data (tri-class-svm).",
+    )
+    @click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
+    @seed_option
+    @cluster_options
+    @dry_run_option
+    def tune(
+        frame: Frame,
+        method: str,
+        data: str,
+        run: str,
+        grids: tuple[str, ...],
+        settings: tuple[str, ...],
+        kernels: str | None,
+        grams: str | None,
+        folds: int,
+        where: Where,
+        dry_run: bool,
+        **inputs: Any,
+    ) -> Result:
+        """Compare the parameters of a grid by cross-validation, and fit METHOD with the best on all rows.
+
+        Of fgm the number of rounds is chosen, too: every number up to max_rounds is compared, at no cost, and the best replaces max_rounds.
+        """
+        from ...pipeline import tune as tune_method
+
+        grid = {key: value if isinstance(value, list) else [value] for key, value in split_settings(_lists(grids), "--grid").items()}
+        values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
+        params, args = check_grid(method, grid, values, _width(data, values)), _fit_args(method, inputs)
+        shared = {"data": existing(data, "store"), "run": run, "seed": args.seed, "extra": extras_of(args, data), **where.arguments()}
+        with beginning(run), frame.progress() as sink:
+            if dry_run:
+                plan = tune_plan(method, params, grid, folds, {**shared, "on_event": sink})
+                return Result("planned", {"run": run, "plan": plan}, f"plan; nothing was run\n{table(list(plan.items()))}")
+            outcome = tune_method(method, grid, params=params, folds=folds, on_event=sink, **shared)
+        return outcome_result(outcome, run)
+
+
+def _lists(grids: tuple[str, ...]) -> list[str]:
+    """Turn ``C=1,10`` into the YAML list ``C=[1,10]``."""
+    pairs = [text.partition("=") for text in grids]
+    return [
+        f"{key}{equals}[{values}]" if values and not values.startswith("[") else f"{key}{equals}{values}" for key, equals, values in pairs
+    ]
+
+
+def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d: int | None = None) -> dict[str, Any]:
+    """Check every value of a grid before the first fit; return the fixed parameters, coerced to their types (kernels over d columns).
+
+    Raises
+    ------
+    ConfigError
+        For a key that is given twice, unknown, or has a value that is not allowed.
+    """
+    from ...pipeline.runs.tune import check_tunable
+
+    params = explicit(method_config(method, fixed, d=d))
+    try:
+        check_tunable(method, grid)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    for key, values in grid.items():
+        if key in fixed:
+            raise ConfigError(f"--grid {key}: {key} is also set by --set")
+        if not values:
+            raise ConfigError(f"--grid {key}: there must be at least one value")
+        for value in values:
+            method_config(method, {**fixed, key: value}, lambda loc: f"--grid {loc[0]}" if loc else "--grid", d=d)
+    return params
+
+
+def _resume(group: click.Group) -> None:
+    @command(group, short_help="Continue a run at its last checkpoint.")
+    @click.argument("run", type=Url("run"))
+    @cluster_options
+    def resume(frame: Frame, run: str, where: Where) -> Result:
+        """Continue RUN at its last checkpoint, on the same cluster or another one."""
+        from ...pipeline import resume_run
+        from ..report.collect import is_tuned
+
+        if is_tuned(begun(run)):
+            raise ConfigError(f"{run} is a run of tune; give the tune command again, it continues where it stopped")
+        arguments = where.arguments()
+        arguments.pop("driver_memory")  # decided when the run was made
+        with frame.progress() as sink:
+            outcome = resume_run(run, on_event=sink, **{**arguments, "cluster": where.cluster})
+        return outcome_result(outcome, run)
+
+
+def _predict(group: click.Group) -> None:
+    @command(group, short_help="Write predictions of a run on a store.")
+    @click.argument("run", type=Url("run"))
+    @click.argument("store", type=Url("store"))
+    @click.argument("out", type=Url("predictions"))
+    @click.option("--three-way", is_flag=True, help="Predict 0, too, for rows of neither class (tri-class-svm).")
+    @cluster_options
+    @dry_run_option
+    def predict(frame: Frame, run: str, store: str, out: str, three_way: bool, where: Where, dry_run: bool) -> Result:
+        """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr)."""
+        from ...pipeline import predict_store
+        from ..report.collect import fitted
+
+        with frame.progress() as sink:
+            place = {"on_event": sink, **where.arguments()}
+            found = predict_store(fitted(begun(run)), existing(store, "store"), out, three_way=three_way, dry_run=dry_run, **place)
+        return plan_result(found) if dry_run else Result(fields=found, text=table(list(found.items())))
+
+
+def _score(group: click.Group) -> None:
+    @command(group, short_help="Show the metrics of a run on a store.")
+    @click.argument("run", type=Url("run"))
+    @click.argument("store", type=Url("store"))
+    @cluster_options
+    @dry_run_option
+    def score(frame: Frame, run: str, store: str, where: Where, dry_run: bool) -> Result:
+        """Show the metrics of RUN on STORE, and keep them for its report."""
+        from ...pipeline import score_store
+        from ...storage.objects import require_writable
+        from ..report.collect import fitted, save_score
+
+        if not dry_run:
+            require_writable(begun(run))
+        with frame.progress() as sink:
+            found = score_store(fitted(begun(run)), existing(store, "store"), on_event=sink, dry_run=dry_run, **where.arguments())
+        if dry_run:
+            return plan_result(found)
+        save_score(fitted(run), store, found)
+        return Result(fields=found, text=score_text(found))
+
+
+def score_text(found: dict[str, Any]) -> str:
+    """Return a metric table for a reader: figures, then one line per class, per task, and per model along the path."""
+    several = [row for value in found.values() if _are_rows(value) for row in value]
+    single = table([(key, value) for key, value in found.items() if value != [] and not _are_rows(value)])
+    rows = [" ".join(f"{key}={figure(value)}" for key, value in row.items()) for row in several]
+    return "\n".join([single, *rows])
+
+
+def _are_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)

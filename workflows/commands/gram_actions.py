@@ -1,0 +1,158 @@
+"""What commands and workflow steps do with Gram stores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ...storage.places import is_local
+from ..checking import ConfigError
+from ..kernel_files import kernel_entries, kernel_specs
+from ..progress import Sink
+from .actions import existing
+from .options import Where
+
+
+def is_gram_store(path: str) -> bool:
+    """Tell a Gram store from a block store by the schema in its root; by its folders where the root cannot be read."""
+    if not is_local(path):
+        return _opens(path)
+    place = _version(path)
+    try:
+        attributes = json.loads((place / "zarr.json").read_bytes())["attributes"]
+        return str(attributes["gramplane"]["schema"]).startswith("gramplane.grams/")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return (place / "grams").is_dir() and (place / "manifest.json").exists()
+
+
+def _version(path: str) -> Path:
+    """Return where the current version of a store lies; the path itself where that cannot be read."""
+    from ...storage import StorageError
+    from ...storage.urls import open_objects
+    from ...storage.versions import open_version
+
+    try:
+        return Path(open_version(open_objects(path)).objects.url)
+    except StorageError:
+        return Path(path)
+
+
+def _opens(url: str) -> bool:
+    from ...storage import GramStore, SchemaError
+
+    try:
+        GramStore.open(url)
+    except SchemaError:
+        return False
+    return True
+
+
+def open_store(path: str) -> Any:
+    """Open a block store or a Gram store, whichever it is."""
+    from ...storage import BlockStore, GramStore
+
+    return GramStore.open(path) if is_gram_store(path) else BlockStore.open(path)
+
+
+def specs_for(store: str, kernels: str | list[Any]) -> list[Any]:
+    """Return the kernels of a text, a file or a list of entries, for the rows of a store."""
+    from ...storage import BlockStore
+
+    entries, place = kernel_entries(kernels) if isinstance(kernels, str) else (kernels, "kernels")
+    return kernel_specs(entries, BlockStore.open(existing(store, "store")).meta.n_cols, place)
+
+
+def build_store(
+    store: str, kernels: str | list[Any], out: str, where: Where, sink: Sink, dry_run: bool = False, overwrite: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """Build (or plan, or replace) a Gram store; return status and figures."""
+    from ...pipeline.grams.stores import build_grams
+
+    specs = specs_for(store, kernels)
+    found = build_grams(store, specs, out, on_event=sink, dry_run=dry_run, overwrite=overwrite, **where.arguments())
+    return found.status, found.figures
+
+
+def repair_store(grams: str, store: str, where: Where, sink: Sink) -> tuple[str, dict[str, Any]]:
+    """Repair a Gram store; return status and figures.
+
+    Raises
+    ------
+    ConfigError
+        If it is a block store.
+    """
+    from ...pipeline.grams.stores import repair_grams
+
+    if not is_gram_store(grams):
+        raise ConfigError(f"{grams} is not a Gram store; a damaged block store is made again with `gramplane ingest --overwrite`")
+    found = repair_grams(grams, store, on_event=sink, **where.arguments())
+    return found.status, found.figures
+
+
+def ingest_precomputed(source: str, store: str | None, out: str, sink: Sink, overwrite: bool = False) -> dict[str, Any]:
+    """Put matrices computed elsewhere into a Gram store; return its figures.
+
+    Raises
+    ------
+    SchemaError
+        If the matrices have another number of rows than the block store.
+    """
+    from ...storage import BlockStore, SchemaError
+    from ...storage.ingest import ingest_grams
+    from ...storage.ingest.fetching import at_hand
+    from ...storage.ingest.orders import order_of
+
+    rows = None if store is None else BlockStore.open(existing(store, "store"))
+    with at_hand(existing(source, "precomputed: file"), folders=True) as near:
+        order = order_of(str(near))
+        if rows is not None and order not in (None, rows.meta.n_rows):
+            raise SchemaError(f"{source} has matrices of {order} rows; {store} has {rows.meta.n_rows}")
+        digest = None if rows is None else rows.digest
+        written = ingest_grams(near, out, data_digest=digest, overwrite=overwrite, progress=_blocks_progress(sink))
+    return {"source": source, **gram_figures(written)}
+
+
+def _blocks_progress(sink: Sink) -> Any:
+    return lambda done, total, phase: sink({"event": "phase", "phase": f"{phase}: {done} of {total}"})
+
+
+def gram_figures(store: Any) -> dict[str, Any]:
+    """Return what there is to say of an open Gram store."""
+    meta, missing = store.meta, store.missing()
+    blocks = meta.layout.n_pairs * len(store.bundles)
+    return {
+        "store": store.url,
+        "rows": meta.n,
+        "kernels": len(store.kernels),
+        "block_rows": meta.block,
+        "dtype": meta.dtype,
+        "blocks": blocks - len(missing),
+        "blocks_missing": len(missing),
+        "bytes": sum(size for size, _ in store.listed.values()),
+        "data": meta.data,
+        "digest": store.digest,
+    }
+
+
+def kernel_names(store: Any) -> list[str]:
+    """Return every kernel as its short text; one computed elsewhere by its label."""
+    return [kernel_name(store.describe(digest)) for digest in store.kernels]
+
+
+def kernel_name(record: Any) -> str:
+    """Return the short text of a stored kernel."""
+    from ...pipeline.grams.stores import KernelSpec
+
+    if record.get("name") == "precomputed":
+        return f"precomputed {record.get('label')}"
+    return str(KernelSpec.from_json(record))
+
+
+def gram_left_overs(store: Any, keep: str | None) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """Return the kernels not among those to keep, and the orphans, each with bytes. Without ``keep`` every kernel is kept."""
+    if keep is None:
+        return [], store.orphans()
+    entries, place = kernel_entries(keep)
+    kept = {spec.digest() for spec in kernel_specs(entries, None, place)}
+    return store.unused(kept), store.orphans()

@@ -1,0 +1,238 @@
+"""Options that several commands share, and the frame every command runs in."""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from ..checking import ConfigError, by_name, choose, validated
+from ..console import Carried, Result, show
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How a command talks: whether its progress is shown, and how its result is written."""
+
+    quiet: bool
+
+    def progress(self) -> Any:
+        """Return a context manager that yields the sink of progress events."""
+        from ..progress import progress
+
+        return progress(self.quiet)
+
+
+def command(group: click.Group, name: str | None = None, **settings: Any) -> Callable[[Callable[..., Result]], click.Command]:
+    """Register ``function(frame, **options) -> Result`` as a command with ``--json``, ``--quiet`` and ``--debug``.
+
+    The frame writes the result: text for a reader, or one JSON object as the last line on stdout.
+    """
+
+    def register(function: Callable[..., Result]) -> click.Command:
+        @click.option("--json", "as_json", is_flag=True, help="End stdout with one JSON object of at most 4 KiB.")
+        @click.option("--quiet", is_flag=True, help="Show no progress.")
+        @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+        @click.pass_context
+        @functools.wraps(function)
+        def run(ctx: click.Context, /, as_json: bool, quiet: bool, debug: bool, **options: Any) -> int:
+            _refuse_no_text(ctx)
+            try:
+                result = function(Frame(quiet), **options)
+            except (BrokenPipeError, EOFError) as error:
+                raise Carried from error
+            show(result, ctx.command_path.partition(" ")[2], as_json)
+            return int(result.code)
+
+        made = group.command(name, **settings)(run)
+        made.params.sort(key=lambda option: option.name in ("as_json", "quiet", "debug"))
+        return made
+
+    return register
+
+
+def _refuse_no_text(ctx: click.Context) -> None:
+    """Refuse texts that are empty, which would name the folder one is in, or hold what no file name can."""
+    for param in ctx.command.params:
+        value = ctx.params.get(param.name or "")
+        for text in value if isinstance(value, tuple) else (value,):
+            if text == "" or (isinstance(text, str) and "\0" in text):
+                why = "is empty" if text == "" else f"{text!r} has a NUL character"
+                raise click.UsageError(f"{param.opts[0] if isinstance(param, click.Option) else param.human_readable_name}: {why}")
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where passes run, and within which memory.
+
+    Attributes
+    ----------
+    cluster
+        The cluster text, such as ``sync`` or ``local:4``; ``None``: not said.
+    worker_memory, driver_memory
+        Sizes such as ``4GiB``; ``None``: not said.
+    allow_plaintext
+        Accept an unencrypted cluster off this machine.
+    tls
+        Paths of ``ca``, ``cert`` and ``key``, as far as given.
+    stall_timeout
+        Seconds without a finished task before a run is given up; ``None``: not said.
+    """
+
+    cluster: str | None = None
+    worker_memory: str | None = None
+    driver_memory: str | None = None
+    allow_plaintext: bool = False
+    tls: Mapping[str, str] | None = None
+    stall_timeout: float | None = None
+
+    def over(self, **lower: Any) -> Where:
+        """Return these settings with ``lower`` filling in what was not said (YAML < environment < flags)."""
+        own = {key: value for key, value in vars(self).items() if value not in (None, False)}
+        return Where(**{**lower, **own})
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of the pipeline's functions.
+
+        Raises
+        ------
+        ConfigError
+            If only some of the three TLS files are given.
+        """
+        given = {"cluster": self.cluster or "sync", "worker_memory": self.worker_memory, "allow_plaintext": self.allow_plaintext}
+        given |= {"driver_memory": self.driver_memory, "stall_timeout": self.stall_timeout}
+        if self.tls:
+            missing = [f"--tls-{name}" for name in ("ca", "cert", "key") if name not in self.tls]
+            if missing:
+                raise ConfigError(f"TLS needs the three of --tls-ca, --tls-cert and --tls-key; missing: {', '.join(missing)}")
+            from ...cluster import TLSFiles
+
+            given["tls"] = TLSFiles(**self.tls)
+        return given
+
+
+class Url(click.ParamType):
+    """A path or URL for one use of `gramplane.storage.places.USES`; ``file://`` becomes a path."""
+
+    name = "path or URL"
+
+    def __init__(self, use: str) -> None:
+        self.use = use
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the path or URL to go on with, if it serves this use."""
+        from ...storage.places import checked
+
+        what = "url" if param is None else param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
+        return checked(value, self.use, what)
+
+
+_CLUSTER = (
+    click.option(
+        "--cluster",
+        envvar="GRAMPLANE_CLUSTER",
+        metavar="WHERE",
+        help="sync (default), local:N, local:NxT, tcp://..., tls://..., scheduler-file:PATH, factory:module:callable.",
+    ),
+    click.option("--worker-memory", envvar="GRAMPLANE_WORKER_MEMORY", metavar="SIZE", help="Memory of a worker, such as 4GiB."),
+    click.option(
+        "--driver-memory",
+        envvar="GRAMPLANE_DRIVER_MEMORY",
+        metavar="SIZE",
+        help="Memory of the driver; default: half the machine's.",
+    ),
+    click.option("--allow-plaintext", is_flag=True, help="Accept an unencrypted cluster off this machine."),
+    click.option(
+        "--tls-ca", envvar="GRAMPLANE_TLS_CA", type=Url("file"), metavar="FILE", help="Certificate authority of the cluster (PEM)."
+    ),
+    click.option("--tls-cert", envvar="GRAMPLANE_TLS_CERT", type=Url("file"), metavar="FILE", help="Certificate of this client (PEM)."),
+    click.option("--tls-key", envvar="GRAMPLANE_TLS_KEY", type=Url("file"), metavar="FILE", help="Private key of this client (PEM)."),
+    click.option(
+        "--stall-timeout",
+        envvar="GRAMPLANE_STALL_TIMEOUT",
+        type=float,
+        metavar="SECONDS",
+        help="Give up when no task has finished for so long; default 300. It must exceed the longest task.",
+    ),
+)
+
+
+def cluster_options(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Add the cluster options, handed over as one `Where` named ``where``."""
+
+    @functools.wraps(function)
+    def gather(*args: Any, **options: Any) -> Result:
+        tls = {name: options.pop(f"tls_{name}") for name in ("ca", "cert", "key")}
+        own = {name: options.pop(name) for name in ("cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout")}
+        where = Where(**own, tls={name: path for name, path in tls.items() if path} or None)
+        return function(*args, where=where, **options)
+
+    for option in reversed(_CLUSTER):
+        gather = option(gather)
+    return gather
+
+
+METHOD_NAMES = (
+    *("fgm", "group-lasso", "mkl", "tri-class-svm", "unsupervised-mkl", "kta-path", "two-layer-mkl", "latent-task-mkl", "rule-ensemble"),
+    *("hierarchical-kernels", "multitask-mkl", "shared-subspace-mkl", "multitask-selector", "npkl", "colored-mvu", "mve", "spe"),
+    *("semantic-ranker", "social-strength"),
+)
+"""Names of the registry, which help must not load: its libraries take seconds."""
+METHODS_HELP = "\b\n" + textwrap.fill(
+    f"METHOD is one of {', '.join(METHOD_NAMES)}. `gramplane config show METHOD --resolved` shows its parameters.",
+    width=100,
+    break_on_hyphens=False,
+)
+
+method_argument = click.argument("method", callback=lambda context, parameter, name: choose(name, METHOD_NAMES, "method"))
+set_option = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A parameter of the method; may be repeated.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show tasks, bytes and memory of the plan; run nothing.")
+seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Root of every random number."
+)
+
+
+def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any]:
+    """Return ``{key: value}`` of ``KEY=VALUE`` texts, values read as YAML (``10``, ``1e-3``, ``true``, ``null``, ``[1, 2]``).
+
+    Raises
+    ------
+    ConfigError
+        If a text has no ``=`` or a key comes twice.
+    """
+    from ..yaml_source import scalar
+
+    values: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"{option} {text}: write KEY=VALUE")
+        if key in values:
+            raise ConfigError(f"{option} {text}: {key} is given twice")
+        values[key] = scalar(value, f"{option} {key}")
+    return values
+
+
+def method_config(method: str, values: Mapping[str, Any], place: Callable[..., str] | None = None, d: int | None = None) -> Any:
+    """Return the parameters of ``method``, checked; kernels may be named in every way `with_kernels` reads, for ``d`` features.
+
+    Raises
+    ------
+    ConfigError
+        If the method or a key is unknown (with the nearest name) or a value is not allowed.
+    """
+    from ...pipeline import METHODS
+    from ..kernel_files import with_kernels
+
+    choose(method, METHODS, "method")
+    config, place = METHODS[method].config, place or by_name("--set ")
+    return validated(config, with_kernels(values, d, place(("kernels",))) if "kernels" in config.model_fields else values, place)
+
+
+def explicit(config: Any) -> dict[str, Any]:
+    """Return the parameters that were given, coerced to their types."""
+    return config.model_dump(exclude_unset=True)
