@@ -76,7 +76,7 @@ def memory(events: list[dict[str, Any]], watch: bench.PeakWatch) -> dict[str, An
 
 def build(folder: str, out: str, d: int, count: int, cluster: str, worker_memory: str, kill: float) -> dict[str, Any]:
     """Build the store from nothing."""
-    from gramplane.pipeline.grams.stores import build_grams
+    from gramplane.pipeline.runs.gram_stores import build_grams
 
     path, events = Path(folder), []
     shutil.rmtree(path / out, ignore_errors=True)

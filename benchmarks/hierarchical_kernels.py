@@ -30,7 +30,7 @@ from gramplane.kernels.graphs.norms import NodeSet
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import HierarchicalKernelClassifier, MKLClassifier
 from gramplane.pipeline.estimators.base import fan_out, fit_context
-from gramplane.pipeline.inputs.kernels import KernelInputs
+from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.methods.hierarchical_kernels.config import HKLConfig
 from gramplane.pipeline.methods.hierarchical_kernels.method import build_loop
 from gramplane.pipeline.methods.hierarchical_kernels.restricted import HKLMaster, Master, first_master
@@ -60,7 +60,7 @@ def fixed_hull(n: int, d: int, rho: float, C: float) -> Callable[[str], HKLMaste
     config = HKLConfig(dag="subsets(gaussian; depth=2)", rho=rho, C=C, max_nodes=10_000)
     context = fit_context(data, None, fan_out(None, 0), 0)
     ctx = context.__enter__()
-    loop = build_loop(config, KernelInputs(data, y, (0, 1)), ctx)
+    loop = build_loop(config, Inputs(data, y, (0, 1)), ctx)
     nodes = NodeSet.empty(d).with_hulls(_names(d), loop.dag.parents, loop.dag.penalties)
     grams = loop.grams(nodes, ctx)
     constant = np.array([not key.any() for key in nodes.keys])

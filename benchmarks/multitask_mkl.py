@@ -27,7 +27,7 @@ from gramplane.cluster import open_executor
 from gramplane.kernels.grams.blocks import gram_block
 from gramplane.kernels.grams.spec import as_specs
 from gramplane.kernels.jit import one_thread
-from gramplane.pipeline.inputs.kernels import KernelInputs
+from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.multitask_mkl.config import MultiTaskMKLConfig
@@ -64,7 +64,7 @@ class Search:
 
     def __init__(self, X: np.ndarray, y: np.ndarray, task: np.ndarray, kernels: Sequence[str], cost: float = C, **options: Any) -> None:
         config = MultiTaskMKLConfig(kernels=list(kernels), C=cost, tol=TOL, **options)
-        inputs = with_tasks(KernelInputs(MemoryBlocks(X), (y > 0).astype(np.int64), (-1, 1)), task)
+        inputs = with_tasks(Inputs(MemoryBlocks(X), (y > 0).astype(np.int64), (-1, 1)), task)
         ctx = RunContext(open_executor(None).__enter__(), inputs.data, driver_memory=8 << 30)
         self.loop = build_loop(config, inputs, ctx)
         self.loop.grams(ctx)
@@ -269,7 +269,7 @@ def one_split(X: np.ndarray, y: np.ndarray, task: np.ndarray, kernels: list[str]
 def regressions(X: np.ndarray, y: np.ndarray, task: np.ndarray, kernels: list[str], p: float, costs: Sequence[float]) -> list[TaskModel]:
     """Return one model per C, all on the same matrices."""
     configs = [MultiTaskMKLConfig(kernels=kernels, p=p, C=cost, loss="squared", tol=1e-2, max_iter=15) for cost in costs]
-    inputs = with_tasks(KernelInputs(MemoryBlocks(X), y, None), task)
+    inputs = with_tasks(Inputs(MemoryBlocks(X), y, None), task)
     with open_executor(None) as executor:
         ctx = RunContext(executor, inputs.data, driver_memory=8 << 30)
         loop = build_loop(configs[0], inputs, ctx, problems=[task_problem(config, inputs) for config in configs], configs=configs)

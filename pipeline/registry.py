@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .methods.embeddings.config import ColoredMVUConfig, MVEConfig, SPEConfig
+from .methods.fgm.config import FGMConfig
 from .methods.fgm.model import FGMModel
 from .methods.group_lasso.config import GroupLassoConfig
 from .methods.hierarchical_kernels.config import HKLConfig
@@ -30,7 +31,7 @@ from .models.kernel import KernelModel
 from .models.linear import LinearModel
 from .models.spectral import SpectralModel
 from .models.task import TaskModel
-from .records.config import FGMConfig, MethodConfig
+from .records.config import MethodConfig
 from .records.context import RunContext
 from .records.holdings import Held
 
@@ -268,7 +269,7 @@ METHODS: dict[str, MethodInfo] = {
         held="methods.npkl.loop",
         model=SpectralModel,
         estimator="methods.npkl.estimator:SimpleNPKL",
-        passes="passes.neighbours",
+        passes="grams.neighbours",
         inputs=("constraints",),
         needs=("constraints",),
         scored=False,
@@ -280,7 +281,7 @@ METHODS: dict[str, MethodInfo] = {
         run="methods.embeddings.method",
         model=SpectralModel,
         estimator="methods.embeddings.estimator:ColoredMVU",
-        passes="passes.neighbours",
+        passes="grams.neighbours",
         scored=False,
     ),
     "mve": MethodInfo(
@@ -290,7 +291,7 @@ METHODS: dict[str, MethodInfo] = {
         run="methods.embeddings.method",
         model=SpectralModel,
         estimator="methods.embeddings.estimator:MinimumVolumeEmbedding",
-        passes="passes.neighbours",
+        passes="grams.neighbours",
         scored=False,
     ),
     "spe": MethodInfo(
@@ -300,7 +301,7 @@ METHODS: dict[str, MethodInfo] = {
         run="methods.embeddings.method",
         model=SpectralModel,
         estimator="methods.embeddings.estimator:StructurePreservingEmbedding",
-        passes="passes.neighbours",
+        passes="grams.neighbours",
         scored=False,
     ),
     "semantic-ranker": MethodInfo(
@@ -310,7 +311,7 @@ METHODS: dict[str, MethodInfo] = {
         run="methods.semantic_ranker.method",
         model=SpectralModel,
         estimator="methods.semantic_ranker.estimator:SemanticKernelRanker",
-        passes="passes.neighbours",
+        passes="grams.neighbours",
         inputs=("tags",),
         needs=("tags",),
         scored=False,

@@ -19,11 +19,11 @@ from gramplane.pipeline import (
     use_client,
 )
 from gramplane.pipeline.loops.run import run_loop
+from gramplane.pipeline.methods.fgm.config import FGMConfig
 from gramplane.pipeline.methods.fgm.fgm_setup import build_loop, build_model
 from gramplane.pipeline.methods.fgm.method import store_inputs
 from gramplane.pipeline.methods.fgm.score_pass import Query, score_program
 from gramplane.pipeline.passes import blocks
-from gramplane.pipeline.records.config import FGMConfig
 from gramplane.pipeline.records.context import INLINE_BYTES, RunContext
 from gramplane.storage import RunStore, set_cache_limit
 from gramplane.storage.ingest import ingest

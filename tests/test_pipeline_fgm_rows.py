@@ -8,12 +8,13 @@ from gramplane.cluster import MemoryBoundExceeded, MemorySink, open_executor
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.mixed_norm import ROW_BLOCK
 from gramplane.pipeline import load_model, resume_run, run_method
+from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.scores import Fit
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.fgm import designs as fgm_designs
+from gramplane.pipeline.methods.fgm.config import FGMConfig
 from gramplane.pipeline.methods.fgm.designs import solve_at
-from gramplane.pipeline.methods.fgm.fgm_setup import FGMInputs, build_loop, build_model, refit
-from gramplane.pipeline.records.config import FGMConfig
+from gramplane.pipeline.methods.fgm.fgm_setup import build_loop, build_model, refit
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import BlockStore, MemoryBlocks, RunStore
 from gramplane.storage.ingest import ingest
@@ -52,7 +53,7 @@ def store(problem, tmp_path_factory):
 def machines(data, codes, memory, groups=None, weight=None, events=None, **params):
     """State of the loop and model, with so much memory on the driver."""
     config = FGMConfig(**{**PARAMS, **params})
-    inputs = FGMInputs(data, codes, tuple(range(int(codes.max()) + 1)), weight, groups)
+    inputs = Inputs(data, codes, tuple(range(int(codes.max()) + 1)), weight, groups)
     loop = build_loop(config, inputs, warn=pytest.fail)
     loop.fits = (Fit(0, len(loop.machines), codes),)
     with open_executor(events=events) as executor:

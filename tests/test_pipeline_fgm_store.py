@@ -13,11 +13,12 @@ import zarr
 from gramplane.cluster import MemorySink
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import FGMClassifier, cross_validate, load_model, predict_store, run_method, score_store, tune
+from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.scores import stratified_folds, stratified_split
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.fgm import score_pass as feature_scores
-from gramplane.pipeline.methods.fgm.fgm_setup import FGMInputs, build_loop
-from gramplane.pipeline.records.config import FGMConfig
+from gramplane.pipeline.methods.fgm.config import FGMConfig
+from gramplane.pipeline.methods.fgm.fgm_setup import build_loop
 from gramplane.pipeline.records.context import RunContext, received
 from gramplane.storage import BlockStore, MemoryBlocks, block_cache
 from gramplane.storage.ingest import ingest
@@ -92,9 +93,7 @@ def test_stripes_in_memory_do_not_matter(atoms):
     config = FGMConfig(**PARAMS, **{k: v for k, v in ATOMS[atoms].items() if k != "groups"})
     found = []
     for stripe in (64, 5000):
-        inputs = FGMInputs(
-            MemoryBlocks(sp.csc_array(X), stripe_bytes=stripe), (y > 0).astype(int), (-1, 1), None, ATOMS[atoms].get("groups")
-        )
+        inputs = Inputs(MemoryBlocks(sp.csc_array(X), stripe_bytes=stripe), (y > 0).astype(int), (-1, 1), None, ATOMS[atoms].get("groups"))
         with _executor() as executor:
             state = run_loop(build_loop(config, inputs, warn=pytest.fail), RunContext(executor, inputs.data)).state
         found.append([record.omega.tobytes() for record in state.machines[0].rounds])

@@ -26,8 +26,8 @@ from gramplane.pipeline import (
     score_store,
     tune,
 )
-from gramplane.pipeline.grams.stores import build_grams
 from gramplane.pipeline.passes import blocks
+from gramplane.pipeline.runs.gram_stores import build_grams
 from gramplane.storage import DataError, DigestMismatch, SchemaError
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main

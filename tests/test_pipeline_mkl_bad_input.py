@@ -10,8 +10,8 @@ from gramplane.cluster import MemoryBoundExceeded
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import MKLClassifier, MKLRegressor, load_model, predict_store, run_method
 from gramplane.pipeline.grams.settings import GramSettings
-from gramplane.pipeline.grams.stores import build_grams
 from gramplane.pipeline.inputs.memory import machines_held, refuse_machines
+from gramplane.pipeline.runs.gram_stores import build_grams
 from gramplane.storage import DataError, StorageError
 from gramplane.storage.ingest import ingest, ingest_grams
 from tests.support.oracles import mkl as oracle

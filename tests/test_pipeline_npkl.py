@@ -24,14 +24,14 @@ from gramplane.kernels.jit import one_thread
 from gramplane.kernels.spectral import dual_ascent as spectral_dual
 from gramplane.kernels.spectral import problem as spectral_problem
 from gramplane.kernels.spectral.constraints import actively_selected, closed, margins, pair_constraints
-from gramplane.kernels.spectral.neighbors import nearest_rows
+from gramplane.kernels.spectral.neighbors import nearest_rows, smooth_basis
 from gramplane.kernels.spectral.partitions import rand_accuracy
 from gramplane.pipeline import load_model, predict_store, resume_run, run_method, score_store
+from gramplane.pipeline.grams import neighbours as neighbour_pass
+from gramplane.pipeline.grams.neighbours import nearest_neighbours
 from gramplane.pipeline.methods.npkl.config import NPKLConfig
 from gramplane.pipeline.methods.npkl.estimator import SimpleNPKL
-from gramplane.pipeline.methods.npkl.loop import NPKLLoop, gaussian_at, smooth_basis
-from gramplane.pipeline.passes import neighbours as neighbour_pass
-from gramplane.pipeline.passes.neighbours import nearest_neighbours
+from gramplane.pipeline.methods.npkl.loop import NPKLLoop, gaussian_at
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
@@ -205,7 +205,7 @@ def test_a_low_rank_base(params):
 def test_the_least_eigenvectors_of_a_large_graph(monkeypatch):
     L = sp.csr_array(oracle.laplacian(graph_of(groups(7)[0], 5, "union")))
     dense = smooth_basis(L, 5)
-    monkeypatch.setattr("gramplane.pipeline.methods.npkl.loop.DENSE_BASE", 10)
+    monkeypatch.setattr("gramplane.kernels.spectral.neighbors.DENSE_BASE", 10)
     sparse = smooth_basis(L, 5)
     np.testing.assert_allclose(sparse @ sparse.T, dense @ dense.T, atol=1e-7)
 

@@ -13,8 +13,8 @@ from gramplane.cluster import TaskFailed
 from gramplane.kernels.grams.spec import KernelSpec
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import predict_store, resume_run, run_method, tune
-from gramplane.pipeline.grams.stores import build_grams
 from gramplane.pipeline.runs import run as pipeline_running
+from gramplane.pipeline.runs.gram_stores import build_grams
 from gramplane.storage import BlockStore, DigestMismatch, GramStore, block_cache
 from gramplane.storage.ingest import ingest, ingest_grams
 from gramplane.storage.ingest.text import row_text

@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import GroupLassoRegressor, MultiTaskSelector, load_model, predict_store, run_method, score_store, tune
-from gramplane.pipeline.inputs.kernels import KernelInputs
+from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.multitask_selector.config import SelectorConfig
@@ -167,7 +167,7 @@ def test_long_epochs_are_cut_into_steps_of_the_same_bits(monkeypatch):
 def test_a_step_passes_no_fewer_entries_than_there_are_weights(monkeypatch):
     """What a step costs beside its rows is one pass over the weights: wide problems make fewer, longer steps."""
     X, y, task = problem(8)
-    inputs = with_tasks(KernelInputs(MemoryBlocks(X), y, None), task)
+    inputs = with_tasks(Inputs(MemoryBlocks(X), y, None), task)
     weights = 3 * X.shape[1]
     for entries, limit in ((1, weights), (60, 60), (10**9, 10**9)):
         monkeypatch.setattr("gramplane.pipeline.methods.multitask_selector.rounds.STEP_ENTRIES", entries)
@@ -197,7 +197,7 @@ def test_regret_is_what_was_paid_less_what_the_last_model_pays(monkeypatch):
     for entries in (1 << 17, 60):
         monkeypatch.setattr("gramplane.pipeline.methods.multitask_selector.rounds.STEP_ENTRIES", entries)
         config = SelectorConfig(lam=0.1, gamma=20.0, epochs=2, loss="logistic", penalty="amtfs")
-        inputs = with_tasks(KernelInputs(MemoryBlocks(X), (signs > 0).astype(int), ("down", "up")), task)
+        inputs = with_tasks(Inputs(MemoryBlocks(X), (signs > 0).astype(int), ("down", "up")), task)
         with open_executor(None) as executor:
             ctx = RunContext(executor, inputs.data)
             loop = build_loop(config, inputs, ctx)

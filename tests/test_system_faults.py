@@ -18,8 +18,8 @@ from gramplane.kernels.svm.smo import solve_smo
 from gramplane.pipeline import MKLClassifier, resume_run, run_method
 from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.grams.settings import GramSettings
-from gramplane.pipeline.grams.stores import build_grams
 from gramplane.pipeline.records.context import RunContext
+from gramplane.pipeline.runs.gram_stores import build_grams
 from gramplane.pipeline.runs.run import Where, executing
 from gramplane.storage import BlockStore, GramStore, RunLocked, RunStore
 from gramplane.storage.ingest import ingest

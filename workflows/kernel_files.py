@@ -115,7 +115,7 @@ def kernel_specs(entries: Sequence[Any], d: int | None, where: str, width: int |
 
 
 def _kernels(entry: Any, d: int | None, width: int | None) -> list[Any]:
-    from ..pipeline.grams.stores import as_specs
+    from ..pipeline.runs.gram_stores import as_specs
 
     if isinstance(entry, Mapping) and "grid" in entry:
         return _grid(entry, d or width)
@@ -126,8 +126,8 @@ def _kernels(entry: Any, d: int | None, width: int | None) -> list[Any]:
 
 
 def _grid(entry: Mapping[str, Any], d: int | None) -> list[Any]:
-    from ..pipeline.grams.stores import kernel_grid
     from ..pipeline.records.names import nearest
+    from ..pipeline.runs.gram_stores import kernel_grid
 
     options = dict(entry["grid"] or {})
     if len(entry) > 1:

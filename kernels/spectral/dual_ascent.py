@@ -22,8 +22,9 @@ K is a closed form of the positive part of :math:`A + G K_t`. At a fixed point i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -321,3 +322,17 @@ def kernel_at(problem: SpectralProblem, state: SpectralState, *, tol: float = 1e
 def final_accuracy(tol: float) -> float:
     """Return the accuracy of eigenpairs that a gap of ``tol`` is certified with."""
     return float(np.clip(TIGHT * tol, 1e-10, 1e-6))
+
+
+def progress_figures(problem: SpectralProblem, state: SpectralState) -> Mapping[str, Any]:
+    """Return the figures of a step: the least primal and the largest dual objective so far, their distance, and the rank of K."""
+    known = np.isfinite(state.best_dual)
+    gap = state.gap if known else float("nan")
+    return {
+        "objective": state.best_primal,
+        "dual": state.best_dual if known else float("nan"),
+        "primal": state.primal,
+        "gap": gap,
+        "relative_gap": relative_gap(problem, state) if known else float("nan"),
+        "rank": state.rank,
+    }

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg import eigh
+from scipy.sparse.linalg import eigsh
 
 from ..features.top import offer
 from ..features.views import flat
@@ -354,3 +356,19 @@ def _scan_sparse(
                 if size == keys.shape[1]:
                     bar = -keys[i, 0]
         sizes[i] = size
+
+
+DENSE_BASE = 1500
+"""Rows up to which the least eigenvectors of L come from a dense decomposition."""
+
+
+def smooth_basis(laplacian: sp.csr_array, size: int) -> np.ndarray:
+    """Return the ``size`` eigenvectors of L with the least eigenvalues, ``(n, size)``."""
+    n = laplacian.indptr.size - 1
+    with one_thread():
+        if n <= DENSE_BASE or size >= n - 1:
+            return np.ascontiguousarray(eigh(laplacian.toarray(), subset_by_index=[0, size - 1])[1])
+        # The eigenvalues of L lie in [0, 2]: its least are the largest of 2I - L.
+        turned = sp.csr_array(2.0 * sp.eye_array(n) - laplacian)
+        vectors = eigsh(turned, k=size, which="LA", v0=np.random.default_rng(0).normal(size=n), tol=1e-10)[1]  # pyright: ignore[reportArgumentType] (a float)
+        return np.linalg.qr(vectors[:, ::-1])[0]

@@ -19,7 +19,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from ...storage import DataError, GramStore, MemoryBlocks
 from ..grams.given import GivenGrams, as_stack
 from ..grams.sources import TextRows
-from ..inputs.kernels import KernelInputs, kernel_texts
+from ..inputs.kernels import kernel_texts
+from ..inputs.labels import Inputs
 from ..loops.run import run_loop
 from ..models.kernel import KernelModel
 from ..models.kernel_predict import decide_grams, decide_rows, scaled_rows
@@ -109,13 +110,13 @@ class KernelEstimator(OneThread, BaseEstimator):
 
     # -- data ----------------------------------------------------------------------------------------------------------------------
 
-    def _inputs(self, X: Any, y: Any, sample_weight: Any = None) -> KernelInputs:
+    def _inputs(self, X: Any, y: Any, sample_weight: Any = None) -> Inputs:
         """Return data, target and weights from any form: arrays, sparse, Dask, strings, a block store, matrices, a Gram store."""
         if y is None and not is_store(X):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         data, y = self._data(X, y)
         target, classes = self._target(data, y)
-        return KernelInputs(data, target, classes, self._weight(data, sample_weight))
+        return Inputs(data, target, classes, self._weight(data, sample_weight))
 
     def _data(self, X: Any, y: Any = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it."""
@@ -181,7 +182,7 @@ class KernelEstimator(OneThread, BaseEstimator):
         with fit_context(place, "sync" if near else self.cluster, fan_out(self.callbacks, self.verbose), seed) as ctx:
             yield ctx
 
-    def _fit(self, method: Any, config: MethodConfig, inputs: KernelInputs, **options: Any) -> Any:
+    def _fit(self, method: Any, config: MethodConfig, inputs: Inputs, **options: Any) -> Any:
         """Run the loop of a method and set what follows from its model; returns the loop's last state.
 
         ``method`` is the module that has ``build_loop``, which gets the ``options``, ``model_of``, and ``remarks`` for what the user

@@ -16,9 +16,9 @@ from ...kernels.grams.blocks import gram_block
 from ...kernels.grams.normalization import Normalization
 from ...kernels.grams.spec import KernelSpec
 from ...storage import BlockStore, GramRef, MemoryBlocks, block_cache, open_shared
-from ..methods.fgm.model import FeatureScale
 from ..passes.blocks import TASK_BYTES, byte_groups, scale_of
 from ..passes.scaling import scaled
+from ..records.scale import FeatureScale
 from .given import GivenGrams, GivenPair
 
 BLOCK_BYTES = 16 << 20

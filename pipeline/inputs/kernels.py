@@ -2,56 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from ...kernels.grams.functions import family
 from ...kernels.grams.spec import KernelSpec, as_specs
-from ...kernels.svm.dual import DualProblem, svc_problem, svr_problem
 from ...storage import BlockStore, DataError, GramStore
 from ..grams.given import GivenGrams, with_normalization
-from ..grams.grams import Grams
 from ..grams.settings import GramSettings
-from ..grams.sources import rows_of
-from ..methods.fgm.fgm_setup import FGMInputs, refuse_idle_classes, row_costs
-from ..methods.fgm.model import FeatureScale
-from ..models.kernel import KernelModel
-from ..models.kernel_predict import spans
-from ..passes.blocks import scale_of
 from ..records.context import RunContext
-
-
-@dataclass(frozen=True)
-class KernelInputs:
-    """What a fit gets beside its parameters.
-
-    Attributes
-    ----------
-    data
-        Block store, arrays or strings in memory, or matrices.
-    target
-        ``(n_samples,)`` class of each row as its index, or real numbers.
-    classes
-        The labels, in order; ``None`` for regression.
-    sample_weight
-        ``(n_samples,)`` factors of C, or ``None``.
-    """
-
-    data: Any
-    target: np.ndarray
-    classes: tuple[Any, ...] | None
-    sample_weight: np.ndarray | None = None
-
-    @property
-    def n_machines(self) -> int:
-        """One, or one per class for more than two."""
-        return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+from .labels import Inputs
 
 
 def kernel_texts(kernels: Any) -> Any:
@@ -119,7 +83,7 @@ def _lowest(data: Any) -> np.ndarray | None:
     return lowest if scale.factor is None else lowest * scale.factor
 
 
-def with_gram_store(config: Any, inputs: KernelInputs, *, definite: bool = True) -> tuple[Any, KernelInputs]:
+def with_gram_store(config: Any, inputs: Inputs, *, definite: bool = True) -> tuple[Any, Inputs]:
     """Return parameters and inputs of a run whose kernels are those of a Gram store (``kernels="precomputed"``).
 
     Kernels that were computed from the rows become the kernels of the run, which then predicts on other rows; matrices that were computed
@@ -161,115 +125,4 @@ def gram_settings(config: Any, specs: Sequence[Any], data: Any, ctx: RunContext)
     return GramSettings.of(replace(ctx, data=given), specs, "auto" if config.grams == "store" else config.grams, None)
 
 
-def store_inputs(ctx: RunContext, name: str) -> KernelInputs:
-    """Return a store's target and weights: classes where it has labels, else real numbers.
-
-    Raises
-    ------
-    DataError
-        No target, or one class only.
-    """
-    data = ctx.data
-    if not data.has_table("y"):
-        raise DataError(f"there is no target; {name} needs one (ingest a file that has it; --target names its column or array)", data.url)
-    weight = data.row_table("weight") if data.has_table("weight") else None
-    labels = data.meta.labels
-    if labels is None:
-        return KernelInputs(data, data.target(), None, weight)
-    codes = data.target().astype(np.int64)
-    if len(np.unique(codes)) < 2:
-        raise DataError(f"the target holds one class only ({labels[int(codes[0])]!r}); {name} needs at least two", data.url)
-    return KernelInputs(data, codes, tuple(labels), weight)
-
-
-def costs(config: Any, inputs: KernelInputs) -> np.ndarray:
-    """Return ``C_i = C * sample weight * class weight``, ``(n_samples,)``."""
-    if inputs.classes is not None:
-        return row_costs(config, FGMInputs(inputs.data, inputs.target, inputs.classes, inputs.sample_weight))
-    cost = np.full(len(inputs.target), float(config.C))
-    return cost if inputs.sample_weight is None else cost * inputs.sample_weight
-
-
-def labels_of(inputs: KernelInputs, machine: int) -> np.ndarray:
-    """Return the labels -1 and +1 of one machine: the second class of two, or one class against the rest."""
-    assert inputs.classes is not None
-    return np.where(inputs.target == (1 if len(inputs.classes) == 2 else machine), 1.0, -1.0)
-
-
-def dual_problems(config: Any, inputs: KernelInputs, epsilon: float = 0.1) -> list[DualProblem]:
-    """Return one problem per machine: hinge for classes, epsilon-insensitive for real targets.
-
-    Raises
-    ------
-    DataError
-        A class without a row of positive weight.
-    """
-    cost = costs(config, inputs)
-    if not np.any(cost > 0):
-        raise DataError("no sample has a positive weight; a fit needs some")
-    if inputs.classes is None:
-        return [svr_problem(inputs.target, epsilon, cost)]
-    refuse_idle_classes(inputs.classes, inputs.target, cost)
-    return [svc_problem(labels_of(inputs, machine), cost) for machine in range(inputs.n_machines)]
-
-
 # -- from solutions to a model -------------------------------------------------------------------------------------------------
-
-
-def build_model(
-    config: Any,
-    inputs: KernelInputs,
-    grams: Grams,
-    theta: np.ndarray,
-    beta: np.ndarray,
-    intercepts: np.ndarray,
-    figures: dict[str, float],
-    arrays: dict[str, np.ndarray] | None = None,
-) -> KernelModel:
-    """Return the model of weights ``theta`` (n_machines, n_kernels) and coefficients ``beta`` (n_machines, n_samples)."""
-    used = np.flatnonzero(np.any(theta != 0, axis=0))
-    norms = [grams.normalizations[q] for q in used]
-    centred = any(norm.row_mean is not None for norm in norms)
-    # The means of a test row run over all training rows, so a centred kernel keeps them all.
-    ids = np.arange(grams.n) if centred else np.flatnonzero(np.any(beta != 0, axis=0))
-    rows, texts = (None, ()) if isinstance(inputs.data, GivenGrams) else support_rows_of(inputs.data, ids)
-    return KernelModel(
-        params_json=config.model_dump_json(),
-        classes_json=json.dumps(None if inputs.classes is None else list(inputs.classes)),
-        kernels_json=json.dumps([spec.to_json() for spec in grams.specs]),
-        n_features=int(inputs.data.n_cols),
-        n_train=grams.n,
-        precomputed=isinstance(inputs.data, GivenGrams),
-        theta=theta,
-        used=used,
-        norms=tuple(norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[ids]) for norm in norms),
-        support_ids=ids,
-        rows=rows,
-        texts=texts,
-        beta=np.ascontiguousarray(beta[:, ids]),
-        intercepts=intercepts,
-        figures=figures,
-        arrays=arrays or {},
-        **data_scaling(inputs.data),
-    )
-
-
-def data_scaling(data: Any) -> dict[str, Any]:
-    """Return a model's fields that tell how the features of a data set are scaled."""
-    if getattr(data, "scale", None) is None or not data.n_cols:
-        return {"scale": FeatureScale(), "row_scaled": False}
-    return {"scale": scale_of(data, np.arange(data.n_cols)), "row_scaled": data.scale.kind == "unit-row"}
-
-
-def support_rows_of(data: Any, ids: np.ndarray) -> tuple[np.ndarray | sp.csr_array | None, tuple[str, ...]]:
-    """Return chosen rows (ascending ids) as kernels read them, and the texts where rows are strings."""
-    parts = []
-    for lo, hi in spans(data.n_rows, 4096):
-        inside = ids[(ids >= lo) & (ids < hi)] - lo
-        if len(inside):
-            parts.append(rows_of(data, lo, hi)[inside])
-    if data.n_cols == 0:
-        return None, tuple(str(text) for part in parts for text in part)
-    if not parts:
-        return np.zeros((0, data.n_cols)), ()
-    return (sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)), ()

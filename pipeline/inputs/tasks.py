@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,20 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.grams.normalization import Normalization
 from ...kernels.svm.dual import DualProblem, ridge_problem, svr_problem
 from ...storage import DataError
-from ..grams.given import GivenGrams
-from ..models.task import TaskModel
 from ..records.context import RunContext
-from .kernels import KernelInputs, costs, data_scaling, store_inputs, support_rows_of
+from .labels import Inputs, row_costs, store_inputs
 
 SHOWN = 5
 """Names a message lists at most."""
 
 
 @dataclass(frozen=True)
-class TaskInputs(KernelInputs):
+class TaskInputs(Inputs):
     """What a fit for many tasks gets beside its parameters; rows of a task may lie anywhere in the data.
 
     Attributes
@@ -132,7 +128,7 @@ def known_codes(task: Any, names: Sequence[Any], n: int) -> np.ndarray:
     return np.array([place[name] for name in there.tolist()], np.int64)[codes]
 
 
-def with_tasks(inputs: KernelInputs, task: Any, where: str = "") -> TaskInputs:
+def with_tasks(inputs: Inputs, task: Any, where: str = "") -> TaskInputs:
     """Return inputs with their tasks.
 
     Parameters
@@ -157,7 +153,7 @@ def with_tasks(inputs: KernelInputs, task: Any, where: str = "") -> TaskInputs:
             f"There are {len(inputs.classes)} classes; make every class a task of its own, against the rest"
         )
     codes, names = task_codes(task, len(inputs.target))
-    found = TaskInputs(inputs.data, inputs.target, inputs.classes, inputs.sample_weight, codes, names)
+    found = TaskInputs(inputs.data, inputs.target, inputs.classes, inputs.sample_weight, codes=codes, names=names)
     refuse_empty(found, where)
     return found
 
@@ -257,7 +253,7 @@ def pooled_problem(config: Any, inputs: TaskInputs) -> TaskProblem:
         A loss of classes on a real target or the other way round.
     """
     constants, loss = single_label_tasks(inputs), task_loss(config, inputs)
-    cost, target = np.where(constants[inputs.codes] != 0, 0.0, costs(config, inputs)), inputs.signs()
+    cost, target = np.where(constants[inputs.codes] != 0, 0.0, row_costs(config, inputs)), inputs.signs()
     if loss == "hinge" or not cost.any():
         found = DualProblem(target, np.where(target > 0, 0.0, -cost), np.where(target > 0, cost, 0.0))
     else:
@@ -292,50 +288,3 @@ def checked_task_kernel(given: Any, n_tasks: int) -> np.ndarray | None:
 
 
 # -- from solutions to a model -------------------------------------------------------------------------------------------------
-
-
-def build_task_model(
-    config: Any,
-    inputs: TaskInputs,
-    specs: Sequence[Any],
-    norms: Sequence[Normalization],
-    weights: np.ndarray,
-    beta: np.ndarray,
-    intercepts: np.ndarray,
-    figures: dict[str, float],
-    arrays: dict[str, np.ndarray] | None = None,
-) -> TaskModel:
-    """Return the model of weights ``(k, T)`` or ``(k, T, T)``, coefficients ``(n_samples,)`` and intercepts ``(T,)``.
-
-    Parameters
-    ----------
-    specs, norms
-        All kernels and their normalisation over the training rows.
-    """
-    used = np.flatnonzero(weights.reshape(len(weights), -1).any(axis=1))
-    chosen = [norms[int(q)] for q in used]
-    # The means of a test row run over all training rows, so a centred kernel keeps them all.
-    ids = np.arange(len(beta)) if any(norm.row_mean is not None for norm in chosen) else np.flatnonzero(beta)
-    given = isinstance(inputs.data, GivenGrams)
-    rows, texts = (None, ()) if given else support_rows_of(inputs.data, ids)
-    return TaskModel(
-        params_json=config.model_dump_json(),
-        classes_json=json.dumps(None if inputs.classes is None else list(inputs.classes)),
-        kernels_json=json.dumps([spec.to_json() for spec in specs]),
-        tasks_json=json.dumps(list(inputs.names)),
-        n_features=int(inputs.data.n_cols),
-        n_train=len(beta),
-        precomputed=given,
-        weights=weights,
-        used=used,
-        norms=tuple(replace(norm, diag_root=None if norm.diag_root is None else norm.diag_root[ids]) for norm in chosen),
-        support_ids=ids,
-        support_tasks=inputs.codes[ids],
-        rows=rows,
-        texts=texts,
-        beta=beta[ids],
-        intercepts=intercepts,
-        figures=figures,
-        arrays=arrays or {},
-        **data_scaling(inputs.data),
-    )

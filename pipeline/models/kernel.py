@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...kernels.grams.normalization import Normalization
-from ..methods.fgm.model import FeatureScale
+from ..records.scale import FeatureScale
 
 
 @dataclass(frozen=True)
@@ -97,3 +97,8 @@ class KernelModel:
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     layers: int = 1
     features: FeatureKernels | None = None
+
+
+def selected(theta: np.ndarray, threshold: float) -> np.ndarray:
+    """Return which weights are above ``threshold`` times the largest."""
+    return theta > threshold * max(float(theta.max(initial=0.0)), 0.0)

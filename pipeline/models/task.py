@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...kernels.grams.normalization import Normalization
-from ..methods.fgm.model import FeatureScale
+from ..records.scale import FeatureScale
 
 
 @dataclass(frozen=True)

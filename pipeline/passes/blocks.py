@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from ...kernels.features.statistics import column_counts, column_norm1, column_stats, constant_columns
 from ...kernels.features.views import shape
 from ...storage import BlockRef, BlockStore, ColumnScale, MemoryBlocks, MemoryRef, block_cache, open_shared
-from ..methods.fgm.model import FeatureScale
+from ..records.scale import FeatureScale
 
 Ref = BlockRef | MemoryRef
 Task = tuple[Ref, ...]

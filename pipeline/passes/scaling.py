@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..methods.fgm.model import FeatureScale
 from ..records.context import RunContext
+from ..records.scale import FeatureScale
 from .blocks import scale_of
 from .columns import Columns, fetch_columns
 

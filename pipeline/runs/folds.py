@@ -11,7 +11,7 @@ import numpy as np
 
 from ...storage import RunStore
 from ..inputs.folds import fold_masks, task_folds
-from ..inputs.kernels import KernelInputs, store_inputs
+from ..inputs.labels import Inputs, store_inputs
 from ..inputs.tasks import store_tasks, with_tasks
 from ..loops.prepared import Prepared
 from ..loops.run import run_loop
@@ -50,7 +50,7 @@ class Search:
     configs: Sequence[Any]
     points: Sequence[Mapping[str, Any]]
     extra: Mapping[str, Any]
-    inputs: KernelInputs
+    inputs: Inputs
     masks: Sequence[np.ndarray]
     record: Mapping[str, Any]
 
@@ -64,7 +64,7 @@ class Search:
         return "r2" if self.inputs.classes is None else "accuracy"
 
 
-def fold_inputs(ctx: RunContext, method: str, tasks: bool, folds: int, seed: int) -> tuple[KernelInputs, list[np.ndarray]]:
+def fold_inputs(ctx: RunContext, method: str, tasks: bool, folds: int, seed: int) -> tuple[Inputs, list[np.ndarray]]:
     """Return target and classes of a store, and the mask of held-out rows of every fold.
 
     Folds are drawn within tasks where the method has ``tasks`` and the store, too; else within classes, where there are any.

@@ -14,6 +14,7 @@ from ...kernels.features.pairs import PairMap, pair_columns
 from ...kernels.features.row_products import row_product
 from ...storage import DataError
 from ..methods.fgm.atoms import take
+from ..methods.fgm.config import FGMConfig
 from ..methods.fgm.model import FGMModel, positions
 from ..methods.rule_ensemble.model import RuleModel
 from ..methods.rule_ensemble.predict import decide_rules
@@ -28,7 +29,6 @@ from ..models.task import TaskModel
 from ..models.task_predict import decide_task_store, store_codes
 from ..passes.columns import Columns, fetch_columns
 from ..passes.scaling import inverse_row_norms, scaled
-from ..records.config import FGMConfig
 from ..records.context import RunContext
 
 

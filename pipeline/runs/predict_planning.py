@@ -11,6 +11,7 @@ import numpy as np
 from ...cluster import Executor, Plan
 from ...kernels.features import expansions
 from ...storage import BlockStore, to_arrays
+from ..methods.fgm.config import FGMConfig
 from ..methods.fgm.model import FGMModel
 from ..methods.rule_ensemble.model import RuleModel
 from ..methods.social_strength.model import SocialModel
@@ -21,7 +22,6 @@ from ..models.spectral import SpectralModel
 from ..models.task import TaskModel
 from ..passes.blocks import table_of
 from ..passes.columns import FETCH_BYTES, column_sizes
-from ..records.config import FGMConfig
 from ..records.context import Emit, RunContext
 from ..records.holdings import Held, Holding, holdings_plan, total_bytes
 from .in_process import process_plan

@@ -67,7 +67,7 @@ def build_store(
     store: str, kernels: str | list[Any], out: str, where: Where, sink: Sink, dry_run: bool = False, overwrite: bool = False
 ) -> tuple[str, dict[str, Any]]:
     """Build (or plan, or replace) a Gram store; return status and figures."""
-    from ...pipeline.grams.stores import build_grams
+    from ...pipeline.runs.gram_stores import build_grams
 
     specs = specs_for(store, kernels)
     found = build_grams(store, specs, out, on_event=sink, dry_run=dry_run, overwrite=overwrite, **where.arguments())
@@ -82,7 +82,7 @@ def repair_store(grams: str, store: str, where: Where, sink: Sink) -> tuple[str,
     ConfigError
         If it is a block store.
     """
-    from ...pipeline.grams.stores import repair_grams
+    from ...pipeline.runs.gram_stores import repair_grams
 
     if not is_gram_store(grams):
         raise ConfigError(f"{grams} is not a Gram store; a damaged block store is made again with `gramplane ingest --overwrite`")
@@ -142,7 +142,7 @@ def kernel_names(store: Any) -> list[str]:
 
 def kernel_name(record: Any) -> str:
     """Return the short text of a stored kernel."""
-    from ...pipeline.grams.stores import KernelSpec
+    from ...pipeline.runs.gram_stores import KernelSpec
 
     if record.get("name") == "precomputed":
         return f"precomputed {record.get('label')}"

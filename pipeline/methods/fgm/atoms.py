@@ -23,7 +23,7 @@ from ...passes.blocks import Block, load_blocks, scale_of, table_of
 from ...passes.columns import Columns
 from ...passes.scaling import scaled, scaled_values
 from ...records.context import INLINE_BYTES, RunContext
-from .model import FeatureScale
+from ...records.scale import FeatureScale
 from .score_pass import Partial, Query, scaled_duals, select_atoms
 
 _LOOKED_AT = threading.local()

@@ -30,12 +30,13 @@ from ...estimators.base import (
     validated,
     warn_user,
 )
+from ...inputs.labels import Inputs
 from ...loops.run import run_loop
-from ...records.config import FGMConfig
 from ...records.context import RunContext
 from ...records.validation import configured
 from ...runs.predict import decided, decision_values, model_columns
-from .fgm_setup import FGMInputs, build_loop, build_model, refit
+from .config import FGMConfig
+from .fgm_setup import build_loop, build_model, refit
 from .loop import FGMLoop, FGMState
 from .model import FGMModel, MachineState
 
@@ -262,7 +263,7 @@ class FGMClassifier(Selection, Classifying, OneThread, BaseEstimator):
         with fit_context(data, self.cluster, fan_out(self.callbacks, self.verbose), seed) as ctx:
             yield ctx
 
-    def _inputs(self, X: Any, y: Any, sample_weight: Any) -> FGMInputs:
+    def _inputs(self, X: Any, y: Any, sample_weight: Any) -> Inputs:
         if is_store(X):
             return self._stored_inputs(X, y, sample_weight)
         X, y = validated(
@@ -272,7 +273,7 @@ class FGMClassifier(Selection, Classifying, OneThread, BaseEstimator):
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         return self._encoded(MemoryBlocks(X, stripe_bytes=MEMORY_STRIPE_BYTES), y, weight, self.groups)
 
-    def _stored_inputs(self, X: Any, y: Any, sample_weight: Any) -> FGMInputs:
+    def _stored_inputs(self, X: Any, y: Any, sample_weight: Any) -> Inputs:
         store = opened_for(self, X)
         if y is None and not store.has_table("y"):
             raise DataError("there is no target; give y, or ingest a file that has labels", store.url)
@@ -291,13 +292,13 @@ class FGMClassifier(Selection, Classifying, OneThread, BaseEstimator):
         groups = store.groups() if self.groups is None and self.feature_map is None else self.groups
         return self._encoded(store, target, weight, groups)
 
-    def _encoded(self, data: Any, y: np.ndarray, weight: np.ndarray | None, groups: Any) -> FGMInputs:
+    def _encoded(self, data: Any, y: np.ndarray, weight: np.ndarray | None, groups: Any) -> Inputs:
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y holds one class only ({self.classes_.tolist()[0]!r}); a classifier needs samples of at least two classes")
-        return FGMInputs(data, codes, tuple(self.classes_.tolist()), weight, groups)
+        return Inputs(data, codes, tuple(self.classes_.tolist()), weight, groups)
 
-    def _take(self, config: FGMConfig, inputs: FGMInputs, loop: FGMLoop, state: FGMState, ctx: RunContext) -> None:
+    def _take(self, config: FGMConfig, inputs: Inputs, loop: FGMLoop, state: FGMState, ctx: RunContext) -> None:
         """Set the fitted attributes."""
         refitted = refit(loop, state, ctx) if config.debias else None
         model = build_model(config, inputs, loop, state, refitted)

@@ -13,11 +13,12 @@ from ....kernels.features import expansions
 from ....kernels.features.groups import GroupIndex, build_groups
 from ....kernels.mixed_norm import SOLVERS, GroupProblem
 from ....storage import DataError
+from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs
 from ...passes.blocks import scale_of
 from ...passes.scaling import scaled_columns
-from ...records.config import FGMConfig
 from ...records.context import RunContext
 from .atoms import ExpansionAtoms, GroupAtoms, LinearAtoms, feature_ranges
+from .config import FGMConfig
 from .design import Design
 from .loop import CutAtoms, FGMLoop, FGMState
 from .machine import Machine
@@ -30,32 +31,7 @@ REFIT_C = 20.0
 Warn = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class FGMInputs:
-    """What a fit gets beside its parameters.
-
-    Attributes
-    ----------
-    data
-        Block store or its in-memory twin.
-    codes
-        ``(n_samples,)`` index of each row's class.
-    classes
-        The labels, in order.
-    sample_weight
-        ``(n_samples,)`` factors of C, or ``None``.
-    groups
-        One label per feature, list of index arrays, or ``None``.
-    """
-
-    data: Any
-    codes: np.ndarray
-    classes: tuple[Any, ...]
-    sample_weight: np.ndarray | None = None
-    groups: Any = None
-
-
-def build_loop(config: FGMConfig, inputs: FGMInputs, warn: Warn) -> FGMLoop:
+def build_loop(config: FGMConfig, inputs: Inputs, warn: Warn) -> FGMLoop:
     """Return the loop of a fit: one machine for two classes, else one per class."""
     atoms, available = build_atoms(config, inputs)
     config = _clipped(config, available, warn)
@@ -69,7 +45,7 @@ def _clipped(config: FGMConfig, available: int, warn: Warn) -> FGMConfig:
     return config.model_copy(update={"B": available})
 
 
-def build_atoms(config: FGMConfig, inputs: FGMInputs) -> tuple[CutAtoms, int]:
+def build_atoms(config: FGMConfig, inputs: Inputs) -> tuple[CutAtoms, int]:
     """Return the candidates and how many there are."""
     centred = config.fit_intercept
     d = int(inputs.data.n_cols)
@@ -135,68 +111,17 @@ def map_notes(config: FGMConfig, data: Any) -> list[str]:
     ]
 
 
-def build_machines(config: FGMConfig, inputs: FGMInputs) -> list[Machine]:
+def build_machines(config: FGMConfig, inputs: Inputs) -> list[Machine]:
     """Return one binary machine per class (one for two classes), with their loss weights."""
     cost = row_costs(config, inputs)
-    refuse_idle_classes(inputs.classes, inputs.codes, cost)
-    positives = [1] if len(inputs.classes) == 2 else range(len(inputs.classes))
-    return [_machine(config, inputs, cost, positive) for positive in positives]
-
-
-def _machine(config: FGMConfig, inputs: FGMInputs, cost: np.ndarray, positive: int) -> Machine:
-    y = np.where(inputs.codes == positive, 1.0, -1.0)
-    return Machine(y, cost, config)
-
-
-def refuse_idle_classes(classes: Sequence[Any], codes: np.ndarray, cost: np.ndarray) -> None:
-    """Refuse classes without a row whose loss has a weight.
-
-    Raises
-    ------
-    DataError
-        The first such class is named.
-    """
-    idle = np.bincount(codes, cost > 0, minlength=len(classes)) == 0
-    if idle.any():
-        raise DataError(f"class {classes[int(idle.argmax())]!r} has no sample with positive weight; every class needs one")
-
-
-def row_costs(config: FGMConfig, inputs: FGMInputs) -> np.ndarray:
-    """Return ``C_i = C * sample weight * class weight``, ``(n_samples,)``."""
-    cost = np.full(len(inputs.codes), config.C)
-    if inputs.sample_weight is not None:
-        cost *= inputs.sample_weight
-    return cost if config.class_weight is None else cost * class_factors(config, inputs)[inputs.codes]
-
-
-def class_factors(config: Any, inputs: FGMInputs) -> np.ndarray:
-    """Return the factor of every class that ``config.class_weight`` asks for."""
-    if config.class_weight == "balanced":
-        counts = np.bincount(inputs.codes, inputs.sample_weight, minlength=len(inputs.classes))
-        return counts.sum() / (len(counts) * np.maximum(counts, np.finfo(float).tiny))
-    assert isinstance(config.class_weight, dict)
-    known = {_spelling(label): k for k, label in enumerate(inputs.classes)}
-    factors = np.ones(len(inputs.classes))
-    for label, factor in config.class_weight.items():
-        if _spelling(label) not in known:
-            raise ValueError(f"class_weight names class {label!r}; the classes are {list(inputs.classes)!r}")
-        factors[known[_spelling(label)]] = factor
-    return factors
-
-
-def _spelling(label: Any) -> str:
-    """Return one spelling for 1, 1.0 and "1"."""
-    try:
-        number = float(label)
-    except (TypeError, ValueError):
-        return str(label)
-    return repr(int(number)) if number.is_integer() else repr(number)
+    refuse_idle_classes(inputs.labels, inputs.target, cost)
+    return [Machine(labels_of(inputs, machine), cost, config) for machine in range(inputs.n_machines)]
 
 
 # -- from a state to a model -----------------------------------------------------------------------------------------------
 
 
-def build_model(config: FGMConfig, inputs: FGMInputs, loop: FGMLoop, state: FGMState, refitted: Sequence[Any] | None = None) -> FGMModel:
+def build_model(config: FGMConfig, inputs: Inputs, loop: FGMLoop, state: FGMState, refitted: Sequence[Any] | None = None) -> FGMModel:
     """Return the model of the last round (or of the refit)."""
     parts = refitted if refitted is not None else [machine.weights() for machine in _with_bias(loop, state)]
     coordinates, weights, intercepts = union_of_weights(parts)
@@ -208,7 +133,7 @@ def build_model(config: FGMConfig, inputs: FGMInputs, loop: FGMLoop, state: FGMS
     return FGMModel(
         kind=kind,
         params_json=config.model_dump_json(),
-        classes_json=json.dumps(list(inputs.classes)),
+        classes_json=json.dumps(list(inputs.labels)),
         n_features=int(inputs.data.n_cols),
         features=features,
         scale=scale_of(inputs.data, features, centred=centred),
@@ -266,4 +191,4 @@ def replace_cost(spec: Machine) -> Machine:
     return replace(spec, cost=spec.cost * (REFIT_C / spec.config.C))
 
 
-__all__ = ["FGMInputs", "GroupIndex", "build_atoms", "build_loop", "build_machines", "build_model", "refit", "row_costs"]
+__all__ = ["GroupIndex", "Inputs", "build_atoms", "build_loop", "build_machines", "build_model", "refit", "row_costs"]

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...inputs.folds import Shared, alike, fold_masks
+from ...inputs.labels import Inputs
 from ...inputs.scores import Fit, with_held_out
-from ...records.config import FGMConfig
 from ...records.context import RunContext
+from .config import FGMConfig
 from .designs import driver_held, refuse_columns
-from .fgm_setup import FGMInputs, build_atoms, build_machines, map_notes
+from .fgm_setup import build_atoms, build_machines, map_notes
 from .loop import FGMLoop
 from .method import store_inputs
 
@@ -23,20 +24,18 @@ ATOM_PARAMETERS = ("feature_map", "gamma", "coef0", "n_bins", "group_weight", "f
 def shared_loops(ctx: RunContext, grid: Sequence[FGMConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[Shared]:
     """Return the loops that evaluate a grid by cross-validation on row masks."""
     inputs = store_inputs(ctx, extra)
-    masks = fold_masks(inputs.codes, inputs.classes, folds, seed)
+    masks = fold_masks(inputs.target, inputs.classes, folds, seed)
     return [_shared(points, grid, inputs, masks, ctx.driver_memory) for points in alike(grid, ATOM_PARAMETERS)]
 
 
-def _shared(
-    points: tuple[int, ...], grid: Sequence[FGMConfig], inputs: FGMInputs, masks: Sequence[np.ndarray], driver_memory: int
-) -> Shared:
+def _shared(points: tuple[int, ...], grid: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray], driver_memory: int) -> Shared:
     atoms, available = build_atoms(grid[points[0]], inputs)
     machines, fits = [], []
     for k in points:
         config = grid[k].model_copy(update={"B": min(grid[k].B, available)})
         for mask in masks:
             own = build_machines(config, with_held_out(inputs, mask))
-            fits.append(Fit(len(machines), len(own), inputs.codes, mask))
+            fits.append(Fit(len(machines), len(own), inputs.target, mask))
             machines += own
     loop = FGMLoop(atoms, machines, fits, map_notes(grid[points[0]], inputs.data))
     refuse_columns(driver_held(inputs.data, *loop.columns, len(machines), driver_memory), driver_memory)

@@ -29,8 +29,8 @@ from ....kernels.mixed_norm import SOLVERS, GroupProblem, GroupSolution
 from ...inputs.scores import Fit, accuracy_metrics
 from ...loops.protocol import Step
 from ...passes.columns import Columns
-from ...records.config import FGMConfig
 from ...records.context import RunContext
+from .config import FGMConfig
 from .designs import Designs
 from .machine import Machine, Top, close_round, fresh, next_cut
 from .model import MachineState, RoundRecord

@@ -14,7 +14,7 @@ import numpy as np
 from ....kernels.features.pairs import TopPairs
 from ....kernels.features.scores import TopB
 from ....kernels.mixed_norm.outer_bound import best_bound
-from ...records.config import FGMConfig
+from .config import FGMConfig
 from .model import MachineState
 
 Top = TopB | TopPairs

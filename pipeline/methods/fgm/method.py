@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from ....storage import DataError
+from ...inputs.labels import Inputs
 from ...inputs.scores import Fit, held_out_rows, with_held_out
 from ...loops.prepared import Prepared
 from ...passes.blocks import column_tasks, task_bytes
-from ...records.config import FGMConfig
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan
+from .config import FGMConfig
 from .designs import driver_held, refuse_columns, rows_step, solve_at
-from .fgm_setup import FGMInputs, build_atoms, build_loop, build_model, refit
+from .fgm_setup import build_atoms, build_loop, build_model, refit
 from .loop import FGMLoop, FGMState
 from .model import FGMModel
 from .remote_design import design_bytes
@@ -26,7 +27,7 @@ def _refuse(message: str) -> None:
     raise ValueError(f"{message} (--set B=NUMBER)")
 
 
-def store_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> FGMInputs:
+def store_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> Inputs:
     """Return a store's labels, weights and groups.
 
     Raises
@@ -47,7 +48,7 @@ def store_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> FGMInputs:
         raise DataError(f"the target holds one class only ({labels[int(codes[0])]!r}); fgm needs at least two", data.url)
     weight = data.row_table("weight") if data.has_table("weight") else None
     groups = extra.get("groups")
-    return FGMInputs(data, codes, tuple(labels), weight, data.groups() if groups is None else groups)
+    return Inputs(data, codes, tuple(labels), weight, data.groups() if groups is None else groups)
 
 
 def prepare(config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
@@ -63,12 +64,12 @@ def prepare(config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Pre
         ``groups`` (labels or index arrays), ``test_share`` and ``seed`` of a held-out part.
     """
     inputs = store_inputs(ctx, extra)
-    held_out = held_out_rows(extra, inputs.codes, ctx.seed, inputs.classes)
+    held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
     inputs = with_held_out(inputs, held_out)
     loop = build_loop(config, inputs, warn=_refuse)
     held = driver_held(inputs.data, *loop.columns, len(loop.machines), ctx.driver_memory)
     refuse_columns(held, ctx.driver_memory)
-    loop.fits = (Fit(0, len(loop.machines), inputs.codes, held_out),)
+    loop.fits = (Fit(0, len(loop.machines), inputs.target, held_out),)
     return Prepared(
         loop=loop,
         model=lambda state, ctx: build_model(config, inputs, loop, state, refit(loop, state, ctx) if config.debias else None),
@@ -78,11 +79,11 @@ def prepare(config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Pre
     )
 
 
-def plan_of(config: FGMConfig, inputs: FGMInputs, driver_memory: int) -> dict[str, Any]:
+def plan_of(config: FGMConfig, inputs: Inputs, driver_memory: int) -> dict[str, Any]:
     """Return what the run will do: tasks and bytes per round, memory of a task and of the driver."""
     atoms, available = build_atoms(config, inputs)
     tasks = column_tasks(inputs.data)
-    n_machines = 1 if len(inputs.classes) == 2 else len(inputs.classes)
+    n_machines = inputs.n_machines
     read = int(sum(ref.nbytes for task in tasks for ref in task))
     vectors = 8 * int(inputs.data.n_rows) * n_machines
     columns = n_machines * config.B * config.max_rounds * atoms.width

@@ -8,6 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from ...records.scale import FeatureScale
+
 
 @dataclass(frozen=True)
 class RoundRecord:
@@ -118,15 +120,6 @@ class MachineState:
         weights = np.zeros(len(ids))
         np.add.at(weights, where.ravel(), values)
         return ids, weights, record.bias
-
-
-@dataclass(frozen=True)
-class FeatureScale:
-    """Column scaling of the features a model uses: ``x~ = (x - shift) * factor``."""
-
-    record_name: ClassVar[str] = "FeatureScale"
-    factor: np.ndarray | None = None
-    shift: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

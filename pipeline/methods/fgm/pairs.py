@@ -24,7 +24,7 @@ from ...passes.blocks import Ref, Task, column_tasks, load_blocks, scale_of, sou
 from ...passes.columns import Columns
 from ...passes.scaling import scaled, scaled_columns
 from ...records.context import RunContext, received
-from .model import FeatureScale
+from ...records.scale import FeatureScale
 from .score_pass import Query
 
 RANGE_PRODUCTS = 2_000_000_000

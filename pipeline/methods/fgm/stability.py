@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...inputs.labels import Inputs
 from ...loops.run import run_loop
-from ...records.config import FGMConfig
 from ...records.context import RunContext
-from .fgm_setup import FGMInputs, build_atoms, build_machines
+from .config import FGMConfig
+from .fgm_setup import build_atoms, build_machines
 from .loop import FGMLoop
 from .machine import Machine
 from .model import positions
@@ -26,7 +27,7 @@ def _has_both(machine: Machine) -> bool:
     return bool(np.any(machine.y[used] > 0) and np.any(machine.y[used] < 0))
 
 
-def bootstrap_frequencies(config: FGMConfig, inputs: FGMInputs, ctx: RunContext, n_resamples: int, reference: np.ndarray) -> np.ndarray:
+def bootstrap_frequencies(config: FGMConfig, inputs: Inputs, ctx: RunContext, n_resamples: int, reference: np.ndarray) -> np.ndarray:
     """Return selection frequencies over ``n_resamples`` resamples that share the passes of one loop.
 
     Returns

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, MethodConfig, Positive
-
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+from ...records.config import Count, MethodConfig, NonNegative, Positive
 
 
 class GroupLassoConfig(MethodConfig):

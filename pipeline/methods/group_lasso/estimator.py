@@ -34,12 +34,12 @@ from ...estimators.base import (
     warn_user,
 )
 from ...estimators.kernels import documented
+from ...inputs.labels import class_factors
 from ...loops.run import run_loop
 from ...models.linear import LinearModel
 from ...passes.scaling import inverse_row_norms
 from ...records.validation import configured
 from ...runs.predict import decision_values, product
-from ..fgm.fgm_setup import FGMInputs, class_factors
 from .config import GroupLassoConfig
 from .group_lasso_texts import CLASS_WEIGHT, PARAMETERS, REST
 from .inputs import GroupLassoInputs
@@ -185,8 +185,9 @@ class _GroupLasso(OneThread, BaseEstimator):
             self._stream = self._new_learner(X.shape[1])
         assert self._stream is not None
         inputs = GroupLassoInputs(None, codes, tuple(self.classes_.tolist()) if self._is_classifier else None, weight)
-        if isinstance(getattr(self, "class_weight", None), Mapping):
-            factors = class_factors(self._config(), FGMInputs(None, codes, inputs.classes or (), weight))
+        class_weight = getattr(self, "class_weight", None)
+        if isinstance(class_weight, Mapping):
+            factors = class_factors(self._config().class_weight or {}, inputs.labels, codes)
             weight = weight * factors[codes]
         self._stream.take(rows, inputs.targets, weight)
         self._model, self.n_iter_ = None, self._stream.rounds

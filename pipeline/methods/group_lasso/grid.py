@@ -14,11 +14,12 @@ import numpy as np
 from ....kernels.group_lasso.dual_averaging import Rows
 from ....kernels.group_lasso.streams import StreamPoint
 from ...inputs.folds import Shared, alike, fold_masks, table_rows
+from ...inputs.labels import row_weights
 from ...inputs.scores import Fit, TargetFit, accuracy_metrics, with_held_out
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import GroupLassoConfig
-from .inputs import GroupLassoInputs, group_lasso_inputs, weights_of
+from .inputs import GroupLassoInputs, group_lasso_inputs
 from .measures import decision_rows
 from .rows import STEP_BYTES, RowBlocks, block_order, moved, row_order, step_end
 from .stream import Machine, machine_of, state_bytes
@@ -137,7 +138,7 @@ def _fits(config: GroupLassoConfig, inputs: GroupLassoInputs, masks: Sequence[np
     machine = machine_of(config, inputs, int(inputs.data.n_cols))
     found = []
     for mask in masks:
-        weight = weights_of(config, with_held_out(inputs, mask))
+        weight = row_weights(config, with_held_out(inputs, mask))
         score = TargetFit(0, inputs.target, mask) if inputs.classes is None else Fit(0, inputs.n_machines, inputs.target, mask)
         found.append(GridFit(machine, weight, score))
     return found

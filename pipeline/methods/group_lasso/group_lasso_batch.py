@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.group_lasso.mean_losses import LossName
+from ...inputs.labels import row_weights
 from ...inputs.scores import Fit, TargetFit
 from ...models.linear import LinearModel, raw_coefficients
 from ...passes.blocks import column_tasks
@@ -15,7 +16,7 @@ from ...records.context import RunContext
 from ...records.holdings import holdings_plan, refuse_beyond
 from .batch import FEWER_COLUMNS, BatchLoop, BatchProblem, BatchState, chosen_engine, driver_held
 from .config import GroupLassoConfig
-from .inputs import GroupLassoInputs, loss_of, penalty_of, weights_of
+from .inputs import GroupLassoInputs, loss_of, penalty_of
 from .method import selected_tables
 from .moments_pass import moment_bytes, row_refs
 
@@ -34,7 +35,7 @@ class GroupLassoBatch(BatchLoop):
     def __init__(self, config: GroupLassoConfig, inputs: GroupLassoInputs) -> None:
         self.config, self.inputs = config, inputs
         penalty, self.labels = penalty_of(config, int(inputs.data.n_cols), inputs.groups)
-        weight, targets = weights_of(config, inputs), inputs.targets
+        weight, targets = row_weights(config, inputs), inputs.targets
         loss: LossName = loss_of(config, inputs.classes)  # pyright: ignore[reportAssignmentType] (one of them)
         if not config.lam > 0:
             raise ValueError(f"lam={config.lam!r}: algorithm='fista' needs a penalty; without one there is no certificate")

@@ -11,16 +11,14 @@ import numpy as np
 from ....kernels.features.groups import build_groups
 from ....kernels.group_lasso.groups import neighbours
 from ....kernels.group_lasso.penalty import GroupPenalty, group_penalty, single_features
-from ....storage import DataError
-from ...inputs.kernels import KernelInputs, labels_of, store_inputs
+from ...inputs.labels import Inputs, labels_of, store_inputs
 from ...inputs.scores import held_out_rows, with_held_out
 from ...records.context import RunContext
-from ..fgm.fgm_setup import FGMInputs, class_factors, refuse_idle_classes
 from .config import GroupLassoConfig
 
 
 @dataclass(frozen=True)
-class GroupLassoInputs(KernelInputs):
+class GroupLassoInputs(Inputs):
     """What a fit gets beside its parameters.
 
     Attributes
@@ -55,29 +53,6 @@ def group_lasso_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> GroupLassoI
     held_out = held_out_rows(extra, found.target, ctx.seed, found.classes)
     inputs = GroupLassoInputs(found.data, found.target, found.classes, found.sample_weight, groups, held_out)
     return with_held_out(inputs, held_out)
-
-
-def weights_of(config: GroupLassoConfig, inputs: GroupLassoInputs) -> np.ndarray:
-    """Return the factor of every row's loss, ``(n_samples,)``: sample weight times class weight, 0 for rows held out.
-
-    Raises
-    ------
-    DataError
-        A class without a row of positive weight, or no such row at all.
-    ValueError
-        Class weights where there are no classes, or of a class that is none.
-    """
-    weight = np.ones(len(inputs.target)) if inputs.sample_weight is None else np.array(inputs.sample_weight, np.float64)
-    if inputs.classes is None:
-        if config.class_weight is not None:
-            raise ValueError(f"class_weight={config.class_weight!r}: the target holds real numbers, there are no classes")
-        if not np.any(weight > 0):
-            raise DataError("no sample has a positive weight; a fit needs some")
-        return weight
-    refuse_idle_classes(inputs.classes, inputs.target, weight)
-    if config.class_weight is None:
-        return weight
-    return weight * class_factors(config, FGMInputs(inputs.data, inputs.target, inputs.classes, inputs.sample_weight))[inputs.target]
 
 
 def loss_of(config: GroupLassoConfig, classes: Any) -> str:

@@ -12,10 +12,11 @@ from ....kernels.group_lasso.dual_averaging import Rows
 from ....kernels.group_lasso.groups import Groups, stream_groups
 from ....kernels.group_lasso.penalty import GroupPenalty
 from ....kernels.group_lasso.streams import StreamLearner, StreamPoint
+from ...inputs.labels import row_weights
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import GroupLassoConfig
-from .inputs import GroupLassoInputs, loss_of, penalty_of, weights_of
+from .inputs import GroupLassoInputs, loss_of, penalty_of
 from .measures import Measures, measured
 from .rows import RowBlocks, block_order, moved, row_order, step_end
 
@@ -146,7 +147,7 @@ class StreamLoop:
     def __init__(self, config: GroupLassoConfig, inputs: GroupLassoInputs, budget: int) -> None:
         self.config, self.inputs = config, inputs
         self.machine = machine_of(config, inputs, int(inputs.data.n_cols))
-        self.weight, self.targets = weights_of(config, inputs), inputs.targets
+        self.weight, self.targets = row_weights(config, inputs), inputs.targets
         self.blocks = RowBlocks(inputs.data, budget)
 
     def init(self, ctx: RunContext) -> StreamState:

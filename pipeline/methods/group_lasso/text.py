@@ -15,9 +15,9 @@ import numpy as np
 from ....kernels.group_lasso.dual_averaging import Rows
 from ....storage import ColumnScale, DataError
 from ....storage.ingest.text.row_text import Consumed, RowText, TextPiece
+from ...inputs.labels import class_factors
 from ...loops.protocol import Step
 from ...records.context import RunContext
-from ..fgm.fgm_setup import FGMInputs, class_factors
 from .config import GroupLassoConfig
 from .inputs import GroupLassoInputs
 from .stream import StreamState, figures_of, machine_of, summed_up
@@ -135,7 +135,7 @@ class TextLoop:
         if isinstance(config.class_weight, dict):
             if inputs.classes is None:
                 raise ValueError(f"class_weight={config.class_weight!r}: the target holds real numbers, there are no classes")
-            self._factors = class_factors(config, FGMInputs(None, inputs.target, inputs.classes))
+            self._factors = class_factors(config.class_weight, inputs.labels, inputs.target)
 
     def init(self, ctx: RunContext) -> StreamState:
         """Return the state before the first row."""

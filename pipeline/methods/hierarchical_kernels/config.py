@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from ....kernels.graphs.parsing import check_graph
-from ...records.config import Count, MethodConfig, Positive
-from ..mkl.config import Unit
+from ...records.config import Count, MethodConfig, Positive, Unit
 
 
 class HKLConfig(MethodConfig):

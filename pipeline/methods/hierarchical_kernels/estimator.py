@@ -17,9 +17,8 @@ from ...estimators.tasks import TaskEstimator
 from ...inputs.tasks import store_tasks
 from ...loops.active_set import EVERYWHERE
 from ...loops.run import run_loop
-from ...models.kernel import KernelModel
+from ...models.kernel import KernelModel, selected
 from ...models.task import TaskModel
-from ..mkl.loop import selected
 from .config import HKLConfig
 from .method import build_loop, model_of
 

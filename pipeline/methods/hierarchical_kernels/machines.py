@@ -20,10 +20,9 @@ from ....kernels.svm.smo import solve_to_gap
 from ....storage import DataError
 from ...grams.grams import Grams
 from ...grams.memory import pooled_refusal
-from ...inputs.kernels import KernelInputs, costs, labels_of
+from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs
 from ...inputs.tasks import TaskInputs
 from ...loops.active_set import dual_point
-from ..fgm.fgm_setup import refuse_idle_classes
 
 FIRST_TOL = 0.03
 """Tolerance of a machine's first solve in units of the gradient; tightened until its gap is small enough."""
@@ -142,7 +141,7 @@ def _size(problem: DualProblem) -> float:
 # -- from data to machines -----------------------------------------------------------------------------------------------------
 
 
-def machines_of(config: Any, inputs: KernelInputs, task_kernel: np.ndarray | None = None) -> Machines:
+def machines_of(config: Any, inputs: Inputs, task_kernel: np.ndarray | None = None) -> Machines:
     """Return the machines of a fit.
 
     Raises
@@ -152,7 +151,7 @@ def machines_of(config: Any, inputs: KernelInputs, task_kernel: np.ndarray | Non
     """
     if isinstance(inputs, TaskInputs):
         return _task_machines(config, inputs, np.eye(inputs.n_tasks) if task_kernel is None else task_kernel)
-    cost = costs(config, inputs)
+    cost = row_costs(config, inputs)
     if not np.any(cost > 0):
         raise DataError("no sample has a positive weight; a fit needs some")
     if inputs.classes is None:
@@ -167,7 +166,7 @@ def _regression(config: Any, target: np.ndarray, cost: np.ndarray) -> DualProble
 
 
 def _task_machines(config: Any, inputs: TaskInputs, task_kernel: np.ndarray) -> Machines:
-    cost = costs(config, inputs)
+    cost = row_costs(config, inputs)
     if inputs.classes is None:
         problem = _regression(config, np.asarray(inputs.target, np.float64), cost)
         return Machines((replace(problem, groups=inputs.codes),), config.loss == "squared", inputs.codes, task_kernel)

@@ -18,15 +18,18 @@ from ....storage import DataError
 from ...grams.memory import SUM, WORKING_SET, sum_held
 from ...grams.settings import GramSettings
 from ...grams.sources import pair_bytes, row_pairs, rows_of
-from ...inputs.kernels import KernelInputs, build_model, check_rows, store_inputs
+from ...inputs.kernels import check_rows
+from ...inputs.labels import Inputs, store_inputs
 from ...inputs.memory import MACHINES, refuse_pooled, vectors_held
 from ...inputs.scores import Fit, TargetFit, held_out_rows, with_held_out
-from ...inputs.tasks import TaskInputs, build_task_model, checked_task_kernel, store_tasks, with_tasks
+from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, with_tasks
 from ...loops.active_set import EVERYWHERE, FINISHED
 from ...loops.prepared import Prepared
 from ...models.kernel import KernelModel
+from ...models.kernel_build import build_model
 from ...models.kernel_predict import spans
 from ...models.task import TaskModel
+from ...models.task_build import build_task_model
 from ...records.context import BANK_SHARE, RunContext
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .config import HKLConfig
@@ -40,7 +43,7 @@ NEGLIGIBLE = 1e-10
 """A node whose function's norm is below this share of the greatest is left out of the model."""
 
 
-def with_loss(config: HKLConfig, inputs: KernelInputs) -> HKLConfig:
+def with_loss(config: HKLConfig, inputs: Inputs) -> HKLConfig:
     """Return the parameters with the loss decided.
 
     Raises
@@ -57,7 +60,7 @@ def with_loss(config: HKLConfig, inputs: KernelInputs) -> HKLConfig:
     return config
 
 
-def build_loop(config: HKLConfig, inputs: KernelInputs, ctx: RunContext, held_out: np.ndarray | None = None, dag: Any = None) -> HKLLoop:
+def build_loop(config: HKLConfig, inputs: Inputs, ctx: RunContext, held_out: np.ndarray | None = None, dag: Any = None) -> HKLLoop:
     """Return the loop of a fit.
 
     Parameters
@@ -221,7 +224,7 @@ def plan_of(loop: HKLLoop, ctx: RunContext) -> dict[str, Any]:
     }
 
 
-def model_of(loop: HKLLoop, inputs: KernelInputs, state: HKLState, ctx: RunContext) -> KernelModel | TaskModel:
+def model_of(loop: HKLLoop, inputs: Inputs, state: HKLState, ctx: RunContext) -> KernelModel | TaskModel:
     """Return the model of the least primal value found."""
     active, master, config = state.active, state.master, loop.config
     nodes, grams = active.nodes, loop.grams(active.nodes, ctx)

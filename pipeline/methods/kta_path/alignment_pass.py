@@ -16,7 +16,7 @@ from ....kernels.alignment.alignment import Alignments, alignments
 from ...passes.blocks import Block, Task, listed, load_blocks, source_of, task_bytes
 from ...passes.scaling import scaled
 from ...records.context import RunContext, received
-from ..fgm.model import FeatureScale
+from ...records.scale import FeatureScale
 
 
 def scaled_block(block: Block) -> Any:

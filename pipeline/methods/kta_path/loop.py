@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from ....kernels.alignment.alignment import Alignments
 from ....kernels.alignment.path import DIVERGENCES, AlignmentProblem, juncture_points, kernel_path, p_grid, threshold, weights_at
 from ...grams.given import GivenGrams
-from ...inputs.kernels import KernelInputs, labels_of
+from ...inputs.labels import Inputs, labels_of
 from ...inputs.scores import Fit, accuracies
 from ...loops.protocol import Step
 from ...passes.blocks import column_tasks
@@ -98,7 +98,7 @@ class KTAState:
         return sp.csr_array((self.values, self.indices, indptr), shape=(len(self.p), self.table.shape[1]))
 
 
-def class_targets(inputs: KernelInputs) -> np.ndarray:
+def class_targets(inputs: Inputs) -> np.ndarray:
     """Return the labels -1 and +1 of two classes, or those of every class against the rest, ``(n_machines, n_samples)``."""
     return np.stack([labels_of(inputs, machine) for machine in range(inputs.n_machines)])
 
@@ -157,7 +157,7 @@ class KTALoop:
 
     state_type = KTAState
 
-    def __init__(self, config: KTAPathConfig, inputs: KernelInputs, held_out: np.ndarray | None = None) -> None:
+    def __init__(self, config: KTAPathConfig, inputs: Inputs, held_out: np.ndarray | None = None) -> None:
         self.config, self.inputs = config, inputs
         self.fit = Fit(0, inputs.n_machines, inputs.target, held_out)
         self.grid = p_grid(config.p_start, config.p_end, config.dp)
@@ -242,12 +242,12 @@ def kernels_of(state: KTAState) -> Kernels:
     return Kernels(state.table[0], state.table[1], state.table[2])
 
 
-def counted(inputs: KernelInputs) -> np.ndarray:
+def counted(inputs: Inputs) -> np.ndarray:
     """Return how often every row counts, ``(n_samples,)``."""
     return np.ones(len(inputs.target)) if inputs.sample_weight is None else inputs.sample_weight
 
 
-def given_alignments(ctx: RunContext, inputs: KernelInputs) -> Alignments:
+def given_alignments(ctx: RunContext, inputs: Inputs) -> Alignments:
     """Return the alignments of matrices that are given."""
     grams, times, targets = given_grams(ctx, inputs), counted(inputs), class_targets(inputs)
     labels = times * (targets - np.average(targets, axis=1, weights=times)[:, None])

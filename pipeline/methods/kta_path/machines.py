@@ -18,7 +18,8 @@ from ....kernels.svm.dual import DenseGram, Gram, Scratch
 from ....kernels.svm.smo import solve_smo
 from ...grams.given import GivenGrams
 from ...grams.grams import Grams
-from ...inputs.kernels import KernelInputs, dual_problems, resolved_kernels
+from ...inputs.kernels import resolved_kernels
+from ...inputs.labels import Inputs, dual_problems
 from ...records.context import RunContext
 from .config import KTAPathConfig
 from .kernel_sum_pass import CellSums, FeatureGram, feature_kernel_sum, fits
@@ -87,7 +88,7 @@ class PathPoint:
     values: np.ndarray
 
 
-def total_weight(inputs: KernelInputs) -> float:
+def total_weight(inputs: Inputs) -> float:
     """Return how many rows the weights count for."""
     return float(inputs.data.n_rows if inputs.sample_weight is None else inputs.sample_weight.sum())
 
@@ -105,7 +106,7 @@ class PathTrainer:
         Figures of the kernels.
     """
 
-    def __init__(self, config: KTAPathConfig, inputs: KernelInputs, ctx: RunContext, kernels: Kernels) -> None:
+    def __init__(self, config: KTAPathConfig, inputs: Inputs, ctx: RunContext, kernels: Kernels) -> None:
         self.config, self.inputs, self.ctx, self.kernels = config, inputs, ctx, kernels
         self.problems = dual_problems(config, inputs)
         self._given: Grams | None = None
@@ -181,7 +182,7 @@ class PathTrainer:
         return PathPoint(p, active, share, beta, bias, float(gap), float(objective), values)
 
 
-def given_grams(ctx: RunContext, inputs: KernelInputs) -> Grams:
+def given_grams(ctx: RunContext, inputs: Inputs) -> Grams:
     """Return access to matrices that are given, as they are."""
     return Grams(ctx, resolved_kernels("precomputed", inputs.data, "none"))
 

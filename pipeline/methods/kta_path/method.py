@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from ....kernels.grams.normalization import Normalization
 from ....storage import DataError
 from ...grams.given import GivenGrams
-from ...inputs.kernels import KernelInputs, dual_problems, store_inputs
+from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import MACHINES, vectors_held
 from ...inputs.scores import held_out_rows, with_held_out
 from ...loops.prepared import Prepared
@@ -65,7 +65,7 @@ def prepare(config: KTAPathConfig, ctx: RunContext, extra: Mapping[str, Any]) ->
     )
 
 
-def build_loop(config: KTAPathConfig, inputs: KernelInputs, held_out: np.ndarray | None = None) -> KTALoop:
+def build_loop(config: KTAPathConfig, inputs: Inputs, held_out: np.ndarray | None = None) -> KTALoop:
     """Return the loop of a fit.
 
     Raises
@@ -130,7 +130,7 @@ def plan_of(loop: KTALoop, ctx: RunContext) -> dict[str, Any]:
     }
 
 
-def model_of(config: KTAPathConfig, inputs: KernelInputs, state: KTAState, ctx: RunContext) -> KernelModel:
+def model_of(config: KTAPathConfig, inputs: Inputs, state: KTAState, ctx: RunContext) -> KernelModel:
     """Return the path, with the machine at its last point that has a kernel."""
     kept = np.flatnonzero(state.counts)
     p = float(state.p[kept[-1]]) if len(kept) else config.p_start
@@ -154,7 +154,7 @@ def model_of(config: KTAPathConfig, inputs: KernelInputs, state: KTAState, ctx: 
 
 
 def record(
-    config: KTAPathConfig, inputs: KernelInputs, arrays: Mapping[str, np.ndarray], figures: Mapping[str, float], point: PathPoint
+    config: KTAPathConfig, inputs: Inputs, arrays: Mapping[str, np.ndarray], figures: Mapping[str, float], point: PathPoint
 ) -> KernelModel:
     """Return the machine at a point as a model: of the support rows only the columns of active features.
 
@@ -185,14 +185,14 @@ def record(
     )
 
 
-def _of_matrices(inputs: KernelInputs, arrays: Mapping[str, np.ndarray], ids: np.ndarray, point: PathPoint) -> dict[str, Any]:
+def _of_matrices(inputs: Inputs, arrays: Mapping[str, np.ndarray], ids: np.ndarray, point: PathPoint) -> dict[str, Any]:
     theta = np.zeros((len(point.beta), len(arrays["traces"])))
     theta[:, point.active] = point.share
     norms = tuple(Normalization(1.0 / float(trace), None, 0.0, None) for trace in arrays["traces"][point.active])
     return {"n_features": int(inputs.data.n_rows), "precomputed": True, "theta": theta, "used": point.active, "norms": norms, "rows": None}
 
 
-def _of_features(inputs: KernelInputs, arrays: Mapping[str, np.ndarray], ids: np.ndarray, point: PathPoint) -> dict[str, Any]:
+def _of_features(inputs: Inputs, arrays: Mapping[str, np.ndarray], ids: np.ndarray, point: PathPoint) -> dict[str, Any]:
     data, active = inputs.data, point.active
     return {
         "n_features": int(data.n_cols),

@@ -16,10 +16,11 @@ from ...inputs.kernel_checks import doubtful
 from ...inputs.kernels import apart, gram_settings, resolved_kernels
 from ...inputs.memory import machines_held, refuse_machines, refuse_pooled
 from ...inputs.scores import Fit, TargetFit, held_out_rows, with_held_out
-from ...inputs.tasks import TaskInputs, build_task_model, pooled_problem, refuse_empty, store_task_inputs
+from ...inputs.tasks import TaskInputs, pooled_problem, refuse_empty, store_task_inputs
 from ...loops.active_set import FINISHED, dual_point
 from ...loops.prepared import Prepared
 from ...models.task import TaskModel
+from ...models.task_build import build_task_model
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan
 from .config import LatentTaskConfig

@@ -6,11 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, MethodConfig, Positive
-
-Normalize = Literal["none", "trace", "unit_trace", "multiplicative", "cosine"]
-GramPolicy = Literal["auto", "memory", "store", "recompute"]
-Unit = Annotated[float, Field(ge=0, le=1)]
+from ...records.config import Count, GramPolicy, MethodConfig, Normalize, Positive, Unit
 
 
 class MKLConfig(MethodConfig):

@@ -10,10 +10,9 @@ import numpy as np
 from ....cluster import machine_memory
 from ...estimators.base import Predicting
 from ...estimators.kernels import CLASS_WEIGHT, KernelClassifier, KernelEstimator, documented
-from ...models.kernel import KernelModel
+from ...models.kernel import KernelModel, selected
 from . import method as gmkl_run
 from .config import MKLConfig
-from .loop import selected
 
 _PARAMETERS = """
 

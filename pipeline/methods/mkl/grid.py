@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...inputs.folds import GRAM_PARAMETERS, Shared, alike, fold_masks, table_rows
-from ...inputs.kernels import apart, dual_problems, gram_settings, resolved_kernels, store_inputs, with_gram_store
+from ...inputs.kernels import apart, gram_settings, resolved_kernels, with_gram_store
+from ...inputs.labels import dual_problems, store_inputs
 from ...inputs.memory import machines_held, refuse_machines
 from ...inputs.scores import Fit, TargetFit, with_held_out
 from ...records.context import RunContext

@@ -25,6 +25,7 @@ from ...inputs.scores import Fit, TargetFit, accuracy_metrics
 from ...loops.kernel_weights import GAP_SHARE, Trial, WeightState, absorbed, fresh, narrowed, solve_fixed, solve_machine, with_best
 from ...loops.protocol import Step
 from ...loops.weight_steps import POLISHED, STEPPERS, modellable
+from ...models.kernel import selected
 from ...records.context import RunContext
 from .config import MKLConfig
 from .forms import Solved, evaluate_only, formed, modelled, with_all_kernels
@@ -186,11 +187,6 @@ class MKLLoop:
     def _accuracy(self, machines: Sequence[WeightState]) -> Mapping[str, Any]:
         decisions = {m: machine.best_decision for m, machine in enumerate(machines)}
         return accuracy_metrics(self.fits, decisions)
-
-
-def selected(theta: np.ndarray, threshold: float) -> np.ndarray:
-    """Return which weights are above ``threshold`` times the largest."""
-    return theta > threshold * max(float(theta.max(initial=0.0)), 0.0)
 
 
 def _explain_indefinite(grams: Grams) -> None:

@@ -11,24 +11,17 @@ import numpy as np
 from ...grams.grams import pass_groups
 from ...grams.sources import pair_bytes, row_pairs
 from ...inputs.kernel_checks import doubtful
-from ...inputs.kernels import (
-    KernelInputs,
-    apart,
-    build_model,
-    dual_problems,
-    gram_settings,
-    resolved_kernels,
-    store_inputs,
-    with_gram_store,
-)
+from ...inputs.kernels import apart, gram_settings, resolved_kernels, with_gram_store
+from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import machines_held, refuse_machines
 from ...inputs.scores import Fit, TargetFit, held_out_rows, with_held_out
 from ...loops.prepared import Prepared
-from ...models.kernel import KernelModel
+from ...models.kernel import KernelModel, selected
+from ...models.kernel_build import build_model
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan
 from .config import MKLConfig
-from .loop import UNFINISHED, MKLLoop, MKLState, selected
+from .loop import UNFINISHED, MKLLoop, MKLState
 from .single_kernel_loop import SingleLoop
 
 SHOWN = 20
@@ -36,7 +29,7 @@ SHOWN = 20
 
 
 def build_loop(
-    config: MKLConfig, inputs: KernelInputs, ctx: RunContext, held_out: np.ndarray | None = None, budget: int | None = None
+    config: MKLConfig, inputs: Inputs, ctx: RunContext, held_out: np.ndarray | None = None, budget: int | None = None
 ) -> MKLLoop:
     """Return the loop of a fit.
 
@@ -99,7 +92,7 @@ def plan_of(config: MKLConfig, loop: MKLLoop, ctx: RunContext) -> dict[str, Any]
     }
 
 
-def model_of(config: MKLConfig, inputs: KernelInputs, loop: MKLLoop, state: MKLState, ctx: RunContext) -> KernelModel:
+def model_of(config: MKLConfig, inputs: Inputs, loop: MKLLoop, state: MKLState, ctx: RunContext) -> KernelModel:
     """Return the model of the best weights found."""
     machines = state.machines
     figures = {
@@ -120,7 +113,7 @@ def model_of(config: MKLConfig, inputs: KernelInputs, loop: MKLLoop, state: MKLS
     )
 
 
-def remarks(loop: MKLLoop, state: MKLState, inputs: KernelInputs, ctx: RunContext) -> list[str]:
+def remarks(loop: MKLLoop, state: MKLState, inputs: Inputs, ctx: RunContext) -> list[str]:
     """Return what the user should know of a fit: kernels that add nothing, or nothing new."""
     return doubtful(loop.grams(ctx))
 

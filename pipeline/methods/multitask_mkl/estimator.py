@@ -9,8 +9,8 @@ import numpy as np
 
 from ...estimators.kernels import CLASS_WEIGHT, documented
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
+from ...models.kernel import selected
 from ...models.task import TaskModel
-from ..mkl.loop import selected
 from . import method as multitask_run
 from .config import MultiTaskMKLConfig
 

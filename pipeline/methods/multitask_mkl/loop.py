@@ -34,8 +34,8 @@ from ...inputs.scores import Fit, TargetFit, accuracy_metrics
 from ...inputs.tasks import TaskProblem
 from ...loops.protocol import Step
 from ...loops.weight_steps import mirror_move
+from ...models.kernel import selected
 from ...records.context import RunContext
-from ..mkl.loop import selected
 from .config import MultiTaskMKLConfig
 from .solve_pass import Machines, TaskGrams
 

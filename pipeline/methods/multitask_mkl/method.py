@@ -16,12 +16,13 @@ from ...grams.settings import GramSettings
 from ...inputs.kernels import apart, resolved_kernels
 from ...inputs.memory import MACHINES, fewer_kernels, vectors_held
 from ...inputs.scores import Fit, TargetFit, held_out_rows, with_held_out
-from ...inputs.tasks import TaskInputs, TaskProblem, build_task_model, pooled_problem, refuse_empty, store_task_inputs
+from ...inputs.tasks import TaskInputs, TaskProblem, pooled_problem, refuse_empty, store_task_inputs
 from ...loops.prepared import Prepared
+from ...models.kernel import selected
 from ...models.task import TaskModel
+from ...models.task_build import build_task_model
 from ...records.context import BANK_SHARE, RunContext
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
-from ..mkl.loop import selected
 from .config import MultiTaskMKLConfig
 from .loop import UNFINISHED, MultiTaskLoop, MultiTaskState, TaskSearch
 from .solve_pass import batch_bytes, batches_of

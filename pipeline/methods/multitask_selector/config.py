@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, MethodConfig, Positive
-from ..group_lasso.config import NonNegative
+from ...records.config import Count, MethodConfig, NonNegative, Positive
 
 
 class SelectorConfig(MethodConfig):

@@ -17,12 +17,12 @@ from ....kernels.group_lasso.task_selection import TaskStream
 from ...estimators.base import Selection, fan_out, fit_context, in_memory, is_store, opened_for, validated
 from ...estimators.kernels import is_text, labelled
 from ...estimators.tasks import TaskEstimator
+from ...inputs.labels import class_factors
 from ...inputs.tasks import known_codes, task_codes
 from ...models.linear import LinearModel
 from ...passes.columns import fetch_columns
 from ...passes.scaling import inverse_row_norms
 from ...runs.predict import decision_values
-from ..fgm.fgm_setup import FGMInputs, class_factors
 from . import method as selector_run
 from .batch import CUT_SHORT
 from .config import SelectorConfig
@@ -273,7 +273,7 @@ class MultiTaskSelector(Selection, TaskEstimator):
         codes, target = self._codes(task, tasks, X.shape[0], begun), self._signs(y, classes, begun)
         if config.class_weight is not None:
             labels = (target > 0).astype(np.int64)
-            weight = weight * class_factors(config, FGMInputs(None, labels, tuple(self.classes_.tolist())))[labels]
+            weight = weight * class_factors(config.class_weight, self.classes_.tolist(), labels)[labels]
         if not begun:
             self._learned = Learned.after(config, TaskStream.empty(X.shape[1], len(self.tasks_)))
             self.history_, self.converged_ = {}, True

@@ -10,12 +10,12 @@ import scipy.sparse as sp
 
 from ....kernels.group_lasso.task_selection import TaskRows
 from ....storage import MemoryBlocks
+from ...inputs.labels import row_weights
 from ...inputs.tasks import TaskInputs
 from ...passes.blocks import constant_features, scale_as_given
 from ...passes.scaling import scaled
 from ...records.holdings import Held, Holding
-from ..fgm.model import FeatureScale
-from ..group_lasso.inputs import weights_of
+from ...records.scale import FeatureScale
 from .config import SelectorConfig
 
 ENTRY_BYTES = 40
@@ -157,7 +157,7 @@ def selector_data(config: SelectorConfig, inputs: TaskInputs) -> SelectorData:
         Class weights that do not suit the target.
     """
     given: Any = inputs
-    weight = weights_of(config, given)  # pyright: ignore[reportArgumentType] (both have a class weight)
+    weight = row_weights(config, given)  # pyright: ignore[reportArgumentType] (both have a class weight)
     offsets = task_offsets(config.task_offset, inputs.codes, inputs.signs(), weight, inputs.n_tasks)
     data, scale = inputs.data, scale_as_given(inputs.data, np.arange(inputs.data.n_cols))
     rows = task_rows(_scaled_rows(data, scale), inputs.codes, inputs.signs() - offsets[inputs.codes], weight)

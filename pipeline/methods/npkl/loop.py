@@ -10,35 +10,28 @@ L the normalised Laplacian of the graph, T the constraints, the sum over both or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import eigh
-from scipy.sparse.linalg import eigsh
 
 from ....kernels.eigen.chebyshev import SPARE, block_bytes
 from ....kernels.eigen.dense import dense_bytes
 from ....kernels.eigen.operator import SymmetricOperator
 from ....kernels.eigen.positive_part import WHOLE, normalized_laplacian
-from ....kernels.jit import one_thread
 from ....kernels.spectral.constraints import PairConstraints, actively_selected, randomly_selected
-from ....kernels.spectral.dual_ascent import Evaluator, SpectralState, advance, begin, kernel_at, relative_gap
-from ....kernels.spectral.neighbors import components, neighbour_graph
+from ....kernels.spectral.dual_ascent import Evaluator, SpectralState, advance, begin, kernel_at, progress_figures
+from ....kernels.spectral.neighbors import DENSE_BASE, components, neighbour_graph, smooth_basis
 from ....kernels.spectral.pair_losses import EntryTerms
 from ....kernels.spectral.problem import Evaluation, SpectralProblem
+from ...grams.neighbours import nearest_neighbours
 from ...grams.sources import rows_of
 from ...loops.protocol import Step
 from ...models.kernel_predict import spans
-from ...passes.neighbours import nearest_neighbours
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, total_bytes
 from .config import NPKLConfig
-
-DENSE_BASE = 1500
-"""Rows up to which the least eigenvectors of L come from a dense decomposition."""
 
 WIDTH_PAIRS = 2000
 """Pairs of rows whose median distance is the width of the kernel that selects constraints."""
@@ -141,37 +134,11 @@ class NPKLLoop:
         """Do one eigendecomposition and move."""
         problem = self.setting(ctx).problem
         state = advance(problem, state, tol=self.config.tol, max_iter=self.config.max_iter, evaluator=self._evaluator)
-        return Step(state, figures(problem, state))
+        return Step(state, progress_figures(problem, state))
 
     def kernel(self, state: SpectralState, ctx: RunContext) -> Evaluation:
         """Return the learnt kernel."""
         return kernel_at(self.setting(ctx).problem, state, tol=self.config.tol, evaluator=self._evaluator)
-
-
-def figures(problem: SpectralProblem, state: SpectralState) -> Mapping[str, Any]:
-    """Return the figures of a step: the least primal and the largest dual objective so far, their distance, and the rank of K."""
-    known = np.isfinite(state.best_dual)
-    gap = state.gap if known else float("nan")
-    return {
-        "objective": state.best_primal,
-        "dual": state.best_dual if known else float("nan"),
-        "primal": state.primal,
-        "gap": gap,
-        "relative_gap": relative_gap(problem, state) if known else float("nan"),
-        "rank": state.rank,
-    }
-
-
-def smooth_basis(laplacian: sp.csr_array, size: int) -> np.ndarray:
-    """Return the ``size`` eigenvectors of L with the least eigenvalues, ``(n, size)``."""
-    n = laplacian.indptr.size - 1
-    with one_thread():
-        if n <= DENSE_BASE or size >= n - 1:
-            return np.ascontiguousarray(eigh(laplacian.toarray(), subset_by_index=[0, size - 1])[1])
-        # The eigenvalues of L lie in [0, 2]: its least are the largest of 2I - L.
-        turned = sp.csr_array(2.0 * sp.eye_array(n) - laplacian)
-        vectors = eigsh(turned, k=size, which="LA", v0=np.random.default_rng(0).normal(size=n), tol=1e-10)[1]  # pyright: ignore[reportArgumentType] (a float)
-        return np.linalg.qr(vectors[:, ::-1])[0]
 
 
 def selected(config: NPKLConfig, given: PairConstraints, data: Any, seed: int) -> PairConstraints:

@@ -12,9 +12,9 @@ from ....kernels.spectral.constraints import closed, pair_constraints
 from ....kernels.spectral.dual_ascent import SpectralState
 from ....kernels.spectral.problem import cap_used
 from ...grams.given import GivenGrams
+from ...grams.neighbours import plan_neighbours
 from ...loops.prepared import Prepared
 from ...models.spectral import SpectralModel
-from ...passes.neighbours import plan_neighbours
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan, refuse_beyond
 from .config import NPKLConfig

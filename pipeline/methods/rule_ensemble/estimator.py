@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from ....storage import MemoryBlocks
 from ...estimators.base import Classifying, fan_out, fit_context, in_memory, is_store, opened, validated, warn_user
 from ...estimators.kernels import NAN, KernelEstimator, labelled
-from ...inputs.kernels import KernelInputs
+from ...inputs.labels import Inputs
 from ...inputs.tasks import store_tasks, with_tasks
 from ...loops.run import run_loop
 from ...passes.columns import fetch_columns
@@ -225,7 +225,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
         self._warn_unfinished(self.converged_, f"{ended} ended the fit before rules next to the active set were quiet; {told}")
         return self
 
-    def _with_tasks(self, inputs: KernelInputs, X: Any, task: Any) -> KernelInputs:
+    def _with_tasks(self, inputs: Inputs, X: Any, task: Any) -> Inputs:
         if task is None and is_store(X):
             task = store_tasks(inputs.data)
         if task is None and self.task_kernel is not None:

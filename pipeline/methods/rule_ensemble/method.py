@@ -11,7 +11,7 @@ import numpy as np
 from ....kernels.graphs.norms import DualPoint
 from ....kernels.rules.propositions import ABOVE, AT_MOST, Propositions
 from ....storage import DataError
-from ...inputs.kernels import KernelInputs, costs, labels_of, store_inputs
+from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs, store_inputs
 from ...inputs.scores import Fit, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, with_tasks
 from ...loops.active_set import EVERYWHERE, FINISHED
@@ -20,7 +20,6 @@ from ...passes.blocks import column_tasks
 from ...passes.columns import fetch_columns
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan, refuse_beyond
-from ..fgm.fgm_setup import refuse_idle_classes
 from .config import RuleConfig
 from .loop import Kept, RuleLoop, RuleState, Task, chosen, items_of, rule_flags
 from .memory import REMEDY, driver_held, most_propositions
@@ -30,7 +29,7 @@ FEW_PROPOSITIONS, FEW_ROWS = 30, 1000
 """Up to so many propositions and rows the thesis' certificate is computed, too: beyond, it tells nothing."""
 
 
-def build_loop(config: RuleConfig, inputs: KernelInputs, categorical: Sequence[int], held_out: np.ndarray | None = None) -> RuleLoop:
+def build_loop(config: RuleConfig, inputs: Inputs, categorical: Sequence[int], held_out: np.ndarray | None = None) -> RuleLoop:
     """Return the loop of a fit.
 
     Parameters
@@ -50,7 +49,7 @@ def build_loop(config: RuleConfig, inputs: KernelInputs, categorical: Sequence[i
         A class without a row of positive weight.
     """
     assert inputs.classes is not None  # callers have seen to it
-    cost = costs(config, inputs)
+    cost = row_costs(config, inputs)
     tasked = isinstance(inputs, TaskInputs)
     machines = _task_machines(inputs, cost) if isinstance(inputs, TaskInputs) else _class_machines(inputs, cost)
     similarity = task_similarity(config.task_kernel, len(machines), tasked)
@@ -70,7 +69,7 @@ def _task_machines(inputs: TaskInputs, cost: np.ndarray) -> list[Task]:
     return found
 
 
-def _class_machines(inputs: KernelInputs, cost: np.ndarray) -> list[Task]:
+def _class_machines(inputs: Inputs, cost: np.ndarray) -> list[Task]:
     assert inputs.classes is not None
     rows = np.flatnonzero(cost > 0)
     refuse_idle_classes(inputs.classes, inputs.target, cost)
@@ -165,7 +164,7 @@ def plan_of(config: RuleConfig, loop: RuleLoop, ctx: RunContext) -> dict[str, An
 
 def model_of(
     config: RuleConfig,
-    inputs: KernelInputs,
+    inputs: Inputs,
     loop: RuleLoop,
     state: RuleState,
     ctx: RunContext,

@@ -23,14 +23,13 @@ from ....kernels.eigen.operator import SymmetricOperator
 from ....kernels.eigen.positive_part import normalized_laplacian
 from ....kernels.jit import one_thread
 from ....kernels.ranking.tags import counts_of, some_rows, tag_vectors, untagged_rows
-from ....kernels.spectral.dual_ascent import SpectralState, advance, begin, kernel_at
-from ....kernels.spectral.neighbors import nearest_rows, neighbour_graph
+from ....kernels.spectral.dual_ascent import SpectralState, advance, begin, kernel_at, progress_figures
+from ....kernels.spectral.neighbors import nearest_rows, neighbour_graph, smooth_basis
 from ....kernels.spectral.pair_losses import DistanceTerms
 from ....kernels.spectral.problem import Evaluation, SpectralProblem
 from ...grams.sources import all_rows
 from ...loops.protocol import Step
 from ...records.context import RunContext
-from ..npkl.loop import figures, smooth_basis
 from .config import RankerConfig
 
 
@@ -186,7 +185,7 @@ class RankerLoop:
     def step(self, state: SpectralState, ctx: RunContext) -> Step[SpectralState]:
         """Evaluate once, and move."""
         new = advance(self.problem, state, tol=self.config.tol, max_iter=self.config.max_iter)
-        return Step(new, {**figures(self.problem, new), "active_pairs": int(np.count_nonzero(new.best_alpha))})
+        return Step(new, {**progress_figures(self.problem, new), "active_pairs": int(np.count_nonzero(new.best_alpha))})
 
     def learnt(self, state: SpectralState) -> Evaluation:
         """Return the kernel of least objective so far."""

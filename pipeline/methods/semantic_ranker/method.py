@@ -25,7 +25,7 @@ from ...passes.blocks import scale_of
 from ...passes.scaling import inverse_row_norms, scaled
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
-from ..fgm.model import FeatureScale
+from ...records.scale import FeatureScale
 from .config import RankerConfig
 from .loop import RankerLoop, images_of
 

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, MethodConfig, Positive
-from ..mkl.config import GramPolicy, Normalize
+from ...records.config import Count, GramPolicy, MethodConfig, Normalize, Positive
 
 
 class SharedSubspaceConfig(MethodConfig):

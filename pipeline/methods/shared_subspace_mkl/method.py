@@ -16,9 +16,10 @@ from ...inputs.kernels import apart, gram_settings, resolved_kernels, with_gram_
 from ...inputs.memory import HELD as MACHINES_HELD
 from ...inputs.memory import fewer_kernels, machines_held, refuse_pooled
 from ...inputs.scores import Fit, TargetFit, held_out_rows, with_held_out
-from ...inputs.tasks import TaskInputs, build_task_model, pooled_problem, refuse_empty, store_task_inputs
+from ...inputs.tasks import TaskInputs, pooled_problem, refuse_empty, store_task_inputs
 from ...loops.prepared import Prepared
 from ...models.task import TaskModel
+from ...models.task_build import build_task_model
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .baselines_loop import LOOPS

@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, MethodConfig, Positive
-from ..mkl.config import GramPolicy
+from ...records.config import Count, GramPolicy, MethodConfig, Positive
 
 PairKernel = Literal["similarity", "difference", "mlpk", "tensor", "tensor-symmetric"]
 

@@ -13,8 +13,10 @@ from ....storage import DataError
 from ...grams.given import GivenGrams
 from ...grams.memory import BLOCKS, IN_PLACE, PACKED
 from ...grams.sources import pair_bytes, row_pairs
-from ...inputs.kernels import KernelInputs, apart, data_scaling, gram_settings, resolved_kernels, support_rows_of, with_gram_store
+from ...inputs.kernels import apart, gram_settings, resolved_kernels, with_gram_store
+from ...inputs.labels import Inputs
 from ...loops.prepared import Prepared
+from ...models.kernel_build import data_scaling, support_rows_of
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .config import SocialConfig
@@ -147,7 +149,7 @@ def _views(config: SocialConfig, ctx: RunContext) -> tuple[SocialConfig, Any]:
     """Return parameters and data of a run whose views may be those of a Gram store; only unshifted ones must be definite."""
     if config.kernels == "precomputed" and config.gram_store is None:
         raise ValueError("social-strength needs views: kernels over the users (--kernels), or a Gram store of matrices (--grams)")
-    config, inputs = with_gram_store(config, KernelInputs(ctx.data, np.zeros(0), None), definite=config.normalize == "none")
+    config, inputs = with_gram_store(config, Inputs(ctx.data, np.zeros(0), None), definite=config.normalize == "none")
     return config, inputs.data
 
 

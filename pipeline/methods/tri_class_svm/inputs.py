@@ -16,10 +16,10 @@ from ...grams.given import GivenGrams
 from ...grams.sources import TextRows, rows_of
 from ...inputs.folds import fold_masks
 from ...inputs.kernels import resolved_kernels
+from ...inputs.labels import class_factors
 from ...models.kernel_predict import spans
 from ...records.context import RunContext
 from ...records.holdings import Held, refuse_beyond
-from ..fgm.fgm_setup import FGMInputs, class_factors
 from .config import TriClassConfig
 
 ROWS_SHARE = 0.25
@@ -236,7 +236,7 @@ def points_of(config: TriClassConfig, inputs: TriClassInputs, held_out: np.ndarr
     known = weight * np.where(inputs.relevant, config.C, irrelevant)
     if config.class_weight is not None:
         codes = (labels[inputs.relevant] > 0).astype(np.int64)
-        factors = class_factors(config, FGMInputs(inputs.data, codes, CLASSES, weight[inputs.relevant]))
+        factors = class_factors(config.class_weight, CLASSES, codes, weight[inputs.relevant])
         known[inputs.relevant] *= factors[codes]
     used = inputs.relevant & (weight > 0)
     balance = float(np.mean(labels[used])) if config.balance == "labels" else config.balance

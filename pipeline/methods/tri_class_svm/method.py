@@ -15,11 +15,13 @@ from ...grams.grams import pass_groups
 from ...grams.memory import HELD as GRAMS_HELD
 from ...grams.settings import GramSettings
 from ...grams.sources import pair_bytes, row_pairs
-from ...inputs.kernels import KernelInputs, apart, build_model, data_scaling, store_inputs
+from ...inputs.kernels import apart
+from ...inputs.labels import Inputs, store_inputs
 from ...inputs.memory import refuse_pooled
 from ...inputs.scores import held_out_rows
 from ...loops.prepared import Prepared
 from ...models.kernel import KernelModel
+from ...models.kernel_build import build_model, data_scaling
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from ...records.missing import refuse_missing
@@ -167,7 +169,7 @@ def model_of(config: TriClassConfig, inputs: TriClassInputs, loop: TriClassLoop,
         "converged": float(state.stop not in UNFINISHED),
     }
     beta = row_coefficients(loop.points[0], best)
-    kernel = KernelInputs(inputs.data, inputs.labels, inputs.classes)
+    kernel = Inputs(inputs.data, inputs.labels, inputs.classes)
     arrays = {
         "assignment": best.labels[inputs.unlabelled].astype(np.int64),
         "starts": np.array([machine.objective / config.C for machine in state.machines[: len(loop.names)]]),

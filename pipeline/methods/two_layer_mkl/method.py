@@ -15,20 +15,13 @@ from ...grams.settings import PLACES, GramSettings
 from ...grams.sources import row_pairs
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...inputs.kernel_checks import doubtful
-from ...inputs.kernels import (
-    KernelInputs,
-    apart,
-    build_model,
-    dual_problems,
-    gram_settings,
-    resolved_kernels,
-    store_inputs,
-    with_gram_store,
-)
+from ...inputs.kernels import apart, gram_settings, resolved_kernels, with_gram_store
+from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import MACHINES, refuse_machines, vectors_held
 from ...inputs.scores import Fit, held_out_rows, with_held_out
 from ...loops.prepared import Prepared
 from ...models.kernel import KernelModel
+from ...models.kernel_build import build_model
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, holdings_plan
 from .config import TwoLayerConfig
@@ -44,7 +37,7 @@ LAYER_SHARE = 0.5
 
 
 def build_loop(
-    config: TwoLayerConfig, inputs: KernelInputs, ctx: RunContext, held_out: np.ndarray | None = None, budget: int | None = None
+    config: TwoLayerConfig, inputs: Inputs, ctx: RunContext, held_out: np.ndarray | None = None, budget: int | None = None
 ) -> TwoLayerLoop:
     """Return the loop of a fit.
 
@@ -157,7 +150,7 @@ def plan_of(config: TwoLayerConfig, loop: TwoLayerLoop, ctx: RunContext) -> dict
     }
 
 
-def model_of(config: TwoLayerConfig, inputs: KernelInputs, loop: TwoLayerLoop, state: TwoLayerState, ctx: RunContext) -> KernelModel:
+def model_of(config: TwoLayerConfig, inputs: Inputs, loop: TwoLayerLoop, state: TwoLayerState, ctx: RunContext) -> KernelModel:
     """Return the model of the last weights, which are the best."""
     for message in idle(state, loop, inputs.classes or ()):
         ctx.emit({"event": "warning", "message": message})
@@ -177,7 +170,7 @@ def model_of(config: TwoLayerConfig, inputs: KernelInputs, loop: TwoLayerLoop, s
     return replace(found, layers=2)
 
 
-def remarks(loop: TwoLayerLoop, state: TwoLayerState, inputs: KernelInputs, ctx: RunContext) -> list[str]:
+def remarks(loop: TwoLayerLoop, state: TwoLayerState, inputs: Inputs, ctx: RunContext) -> list[str]:
     """Return what the user should know of a fit: kernels that add nothing, machines without kernels."""
     return [*doubtful(loop.grams(state.widths, ctx)), *idle(state, loop, inputs.classes or ())]
 

@@ -11,7 +11,7 @@ from ....kernels.bank.two_layer import TwoLayerPoint
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.jit import one_thread
 from ...grams.settings import GramSettings
-from ...inputs.kernels import support_rows_of
+from ...models.kernel_build import support_rows_of
 from .config import TwoLayerConfig
 from .layer_pass import LayerGrams
 

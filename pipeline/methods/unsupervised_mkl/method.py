@@ -14,9 +14,11 @@ from ...grams.given import GivenGrams
 from ...grams.grams import Grams
 from ...grams.memory import BLOCKS, IN_PLACE, PACKED
 from ...grams.sources import pair_bytes, row_pairs
-from ...inputs.kernels import KernelInputs, build_model, gram_settings, resolved_kernels
+from ...inputs.kernels import gram_settings, resolved_kernels
+from ...inputs.labels import Inputs
 from ...loops.prepared import Prepared
 from ...models.kernel import KernelModel
+from ...models.kernel_build import build_model
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .config import UMKLConfig
@@ -131,7 +133,7 @@ def model_of(config: UMKLConfig, loop: UMKLLoop, state: UMKLState, ctx: RunConte
         "iterations": float(state.iteration),
         "converged": float(state.stop != "max_iter"),
     }
-    inputs = KernelInputs(ctx.data, np.zeros(grams.n), None)
+    inputs = Inputs(ctx.data, np.zeros(grams.n), None)
     theta = np.tile(weights, (config.n_components, 1))
     arrays = {"weights": state.weights, "bases": state.bases, "eigenvalues": lam}
     return build_model(config, inputs, grams, theta, beta, intercepts, figures, arrays)

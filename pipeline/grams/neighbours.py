@@ -16,8 +16,8 @@ import numpy as np
 from ...cluster import BlockProgram, Plan, plan
 from ...kernels.spectral.neighbors import COLUMNS, Nearest, merge_nearest, nearest_between
 from ...storage import BlockStore, MemoryBlocks, open_shared
-from ..grams.sources import FREED_BYTES, rows_of
 from ..records.context import RunContext
+from .sources import FREED_BYTES, rows_of
 
 ROWS = 4096
 """Rows of a task: from the data alone, never from the number of workers."""

@@ -14,14 +14,14 @@ from ...storage.grams.layout import OBJECT_BYTES, GramLayout
 from ...storage.grams.versions import begin_replacement, end_replacement
 from ...storage.places import checked
 from ...storage.urls import holds_store
+from ..grams.grams import Grams, build_blocks
+from ..grams.settings import GramSettings
+from ..grams.sources import RowPair, block_rows, pair_bytes, pairs
 from ..inputs.kernels import check_rows
 from ..records.context import Emit, RunContext, Tally, ignore
 from ..records.missing import refuse_missing
-from ..runs.in_process import refuse_step
-from ..runs.run import ConfigMismatch, Where, executing, process_bytes
-from .grams import Grams, build_blocks
-from .settings import GramSettings
-from .sources import RowPair, block_rows, pair_bytes, pairs
+from .in_process import refuse_step
+from .run import ConfigMismatch, Where, executing, process_bytes
 
 __all__ = ["GramOutcome", "KernelSpec", "as_specs", "build_grams", "checked_kernels", "kernel_grid", "repair_grams"]
 

@@ -1,0 +1,163 @@
+"""What a fit learns from: data, labels or numbers, weights and groups; and what follows from labels for every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...kernels.svm.dual import DualProblem, svc_problem, svr_problem
+from ...storage import DataError
+from ..records.context import RunContext
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a fit gets beside its parameters.
+
+    Attributes
+    ----------
+    data
+        Block store, arrays or strings in memory, or matrices.
+    target
+        ``(n_samples,)`` class of each row as its index, or real numbers.
+    classes
+        The labels, in order; ``None`` for regression.
+    sample_weight
+        ``(n_samples,)`` factors of C, or ``None``.
+    groups
+        One label per feature, list of index arrays, or ``None``.
+    """
+
+    data: Any
+    target: np.ndarray
+    classes: tuple[Any, ...] | None
+    sample_weight: np.ndarray | None = None
+    groups: Any = None
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The classes of a target that has them."""
+        assert self.classes is not None
+        return self.classes
+
+    @property
+    def n_machines(self) -> int:
+        """One, or one per class for more than two."""
+        return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+
+
+def store_inputs(ctx: RunContext, name: str) -> Inputs:
+    """Return a store's target and weights: classes where it has labels, else real numbers.
+
+    Raises
+    ------
+    DataError
+        No target, or one class only.
+    """
+    data = ctx.data
+    if not data.has_table("y"):
+        raise DataError(f"there is no target; {name} needs one (ingest a file that has it; --target names its column or array)", data.url)
+    weight = data.row_table("weight") if data.has_table("weight") else None
+    labels = data.meta.labels
+    if labels is None:
+        return Inputs(data, data.target(), None, weight)
+    codes = data.target().astype(np.int64)
+    if len(np.unique(codes)) < 2:
+        raise DataError(f"the target holds one class only ({labels[int(codes[0])]!r}); {name} needs at least two", data.url)
+    return Inputs(data, codes, tuple(labels), weight)
+
+
+def labels_of(inputs: Inputs, machine: int) -> np.ndarray:
+    """Return the labels -1 and +1 of one machine: the second class of two, or one class against the rest."""
+    return np.where(inputs.target == (1 if len(inputs.labels) == 2 else machine), 1.0, -1.0)
+
+
+def dual_problems(config: Any, inputs: Inputs, epsilon: float = 0.1) -> list[DualProblem]:
+    """Return one problem per machine: hinge for classes, epsilon-insensitive for real targets.
+
+    Raises
+    ------
+    DataError
+        A class without a row of positive weight.
+    """
+    cost = row_costs(config, inputs)
+    if not np.any(cost > 0):
+        raise DataError("no sample has a positive weight; a fit needs some")
+    if inputs.classes is None:
+        return [svr_problem(inputs.target, epsilon, cost)]
+    refuse_idle_classes(inputs.classes, inputs.target, cost)
+    return [svc_problem(labels_of(inputs, machine), cost) for machine in range(inputs.n_machines)]
+
+
+def refuse_idle_classes(classes: Sequence[Any], codes: np.ndarray, cost: np.ndarray) -> None:
+    """Refuse classes without a row whose loss has a weight.
+
+    Raises
+    ------
+    DataError
+        The first such class is named.
+    """
+    idle = np.bincount(codes, cost > 0, minlength=len(classes)) == 0
+    if idle.any():
+        raise DataError(f"class {classes[int(idle.argmax())]!r} has no sample with positive weight; every class needs one")
+
+
+def row_costs(config: Any, inputs: Inputs) -> np.ndarray:
+    """Return ``C_i = C * sample weight * class weight``, ``(n_samples,)``."""
+    cost = np.full(len(inputs.target), float(config.C))
+    if inputs.sample_weight is not None:
+        cost *= inputs.sample_weight
+    if inputs.classes is None or config.class_weight is None:
+        return cost
+    return cost * class_factors(config.class_weight, inputs.classes, inputs.target, inputs.sample_weight)[inputs.target]
+
+
+def class_factors(
+    class_weight: Mapping[str, float] | str, classes: Sequence[Any], codes: np.ndarray, sample_weight: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the factor of every class that a parameter ``class_weight`` asks for."""
+    if isinstance(class_weight, str):
+        counts = np.bincount(codes, sample_weight, minlength=len(classes))
+        return counts.sum() / (len(counts) * np.maximum(counts, np.finfo(float).tiny))
+    known = {_spelling(label): k for k, label in enumerate(classes)}
+    factors = np.ones(len(classes))
+    for label, factor in class_weight.items():
+        if _spelling(label) not in known:
+            raise ValueError(f"class_weight names class {label!r}; the classes are {list(classes)!r}")
+        factors[known[_spelling(label)]] = factor
+    return factors
+
+
+def _spelling(label: Any) -> str:
+    """Return one spelling for 1, 1.0 and "1"."""
+    try:
+        number = float(label)
+    except (TypeError, ValueError):
+        return str(label)
+    return repr(int(number)) if number.is_integer() else repr(number)
+
+
+def row_weights(config: Any, inputs: Inputs) -> np.ndarray:
+    """Return the factor of every row's loss, ``(n_samples,)``: sample weight times class weight, 0 for rows held out.
+
+    Raises
+    ------
+    DataError
+        A class without a row of positive weight, or no such row at all.
+    ValueError
+        Class weights where there are no classes, or of a class that is none.
+    """
+    weight = np.ones(len(inputs.target)) if inputs.sample_weight is None else np.array(inputs.sample_weight, np.float64)
+    if inputs.classes is None:
+        if config.class_weight is not None:
+            raise ValueError(f"class_weight={config.class_weight!r}: the target holds real numbers, there are no classes")
+        if not np.any(weight > 0):
+            raise DataError("no sample has a positive weight; a fit needs some")
+        return weight
+    refuse_idle_classes(inputs.classes, inputs.target, weight)
+    if config.class_weight is None:
+        return weight
+    return weight * class_factors(config.class_weight, inputs.classes, inputs.target, inputs.sample_weight)[inputs.target]

@@ -1,0 +1,78 @@
+"""NEW."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..grams.given import GivenGrams
+from ..grams.grams import Grams
+from ..grams.sources import rows_of
+from ..inputs.labels import Inputs
+from ..passes.blocks import scale_of
+from ..records.scale import FeatureScale
+from .kernel import KernelModel
+from .kernel_predict import spans
+
+
+def build_model(
+    config: Any,
+    inputs: Inputs,
+    grams: Grams,
+    theta: np.ndarray,
+    beta: np.ndarray,
+    intercepts: np.ndarray,
+    figures: dict[str, float],
+    arrays: dict[str, np.ndarray] | None = None,
+) -> KernelModel:
+    """Return the model of weights ``theta`` (n_machines, n_kernels) and coefficients ``beta`` (n_machines, n_samples)."""
+    used = np.flatnonzero(np.any(theta != 0, axis=0))
+    norms = [grams.normalizations[q] for q in used]
+    centred = any(norm.row_mean is not None for norm in norms)
+    # The means of a test row run over all training rows, so a centred kernel keeps them all.
+    ids = np.arange(grams.n) if centred else np.flatnonzero(np.any(beta != 0, axis=0))
+    rows, texts = (None, ()) if isinstance(inputs.data, GivenGrams) else support_rows_of(inputs.data, ids)
+    return KernelModel(
+        params_json=config.model_dump_json(),
+        classes_json=json.dumps(None if inputs.classes is None else list(inputs.classes)),
+        kernels_json=json.dumps([spec.to_json() for spec in grams.specs]),
+        n_features=int(inputs.data.n_cols),
+        n_train=grams.n,
+        precomputed=isinstance(inputs.data, GivenGrams),
+        theta=theta,
+        used=used,
+        norms=tuple(norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[ids]) for norm in norms),
+        support_ids=ids,
+        rows=rows,
+        texts=texts,
+        beta=np.ascontiguousarray(beta[:, ids]),
+        intercepts=intercepts,
+        figures=figures,
+        arrays=arrays or {},
+        **data_scaling(inputs.data),
+    )
+
+
+def data_scaling(data: Any) -> dict[str, Any]:
+    """Return a model's fields that tell how the features of a data set are scaled."""
+    if getattr(data, "scale", None) is None or not data.n_cols:
+        return {"scale": FeatureScale(), "row_scaled": False}
+    return {"scale": scale_of(data, np.arange(data.n_cols)), "row_scaled": data.scale.kind == "unit-row"}
+
+
+def support_rows_of(data: Any, ids: np.ndarray) -> tuple[np.ndarray | sp.csr_array | None, tuple[str, ...]]:
+    """Return chosen rows (ascending ids) as kernels read them, and the texts where rows are strings."""
+    parts = []
+    for lo, hi in spans(data.n_rows, 4096):
+        inside = ids[(ids >= lo) & (ids < hi)] - lo
+        if len(inside):
+            parts.append(rows_of(data, lo, hi)[inside])
+    if data.n_cols == 0:
+        return None, tuple(str(text) for part in parts for text in part)
+    if not parts:
+        return np.zeros((0, data.n_cols)), ()
+    return (sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)), ()

@@ -1,0 +1,63 @@
+"""NEW."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...kernels.grams.normalization import Normalization
+from ..grams.given import GivenGrams
+from ..inputs.tasks import TaskInputs
+from .kernel_build import data_scaling, support_rows_of
+from .task import TaskModel
+
+
+def build_task_model(
+    config: Any,
+    inputs: TaskInputs,
+    specs: Sequence[Any],
+    norms: Sequence[Normalization],
+    weights: np.ndarray,
+    beta: np.ndarray,
+    intercepts: np.ndarray,
+    figures: dict[str, float],
+    arrays: dict[str, np.ndarray] | None = None,
+) -> TaskModel:
+    """Return the model of weights ``(k, T)`` or ``(k, T, T)``, coefficients ``(n_samples,)`` and intercepts ``(T,)``.
+
+    Parameters
+    ----------
+    specs, norms
+        All kernels and their normalisation over the training rows.
+    """
+    used = np.flatnonzero(weights.reshape(len(weights), -1).any(axis=1))
+    chosen = [norms[int(q)] for q in used]
+    # The means of a test row run over all training rows, so a centred kernel keeps them all.
+    ids = np.arange(len(beta)) if any(norm.row_mean is not None for norm in chosen) else np.flatnonzero(beta)
+    given = isinstance(inputs.data, GivenGrams)
+    rows, texts = (None, ()) if given else support_rows_of(inputs.data, ids)
+    return TaskModel(
+        params_json=config.model_dump_json(),
+        classes_json=json.dumps(None if inputs.classes is None else list(inputs.classes)),
+        kernels_json=json.dumps([spec.to_json() for spec in specs]),
+        tasks_json=json.dumps(list(inputs.names)),
+        n_features=int(inputs.data.n_cols),
+        n_train=len(beta),
+        precomputed=given,
+        weights=weights,
+        used=used,
+        norms=tuple(replace(norm, diag_root=None if norm.diag_root is None else norm.diag_root[ids]) for norm in chosen),
+        support_ids=ids,
+        support_tasks=inputs.codes[ids],
+        rows=rows,
+        texts=texts,
+        beta=beta[ids],
+        intercepts=intercepts,
+        figures=figures,
+        arrays=arrays or {},
+        **data_scaling(inputs.data),
+    )
