@@ -16,7 +16,7 @@ SAMPLED = 1 << 13
 """Entries, spread over a given matrix, by which those that may be the same are found."""
 
 
-def doubtful(grams: Grams) -> list[str]:
+def kernel_warnings(grams: Grams) -> list[str]:
     """Return what to say of kernels that add nothing, or nothing new.
 
     Raises

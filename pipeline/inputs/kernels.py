@@ -112,14 +112,14 @@ def with_gram_store(config: Any, inputs: Inputs, *, definite: bool = True) -> tu
     return config.model_copy(update={"kernels": texts, "grams": "store"}), inputs
 
 
-def apart(data: Any) -> GivenGrams | None:
+def given_grams_or_none(data: Any) -> GivenGrams | None:
     """Return matrices that were given, which a loop reads in place of the run's data set; ``None`` for data sets."""
     return data if isinstance(data, GivenGrams) else None
 
 
 def gram_settings(config: Any, specs: Sequence[Any], data: Any, ctx: RunContext) -> GramSettings:
     """Return where the Gram matrices of a fit lie; given ones are read where they are: there is nothing to build into a store."""
-    given = apart(data)
+    given = given_grams_or_none(data)
     if given is None:
         return GramSettings.of(ctx, specs, config.grams, config.gram_store)
     return GramSettings.of(replace(ctx, data=given), specs, "auto" if config.grams == "store" else config.grams, None)

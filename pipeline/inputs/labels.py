@@ -29,6 +29,8 @@ class Inputs:
         ``(n_samples,)`` factors of C, or ``None``.
     groups
         One label per feature, list of index arrays, or ``None``.
+    held_out
+        ``(n_samples,)`` rows that are not learnt from but measured, or ``None``; their weight is zero.
     """
 
     data: Any
@@ -36,6 +38,7 @@ class Inputs:
     classes: tuple[Any, ...] | None
     sample_weight: np.ndarray | None = None
     groups: Any = None
+    held_out: np.ndarray | None = None
 
     @property
     def labels(self) -> tuple[Any, ...]:

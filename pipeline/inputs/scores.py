@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...storage import DataError
+from .labels import Inputs
 
 NAN = float("nan")
 
-Inputs = TypeVar("Inputs")
+InputsT = TypeVar("InputsT", bound=Inputs)
 
 
 @dataclass(frozen=True)
@@ -135,13 +136,12 @@ def _checked_mask(given: Any, n: int) -> np.ndarray:
     return mask
 
 
-def with_held_out(inputs: Inputs, held_out: np.ndarray | None) -> Inputs:
+def with_held_out(inputs: InputsT, held_out: np.ndarray | None) -> InputsT:
     """Return what a fit gets, with the weights of the held-out rows zero: a split is a mask, never a copy."""
     if held_out is None:
         return inputs
-    given: Any = inputs
-    weight = np.ones(len(held_out)) if given.sample_weight is None else given.sample_weight
-    return replace(given, sample_weight=np.where(held_out, 0.0, weight))
+    weight = np.ones(len(held_out)) if inputs.sample_weight is None else inputs.sample_weight
+    return replace(inputs, sample_weight=np.where(held_out, 0.0, weight), held_out=held_out)
 
 
 def stratified_split(codes: np.ndarray, share: float, seed: int, classes: Sequence[Any] = ()) -> np.ndarray:

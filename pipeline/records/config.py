@@ -1,21 +1,71 @@
-"""Parameters of every method, defined once: command line, YAML, JSON schema and documentation come from these models."""
+"""Parameters of every method, defined once: command line, YAML, JSON schema, estimators and documentation come from these models."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Unit = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
+Normalize = Literal["none", "trace", "unit_trace", "multiplicative", "cosine"]
+GramPolicy = Literal["auto", "memory", "store", "recompute"]
+
+
+@dataclass(frozen=True)
+class ExtraInput:
+    """Something that a method takes beside its data.
+
+    Attributes
+    ----------
+    name
+        Option of the command line, key of a workflow.
+    what
+        In words, such as ``"tags of every row"``.
+    reads
+        What the option names: a block store, or a file with pairs of rows and a number, or with one text a row.
+    form
+        Help of the option: what a line of the file holds.
+    required
+        Whether the method cannot run without it.
+    """
+
+    name: str
+    what: str
+    reads: Literal["store", "pairs", "texts"]
+    form: str
+    required: bool = False
 
 
 class MethodConfig(BaseModel):
-    """Base of all parameter models: frozen, closed, with a digest."""
+    """Base of all parameter models: frozen, closed, with a digest.
+
+    Attributes
+    ----------
+    extra_inputs
+        What the method takes beside its data.
+    has_tasks
+        Whether it fits the tasks of a store that has them.
+    has_scores
+        Whether its fits are scored on rows held out, so that settings can be compared.
+    takes_missing
+        Whether it takes stores with missing values.
+    takes_streams
+        Whether it also learns from a text that is read once.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    extra_inputs: ClassVar[tuple[ExtraInput, ...]] = ()
+    has_tasks: ClassVar[bool] = False
+    has_scores: ClassVar[bool] = True
+    takes_missing: ClassVar[bool] = False
+    takes_streams: ClassVar[bool] = False
 
     def digest(self) -> str:
         """Return the SHA-256 of the canonical JSON form."""
@@ -26,15 +76,3 @@ class MethodConfig(BaseModel):
 def describe(config: type[MethodConfig]) -> dict[str, Any]:
     """Return the JSON schema of a parameter model."""
     return config.model_json_schema()
-
-
-Normalize = Literal["none", "trace", "unit_trace", "multiplicative", "cosine"]
-
-
-GramPolicy = Literal["auto", "memory", "store", "recompute"]
-
-
-Unit = Annotated[float, Field(ge=0, le=1)]
-
-
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -31,6 +31,11 @@ def ignore(event: Mapping[str, Any]) -> None:
     """Drop an event."""
 
 
+def refuse(message: str) -> None:
+    """Refuse what is doubtful about parameters."""
+    raise ValueError(message)
+
+
 @dataclass
 class Tally:
     """What the passes of a run took so far.
@@ -114,6 +119,10 @@ class RunContext:
         Tasks and bytes of the passes so far.
     beside
         Further stores that the method reads.
+    limit
+        Bytes beyond which a fit is refused, where that is not ``driver_memory``.
+    warn
+        Takes what is doubtful about parameters, before work starts. A run refuses it: its folder would keep them; an estimator warns.
     """
 
     executor: Executor
@@ -124,6 +133,13 @@ class RunContext:
     seed: int = 0
     tally: Tally = field(default_factory=Tally)
     beside: tuple[BlockStore, ...] = ()
+    limit: int | None = None
+    warn: Callable[[str], None] = refuse
+
+    @property
+    def fit_limit(self) -> int:
+        """Bytes beyond which a fit is refused."""
+        return self.driver_memory if self.limit is None else self.limit
 
     def confirm(self) -> None:
         """Check that the data are still those that the run opened: called before anything that was made of them is written.

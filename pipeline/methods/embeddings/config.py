@@ -14,6 +14,8 @@ CAP = "cap of tr K^2, with a mean squared distance of neighbours of 1; default: 
 class EmbeddingConfig(MethodConfig):
     """What the three embeddings share."""
 
+    has_scores = False
+
     n_components: Count = Field(2, description="coordinates of the map")
     n_neighbors: Count = Field(5, description="nearest neighbours of a row in the graph")
     graph: Literal["mutual", "union"] = Field("mutual", description="edges where both are a neighbour of the other, or one of them")

@@ -12,6 +12,8 @@ from ...records.config import Count, MethodConfig, NonNegative, Positive
 class GroupLassoConfig(MethodConfig):
     """Parameters of the group lasso (``group-lasso``)."""
 
+    takes_streams = True
+
     penalty: Literal["gl", "sgl", "egl", "l1"] = Field(
         "gl", description="group lasso, sparse group lasso, enhanced sparse group lasso (see rho), or plain l1"
     )

@@ -19,18 +19,7 @@ from .config import GroupLassoConfig
 
 @dataclass(frozen=True)
 class GroupLassoInputs(Inputs):
-    """What a fit gets beside its parameters.
-
-    Attributes
-    ----------
-    groups
-        One label per feature, list of index arrays, or ``None``: every feature by itself.
-    held_out
-        ``(n_samples,)`` rows that are not learned but measured, or ``None``.
-    """
-
-    groups: Any = None
-    held_out: np.ndarray | None = None
+    """What a fit gets beside its parameters; without groups every feature is one by itself."""
 
     @property
     def targets(self) -> np.ndarray:

@@ -13,6 +13,8 @@ from ...records.config import Count, MethodConfig, Positive, Unit
 class HKLConfig(MethodConfig):
     """Parameters of hierarchical kernel learning (``hierarchical-kernels``)."""
 
+    has_tasks = True
+
     dag: str | list[Any] | dict[str, Any] | None = Field(
         None,
         description="graph of kernels: subsets(KERNEL[; depth=D]), grid(KERNEL; ...), or a list of nodes {name, kernel, parents, d}; "

@@ -14,6 +14,8 @@ Norm = Annotated[float, Field(gt=1, le=2)]
 class LatentTaskConfig(MethodConfig):
     """Parameters of multiple kernel learning on latent task structure (``latent-task-mkl``)."""
 
+    has_tasks = True
+
     kernels: Literal["precomputed"] | list[str] | None = Field(
         None, description="kernels as short texts; default: Gaussians and polynomials on all features and on each one"
     )

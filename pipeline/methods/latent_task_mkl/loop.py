@@ -25,7 +25,7 @@ from ....storage import DataError
 from ...grams.grams import Grams
 from ...grams.held import held_grams
 from ...grams.settings import GramSettings
-from ...inputs.kernel_checks import doubtful
+from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.scores import Fit, TargetFit, accuracy_metrics
 from ...loops.active_set import EVERYWHERE, ActiveRule, ActiveState, Restricted, Violations, active_step, dual_point
 from ...loops.protocol import Step
@@ -151,7 +151,7 @@ class LatentLoop:
     def init(self, ctx: RunContext) -> LatentState:
         """Return the sources of the lattice with equal weights."""
         grams, lattice = self.grams(ctx), self.lattice
-        for message in doubtful(grams):
+        for message in kernel_warnings(grams):
             ctx.emit({"event": "warning", "message": message})
         empty = NodeSet.empty(lattice.width, np.uint64)
         nodes = empty.with_hulls(lattice.sources(), lattice.parents, lattice.penalties)

@@ -12,8 +12,8 @@ import numpy as np
 from ....kernels.graphs.norms import dual_bound, dual_exponent
 from ....kernels.tasks.group_lattice import group_forms, kernel_norms
 from ...grams.sources import pair_bytes, row_pairs
-from ...inputs.kernel_checks import doubtful
-from ...inputs.kernels import apart, gram_settings, resolved_kernels
+from ...inputs.kernel_checks import kernel_warnings
+from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels
 from ...inputs.memory import machines_held, refuse_machines, refuse_pooled
 from ...inputs.scores import Fit, TargetFit, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, pooled_problem, refuse_empty, store_task_inputs
@@ -64,7 +64,7 @@ def build_loop(
     limit = ctx.driver_memory if budget is None else budget
     refuse_machines(settings, held, own.problem.n, len(specs), limit, "latent-task-mkl")
     fit = TargetFit(0, inputs.target, held_out) if inputs.classes is None else Fit(0, 1, inputs.target, held_out)
-    return LatentLoop(config, specs, own.problem, own.constants, settings, apart(inputs.data), (fit,))
+    return LatentLoop(config, specs, own.problem, own.constants, settings, given_grams_or_none(inputs.data), (fit,))
 
 
 def prepare(config: LatentTaskConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
@@ -180,7 +180,7 @@ def ranked_groups(config: LatentTaskConfig, loop: LatentLoop, state: LatentState
 
 def remarks(loop: LatentLoop, state: LatentState, inputs: TaskInputs, ctx: RunContext) -> list[str]:
     """Return what the user should know of a fit: kernels that add nothing, or nothing new."""
-    return doubtful(loop.grams(ctx))
+    return kernel_warnings(loop.grams(ctx))
 
 
 def summary(state: LatentState, model: TaskModel) -> dict[str, Any]:

@@ -6,13 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...inputs.folds import GRAM_PARAMETERS, Shared, alike, fold_masks, table_rows
-from ...inputs.kernels import apart, gram_settings, resolved_kernels, with_gram_store
-from ...inputs.labels import dual_problems, store_inputs
-from ...inputs.memory import machines_held, refuse_machines
-from ...inputs.scores import Fit, TargetFit, with_held_out
 from ...records.context import RunContext
 from .config import MKLConfig
-from .loop import MKLLoop
+from .method import MKL, shared_loop
 
 
 def shared_loops(ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[Shared]:
@@ -29,21 +25,10 @@ def shared_loops(ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str,
 
 
 def _shared(ctx: RunContext, points: tuple[int, ...], grid: Sequence[MKLConfig], folds: int, seed: int) -> Shared:
-    first, inputs = with_gram_store(grid[points[0]], store_inputs(ctx, "mkl"))
+    first, inputs = MKL.read_inputs(grid[points[0]], ctx, {})
+    configs = [first, *(grid[k] for k in points[1:])]
     masks = fold_masks(inputs.target, inputs.classes, folds, seed)
-    specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
-    settings = gram_settings(first, specs, inputs.data, ctx)
-    problems, configs, fits = [], [], []
-    for k in points:
-        for mask in masks:
-            own = dual_problems(grid[k], with_held_out(inputs, mask), grid[k].epsilon)
-            place = len(problems)
-            fits.append(TargetFit(place, inputs.target, mask) if inputs.classes is None else Fit(place, len(own), inputs.target, mask))
-            problems += own
-            configs += [grid[k]] * len(own)
-    held = machines_held(settings, ctx.data.n_rows, len(specs), len(problems), ctx.driver_memory)
-    refuse_machines(settings, held, ctx.data.n_rows, len(specs), ctx.driver_memory, "mkl")
-    return Shared(points, MKLLoop(first, specs, problems, settings, fits, apart(inputs.data), configs))
+    return Shared(points, shared_loop(ctx, configs, inputs, masks, ctx.driver_memory))
 
 
 __all__ = ["shared_loops", "table_rows"]

@@ -20,7 +20,7 @@ from ....storage import DataError
 from ...grams.grams import Grams
 from ...grams.held import held_grams
 from ...grams.settings import GramSettings
-from ...inputs.kernel_checks import doubtful
+from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.scores import Fit, TargetFit, accuracy_metrics
 from ...loops.kernel_weights import GAP_SHARE, Trial, WeightState, absorbed, fresh, narrowed, solve_fixed, solve_machine, with_best
 from ...loops.protocol import Step
@@ -112,7 +112,7 @@ class MKLLoop:
     def init(self, ctx: RunContext) -> MKLState:
         """Return equal weights for every machine."""
         grams = self.grams(ctx)
-        for message in doubtful(grams):
+        for message in kernel_warnings(grams):
             ctx.emit({"event": "warning", "message": message})
         return MKLState(0, tuple(fresh(domain, grams.k, grams.n) for domain in self.domains))
 

@@ -1,23 +1,25 @@
-"""Multiple kernel learning as a method of the runner: from a store to a loop, from its state to model, summary and tables."""
+"""Multiple kernel learning as a method: from a store to a loop, from its state to model, summary and tables."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...grams.grams import pass_groups
 from ...grams.sources import pair_bytes, row_pairs
-from ...inputs.kernel_checks import doubtful
-from ...inputs.kernels import apart, gram_settings, resolved_kernels, with_gram_store
+from ...inputs.kernel_checks import kernel_warnings
+from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
-from ...inputs.memory import machines_held, refuse_machines
+from ...inputs.memory import HELD, machines_held, refuse_machines
 from ...inputs.scores import Fit, TargetFit, held_out_rows, with_held_out
-from ...loops.prepared import Prepared
+from ...method import Method
 from ...models.kernel import KernelModel, selected
 from ...models.kernel_build import build_model
+from ...models.kernel_predict import decide_store
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan
 from .config import MKLConfig
@@ -28,127 +30,136 @@ SHOWN = 20
 """Kernels whose weights a report follows along the iterations."""
 
 
-def build_loop(
-    config: MKLConfig, inputs: Inputs, ctx: RunContext, held_out: np.ndarray | None = None, budget: int | None = None
-) -> MKLLoop:
-    """Return the loop of a fit.
+class MKL(Method):
+    """Support vector machines on a weighted sum of kernels, weights learnt with them."""
 
-    Parameters
-    ----------
-    config, inputs
-        Parameters and data.
-    ctx
-        Where it will run.
-    held_out
-        ``(n_samples,)`` mask of rows to measure accuracy, or R2, on.
-    budget
-        Bytes that matrices in memory, and one block pair of all kernels, may take; by default the driver's memory.
+    name = "mkl"
+    models = (KernelModel,)
+    held = HELD
 
-    Raises
-    ------
-    ValueError
-        Kernels that do not suit the data.
-    gramplane.cluster.MemoryBoundExceeded
-        More of them than the memory allows.
+    config: MKLConfig
+    inputs: Inputs
+    loop: MKLLoop
+
+    @classmethod
+    def read_inputs(cls, config: MKLConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[MKLConfig, Inputs]:
+        """Return parameters, and target and weights of a store; ``extra`` may hold ``test_share``."""
+        config, inputs = with_gram_store(config, store_inputs(ctx, cls.name))
+        return config, with_held_out(inputs, held_out_rows(extra, inputs.target, ctx.seed, inputs.classes))
+
+    @classmethod
+    def build_loop(cls, config: MKLConfig, inputs: Inputs, ctx: RunContext) -> MKLLoop:
+        """Return the loop of a fit.
+
+        Raises
+        ------
+        ValueError
+            Kernels that do not suit the data.
+        gramplane.cluster.MemoryBoundExceeded
+            More of them than the memory allows.
+        """
+        return shared_loop(ctx, [config], inputs, [inputs.held_out], ctx.fit_limit)
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Gram policy, tasks of a pass, memory of a task."""
+        loop, n, machines = self.loop, self.ctx.data.n_rows, len(self.loop.problems)
+        settings = loop.settings
+        assert settings is not None
+        refs = row_pairs(self.ctx.data if loop.data is None else loop.data, loop.specs, settings.block)
+        return {
+            **settings.describe(n, len(loop.specs)),
+            **holdings_plan(machines_held(settings, n, len(loop.specs), machines, self.ctx.driver_memory)),
+            "machines": machines,
+            "iterations_at_most": self.config.max_iter,
+            "tasks_per_pass": len(pass_groups(refs)),
+            "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 8 * n * machines,
+        }
+
+    def model(self, state: MKLState, ctx: RunContext) -> KernelModel:
+        """Return the model of the best weights found."""
+        machines = state.machines
+        figures = {
+            "lower_bound": float(sum(machine.lower for machine in machines)),
+            "upper_bound": float(sum(machine.upper for machine in machines)),
+            "iterations": float(state.iteration),
+            "converged": float(state.stop not in UNFINISHED),
+        }
+        return build_model(
+            self.config,
+            self.inputs,
+            self.loop.grams(ctx),
+            np.stack([machine.best_theta for machine in machines]),
+            np.stack([machine.best_beta for machine in machines]),
+            np.array([machine.best_bias for machine in machines]),
+            figures,
+            {f"weights_path_{m}": machine.path for m, machine in enumerate(machines)},
+        )
+
+    def warnings(self, state: MKLState, model: KernelModel, ctx: RunContext) -> list[str]:
+        """Return which kernels add nothing, or nothing new."""
+        return kernel_warnings(self.loop.grams(ctx))
+
+    def summary(self, state: MKLState, model: KernelModel) -> dict[str, Any]:
+        """Return bounds, and how many kernels and rows were selected."""
+        upper, lower = model.figures["upper_bound"], model.figures["lower_bound"]
+        return {
+            "objective": upper,
+            "gap": upper - lower,
+            "certified_over": "all kernels",
+            "lower_bound": lower,
+            "upper_bound": upper,
+            "n_selected": int(np.sum(np.any([selected(row, self.config.threshold) for row in model.theta], axis=0))),
+            "n_kernels": int(model.theta.shape[1]),
+            "n_support": len(model.support_ids),
+            "stop": state.stop,
+            "classes": json.loads(model.classes_json),
+        }
+
+    def tables(self, state: MKLState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
+        """Return kernels by weight, and the weights of the heaviest along the iterations; by class, where several."""
+        machines = [str(label) for label in self.inputs.classes or ()] if len(state.machines) > 1 else [""]
+        theta = np.stack([machine.best_theta for machine in state.machines])
+        order = np.lexsort((np.arange(theta.shape[1]), -theta.max(axis=0)))
+        order = order[theta.max(axis=0)[order] > 0]
+        names = [str(spec) for spec in self.loop.specs]
+        kernels = [{"kernel": names[q], **_weights(theta[:, q], machines)} for q in order]
+        along = [
+            {"machine": name, "iteration": t + 1, **{names[q]: float(row[q]) for q in order[:SHOWN]}}
+            for name, machine in zip(machines, state.machines, strict=True)
+            for t, row in enumerate(machine.path)
+        ]
+        return {"kernels": kernels, "weights": along}
+
+    @classmethod
+    def decision_values(cls, model: KernelModel, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of the machines."""
+        return decide_store(model, ctx)
+
+
+def shared_loop(ctx: RunContext, configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], limit: int) -> MKLLoop:
+    """Return one loop for the fits of every parameters on every mask of rows held out; they share Gram matrices and passes.
+
+    ``limit`` is what matrices in memory, and one block pair of all kernels, may take.
     """
-    specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
-    problems = dual_problems(config, inputs, config.epsilon)
-    settings = gram_settings(config, specs, inputs.data, ctx)
+    first = configs[0]
+    specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
+    settings = gram_settings(first, specs, inputs.data, ctx)
+    problems, fits, own = [], [], []
+    for config in configs:
+        for mask in masks:
+            machines = dual_problems(config, with_held_out(inputs, mask), config.epsilon)
+            fits.append(
+                TargetFit(len(problems), inputs.target, mask)
+                if inputs.classes is None
+                else Fit(len(problems), len(machines), inputs.target, mask)
+            )
+            problems += machines
+            own += [config] * len(machines)
     held = machines_held(settings, ctx.data.n_rows, len(specs), len(problems), ctx.driver_memory)
-    limit = ctx.driver_memory if budget is None else budget
-    refuse_machines(settings, held, ctx.data.n_rows, len(specs), limit, "mkl")
-    fit = TargetFit(0, inputs.target, held_out) if inputs.classes is None else Fit(0, inputs.n_machines, inputs.target, held_out)
-    kind = SingleLoop if config.solver == "single" else MKLLoop
-    return kind(config, specs, problems, settings, (fit,), apart(inputs.data))
-
-
-def prepare(config: MKLConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
-    """Return the method ready to run on ``ctx.data``; ``extra`` may hold ``test_share``."""
-    config, inputs = with_gram_store(config, store_inputs(ctx, "mkl"))
-    held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
-    inputs = with_held_out(inputs, held_out)
-    loop = build_loop(config, inputs, ctx, held_out)
-    return Prepared(
-        loop=loop,
-        model=lambda state, ctx: model_of(config, inputs, loop, state, ctx),
-        summary=lambda state, model: summary(config, state, model),
-        tables=lambda state, model: tables(state, loop, inputs.classes),
-        plan=plan_of(config, loop, ctx),
-    )
-
-
-def plan_of(config: MKLConfig, loop: MKLLoop, ctx: RunContext) -> dict[str, Any]:
-    """Return what the run will do: Gram policy, tasks of a pass, memory of a task."""
-    settings = loop.settings
-    assert settings is not None
-    refs = row_pairs(ctx.data if loop.data is None else loop.data, loop.specs, settings.block)
-    return {
-        **settings.describe(ctx.data.n_rows, len(loop.specs)),
-        **holdings_plan(machines_held(settings, ctx.data.n_rows, len(loop.specs), len(loop.problems), ctx.driver_memory)),
-        "machines": len(loop.problems),
-        "iterations_at_most": config.max_iter,
-        "tasks_per_pass": len(pass_groups(refs)),
-        "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 8 * ctx.data.n_rows * len(loop.problems),
-    }
-
-
-def model_of(config: MKLConfig, inputs: Inputs, loop: MKLLoop, state: MKLState, ctx: RunContext) -> KernelModel:
-    """Return the model of the best weights found."""
-    machines = state.machines
-    figures = {
-        "lower_bound": float(sum(machine.lower for machine in machines)),
-        "upper_bound": float(sum(machine.upper for machine in machines)),
-        "iterations": float(state.iteration),
-        "converged": float(state.stop not in UNFINISHED),
-    }
-    return build_model(
-        config,
-        inputs,
-        loop.grams(ctx),
-        np.stack([machine.best_theta for machine in machines]),
-        np.stack([machine.best_beta for machine in machines]),
-        np.array([machine.best_bias for machine in machines]),
-        figures,
-        {f"weights_path_{m}": machine.path for m, machine in enumerate(machines)},
-    )
-
-
-def remarks(loop: MKLLoop, state: MKLState, inputs: Inputs, ctx: RunContext) -> list[str]:
-    """Return what the user should know of a fit: kernels that add nothing, or nothing new."""
-    return doubtful(loop.grams(ctx))
-
-
-def summary(config: MKLConfig, state: MKLState, model: KernelModel) -> dict[str, Any]:
-    """Return the figures of a finished run as a small JSON object."""
-    upper, lower = model.figures["upper_bound"], model.figures["lower_bound"]
-    return {
-        "objective": upper,
-        "gap": upper - lower,
-        "certified_over": "all kernels",
-        "lower_bound": lower,
-        "upper_bound": upper,
-        "n_selected": int(np.sum(np.any([selected(row, config.threshold) for row in model.theta], axis=0))),
-        "n_kernels": int(model.theta.shape[1]),
-        "n_support": len(model.support_ids),
-        "stop": state.stop,
-        "classes": json.loads(model.classes_json),
-    }
-
-
-def tables(state: MKLState, loop: MKLLoop, classes: Sequence[Any] | None = None) -> dict[str, list[dict[str, Any]]]:
-    """Return the report's tables: kernels by weight, and the weights of the heaviest along the iterations; by class, where several."""
-    machines = [str(label) for label in classes or ()] if len(state.machines) > 1 else [""]
-    theta = np.stack([machine.best_theta for machine in state.machines])
-    order = np.lexsort((np.arange(theta.shape[1]), -theta.max(axis=0)))
-    order = order[theta.max(axis=0)[order] > 0]
-    names = [str(spec) for spec in loop.specs]
-    chosen = [{"kernel": names[q], **_weights(theta[:, q], machines)} for q in order]
-    along = [
-        {"machine": name, "iteration": t + 1, **{names[q]: float(row[q]) for q in order[:SHOWN]}}
-        for name, machine in zip(machines, state.machines, strict=True)
-        for t, row in enumerate(machine.path)
-    ]
-    return {"kernels": chosen, "weights": along}
+    refuse_machines(settings, held, ctx.data.n_rows, len(specs), limit, MKL.name)
+    kind = SingleLoop if first.solver == "single" else MKLLoop
+    return kind(first, specs, problems, settings, fits, given_grams_or_none(inputs.data), own)
 
 
 def _weights(column: np.ndarray, machines: Sequence[str]) -> dict[str, float]:

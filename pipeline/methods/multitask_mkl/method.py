@@ -13,7 +13,7 @@ from ....kernels.grams.normalization import Normalization
 from ....kernels.tasks.multitask import effective
 from ....storage.grams.layout import GramLayout
 from ...grams.settings import GramSettings
-from ...inputs.kernels import apart, resolved_kernels
+from ...inputs.kernels import given_grams_or_none, resolved_kernels
 from ...inputs.memory import MACHINES, fewer_kernels, vectors_held
 from ...inputs.scores import Fit, TargetFit, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, TaskProblem, pooled_problem, refuse_empty, store_task_inputs
@@ -68,7 +68,7 @@ def build_loop(
     """
     specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
     layout = task_layout(np.diff(inputs.edges).tolist(), len(specs))
-    given = apart(inputs.data)
+    given = given_grams_or_none(inputs.data)
     policy = "auto" if given is not None and config.grams == "store" else config.grams
     settings = task_settings(ctx, layout, len(specs), policy, None if given is not None else config.gram_store)
     own = [task_problem(config, inputs)] if problems is None else problems

@@ -12,6 +12,8 @@ from ...records.config import Count, MethodConfig, NonNegative, Positive
 class SelectorConfig(MethodConfig):
     """Parameters of feature selection over many tasks (``multitask-selector``)."""
 
+    has_tasks = True
+
     penalty: Literal["imtfs", "amtfs", "mtfts"] = Field(
         "mtfts", description="imtfs: every task chooses alone; amtfs: all choose together; mtfts: together, and each some of these"
     )

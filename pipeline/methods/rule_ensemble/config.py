@@ -12,6 +12,9 @@ from ...records.config import Count, MethodConfig, Positive
 class RuleConfig(MethodConfig):
     """Parameters of rule ensembles on the lattice of conjunctions (``rule-ensemble``)."""
 
+    has_tasks = True
+    takes_missing = True
+
     rho: Annotated[float, Field(gt=1, le=2, allow_inf_nan=False)] = Field(
         1.1, description="inner exponent: 2 selects a rule with all its parts, towards 1 few rules are kept"
     )

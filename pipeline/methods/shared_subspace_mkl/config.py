@@ -12,6 +12,8 @@ from ...records.config import Count, GramPolicy, MethodConfig, Normalize, Positi
 class SharedSubspaceConfig(MethodConfig):
     """Parameters of shared-subspace multiple kernel learning (``shared-subspace-mkl``)."""
 
+    has_tasks = True
+
     kernels: Literal["precomputed"] | list[str] | None = Field(
         None, description="kernels as short texts; default: Gaussians and polynomials on all features and on each one"
     )

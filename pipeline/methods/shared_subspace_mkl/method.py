@@ -11,8 +11,8 @@ import numpy as np
 from ...grams.settings import GramSettings
 from ...grams.sources import pair_bytes, row_pairs
 from ...grams.weighted_sum import MATRIX_SHARE
-from ...inputs.kernel_checks import doubtful
-from ...inputs.kernels import apart, gram_settings, resolved_kernels, with_gram_store
+from ...inputs.kernel_checks import kernel_warnings
+from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.memory import HELD as MACHINES_HELD
 from ...inputs.memory import fewer_kernels, machines_held, refuse_pooled
 from ...inputs.scores import Fit, TargetFit, held_out_rows, with_held_out
@@ -59,7 +59,7 @@ def build_loop(config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext
     remedy = fewer_kernels(settings) if config.solver == "auto" else "solver='auto' needs none of the factors"
     refuse_beyond(driver_held(config, settings, n, len(specs), inputs.n_tasks, memory), memory, "shared-subspace-mkl", remedy)
     own = pooled_problem(config, inputs)
-    return LOOPS[config.solver](config, specs, own.problem, own.constants, inputs.n_tasks, settings, fits, apart(inputs.data))
+    return LOOPS[config.solver](config, specs, own.problem, own.constants, inputs.n_tasks, settings, fits, given_grams_or_none(inputs.data))
 
 
 COUPLINGS = Held("couplings of tasks, and copies of them", "96 k T^2")
@@ -139,7 +139,7 @@ def model_of(config: SharedSubspaceConfig, inputs: TaskInputs, loop: SubspaceLoo
 
 def remarks(loop: SubspaceLoop, state: SubspaceState, inputs: TaskInputs, ctx: RunContext) -> list[str]:
     """Return what the user should know of a fit: kernels that add nothing, or nothing new."""
-    return doubtful(loop.grams(ctx))
+    return kernel_warnings(loop.grams(ctx))
 
 
 def summary(state: SubspaceState, model: TaskModel) -> dict[str, Any]:

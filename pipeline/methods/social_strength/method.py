@@ -13,7 +13,7 @@ from ....storage import DataError
 from ...grams.given import GivenGrams
 from ...grams.memory import BLOCKS, IN_PLACE, PACKED
 from ...grams.sources import pair_bytes, row_pairs
-from ...inputs.kernels import apart, gram_settings, resolved_kernels, with_gram_store
+from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs
 from ...loops.prepared import Prepared
 from ...models.kernel_build import data_scaling, support_rows_of
@@ -107,7 +107,7 @@ def build_loop(config: SocialConfig, data: Any, links: Links, ctx: RunContext) -
         More users than the driver can hold the matrix of.
     """
     specs = resolved_kernels(config.kernels, data, "cosine" if config.normalize == "cosine" else "none")
-    loop = SocialLoop(config, specs, gram_settings(config, specs, data, ctx), links, apart(data))
+    loop = SocialLoop(config, specs, gram_settings(config, specs, data, ctx), links, given_grams_or_none(data))
     refuse_beyond(driver_held(loop, data.n_rows, ctx), ctx.driver_memory, "social-strength", "fewer users")
     return loop
 

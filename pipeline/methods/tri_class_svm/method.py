@@ -15,7 +15,7 @@ from ...grams.grams import pass_groups
 from ...grams.memory import HELD as GRAMS_HELD
 from ...grams.settings import GramSettings
 from ...grams.sources import pair_bytes, row_pairs
-from ...inputs.kernels import apart
+from ...inputs.kernels import given_grams_or_none
 from ...inputs.labels import Inputs, store_inputs
 from ...inputs.memory import refuse_pooled
 from ...inputs.scores import held_out_rows
@@ -177,7 +177,7 @@ def model_of(config: TriClassConfig, inputs: TriClassInputs, loop: TriClassLoop,
     }
     found = build_model(config, kernel, loop.grams(ctx), np.ones((1, 1)), beta[None], np.array([best.bias]), figures, arrays)
     # Rows that were read from a store are scaled; rows to come are not.
-    own = {} if apart(inputs.data) is not None or loop.data is None or not inputs.data.n_cols else data_scaling(ctx.data)
+    own = {} if given_grams_or_none(inputs.data) is not None or loop.data is None or not inputs.data.n_cols else data_scaling(ctx.data)
     return replace(found, **own)
 
 

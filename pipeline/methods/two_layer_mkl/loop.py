@@ -18,7 +18,7 @@ from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.dual import DualProblem, Scratch
 from ....storage import DataError
 from ...grams.settings import GramSettings
-from ...inputs.kernel_checks import doubtful
+from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.scores import Fit, accuracy_metrics
 from ...loops.protocol import Step
 from ...records.context import RunContext
@@ -187,7 +187,7 @@ class TwoLayerLoop:
     def init(self, ctx: RunContext) -> TwoLayerState:
         """Return the machines at random weights."""
         rng, grams = np.random.default_rng(ctx.seed), self.grams(np.zeros(0), ctx)
-        for message in doubtful(grams):
+        for message in kernel_warnings(grams):
             ctx.emit({"event": "warning", "message": message})
         count, none, rows = len(self.problems) * self.config.n_restarts, np.zeros(0), self.rows
         diagonals = grams.diagonals() if len(rows) == grams.n else np.ascontiguousarray(grams.diagonals()[:, rows])

@@ -14,8 +14,8 @@ from ...grams.memory import BLOCKS, IN_PLACE, PACKED
 from ...grams.settings import PLACES, GramSettings
 from ...grams.sources import row_pairs
 from ...grams.weighted_sum import MATRIX_SHARE
-from ...inputs.kernel_checks import doubtful
-from ...inputs.kernels import apart, gram_settings, resolved_kernels, with_gram_store
+from ...inputs.kernel_checks import kernel_warnings
+from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import MACHINES, refuse_machines, vectors_held
 from ...inputs.scores import Fit, held_out_rows, with_held_out
@@ -60,7 +60,7 @@ def build_loop(
         More kernels or rows than the memory allows.
     """
     data = inputs.data
-    if config.infinite and (apart(data) is not None or data.n_cols == 0):
+    if config.infinite and (given_grams_or_none(data) is not None or data.n_cols == 0):
         raise ValueError("infinite=True computes Gaussian kernels from features; strings and given matrices have none")
     specs, n = resolved_kernels(config.kernels, data, config.normalize), data.n_rows
     room = ctx.driver_memory if budget is None else budget
@@ -76,7 +76,7 @@ def build_loop(
     refuse_machines(settings, held, n, len(most), room, "two-layer-mkl")
     assert inputs.classes is not None  # both callers have seen to it
     fits = (Fit(0, inputs.n_machines, inputs.target, held_out),)
-    return TwoLayerLoop(config, specs, dual_problems(config, inputs), settings, fits, apart(data), apart_layer)
+    return TwoLayerLoop(config, specs, dual_problems(config, inputs), settings, fits, given_grams_or_none(data), apart_layer)
 
 
 def _new_kernels(config: TwoLayerConfig) -> int:
@@ -172,7 +172,7 @@ def model_of(config: TwoLayerConfig, inputs: Inputs, loop: TwoLayerLoop, state: 
 
 def remarks(loop: TwoLayerLoop, state: TwoLayerState, inputs: Inputs, ctx: RunContext) -> list[str]:
     """Return what the user should know of a fit: kernels that add nothing, machines without kernels."""
-    return [*doubtful(loop.grams(state.widths, ctx)), *idle(state, loop, inputs.classes or ())]
+    return [*kernel_warnings(loop.grams(state.widths, ctx)), *idle(state, loop, inputs.classes or ())]
 
 
 def idle(state: TwoLayerState, loop: TwoLayerLoop, classes: Sequence[Any]) -> list[str]:

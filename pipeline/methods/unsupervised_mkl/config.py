@@ -14,6 +14,8 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 class UMKLConfig(MethodConfig):
     """Parameters of unsupervised multiple kernel learning (``unsupervised-mkl``)."""
 
+    has_scores = False
+
     kernels: list[str] | None = Field(
         None, description="kernels as short texts; default: Gaussians and polynomials on all features and on each one"
     )

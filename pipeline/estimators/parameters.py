@@ -1,0 +1,145 @@
+"""Parameters of estimators: declared by the parameter model of a method, and from it signature, type hints, documentation and checks."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+
+from ..records.config import MethodConfig
+
+RANGES: dict[type, tuple[str, str]] = {Gt: ("gt", ">"), Ge: ("ge", ">="), Lt: ("lt", "<"), Le: ("le", "<=")}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of an estimator.
+
+    Attributes
+    ----------
+    name, default
+        As in the signature.
+    kind
+        Type in words, with its range, such as ``"float > 0"``.
+    hint
+        Type as an annotation.
+    text
+        What it means.
+    """
+
+    name: str
+    default: Any
+    kind: str
+    hint: Any
+    text: str
+
+    def section(self) -> str:
+        """Return its part of a docstring."""
+        return f"{self.name} : {self.kind}, default={self.default!r}\n    {self.text}"
+
+
+RUN_PARAMETERS = (
+    Parameter("cluster", None, "str or None", str | None, 'Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.'),
+    Parameter("random_state", None, "int, RandomState or None", Any, "Seed of everything drawn at random; ``None`` is 0, so that fits repeat."),
+    Parameter("verbose", 0, "int", int, "Log one line per step."),
+    Parameter(
+        "callbacks",
+        None,
+        "list of callables or None",
+        Sequence[Callable[[Mapping[str, Any]], None]] | None,
+        "Functions called with an event record per step.",
+    ),
+)
+"""What every estimator has beside the parameters of its method."""
+
+
+def method_parameters(config: type[MethodConfig], left_out: Sequence[str] = ()) -> list[Parameter]:
+    """Return the parameters that a model declares, in its order, but for those that do not concern the estimator."""
+    return [_declared(name, field) for name, field in config.model_fields.items() if name not in left_out]
+
+
+def _declared(name: str, field: Any) -> Parameter:
+    kind = type_words(field.annotation)
+    bounds = [f"{sign} {getattr(item, key):g}" for item in field.metadata for known, (key, sign) in RANGES.items() if isinstance(item, known)]
+    text = field.description or ""
+    return Parameter(name, field.default, " and ".join([f"{kind} {bounds[0]}", *bounds[1:]]) if bounds else kind, field.annotation, _sentence(text))
+
+
+def _sentence(text: str) -> str:
+    """Return a description as a sentence."""
+    text = text[:1].upper() + text[1:] if not re.match(r"\w+[:(_=]|\W", text) else text
+    return text if text.endswith((".", ")")) or not text else f"{text}."
+
+
+def type_words(hint: Any) -> str:
+    """Return a type as documentation writes it: ``{"a", "b"}``, ``int >= 1 or None``, ``list of float``."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return "{" + ", ".join(repr(value).replace("'", '"') for value in args) + "}"
+    if origin in (Union, types.UnionType):
+        return " or ".join(type_words(arg) for arg in args)
+    if origin is list:
+        return f"list of {type_words(args[0])}"
+    if origin in (dict, tuple):
+        return origin.__name__
+    if hasattr(hint, "__metadata__"):
+        bounds = [f"{sign} {getattr(item, key):g}" for item in _flat(hint.__metadata__) for known, (key, sign) in RANGES.items() if isinstance(item, known)]
+        return " and ".join([f"{type_words(hint.__origin__)} {bounds[0]}", *bounds[1:]]) if bounds else type_words(hint.__origin__)
+    return "None" if hint is type(None) else getattr(hint, "__name__", str(hint))
+
+
+def _flat(metadata: Sequence[Any]) -> list[Any]:
+    return [part for item in metadata for part in getattr(item, "metadata", [item])]
+
+
+def constructor(parameters: Sequence[Parameter]) -> Callable[..., None]:
+    """Return an ``__init__`` that keeps every parameter as an attribute, with the signature that they declare."""
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    signature = inspect.Signature(
+        [
+            own,
+            *(inspect.Parameter(p.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=p.default, annotation=p.hint) for p in parameters),
+        ]
+    )
+
+    def __init__(self: Any, *args: Any, **options: Any) -> None:
+        bound = signature.bind(self, *args, **options)
+        bound.apply_defaults()
+        for name, value in list(bound.arguments.items())[1:]:
+            setattr(self, name, value)
+
+    vars(__init__)["__signature__"] = signature
+    return __init__
+
+
+SECTIONS = ("Attributes", "Notes", "Examples", "References")
+"""Sections of a class' documentation behind its parameters, in order; one that a class does not write is that of its base."""
+
+
+def documentation(cls: type, parameters: Sequence[Parameter]) -> str:
+    """Return the documentation of a class: its text, the parameters, and its other sections or those of the nearest base that has them."""
+    texts = [_sections(inspect.cleandoc(base.__dict__.get("__doc__") or "")) for base in cls.__mro__ if base.__module__.startswith(_PACKAGE)]
+    parts = [texts[0].get("", ""), _section("Parameters", "\n".join(p.section() for p in parameters))]
+    for name in SECTIONS:
+        found = next((text[name] for text in texts if name in text), None)
+        if found is not None:
+            parts.append(_section(name, found))
+    return "\n\n".join(parts)
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def _section(name: str, body: str) -> str:
+    return f"{name}\n{'-' * len(name)}\n{body}"
+
+
+def _sections(text: str) -> dict[str, str]:
+    """Return a documentation's sections by name; what stands before the first is ``""``."""
+    parts = re.split(r"^(\w+)\n-{3,}\n", text, flags=re.MULTILINE)
+    return {"": parts[0].strip(), **{parts[k]: parts[k + 1].strip() for k in range(1, len(parts), 2)}}

@@ -1,0 +1,112 @@
+"""Method: what a system says of itself to be run, planned, resumed, reported, and used as an estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from .loops.protocol import Loop
+from .records.config import MethodConfig
+from .records.context import RunContext
+from .records.holdings import Held
+
+
+@dataclass(frozen=True)
+class Method:
+    """A system with parameters and inputs, ready to run: from here to a plan, from a state to a model and to what is told of it.
+
+    A subclass declares its class attributes and defines :meth:`read_inputs`, :meth:`build_loop`, and the methods of a run that raise
+    ``NotImplementedError`` here. The command line and ``Estimator.fit`` use the same class, so that both learn the same. Parameters, and the
+    inputs that are taken beside a store, are declared by the parameter model.
+
+    Attributes
+    ----------
+    name
+        Name of the command.
+    models
+        Record types of its models.
+    held
+        What its driver may hold.
+    programs
+        Module under ``gramplane.pipeline`` whose block programs a worker loads before its memory is measured.
+    config, inputs, loop
+        Parameters, inputs, and the iteration made of them.
+    ctx
+        Where it was prepared.
+    """
+
+    name: ClassVar[str]
+    models: ClassVar[tuple[type, ...]]
+    held: ClassVar[tuple[Held, ...]]
+    programs: ClassVar[str] = "grams.grams"
+
+    config: MethodConfig
+    inputs: Any
+    loop: Loop[Any]
+    ctx: RunContext
+
+    # -- before a run ----------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def read_inputs(cls, config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return parameters and inputs of a run on ``ctx.data``; ``extra`` holds what the user gave beside the store."""
+        raise NotImplementedError
+
+    @classmethod
+    def build_loop(cls, config: Any, inputs: Any, ctx: RunContext) -> Loop[Any]:
+        """Return the loop of a fit. What does not go together, and more than the memory allows, is refused here, before work starts."""
+        raise NotImplementedError
+
+    @classmethod
+    def start(cls, config: Any, inputs: Any, ctx: RunContext) -> Self:
+        """Return the method ready to run on inputs."""
+        return cls(config, inputs, cls.build_loop(config, inputs, ctx), ctx)
+
+    @classmethod
+    def prepare(cls, config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Self:
+        """Return the method ready to run on ``ctx.data``."""
+        return cls.start(*cls.read_inputs(config, ctx, extra), ctx)
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """What the run will do: ``task_bytes``, what the driver holds, and figures of its own."""
+        raise NotImplementedError
+
+    @property
+    def beside(self) -> tuple[Any, ...]:
+        """Stores that it reads beside the data of the run."""
+        return ()
+
+    # -- after its last step ---------------------------------------------------------------------------------------------------
+
+    def model(self, state: Any, ctx: RunContext) -> Any:
+        """Return the record to save."""
+        raise NotImplementedError
+
+    def warnings(self, state: Any, model: Any, ctx: RunContext) -> list[str]:
+        """Return what the user should know of a fit."""
+        return []
+
+    def summary(self, state: Any, model: Any) -> dict[str, Any]:
+        """Return the figures of a finished run as a small JSON object."""
+        raise NotImplementedError
+
+    def tables(self, state: Any, model: Any) -> dict[str, list[dict[str, Any]]]:
+        """Return the report's tables: name to rows."""
+        raise NotImplementedError
+
+    # -- with a model ----------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def decision_values(cls, model: Any, ctx: RunContext) -> np.ndarray:
+        """Return ``(n_samples, n_machines)`` decision values for every row of ``ctx.data``."""
+        raise TypeError(f"{cls.name} has no decision values")
+
+    @classmethod
+    def decision_path(cls, model: Any, ctx: RunContext) -> Iterable[tuple[int, np.ndarray]]:
+        """Return ``(size, decision values)`` of the model after every step, one at a time, where a model keeps its path; else nothing."""
+        return ()

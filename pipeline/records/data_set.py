@@ -1,0 +1,70 @@
+"""DataSet: what every method may ask of the data of a run, wherever they lie and whatever they hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from ...storage import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Kind: TypeAlias = Literal["columns", "strings", "grams", "stream"]
+
+KINDS: dict[Kind, str] = {
+    "columns": "rows of numeric features",
+    "strings": "strings",
+    "grams": "precomputed kernel matrices",
+    "stream": "a text that is read once",
+}
+"""What data sets hold, in words."""
+
+
+class DataSet(Protocol):
+    """Rows that a method learns from: a block store, arrays, strings or matrices in memory, or a text that is read once."""
+
+    @property
+    def holds(self) -> Kind:
+        """What its rows are."""
+        ...
+
+    @property
+    def url(self) -> str:
+        """Where it lies; ``"memory"`` for arrays."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Identity of the contents; empty where nothing is stored."""
+        ...
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        ...
+
+    @property
+    def n_cols(self) -> int:
+        """Number of features; 0 of strings, the number of rows of matrices."""
+        ...
+
+    def has_table(self, name: str) -> bool:
+        """Whether rows have a table of this name, such as ``"y"`` or ``"weight"``."""
+        ...
+
+    def row_table(self, name: str) -> np.ndarray:
+        """Return that table, ``(n_rows,)``."""
+        ...
+
+
+def require(data: Any, method: str, *kinds: Kind) -> None:
+    """Refuse data that a method cannot learn from.
+
+    Raises
+    ------
+    DataError
+        The data hold something else; the method, what it takes and what there is are named.
+    """
+    if data.holds not in kinds:
+        takes = " or ".join(KINDS[kind] for kind in kinds)
+        raise DataError(f"{method} takes {takes}; these data are {KINDS[data.holds]}", "" if data.url == "memory" else data.url)
