@@ -29,7 +29,7 @@ from sklearn.svm import SVC
 from gramplane.kernels.graphs.norms import NodeSet
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import HierarchicalKernelClassifier, MKLClassifier
-from gramplane.pipeline.estimators.base import fan_out, fit_context
+from gramplane.pipeline.estimators.inputs import fan_out, fit_context
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.methods.hierarchical_kernels.config import HKLConfig
 from gramplane.pipeline.methods.hierarchical_kernels.method import build_loop

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .estimators.base import use_client
+    from .estimators.inputs import use_client
     from .methods.embeddings.estimator import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
     from .methods.fgm.estimator import FGMClassifier, PathPoint
     from .methods.group_lasso.estimator import GroupLassoClassifier, GroupLassoRegressor

@@ -27,6 +27,8 @@ class Method:
     ----------
     name
         Name of the command.
+    config_type
+        Parameter model.
     models
         Record types of its models.
     held
@@ -40,6 +42,7 @@ class Method:
     """
 
     name: ClassVar[str]
+    config_type: ClassVar[type[MethodConfig]]
     models: ClassVar[tuple[type, ...]]
     held: ClassVar[tuple[Held, ...]]
     programs: ClassVar[str] = "grams.grams"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ class MethodInfo:
         """What plans and runs it."""
         return getattr(self.module("method"), self.stem)
 
+    @property
+    def shares_passes(self) -> bool:
+        """Whether the fits of a grid share passes: its folder has a file for that."""
+        return find_spec(f".methods.{self.system}.grid", __package__) is not None
+
     def prepare(self, config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Method:
         """Return the method ready to run on ``ctx.data``.
 
@@ -76,7 +82,9 @@ METHODS = {
     info.name: info
     for info in (
         MethodInfo("fgm", "Feature Generating Machine", "fgm", "FGM", "FGMClassifier", others=("PathPoint",)),
-        MethodInfo("group-lasso", "Group lasso on a stream of rows", "group_lasso", "GroupLasso", "GroupLassoClassifier", "GroupLassoRegressor"),
+        MethodInfo(
+            "group-lasso", "Group lasso on a stream of rows", "group_lasso", "GroupLasso", "GroupLassoClassifier", "GroupLassoRegressor"
+        ),
         MethodInfo("mkl", "Generalized multiple kernel learning", "mkl", "MKL", "MKLClassifier", "MKLRegressor"),
         MethodInfo("tri-class-svm", "Tri-class support vector machine", "tri_class_svm", "TriClass", "TriClassSVC"),
         MethodInfo("unsupervised-mkl", "Unsupervised multiple kernel learning", "unsupervised_mkl", "UMKL", "UnsupervisedMKL"),
@@ -121,7 +129,12 @@ METHODS = {
         MethodInfo("mve", "Minimum volume embedding", "embeddings", "MVE", "MinimumVolumeEmbedding"),
         MethodInfo("spe", "Structure preserving embedding", "embeddings", "SPE", "StructurePreservingEmbedding"),
         MethodInfo(
-            "semantic-ranker", "Re-ranking of images by looks and tags", "semantic_ranker", "Ranker", "SemanticKernelRanker", others=("VisualRank",)
+            "semantic-ranker",
+            "Re-ranking of images by looks and tags",
+            "semantic_ranker",
+            "Ranker",
+            "SemanticKernelRanker",
+            others=("VisualRank",),
         ),
         MethodInfo("social-strength", "Strength of ties between users", "social_strength", "Social", "SocialStrengthRanker"),
     )

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -116,6 +116,11 @@ class MemoryBlocks:
     def n_cols(self) -> int:
         """Number of columns (features)."""
         return self.shape[1]
+
+    @property
+    def holds(self) -> Literal["columns", "strings"]:
+        """What its rows are: numbers in columns, or strings."""
+        return "columns" if self.n_cols else "strings"
 
     @cached_property
     def digest(self) -> str:

@@ -12,7 +12,7 @@ import threadpoolctl
 import gramplane.pipeline
 from gramplane.cluster import BlockProgram, open_executor, plan
 from gramplane.pipeline import FGMClassifier, GroupLassoClassifier, resume_run, run_method
-from gramplane.pipeline.estimators.base import OneThread
+from gramplane.pipeline.estimators.inputs import OneThread
 from gramplane.pipeline.methods.kta_path.estimator import PathMachine
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.runs.gram_stores import build_grams

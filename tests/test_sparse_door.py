@@ -273,7 +273,7 @@ MADE = {"csr_array", "csc_array", "coo_array", "csr_matrix", "csc_matrix", "coo_
 BEHIND = {
     "pipeline/methods/fgm/estimator.py": {"_coef": "weights of its own"},
     "pipeline/methods/group_lasso/estimator.py": {"_first_bad_row": "rows that came through in_memory"},
-    "pipeline/estimators/base.py": {"in_memory": "the way to the door"},
+    "pipeline/estimators/inputs.py": {"in_memory": "the way to the door"},
     "pipeline/methods/kta_path/estimator.py": {
         "_set_model": "weights of its own",
         "svm_path": "weights of its own",

@@ -1,223 +1,144 @@
-"""From what users hand over to what passes read: one path for arrays, Dask arrays and stores."""
+"""MethodEstimator: what every estimator does alike. It fits with the method that a run uses, in the same way."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import inspect
-import os
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
-from pathlib import Path
-from typing import Any
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
-import joblib
 import numpy as np
-import sklearn
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.feature_selection import SelectorMixin
-from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.validation import validate_data
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 
-from ...cluster import Executor, LogSink, TaskFailed, executor_for_client, open_executor
-from ...kernels.jit import one_thread
-from ...storage import BlockStore, MemoryBlocks, RunStore, admitted, gathered
-from ...storage.temporary import temporary_folder
+from ..loops.run import run_loop
+from ..method import Method
 from ..records.context import RunContext
-from ..records.missing import refuse_missing
+from ..records.validation import configured
+from .inputs import OneThread, fan_out, fit_context, history_arrays, seed_of, warn_user
+from .parameters import RUN_PARAMETERS, Parameter, constructor, documentation, method_parameters
 
-_CLIENT: ContextVar[Any] = ContextVar("gramplane_client", default=None)
 
+class MethodEstimator(OneThread, BaseEstimator):
+    """Base of all estimators: parameters from the method's model, one way to fit, to warn, to load.
 
-@contextlib.contextmanager
-def use_client(client: Any) -> Iterator[None]:
-    """Run the passes of every fit inside the block on an existing Dask client.
-
-    Estimators take strings only (they clone); this is the way to use a client you already have.
+    A subclass names its method, makes inputs of what ``fit`` gets, and sets the attributes that follow from a model in :meth:`_set_model`.
+    Constructor, parameter documentation and the sections of its bases are made when the class is.
     """
-    token = _CLIENT.set(client)
-    try:
-        yield
-    finally:
-        _CLIENT.reset(token)
 
+    _method: ClassVar[type[Method]]
+    _left_out: ClassVar[tuple[str, ...]] = ()
+    """Parameters of the method that do not concern the estimator."""
+    _own_parameters: ClassVar[Mapping[str, Parameter]] = {}
+    """Parameters that are no part of the method's model, each by the name of the one it stands behind."""
+    _run_parameters: ClassVar[Sequence[Parameter]] = RUN_PARAMETERS
 
-def is_store(X: Any) -> bool:
-    """Return whether ``X`` is a block store or a path to one."""
-    return isinstance(X, (BlockStore, str, os.PathLike))
-
-
-def is_dask(X: Any) -> bool:
-    """Return whether ``X`` is a Dask collection."""
-    return hasattr(X, "__dask_graph__")
-
-
-def in_memory(X: Any, name: str = "X") -> Any:
-    """Return what users hand over as it lies in memory: of a Dask collection what it holds, and sparse matrices through the one door.
-
-    Raises
-    ------
-    gramplane.storage.DataError
-        A sparse matrix with a place outside of it, by ``name`` and position.
-    """
-    if not is_dask(X):
-        return admitted(X, name)
-    value = admitted(gathered(X, name), name)
-    return value.tocsr() if hasattr(value, "tocsr") else np.asarray(value)
-
-
-def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """Return what scikit-learn's ``validate_data`` returns, of data that came through :func:`in_memory`; nobody else calls it."""
-    return validate_data(estimator, in_memory(X), in_memory(y, "y"), **options)
-
-
-_INNER = (
-    *(str(Path(__file__).parents[2] / folder) + os.sep for folder in ("cluster", "kernels", "pipeline", "storage", "workflows")),
-    *(str(Path(str(library.__file__)).parent) + os.sep for library in (sklearn, joblib)),
-)
-"""Where code lies that no user wrote: this package, scikit-learn, and what runs its folds."""
-
-
-def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the user: the nearest one outside of this package and of scikit-learn, however deep the call is."""
-    frame, level = inspect.currentframe(), 1
-    while frame is not None and frame.f_code.co_filename.startswith(_INNER):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
-
-
-class OneThread:
-    """What estimators compute, they compute while BLAS has one thread: by the number of its threads last bits would depend on the machine.
-
-    Every public method of a class that derives from this one holds it, so that none can be forgotten.
-    """
+    cluster: Any
+    random_state: Any
+    verbose: Any
+    callbacks: Any
+    model_: Any
+    n_features_in_: int
+    classes_: np.ndarray
+    converged_: bool
 
     def __init_subclass__(cls, **options: Any) -> None:
-        for name, method in list(vars(cls).items()):
-            if inspect.isfunction(method) and not name.startswith("_"):
-                setattr(cls, name, _alone(method))
         super().__init_subclass__(**options)
+        if not cls.__name__.startswith("_") and hasattr(cls, "_method"):
+            parameters = cls._parameters()
+            cls.__init__ = constructor(parameters)
+            cls.__doc__ = documentation(cls, parameters)
+
+    @classmethod
+    def _parameters(cls) -> list[Parameter]:
+        declared = method_parameters(cls._method.config_type, cls._left_out)
+        own = [part for item in declared for part in (item, cls._own_parameters.get(item.name)) if part is not None]
+        return [*own, *cls._run_parameters]
+
+    # -- fitting ---------------------------------------------------------------------------------------------------------------
+
+    def _config(self) -> Any:
+        """Return the checked parameters."""
+        fields = self._method.config_type.model_fields
+        given = self._plain({name: value for name, value in self.get_params(deep=False).items() if name in fields})
+        return configured(self._method.config_type, {name: _plain(value) for name, value in given.items()})
+
+    def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return parameters as the parameter model takes them."""
+        if isinstance(given.get("class_weight"), Mapping):
+            given["class_weight"] = {str(key): value for key, value in given["class_weight"].items()}
+        return given
+
+    @property
+    def _place(self) -> str | None:
+        """Where passes run."""
+        return self.cluster
+
+    @contextlib.contextmanager
+    def _context(self, data: Any) -> Iterator[RunContext]:
+        """Yield the context of a fit; matrices and strings in memory are worked on in this process."""
+        place = self._place if getattr(data, "travels", True) else "sync"
+        with fit_context(data, place, fan_out(self.callbacks, self.verbose), seed_of(self.random_state)) as ctx:
+            yield replace(ctx, warn=warn_user, limit=self._limit())
+
+    def _limit(self) -> int | None:
+        """Return the bytes beyond which a fit is refused, where that is not what a driver may hold."""
+        return None
+
+    def _fit(self, inputs: Any, config: Any = None) -> Any:
+        """Run the method on inputs, set what follows from its model, and warn of what is doubtful; returns the loop's last state."""
+        config = self._config() if config is None else config
+        with self._context(inputs.data) as ctx:
+            run = self._method.start(config, inputs, ctx)
+            outcome = run_loop(run.loop, ctx, keep=False)
+            model = run.model(outcome.state, ctx)
+            self._set_model(model)
+            messages = run.warnings(outcome.state, model, ctx)
+        self._set_history(outcome.history)
+        for message in messages:
+            warn_user(message)
+        self._warn_unfinished(self.converged_, self._unfinished(outcome.state))
+        return outcome.state
+
+    def _unfinished(self, state: Any) -> str:
+        """Return what to say of a fit that ended before its tolerance was reached."""
+        return f"max_iter={self.get_params()['max_iter']} ended the fit before tol={self.get_params()['tol']:g} was reached"
+
+    def _warn_unfinished(self, converged: bool, message: str) -> None:
+        """Set ``converged_``, and warn if it is false."""
+        self.converged_ = converged
+        if not converged:
+            warn_user(message, ConvergenceWarning)
+
+    # -- models ----------------------------------------------------------------------------------------------------------------
+
+    def _set_model(self, model: Any) -> None:
+        """Set the fitted attributes that follow from the model; subclasses add theirs."""
+        self.model_ = model
+
+    def _set_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Set ``history_``: one array per figure over the iterations."""
+        self.history_ = history_arrays(rows)
+
+    @classmethod
+    def from_model(cls, model: Any, params: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> Self:
+        """Return the fitted estimator of a saved model."""
+        estimator = cls(**{name: value for name, value in cls._model_params(model, params).items() if name in cls().get_params()})
+        classes = json.loads(getattr(model, "classes_json", "null"))
+        if classes is not None:
+            estimator.classes_ = np.asarray(classes)
+        if hasattr(model, "n_features"):
+            estimator.n_features_in_ = model.n_features
+        estimator._set_model(model)
+        estimator._set_history(list(history))
+        return estimator
+
+    @classmethod
+    def _model_params(cls, model: Any, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the parameters that a saved model was fitted with."""
+        return params
 
 
-def _alone(method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def held(*args: Any, **options: Any) -> Any:
-        with one_thread():
-            return method(*args, **options)
-
-    return held
-
-
-class Classifying(ClassifierMixin):
-    """scikit-learn's part of a classifier, for which what it compares with comes through :func:`in_memory`."""
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of right labels."""
-        return super().score(X, in_memory(y, "y"), sample_weight)  # pyright: ignore[reportArgumentType] (an array, as documented)
-
-
-class Predicting(RegressorMixin):
-    """scikit-learn's part of a regressor, for which what it compares with comes through :func:`in_memory`."""
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the coefficient of determination, R2."""
-        return super().score(X, in_memory(y, "y"), sample_weight)  # pyright: ignore[reportArgumentType] (an array, as documented)
-
-
-class Selection(SelectorMixin):
-    """scikit-learn's part of a selector, for which sparse matrices come through :func:`in_memory`."""
-
-    def transform(self, X: Any) -> Any:
-        """Return the selected columns of ``X``."""
-        return super().transform(in_memory(X))
-
-    def inverse_transform(self, X: Any) -> Any:
-        """Return ``X`` ``(n_samples, n_selected)`` with columns of zeros where features were not selected."""
-        return super().inverse_transform(in_memory(X))
-
-
-def opened(X: Any) -> BlockStore:
-    """Return the block store behind a path or object."""
-    return X if isinstance(X, BlockStore) else BlockStore.open(X)
-
-
-def opened_for(estimator: Any, X: Any) -> BlockStore:
-    """Return the block store behind a path or object.
-
-    Raises
-    ------
-    gramplane.storage.DataError
-        It holds missing values, and the estimator's tags do not allow NaN.
-    """
-    store = opened(X)
-    if not get_tags(estimator).input_tags.allow_nan:
-        refuse_missing(store, type(estimator).__name__)
-    return store
-
-
-def default_executor(cluster: str | None) -> contextlib.AbstractContextManager[Executor]:
-    """Return the executor of ``cluster``, or of the client in use."""
-    client = _CLIENT.get()
-    return executor_for_client(client) if client is not None and cluster is None else open_executor(cluster)
-
-
-@contextlib.contextmanager
-def fit_context(
-    data: BlockStore | MemoryBlocks, cluster: str | None, emit: Callable[[Mapping[str, Any]], None], seed: int
-) -> Iterator[RunContext]:
-    """Yield the context of a fit: in-process for arrays; on a cluster through a temporary store and run, removed at exit.
-
-    BLAS has one thread meanwhile: by their number results would depend on the machine.
-    """
-    with one_thread(), default_executor(cluster) as executor, _plain_errors():
-        if executor.kind == "sync":
-            yield RunContext(executor, data, emit=emit, seed=seed)
-            return
-        with temporary_folder() as folder:
-            stored = _written(data, folder / "data.zarr") if isinstance(data, MemoryBlocks) else data
-            run = RunStore.create(folder / "run", {})
-            yield RunContext(executor, stored, run=run, emit=emit, seed=seed)
-
-
-@contextlib.contextmanager
-def _plain_errors() -> Iterator[None]:
-    """Let what a task says of the data be the ``ValueError`` that users of arrays expect."""
-    try:
-        yield
-    except TaskFailed as error:
-        if isinstance(error.__cause__, ValueError):
-            raise ValueError(str(error.__cause__)) from error
-        raise
-
-
-def _written(data: MemoryBlocks, path: Path) -> BlockStore:
-    from ...storage.ingest import ingest
-
-    # What may be missing was for the estimator to say.
-    return ingest(data.X, str(path), task="regression", missing="keep" if data.meta.kind == "dense" else "refuse", progress=None)
-
-
-def seed_of(random_state: Any) -> int:
-    """Return the root seed of a fit from scikit-learn's ``random_state``; 0 for ``None``, so that fits repeat."""
-    return 0 if random_state is None else int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def history_arrays(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """Return one array per figure over the iterations."""
-    names = rows[0].keys() if rows else ()
-    # JSON has no NaN and no infinity: they were written as null.
-    return {name: np.array([float("nan") if row[name] is None else row[name] for row in rows]) for name in names}
-
-
-def fan_out(callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None, verbose: int) -> Callable[[Mapping[str, Any]], None]:
-    """Return one sink for all callbacks, and for the log when ``verbose``."""
-    sinks = list(callbacks or ())
-    if verbose:
-        sinks.append(LogSink())
-
-    def emit(event: Mapping[str, Any]) -> None:
-        for sink in sinks:
-            sink(event)
-
-    return emit
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import json
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self, TypeVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
@@ -21,65 +16,19 @@ from ..grams.given import GivenGrams, as_stack
 from ..grams.sources import TextRows
 from ..inputs.kernels import kernel_texts
 from ..inputs.labels import Inputs
-from ..loops.run import run_loop
 from ..models.kernel import KernelModel
 from ..models.kernel_predict import decide_grams, decide_rows, scaled_rows
-from ..records.config import MethodConfig
-from ..records.context import RunContext
-from ..records.validation import configured
-from ..runs.predict import decision_values
-from .base import (
-    Classifying,
-    OneThread,
-    fan_out,
-    fit_context,
-    history_arrays,
-    in_memory,
-    is_store,
-    opened_for,
-    seed_of,
-    validated,
-    warn_user,
-)
-
-T = TypeVar("T", bound=type)
-
-NAN = float("nan")
-
-CLASS_WEIGHT = """    class_weight
-        ``"balanced"`` or a dict of class factors of ``C``.
-"""
-"""Description of the parameter that classifiers have beside what they share with regressors."""
+from .base import MethodEstimator
+from .inputs import Classifying, Predicting, fan_out, fit_context, in_memory, is_store, opened_for, validated
 
 
-def documented(parameters: str, rest: str, own: str = "") -> Callable[[T], T]:
-    """Append to a class' docstring what it shares with another: parameters, those of its own, then the rest and the attributes."""
+class KernelEstimator(MethodEstimator):
+    """Base of estimators on kernels: rows, strings or matrices in, decision values of a machine on kernels out."""
 
-    def add(cls: T) -> T:
-        # Newer Pythons strip the class' own text of its indentation.
-        cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}{textwrap.dedent(parameters + own + rest)}"
-        return cls
-
-    return add
-
-
-class KernelEstimator(OneThread, BaseEstimator):
-    """Base of estimators on kernels; a subclass names its parameter model and sets ``model_``.
-
-    Subclasses have the parameters ``kernels``, ``cluster``, ``random_state``, ``verbose`` and ``callbacks``.
-    """
-
-    _config_type: ClassVar[type[MethodConfig]]
     _is_classifier: ClassVar[bool] = True
 
     kernels: Any
-    cluster: Any
-    random_state: Any
-    verbose: Any
-    callbacks: Any
     model_: KernelModel
-    n_features_in_: int
-    classes_: np.ndarray
 
     def __sklearn_tags__(self) -> Any:
         tags: Any = super().__sklearn_tags__()
@@ -91,22 +40,10 @@ class KernelEstimator(OneThread, BaseEstimator):
     def _precomputed(self) -> bool:
         return isinstance(self.kernels, str) and self.kernels == "precomputed"
 
-    # -- parameters ----------------------------------------------------------------------------------------------------------------
-
-    def _config(self) -> Any:
-        """Return the checked parameters."""
-        given = self._plain({name: value for name, value in self.get_params(deep=False).items() if name in self._config_type.model_fields})
-        return configured(
-            self._config_type, {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
-        )
-
     def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Return parameters as the parameter model takes them."""
         if "kernels" in given:
             given["kernels"] = kernel_texts(given["kernels"])
-        if isinstance(given.get("class_weight"), Mapping):
-            given["class_weight"] = {str(key): value for key, value in given["class_weight"].items()}
-        return given
+        return super()._plain(given)
 
     # -- data ----------------------------------------------------------------------------------------------------------------------
 
@@ -173,59 +110,12 @@ class KernelEstimator(OneThread, BaseEstimator):
         rows = np.empty((data.n_rows, 0))
         return _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
 
-    @contextlib.contextmanager
-    def _context(self, data: Any) -> Iterator[RunContext]:
-        """Yield the context of a fit; matrices and strings in memory are worked on in this process."""
-        seed = seed_of(self.random_state)
-        near = isinstance(data, TextRows) or (isinstance(data, GivenGrams) and not isinstance(data.source, GramStore))
-        place: Any = data
-        with fit_context(place, "sync" if near else self.cluster, fan_out(self.callbacks, self.verbose), seed) as ctx:
-            yield ctx
-
-    def _fit(self, method: Any, config: MethodConfig, inputs: Inputs, **options: Any) -> Any:
-        """Run the loop of a method and set what follows from its model; returns the loop's last state.
-
-        ``method`` is the module that has ``build_loop``, which gets the ``options``, ``model_of``, and ``remarks`` for what the user
-        should know of the fit.
-        """
-        with self._context(inputs.data) as ctx:
-            loop = method.build_loop(config, inputs, ctx, **options)
-            outcome = run_loop(loop, ctx, keep=False)
-            self._set_model(method.model_of(config, inputs, loop, outcome.state, ctx))
-            for message in method.remarks(loop, outcome.state, inputs, ctx):
-                warn_user(message)
-        self._set_history(outcome.history)
-        return outcome.state
-
     # -- results -------------------------------------------------------------------------------------------------------------------
 
-    def _set_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Set ``history_``: one array per figure over the iterations."""
-        self.history_ = history_arrays(rows)
-
-    def _warn_unfinished(self, converged: bool, message: str) -> None:
-        """Set ``converged_``, and warn if it is false."""
-        self.converged_ = converged
-        if not converged:
-            warn_user(message, ConvergenceWarning)
-
-    def _set_model(self, model: KernelModel) -> None:
-        """Set the fitted attributes that follow from the model; subclasses add theirs."""
-        self.model_ = model
-
     @classmethod
-    def from_model(cls, model: KernelModel, params: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> Self:
-        """Return the fitted estimator of a saved model."""
+    def _model_params(cls, model: Any, params: Mapping[str, Any]) -> Mapping[str, Any]:
         # A run on a Gram store of kernels over rows ends as a model of those kernels.
-        params = {**params, **({"kernels": json.loads(model.params_json)["kernels"]} if "kernels" in params else {})}
-        estimator = cls(**{name: value for name, value in params.items() if name in cls().get_params()})
-        classes = json.loads(model.classes_json)
-        if classes is not None:
-            estimator.classes_ = np.asarray(classes)
-        estimator.n_features_in_ = model.n_features
-        estimator._set_model(model)
-        estimator._set_history(list(history))
-        return estimator
+        return {**params, **({"kernels": json.loads(model.params_json)["kernels"]} if "kernels" in params else {})}
 
     def _values(self, X: Any) -> np.ndarray:
         """Return ``(n_samples, n_machines)`` decision values of any form of data."""
@@ -234,8 +124,8 @@ class KernelEstimator(OneThread, BaseEstimator):
         if model.precomputed:
             return decide_grams(model, self._test_matrices(X))
         if is_store(X):
-            with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
-                return decision_values(model, ctx)
+            with fit_context(opened_for(self, X), self._place, fan_out(None, 0), 0) as ctx:
+                return self._method.decision_values(model, ctx)
         if is_text(X):
             return decide_rows(model, np.array(list(X), dtype=object))
         X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=False, reset=False)
@@ -251,6 +141,8 @@ class KernelEstimator(OneThread, BaseEstimator):
 class KernelClassifier(Classifying, KernelEstimator):
     """What classifiers on kernels share: decisions and labels."""
 
+    _left_out = ("epsilon",)
+
     def decision_function(self, X: Any) -> np.ndarray:
         """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``."""
         values = self._values(X)
@@ -259,6 +151,17 @@ class KernelClassifier(Classifying, KernelEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted class labels, ``(n_samples,)``."""
         return labelled(self.decision_function(X), self.classes_)
+
+
+class KernelRegressor(Predicting, KernelEstimator):
+    """What regressors on kernels share: values."""
+
+    _left_out = ("class_weight",)
+    _is_classifier = False
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted values, ``(n_samples,)``."""
+        return self._values(X)[:, 0]
 
 
 def labelled(values: np.ndarray, classes: np.ndarray) -> np.ndarray:

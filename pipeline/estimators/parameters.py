@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 
 from ..records.config import MethodConfig
+
+INDENT = "    "
 
 RANGES: dict[type, tuple[str, str]] = {Gt: ("gt", ">"), Ge: ("ge", ">="), Lt: ("lt", "<"), Le: ("le", "<=")}
 
@@ -40,12 +43,16 @@ class Parameter:
 
     def section(self) -> str:
         """Return its part of a docstring."""
-        return f"{self.name} : {self.kind}, default={self.default!r}\n    {self.text}"
+        return f"{self.name} : {self.kind}, default={self.default!r}\n" + textwrap.fill(
+            self.text, 116, initial_indent=INDENT, subsequent_indent=INDENT
+        )
 
 
 RUN_PARAMETERS = (
     Parameter("cluster", None, "str or None", str | None, 'Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.'),
-    Parameter("random_state", None, "int, RandomState or None", Any, "Seed of everything drawn at random; ``None`` is 0, so that fits repeat."),
+    Parameter(
+        "random_state", None, "int, RandomState or None", Any, "Seed of everything drawn at random; ``None`` is 0, so that fits repeat."
+    ),
     Parameter("verbose", 0, "int", int, "Log one line per step."),
     Parameter(
         "callbacks",
@@ -65,9 +72,13 @@ def method_parameters(config: type[MethodConfig], left_out: Sequence[str] = ()) 
 
 def _declared(name: str, field: Any) -> Parameter:
     kind = type_words(field.annotation)
-    bounds = [f"{sign} {getattr(item, key):g}" for item in field.metadata for known, (key, sign) in RANGES.items() if isinstance(item, known)]
+    bounds = [
+        f"{sign} {getattr(item, key):g}" for item in field.metadata for known, (key, sign) in RANGES.items() if isinstance(item, known)
+    ]
     text = field.description or ""
-    return Parameter(name, field.default, " and ".join([f"{kind} {bounds[0]}", *bounds[1:]]) if bounds else kind, field.annotation, _sentence(text))
+    return Parameter(
+        name, field.default, " and ".join([f"{kind} {bounds[0]}", *bounds[1:]]) if bounds else kind, field.annotation, _sentence(text)
+    )
 
 
 def _sentence(text: str) -> str:
@@ -88,7 +99,12 @@ def type_words(hint: Any) -> str:
     if origin in (dict, tuple):
         return origin.__name__
     if hasattr(hint, "__metadata__"):
-        bounds = [f"{sign} {getattr(item, key):g}" for item in _flat(hint.__metadata__) for known, (key, sign) in RANGES.items() if isinstance(item, known)]
+        bounds = [
+            f"{sign} {getattr(item, key):g}"
+            for item in _flat(hint.__metadata__)
+            for known, (key, sign) in RANGES.items()
+            if isinstance(item, known)
+        ]
         return " and ".join([f"{type_words(hint.__origin__)} {bounds[0]}", *bounds[1:]]) if bounds else type_words(hint.__origin__)
     return "None" if hint is type(None) else getattr(hint, "__name__", str(hint))
 
@@ -123,7 +139,9 @@ SECTIONS = ("Attributes", "Notes", "Examples", "References")
 
 def documentation(cls: type, parameters: Sequence[Parameter]) -> str:
     """Return the documentation of a class: its text, the parameters, and its other sections or those of the nearest base that has them."""
-    texts = [_sections(inspect.cleandoc(base.__dict__.get("__doc__") or "")) for base in cls.__mro__ if base.__module__.startswith(_PACKAGE)]
+    texts = [
+        _sections(inspect.cleandoc(base.__dict__.get("__doc__") or "")) for base in cls.__mro__ if base.__module__.startswith(_PACKAGE)
+    ]
     parts = [texts[0].get("", ""), _section("Parameters", "\n".join(p.section() for p in parameters))]
     for name in SECTIONS:
         found = next((text[name] for text in texts if name in text), None)

@@ -12,7 +12,7 @@ from ..inputs.tasks import TaskInputs, known_codes, store_tasks, with_tasks
 from ..models.kernel_predict import scaled_rows
 from ..models.task import TaskModel
 from ..models.task_predict import decide_task_grams, decide_task_rows, decide_task_store
-from .base import Classifying, Predicting, fan_out, fit_context, in_memory, is_store, opened_for, validated
+from .inputs import Classifying, Predicting, fan_out, fit_context, in_memory, is_store, opened_for, validated
 from .kernels import KernelEstimator, is_text, labelled
 
 

@@ -17,6 +17,7 @@ from ...kernels.bank.loops import count_packed
 from ...kernels.jit import one_thread
 from ...storage import GramStore
 from ..records.context import BANK_SHARE
+from ..records.data_set import Kind
 
 TILE = 128
 SYMMETRIC = 1e-5
@@ -119,6 +120,7 @@ class GivenGrams:
     """
 
     url, scale = "memory", None
+    holds: Kind = "grams"
 
     bank: PackedBank | None = None
 
@@ -133,6 +135,15 @@ class GivenGrams:
             self.k, self.n_rows, self.digest = len(self.source), self.source.shape[1], ""
             self.bank = _checked(self.source, definite, int(BANK_SHARE * default_driver_memory()) if room is None else room)
         self.n_cols = self.n_rows
+
+    @property
+    def travels(self) -> bool:
+        """Whether other processes can read them: those of a Gram store."""
+        return isinstance(self.source, GramStore)
+
+    def has_table(self, name: str) -> bool:
+        """Whether rows have a table: those of matrices have none."""
+        return False
 
     def kernels(self) -> list[GivenKernel]:
         """Return the kernels, by place."""

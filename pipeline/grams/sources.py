@@ -18,6 +18,7 @@ from ...kernels.grams.spec import KernelSpec
 from ...storage import BlockStore, GramRef, MemoryBlocks, block_cache, open_shared
 from ..passes.blocks import TASK_BYTES, byte_groups, scale_of
 from ..passes.scaling import scaled
+from ..records.data_set import Kind
 from ..records.scale import FeatureScale
 from .given import GivenGrams, GivenPair
 
@@ -65,6 +66,8 @@ class TextRows:
 
     url, n_cols = "memory", 0
     digest = ""
+    holds: Kind = "strings"
+    travels = False
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = np.array(list(texts), dtype=object)

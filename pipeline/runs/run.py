@@ -22,9 +22,9 @@ from ...kernels.jit import one_thread
 from ...storage import BlockStore, RunStore, StorageError, cached_bytes, set_cache_limit
 from ...storage.places import checked
 from ...storage.temporary import sweep_folders
-from ..loops.prepared import Prepared
 from ..loops.protocol import Outcome
 from ..loops.run import run_loop
+from ..method import Method
 from ..records.context import Emit, RunContext, Tally, ignore
 from ..records.missing import refuse_missing
 from ..records.names import nearest
@@ -128,11 +128,11 @@ def open_data(url: Any, info: MethodInfo, extra: Mapping[str, Any] | None = None
     stream = (extra or {}).get("stream")
     if stream is not None:
         url = checked(url, "stream", "stream")
-        if not info.streams:
+        if not info.config.takes_streams:
             raise ValueError(f"method {info.name!r} needs a store, it does not learn from a stream; ingest the text first")
-        return importlib.import_module("..methods.group_lasso.text", __package__).TextData(url, stream)
+        return info.module("text").TextData(url, stream)
     store = url if isinstance(url, BlockStore) else BlockStore.open(url, digest)
-    if not info.missing:
+    if not info.config.takes_missing:
         refuse_missing(store, info.name)
     return store
 
@@ -338,7 +338,7 @@ def _context(executor: Executor, store: BlockStore, folder: RunStore | None, rec
     return RunContext(executor, store, folder, int(record["driver_memory"]), emit, int(record["seed"]))
 
 
-def _prepared(info: MethodInfo, config: Any, store: BlockStore, record: Mapping[str, Any]) -> Prepared:
+def _prepared(info: MethodInfo, config: Any, store: BlockStore, record: Mapping[str, Any]) -> Method:
     """Return the method with its plan, found in this process without writing anything."""
     with one_thread(), open_executor(None) as executor:
         return info.prepare(config, _context(executor, store, None, record, ignore), record["extra"])
@@ -349,7 +349,7 @@ def _refuse_step(info: MethodInfo, plan: Mapping[str, Any], record: Mapping[str,
 
 
 def _run(
-    info: MethodInfo, config: Any, store: BlockStore, folder: RunStore, where: Where, emit: Emit, prepared: Prepared | None = None
+    info: MethodInfo, config: Any, store: BlockStore, folder: RunStore, where: Where, emit: Emit, prepared: Method | None = None
 ) -> RunOutcome:
     done = folder.read_json("summary")
     if done is not None:
@@ -358,9 +358,9 @@ def _run(
     began = time.perf_counter()
     record = folder.config
     tally = Tally()
-    with executing(where, store, tee((emit, tally.listen)), info.passes) as executor:
+    with executing(where, store, tee((emit, tally.listen)), info.method.programs) as executor:
         ctx = replace(_context(executor, store, folder, record, emit), tally=tally)
-        ready: Prepared = prepared or info.prepare(config, ctx, record["extra"])
+        ready: Method = prepared or info.prepare(config, ctx, record["extra"])
         if folder.read_json("decisions") is None:
             folder.write_json("decisions", jsonable(ready.plan))
         ctx = replace(ctx, beside=ready.beside)
@@ -424,8 +424,7 @@ def load_model(run: str | Path) -> Any:
     if folder.read_json("summary") is None:
         raise StorageError(f"{run}: the run is not finished, it has no model yet; continue it with `gramplane resume {run}`")
     info = method_named(record["method"])
-    model = folder.read_model(info.model)
+    model = folder.read_model(info.method.models)
     regression = info.regressor is not None and getattr(model, "classes_json", "") == "null"
-    module, _, name = str(info.regressor if regression else info.estimator).partition(":")
-    estimator = getattr(importlib.import_module(f"..{module}", __package__), name)
+    estimator = getattr(info.module("estimator"), str(info.regressor if regression else info.estimator))
     return estimator.from_model(model, record["params"], folder.history())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,10 +49,10 @@ def check_tunable(method: str, grid: Mapping[str, Any]) -> None:
     from .folds import PLACES
 
     info = method_named(method)
-    if not info.scored:
+    if not info.config.has_scores:
         raise ValueError(f"method {method!r} has no score on rows held out, so settings cannot be compared; fit it once per setting")
     for name in grid:
-        if info.shared is None and name in PLACES:
+        if not info.shares_passes and name in PLACES:
             raise ValueError(f"grid[{name!r}]: {name} says where matrices lie, which changes no result; give it among the fixed parameters")
 
 
@@ -75,7 +74,7 @@ class _Grid:
     def search(self, ctx: RunContext) -> Search:
         from .folds import Search, fold_inputs
 
-        inputs, masks = fold_inputs(ctx, self.info.name, self.info.tasks, self.folds, self.seed)
+        inputs, masks = fold_inputs(ctx, self.info.name, self.info.config.has_tasks, self.folds, self.seed)
         record = {"method": self.info.name, "folds": self.folds, "seed": self.seed, "data": self.store.digest}
         points = [jsonable(point) for point in self.points]
         return Search(self.info.prepare, self.configs, points, self.extra, inputs, masks, record)
@@ -90,9 +89,9 @@ def _grid(
 
 def _sharing(grid: _Grid) -> Any:
     """Return the module by which the fits of a grid share passes, or ``None``; a method may share for some parameters only."""
-    if grid.info.shared is None:
+    if not grid.info.shares_passes:
         return None
-    module = import_module(f"..{grid.info.shared}", __package__)
+    module = grid.info.module("grid")
     return module if getattr(module, "shares", bool)(grid.configs) else None
 
 
@@ -109,7 +108,7 @@ def _check(grid: _Grid, where: Where) -> None:
 
 def _table(grid: _Grid, folder: Path, where: Where, emit: Emit) -> list[dict[str, Any]]:
     names = sorted({name for point in grid.points for name in point})
-    with executing(where, grid.store, emit, grid.info.passes) as executor:
+    with executing(where, grid.store, emit, grid.info.method.programs) as executor:
         rows = (_fold_rows if _sharing(grid) is None else _shared_rows)(grid, grid.context(executor, where, emit), folder, names)
         return [_with_error(row, grid.folds) for row in rows]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from itertools import pairwise
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -232,6 +232,11 @@ class BlockStore:
     def n_cols(self) -> int:
         """Number of columns (features)."""
         return self.meta.n_cols
+
+    @property
+    def holds(self) -> Literal["columns", "strings"]:
+        """What its rows are: numbers in columns, or strings."""
+        return "columns" if self.n_cols else "strings"
 
     # -- blocks ------------------------------------------------------------------------------------------------------
 

@@ -193,7 +193,7 @@ def tune_plan(
     from ...pipeline import METHODS, run_method
 
     points = math.prod(len(values) for values in grid.values())
-    fits = "fits" if METHODS[method].shared is None else "fits_sharing_passes"
+    fits = "fits_sharing_passes" if METHODS[method].shares_passes else "fits"
     first = {**params, **{key: values[0] for key, values in grid.items()}}
     plan = run_method(method, first, dry_run=True, **training).plan
     return {"points": points, "folds": folds, fits: points * folds, "first_fit": plan}

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from ...estimators.base import fan_out, fit_context, in_memory, seed_of, warn_user
+from ...estimators.inputs import fan_out, fit_context, in_memory, seed_of, warn_user
 from ...estimators.kernels import KernelEstimator, documented
 from ...loops.run import run_loop
 from ...models.spectral import SpectralModel

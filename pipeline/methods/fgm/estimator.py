@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ....storage import MEMORY_STRIPE_BYTES, DataError, MemoryBlocks
-from ...estimators.base import (
+from ...estimators.inputs import (
     Classifying,
     OneThread,
     Selection,

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from ....kernels.group_lasso.dual_averaging import Rows
 from ....kernels.group_lasso.streams import StreamLearner
 from ....storage import ColumnScale, DataError, MemoryBlocks
-from ...estimators.base import (
+from ...estimators.inputs import (
     Classifying,
     OneThread,
     Predicting,

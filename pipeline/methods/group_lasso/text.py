@@ -18,6 +18,7 @@ from ....storage.ingest.text.row_text import Consumed, RowText, TextPiece
 from ...inputs.labels import class_factors
 from ...loops.protocol import Step
 from ...records.context import RunContext
+from ...records.data_set import Kind
 from .config import GroupLassoConfig
 from .inputs import GroupLassoInputs
 from .stream import StreamState, figures_of, machine_of, summed_up
@@ -54,6 +55,7 @@ class TextData:
 
     scale = ColumnScale()
     n_rows = 0
+    holds: Kind = "stream"
 
     def __init__(self, source: str, given: Mapping[str, Any]) -> None:
         regression = given.get("task", "classification") == "regression"

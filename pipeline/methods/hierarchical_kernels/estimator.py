@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from ....kernels.grams.products import kernel_of
 from ....kernels.graphs.parsing import graph_record
-from ...estimators.base import Classifying, Predicting, in_memory, is_store, opened
+from ...estimators.inputs import Classifying, Predicting, in_memory, is_store, opened
 from ...estimators.kernels import CLASS_WEIGHT, KernelEstimator, documented, labelled
 from ...estimators.tasks import TaskEstimator
 from ...inputs.tasks import store_tasks

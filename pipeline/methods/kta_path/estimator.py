@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.alignment.path import p_for
-from ...estimators.base import OneThread, Selection, in_memory, validated
+from ...estimators.inputs import OneThread, Selection, in_memory, validated
 from ...estimators.kernels import KernelClassifier, labelled
 from ...loops.run import run_loop
 from ...models.kernel import KernelModel

@@ -34,6 +34,7 @@ class MKL(Method):
     """Support vector machines on a weighted sum of kernels, weights learnt with them."""
 
     name = "mkl"
+    config_type = MKLConfig
     models = (KernelModel,)
     held = HELD
 

@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ....kernels.group_lasso.task_selection import TaskStream
-from ...estimators.base import Selection, fan_out, fit_context, in_memory, is_store, opened_for, validated
+from ...estimators.inputs import Selection, fan_out, fit_context, in_memory, is_store, opened_for, validated
 from ...estimators.kernels import is_text, labelled
 from ...estimators.tasks import TaskEstimator
 from ...inputs.labels import class_factors

@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.jit import one_thread
-from ...estimators.base import fan_out, fit_context, in_memory, seed_of, warn_user
+from ...estimators.inputs import fan_out, fit_context, in_memory, seed_of, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...loops.run import run_loop
 from ...records.config import MethodConfig

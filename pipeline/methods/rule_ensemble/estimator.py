@@ -15,7 +15,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from ....storage import MemoryBlocks
-from ...estimators.base import Classifying, fan_out, fit_context, in_memory, is_store, opened, validated, warn_user
+from ...estimators.inputs import Classifying, fan_out, fit_context, in_memory, is_store, opened, validated, warn_user
 from ...estimators.kernels import NAN, KernelEstimator, labelled
 from ...inputs.labels import Inputs
 from ...inputs.tasks import store_tasks, with_tasks

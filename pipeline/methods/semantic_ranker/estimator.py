@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.ranking.random_walk import exact_scores, is_stochastic, normalised_prior, ranked, walk_on, walk_scores
-from ...estimators.base import OneThread, fan_out, fit_context, in_memory, is_store, opened_for, seed_of, validated, warn_user
+from ...estimators.inputs import OneThread, fan_out, fit_context, in_memory, is_store, opened_for, seed_of, validated, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...loops.run import run_loop
 from ...models.spectral import SpectralModel

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.ranking.harmonic import harmonic_values, strength_graph
-from ...estimators.base import fan_out, fit_context, in_memory, is_store, opened_for, warn_user
+from ...estimators.inputs import fan_out, fit_context, in_memory, is_store, opened_for, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...grams.given import GivenGrams, as_stack
 from ...loops.run import run_loop

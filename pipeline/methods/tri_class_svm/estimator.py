@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
-from ...estimators.base import in_memory, is_store, opened_for, validated, warn_user
+from ...estimators.inputs import in_memory, is_store, opened_for, validated, warn_user
 from ...estimators.kernels import KernelClassifier, is_text
 from ...grams.given import GivenGrams
 from ...grams.sources import TextRows

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ....kernels.grams.blocks import gram_block, gram_diagonal
 from ....kernels.grams.normalization import Normalization
 from ....kernels.grams.products import AnyKernel
-from ...estimators.base import validated, warn_user
+from ...estimators.inputs import validated, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...loops.run import run_loop
 from ...models.kernel import KernelModel

@@ -1,0 +1,223 @@
+"""From what users hand over to what passes read: one path for arrays, Dask arrays and stores."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import sklearn
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.validation import validate_data
+
+from ...cluster import Executor, LogSink, TaskFailed, executor_for_client, open_executor
+from ...kernels.jit import one_thread
+from ...storage import BlockStore, MemoryBlocks, RunStore, admitted, gathered
+from ...storage.temporary import temporary_folder
+from ..records.context import RunContext
+from ..records.missing import refuse_missing
+
+_CLIENT: ContextVar[Any] = ContextVar("gramplane_client", default=None)
+
+
+@contextlib.contextmanager
+def use_client(client: Any) -> Iterator[None]:
+    """Run the passes of every fit inside the block on an existing Dask client.
+
+    Estimators take strings only (they clone); this is the way to use a client you already have.
+    """
+    token = _CLIENT.set(client)
+    try:
+        yield
+    finally:
+        _CLIENT.reset(token)
+
+
+def is_store(X: Any) -> bool:
+    """Return whether ``X`` is a block store or a path to one."""
+    return isinstance(X, (BlockStore, str, os.PathLike))
+
+
+def is_dask(X: Any) -> bool:
+    """Return whether ``X`` is a Dask collection."""
+    return hasattr(X, "__dask_graph__")
+
+
+def in_memory(X: Any, name: str = "X") -> Any:
+    """Return what users hand over as it lies in memory: of a Dask collection what it holds, and sparse matrices through the one door.
+
+    Raises
+    ------
+    gramplane.storage.DataError
+        A sparse matrix with a place outside of it, by ``name`` and position.
+    """
+    if not is_dask(X):
+        return admitted(X, name)
+    value = admitted(gathered(X, name), name)
+    return value.tocsr() if hasattr(value, "tocsr") else np.asarray(value)
+
+
+def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+    """Return what scikit-learn's ``validate_data`` returns, of data that came through :func:`in_memory`; nobody else calls it."""
+    return validate_data(estimator, in_memory(X), in_memory(y, "y"), **options)
+
+
+_INNER = (
+    *(str(Path(__file__).parents[2] / folder) + os.sep for folder in ("cluster", "kernels", "pipeline", "storage", "workflows")),
+    *(str(Path(str(library.__file__)).parent) + os.sep for library in (sklearn, joblib)),
+)
+"""Where code lies that no user wrote: this package, scikit-learn, and what runs its folds."""
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user: the nearest one outside of this package and of scikit-learn, however deep the call is."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_code.co_filename.startswith(_INNER):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+class OneThread:
+    """What estimators compute, they compute while BLAS has one thread: by the number of its threads last bits would depend on the machine.
+
+    Every public method of a class that derives from this one holds it, so that none can be forgotten.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        for name, method in list(vars(cls).items()):
+            if inspect.isfunction(method) and not name.startswith("_"):
+                setattr(cls, name, _alone(method))
+        super().__init_subclass__(**options)
+
+
+def _alone(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def held(*args: Any, **options: Any) -> Any:
+        with one_thread():
+            return method(*args, **options)
+
+    return held
+
+
+class Classifying(ClassifierMixin):
+    """scikit-learn's part of a classifier, for which what it compares with comes through :func:`in_memory`."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of right labels."""
+        return super().score(X, in_memory(y, "y"), sample_weight)  # pyright: ignore[reportArgumentType] (an array, as documented)
+
+
+class Predicting(RegressorMixin):
+    """scikit-learn's part of a regressor, for which what it compares with comes through :func:`in_memory`."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination, R2."""
+        return super().score(X, in_memory(y, "y"), sample_weight)  # pyright: ignore[reportArgumentType] (an array, as documented)
+
+
+class Selection(SelectorMixin):
+    """scikit-learn's part of a selector, for which sparse matrices come through :func:`in_memory`."""
+
+    def transform(self, X: Any) -> Any:
+        """Return the selected columns of ``X``."""
+        return super().transform(in_memory(X))
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Return ``X`` ``(n_samples, n_selected)`` with columns of zeros where features were not selected."""
+        return super().inverse_transform(in_memory(X))
+
+
+def opened(X: Any) -> BlockStore:
+    """Return the block store behind a path or object."""
+    return X if isinstance(X, BlockStore) else BlockStore.open(X)
+
+
+def opened_for(estimator: Any, X: Any) -> BlockStore:
+    """Return the block store behind a path or object.
+
+    Raises
+    ------
+    gramplane.storage.DataError
+        It holds missing values, and the estimator's tags do not allow NaN.
+    """
+    store = opened(X)
+    if not get_tags(estimator).input_tags.allow_nan:
+        refuse_missing(store, type(estimator).__name__)
+    return store
+
+
+def default_executor(cluster: str | None) -> contextlib.AbstractContextManager[Executor]:
+    """Return the executor of ``cluster``, or of the client in use."""
+    client = _CLIENT.get()
+    return executor_for_client(client) if client is not None and cluster is None else open_executor(cluster)
+
+
+@contextlib.contextmanager
+def fit_context(
+    data: BlockStore | MemoryBlocks, cluster: str | None, emit: Callable[[Mapping[str, Any]], None], seed: int
+) -> Iterator[RunContext]:
+    """Yield the context of a fit: in-process for arrays; on a cluster through a temporary store and run, removed at exit.
+
+    BLAS has one thread meanwhile: by their number results would depend on the machine.
+    """
+    with one_thread(), default_executor(cluster) as executor, _plain_errors():
+        if executor.kind == "sync":
+            yield RunContext(executor, data, emit=emit, seed=seed)
+            return
+        with temporary_folder() as folder:
+            stored = _written(data, folder / "data.zarr") if isinstance(data, MemoryBlocks) else data
+            run = RunStore.create(folder / "run", {})
+            yield RunContext(executor, stored, run=run, emit=emit, seed=seed)
+
+
+@contextlib.contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Let what a task says of the data be the ``ValueError`` that users of arrays expect."""
+    try:
+        yield
+    except TaskFailed as error:
+        if isinstance(error.__cause__, ValueError):
+            raise ValueError(str(error.__cause__)) from error
+        raise
+
+
+def _written(data: MemoryBlocks, path: Path) -> BlockStore:
+    from ...storage.ingest import ingest
+
+    # What may be missing was for the estimator to say.
+    return ingest(data.X, str(path), task="regression", missing="keep" if data.meta.kind == "dense" else "refuse", progress=None)
+
+
+def seed_of(random_state: Any) -> int:
+    """Return the root seed of a fit from scikit-learn's ``random_state``; 0 for ``None``, so that fits repeat."""
+    return 0 if random_state is None else int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def history_arrays(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """Return one array per figure over the iterations."""
+    names = rows[0].keys() if rows else ()
+    # JSON has no NaN and no infinity: they were written as null.
+    return {name: np.array([float("nan") if row[name] is None else row[name] for row in rows]) for name in names}
+
+
+def fan_out(callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None, verbose: int) -> Callable[[Mapping[str, Any]], None]:
+    """Return one sink for all callbacks, and for the log when ``verbose``."""
+    sinks = list(callbacks or ())
+    if verbose:
+        sinks.append(LogSink())
+
+    def emit(event: Mapping[str, Any]) -> None:
+        for sink in sinks:
+            sink(event)
+
+    return emit
