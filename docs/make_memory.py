@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gramplane.pipeline import METHODS
-from gramplane.pipeline.predict_planning import HELD as PREDICT
 from gramplane.pipeline.records.holdings import OVERHEAD, SYMBOLS, Held
+from gramplane.pipeline.runs.predict_planning import prediction_held
 
 PAGE = Path(__file__).with_name("memory.md")
 HEAD = f"""# What the driver holds
@@ -49,7 +49,7 @@ def _tables() -> Iterator[str]:
         same.setdefault(info.driver_holds(), []).append(name)
     for held, names in same.items():
         yield from _table(", ".join(names), held)
-    yield from _table("predict, score", PREDICT)
+    yield from _table("predict, score", prediction_held())
 
 
 def page() -> str:

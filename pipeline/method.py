@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from .loops.protocol import Loop
+from .models.predictor import Predictor
 from .records.config import MethodConfig
 from .records.context import RunContext
 from .records.holdings import Held
@@ -30,7 +29,7 @@ class Method:
     config_type
         Parameter model.
     models
-        Record types of its models.
+        Record types of its models, and what decides with each.
     held
         What its driver may hold.
     programs
@@ -43,7 +42,7 @@ class Method:
 
     name: ClassVar[str]
     config_type: ClassVar[type[MethodConfig]]
-    models: ClassVar[tuple[type, ...]]
+    models: ClassVar[Mapping[type, Predictor]]
     held: ClassVar[tuple[Held, ...]]
     programs: ClassVar[str] = "grams.grams"
 
@@ -105,11 +104,6 @@ class Method:
     # -- with a model ----------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def decision_values(cls, model: Any, ctx: RunContext) -> np.ndarray:
-        """Return ``(n_samples, n_machines)`` decision values for every row of ``ctx.data``."""
-        raise TypeError(f"{cls.name} has no decision values")
-
-    @classmethod
-    def decision_path(cls, model: Any, ctx: RunContext) -> Iterable[tuple[int, np.ndarray]]:
-        """Return ``(size, decision values)`` of the model after every step, one at a time, where a model keeps its path; else nothing."""
-        return ()
+    def predictor(cls, model: Any) -> Predictor:
+        """Return what decides with a model of this method."""
+        return cls.models[type(model)]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .method import Method
     from .records.config import MethodConfig
     from .records.context import RunContext
+    from .records.holdings import Held
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,10 @@ class MethodInfo:
     def method(self) -> type[Method]:
         """What plans and runs it."""
         return getattr(self.module("method"), self.stem)
+
+    def driver_holds(self) -> tuple[Held, ...]:
+        """Return all that its driver may hold, as it is declared."""
+        return self.method.held
 
     @property
     def shares_passes(self) -> bool:

@@ -5,7 +5,7 @@ import pytest
 from gramplane.cluster import MemoryBoundExceeded, default_driver_memory, machine_memory, process
 from gramplane.pipeline import METHODS
 from gramplane.pipeline.records.holdings import SYMBOLS, Held, Holding, holdings_plan, refuse_beyond
-from gramplane.pipeline.runs.predict_planning import HELD as PREDICT
+from gramplane.pipeline.runs.predict_planning import prediction_held
 
 HOLDINGS = (Holding("kernel matrix", "8 n^2", 3 << 30), Holding("rows", "8 n d", 1 << 20), Holding("nothing", "0", 0))
 
@@ -48,7 +48,7 @@ def test_a_formula_needs_all_its_symbols_and_nothing_but_numbers():
         Held("a thing", "open('x')").of()
 
 
-EVERY = {"predict": PREDICT, **{name: info.driver_holds() for name, info in METHODS.items()}}
+EVERY = {"predict": prediction_held(), **{name: info.driver_holds() for name, info in METHODS.items()}}
 
 
 @pytest.mark.parametrize("name", EVERY)

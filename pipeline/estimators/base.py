@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..loops.run import run_loop
 from ..method import Method
+from ..models.predictor import Predictor
 from ..records.context import RunContext
 from ..records.validation import configured
 from .inputs import OneThread, fan_out, fit_context, history_arrays, seed_of, warn_user
@@ -142,3 +143,8 @@ class MethodEstimator(OneThread, BaseEstimator):
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
+
+
+def predictor_of(estimator: Any) -> Predictor:
+    """Return what decides with the model of a fitted estimator."""
+    return type(estimator)._method.predictor(estimator.model_)

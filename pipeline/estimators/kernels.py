@@ -125,7 +125,7 @@ class KernelEstimator(MethodEstimator):
             return decide_grams(model, self._test_matrices(X))
         if is_store(X):
             with fit_context(opened_for(self, X), self._place, fan_out(None, 0), 0) as ctx:
-                return self._method.decision_values(model, ctx)
+                return self._method.predictor(model).decision_values(model, ctx)
         if is_text(X):
             return decide_rows(model, np.array(list(X), dtype=object))
         X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=False, reset=False)

@@ -21,6 +21,7 @@ from ..passes.blocks import listed
 from ..passes.scaling import inverse_row_norms, scaled
 from ..records.context import RunContext
 from .kernel import KernelModel
+from .predictor import Predictor
 
 TILES = 20 << 20
 """Bytes that sums over features are computed in, whatever the sizes."""
@@ -269,3 +270,11 @@ def decide_store(model: KernelModel, ctx: RunContext) -> np.ndarray:
     program = BlockProgram("kernel-decisions", decide_chunk, listed, memory, result, combine_bytes=2 * result * len(refs))
     found = ctx.run_pass(plan(program, refs, model))
     return np.concatenate([part.values for part in sorted(found)]) if found else np.zeros((0, len(model.intercepts)))
+
+
+class KernelPredictor(Predictor):
+    """Machines on kernels: tasks read the rows."""
+
+    def decision_values(self, model: KernelModel, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of the machines."""
+        return decide_store(model, ctx)

@@ -16,6 +16,7 @@ from ..inputs.tasks import known_codes, store_tasks
 from ..passes.blocks import listed
 from ..records.context import RunContext
 from .kernel_predict import BLOCK_BYTES, ROWS, Decided, DecideMemory, RowSpan, row_spans, spans
+from .predictor import Predictor
 from .task import TaskModel
 
 Blocks = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -177,3 +178,15 @@ def store_codes(model: Any, data: Any) -> np.ndarray:
     except ValueError as error:
         hint = "; ingest the rows with --task-column" if tasks is None else ""
         raise ValueError(f"{data.url}: {error}{hint}") from None
+
+
+class TaskPredictor(Predictor):
+    """Machines of many tasks: tasks read the rows, each decided on by the machine of its task."""
+
+    def decision_values(self, model: TaskModel, ctx: RunContext) -> np.ndarray:
+        """Return the decision value of each row's task."""
+        return decide_task_store(model, ctx)
+
+    def n_values(self, model: TaskModel) -> int:
+        """Return one: that of the row's task."""
+        return 1

@@ -19,6 +19,7 @@ from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageE
 from ...storage.places import checked
 from ...storage.urls import holds_store
 from ...storage.whole_files import require_place, whole_file
+from ..estimators.base import predictor_of
 from ..inputs.scores import held_out_rows, predicted_codes, r_squared
 from ..inputs.task_scoring import task_accuracies, task_variances
 from ..methods.rule_ensemble.model import RuleModel
@@ -29,7 +30,6 @@ from ..records.context import Emit, RunContext, ignore
 from ..records.holdings import Holding, refuse_beyond
 from .in_process import few_blocks_kept, refuse_step
 from .outputs import refuse_foreign
-from .predict import decision_path, decision_values
 from .predict_planning import first_pass, predict_holdings, predict_plan, step_bytes
 from .replaced import replaced_data
 from .run import Where, load_model, method_named, open_data, process_bytes
@@ -59,7 +59,7 @@ def _decide(run: str, store: str, where: Where, emit: Emit, out: str | None = No
         emit({"event": "warning", "message": told})
     with one_thread(), open_executor(where.config(), events=emit) as executor, few_blocks_kept(holdings, step, limit, executor.kind):
         ctx = RunContext(executor, data, None, limit, emit)
-        values = decision_values(estimator.model_, ctx)
+        values = predictor_of(estimator).decision_values(estimator.model_, ctx)
         ctx.confirm()
     if digest_of(model) != digest:
         raise DigestMismatch(f"{model} was replaced while it was used: the run was fitted again; give the command again")
@@ -69,9 +69,9 @@ def _decide(run: str, store: str, where: Where, emit: Emit, out: str | None = No
 def _check_memory(estimator: Any, data: BlockStore, out: str | None, where: Where, emit: Emit) -> tuple[list[Holding], int]:
     """Return what this process will hold of predictions, and the bytes of a step of their pass; refuse more than it may."""
     limit, name = driver_bytes(where.driver_memory), "score" if out is None else "predict"
-    holdings = predict_holdings(estimator.model_, data, out, getattr(estimator, "classes_", None))
+    holdings = predict_holdings(predictor_of(estimator), estimator.model_, data, out, getattr(estimator, "classes_", None))
     refuse_beyond(holdings, limit, name, f"{name} fewer rows at a time (a store of some of them)")
-    step = step_bytes(first_pass(estimator.model_, data, limit, emit))
+    step = step_bytes(first_pass(predictor_of(estimator), estimator.model_, data, limit, emit))
     refuse_step(holdings, step, limit, where.config().kind, name)
     return holdings, step
 
@@ -81,7 +81,7 @@ def _planned(run: str, store: str, out: str | None, where: Where, emit: Emit, th
     _check_three_way(estimator, three_way)
     holdings, _ = _check_memory(estimator, data, out, where, emit)
     config = where.config()
-    told = predict_plan(estimator.model_, data, holdings, driver_bytes(where.driver_memory), config.kind, emit)
+    told = predict_plan(predictor_of(estimator), estimator.model_, data, holdings, driver_bytes(where.driver_memory), config.kind, emit)
     place = {"cluster": where.cluster, "process_bytes_at_most": process_bytes(config, told["task_bytes"])}
     return {"run": run, "data": data.url, **({} if out is None else {"out": out}), **place, **told}
 
@@ -261,7 +261,7 @@ def score_store(
     table = {"rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
     if _by_task(estimator.model_) and values.shape[1] == 1:
         table |= task_accuracies(*_tasks(estimator.model_, data, rows), truth[rows], values[rows, 0])
-    return {**table, **neither, "path": _path(estimator.model_, data, truth, rows, place)}
+    return {**table, **neither, "path": _path(estimator, data, truth, rows, place)}
 
 
 def _score_three_ways(estimator: Any, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
@@ -301,10 +301,11 @@ def _tasks(model: TaskModel | LinearModel | RuleModel, data: BlockStore, rows: n
     return store_codes(model, data)[rows], model.tasks or ()
 
 
-def _path(model: Any, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: Where) -> list[dict[str, Any]]:
+def _path(estimator: Any, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: Where) -> list[dict[str, Any]]:
     """Return the accuracy of the model after every round."""
     with one_thread(), open_executor(where.config()) as executor:
-        along = decision_path(model, RunContext(executor, data, driver_memory=driver_bytes(where.driver_memory)))
+        ctx = RunContext(executor, data, driver_memory=driver_bytes(where.driver_memory))
+        along = predictor_of(estimator).staged_decision_values(estimator.model_, ctx)
     return [{"n_selected": count, "accuracy": float(np.mean(predicted_codes(values[rows].T) == truth[rows]))} for count, values in along]
 
 

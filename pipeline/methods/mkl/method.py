@@ -19,7 +19,7 @@ from ...inputs.scores import Fit, TargetFit, held_out_rows, with_held_out
 from ...method import Method
 from ...models.kernel import KernelModel, selected
 from ...models.kernel_build import build_model
-from ...models.kernel_predict import decide_store
+from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan
 from .config import MKLConfig
@@ -35,7 +35,7 @@ class MKL(Method):
 
     name = "mkl"
     config_type = MKLConfig
-    models = (KernelModel,)
+    models = {KernelModel: KernelPredictor()}
     held = HELD
 
     config: MKLConfig
@@ -131,11 +131,6 @@ class MKL(Method):
             for t, row in enumerate(machine.path)
         ]
         return {"kernels": kernels, "weights": along}
-
-    @classmethod
-    def decision_values(cls, model: KernelModel, ctx: RunContext) -> np.ndarray:
-        """Return the decision values of the machines."""
-        return decide_store(model, ctx)
 
 
 def shared_loop(ctx: RunContext, configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], limit: int) -> MKLLoop:

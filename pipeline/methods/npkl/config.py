@@ -26,26 +26,42 @@ class NPKLConfig(MethodConfig):
     )
 
     loss: Literal["linear", "squared_hinge", "square", "hinge"] = Field(
-        "linear", description="loss of a constrained pair; linear has a closed form, one eigendecomposition"
+        "linear",
+        description="loss of z = T_ij K_ij: linear -z, which has a closed form, one eigendecomposition; squared_hinge max(0, 1 - z)^2 / 2; "
+        "square (1 - z)^2 / 2; hinge max(0, 1 - z)",
     )
     p: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(2.0, description="power of the regulariser tr K^p; 1: loss=linear only")
-    B: Positive = Field(1.0, description="cap of tr K^p; with loss=linear it only scales K. Not looked at where G is given")
+    B: Positive = Field(
+        1.0,
+        description="cap of tr K^p. With loss=linear it only scales K; otherwise entries reach 1 only where B is of the order of the number "
+        "of rows. Not looked at where G is given",
+    )
     G: Positive | None = Field(None, description="weight of the penalty (G/p) tr K^p, in place of the cap")
-    C: Positive = Field(1.0, description="loss weight of a constrained pair, counted in both orders; values up to 0.5 cluster best")
-    n_neighbors: Count = Field(5, description="neighbours in the graph that the kernel should be smooth on")
+    C: Positive = Field(
+        1.0,
+        description="loss weight of a constrained pair, counted in both orders. It decides how well K clusters: try 0.05 to 0.5; from 1 on, "
+        "pairs without neighbours take over",
+    )
+    n_neighbors: Count = Field(5, description="neighbours in the graph that the kernel should be smooth on, by Euclidean distance")
     graph: Literal["mutual", "union"] = Field("mutual", description="rows are linked where both are neighbours of the other, or one is")
     closure: bool = Field(
-        False, description="use all pairs that the given ones imply: belonging together passes on, and takes being apart with it"
+        False,
+        description="use all pairs that the given ones imply: rows linked by pairs that belong together form a part, and where two rows are "
+        "apart, their parts are",
     )
     selection: Literal["active", "random"] | None = Field(
-        None, description="which constraints are used: all; those of the n_select least certain rows; as many of them drawn at random"
+        None,
+        description="which constraints are used: all; those of the n_select rows of which a Gaussian kernel is least certain (active); as "
+        "many drawn at random",
     )
     n_select: Count | None = Field(None, description="rows whose constraints a selection keeps; default: half of those that have one")
     base: Count | None = Field(
-        None, description="look for a kernel on this many smooth functions of the graph (least eigenvectors of its Laplacian); default: all"
+        None,
+        description="look for a kernel on this many smooth functions of the graph (least eigenvectors of its Laplacian): faster, and "
+        "smoother; default: all",
     )
     tol: Small = Field(1e-4, description="relative duality gap at which the fit ends")
-    max_iter: Count = Field(200, description="eigendecompositions at most")
+    max_iter: Count = Field(200, description="eigendecompositions at most; a warning tells when they end the fit")
 
     @model_validator(mode="after")
     def _forms(self) -> NPKLConfig:

@@ -6,12 +6,36 @@ from typing import Any
 
 import numpy as np
 
+from ....storage import BlockStore
 from ...inputs.tasks import known_codes, store_tasks
+from ...models.predictor import Predictor, column_batches
 from ...passes.columns import fetch_columns
 from ...records.context import RunContext
+from ...records.holdings import Held, Holding
 from .loop import rule_flags
 from .model import RuleModel
 from .proposition_pass import dense_column
+
+RULE_COLUMNS = Held("columns of the rules, side by side", "3 stored", "`rule-ensemble`")
+SATISFIED = Held("which rows satisfy which rule, as truth values and numbers", "9 n r", "`rule-ensemble`; r rules")
+
+
+class RulePredictor(Predictor):
+    """Rule ensembles: the columns that rules read come to the driver."""
+
+    held = (RULE_COLUMNS, SATISFIED)
+
+    def decision_values(self, model: RuleModel, ctx: RunContext) -> np.ndarray:
+        """Return the votes of the rules that hold; with tasks those of the row's task."""
+        return decide_rules(model, ctx)
+
+    def holdings(self, model: RuleModel, data: BlockStore) -> list[Holding]:
+        """Return the columns, and which rows satisfy which rule."""
+        return [RULE_COLUMNS.of(stored=sum(self.fetched_bytes(model, data))), SATISFIED.of(n=data.n_rows, r=model.n_rules)]
+
+    def fetched_bytes(self, model: RuleModel, data: BlockStore) -> list[int]:
+        """Return the bytes of each pass over columns."""
+        return column_batches(data, model.columns)
 
 
 def rule_matrix(model: RuleModel, raw: Any, n: int) -> np.ndarray:

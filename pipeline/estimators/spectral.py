@@ -1,0 +1,47 @@
+"""What transductive estimators share: a kernel over the rows of the fit, known by its spectrum."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ...kernels.jit import one_thread
+from ..models.spectral import SpectralModel
+from .kernels import KernelEstimator
+
+
+class SpectralEstimator(KernelEstimator):
+    """Base of transductive estimators.
+
+    Attributes
+    ----------
+    eigenvectors_, eigenvalues_
+        ``(n_samples, rank)`` and ``(rank,)``: :math:`K = U \\mathrm{diag}(\\lambda) U'`, eigenvalues descending and positive.
+    """
+
+    _is_classifier: ClassVar[bool] = False
+
+    kernels: ClassVar[None] = None
+    model_: SpectralModel
+
+    def kernel_block(self, rows: Any = None, cols: Any = None) -> np.ndarray:
+        """Return entries of the learnt kernel, ``K[rows][:, cols]``.
+
+        Parameters
+        ----------
+        rows, cols
+            Indices of rows of the fit, or a slice; default: all.
+        """
+        check_is_fitted(self, "model_")
+        left, right = (np.arange(self.model_.n_rows)[slice(None) if part is None else part] for part in (rows, cols))
+        with one_thread():
+            return self.model_.kernel_block(left, right)
+
+    def _set_model(self, model: SpectralModel) -> None:
+        super()._set_model(model)
+        self.eigenvectors_, self.eigenvalues_ = model.eigenvectors, model.eigenvalues
+        figures = model.figures
+        self.objective_, self.dual_gap_ = figures["objective"], figures["gap"]
+        self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])

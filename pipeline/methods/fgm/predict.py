@@ -1,0 +1,127 @@
+"""Decision values of a Feature Generating Machine, from the columns it selected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....kernels.features import expansions
+from ....kernels.features.pairs import PairMap, pair_columns
+from ....storage import BlockStore
+from ...models.linear_predict import check_width, product
+from ...models.predictor import Predictor, column_batches
+from ...passes.blocks import table_of
+from ...passes.columns import Columns, fetch_columns
+from ...passes.scaling import inverse_row_norms, scaled
+from ...records.context import RunContext
+from ...records.holdings import Held, Holding
+from .atoms import take
+from .config import FGMConfig
+from .model import FGMModel, positions
+
+COLUMNS = Held("columns of the model, as fetched and side by side", "2 stored", "`fgm`")
+COORDINATES = Held("coordinates made of them", "c", "`fgm`: c bytes, once or twice, of maps and expansions")
+
+
+class FGMPredictor(Predictor):
+    """Machines on selected features, pairs or maps; their path is known."""
+
+    held = (COLUMNS, COORDINATES)
+
+    def decision_values(self, model: FGMModel, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of the last round (of the refit where there was one)."""
+        check_width(model.n_features, model.row_scaled, ctx.data)
+        if not len(model.features):
+            return np.tile(model.intercepts, (ctx.data.n_rows, 1))
+        return decision_values(model, _store_columns(model, ctx))
+
+    def staged_decision_values(self, model: FGMModel, ctx: RunContext) -> Iterator[tuple[int, np.ndarray]]:
+        """Return ``(n_selected, decision values)`` of the model after every round."""
+        columns = _store_columns(model, ctx) if len(model.features) else np.zeros((ctx.data.n_rows, 0))
+        return staged_decision_values(model, columns)
+
+    def holdings(self, model: FGMModel, data: BlockStore) -> list[Holding]:
+        """Return the columns, and the coordinates made of them."""
+        raw, count = sum(self.fetched_bytes(model, data)), len(model.coordinates)
+        copies = 1 if count == len(model.features) else 2
+        if model.kind in ("hik", "additive_gaussian"):
+            # Whole bases are made, of which the model has some coordinates.
+            count = len(model.features) * _expansion(model).width
+        return [COLUMNS.of(stored=raw), COORDINATES.of(c=copies * count * _column_bytes(data, model.features))]
+
+    def fetched_bytes(self, model: FGMModel, data: BlockStore) -> list[int]:
+        """Return the bytes of each pass over columns."""
+        return column_batches(data, model.features)
+
+
+def _column_bytes(data: BlockStore, features: np.ndarray) -> int:
+    """Return the bytes of one column made of some, at most: float64, with row numbers where the data are sparse."""
+    if data.meta.kind == "dense" or not len(features):
+        return 8 * data.n_rows
+    return 12 * max(int(table_of(data, "counts", int(j), int(j) + 1)[0]) for j in features)
+
+
+def _store_columns(model: FGMModel, ctx: RunContext) -> Columns:
+    """Return the model's coordinates of every row of a store (one column pass)."""
+    row_factor = ctx.data.scale.row_factor if model.row_scaled else None
+    return mapped_columns(model, fetch_columns(ctx, model.features), row_factor)
+
+
+def model_columns(model: FGMModel, X: Any) -> Columns:
+    """Return the model's coordinates of an array ``X`` ``(n, n_features)``."""
+    raw = X[:, model.features]
+    row_factor = inverse_row_norms(X) if model.row_scaled else None
+    return mapped_columns(model, sp.csc_array(raw) if sp.issparse(raw) else raw, row_factor)
+
+
+def mapped_columns(model: FGMModel, raw: Columns, row_factor: np.ndarray | None = None) -> Columns:
+    """Return the model's coordinates as columns, ``(n, k)``, from the raw columns of ``model.features``."""
+    columns = scaled(raw, model.scale, row_factor)
+    if model.kind == "poly2":
+        config = FGMConfig.model_validate_json(model.params_json)
+        return pair_columns(columns, model.features, model.coordinates, PairMap(config.gamma, config.coef0))
+    if model.kind in ("hik", "additive_gaussian"):
+        return _expanded(model, columns)
+    if len(model.coordinates) == len(model.features):
+        return columns
+    return take(columns, model.features, model.coordinates)
+
+
+def _expansion(model: FGMModel) -> expansions.Expansion:
+    config = FGMConfig.model_validate_json(model.params_json)
+    return expansions.Expansion(model.kind, gamma=config.gamma, n_bins=config.n_bins)  # pyright: ignore[reportArgumentType]
+
+
+def _expanded(model: FGMModel, columns: Columns) -> Columns:
+    expansion = _expansion(model)
+    full = expansions.expand(columns, expansion, model.ranges[0], model.ranges[1])
+    every = (model.features[:, None] * expansion.width + np.arange(expansion.width)).ravel()
+    return full if len(every) == len(model.coordinates) else full[:, positions(every, model.coordinates)]
+
+
+def decision_values(model: FGMModel, columns: Columns) -> np.ndarray:
+    """Return ``(n_samples, n_machines)`` decision values from the model's coordinates."""
+    return product(columns, model.weights) + model.intercepts
+
+
+def staged_decision_values(model: FGMModel, columns: Columns) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield ``(n_selected, decision values)`` of the model after every round."""
+    rounds = max((len(machine.rounds) for machine in model.machines), default=0)
+    return (_after_round(model, columns, t) for t in range(1, rounds + 1))
+
+
+def _after_round(model: FGMModel, columns: Columns, t: int) -> tuple[int, np.ndarray]:
+    weights = np.zeros((len(model.coordinates), len(model.machines)))
+    intercepts = model.intercepts.copy()
+    selected = []
+    for k, machine in enumerate(model.machines):
+        if machine.rounds:
+            ids, values, bias = machine.weights(min(t, len(machine.rounds)))
+            weights[positions(model.coordinates, ids), k] = values
+            intercepts[k] = -bias
+            selected.append(machine.selected(t))
+    count = len(np.unique(np.concatenate(selected), axis=0)) if selected else 0
+    return count, product(columns, weights.T) + intercepts

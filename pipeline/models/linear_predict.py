@@ -1,0 +1,83 @@
+"""Decision values of linear machines, from the columns that have a weight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...kernels.features.row_products import row_product
+from ...storage import BlockStore
+from ..passes.columns import column_sizes, fetch_columns
+from ..records.context import RunContext
+from ..records.holdings import Held, Holding
+from .linear import LinearModel
+from .predictor import Predictor, column_batches
+from .task_predict import store_codes
+
+PIECE_COLUMNS = 4096
+"""Columns of a linear model that are held at once."""
+
+PIECES = Held("columns at a time, side by side", "3 stored", f"linear machines; {PIECE_COLUMNS:,} columns at most")
+WEIGHTS = Held("their weights", "8 m c", "linear machines; c of these columns")
+
+
+class LinearPredictor(Predictor):
+    """Linear machines; of tasks each row's own, ``(n_samples, 1)``."""
+
+    held = (PIECES, WEIGHTS)
+
+    def decision_values(self, model: LinearModel, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of the machines, columns fetched in pieces."""
+        check_width(model.n_features, model.row_scaled, ctx.data)
+        values = np.zeros((ctx.data.n_rows, len(model.intercepts)))
+        for features in _pieces(model.features):
+            coef: Any = model.coef[:, features]
+            values += product(fetch_columns(ctx, features), coef.toarray() if sp.issparse(coef) else coef)
+        if model.row_scaled:
+            values *= ctx.data.scale.row_factor[:, None]  # pyright: ignore[reportOptionalSubscript] (checked)
+        values += model.intercepts
+        if model.tasks is None:
+            return values
+        return np.take_along_axis(values, store_codes(model, ctx.data)[:, None], axis=1)
+
+    def holdings(self, model: LinearModel, data: BlockStore) -> list[Holding]:
+        """Return the columns of a piece and their weights."""
+        largest = max((int(column_sizes(data, part).sum()) for part in _pieces(model.features)), default=0)
+        return [PIECES.of(stored=largest), WEIGHTS.of(m=len(model.intercepts), c=min(PIECE_COLUMNS, len(model.features)))]
+
+    def fetched_bytes(self, model: LinearModel, data: BlockStore) -> list[int]:
+        """Return the bytes of each pass over columns."""
+        return column_batches(data, model.features, PIECE_COLUMNS)
+
+
+def _pieces(features: np.ndarray) -> list[np.ndarray]:
+    return [features[lo : lo + PIECE_COLUMNS] for lo in range(0, len(features), PIECE_COLUMNS)]
+
+
+def product(rows: Any, weights: Any) -> np.ndarray:
+    """Return ``rows @ weights.T``, ``(n, m)``, of dense or sparse ones; its bits do not depend on the number of BLAS threads."""
+    if not sp.issparse(rows) and not sp.issparse(weights):
+        return row_product(rows, weights)
+    values: Any = rows @ weights.T
+    return np.asarray(values.toarray() if sp.issparse(values) else values)
+
+
+def check_width(n_features: int, row_scaled: bool, data: Any) -> None:
+    """Refuse data of another width than the training data, and without row factors where the model needs them.
+
+    Raises
+    ------
+    ValueError
+        The store and both widths are named.
+    """
+    if data.n_cols != n_features:
+        raise ValueError(
+            f"{data.url} has {data.n_cols} features, the model was trained on {n_features}; ingest the file with --like TRAINING_STORE"
+        )
+    if row_scaled and data.scale.row_factor is None:
+        raise ValueError(
+            f"{data.url} has no row factors (scale {data.scale.kind!r}), the model was trained on rows of unit norm; ingest the file with "
+            "--like TRAINING_STORE"
+        )

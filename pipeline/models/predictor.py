@@ -1,0 +1,65 @@
+"""Predictor: what a kind of model needs to decide on the rows of a store, and what that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...storage import BlockStore
+from ..passes.columns import FETCH_BYTES, column_sizes
+from ..records.context import RunContext
+from ..records.holdings import Held, Holding
+
+
+class Predictor:
+    """Decision values of a kind of model for every row of a store.
+
+    The base is that of models whose rows are read and decided on by the tasks of one pass: the driver holds nothing but the values.
+
+    Attributes
+    ----------
+    held
+        What a driver may hold beside model and values.
+    by_passes
+        Whether passes read the rows; else the driver does all by itself.
+    """
+
+    held: ClassVar[tuple[Held, ...]] = ()
+    by_passes: ClassVar[bool] = True
+
+    def decision_values(self, model: Any, ctx: RunContext) -> np.ndarray:
+        """Return ``(n_samples, n_machines)`` decision values for every row of ``ctx.data``."""
+        raise TypeError(f"{type(model).__name__} has no decision values")
+
+    def staged_decision_values(self, model: Any, ctx: RunContext) -> Iterable[tuple[int, np.ndarray]]:
+        """Return ``(size, decision values)`` of the model after every step, one at a time, where it keeps its path; else nothing."""
+        return ()
+
+    def n_values(self, model: Any) -> int:
+        """Return the number of decision values of a row."""
+        return len(model.intercepts)
+
+    def holdings(self, model: Any, data: BlockStore) -> list[Holding]:
+        """Return what the driver holds of the rows while it decides."""
+        return []
+
+    def fetched_bytes(self, model: Any, data: BlockStore) -> list[int]:
+        """Return the bytes that each pass brings to the driver; a model that reads rows has one pass, which brings none."""
+        return [0]
+
+    def follows_path(self) -> bool:
+        """Whether :meth:`staged_decision_values` has something to say."""
+        return type(self).staged_decision_values is not Predictor.staged_decision_values
+
+
+def column_batches(data: BlockStore, features: np.ndarray, step: int = 0) -> list[int]:
+    """Return the bytes of each pass that fetches columns, ``step`` of them at a time (0: all)."""
+    step = step or max(1, len(features))
+    batches: list[int] = []
+    for lo in range(0, len(features), step):
+        sizes = column_sizes(data, features[lo : lo + step])
+        places = np.cumsum(sizes) // FETCH_BYTES
+        batches += [int(sizes[places == k].sum()) for k in np.unique(places)]
+    return batches or [0]
