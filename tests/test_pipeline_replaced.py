@@ -172,7 +172,7 @@ def test_those_who_look_are_told(place, capsys):
 
 
 def test_a_run_fitted_again_while_it_predicts_ends_by_name(place, monkeypatch):
-    from gramplane.pipeline.runs import use as storing
+    from gramplane.pipeline.runs import predict_and_score as storing
 
     decide = storing.decision_values
 

@@ -16,8 +16,8 @@ from gramplane.pipeline.estimators.inputs import OneThread
 from gramplane.pipeline.methods.kta_path.estimator import PathMachine
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.runs.gram_stores import build_grams
+from gramplane.pipeline.runs.predict_and_score import predict_store
 from gramplane.pipeline.runs.tune import tune
-from gramplane.pipeline.runs.use import predict_store
 from tests.support.clusters import CommandCluster
 from tests.support.methods import CASES
 from tests.support.processors import said

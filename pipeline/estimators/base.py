@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -33,6 +33,10 @@ class MethodEstimator(OneThread, BaseEstimator):
     """Parameters of the method that do not concern the estimator."""
     _own_parameters: ClassVar[Mapping[str, Parameter]] = {}
     """Parameters that are no part of the method's model, each by the name of the one it stands behind."""
+    _wider: ClassVar[Mapping[str, tuple[str, Any]]] = {
+        "class_weight": ('{"balanced"} or dict or None', Literal["balanced"] | dict[Any, float] | None),
+    }
+    """Parameters that an estimator takes in more forms than a file can hold: their type in words, and as an annotation."""
     _run_parameters: ClassVar[Sequence[Parameter]] = RUN_PARAMETERS
 
     cluster: Any
@@ -53,7 +57,7 @@ class MethodEstimator(OneThread, BaseEstimator):
 
     @classmethod
     def _parameters(cls) -> list[Parameter]:
-        declared = method_parameters(cls._method.config_type, cls._left_out)
+        declared = [_widened(item, cls._wider) for item in method_parameters(cls._method.config_type, cls._left_out)]
         own = [part for item in declared for part in (item, cls._own_parameters.get(item.name)) if part is not None]
         return [*own, *cls._run_parameters]
 
@@ -143,6 +147,13 @@ class MethodEstimator(OneThread, BaseEstimator):
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _widened(parameter: Parameter, wider: Mapping[str, tuple[str, Any]]) -> Parameter:
+    if parameter.name not in wider:
+        return parameter
+    kind, hint = wider[parameter.name]
+    return replace(parameter, kind=kind, hint=hint)
 
 
 def predictor_of(estimator: Any) -> Predictor:

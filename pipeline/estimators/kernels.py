@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from ...kernels.grams.spec import KernelSpec
 from ...storage import DataError, GramStore, MemoryBlocks
 from ..grams.given import GivenGrams, as_stack
 from ..grams.sources import TextRows
@@ -26,6 +27,13 @@ class KernelEstimator(MethodEstimator):
     """Base of estimators on kernels: rows, strings or matrices in, decision values of a machine on kernels out."""
 
     _is_classifier: ClassVar[bool] = True
+    _wider = {
+        **MethodEstimator._wider,
+        "kernels": (
+            'list of KernelSpec, str or callable, or "precomputed", or None',
+            Sequence[KernelSpec | str | Callable[..., Any]] | Literal["precomputed"] | None,
+        ),
+    }
 
     kernels: Any
     model_: KernelModel

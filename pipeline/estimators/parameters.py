@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import operator
 import re
 import textwrap
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 
@@ -71,20 +73,21 @@ def method_parameters(config: type[MethodConfig], left_out: Sequence[str] = ()) 
 
 
 def _declared(name: str, field: Any) -> Parameter:
-    kind = type_words(field.annotation)
-    bounds = [
-        f"{sign} {getattr(item, key):g}" for item in field.metadata for known, (key, sign) in RANGES.items() if isinstance(item, known)
-    ]
-    text = field.description or ""
-    return Parameter(
-        name, field.default, " and ".join([f"{kind} {bounds[0]}", *bounds[1:]]) if bounds else kind, field.annotation, _sentence(text)
-    )
+    kind, bounds = type_words(field.annotation), _bounds(field.metadata)
+    kind = " and ".join([f"{kind} {bounds[0]}", *bounds[1:]]) if bounds else kind
+    return Parameter(name, field.default, kind, plain_hint(field.annotation), _sentence(field.description or ""))
+
+
+def _bounds(metadata: Sequence[Any]) -> list[str]:
+    """Return the range that pydantic checks, such as ``["> 0", "<= 1"]``."""
+    parts = [part for item in metadata for part in getattr(item, "metadata", [item])]
+    return [f"{sign} {getattr(part, key):g}" for part in parts for kind, (key, sign) in RANGES.items() if isinstance(part, kind)]
 
 
 def _sentence(text: str) -> str:
-    """Return a description as a sentence."""
-    text = text[:1].upper() + text[1:] if not re.match(r"\w+[:(_=]|\W", text) else text
-    return text if text.endswith((".", ")")) or not text else f"{text}."
+    """Return a description as a sentence; one that begins with a name or formula keeps its first letter."""
+    text = text if re.match(r"\w+[:(_=]|\W", text) else text[:1].upper() + text[1:]
+    return text if text.endswith(".") or not text else f"{text}."
 
 
 def type_words(hint: Any) -> str:
@@ -98,19 +101,21 @@ def type_words(hint: Any) -> str:
         return f"list of {type_words(args[0])}"
     if origin in (dict, tuple):
         return origin.__name__
-    if hasattr(hint, "__metadata__"):
-        bounds = [
-            f"{sign} {getattr(item, key):g}"
-            for item in _flat(hint.__metadata__)
-            for known, (key, sign) in RANGES.items()
-            if isinstance(item, known)
-        ]
-        return " and ".join([f"{type_words(hint.__origin__)} {bounds[0]}", *bounds[1:]]) if bounds else type_words(hint.__origin__)
+    if origin is Annotated:
+        return " and ".join([" ".join([type_words(args[0]), *(bounds := _bounds(args[1:]))[:1]]), *bounds[1:]])
     return "None" if hint is type(None) else getattr(hint, "__name__", str(hint))
 
 
-def _flat(metadata: Sequence[Any]) -> list[Any]:
-    return [part for item in metadata for part in getattr(item, "metadata", [item])]
+def plain_hint(hint: Any) -> Any:
+    """Return an annotation without the ranges that pydantic checks."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return plain_hint(args[0])
+    if origin in (Union, types.UnionType):
+        return functools.reduce(operator.or_, [plain_hint(arg) for arg in args])
+    if origin in (list, dict, tuple):
+        return origin[tuple(plain_hint(arg) for arg in args)]
+    return hint
 
 
 def constructor(parameters: Sequence[Parameter]) -> Callable[..., None]:

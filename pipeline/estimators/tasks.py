@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
@@ -19,15 +19,9 @@ from .kernels import KernelEstimator, is_text, labelled
 class TaskEstimator(KernelEstimator):
     """Base of estimators for many tasks: ``fit(X, y, task)`` and ``predict(X, task)``.
 
-    ``task`` names the task of every row by an integer or a string; ``None`` is a single task, or the task table of a store. A subclass
-    names its parameter model and its method's module, and adds its attributes in :meth:`_set_model`.
+    ``task`` names the task of every row by an integer or a string; ``None`` is a single task, or the task table of a store.
     """
 
-    _method: ClassVar[Any]
-    """Module of the method's ``build_loop``, ``model_of`` and ``remarks``."""
-
-    tol: float
-    max_iter: int
     model_: Any
     tasks_: np.ndarray
     intercept_: np.ndarray
@@ -56,18 +50,8 @@ class TaskEstimator(KernelEstimator):
         gramplane.cluster.MemoryBoundExceeded
             A matrix of all rows is needed, and is beyond the memory that a fit may take.
         """
-        config = self._config()
-        state = self._fit(self._method, config, self._task_inputs(X, y, task, sample_weight), **self._options())
-        self._warn_unfinished(self.converged_, self._unfinished(state))
+        self._fit(self._task_inputs(X, y, task, sample_weight))
         return self
-
-    def _options(self) -> dict[str, Any]:
-        """Return what the method's ``build_loop`` gets beside parameters and data."""
-        return {}
-
-    def _unfinished(self, state: Any) -> str:
-        """Return what to say of a fit that ended before its tolerance was reached."""
-        return f"max_iter={self.max_iter} ended the fit before tol={self.tol:g} was reached"
 
     def _task_inputs(self, X: Any, y: Any, task: Any, sample_weight: Any = None) -> TaskInputs:
         """Return data, target, tasks and weights from any form of data.
@@ -110,6 +94,8 @@ class TaskEstimator(KernelEstimator):
 class TaskClassifier(Classifying, TaskEstimator):
     """What classifiers for many tasks share; two classes, the same for all tasks."""
 
+    _left_out = ("epsilon",)
+
     def __sklearn_tags__(self) -> Any:
         tags: Any = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
@@ -131,6 +117,7 @@ class TaskClassifier(Classifying, TaskEstimator):
 class TaskRegressor(Predicting, TaskEstimator):
     """What regressors for many tasks share."""
 
+    _left_out = ("class_weight",)
     _is_classifier = False
 
     def predict(self, X: Any, task: Any = None) -> np.ndarray:

@@ -34,7 +34,7 @@ class DataSet(Protocol):
         ...
 
     @property
-    def digest(self) -> str:
+    def digest(self) -> Any:  # (a text, made when first asked for)
         """Identity of the contents; empty where nothing is stored."""
         ...
 

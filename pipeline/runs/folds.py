@@ -13,11 +13,11 @@ from ...storage import RunStore
 from ..inputs.folds import fold_masks, task_folds
 from ..inputs.labels import Inputs, store_inputs
 from ..inputs.tasks import store_tasks, with_tasks
-from ..loops.prepared import Prepared
 from ..loops.run import run_loop
+from ..method import Method
 from ..records.context import RunContext
 
-Prepare = Callable[[Any, RunContext, Mapping[str, Any]], Prepared]
+Prepare = Callable[[Any, RunContext, Mapping[str, Any]], Method]
 """``prepare`` of a method; ``held_out`` among its further inputs is the mask of a fold."""
 
 PLACES = ("grams", "gram_store")
@@ -54,7 +54,7 @@ class Search:
     masks: Sequence[np.ndarray]
     record: Mapping[str, Any]
 
-    def prepared(self, point: int, fold: int, ctx: RunContext) -> Prepared:
+    def prepared(self, point: int, fold: int, ctx: RunContext) -> Method:
         """Return one fit, ready to run."""
         return self.prepare(self.configs[point], ctx, {**self.extra, "held_out": self.masks[fold]})
 

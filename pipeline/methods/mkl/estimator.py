@@ -9,6 +9,7 @@ import numpy as np
 from ....cluster import machine_memory
 from ...estimators.kernels import KernelClassifier, KernelEstimator, KernelRegressor
 from ...models.kernel import KernelModel, selected
+from .config import MKLConfig
 from .method import MKL
 
 
@@ -72,7 +73,7 @@ class _MKL(KernelEstimator):
         super()._set_model(model)
         figures = model.figures
         self.kernel_weights_ = model.theta[0].copy() if len(model.theta) == 1 else model.theta.copy()
-        threshold = MKL.config_type.model_validate_json(model.params_json).threshold
+        threshold = MKLConfig.model_validate_json(model.params_json).threshold
         self.support_ = np.flatnonzero(np.any([selected(row, threshold) for row in model.theta], axis=0))
         self.support_vectors_ = model.support_ids
         self.dual_coef_, self.intercept_ = model.beta, model.intercepts
