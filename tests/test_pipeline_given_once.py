@@ -9,7 +9,8 @@ from gramplane.cluster import default_driver_memory, machine_memory, open_execut
 from gramplane.kernels.bank.bank import PackedBank
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline.grams import given as given_grams
-from gramplane.pipeline.grams.given import GivenGrams, GivenKernel, GivenPair
+from gramplane.pipeline.grams.given import GivenGrams, GivenKernel
+from gramplane.pipeline.grams.pairs import GivenPair
 from gramplane.pipeline.grams.settings import GramSettings
 from gramplane.pipeline.inputs.memory import machines_held
 from gramplane.pipeline.methods.mkl.estimator import MKLClassifier

@@ -18,6 +18,7 @@ from ...kernels.jit import one_thread
 from ...storage import GramStore
 from ..records.context import BANK_SHARE
 from ..records.data_set import Kind
+from .pairs import GivenPair, StoredPair
 
 TILE = 128
 SYMMETRIC = 1e-5
@@ -62,35 +63,6 @@ class GivenKernel:
         """Return the kernel as JSON holds it."""
         record = {"name": "precomputed", "position": self.position, "label": self.label}
         return {**record, "normalize": self.normalize, "centre": self.centre}
-
-
-@dataclass(frozen=True)
-class GivenPair:
-    """A block pair of matrices in memory; such a reference stays in its process."""
-
-    rows: tuple[int, int]
-    cols: tuple[int, int]
-    which: tuple[int, ...]
-    source: np.ndarray = field(repr=False, compare=False)
-
-    row_bytes = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the loaded block."""
-        return 4 * len(self.which) * (self.rows[1] - self.rows[0]) * (self.cols[1] - self.cols[0])
-
-    def load(self) -> np.ndarray:
-        """Return the raw kernels, float32 ``(k, rows, columns)``; of a pair on the diagonal the upper triangle, mirrored."""
-        block = np.array(self.source[list(self.which), slice(*self.rows), slice(*self.cols)], dtype=np.float32, order="C")
-        if self.rows == self.cols:
-            upper = np.triu(block)
-            block = upper + np.triu(block, 1).transpose(0, 2, 1)
-        return np.ascontiguousarray(block)
-
-    def part(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Return chosen rows and columns, by their place in the block."""
-        return np.ascontiguousarray(self.load()[:, rows][:, :, cols])
 
 
 class GivenGrams:
@@ -156,8 +128,6 @@ class GivenGrams:
         """Return references to the block pairs of some kernels."""
         chosen = tuple(which)
         if isinstance(self.source, GramStore):
-            from .sources import StoredPair
-
             _check_edges(self.source, self.n_rows)
             return [StoredPair(ref, chosen) for ref in self.source.refs(list(self.source.kernels))]
         spans = [(lo, min(lo + block, self.n_rows)) for lo in range(0, self.n_rows, block)]

@@ -28,8 +28,9 @@ from ..records.context import RunContext, received
 from .contents import confirm_contents
 from .fill import filled_bank, fills_here, given_bank
 from .memory import pooled_refusal
+from .pairs import StoredPair
 from .settings import BATCH_BYTES, GramSettings
-from .sources import PairRef, RowPair, StoredPair, grouped, normalised, pair_bytes, row_pairs
+from .sources import PairRef, RowPair, grouped, normalised, pair_bytes, row_pairs
 from .task_sums import added_sums, combined_tasks_block, task_sums_chunk
 from .weighted_sum import MATRIX_SHARE, combined_gram
 

@@ -20,7 +20,8 @@ from ..passes.blocks import TASK_BYTES, byte_groups, scale_of
 from ..passes.scaling import scaled
 from ..records.data_set import Kind
 from ..records.scale import FeatureScale
-from .given import GivenGrams, GivenPair
+from .given import GivenGrams
+from .pairs import GivenPair, StoredPair
 
 BLOCK_BYTES = 16 << 20
 """Entries of one block pair, all kernels together."""
@@ -147,52 +148,6 @@ class RowPair:
         left = rows_of(data, *self.rows)[rows]
         right = rows_of(data, *self.cols)[cols]
         return gram_block(self.specs, left, right, dtype=np.float32)
-
-
-@dataclass(frozen=True)
-class StoredPair:
-    """A block pair that is read from a Gram store.
-
-    Attributes
-    ----------
-    ref
-        Its distinct raw kernels.
-    which
-        Position in ``ref`` of every kernel; two that differ in normalisation only share their entries.
-    """
-
-    ref: GramRef
-    which: tuple[int, ...]
-
-    @property
-    def rows(self) -> tuple[int, int]:
-        """Range of rows."""
-        return self.ref.rows
-
-    @property
-    def cols(self) -> tuple[int, int]:
-        """Range of columns."""
-        return self.ref.cols
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the loaded block."""
-        return 4 * len(self.which) * (self.rows[1] - self.rows[0]) * (self.cols[1] - self.cols[0])
-
-    row_bytes = 0
-
-    def select(self, which: Sequence[int]) -> StoredPair:
-        """Return the same block pair of some kernels, of which nothing else is read."""
-        return StoredPair(self.ref.select([self.which[q] for q in which]), tuple(range(len(which))))
-
-    def load(self) -> np.ndarray:
-        """Read the raw kernels, float32 ``(k, rows, columns)``."""
-        block = block_cache().load(self.ref)
-        return block if self.which == tuple(range(len(block))) else block[list(self.which)]
-
-    def part(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Return chosen rows and columns, by their place in the block."""
-        return np.ascontiguousarray(self.load()[:, rows][:, :, cols])
 
 
 PairRef = RowPair | StoredPair | GivenPair

@@ -22,7 +22,8 @@ from ...kernels.grams.normalization import Normalization
 from ...storage import GramStore, GramTask, RunStore, open_gram
 from ..passes.blocks import TASK_BYTES, listed
 from ..records.context import RunContext, received
-from .sources import PairRef, StoredPair, grouped, loaded_bytes, normalised, normalised_part, pair_bytes
+from .pairs import StoredPair
+from .sources import PairRef, grouped, loaded_bytes, normalised, normalised_part, pair_bytes
 
 Norms = tuple[Normalization, ...] | None
 

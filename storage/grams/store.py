@@ -433,7 +433,9 @@ class GramStore(GramCatalog):
         self.bundles |= {bundle.id: bundle for bundle in made}
         for before, after in zip(old, new, strict=True):
             if after is not None:
-                listed |= describe_bundle(self.objects, after, {}) | copy_kernels(self, before, after, recorded)
+                listed |= describe_bundle(self.objects, after, {}) | copy_kernels(
+                    self.url, self.reader, self.write, before, after, recorded
+                )
         self.set_bundles(sorted([*kept, *made], key=lambda bundle: bundle.number))
         for bundle in made:
             listed = self._note_sums(bundle, listed)

@@ -2,9 +2,10 @@
 
 import shutil
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..blocks.arrays import Record, check_crc
 from ..blocks.store import Damage, VerifyReport
@@ -12,9 +13,6 @@ from ..errors import StorageError
 from ..objects import LocalObjects, Objects
 from .bundle import Bundle, GramTask
 from .reading import BlockReader
-
-if TYPE_CHECKING:
-    from .store import GramStore
 
 Place = tuple[Bundle, int, int]
 
@@ -70,21 +68,23 @@ def tasks_of(url: str, places: dict[str, Place], keys: Iterable[str]) -> list[Gr
     return [bundle.task(url, i, j) for _, (bundle, i, j) in sorted(found.items())]
 
 
-def copy_kernels(store: "GramStore", old: Bundle, new: Bundle, recorded: set[str]) -> Record:
+def copy_kernels(
+    url: str, reader: BlockReader, write: Callable[[GramTask, npt.NDArray[Any]], Record], old: Bundle, new: Bundle, recorded: set[str]
+) -> Record:
     """Write the blocks of the kernels of ``new``, all of which ``old`` has; damaged and missing ones are left out."""
     written: Record = {}
     for i, j in old.meta.layout.pairs():
         if old.record_key(i, j) not in recorded:
             continue
-        task = new.task(store.url, i, j)
+        task = new.task(url, i, j)
         values = np.empty(task.shape, old.blocks.numpy_dtype)
         try:
             for place, digest in enumerate(new.digests):
                 q = old.digests.index(digest)
-                store.reader.read(old, i, j, q, q + 1, values[place : place + 1])
+                reader.read(old, i, j, q, q + 1, values[place : place + 1])
         except StorageError:
             continue
-        written |= store.write(task, values)
+        written |= write(task, values)
     return written
 
 

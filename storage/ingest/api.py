@@ -14,7 +14,7 @@ from ..meta import ColumnScale, Label
 from ..places import is_local, place
 from ..urls import local_path, open_object, open_objects
 from ..versions import is_finished
-from .build import Extras, Job, build
+from .build import Extras, Job, build, build_dense, build_sparse
 from .fetching import at_hand
 from .labels import Target
 from .options import ROW_OPTIONS, Options, Progress, read_groups, read_names, whole
@@ -22,7 +22,7 @@ from .planning import plan_far, plan_ingest
 from .reading import Source
 from .scratch import Scratch, private_folder, sweep
 from .sources import open_input
-from .text.sequences import SequenceSource
+from .text.sequences import SequenceSource, build_sequences
 from .text.text import default_jobs
 
 
@@ -215,7 +215,15 @@ def _run(
         threads = default_jobs(Path(source.name)) if jobs is None else jobs
         reading = source.read(space, options, Target(options.task, options.labels), threads, progress)
         extras.info = {**wanted, "identity": source.identity()}
-        return build(Job(url, reading, reading.spool, options, extras, space, progress, overwrite, threads))
+        job = Job(url, reading, reading.spool, options, extras, space, progress, overwrite, threads)
+        return build(job, _builder(job))
+
+
+def _builder(job: Job) -> Callable[[Job], BlockStore]:
+    """Return what builds the store of what was read: strings, sparse or dense columns."""
+    if job.spool.has("letters"):
+        return build_sequences
+    return build_dense if job.reading.counts is None else build_sparse
 
 
 def _planned(

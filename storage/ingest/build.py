@@ -108,7 +108,7 @@ class Job:
         return ColumnSummary(meta, own, self.scratch.folder, resumable=self.on_disk, missing=self.options.missing == "keep")
 
 
-def build(job: Job) -> BlockStore:
+def build(job: Job, make: Callable[[Job], BlockStore]) -> BlockStore:
     """Write the store.
 
     Raises
@@ -121,11 +121,7 @@ def build(job: Job) -> BlockStore:
     if not 0 < job.spool.n_rows <= _MAX_ROWS:
         raise DataError(f"the source has {job.spool.n_rows} rows; a store has 1 … 2^31 - 1", str(job.extras.info["source"]["name"]))
     try:
-        if job.spool.has("letters"):
-            from .text.sequences import build_sequences
-
-            return build_sequences(job)
-        return _build_sparse(job) if job.reading.counts is not None else _build_dense(job)
+        return make(job)
     except ValueError:  # invalid input found late, such as a factor that overflows: it would be found again
         if job.begun is not None:
             job.begun.discard()
@@ -135,7 +131,8 @@ def build(job: Job) -> BlockStore:
 # -- sparse ----------------------------------------------------------------------------------------------------------
 
 
-def _build_sparse(job: Job) -> BlockStore:
+def build_sparse(job: Job) -> BlockStore:
+    """Build a store of sparse columns."""
     shift = _first_index(job)
     counts = _counts(job, shift)
     dtype = job.dtype("vals")
@@ -264,7 +261,8 @@ def _gather_rows(spool: Spool, lo: int, hi: int, nnz: int, dtype: str, shift: in
 # -- dense -----------------------------------------------------------------------------------------------------------
 
 
-def _build_dense(job: Job) -> BlockStore:
+def build_dense(job: Job) -> BlockStore:
+    """Build a store of dense columns."""
     width = int(job.reading.n_cols or 0)
     _check_extras(job, width)
     dtype = job.dtype("dense")

@@ -23,8 +23,9 @@ from ....kernels.svm.task_machine import Accuracy, solve_machine
 from ....storage import DataError, GramStore, GramTask, open_gram
 from ....storage.grams.layout import GramLayout
 from ...grams.contents import confirm_contents
+from ...grams.pairs import StoredPair
 from ...grams.settings import GramSettings
-from ...grams.sources import FREED_BYTES, StoredPair
+from ...grams.sources import FREED_BYTES
 from ...passes.blocks import listed
 from ...records.context import RunContext
 from .task_blocks_pass import BATCH_BYTES, ComputedPair, HeldPair, TaskPair, loaded, task_pairs

@@ -20,8 +20,9 @@ from ....kernels.grams.spec import KernelSpec
 from ....storage import BlockStore, GramStore, MemoryBlocks, open_shared
 from ....storage.grams.layout import GramLayout
 from ...grams.given import GivenGrams
+from ...grams.pairs import StoredPair
 from ...grams.settings import PLACES, GramSettings
-from ...grams.sources import TILE, StoredPair, TextRows, rows_of
+from ...grams.sources import TILE, TextRows, rows_of
 from ...records.context import BANK_SHARE, RunContext
 
 BLOCK_BYTES = 32 << 20
