@@ -49,7 +49,9 @@ def _option_rows(options: list[click.Option]) -> list[str]:
 
 def _section(path: tuple[str, ...], command: click.Command) -> list[str]:
     words = [param.make_metavar(click.Context(command)) for param in command.params if isinstance(param, click.Argument)]
-    options = [param for param in command.params if isinstance(param, click.Option)]
+    options = [
+        param for param in command.get_params(click.Context(command)) if isinstance(param, click.Option) and "--help" not in param.opts
+    ]
     own = [option for option in options if option.name not in (*COMMON, *CLUSTER)]
     shared = [name for name, group in (("cluster options", CLUSTER), ("common options", COMMON)) if any(o.name in group for o in options)]
     text = " ".join((command.help or "").split("\n\n")[0].split())

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .method import Method
     from .records.config import MethodConfig
     from .records.context import RunContext
+    from .records.extra_input import ExtraInput
     from .records.holdings import Held
 
 
@@ -52,9 +53,14 @@ class MethodInfo:
         """Names of its scikit-learn classes."""
         return (self.estimator,) if self.regressor is None else (self.estimator, self.regressor)
 
+    @property
+    def extra_inputs(self) -> tuple[ExtraInput, ...]:
+        """What it takes beside its data."""
+        return getattr(import_module(f".methods.{self.system}", __package__), "EXTRA_INPUTS", ())
+
     @cached_property
     def config(self) -> type[MethodConfig]:
-        """Parameter model, which declares the inputs beside a store as well."""
+        """Parameter model."""
         return getattr(self.module("config"), f"{self.stem}Config")
 
     @cached_property
@@ -146,6 +152,16 @@ METHODS = {
 }
 
 
+def extra_inputs(scored: bool = False) -> dict[str, tuple[ExtraInput, list[str]]]:
+    """Return what methods (``scored``: whose fits can be compared) take beside their data, by name, each with the methods that do."""
+    known: dict[str, tuple[ExtraInput, list[str]]] = {}
+    for name, info in METHODS.items():
+        for item in info.extra_inputs:
+            if item.compared or not scored:
+                known.setdefault(item.name, (item, []))[1].append(name)
+    return known
+
+
 def check_inputs(info: MethodInfo, extra: Mapping[str, Any]) -> None:
     """Refuse inputs that a method does not take, and those missing that it needs.
 
@@ -154,11 +170,8 @@ def check_inputs(info: MethodInfo, extra: Mapping[str, Any]) -> None:
     ValueError
         The input is named, and what takes it.
     """
-    own = {wanted.name for wanted in info.config.extra_inputs}
-    for wanted in (wanted for other in METHODS.values() for wanted in other.config.extra_inputs):
-        if wanted.name not in own and extra.get(wanted.name) is not None:
-            takers = ", ".join(name for name, other in METHODS.items() if wanted in other.config.extra_inputs)
-            raise ValueError(f"{wanted.name}: {info.name} does not take {wanted.what}; of the methods {takers} does")
-    for wanted in info.config.extra_inputs:
-        if wanted.required and extra.get(wanted.name) is None:
-            raise ValueError(f"{wanted.name}: {info.name} needs {wanted.what} (--{wanted.name} FILE)")
+    for name, (item, takers) in extra_inputs().items():
+        if info.name not in takers and extra.get(name) is not None:
+            raise ValueError(f"{name}: {info.name} does not take {item.what}; of the methods {', '.join(takers)} does")
+        if info.name in takers and item.required and extra.get(name) is None:
+            raise ValueError(f"{name}: {info.name} needs {item.what} (--{name} FILE)")

@@ -15,7 +15,6 @@ import pytest
 from gramplane.pipeline import METHODS
 from gramplane.workflows import console, exits
 from gramplane.workflows.cli import cli, main
-from gramplane.workflows.commands.options import METHOD_NAMES
 from gramplane.workflows.exits import EXIT_CODES, MEANING, Exit, exit_code
 from gramplane.workflows.schema import ResultLine
 from gramplane.workflows.signals import Interrupted
@@ -317,7 +316,6 @@ def test_public_names_are_there_and_others_are_not():
 
 
 def test_help_lists_the_methods(capsys: pytest.CaptureFixture[str]):
-    from gramplane.pipeline import METHODS
 
     for command in ("fit", "tune"):
         assert main([command, "--help"]) == 0
@@ -348,7 +346,3 @@ def test_a_signal_is_told_whatever_python_wraps_it_in():
     wrapped = RuntimeError("Error calling __set_name__")
     wrapped.__cause__ = Interrupted(2)
     assert exit_code(wrapped) == 130 and console.describe(wrapped).startswith("stopped by SIGINT; what is finished is kept")
-
-
-def test_the_names_that_commands_take_are_those_of_the_registry():
-    assert set(METHOD_NAMES) == set(METHODS)

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from ..pipeline.records.names import nearest
+from ..pipeline.registry import extra_inputs
 from ..storage.places import checked, is_local
 from ..storage.places import place as placed
 from .checking import ConfigError, Loc, described, keys_of
@@ -93,7 +94,7 @@ class StreamArgs(Closed):
     zero_based: bool = Field(False, description="whether indices count from zero")
 
 
-class FitArgs(Closed):
+class MethodArgs(Closed):
     """Arguments of ``do: fit``; every other key is a parameter of the method."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -102,16 +103,32 @@ class FitArgs(Closed):
     store: Store | None = Field(None, description="training data; default: the workflow's store")
     stream: StreamArgs | None = Field(None, description="text to learn from instead, read once (group-lasso)")
     groups: File | None = Field(None, description="file with the groups of the features")
-    unlabelled: Store | None = Field(None, description="store of unlabelled rows, for tri-class-svm")
-    constraints: File | None = Field(None, description="file of pairs of rows that belong together (1) or apart (-1), for npkl")
-    pairs: File | None = Field(None, description="file of pairs of rows with a tie (1) or without one (0), for social-strength")
-    tags: File | None = Field(None, description="file with the tags of every row, one line each, for semantic-ranker")
     test_share: float = Field(0.0, ge=0, lt=1, description="share of the rows held out, to measure accuracy along the path")
     seed: int = Field(0, ge=0, description="root of every random number")
 
     def params(self) -> dict[str, Any]:
         """Return the method's own parameters as written."""
         return dict(self.model_extra or {})
+
+    def inputs(self) -> dict[str, str]:
+        """Return what was given of all that methods take beside their data: store or file, by name."""
+        return {name: value for name in extra_inputs() if (value := getattr(self, name)) is not None}
+
+
+def _input_fields() -> dict[str, Any]:
+    """Return a field for everything that some method takes beside its data."""
+    store, file = Union[Store, None], Union[File, None]  # noqa: UP007 (made at run time)
+    kinds: dict[str, Any] = {"store": store, "pairs": file, "texts": file}
+    return {
+        name: (kinds[item.reads], Field(None, description=f"{item.form}, for {', '.join(takers)}"))
+        for name, (item, takers) in extra_inputs().items()
+    }
+
+
+if TYPE_CHECKING:
+    FitArgs = MethodArgs
+else:
+    FitArgs = create_model("FitArgs", __base__=MethodArgs, __doc__=MethodArgs.__doc__, **_input_fields())
 
 
 class TuneArgs(FitArgs):

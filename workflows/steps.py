@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..pipeline.registry import extra_inputs
 from ..storage.places import is_local
 from .commands.actions import existing, extras_of, ingest_source, plan_source, tune_plan
 from .commands.gram_actions import build_store, open_store
@@ -148,7 +149,7 @@ def _fit_inputs(place: Place, step: Any) -> dict[str, str]:
     file = kernel_file(place.read, step)
     return _digests(
         existing(place.store(step), "store"),
-        *_files(place, step, "groups", "unlabelled", "constraints", "pairs", "tags"),
+        *_files(place, step, "groups", *extra_inputs()),
         *([] if file is None else [file]),
     )
 

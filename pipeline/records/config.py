@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,38 +16,11 @@ Normalize = Literal["none", "trace", "unit_trace", "multiplicative", "cosine"]
 GramPolicy = Literal["auto", "memory", "store", "recompute"]
 
 
-@dataclass(frozen=True)
-class ExtraInput:
-    """Something that a method takes beside its data.
-
-    Attributes
-    ----------
-    name
-        Option of the command line, key of a workflow.
-    what
-        In words, such as ``"tags of every row"``.
-    reads
-        What the option names: a block store, or a file with pairs of rows and a number, or with one text a row.
-    form
-        Help of the option: what a line of the file holds.
-    required
-        Whether the method cannot run without it.
-    """
-
-    name: str
-    what: str
-    reads: Literal["store", "pairs", "texts"]
-    form: str
-    required: bool = False
-
-
 class MethodConfig(BaseModel):
     """Base of all parameter models: frozen, closed, with a digest.
 
     Attributes
     ----------
-    extra_inputs
-        What the method takes beside its data.
     has_tasks
         Whether it fits the tasks of a store that has them.
     has_scores
@@ -61,7 +33,6 @@ class MethodConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
-    extra_inputs: ClassVar[tuple[ExtraInput, ...]] = ()
     has_tasks: ClassVar[bool] = False
     has_scores: ClassVar[bool] = True
     takes_missing: ClassVar[bool] = False

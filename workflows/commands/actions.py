@@ -13,7 +13,7 @@ from ..progress import Sink
 from ..signals import stopped
 
 if TYPE_CHECKING:
-    from ..schema import FitArgs, IngestArgs
+    from ..schema import IngestArgs, MethodArgs
 
 
 def existing(path: str, what: str) -> str:
@@ -162,13 +162,11 @@ def store_figures(store: Any) -> dict[str, Any]:
     }
 
 
-def extras_of(args: FitArgs, store: str, path: Callable[[str], str] = str) -> dict[str, Any]:
+def extras_of(args: MethodArgs, store: str, path: Callable[[str], str] = str) -> dict[str, Any]:
     """Return the further inputs of a fit on a store, as far as they were given."""
     found: dict[str, Any] = row_inputs(args, store, path)
     if args.groups is not None:
         found["groups"] = read_groups(path(args.groups))
-    if args.unlabelled is not None:
-        found["unlabelled"] = existing(path(args.unlabelled), "unlabelled: store")
     if args.test_share:
         found["test_share"] = args.test_share
     if args.stream is not None:
@@ -199,23 +197,20 @@ def tune_plan(
     return {"points": points, "folds": folds, fits: points * folds, "first_fit": plan}
 
 
-PAIR_VALUES = {"constraints": (-1, 1), "pairs": (0, 1)}
-"""Files of pairs, by argument, and the values a pair may have."""
-
-
-def row_inputs(args: FitArgs, store: str, path: Callable[[str], str] = str) -> dict[str, Any]:
-    """Return what files say of the rows of a store, as far as they were given."""
+def row_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = str) -> dict[str, Any]:
+    """Return what was given of all that methods take beside their data: a store by its place, what files say of the rows of a store."""
+    from ...pipeline.registry import extra_inputs
     from ...storage import BlockStore, read_pairs, read_row_texts
 
-    files = {key: path(file) for key in (*PAIR_VALUES, "tags") if (file := getattr(args, key)) is not None}
-    if not files:
-        return {}
-    n, found = BlockStore.open(store).n_rows, dict[str, Any]()
-    for key, file in files.items():
-        existing(file, f"{key}: file")
-        pairs = key in PAIR_VALUES
-        found[key] = read_pairs(file, n, PAIR_VALUES[key], ordered=key == "pairs").tolist() if pairs else read_row_texts(file, n)
-    return found
+    known, inputs = extra_inputs(), dict[str, Any]()
+    for name, file in args.inputs().items():
+        item, file = known[name][0], existing(path(file), f"{name}: {'store' if known[name][0].reads == 'store' else 'file'}")
+        if item.reads == "store":
+            inputs[name] = file
+            continue
+        n = BlockStore.open(store).n_rows
+        inputs[name] = read_row_texts(file, n) if item.reads == "texts" else read_pairs(file, n, item.values, ordered=item.ordered).tolist()
+    return inputs
 
 
 def read_groups(file: str) -> Any:

@@ -12,6 +12,8 @@ from .actions import beginning, begun, existing, extras_of, tune_plan
 from .options import (
     METHODS_HELP,
     Frame,
+    MethodCommand,
+    TuneCommand,
     Url,
     Where,
     cluster_options,
@@ -47,7 +49,7 @@ def outcome_result(outcome: Any, run: str) -> Result:
 
 
 def _fit(group: click.Group) -> None:
-    @command(group, short_help="Fit a method on a store.", epilog=METHODS_HELP)
+    @command(group, cls=MethodCommand, short_help="Fit a method on a store.", epilog=METHODS_HELP)
     @method_argument
     @click.option("--data", type=Url("store"), metavar="STORE", help="Training data, a block store.")
     @click.option(
@@ -64,27 +66,6 @@ def _fit(group: click.Group) -> None:
     @set_option
     @click.option(
         "--groups", type=Url("file"), metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids."
-    )
-    @click.option(
-        "--unlabelled",
-        type=Url("store"),
-        metavar="STORE",
-        help="Unlabelled rows, a block store ingested --like the training data (tri-class-svm).",
-    )
-    @click.option(
-        "--constraints",
-        type=Url("file"),
-        metavar="FILE",
-        help="Pairs of rows that belong together or apart, one i,j,1 or i,j,-1 a line (npkl).",
-    )
-    @click.option(
-        "--pairs",
-        type=Url("file"),
-        metavar="FILE",
-        help="Pairs of rows with a tie or without, one i,j,1 or i,j,0 a line (social-strength).",
-    )
-    @click.option(
-        "--tags", type=Url("file"), metavar="FILE", help="Tags of every row, one line each, blanks between tags (semantic-ranker)."
     )
     @click.option("--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
     @click.option(
@@ -192,7 +173,7 @@ def _fit_args(method: str, inputs: dict[str, Any]) -> Any:
 
 
 def _tune(group: click.Group) -> None:
-    @command(group, short_help="Choose parameters by cross-validation and fit.", epilog=METHODS_HELP)
+    @command(group, cls=TuneCommand, short_help="Choose parameters by cross-validation and fit.", epilog=METHODS_HELP)
     @method_argument
     @click.option("--data", type=Url("store"), required=True, metavar="STORE", help="Training data, a block store.")
     @click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
@@ -207,12 +188,6 @@ def _tune(group: click.Group) -> None:
     )
     @click.option(
         "--groups", type=Url("file"), metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids."
-    )
-    @click.option(
-        "--unlabelled",
-        type=Url("store"),
-        metavar="STORE",
-        help="Unlabelled rows, a block store ingested --like the training data (tri-class-svm).",
     )
     @click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
     @seed_option

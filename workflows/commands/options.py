@@ -6,12 +6,16 @@ import functools
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...pipeline.registry import METHODS, extra_inputs
 from ..checking import ConfigError, by_name, choose, validated
 from ..console import Carried, Result, show
+
+if TYPE_CHECKING:
+    from ...pipeline.records.extra_input import ExtraInput
 
 
 @dataclass(frozen=True)
@@ -176,19 +180,43 @@ def cluster_options(function: Callable[..., Result]) -> Callable[..., Result]:
     return gather
 
 
-METHOD_NAMES = (
-    *("fgm", "group-lasso", "mkl", "tri-class-svm", "unsupervised-mkl", "kta-path", "two-layer-mkl", "latent-task-mkl", "rule-ensemble"),
-    *("hierarchical-kernels", "multitask-mkl", "shared-subspace-mkl", "multitask-selector", "npkl", "colored-mvu", "mve", "spe"),
-    *("semantic-ranker", "social-strength"),
-)
-"""Names of the registry, which help must not load: its libraries take seconds."""
 METHODS_HELP = "\b\n" + textwrap.fill(
-    f"METHOD is one of {', '.join(METHOD_NAMES)}. `gramplane config show METHOD --resolved` shows its parameters.",
+    f"METHOD is one of {', '.join(METHODS)}. `gramplane config show METHOD --resolved` shows its parameters.",
     width=100,
     break_on_hyphens=False,
 )
 
-method_argument = click.argument("method", callback=lambda context, parameter, name: choose(name, METHOD_NAMES, "method"))
+
+class MethodCommand(click.Command):
+    """A command with an option for everything that some method takes beside its data.
+
+    The options are made when they are first asked for: help of other commands need not look for them.
+    """
+
+    scored = False
+    """Whether only methods count whose fits can be compared."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters, those of methods behind the command's own."""
+        names = {param.name for param in self.params}
+        added = [_input_option(*entry) for name, entry in extra_inputs(self.scored).items() if name not in names]
+        at = next(k for k, param in enumerate(self.params) if param.name == "groups") + 1
+        self.params[at:at] = added
+        return super().get_params(ctx)
+
+
+class TuneCommand(MethodCommand):
+    """A command that compares fits."""
+
+    scored = True
+
+
+def _input_option(item: ExtraInput, takers: Sequence[str]) -> click.Option:
+    use, metavar = ("store", "STORE") if item.reads == "store" else ("file", "FILE")
+    return click.Option([f"--{item.name}"], type=Url(use), metavar=metavar, help=f"{item.form} ({', '.join(takers)}).")
+
+
+method_argument = click.argument("method", callback=lambda context, parameter, name: choose(name, METHODS, "method"))
 set_option = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A parameter of the method; may be repeated.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show tasks, bytes and memory of the plan; run nothing.")
 seed_option = click.option(
@@ -225,7 +253,6 @@ def method_config(method: str, values: Mapping[str, Any], place: Callable[..., s
     ConfigError
         If the method or a key is unknown (with the nearest name) or a value is not allowed.
     """
-    from ...pipeline import METHODS
     from ..kernel_files import with_kernels
 
     choose(method, METHODS, "method")

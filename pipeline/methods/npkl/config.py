@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, ExtraInput, MethodConfig, Positive
+from ...records.config import Count, MethodConfig, Positive
 
 Small = Annotated[float, Field(ge=1e-12, lt=1)]
 
@@ -15,15 +15,6 @@ class NPKLConfig(MethodConfig):
     """Parameters of non-parametric kernel learning (``npkl``)."""
 
     has_scores = False
-    extra_inputs = (
-        ExtraInput(
-            "constraints",
-            "pairs of rows that belong together (+1) or apart (-1)",
-            "pairs",
-            "Pairs of rows that belong together or apart, one i,j,1 or i,j,-1 a line",
-            required=True,
-        ),
-    )
 
     loss: Literal["linear", "squared_hinge", "square", "hinge"] = Field(
         "linear",

@@ -1,1 +1,9 @@
 """Re-ranking of images by looks and tags."""
+
+from ...records.extra_input import ExtraInput
+
+EXTRA_INPUTS = (
+    ExtraInput(
+        "tags", "tags of every row", "texts", "Tags of every row, one line each, blanks between tags", required=True, compared=False
+    ),
+)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ...records.config import Count, ExtraInput, MethodConfig, Positive
+from ...records.config import Count, MethodConfig, Positive
 
 Damping = Annotated[float, Field(ge=0, lt=1)]
 Small = Annotated[float, Field(ge=1e-14, lt=1)]
@@ -27,9 +27,6 @@ class RankerConfig(MethodConfig):
     """Parameters of re-ranking images by a kernel learnt from looks and tags (``semantic-ranker``)."""
 
     has_scores = False
-    extra_inputs = (
-        ExtraInput("tags", "tags of every row", "texts", "Tags of every row, one line each, blanks between tags", required=True),
-    )
 
     n_neighbors: Count = Field(6, description="visual neighbours of an image whose distances the kernel must not exceed")
     graph: Literal["mutual", "union"] = Field("mutual", description="pairs where both are a neighbour of the other, or one of them")

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, ExtraInput, GramPolicy, MethodConfig, Positive
+from ...records.config import Count, GramPolicy, MethodConfig, Positive
 
 PairKernel = Literal["similarity", "difference", "mlpk", "tensor", "tensor-symmetric"]
 
@@ -15,15 +15,6 @@ class SocialConfig(MethodConfig):
     """Parameters of social strength modelling (``social-strength``)."""
 
     has_scores = False
-    extra_inputs = (
-        ExtraInput(
-            "pairs",
-            "pairs of rows with a tie (1) or without one (0)",
-            "pairs",
-            "Pairs of rows with a tie or without, one i,j,1 or i,j,0 a line",
-            required=True,
-        ),
-    )
 
     C: Positive = Field(1.0, description="weight of the norm, C/2 ||w||^2 beside the mean loss: a larger C is a plainer model")
     pair_kernel: PairKernel = Field(

@@ -1,1 +1,9 @@
 """Tri-class support vector machine."""
+
+from ...records.extra_input import ExtraInput
+
+EXTRA_INPUTS = (
+    ExtraInput(
+        "unlabelled", "a store of rows without a label", "store", "Unlabelled rows, a block store ingested --like the training data"
+    ),
+)

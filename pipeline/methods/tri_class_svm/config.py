@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, ExtraInput, MethodConfig, Positive
+from ...records.config import Count, MethodConfig, Positive
 
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -14,12 +14,6 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 class TriClassConfig(MethodConfig):
     """Parameters of the tri-class support vector machine (``tri-class-svm``)."""
-
-    extra_inputs = (
-        ExtraInput(
-            "unlabelled", "a store of rows without a label", "store", "Unlabelled rows, a block store ingested --like the training data"
-        ),
-    )
 
     C: Positive = Field(1.0, description="loss weight of labelled rows of two classes, as scikit-learn's SVC; 1 / lambda")
     C_unlabelled: NotNegative = Field(0.1, description="loss weight of unlabelled rows; 0 leaves them out")
