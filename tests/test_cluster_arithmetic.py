@@ -49,7 +49,6 @@ def test_the_processor_is_the_one_that_numba_compiles_for(variables):
 
 
 def test_kernels_are_those_of_the_libraries_that_numpy_and_scipy_load():
-    import scipy.linalg.blas
 
     pools = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
     named = arithmetic()["blas"]

@@ -1,6 +1,5 @@
 """Estimators as scikit-learn expects them, and what users do with them there."""
 
-import importlib
 import inspect
 import pickle
 import warnings
@@ -17,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
+from gramplane import pipeline
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import METHODS, FGMClassifier, TwoLayerMKLClassifier
 from tests.support.fgm_problems import bits, classes, dense, forms, planted
@@ -103,13 +103,12 @@ def test_signature_agrees_with_the_parameter_model(info):
     """Every parameter of a method is one of its estimator with the same default; the rest tells where and how to run."""
     fields = {key: field.default for key, field in info.config.model_fields.items()}
     missing = set(fields)
-    for place in filter(None, (info.estimator, info.regressor)):
-        module, _, name = place.partition(":")
-        estimator = getattr(importlib.import_module(f"gramplane.pipeline.{module}"), name)
+    for name in info.estimators:
+        estimator = getattr(pipeline, name)
         found = {key: value.default for key, value in inspect.signature(estimator).parameters.items()}
         assert all(found[key] == fields[key] for key in set(found) & set(fields))
         assert set(found) - set(fields) <= {"groups", "cluster", "run_on", "random_state", "verbose", "callbacks"}
-        assert estimator.__module__ == f"gramplane.pipeline.{module}"
+        assert estimator.__module__ == f"gramplane.pipeline.methods.{info.system}.estimator"
         text = inspect.cleandoc(estimator.__doc__)
         for key in found:
             assert f"\n{key}" in text or f", {key}" in text, f"{key} is not documented"

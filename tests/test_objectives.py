@@ -377,8 +377,7 @@ def test_coefficients_of_scaled_stores_are_for_columns_as_given(tmp_path, scale,
 
 def estimators() -> set[str]:
     """Names of the estimators of all methods, and of those that are offered beside them."""
-    places = [place for info in METHODS.values() for place in (info.estimator, info.regressor) if place]
-    found = {place.partition(":")[2] for place in places}
+    found = {name for info in METHODS.values() for name in info.estimators}
     for name in api.__all__:
         item = getattr(api, name)
         if inspect.isclass(item) and hasattr(item, "fit") and hasattr(item, "get_params"):

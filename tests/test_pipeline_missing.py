@@ -2,7 +2,6 @@
 
 import csv
 import json
-from importlib import import_module
 from inspect import signature
 from types import SimpleNamespace
 
@@ -11,6 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.utils import get_tags
 
+from gramplane import pipeline
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import (
     METHODS,
@@ -162,12 +162,11 @@ def test_other_methods_refuse_the_store_before_there_is_a_folder(there, tmp_path
 def test_estimators_say_the_same_as_the_registry(there):
     folder, *_ = there
     for name, info in METHODS.items():
-        for place in filter(None, (info.estimator, info.regressor)):
-            module, _, kind = place.partition(":")
-            estimator = getattr(import_module(f"gramplane.pipeline.{module}"), kind)()
-            assert get_tags(estimator).input_tags.allow_nan == info.missing == (name == "rule-ensemble")
+        for kind in info.estimators:
+            estimator = getattr(pipeline, kind)()
+            assert get_tags(estimator).input_tags.allow_nan == info.config.takes_missing == (name == "rule-ensemble")
             # Ties between users are learnt from matrices; their stores are refused as runs.
-            if not info.missing and "X" in signature(estimator.fit).parameters:
+            if not info.config.takes_missing and "X" in signature(estimator.fit).parameters:
                 with pytest.raises(DataError, match=f"{PLACE}{type(estimator).__name__} {RULE}"):
                     estimator.fit(str(folder / "train"))
 

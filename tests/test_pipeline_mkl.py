@@ -20,7 +20,6 @@ from gramplane.kernels.jit import one_thread
 from gramplane.kernels.weights.domains import ElasticNetSet
 from gramplane.kernels.weights.level_programs import Cuts, lower_bound, project_on_level
 from gramplane.pipeline import (
-    METHODS,
     MKLClassifier,
     MKLRegressor,
     cross_validate,
@@ -615,10 +614,6 @@ def test_checks_of_scikit_learn(estimator, expected, least):
     assert names["failed"] == []
     assert names["xfail"] == sorted(expected)
     assert len(names["passed"]) >= least and len(names["skipped"]) <= 2
-
-
-def test_registered():
-    assert METHODS["mkl"].regressor == "estimators.mkl:MKLRegressor"
 
 
 @pytest.mark.cluster

@@ -14,7 +14,7 @@ from gramplane.storage import BlockStore, DataError
 from gramplane.storage.ingest import ingest
 from tests.support.methods import CASES
 
-ALONE = [name for name, info in METHODS.items() if info.scored and info.shared is None]
+ALONE = [name for name, info in METHODS.items() if info.config.has_scores and not info.shares_passes]
 """Methods whose grids are fitted one after another; those that share passes have tests of their own."""
 KERNELS = {"kernels", "dag"}
 """Parameters that name kernels."""

@@ -15,7 +15,7 @@ from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.bank.two_layer import TwoLayerPoint
 from gramplane.kernels.grams.spec import as_specs
 from gramplane.kernels.jit import one_thread
-from gramplane.pipeline import METHODS, TwoLayerMKLClassifier, load_model, predict_store, run_method, score_store
+from gramplane.pipeline import TwoLayerMKLClassifier, load_model, predict_store, run_method, score_store
 from gramplane.pipeline.grams.settings import GramSettings
 from gramplane.pipeline.methods.two_layer_mkl.config import TwoLayerConfig
 from gramplane.pipeline.methods.two_layer_mkl.layer_pass import LayerGrams
@@ -481,10 +481,6 @@ def test_bad_data_is_refused(tmp_path):
     many = {"kernels": [f"rbf(gamma={g})" for g in range(1, 60)], "grams": "memory"}
     with pytest.raises(MemoryBoundExceeded, match=r"two-layer-mkl: this process would hold .*choose fewer kernels"):
         run_method("two-layer-mkl", many, data=str(tmp_path / "data"), run=str(tmp_path / "run"), driver_memory="500KiB", dry_run=True)
-
-
-def test_registered():
-    assert METHODS["two-layer-mkl"].estimator == "estimators.two_layer:TwoLayerMKLClassifier"
 
 
 @pytest.mark.cluster

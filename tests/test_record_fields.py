@@ -12,6 +12,7 @@ from typing import Any
 
 import gramplane.pipeline.methods as methods
 from gramplane.pipeline import METHODS
+from gramplane.storage.records import record_name
 
 TABLE = Path(__file__).parent / "fixtures" / "record_fields.json"
 """Fields of every version of every record; one that is written once stays as it is."""
@@ -26,15 +27,16 @@ def within(hint: Any) -> Iterator[type]:
 
 
 def named(cls: type) -> str:
-    """Module and name: two methods may call their states alike."""
-    return f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
+    """What it is stored as; two systems call a state alike."""
+    stored = record_name(cls)
+    return f"{cls.__module__.split('.')[-2]}.{stored}" if stored == "BatchState" else stored
 
 
 def records() -> dict[str, type]:
     """States of all loops and models of all methods, with the records inside them."""
-    modules = [importlib.import_module(f"{methods.__name__}.{module.name}") for module in pkgutil.iter_modules(methods.__path__)]
+    modules = [importlib.import_module(module.name) for module in pkgutil.walk_packages(methods.__path__, f"{methods.__name__}.")]
     loops = [item for module in modules for _, item in inspect.getmembers(module, inspect.isclass) if hasattr(item, "state_type")]
-    waiting, found = [loop.state_type for loop in loops] + [info.model for info in METHODS.values()], {}
+    waiting, found = [loop.state_type for loop in loops] + [kind for info in METHODS.values() for kind in info.method.models], {}
     while waiting:
         cls = waiting.pop()
         if inspect.isclass(cls) and dataclasses.is_dataclass(cls) and named(cls) not in found:
