@@ -1,7 +1,7 @@
 """Write what follows from the folders and from the registry: ``packages`` of pyproject.toml, and the stubs that editors read.
 
-``python .ci/make_package.py`` writes; ``--check`` only tells whether all is up to date (a test does). Run it after adding a folder, a method
-or a parameter.
+``python .ci/make_package.py`` writes; ``--check`` only tells whether all is up to date (a test does). Run it after adding a folder, a
+method or a parameter.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ def open_executor(
     if settings.kind == "sync":
         yield Executor(worker_memory=settings.worker_memory, limits=settings.limits, events=events)
         return
-    from .connect import open_client
-    from .dask_executor import DaskExecutor
+    from .workers.connect import open_client
+    from .workers.dask_executor import DaskExecutor
 
     began = time.perf_counter()
     patience = settings.limits.connect_timeout if connect_timeout is None else connect_timeout
@@ -88,7 +88,7 @@ def executor_for_client(
 
     Parameters are those of :func:`open_executor`; the checks before the run are the same.
     """
-    from .dask_executor import DaskExecutor
+    from .workers.dask_executor import DaskExecutor
 
     settings = ClusterConfig(worker_memory=parse_bytes(worker_memory) if worker_memory else None, limits=limits or Limits())
     return DaskExecutor(client, settings, kind="client", events=events, preflight=preflight)

@@ -19,8 +19,8 @@ class Method:
     """A system with parameters and inputs, ready to run: from here to a plan, from a state to a model and to what is told of it.
 
     A subclass declares its class attributes and defines :meth:`read_inputs`, :meth:`build_loop`, and the methods of a run that raise
-    ``NotImplementedError`` here. The command line and ``Estimator.fit`` use the same class, so that both learn the same. Parameters, and the
-    inputs that are taken beside a store, are declared by the parameter model.
+    ``NotImplementedError`` here. The command line and ``Estimator.fit`` use the same class, so that both learn the same. Parameters, and
+    the inputs that are taken beside a store, are declared by the parameter model.
 
     Attributes
     ----------

@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gramplane.cluster.affinity import Affinity
 from gramplane.cluster.versions import conflict, differences, versions
+from gramplane.cluster.workers.affinity import Affinity
 
 TWO = {"a": 1, "b": 1}
 

@@ -28,9 +28,9 @@ from gramplane.cluster import (
     parse_cluster,
     plan,
 )
-from gramplane.cluster.faults import translate
-from gramplane.cluster.graph import build_graph
-from gramplane.cluster.watch import Watchdog
+from gramplane.cluster.workers.faults import translate
+from gramplane.cluster.workers.graph import build_graph
+from gramplane.cluster.workers.watch import Watchdog
 from gramplane.workflows.exits import Exit, exit_code
 from tests.support import toys
 from tests.support.clusters import CommandCluster, wait_until

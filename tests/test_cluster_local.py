@@ -30,9 +30,9 @@ from gramplane.cluster import (
     parse_cluster,
     plan,
 )
-from gramplane.cluster.link import Link
-from gramplane.cluster.preflight import Capacity, WorkerFacts, capacity
 from gramplane.cluster.process import own_bytes
+from gramplane.cluster.workers.link import Link
+from gramplane.cluster.workers.preflight import Capacity, WorkerFacts, capacity
 from tests.support import toys
 from tests.support.clusters import children, import_path, wait_until
 
@@ -363,7 +363,7 @@ def test_workers_must_agree_with_the_driver(pair):
 @pytest.mark.parametrize("blocked", [False, True])
 @pytest.mark.parametrize("package", ["gramplane", "numpy"])
 def test_workers_with_other_software_are_refused(pair, monkeypatch, package, blocked):
-    from gramplane.cluster import preflight
+    from gramplane.cluster.workers import preflight
 
     real = preflight.versions()
     monkeypatch.setattr(preflight, "versions", lambda: {**real, package: "99.1"})
@@ -375,7 +375,7 @@ def test_workers_with_other_software_are_refused(pair, monkeypatch, package, blo
 
 
 def test_other_differences_are_a_warning(pair, monkeypatch):
-    from gramplane.cluster import preflight
+    from gramplane.cluster.workers import preflight
 
     real = preflight.versions()
     monkeypatch.setattr(preflight, "versions", lambda: {**real, "scipy": "99.1"})

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from gramplane.cluster import ClusterLost, Limits, MemorySink, open_executor, parse_cluster, plan
-from gramplane.cluster.silence import Silence
+from gramplane.cluster.workers.silence import Silence
 from gramplane.workflows.exits import Exit, exit_code
 from tests.support import toys
 from tests.support.clusters import CommandCluster, children, wait_until
@@ -229,7 +229,7 @@ def test_workers_that_go_on_dying_end_the_start_after_the_timeout_with_its_name(
 
 def test_a_worker_that_cannot_start_ends_it_at_once(monkeypatch):
     """Its own error is no loss: it would come again."""
-    from gramplane.cluster import local as module
+    from gramplane.cluster.workers import local as module
 
     real = module._worker_options
     monkeypatch.setattr(module, "_worker_options", lambda *args: {**real(*args), "preload": ["no_such_module_anywhere"]})

@@ -129,8 +129,8 @@ def test_all_five_folders_are_read():
         ("kernels/mixed_norm/apg.py", "from ...cluster.graph import plan"),
         ("kernels/features/scores.py", "from .. import storage"),
         ("storage/blocks/store.py", "def f():\n    from ..pipeline import METHODS"),
-        ("cluster/graph.py", "import zarr"),
-        ("cluster/graph.py", "from ..storage.locks import file_lock"),
+        ("cluster/workers/graph.py", "import zarr"),
+        ("cluster/workers/graph.py", "from ..storage.locks import file_lock"),
         ("kernels/features/scores.py", "from ..storage.temporary import temporary_folder"),
         ("storage/blocks/store.py", "from dask.array import Array"),
         ("kernels/features/scores.py", "import numba"),
@@ -162,7 +162,7 @@ def test_a_forbidden_import_is_seen(file: str, source: str):
         ("pipeline/methods/fgm/estimator.py", "from ..predict import decision_values\nfrom ..registry import METHODS"),
         ("workflows/runner.py", "from ..pipeline import run_method\nfrom ..storage import BlockStore"),
         ("storage/ingest/_jit.py", "import numba"),
-        ("cluster/local.py", "from ..storage.temporary import temporary_folder"),
+        ("cluster/workers/local.py", "from ..storage.temporary import temporary_folder"),
     ],
 )
 def test_an_allowed_import_is_left_alone(file: str, source: str):

@@ -19,16 +19,7 @@ from gramplane.kernels.grams.spec import as_specs, kernel_grid
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.weights.domains import ElasticNetSet
 from gramplane.kernels.weights.level_programs import Cuts, lower_bound, project_on_level
-from gramplane.pipeline import (
-    MKLClassifier,
-    MKLRegressor,
-    cross_validate,
-    load_model,
-    predict_store,
-    run_method,
-    score_store,
-    tune,
-)
+from gramplane.pipeline import MKLClassifier, MKLRegressor, cross_validate, load_model, predict_store, run_method, score_store, tune
 from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.inputs.folds import fold_masks
 from gramplane.storage import DataError

@@ -14,9 +14,9 @@ from distributed import Nanny
 from distributed.core import Status
 from tornado.ioloop import IOLoop
 
-from .config import ClusterConfig
-from .errors import ClusterLost
-from .events import Sink
+from ..config import ClusterConfig
+from ..errors import ClusterLost
+from ..events import Sink
 
 _POLL = 0.02
 _PAUSE = 0.5

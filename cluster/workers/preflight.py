@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from .arithmetic import Arithmetic, arithmetic
-from .errors import PreflightFailed, VersionMismatch
-from .process import resident_bytes
-from .versions import conflict, differences, versions
+from ..arithmetic import Arithmetic, arithmetic
+from ..errors import PreflightFailed, VersionMismatch
+from ..process import resident_bytes
+from ..versions import conflict, differences, versions
 
 if TYPE_CHECKING:
     from distributed import Worker

@@ -8,9 +8,9 @@ from typing import Any, cast
 from distributed import KilledWorker
 from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
-from .errors import BlockFailure, ClusterError, ClusterLost, TaskFailed, WorkersKilled, bytes_text, shortened
+from ..errors import BlockFailure, ClusterError, ClusterLost, TaskFailed, WorkersKilled, bytes_text, shortened
+from ..program import Plan
 from .graph import Graph, Key
-from .program import Plan
 
 
 def translate(

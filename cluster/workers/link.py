@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from distributed.comm import CommClosedError
 
-from .config import Limits
-from .errors import ClusterLost
+from ..config import Limits
+from ..errors import ClusterLost
 from .silence import Silence
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from distributed import Client, LocalCluster, Security
 from distributed.utils import LoopRunner
 from tornado.ioloop import IOLoop
 
-from ..storage.temporary import temporary_folder
-from .config import ClusterConfig
-from .errors import ClusterLost
-from .events import Sink
+from ...storage.temporary import temporary_folder
+from ..config import ClusterConfig
+from ..errors import ClusterLost
+from ..events import Sink
+from ..security import own_security
 from .keepers import Keepers
-from .security import own_security
 
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 """Read by BLAS libraries when they load, hence set before a worker process starts."""

@@ -17,13 +17,13 @@ import dask
 from distributed import Client, Security
 from distributed.comm import connect
 
-from .config import ClusterConfig, Limits
-from .errors import ClusterConfigError, ClusterUnreachable
-from .events import Sink
+from ..config import ClusterConfig, Limits
+from ..errors import ClusterConfigError, ClusterUnreachable
+from ..events import Sink
+from ..security import check_plaintext, security_of
 from .link import Link
 from .local import close_in_time, open_local
 from .preflight import TERMINATE_SHARE
-from .security import check_plaintext, security_of
 
 _CONNECTION_LOGS = (
     "distributed.client",

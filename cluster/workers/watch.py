@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .config import Limits
-from .errors import ClusterLost, Stalled, WorkerDiskFull, bytes_text
+from ..config import Limits
+from ..errors import ClusterLost, Stalled, WorkerDiskFull, bytes_text
 
 if TYPE_CHECKING:
     from distributed import Worker

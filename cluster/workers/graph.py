@@ -13,13 +13,13 @@ from distributed import get_worker
 from distributed.core import clean_exception, error_message
 from distributed.protocol import deserialize, serialize
 
-from .arithmetic import arithmetic, fingerprint
-from .config import Limits
-from .errors import BlockFailure, VersionMismatch, bytes_text
-from .execute import Done, Step, run_chunk, run_combine
-from .process import peak_bytes
-from .program import Plan
-from .versions import own_version
+from ..arithmetic import arithmetic, fingerprint
+from ..config import Limits
+from ..errors import BlockFailure, VersionMismatch, bytes_text
+from ..execute import Done, Step, run_chunk, run_combine
+from ..process import peak_bytes
+from ..program import Plan
+from ..versions import own_version
 
 INLINE_BYTES = 1 << 20
 """Shared arguments above this are worth an object in a store instead (each task carries its own copy)."""

@@ -14,20 +14,20 @@ from typing import Any, cast
 import dask
 from distributed import Client, Future, Worker, WorkerPlugin
 
+from ..arithmetic import Arithmetic, arithmetic, mixture
+from ..config import ClusterConfig
+from ..errors import ClusterLost, WorkersKilled, bytes_text
+from ..events import Sink
+from ..execute import Done, TaskReport
+from ..executor import Executor
+from ..process import own_bytes, peak_bytes, reset_peak
+from ..program import Plan
+from ..versions import versions
 from .affinity import Affinity
-from .arithmetic import Arithmetic, arithmetic, mixture
-from .config import ClusterConfig
-from .errors import ClusterLost, WorkersKilled, bytes_text
-from .events import Sink
-from .execute import Done, TaskReport
-from .executor import Executor
 from .faults import cause_of, memory_plan, translate
 from .graph import Graph, build_graph
 from .link import Link, is_connection_trouble
 from .preflight import Capacity, WorkerFacts, capacity, check_agreement, check_versions, worker_facts
-from .process import own_bytes, peak_bytes, reset_peak
-from .program import Plan
-from .versions import versions
 from .watch import Stranded, Watchdog
 
 _POLL = 1.0

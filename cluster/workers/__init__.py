@@ -1,0 +1,1 @@
+"""Worker processes: started, found, asked, watched; and the executor that works on them."""
