@@ -68,7 +68,7 @@ def pipeline_stub() -> str:
     from gramplane.pipeline.estimators.base import MethodEstimator
     from gramplane.pipeline.registry import METHODS
 
-    names = {name: home for name, home in pipeline._HOMES.items()}
+    names = dict(pipeline._HOMES)
     systems = sorted({info.system for info in METHODS.values()})
     lines = ["from collections.abc import Callable, Mapping, Sequence\nfrom typing import Any, Literal\n"]
     lines += ["from ..kernels.grams.spec import KernelSpec\n"]

@@ -1,4 +1,4 @@
-"""Where plans run: here in this process, on a cluster in :mod:`gramplane.cluster.workers.dask_executor`; the same tree, hence the same bits."""
+"""Where plans run: here in this process, on workers in `gramplane.cluster.workers`; the same tree, hence the same bits."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from .registry import METHODS, MethodInfo
+from .registry import METHODS, MethodInfo  # noqa: F401 (public)
 
 _RUNS = {
     "ConfigMismatch": "runs.run",

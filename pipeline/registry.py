@@ -1,4 +1,4 @@
-"""METHODS: the only list of methods in the product. Strings only, so that it costs nothing to read; a system's folder holds all the rest."""
+"""METHODS: the only list of methods in the product. Strings only, so that it costs nothing to read; a system's folder has the rest."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from ...kernels.grams.blocks import gram_block
 from ...kernels.grams.normalization import Normalization
 from ...kernels.grams.spec import KernelSpec
-from ...storage import BlockStore, GramRef, MemoryBlocks, block_cache, open_shared
+from ...storage import BlockStore, MemoryBlocks, open_shared
 from ..passes.blocks import TASK_BYTES, byte_groups, scale_of
 from ..passes.scaling import scaled
 from ..records.data_set import Kind

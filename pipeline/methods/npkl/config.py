@@ -23,19 +23,22 @@ class NPKLConfig(MethodConfig):
     )
     p: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(2.0, description="power of the regulariser tr K^p; 1: loss=linear only")
     B: Positive = Field(
-        1.0, description="cap of tr K^p. With loss=linear it only scales K; otherwise entries reach 1 only where B is of the order of the
-        number " "of rows. Not looked at where G is given",
+        1.0,
+        description="cap of tr K^p. With loss=linear it only scales K; otherwise entries reach 1 only where B is of the order of the "
+        "number of rows. Not looked at where G is given",
     )
     G: Positive | None = Field(None, description="weight of the penalty (G/p) tr K^p, in place of the cap")
     C: Positive = Field(
-        1.0, description="loss weight of a constrained pair, counted in both orders. It decides how well K clusters: try 0.05 to 0.5; from 1
-        on, " "pairs without neighbours take over",
+        1.0,
+        description="loss weight of a constrained pair, counted in both orders. It decides how well K clusters: try 0.05 to 0.5; from 1 "
+        "on, pairs without neighbours take over",
     )
     n_neighbors: Count = Field(5, description="neighbours in the graph that the kernel should be smooth on, by Euclidean distance")
     graph: Literal["mutual", "union"] = Field("mutual", description="rows are linked where both are neighbours of the other, or one is")
     closure: bool = Field(
-        False, description="use all pairs that the given ones imply: rows linked by pairs that belong together form a part, and where two
-        rows are " "apart, their parts are",
+        False,
+        description="use all pairs that the given ones imply: rows linked by pairs that belong together form a part, and where two rows "
+        "are apart, their parts are",
     )
     selection: Literal["active", "random"] | None = Field(
         None,
