@@ -6,7 +6,7 @@ before NumPy: it fixes the thread counts of BLAS and numba for this process and 
 
 from __future__ import annotations
 
-import _one_thread  # isort: skip
+import _one_thread  # noqa: F401  # isort: skip
 import argparse
 import datetime
 import gc
