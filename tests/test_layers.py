@@ -1,4 +1,4 @@
-"""Which folder may import which: read from the source with `ast`, so the rules cost no dependency."""
+"""Which folder may import which, and how full a folder may be: read from the source with `ast`, so the rules cost no dependency."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests import house
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("cluster", "kernels", "pipeline", "storage", "workflows")
@@ -33,9 +35,27 @@ NUMBA_FILES = {"kernels/jit.py", "storage/ingest/_jit.py"}
 SHARED = {("cluster", "storage.temporary")}
 """The one module that a leaf may take from another: temporary folders, which are made, locked and swept in one way only. It imports nothing
 but the standard library, which `test_what_leaves_share_knows_nothing_else` holds it to."""
-LEVELS = {"records": 0, "loops": 1, "passes": 1, "methods": 2, "registry": 3}
-TOP_LEVEL = 4
-"""Level of ``estimators``, ``predict`` and every other part of ``pipeline``."""
+LEVELS = {
+    "records": 0,
+    "synthetic": 0,
+    "loops": 1,
+    "passes": 1,
+    "grams": 2,
+    "inputs": 3,
+    "models": 4,
+    "method": 5,
+    "estimators": 6,
+    "methods": 7,
+    "registry": 8,
+    "runs": 9,
+}
+"""Levels of the parts of ``pipeline``: none imports from a higher one."""
+TOP_LEVEL = 10
+"""Level of ``pipeline`` itself."""
+APART = {"loops", "passes"}
+"""Parts of one level that do not know each other."""
+FILES = {"config": 0, "model": 1, "loop": 4, "method": 5, "predict": 5, "stability": 5, "partial_fit": 5, "grid": 6, "estimator": 7}
+"""Ranks of the files of a system; passes have 2, helpers 3."""
 
 
 class Import(NamedTuple):
@@ -94,10 +114,25 @@ def broken_rule(found: Import) -> str | None:
 
 def _broken_inside_pipeline(found: Import) -> str | None:
     source, target = found.file.removesuffix(".py").replace("/", "."), found.module
-    own, other = source.split(".")[1], [*target.split("."), ""][1]
-    if level(target) > level(source) or ({own, other} == {"loops", "passes"}):
+    own, other = [*source.split("."), ""][1], [*target.split("."), ""][1]
+    if level(target) > level(source) or (own != other and {own, other} == APART):
         return f"inside pipeline, {own} must not know {other or 'the package itself'}"
-    return None
+    return _broken_inside_methods(source.split("."), target.split(".")) if own == other == "methods" else None
+
+
+def _broken_inside_methods(source: list[str], target: list[str]) -> str | None:
+    if len(source) < 4 or len(target) < 4:
+        return None
+    if source[2] != target[2]:
+        return f"{source[2]} must not know {target[2]}: no system imports another"
+    return f"{source[3]} must not know {target[3]}, which is a layer above" if rank(target[3]) > rank(source[3]) else None
+
+
+def rank(file: str) -> int:
+    """Return the layer of a file of a system: config, model, *_pass, helpers, loop, method, grid, estimator."""
+    if file.endswith(("_pass", "_loop")):
+        return 2 if file.endswith("_pass") else FILES["loop"]
+    return FILES.get(file, 3)
 
 
 def _violations(found: Iterator[Import]) -> list[str]:
@@ -117,6 +152,16 @@ def test_what_leaves_share_knows_nothing_else(module):
     assert not any(item.relative for item in imports_of((ROOT / file).read_text(), file))
 
 
+def test_no_circle_of_imports():
+    circles = house.import_circles(house.import_graph())
+    assert not circles, "\n".join(" <-> ".join(group) for group in circles)
+
+
+def test_a_circle_is_seen():
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}
+    assert house.import_circles(graph) == [["a", "b", "c"]]
+
+
 def test_all_five_folders_are_read():
     assert {path.relative_to(ROOT).parts[0] for path in product_files()} == set(FOLDERS)
     assert len(product_files()) > 30
@@ -125,23 +170,29 @@ def test_all_five_folders_are_read():
 @pytest.mark.parametrize(
     ("file", "source"),
     [
-        ("kernels/features/scores.py", "from ..storage import BlockStore"),
+        ("kernels/features/scores.py", "from ...storage import BlockStore"),
         ("kernels/mixed_norm/apg.py", "from ...cluster.graph import plan"),
-        ("kernels/features/scores.py", "from .. import storage"),
-        ("storage/blocks/store.py", "def f():\n    from ..pipeline import METHODS"),
+        ("kernels/features/scores.py", "from ... import storage"),
+        ("storage/blocks/store.py", "def f():\n    from ...pipeline import METHODS"),
         ("cluster/workers/graph.py", "import zarr"),
-        ("cluster/workers/graph.py", "from ..storage.locks import file_lock"),
-        ("kernels/features/scores.py", "from ..storage.temporary import temporary_folder"),
+        ("cluster/workers/graph.py", "from ...storage.locks import file_lock"),
+        ("kernels/features/scores.py", "from ...storage.temporary import temporary_folder"),
         ("storage/blocks/store.py", "from dask.array import Array"),
         ("kernels/features/scores.py", "import numba"),
-        ("pipeline/runs/predict.py", "from gramplane.kernels import scores"),
-        ("pipeline/runs/predict.py", "import kernels"),
-        ("pipeline/records/config.py", "from ..methods.fgm import FGMLoop"),
+        ("pipeline/runs/run.py", "from gramplane.kernels import scores"),
+        ("pipeline/runs/run.py", "import kernels"),
+        ("pipeline/records/config.py", "from ..methods.fgm.loop import FGMLoop"),
         ("pipeline/loops/run.py", "from ..passes import columns"),
         ("pipeline/passes/columns.py", "from ..loops.run import run_loop"),
-        ("pipeline/methods/fgm/loop.py", "from ..registry import METHODS"),
-        ("pipeline/methods/fgm/loop.py", "from ..estimators.fgm import FGMClassifier"),
-        ("pipeline/registry.py", "from .estimators import FGMClassifier"),
+        ("pipeline/models/kernel.py", "from ..estimators.kernels import KernelEstimator"),
+        ("pipeline/methods/fgm/loop.py", "from ...registry import METHODS"),
+        ("pipeline/methods/fgm/loop.py", "from ...runs.run import run_method"),
+        ("pipeline/methods/fgm/loop.py", "from ..mkl.loop import MKLLoop"),
+        ("pipeline/methods/fgm/loop.py", "from .method import FGM"),
+        ("pipeline/methods/fgm/atoms.py", "from .loop import FGMLoop"),
+        ("pipeline/methods/fgm/score_pass.py", "from .atoms import take"),
+        ("pipeline/methods/fgm/model.py", "if True:\n    from .score_pass import score"),
+        ("pipeline/registry.py", "from .runs.run import run_method"),
         ("pipeline/records/context.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ...workflows import cli"),
         ("workflows/cli.py", "from ..kernels import scores"),
     ],
@@ -158,8 +209,10 @@ def test_a_forbidden_import_is_seen(file: str, source: str):
             "pipeline/passes/columns.py",
             "from ...kernels import scores\nfrom ...storage import BlockStore\nfrom ..records.context import RunContext",
         ),
-        ("pipeline/methods/fgm/loop.py", "from ..loops.run import run_loop\nfrom ..passes import columns"),
-        ("pipeline/methods/fgm/estimator.py", "from ..predict import decision_values\nfrom ..registry import METHODS"),
+        ("pipeline/methods/fgm/loop.py", "from ...loops.run import run_loop\nfrom ...passes import columns\nfrom .atoms import take"),
+        ("pipeline/methods/fgm/estimator.py", "from ...estimators.base import MethodEstimator\nfrom .grid import shared_loops"),
+        ("pipeline/methods/mkl/single_kernel_loop.py", "from .loop import MKLLoop"),
+        ("pipeline/runs/run.py", "from ..registry import METHODS\nfrom ..methods.fgm.method import FGM"),
         ("workflows/runner.py", "from ..pipeline import run_method\nfrom ..storage import BlockStore"),
         ("storage/ingest/_jit.py", "import numba"),
         ("cluster/workers/local.py", "from ..storage.temporary import temporary_folder"),
