@@ -8,8 +8,8 @@ from gramplane.pipeline import predict_store, run_method, score_store
 from gramplane.pipeline.methods.multitask_mkl import solve_pass as task_solves
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
+from gramplane.workflows.battery import model_bytes, untimed
 from tests.support.clusters import CommandCluster, wait_until
-from tests.test_batteries import model_bytes, untimed
 
 pytestmark = pytest.mark.cluster
 

@@ -8,9 +8,9 @@ from gramplane.pipeline import GroupLassoClassifier, GroupLassoRegressor, load_m
 from gramplane.pipeline.methods.group_lasso import moments_pass as moments
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
+from gramplane.workflows.battery import model_bytes, untimed
 from gramplane.workflows.cli import main
 from tests.support.typed import result
-from tests.test_batteries import model_bytes, untimed
 
 GROUPS = np.arange(12) // 3
 

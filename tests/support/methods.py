@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from gramplane.storage import BlockStore
 from gramplane.storage.ingest import ingest
+from gramplane.workflows.battery import MethodCase as Case
 from tests.support.fgm_problems import classes, planted
-
-
-@dataclass(frozen=True)
-class Case:
-    """A method on a small store.
-
-    Attributes
-    ----------
-    method, params, extra
-        As for ``run_method``.
-    data
-        Writes the store.
-    other
-        Parameters that differ in one value, and the name of that parameter.
-    """
-
-    method: str
-    params: dict[str, Any]
-    data: Callable[[Path], BlockStore]
-    other: tuple[dict[str, Any], str]
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 def _sparse(path: Path) -> BlockStore:

@@ -1,0 +1,412 @@
+"""What every method must do, as checks that anybody can run: ``gramplane.testing.check_method`` for one of their own.
+
+A :class:`MethodCase` is a method with parameters and a small data set. Each check runs it in folders of its own and raises
+``AssertionError`` where the method does something else than its run directory, its plan, its estimator or its command promise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from ..cluster import MemoryBoundExceeded, default_driver_memory
+from ..pipeline import METHODS, ConfigMismatch, load_model, resume_run, run_method
+from ..pipeline.runs.run import RunOutcome
+from ..storage import BlockStore, DigestMismatch, RunLocked, RunStore, StorageError
+from ..storage.ingest import ingest
+from .exits import exit_code
+from .report.glossary import explained, stop_text
+
+COMMON_FIGURES = {"method", "objective", "gap", "certified_over", "relative_gap", "iterations", "stop", "classes", "seconds"}
+"""Figures that the summary of every method has."""
+
+SEED = 3
+
+
+@dataclass(frozen=True)
+class MethodCase:
+    """A method on a small data set.
+
+    Attributes
+    ----------
+    method, params, extra
+        As for :func:`~gramplane.pipeline.run_method`.
+    data
+        Writes the store to a path.
+    other
+        Parameters that differ in one value, and the name of that parameter.
+    """
+
+    method: str
+    params: dict[str, Any]
+    data: Callable[[Path], BlockStore]
+    other: tuple[dict[str, Any], str]
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class Stopped(Exception):
+    """What the event sink raises to end a run."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A case with its store, one undisturbed run, and a folder for further ones."""
+
+    case: MethodCase
+    folder: Path
+    scratch: Path
+
+    @property
+    def straight(self) -> Path:
+        """The undisturbed run."""
+        return self.folder / "straight"
+
+    @property
+    def data(self) -> str:
+        """The store."""
+        return str(self.folder / "data.zarr")
+
+    def start(self, run: Path, params: Mapping[str, Any] | None = None, **options: Any) -> RunOutcome:
+        """Start or continue a run."""
+        chosen = {"seed": SEED, "extra": self.case.extra, **options}
+        return run_method(self.case.method, params or self.case.params, data=self.data, run=str(run), **chosen)
+
+    def start_and_stop(self, run: Path, steps: int) -> None:
+        """Start or continue a run, and end it once ``steps`` steps are checkpointed."""
+
+        def emit(event: Mapping[str, Any]) -> None:
+            if event["event"] == "iteration" and event["iteration"] == steps:
+                raise Stopped
+
+        with refused(Stopped):
+            self.start(run, on_event=emit)
+
+    def steps(self) -> list[int]:
+        """Return the steps of the undisturbed run."""
+        return [row["iteration"] for row in RunStore.open(str(self.straight)).history()]
+
+
+def prepared(case: MethodCase, folder: Path) -> Path:
+    """Write the store of a case and run it once undisturbed; returns the folder."""
+    case.data(folder / "data.zarr")
+    Bench(case, folder, folder).start(folder / "straight")
+    return folder
+
+
+@contextlib.contextmanager
+def refused(kind: type[BaseException], pattern: str = "") -> Iterator[list[BaseException]]:
+    """Expect an error with a message; yields a list that has it afterwards."""
+    caught: list[BaseException] = []
+    try:
+        yield caught
+    except kind as error:
+        caught.append(error)
+        assert re.search(pattern, str(error)), f"{error} does not say {pattern!r}"
+        return
+    raise AssertionError(f"no {kind.__name__} was raised")
+
+
+def untimed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record without what it took: seconds, and the tasks of a resume, which fetches the columns of all cuts again."""
+    return {name: item for name, item in value.items() if not name.startswith("seconds") and name not in ("tasks", "bytes", "retries")}
+
+
+def model_bytes(run: str | Path) -> dict[str, bytes]:
+    """Return the files of a model."""
+    files = sorted(path for path in (Path(run) / "model").rglob("*") if path.is_file())
+    return {str(path.relative_to(run)): path.read_bytes() for path in files}
+
+
+def assert_equal_runs(one: Path, two: Path, *, texts: bool = True) -> None:
+    """Compare model files byte for byte (``texts``: those that are JSON, too), history and summary but for their seconds, and tables."""
+    left, right = RunStore.open(str(one)), RunStore.open(str(two))
+    models = [{name: data for name, data in model_bytes(run).items() if texts or not name.endswith(".json")} for run in (one, two)]
+    assert models[0] == models[1], "the models differ"
+    # NaN equals NaN as text.
+    assert repr([untimed(row) for row in left.history()]) == repr([untimed(row) for row in right.history()]), "the histories differ"
+    assert repr(untimed(left.read_json("summary") or {})) == repr(untimed(right.read_json("summary") or {})), "the summaries differ"
+    assert left.read_json("tables") == right.read_json("tables"), "the tables differ"
+
+
+def _snapshot(run: Path) -> dict[str, tuple[int, int]]:
+    return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in run.rglob("*") if path.name != "lock"}
+
+
+# -- figures ---------------------------------------------------------------------------------------------------------------
+
+
+def figures_have_common_names_and_are_explained(bench: Bench) -> None:
+    """The summary has the common figures; every heading of history and plan is in the glossary."""
+    run = RunStore.open(str(bench.straight))
+    summary = run.read_json("summary") or {}
+    assert set(summary) >= COMMON_FIGURES and not {"certificate", "n_rules", "active_set", "working_set"} & set(summary)
+    assert summary["iterations"] == bench.steps()[-1] and stop_text(summary["stop"]) != summary["stop"]
+    assert (summary["gap"] is None) == (summary["relative_gap"] is None)
+    assert summary["gap"] is None or isinstance(summary["certified_over"], str)
+    headings = {name for row in run.history() for name in row} | set(run.read_json("decisions") or {})
+    unexplained = [name for name in sorted(headings) if not explained(name)]
+    assert not unexplained, f"no glossary entry for {unexplained}"
+
+
+def gaps_are_not_negative(bench: Bench) -> None:
+    """Up to the rounding of two sums, of which a gap is the difference; that of the working set is not above that of all."""
+    run = RunStore.open(str(bench.straight))
+    for row in [*run.history(), run.read_json("summary") or {}]:
+        slack = 1e-9 * max(abs(row.get("objective") or 0.0), 1.0)
+        gaps = {name: row[name] for name in ("gap", "restricted_gap") if _is_number(row.get(name))}
+        assert all(value >= -slack for value in gaps.values()), row
+        assert len(gaps) < 2 or gaps["restricted_gap"] <= gaps["gap"] + slack, row
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and value == value and abs(value) != float("inf")
+
+
+# -- stopping and going on -------------------------------------------------------------------------------------------------
+
+
+def resumes_to_the_same_bits(bench: Bench) -> None:
+    """Stopped after the first two steps, one amid and the last."""
+    every = bench.steps()
+    assert len(every) >= 2, "a case needs at least two steps"
+    for steps in sorted({*every[:2], every[len(every) // 2], every[-1]}):
+        run = bench.scratch / str(steps)
+        bench.start_and_stop(run, steps)
+        with refused(StorageError, "not finished.*gramplane resume"):
+            load_model(str(run))
+        events: list[Any] = []
+        done = resume_run(str(run), on_event=events.append) if steps % 2 else bench.start(run, on_event=events.append)
+        assert done.status == "done" and {"event": "resume", "iteration": steps} in events
+        assert [event["iteration"] for event in events if event["event"] == "iteration"] == every[steps:]
+        assert_equal_runs(run, bench.straight)
+
+
+def resumes_at_every_step_in_turn(bench: Bench) -> None:
+    """One run that is stopped after each of its steps."""
+    run = bench.scratch / "run"
+    for steps in bench.steps():
+        bench.start_and_stop(run, steps)
+    assert resume_run(str(run)).status == "done"
+    assert_equal_runs(run, bench.straight)
+
+
+def a_kill_between_history_and_checkpoint_leaves_no_trace(bench: Bench) -> None:
+    """The row of the second step is written, its state is not."""
+    save, run, store = RunStore.save_checkpoint, bench.scratch / "run", cast("Any", RunStore)
+
+    def killed(store: RunStore, iteration: int, *more: Any) -> Any:
+        if iteration == 2:
+            raise Stopped
+        return save(store, iteration, *more)
+
+    store.save_checkpoint = killed
+    try:
+        with refused(Stopped):
+            bench.start(run)
+    finally:
+        store.save_checkpoint = save
+    assert [row["iteration"] for row in RunStore.open(str(run)).history()] == [1, 2]
+    bench.start(run)
+    assert_equal_runs(run, bench.straight)
+
+
+def a_damaged_checkpoint_falls_back_to_the_one_before(bench: Bench) -> None:
+    """One bit of the newest checkpoint is turned."""
+    steps, run = bench.steps()[-1], bench.scratch / "run"
+    bench.start_and_stop(run, steps)
+    newest = max((run / "checkpoints").glob("*.npz"))
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(content)
+    events: list[Any] = []
+    bench.start(run, on_event=events.append)
+    assert {"event": "resume", "iteration": steps - 1} in events
+    assert_equal_runs(run, bench.straight)
+
+
+def a_kill_before_the_summary_writes_the_model_again(bench: Bench) -> None:
+    """All is there but the summary, by which a run is finished."""
+    run = bench.scratch / "run"
+    shutil.copytree(bench.straight, run)
+    (run / "summary.json").unlink()
+    assert resume_run(str(run)).status == "done"
+    assert_equal_runs(run, bench.straight)
+
+
+def states_are_plain_arrays(bench: Bench) -> None:
+    """No state needs pickle."""
+    run = bench.scratch / "run"
+    bench.start_and_stop(run, 1)
+    with np.load(max((run / "checkpoints").glob("*.npz")), allow_pickle=False) as content:
+        assert all(content[name].dtype != object for name in content.files)
+
+
+# -- refusals --------------------------------------------------------------------------------------------------------------
+
+
+def a_finished_run_is_left_alone(bench: Bench) -> None:
+    """Started again or resumed, nothing is touched and nothing is told."""
+    before, events = _snapshot(bench.straight), list[Any]()
+    for again in (bench.start(bench.straight, on_event=events.append), resume_run(str(bench.straight), on_event=events.append)):
+        assert again.status == "already-done"
+        assert again.summary == RunStore.open(str(bench.straight)).read_json("summary")
+    assert _snapshot(bench.straight) == before and not events
+
+
+def another_configuration_is_refused_key_by_key(bench: Bench) -> None:
+    """A parameter, the seed, the memory, a further input."""
+    params, name = bench.case.other
+    before, run = _snapshot(bench.straight), re.escape(str(bench.straight))
+    with refused(ConfigMismatch, rf"{run} belongs to another configuration.*params\.{name} is .* there and"):
+        bench.start(bench.straight, {**bench.case.params, name: params[name]})
+    with refused(ConfigMismatch, f"driver_memory is {default_driver_memory()} there and 1073741824 here.*seed is {SEED} there and 4 here"):
+        bench.start(bench.straight, seed=4, driver_memory="1GiB")
+    with refused(ConfigMismatch, r"extra\.new is None there and 1 here"):
+        bench.start(bench.straight, extra={**bench.case.extra, "new": 1})
+    assert _snapshot(bench.straight) == before
+
+
+def other_data_are_refused(bench: Bench) -> None:
+    """A store of other contents, given, or found in the place of the run's own."""
+    run, other = bench.scratch / "run", bench.scratch / "data.zarr"
+    shutil.copytree(bench.straight, run)
+    ingest(([[float(i * j % 7) for j in range(30)] for i in range(20)], [i % 2 for i in range(20)]), str(other))
+    case = bench.case
+    with refused(ConfigMismatch, r"data_digest is '\w+' there and '\w+' here"):
+        run_method(case.method, case.params, data=str(other), run=str(run), seed=SEED, extra=case.extra)
+    # A finished run is left alone wherever its data are; one to be continued looks at them.
+    (run / "summary.json").unlink()
+    RunStore.open(str(run)).write_json("where", {"cluster": "sync", "data": str(other)})
+    with refused(DigestMismatch, "the store was replaced"):
+        resume_run(str(run))
+
+
+def one_process_at_a_time(bench: Bench) -> None:
+    """A run that another process holds is refused."""
+    run = bench.scratch / "run"
+    bench.start_and_stop(run, 1)
+    with RunStore.open(str(run)).lock(), refused(RunLocked):
+        bench.start(run)
+
+
+# -- plans -----------------------------------------------------------------------------------------------------------------
+
+
+def a_dry_run_tells_the_plan_and_writes_nothing(bench: Bench) -> None:
+    """The plan is JSON, and what a run decides is in it."""
+    outcome = bench.start(bench.scratch / "run", dry_run=True)
+    assert outcome.status == "planned" and not (bench.scratch / "run").exists()
+    plan = outcome.plan or {}
+    assert plan["method"] == bench.case.method
+    json.dumps(plan)
+    assert (RunStore.open(str(bench.straight)).read_json("decisions") or {}).items() <= plan.items()
+
+
+def the_plan_lists_what_the_driver_holds(bench: Bench) -> None:
+    """Every thing with its bytes, as declared; the sum is theirs."""
+    plan = bench.start(bench.scratch / "run", dry_run=True).plan or {}
+    rows = plan["driver_holds"]
+    assert all(set(row) == {"what", "formula", "bytes"} and row["what"] and row["formula"] and row["bytes"] >= 0 for row in rows)
+    assert plan["driver_bytes"] == sum(row["bytes"] for row in rows) > 0
+    assert plan["process_bytes"] >= plan["driver_bytes"] + plan["task_bytes"]
+    declared = [(item.formula, item.what) for item in METHODS[bench.case.method].driver_holds()]
+    for row in rows:
+        assert any(row["formula"] == formula and row["what"].endswith(what) for formula, what in declared), f"{row} is not declared"
+
+
+def too_little_memory_is_refused_before_work(bench: Bench) -> None:
+    """The refusal names need, limit and what would help, and nothing is written."""
+    events, run = list[Any](), bench.scratch / "run"
+    with refused(MemoryBoundExceeded, f"^{bench.case.method}: this process would hold .*it may hold driver_memory=1 KiB: ") as caught:
+        bench.start(run, driver_memory="1KiB", on_event=events.append)
+    message = str(caught[0])
+    assert message.endswith(", or give it more (--driver-memory)") and "1 KiB: , or" not in message
+    assert exit_code(caught[0]) == 5
+    assert not [event for event in events if event["event"] == "iteration"] and not run.exists()
+
+
+# -- estimators and commands -----------------------------------------------------------------------------------------------
+
+
+def the_loaded_estimator_decides_on_the_store(bench: Bench) -> None:
+    """A run's model is an estimator with the run's parameters and history, which decides on rows of the store."""
+    model, info = load_model(str(bench.straight)), METHODS[bench.case.method]
+    name = info.estimator if hasattr(model, "classes_") or info.regressor is None else info.regressor
+    assert type(model).__name__ == name and len(model.history_["iteration"]) == len(bench.steps())
+    assert {key: value for key, value in model.get_params().items() if key in bench.case.params} == bench.case.params
+    # What has no target gives coordinates in the place of decisions, a regression numbers; what knows its own rows only, theirs.
+    decide = next((getattr(model, key) for key in ("decision_function", "transform", "predict") if hasattr(model, key)), None)
+    values = model.model_.predictions() if hasattr(model.model_, "predictions") else decide(bench.data)  # pyright: ignore[reportOptionalCall]
+    assert np.isfinite(values.toarray() if hasattr(values, "toarray") else values).all()
+
+
+def the_command_fits_the_same_bits(bench: Bench) -> None:
+    """``gramplane fit`` with the parameters as settings; a plan before it, a report behind it."""
+    from .cli import main
+
+    if set(bench.case.extra) - {"test_share"}:
+        return  # (what lies in files has tests of its own)
+    run, share = bench.scratch / "run", bench.case.extra.get("test_share")
+    settings = [word for key, value in bench.case.params.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+    words = ["fit", bench.case.method, "--data", bench.data, "--run", str(run), "--seed", str(SEED), "--quiet", *settings]
+    words += [] if share is None else ["--test-share", str(share)]
+    assert main([*words, "--dry-run"]) == 0 and not run.exists()
+    assert main(words) == 0
+    # Kernels are spelled in one way by commands, as they were given by functions.
+    assert_equal_runs(run, bench.straight, texts=False)
+    assert main(["report", str(run), "--out", str(bench.scratch / "report.html"), "--quiet"]) == 0
+
+
+CHECKS: tuple[Callable[[Bench], None], ...] = (
+    figures_have_common_names_and_are_explained,
+    gaps_are_not_negative,
+    resumes_to_the_same_bits,
+    resumes_at_every_step_in_turn,
+    a_kill_between_history_and_checkpoint_leaves_no_trace,
+    a_damaged_checkpoint_falls_back_to_the_one_before,
+    a_kill_before_the_summary_writes_the_model_again,
+    states_are_plain_arrays,
+    a_finished_run_is_left_alone,
+    another_configuration_is_refused_key_by_key,
+    other_data_are_refused,
+    one_process_at_a_time,
+    a_dry_run_tells_the_plan_and_writes_nothing,
+    the_plan_lists_what_the_driver_holds,
+    too_little_memory_is_refused_before_work,
+    the_loaded_estimator_decides_on_the_store,
+    the_command_fits_the_same_bits,
+)
+"""Every check."""
+
+
+def check_method(case: MethodCase) -> None:
+    """Check that a method keeps what every method of the registry keeps.
+
+    Parameters
+    ----------
+    case
+        The method by name, with parameters, a small data set, and parameters that differ in one value.
+
+    Raises
+    ------
+    AssertionError
+        The first check that fails is named.
+    """
+    with tempfile.TemporaryDirectory(prefix="gramplane-check-") as place:
+        folder = prepared(case, Path(place))
+        for number, check in enumerate(CHECKS):
+            scratch = folder / f"check-{number}"
+            scratch.mkdir()
+            try:
+                check(Bench(case, folder, scratch))
+            except Exception as error:
+                raise AssertionError(f"{case.method}: {check.__name__.replace('_', ' ')}: {error}") from error
