@@ -1,0 +1,49 @@
+"""Ridge regression as a method: from a store to a loop, from its state to a linear model."""
+
+from functools import cached_property
+
+import numpy as np
+
+from gramplane.pipeline.grams.sources import all_rows
+from gramplane.pipeline.inputs.labels import store_inputs
+from gramplane.pipeline.method import Method
+from gramplane.pipeline.models.linear import LinearModel
+from gramplane.pipeline.models.linear_predict import LinearPredictor
+from gramplane.pipeline.records.holdings import Held, holdings_plan, refuse_beyond
+
+from .config import RidgeConfig
+from .loop import RidgeLoop
+
+ROWS = Held("rows", "16 n d")
+
+
+class Ridge(Method):
+    """Ridge regression in the driver."""
+
+    name, config_type, models, held = "ridge", RidgeConfig, {LinearModel: LinearPredictor()}, (ROWS,)
+
+    @classmethod
+    def read_inputs(cls, config, ctx, extra):
+        return config, store_inputs(ctx, cls.name)
+
+    @classmethod
+    def build_loop(cls, config, inputs, ctx):
+        size = ROWS.of(n=inputs.data.n_rows, d=inputs.data.n_cols)
+        refuse_beyond([size], ctx.driver_memory, cls.name, "fewer rows")
+        X = all_rows(inputs.data)
+        return RidgeLoop(config, X.toarray() if hasattr(X, "toarray") else X, np.asarray(inputs.target, np.float64))
+
+    @cached_property
+    def plan(self):
+        size = ROWS.of(n=self.inputs.data.n_rows, d=self.inputs.data.n_cols)
+        return {**holdings_plan([size]), "iterations_at_most": self.config.max_iter, "tasks_per_pass": 0, "task_bytes": 0}
+
+    def model(self, state, ctx):
+        figures = {"objective": state.objective, "gap": state.gap}
+        return LinearModel(self.config.model_dump_json(), "null", "null", len(state.coef), state.coef[None], np.zeros(1), figures=figures)
+
+    def summary(self, state, model):
+        return {"objective": state.objective, "gap": state.gap, "certified_over": "all coefficients", "stop": state.stop}
+
+    def tables(self, state, model):
+        return {"selected": [{"feature": f"x{j}", "weight": float(w)} for j, w in enumerate(state.coef)]}
