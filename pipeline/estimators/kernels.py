@@ -74,9 +74,9 @@ class KernelEstimator(MethodEstimator):
         if is_text(X):
             self.n_features_in_ = 0
             return TextRows(X), y
-        given = {} if y is None else {"y": y, "multi_output": False, "y_numeric": not self._is_classifier}
-        found = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=False, **given)
-        X, y = found if y is not None else (found, None)
+        options = {} if y is None else {"y": y, "multi_output": False, "y_numeric": not self._is_classifier}
+        checked = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=False, **options)
+        X, y = checked if y is not None else (checked, None)
         return MemoryBlocks(X), y
 
     def _matrices(self, X: Any, y: Any) -> tuple[GivenGrams, Any]:

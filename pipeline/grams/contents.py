@@ -23,19 +23,9 @@ class _Settings(Protocol):
 def confirm_contents(ctx: RunContext, settings: _Settings, specs: Sequence[Any]) -> None:
     """Compare the Gram store that entries come from with what it held when the run began; the first time that is noted.
 
-    Parameters
-    ----------
-    ctx
-        The run, if there is one, and what the kernels are over.
-    settings
-        Where the entries lie, and rows of a block.
-    specs
-        Kernels; none where the run comes to more as it goes on. Then data, block rows and each kernel decide its entries.
-
-    Raises
-    ------
-    gramplane.storage.DigestMismatch
-        What the store holds for this run has changed.
+    ``ctx``: the run, if there is one, and what the kernels are over; ``settings``: where the entries lie, and rows of a block. ``specs``:
+    kernels; none where the run comes to more as it goes on. Then data, block rows and each kernel decide its entries. Raises
+    DigestMismatch: what the store holds for this run has changed.
     """
     source = ctx.data.source if isinstance(ctx.data, GivenGrams) else None
     if ctx.run is None:
@@ -51,21 +41,12 @@ def confirm_contents(ctx: RunContext, settings: _Settings, specs: Sequence[Any])
 def confirm_read_whole(run: RunStore, configs: Iterable[Any]) -> None:
     """The same of a grid: Gram stores whose kernels are those of the fits, so that all its fits see the same ones.
 
-    Parameters
-    ----------
-    run
-        The run of the grid.
-    configs
-        Parameters of its points.
-
-    Raises
-    ------
-    gramplane.storage.DigestMismatch
-        What one of them holds has changed since the first fit.
+    ``run``: the run of the grid; ``configs``: parameters of its points. Raises DigestMismatch: what one of them holds has changed since the
+    first fit.
     """
     whole = {config.gram_store for config in configs if getattr(config, "kernels", None) == "precomputed" and config.gram_store}
-    for place in sorted(whole):
-        confirm_grams(run, place, _given(GramStore.open(place)), f"grams {place}")
+    for url in sorted(whole):
+        confirm_grams(run, url, _given(GramStore.open(url)), f"grams {url}")
 
 
 def _given(source: GramStore) -> Mapping[str, Any]:

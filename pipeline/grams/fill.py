@@ -98,10 +98,10 @@ def fill_chunk(part: _Part) -> list[Any]:
 
 def _spans(specs: Sequence[KernelSpec], nbytes: int) -> list[tuple[int, int]]:
     """Cut kernels into tasks, where the features change: those of one set share their sums and exponentials."""
-    starts, held = [0], 0
+    starts, filled = [0], 0
     for q, spec in enumerate(specs):
-        if held >= TASK_BYTES and spec.columns != specs[q - 1].columns:
+        if filled >= TASK_BYTES and spec.columns != specs[q - 1].columns:
             starts.append(q)
-            held = 0
-        held += nbytes
+            filled = 0
+        filled += nbytes
     return list(zip(starts, [*starts[1:], len(specs)], strict=True))

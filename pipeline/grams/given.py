@@ -41,14 +41,8 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 class GivenKernel:
     """A kernel known by its matrix only.
 
-    Attributes
-    ----------
-    position
-        Its place among the matrices.
-    label
-        Name in messages and tables.
-    normalize, centre
-        As those of :class:`~gramplane.kernels.grams.spec.KernelSpec`.
+    ``position``: its place among the matrices; ``label``: name in messages and tables; ``normalize``, ``centre``: as those of
+    :class:`~gramplane.kernels.grams.spec.KernelSpec`.
     """
 
     position: int
@@ -68,27 +62,12 @@ class GivenKernel:
 class GivenGrams:
     """Matrices ``(k, n, n)``, or those of a Gram store, in the place of a data set.
 
-    Parameters
-    ----------
-    source
-        An array, or a finished Gram store.
-    definite
-        Whether they must be positive semi-definite; counts of comments need not, where a shift makes them so later.
-    room
-        Bytes that a packed copy may take of matrices in memory that cannot serve where they lie; by default what a driver may give its
-        bank.
-
-    Attributes
-    ----------
-    bank
-        The matrices for passes in memory. Exactly symmetric float32 matrices in C order serve where they lie: they are read, never
-        written to, and nothing is copied. Of others it is a packed copy in float32, the type of all Gram matrices that are kept, made in
-        the pass that looks at them; ``None`` where that had no room.
-
-    Raises
-    ------
-    ValueError
-        A matrix that is not square, not finite, not symmetric or, where it must be, not positive semi-definite; the kernel is named.
+    ``source``: an array, or a finished Gram store; ``definite``: whether they must be positive semi-definite; counts of comments need not,
+    where a shift makes them so later; ``room``: bytes that a packed copy may take of matrices in memory that cannot serve where they lie;
+    by default what a driver may give its bank. ``bank``: the matrices for passes in memory. Exactly symmetric float32 matrices in C order
+    serve where they lie: they are read, never written to, and nothing is copied. Of others it is a packed copy in float32, the type of all
+    Gram matrices that are kept, made in the pass that looks at them; ``None`` where that had no room. Raises ValueError: a matrix that is
+    not square, not finite, not symmetric or, where it must be, not positive semi-definite; the kernel is named.
     """
 
     url, scale = "memory", None
@@ -120,8 +99,8 @@ class GivenGrams:
     def kernels(self) -> list[GivenKernel]:
         """Return the kernels, by place."""
         if isinstance(self.source, GramStore):
-            told = [self.source.describe(digest) for digest in self.source.kernels]
-            return [GivenKernel(q, str(item.get("label", item.get("name", "")))) for q, item in enumerate(told)]
+            records = [self.source.describe(digest) for digest in self.source.kernels]
+            return [GivenKernel(q, str(item.get("label", item.get("name", "")))) for q, item in enumerate(records)]
         return [GivenKernel(q) for q in range(self.k)]
 
     def pairs(self, which: Sequence[int], block: int) -> list[Any]:
@@ -142,21 +121,18 @@ def _check_edges(store: GramStore, n: int) -> None:
 def as_stack(grams: Any) -> np.ndarray:
     """Return matrices as ``(k, rows, columns)``; one of them may come without its first axis.
 
-    Raises
-    ------
-    ValueError
-        Another form, or matrices of different sizes.
+    Raises ValueError: another form, or matrices of different sizes.
     """
     if isinstance(grams, (list, tuple)):
         shapes = {np.shape(part) for part in grams}
         if len(shapes) > 1 and all(np.ndim(part) == 2 for part in grams):
             raise ValueError(f"precomputed kernels have different sizes: {', '.join(str(shape) for shape in sorted(shapes))}")
-    found = np.asarray(grams)
-    if found.ndim == 2:
-        found = found[None]
-    if found.ndim != 3 or found.dtype.kind not in "fiub" or not found.size:
-        raise ValueError(f"precomputed kernels have shape {found.shape} and type {found.dtype}; they must be numbers (n_kernels, rows, n)")
-    return found
+    stack = np.asarray(grams)
+    if stack.ndim == 2:
+        stack = stack[None]
+    if stack.ndim != 3 or stack.dtype.kind not in "fiub" or not stack.size:
+        raise ValueError(f"precomputed kernels have shape {stack.shape} and type {stack.dtype}; they must be numbers (n_kernels, rows, n)")
+    return stack
 
 
 def _checked(grams: np.ndarray, definite: bool, room: int) -> PackedBank | None:
@@ -207,7 +183,7 @@ def _check_stored(store: GramStore, kernels: Sequence[GivenKernel]) -> None:
 
 def _refuse_entries(q: int, gram: np.ndarray) -> None:
     if not np.isfinite(gram).all():
-        i, j = (int(where[0]) for where in np.nonzero(~np.isfinite(gram)))
+        i, j = (int(index[0]) for index in np.nonzero(~np.isfinite(gram)))
         raise ValueError(f"precomputed kernel {q} holds {gram[i, j]} in row {i}, column {j} (NaN or infinity)")
     i, j = divmod(int(np.abs(gram - gram.T).argmax()), len(gram))
     raise ValueError(f"precomputed kernel {q} is not symmetric: {gram[i, j]:g} in row {i}, column {j}, {gram[j, i]:g} the other way")
@@ -225,11 +201,11 @@ def _check_definite(name: str, gram: np.ndarray) -> None:
 def _surely_definite(gram: np.ndarray) -> bool:
     """Return whether a Cholesky factor shows it, at a tenth of the price of eigenvalues; a diagonal entry is no more than the greatest."""
     diagonal = np.einsum("ii->i", gram)
-    kept = diagonal.copy()
-    diagonal += NEGATIVE * max(float(kept.max()), 0.0)
+    saved = diagonal.copy()
+    diagonal += NEGATIVE * max(float(saved.max()), 0.0)
     # A third of the time of NumPy's, which copies and orders anew.
     _, wrong = _potrf(gram.T, lower=1, clean=0)
-    diagonal[:] = kept
+    diagonal[:] = saved
     return wrong == 0
 
 

@@ -60,7 +60,7 @@ class Build(NamedTuple):
 
 def group_chunk(group: tuple[PairRef, ...], chunk: Any, *broadcast: Any) -> list[Any]:
     """Return what a step makes of some block pairs, one after the other."""
-    return [found for ref in group for found in chunk(ref, *broadcast)]
+    return [part for ref in group for part in chunk(ref, *broadcast)]
 
 
 def pass_groups(refs: Sequence[PairRef]) -> list[tuple[PairRef, ...]]:
@@ -135,19 +135,11 @@ def _build_bytes(build: Build) -> int:
 def build_blocks(ctx: RunContext, tasks: Sequence[GramTask], specs: Mapping[str, KernelSpec], block: int) -> list[Any]:
     """Compute block pairs of a Gram store on the workers; returns what its ``commit`` lists.
 
-    Parameters
-    ----------
-    ctx
-        Executor and the data the store belongs to.
-    tasks
-        What is missing or damaged.
-    specs
-        Kernels by digest.
-    block
-        Rows of a block.
+    ``ctx``: executor and the data the store belongs to; ``tasks``: what is missing or damaged; ``specs``: kernels by digest; ``block``:
+    rows of a block.
     """
-    found = {(pair.rows, pair.cols): pair for pair in row_pairs(ctx.data, list(specs.values()), block) if isinstance(pair, RowPair)}
-    builds = [Build(task, replace(found[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
+    by_range = {(pair.rows, pair.cols): pair for pair in row_pairs(ctx.data, list(specs.values()), block) if isinstance(pair, RowPair)}
+    builds = [Build(task, replace(by_range[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
     return ctx.run_pass(plan(BlockProgram("gram-build", build_chunk, listed, _build_bytes, 256), builds))
 
 
@@ -164,17 +156,9 @@ def load_programs() -> None:
 class Grams:
     """k Gram matrices over the n rows of a context's data, normalised as their specs say.
 
-    Parameters
-    ----------
-    ctx
-        Executor and data.
-    specs
-        Kernels.
-    settings
-        Where the entries lie; decided from sizes by default.
-    centre
-        Apply the centring that specs ask for to the entries. Machines with a free bias do not need it: it changes their decision values
-        by a constant that the bias takes up, so only the scale is taken from the centred matrix.
+    ``ctx``: executor and data; ``specs``: kernels; ``settings``: where the entries lie; decided from sizes by default. ``centre``: apply
+    the centring that specs ask for to the entries. Machines with a free bias do not need it: it changes their decision values by a constant
+    that the bias takes up, so only the scale is taken from the centred matrix.
     """
 
     grows = False
@@ -212,8 +196,8 @@ class Grams:
     def diagonals(self) -> np.ndarray:
         """Return the diagonals of the normalised matrices, ``(k, n)``."""
         if self._norms is None:
-            return np.array([found.diagonal for found in self.sums]) * self.scale[:, None]
-        return np.array([norm.apply_diagonal(found.diagonal) for norm, found in zip(self._norms, self.sums, strict=True)])
+            return np.array([sums.diagonal for sums in self.sums]) * self.scale[:, None]
+        return np.array([norm.apply_diagonal(sums.diagonal) for norm, sums in zip(self._norms, self.sums, strict=True)])
 
     def forms(self, vectors: np.ndarray, kernels: np.ndarray | None = None) -> np.ndarray:
         """Return ``beta' K_q beta``: ``(k,)`` of one vector ``(n,)``, ``(k, m)`` of several ``(n, m)``; one pass over the entries.
@@ -257,10 +241,10 @@ class Grams:
     def _tops(self) -> np.ndarray:
         """Return the greatest diagonal entry of every matrix as passes see it, ``(k,)``; found once, every pass of products asks for it."""
         if self._greatest is None:
-            found = [part.diagonal for part in self.sums]
+            diagonals = [part.diagonal for part in self.sums]
             if self._norms is not None:
-                found = [norm.apply_diagonal(one) for norm, one in zip(self._norms, found, strict=True)]
-            self._greatest = np.array([max(float(one.max()), 0.0) for one in found])
+                diagonals = [norm.apply_diagonal(one) for norm, one in zip(self._norms, diagonals, strict=True)]
+            self._greatest = np.array([max(float(one.max()), 0.0) for one in diagonals])
         return self._greatest
 
     def alignments(self, y: np.ndarray, *, centred: bool = True) -> np.ndarray:
@@ -271,11 +255,11 @@ class Grams:
         """Return ``K_q[rows[i], columns[i]]`` of every kernel, float64 ``(k, m)``; at most one pass."""
         if self._bank is not None:
             return self._bank.entries(rows, columns) * self.scale[:, None]
-        wanted = np.stack([np.minimum(rows, columns), np.maximum(rows, columns)])
+        places = np.stack([np.minimum(rows, columns), np.maximum(rows, columns)])
         raw = np.zeros((self.k, len(rows)))
         result = 4 * self.k * min(len(rows), self.settings.block**2) + 8 * len(rows)
-        for found in self._pass("gram-entries", entries_chunk, result, self.ctx.share("entries", wanted, len(self._refs)), self._norms):
-            raw[:, found.places] = found.values
+        for part in self._pass("gram-entries", entries_chunk, result, self.ctx.share("entries", places, len(self._refs)), self._norms):
+            raw[:, part.places] = part.values
         return raw * self.scale[:, None]
 
     def corner(self, rows: int) -> np.ndarray:
@@ -310,17 +294,8 @@ class Grams:
     def combine_tasks(self, weights: np.ndarray, codes: np.ndarray) -> DenseGram:
         """Return ``K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]``, ``c_i`` the task of row i, as a matrix on the driver.
 
-        Parameters
-        ----------
-        weights
-            ``(k, T, T)``, symmetric in the tasks.
-        codes
-            ``(n,)`` tasks of the rows; where those of a task lie together, a pass is fastest.
-
-        Raises
-        ------
-        ValueError
-            If the matrix is beyond the driver's budget (:attr:`holds_sum`), or weights or codes do not fit.
+        ``weights``: ``(k, T, T)``, symmetric in the tasks; ``codes``: ``(n,)`` tasks of the rows; where those of a task lie together, a
+        pass is fastest. Raises ValueError if the matrix is beyond the driver's budget (:attr:`holds_sum`), or weights or codes do not fit.
 
         Notes
         -----
@@ -328,26 +303,19 @@ class Grams:
         """
         if not self.holds_sum:
             raise ValueError(pooled_refusal(self.n, self.ctx.driver_memory))
-        given = checked_weights(weights, self.k) * self.scale[:, None, None]
-        tasks, matrix = checked_codes(codes, self.n, given.shape[1]), self._room()
+        scaled = checked_weights(weights, self.k) * self.scale[:, None, None]
+        tasks, matrix = checked_codes(codes, self.n, scaled.shape[1]), self._room()
         if self._bank is not None:
-            self._bank.combine_tasks(given, tasks, matrix)
+            self._bank.combine_tasks(scaled, tasks, matrix)
         else:
-            shared = (self.ctx.share("task-weights", given, len(self._refs)), self.ctx.share("tasks", tasks, len(self._refs)))
+            shared = (self.ctx.share("task-weights", scaled, len(self._refs)), self.ctx.share("tasks", tasks, len(self._refs)))
             self._fill(matrix, "task-weighted-sum", combine_tasks_chunk, self._norms, *shared)
         return DenseGram(matrix, self._scratch)
 
     def task_forms(self, beta: np.ndarray, codes: np.ndarray, n_tasks: int | None = None) -> np.ndarray:
         """Return ``A_q[s, t] = beta_s' K_q[s, t] beta_t`` of all pairs of tasks, ``(k, T, T)``, exactly symmetric; one pass.
 
-        Parameters
-        ----------
-        beta
-            ``(n,)``.
-        codes
-            ``(n,)`` tasks of the rows.
-        n_tasks
-            T; by default one more than the greatest code.
+        ``beta``: ``(n,)``; ``codes``: ``(n,)`` tasks of the rows; ``n_tasks``: T; by default one more than the greatest code.
         """
         n_tasks = int(np.max(codes)) + 1 if n_tasks is None else n_tasks
         vector, tasks = np.ascontiguousarray(beta, np.float64), checked_codes(codes, self.n, n_tasks)
@@ -365,8 +333,8 @@ class Grams:
 
     def _fill(self, matrix: np.ndarray, name: str, chunk: Any, *broadcast: Any) -> None:
         for batch in self._batches():
-            for found in self._pass(name, chunk, _pair_result(batch[0]), *broadcast, refs=batch):
-                _place(matrix, found)
+            for part in self._pass(name, chunk, _pair_result(batch[0]), *broadcast, refs=batch):
+                _place(matrix, part)
 
     # -- making --------------------------------------------------------------------------------------------------------------------
 
@@ -378,19 +346,19 @@ class Grams:
         return kernel_sums(self.n, self._pass("kernel-sums", sums_chunk, 24 * self.k * self.settings.block))
 
     def _fill_bank(self) -> list[KernelSums]:
-        given = given_bank(self.ctx.data, self.specs)
-        if given is not None:
-            self._bank = given
-            return KernelSums.of_diagonals(given.diagonals())
+        in_place = given_bank(self.ctx.data, self.specs)
+        if in_place is not None:
+            self._bank = in_place
+            return KernelSums.of_diagonals(in_place.diagonals())
         if fills_here(self.ctx, self.specs):
             self._bank = bank = filled_bank(self.ctx, self.specs)
             return KernelSums.of_diagonals(bank.diagonals())
         bank = PackedBank.empty(self.k, self.n, np.float32)
         parts: list[BlockSums] = []
         for batch in self._batches():
-            for found in self._pass("gram-blocks", block_chunk, _pair_result(batch[0]), refs=batch):
-                bank.put(0, found.rows[0], found.cols[0], found.block)
-                parts.append(block_sums(found.block, found.rows, found.cols))
+            for part in self._pass("gram-blocks", block_chunk, _pair_result(batch[0]), refs=batch):
+                bank.put(0, part.rows[0], part.cols[0], part.block)
+                parts.append(block_sums(part.block, part.rows, part.cols))
         self._bank = bank
         return kernel_sums(self.n, parts)
 
@@ -405,24 +373,24 @@ class Grams:
             with store.lock():
                 store.commit(build_blocks(self.ctx, missing, raw, self.settings.block))
         self.ctx.emit({"event": "grams", "gram_store": path, "kernels": len(raw), "blocks_computed": len(missing)})
-        places = {digest: place for place, digest in enumerate(raw)}
+        places = {digest: q for q, digest in enumerate(raw)}
         which = tuple(places[spec.digest()] for spec in self.specs)
         self._held = store  # a store that is replaced stays as long as somebody holds it
         self._refs = [StoredPair(ref, which) for ref in store.refs(list(raw))]
-        found = {digest: KernelSums(*store.sums(digest)) for digest in raw}
-        return [found[spec.digest()] for spec in self.specs]
+        sums = {digest: KernelSums(*store.sums(digest)) for digest in raw}
+        return [sums[spec.digest()] for spec in self.specs]
 
     # -- running -------------------------------------------------------------------------------------------------------------------
 
     def _pass(self, name: str, chunk: Any, result: int, *broadcast: Any, refs: Sequence[PairRef] | None = None) -> list[Any]:
         chosen = self._refs if refs is None else refs
         groups = pass_groups(chosen)
-        most = result * max(map(len, groups))
+        largest = result * max(map(len, groups))
 
         def task_bytes(group: tuple[PairRef, ...]) -> int:
-            return max(map(pair_bytes, group)) + most
+            return max(map(pair_bytes, group)) + largest
 
-        program = BlockProgram(name, group_chunk, listed, task_bytes, most, combine_bytes=2 * result * len(chosen))
+        program = BlockProgram(name, group_chunk, listed, task_bytes, largest, combine_bytes=2 * result * len(chosen))
         return self.ctx.run_pass(plan(program, groups, chunk, *broadcast))
 
     def _batches(self) -> Iterator[list[PairRef]]:

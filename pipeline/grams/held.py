@@ -21,17 +21,8 @@ G = TypeVar("G", bound=_OverRows)
 class Held(Generic[G]):
     """The matrices of a fit, made when they are first asked for: a function of data and settings, so anew after a resume.
 
-    Parameters
-    ----------
-    make
-        ``make(ctx)`` returns them.
-    data
-        What the kernels are over, where that is not the data set of the run: matrices that were given.
-
-    Attributes
-    ----------
-    found
-        The matrices; ``None`` until they are asked for.
+    ``make``: ``make(ctx)`` returns them; ``data``: what the kernels are over, where that is not the data set of the run: matrices that were
+    given. ``found``: the matrices; ``None`` until they are asked for.
     """
 
     def __init__(self, make: Callable[[RunContext], G], data: Any = None) -> None:

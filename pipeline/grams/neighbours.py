@@ -33,16 +33,8 @@ TILES = 3 * 8 * 256 * COLUMNS
 class Candidates:
     """A block of rows and a block of rows among which their neighbours are looked for.
 
-    Attributes
-    ----------
-    url, digest
-        The block store, or ``"memory"`` and empty.
-    rows, cols
-        Ranges of rows.
-    width
-        Columns of the data.
-    source
-        Arrays in memory; such a reference stays in its process.
+    ``url``, ``digest``: the block store, or ``"memory"`` and empty; ``rows``, ``cols``: ranges of rows; ``width``: columns of the data;
+    ``source``: arrays in memory; such a reference stays in its process.
     """
 
     url: str
@@ -91,8 +83,8 @@ class _Merge:
     k: int
 
     def __call__(self, parts: Sequence[list[Found]]) -> list[Found]:
-        found = sorted((item for part in parts for item in part), key=lambda item: item.rows)
-        groups = [list(group) for _, group in groupby(found, key=lambda item: item.rows)]
+        items = sorted((item for part in parts for item in part), key=lambda item: item.rows)
+        groups = [list(group) for _, group in groupby(items, key=lambda item: item.rows)]
         return [replace(group[0], nearest=merge_nearest([item.nearest for item in group], self.k)) for group in groups]
 
 
@@ -115,20 +107,9 @@ def _pass(data: BlockStore | MemoryBlocks, k: int) -> Plan[list[Found]]:
 def nearest_neighbours(ctx: RunContext, k: int) -> Nearest:
     """Return the ``k`` nearest other rows of every row of ``ctx.data``, scaling applied (one pass over pairs of row blocks).
 
-    Parameters
-    ----------
-    ctx
-        Executor and data.
-    k
-        Less than the number of rows.
-
-    Raises
-    ------
-    ValueError
-        Rows that are not finite.
+    ``ctx``: executor and data; ``k``: less than the number of rows. Raises ValueError: rows that are not finite.
     """
-    found: list[Found] = ctx.run_pass(_pass(ctx.data, k))
-    parts = [item.nearest for item in found]
+    parts = [item.nearest for item in ctx.run_pass(_pass(ctx.data, k))]
     return Nearest(np.concatenate([part.ids for part in parts]), np.concatenate([part.squares for part in parts]))
 
 

@@ -43,12 +43,8 @@ class GivenPair:
 class StoredPair:
     """A block pair that is read from a Gram store.
 
-    Attributes
-    ----------
-    ref
-        Its distinct raw kernels.
-    which
-        Position in ``ref`` of every kernel; two that differ in normalisation only share their entries.
+    ``ref``: its distinct raw kernels; ``which``: position in ``ref`` of every kernel; two that differ in normalisation only share their
+    entries.
     """
 
     ref: GramRef

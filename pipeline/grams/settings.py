@@ -37,18 +37,9 @@ BATCH_BYTES = 64 << 20
 class GramSettings:
     """What a run decides about its Gram matrices.
 
-    Attributes
-    ----------
-    policy
-        Where the entries lie.
-    block
-        Rows of a block.
-    store
-        Path of the Gram store, if there is one.
-    reason
-        Why this policy, for the log.
-    in_place
-        Whether a bank in memory is the matrices that were handed over, read where they lie: the driver adds nothing.
+    ``policy``: where the entries lie; ``block``: rows of a block; ``store``: path of the Gram store, if there is one; ``reason``: why this
+    policy, for the log; ``in_place``: whether a bank in memory is the matrices that were handed over, read where they lie: the driver adds
+    nothing.
     """
 
     policy: Policy
@@ -61,35 +52,32 @@ class GramSettings:
     def of(cls, ctx: RunContext, specs: Sequence[KernelSpec], policy: str = "auto", store: str | None = None) -> GramSettings:
         """Decide from sizes, or obey ``policy``.
 
-        Raises
-        ------
-        ValueError
-            If a store is asked for without a path.
+        Raises ValueError if a store is asked for without a path.
         """
         n, k = ctx.data.n_rows, len(specs)
         if policy == "store" and store is None:
             raise ValueError("grams='store' needs a path for the Gram store")
-        whole, room = bank_bytes(ctx.data, specs), int(BANK_SHARE * ctx.driver_memory)
-        auto: Policy = "memory" if whole <= room else "recompute" if store is None else "store"
+        whole, budget = bank_bytes(ctx.data, specs), int(BANK_SHARE * ctx.driver_memory)
+        auto: Policy = "memory" if whole <= budget else "recompute" if store is None else "store"
         chosen: Any = auto if policy == "auto" else policy
         known = chosen == "store" and holds_store(str(store))
         block = GramStore.open(str(store)).meta.block if known else block_rows(n, k)
         if chosen == "memory" and not whole:
             return cls(chosen, block, store, f"read where they lie: {k} Gram matrices of {n} rows that were handed over", in_place=True)
-        sizes = f"{k} Gram matrices of {n} rows take {bytes_text(whole)}, the driver may give them {bytes_text(room)}"
+        sizes = f"{k} Gram matrices of {n} rows take {bytes_text(whole)}, the driver may give them {bytes_text(budget)}"
         return cls(chosen, block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}")
 
     def held(self, n: int, k: int, driver_memory: int) -> tuple[Holding, ...]:
         """Return what the driver holds of k matrices of n rows: a bank in memory, and a weighted sum or a solver's part of it."""
         if self.policy == "memory":
-            kept = IN_PLACE.of() if self.in_place else PACKED.taking(PackedBank.bytes_for(k, n, np.float32))
+            matrices = IN_PLACE.of() if self.in_place else PACKED.taking(PackedBank.bytes_for(k, n, np.float32))
         else:
-            most = min(max(4 * min(self.block, n) ** 2, BATCH_BYTES // k), 4 * n * n, int(MATRIX_SHARE * driver_memory))
-            kept = BLOCKS.taking(most)
-        return kept, sum_held(n, driver_memory)
+            batch = min(max(4 * min(self.block, n) ** 2, BATCH_BYTES // k), 4 * n * n, int(MATRIX_SHARE * driver_memory))
+            matrices = BLOCKS.taking(batch)
+        return matrices, sum_held(n, driver_memory)
 
     def describe(self, n: int, k: int) -> dict[str, Any]:
         """Return what a plan shows: policy and sizes."""
         whole = PackedBank.bytes_for(k, n, np.float32)
-        told = {"grams": self.policy, "gram_reason": self.reason, "gram_block_rows": self.block}
-        return {**told, "kernels": k, "gram_bytes": whole, "gram_store": self.store}
+        plan = {"grams": self.policy, "gram_reason": self.reason, "gram_block_rows": self.block}
+        return {**plan, "kernels": k, "gram_bytes": whole, "gram_store": self.store}

@@ -59,10 +59,7 @@ def pairs(n: int, block: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
 class TextRows:
     """Strings in memory as a data set.
 
-    Parameters
-    ----------
-    texts
-        ``(n,)`` strings.
+    ``texts``: ``(n,)`` strings.
     """
 
     url, n_cols = "memory", 0
@@ -103,18 +100,8 @@ def all_rows(data: BlockStore | MemoryBlocks) -> Any:
 class RowPair:
     """A block pair that is computed when it is loaded.
 
-    Attributes
-    ----------
-    url, digest
-        The block store, or ``"memory"`` and empty.
-    rows, cols
-        Ranges; equal on the diagonal.
-    specs
-        Kernels, in order.
-    width
-        Columns of the data.
-    source
-        Arrays in memory; such a reference stays in its process.
+    ``url``, ``digest``: the block store, or ``"memory"`` and empty; ``rows``, ``cols``: ranges; equal on the diagonal; ``specs``: kernels,
+    in order; ``width``: columns of the data; ``source``: arrays in memory; such a reference stays in its process.
     """
 
     url: str
@@ -157,9 +144,9 @@ def row_pairs(data: Any, specs: Sequence[Any], block: int) -> Sequence[PairRef]:
     """Return references to all block pairs of the kernels, to be computed from the rows (or found in matrices that were given)."""
     if isinstance(data, GivenGrams):
         return data.pairs([spec.position for spec in specs], block)
-    near = not isinstance(data, BlockStore)
-    digest = "" if near else data.digest
-    source = data if near else None
+    in_memory = not isinstance(data, BlockStore)
+    digest = "" if in_memory else data.digest
+    source = data if in_memory else None
     return [RowPair(data.url, digest, rows, cols, tuple(specs), data.n_cols, source) for rows, cols in pairs(data.n_rows, block)]
 
 

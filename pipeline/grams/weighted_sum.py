@@ -64,14 +64,8 @@ class SumBuild:
 class BlockSum:
     """What is made of the kernels of a block pair.
 
-    Attributes
-    ----------
-    theta
-        ``(k,)`` weights of the kernels as loaded.
-    norms
-        Normalisation applied when a block is loaded, or ``None``.
-    exponential
-        Take ``exp`` of every entry of the sum: the second layer of a two-layer machine.
+    ``theta``: ``(k,)`` weights of the kernels as loaded; ``norms``: normalisation applied when a block is loaded, or ``None``;
+    ``exponential``: take ``exp`` of every entry of the sum: the second layer of a two-layer machine.
     """
 
     theta: np.ndarray
@@ -114,7 +108,7 @@ def added(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 def between_chunk(group: Group, total: BlockSum, wanted: np.ndarray, fresh: int) -> list[Rectangle]:
     """Return the entries of some block pairs between variables of which one is among the first ``fresh``."""
-    return [found for ref in group for found in _rectangles(ref, total, wanted, fresh)]
+    return [part for ref in group for part in _rectangles(ref, total, wanted, fresh)]
 
 
 def _rectangles(ref: PairRef, total: BlockSum, wanted: np.ndarray, fresh: int) -> Iterator[Rectangle]:
@@ -142,16 +136,8 @@ def sum_chunk(builds: tuple[SumBuild, ...], total: BlockSum) -> list[Any]:
 class CombinedGram:
     """``K(theta)`` by passes over its block pairs; solvers ask it for entries between chosen variables and for products only.
 
-    Parameters
-    ----------
-    ctx
-        Executor.
-    refs
-        Block pairs of the upper triangle.
-    total
-        What is made of them.
-    diagonal
-        ``(n,)`` diagonal of the sum.
+    ``ctx``: executor; ``refs``: block pairs of the upper triangle; ``total``: what is made of them; ``diagonal``: ``(n,)`` diagonal of the
+    sum.
     """
 
     def __init__(self, ctx: RunContext, refs: Sequence[PairRef], total: BlockSum, diagonal: np.ndarray) -> None:
@@ -191,15 +177,15 @@ class CombinedGram:
 
         Passes go over the block pairs that hold some of them, and bring a bounded number of entries each.
         """
-        wanted = np.concatenate([np.asarray(new, np.int64), np.asarray(old, np.int64)])
-        for batch, most, whole in self._batches(wanted, len(new)):
+        ids = np.concatenate([np.asarray(new, np.int64), np.asarray(old, np.int64)])
+        for batch, limit, whole in self._batches(ids, len(new)):
 
-            def task_bytes(group: Group, most: int = most, whole: int = whole) -> int:
+            def task_bytes(group: Group, limit: int = limit, whole: int = whole) -> int:
                 # What other tasks of the pass found may lie on the same worker.
-                return max(map(pair_bytes, group)) + 2 * most + whole
+                return max(map(pair_bytes, group)) + 2 * limit + whole
 
-            program = BlockProgram("gram-entries", between_chunk, listed, task_bytes, most, combine_bytes=3 * whole)
-            yield from self._ctx.run_pass(plan(program, batch, self._total, wanted, len(new)))
+            program = BlockProgram("gram-entries", between_chunk, listed, task_bytes, limit, combine_bytes=3 * whole)
+            yield from self._ctx.run_pass(plan(program, batch, self._total, ids, len(new)))
 
     def _batches(self, wanted: np.ndarray, fresh: int) -> Iterator[tuple[list[Group], int, int]]:
         """Yield tasks with the bytes of the largest result and of all results."""
@@ -228,12 +214,12 @@ def _result_bytes(refs: Sequence[PairRef], wanted: np.ndarray, fresh: int) -> li
         lo, hi = np.searchsorted(ids, span)
         return int(hi - lo)
 
-    found = []
+    sizes = []
     for ref in refs:
         rows, columns, new_rows, new_columns = (inside(ids, span) for ids in (every, new) for span in (ref.rows, ref.cols))
         entries = new_rows * columns + (0 if ref.rows == ref.cols else (rows - new_rows) * new_columns)
-        found.append(4 * entries + (8 * (rows + columns) + 512 if entries else 0))
-    return found
+        sizes.append(4 * entries + (8 * (rows + columns) + 512 if entries else 0))
+    return sizes
 
 
 def combined_gram(
@@ -247,14 +233,8 @@ def combined_gram(
 ) -> CombinedGram:
     """Return ``K(theta)`` by passes, over a sum written into the run directory where that saves reading or computing kernels.
 
-    Parameters
-    ----------
-    ctx, refs, diagonal
-        As for :class:`CombinedGram`.
-    theta, norms, exponential
-        As for :class:`BlockSum`.
-    block
-        Rows of a block.
+    ``ctx``, ``refs``, ``diagonal``: as for :class:`CombinedGram`; ``theta``, ``norms``, ``exponential``: as for :class:`BlockSum`;
+    ``block``: rows of a block.
     """
     stored = all(isinstance(ref, StoredPair) for ref in refs)
     total = BlockSum(theta, norms, exponential)
@@ -266,13 +246,13 @@ def combined_gram(
 
 def _written(ctx: RunContext, run: RunStore, refs: Sequence[PairRef], total: BlockSum, block: int) -> list[StoredPair]:
     key, theta, norms = _key(refs[0], total), total.theta, total.norms
-    place = run.scratch / f"sum-{key[:32]}"
-    for other in place.parent.glob("sum-*"):
-        if other != place:
+    path = run.scratch / f"sum-{key[:32]}"
+    for other in path.parent.glob("sum-*"):
+        if other != path:
             shutil.rmtree(other)
     # Weights that are all zero still need a block's shape.
     used = (np.flatnonzero(theta).tolist() or [0]) if all(isinstance(ref, StoredPair) for ref in refs) else list(range(len(theta)))
-    store = GramStore.create(place, data_digest=ctx.data.digest, n=ctx.data.n_rows, kernels=[(key, {"name": "sum"})], block=block)
+    store = GramStore.create(path, data_digest=ctx.data.digest, n=ctx.data.n_rows, kernels=[(key, {"name": "sum"})], block=block)
     missing = store.missing([key])
     if missing:
         pairs = {(ref.rows, ref.cols): ref.select(used) if isinstance(ref, StoredPair) else ref for ref in refs}
@@ -291,9 +271,9 @@ def _sum_bytes(builds: tuple[SumBuild, ...]) -> int:
 
 def _key(first: PairRef, total: BlockSum) -> str:
     """Return what tells one sum from another."""
-    found = hashlib.sha256(repr(first).encode() + total.theta.tobytes() + (b"exp" if total.exponential else b""))
+    state = hashlib.sha256(repr(first).encode() + total.theta.tobytes() + (b"exp" if total.exponential else b""))
     for norm in total.norms or ():
-        found.update(repr((norm.scale, norm.mean)).encode())
+        state.update(repr((norm.scale, norm.mean)).encode())
         for table in (norm.row_mean, norm.diag_root):
-            found.update(b"-" if table is None else table.tobytes())
-    return found.hexdigest()
+            state.update(b"-" if table is None else table.tobytes())
+    return state.hexdigest()

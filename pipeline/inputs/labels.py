@@ -17,20 +17,10 @@ from ..records.context import RunContext
 class Inputs:
     """What a fit gets beside its parameters.
 
-    Attributes
-    ----------
-    data
-        Block store, arrays or strings in memory, or matrices.
-    target
-        ``(n_samples,)`` class of each row as its index, or real numbers.
-    classes
-        The labels, in order; ``None`` for regression.
-    sample_weight
-        ``(n_samples,)`` factors of C, or ``None``.
-    groups
-        One label per feature, list of index arrays, or ``None``.
-    held_out
-        ``(n_samples,)`` rows that are not learnt from but measured, or ``None``; their weight is zero.
+    ``data``: block store, arrays or strings in memory, or matrices; ``target``: ``(n_samples,)`` class of each row as its index, or real
+    numbers; ``classes``: the labels, in order; ``None`` for regression; ``sample_weight``: ``(n_samples,)`` factors of C, or ``None``;
+    ``groups``: one label per feature, list of index arrays, or ``None``; ``held_out``: ``(n_samples,)`` rows that are not learnt from but
+    measured, or ``None``; their weight is zero.
     """
 
     data: Any
@@ -55,10 +45,7 @@ class Inputs:
 def store_inputs(ctx: RunContext, name: str) -> Inputs:
     """Return a store's target and weights: classes where it has labels, else real numbers.
 
-    Raises
-    ------
-    DataError
-        No target, or one class only.
+    Raises DataError: no target, or one class only.
     """
     data = ctx.data
     if not data.has_table("y"):
@@ -81,10 +68,7 @@ def labels_of(inputs: Inputs, machine: int) -> np.ndarray:
 def dual_problems(config: Any, inputs: Inputs, epsilon: float = 0.1) -> list[DualProblem]:
     """Return one problem per machine: hinge for classes, epsilon-insensitive for real targets.
 
-    Raises
-    ------
-    DataError
-        A class without a row of positive weight.
+    Raises DataError: a class without a row of positive weight.
     """
     cost = row_costs(config, inputs)
     if not np.any(cost > 0):
@@ -98,10 +82,7 @@ def dual_problems(config: Any, inputs: Inputs, epsilon: float = 0.1) -> list[Dua
 def refuse_idle_classes(classes: Sequence[Any], codes: np.ndarray, cost: np.ndarray) -> None:
     """Refuse classes without a row whose loss has a weight.
 
-    Raises
-    ------
-    DataError
-        The first such class is named.
+    Raises DataError: the first such class is named.
     """
     idle = np.bincount(codes, cost > 0, minlength=len(classes)) == 0
     if idle.any():
@@ -146,12 +127,8 @@ def _spelling(label: Any) -> str:
 def row_weights(config: Any, inputs: Inputs) -> np.ndarray:
     """Return the factor of every row's loss, ``(n_samples,)``: sample weight times class weight, 0 for rows held out.
 
-    Raises
-    ------
-    DataError
-        A class without a row of positive weight, or no such row at all.
-    ValueError
-        Class weights where there are no classes, or of a class that is none.
+    Raises DataError: a class without a row of positive weight, or no such row at all; ValueError: class weights where there are no classes,
+    or of a class that is none.
     """
     weight = np.ones(len(inputs.target)) if inputs.sample_weight is None else np.array(inputs.sample_weight, np.float64)
     if inputs.classes is None:

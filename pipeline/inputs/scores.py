@@ -91,8 +91,8 @@ def r_squared(target: np.ndarray, values: np.ndarray) -> float:
 
 def explained(fit: TargetFit, decisions: Mapping[int, np.ndarray]) -> tuple[float, float]:
     """Return ``(train, test)`` R2 of a regression; NaN where there are no rows."""
-    values, held = decisions[fit.first], np.zeros(len(fit.target), dtype=bool) if fit.held_out is None else fit.held_out
-    return r_squared(fit.target[~held], values[~held]), r_squared(fit.target[held], values[held])
+    values, mask = decisions[fit.first], np.zeros(len(fit.target), dtype=bool) if fit.held_out is None else fit.held_out
+    return r_squared(fit.target[~mask], values[~mask]), r_squared(fit.target[mask], values[mask])
 
 
 def accuracy_metrics(fits: Sequence[Fit | TargetFit], decisions: Mapping[int, np.ndarray]) -> dict[str, object]:
@@ -100,8 +100,8 @@ def accuracy_metrics(fits: Sequence[Fit | TargetFit], decisions: Mapping[int, np
     if not fits:
         return {}
     name = "r2" if isinstance(fits[0], TargetFit) else "accuracy"
-    found = [explained(fit, decisions) if isinstance(fit, TargetFit) else accuracies(fit, decisions) for fit in fits]
-    train, test = zip(*found, strict=True)
+    scores = [explained(fit, decisions) if isinstance(fit, TargetFit) else accuracies(fit, decisions) for fit in fits]
+    train, test = zip(*scores, strict=True)
     if len(fits) == 1:
         return {f"train_{name}": train[0], f"test_{name}": test[0]}
     return {f"train_{name}": list(train), f"test_{name}": list(test)}

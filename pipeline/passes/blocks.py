@@ -28,16 +28,8 @@ TASK_BYTES = 64 << 20
 class Block:
     """One column stripe as a task sees it.
 
-    Attributes
-    ----------
-    X
-        ``(n, k)`` values as stored.
-    offset
-        Feature id of the first column.
-    factor, shift
-        ``(k,)`` column scaling ``s`` and centre ``mu``, or ``None``.
-    ref
-        Where it came from.
+    ``X``: ``(n, k)`` values as stored; ``offset``: feature id of the first column; ``factor``, ``shift``: ``(k,)`` column scaling ``s`` and
+    centre ``mu``, or ``None``; ``ref``: where it came from.
     """
 
     X: Columns
@@ -106,9 +98,9 @@ def _statistics(data: MemoryBlocks, measure: Callable[[Columns], dict[str, np.nd
         if ref.cols == (0, data.n_cols):
             return part
         # Filled in place: with millions of columns, the parts and their concatenation would be held at once.
-        tables = tables or {field: np.empty(data.n_cols, found.dtype) for field, found in part.items()}
-        for field, found in part.items():
-            tables[field][slice(*ref.cols)] = found
+        tables = tables or {field: np.empty(data.n_cols, table.dtype) for field, table in part.items()}
+        for field, table in part.items():
+            tables[field][slice(*ref.cols)] = table
     return tables
 
 
@@ -165,33 +157,29 @@ def scale_of(data: BlockStore | MemoryBlocks, features: np.ndarray | slice, *, c
 
     What is learned from rows scaled like this has to be predicted with these factors, and what is learned from others with those.
 
-    Parameters
-    ----------
-    data, features
-        Which columns.
-    centred
-        Whether an intercept centres the columns. A machine without one reads a constant column like any other.
+    ``data``, ``features``: which columns. ``centred``: whether an intercept centres the columns. A machine without one reads a constant
+    column like any other.
     """
-    given = scale_as_given(data, features)
-    factor, shift = given.factor, given.shift
+    scale = scale_as_given(data, features)
+    factor, shift = scale.factor, scale.shift
     constant = constant_features(data) if centred else np.zeros(0, np.int64)
     if not len(constant):
-        return given
+        return scale
     if isinstance(features, slice):
         width = features.stop - features.start
-        held = constant[slice(*np.searchsorted(constant, (features.start, features.stop)))] - features.start
+        constants = constant[slice(*np.searchsorted(constant, (features.start, features.stop)))] - features.start
     else:
-        width, held = len(features), np.flatnonzero(np.isin(features, constant))
-    if len(held):
+        width, constants = len(features), np.flatnonzero(np.isin(features, constant))
+    if len(constants):
         factor = np.ones(width) if factor is None else factor.copy()
-        factor[held] = 0.0
+        factor[constants] = 0.0
     return FeatureScale(factor, shift)
 
 
 def columns_of(ref: Ref, features: np.ndarray) -> np.ndarray | sp.csc_array:
     """Return raw columns of a stripe by feature id: from the cached stripe, else only their bytes are read."""
-    held = block_cache().held(ref)
-    return source_of(ref).columns(features) if held is None else held[:, features - ref.cols[0]]
+    cached = block_cache().held(ref)
+    return source_of(ref).columns(features) if cached is None else cached[:, features - ref.cols[0]]
 
 
 def load_block(ref: Ref, *, centred: bool = True) -> Block:
@@ -235,7 +223,7 @@ def column_tasks(data: BlockStore | MemoryBlocks) -> list[Task]:
     if isinstance(data, MemoryBlocks):
         if data not in _PLACES:
             _PLACES[data] = [[_place(ref) for ref in task] for task in byte_groups(data.column_blocks())]
-        return [tuple(MemoryRef(*place, data) for place in task) for task in _PLACES[data]]
+        return [tuple(MemoryRef(*fields, data) for fields in task) for task in _PLACES[data]]
     if data not in _TASKS:
         # Kept: a store may have 100,000 stripes.
         _TASKS[data] = byte_groups(data.column_blocks())
@@ -254,8 +242,8 @@ def task_bytes(task: Task) -> int:
 
 def tasks_holding(tasks: Sequence[Task], features: np.ndarray) -> list[Task]:
     """Return, of each task, the stripes that hold one of the sorted ``features``; tasks without any are left out."""
-    kept = (tuple(ref for ref in task if _holds(ref, features)) for task in tasks)
-    return [task for task in kept if task]
+    chosen = (tuple(ref for ref in task if _holds(ref, features)) for task in tasks)
+    return [task for task in chosen if task]
 
 
 def _holds(ref: Ref, features: np.ndarray) -> bool:

@@ -24,14 +24,8 @@ def scaled_values(values: np.ndarray, scale: FeatureScale) -> np.ndarray:
 def scaled(raw: Columns, scale: FeatureScale, row_factor: np.ndarray | None = None) -> Columns:
     """Return scaled columns; without factors the input itself.
 
-    Parameters
-    ----------
-    raw
-        ``(n, k)`` columns as stored.
-    scale
-        ``s`` and ``mu`` of the k columns.
-    row_factor
-        ``(n,)`` factors ``r``, or ``None``.
+    ``raw``: ``(n, k)`` columns as stored; ``scale``: ``s`` and ``mu`` of the k columns; ``row_factor``: ``(n,)`` factors ``r``, or
+    ``None``.
     """
     if scale.factor is None and scale.shift is None and row_factor is None:
         return raw

@@ -21,12 +21,7 @@ def _noted(run: RunStore) -> dict[str, Any]:
 def note_arithmetic(run: RunStore, resumed: bool) -> str:
     """Note what this process computes with; return what to say where a run goes on with something else, else an empty text.
 
-    Parameters
-    ----------
-    run
-        The run.
-    resumed
-        Whether a state of earlier steps is there; without one nothing of what was noted before counts.
+    ``run``: the run; ``resumed``: whether a state of earlier steps is there; without one nothing of what was noted before counts.
     """
     noted, now = _noted(run), arithmetic()
     seen = noted.get("arithmetic", []) if resumed else []
@@ -39,30 +34,18 @@ def note_arithmetic(run: RunStore, resumed: bool) -> str:
 def confirm_grams(run: RunStore, place: str, holds: Mapping[str, Any], name: str = "grams") -> None:
     """Note what the Gram store of a run holds for it, or compare with what it held when the run began.
 
-    Parameters
-    ----------
-    run
-        The run.
-    place
-        Of the Gram store, to be named.
-    holds
-        JSON values by name: whatever decides the bits that are read from it.
-    name
-        What it is noted under, where a run reads several.
-
-    Raises
-    ------
-    gramplane.storage.DigestMismatch
-        It was removed and made again, of other data or otherwise laid out, or holds other kernels now; what differs is named.
+    ``run``: the run; ``place``: of the Gram store, to be named; ``holds``: JSON values by name: whatever decides the bits that are read
+    from it; ``name``: what it is noted under, where a run reads several. Raises DigestMismatch: it was removed and made again, of other
+    data or otherwise laid out, or holds other kernels now; what differs is named.
     """
     noted = _noted(run)
     before = noted.get(name)
     if before is None:
         run.write_json(NAME, {**noted, name: dict(holds)})
     elif before != dict(holds):
-        told = "; ".join(f"{name} {_change(before.get(name), value)}" for name, value in holds.items() if before.get(name) != value)
+        changes = "; ".join(f"{name} {_change(before.get(name), value)}" for name, value in holds.items() if before.get(name) != value)
         raise DigestMismatch(
-            f"{place} is not the Gram store that the run {run.path} began with: {told}. Make it again as it was, or start a new run"
+            f"{place} is not the Gram store that the run {run.path} began with: {changes}. Make it again as it was, or start a new run"
         )
 
 

@@ -19,16 +19,9 @@ GramPolicy = Literal["auto", "memory", "store", "recompute"]
 class MethodConfig(BaseModel):
     """Base of all parameter models: frozen, closed, with a digest.
 
-    Attributes
-    ----------
-    has_tasks
-        Whether it fits the tasks of a store that has them.
-    has_scores
-        Whether its fits are scored on rows held out, so that settings can be compared.
-    takes_missing
-        Whether it takes stores with missing values.
-    takes_streams
-        Whether it also learns from a text that is read once.
+    ``has_tasks``: whether it fits the tasks of a store that has them; ``has_scores``: whether its fits are scored on rows held out, so that
+    settings can be compared; ``takes_missing``: whether it takes stores with missing values; ``takes_streams``: whether it also learns from
+    a text that is read once.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)

@@ -40,14 +40,9 @@ def refuse(message: str) -> None:
 class Tally:
     """What the passes of a run took so far.
 
-    Attributes
-    ----------
-    tasks, bytes, retries
-        Chunk steps planned, bytes of the blocks they name, and repeated attempts.
-    mixture
-        Which processes computed with other processors or kernels; empty while all are alike.
-    moved
-        What the driver computed with before and after it was stopped; empty while that is the same.
+    ``tasks``, ``bytes``, ``retries``: chunk steps planned, bytes of the blocks they name, and repeated attempts; ``mixture``: which
+    processes computed with other processors or kernels; empty while all are alike; ``moved``: what the driver computed with before and
+    after it was stopped; empty while that is the same.
     """
 
     tasks: int = 0
@@ -83,10 +78,7 @@ def _nbytes(ref: Any) -> int:
 class Alone:
     """Calls a step of a pass while BLAS has one thread: by their number its results would depend on the worker.
 
-    Attributes
-    ----------
-    step
-        A chunk or combine function.
+    ``step``: a chunk or combine function.
     """
 
     step: Callable[..., Any]
@@ -101,28 +93,11 @@ class Alone:
 class RunContext:
     """Executor, data, run directory, budget and event sink of one run.
 
-    Attributes
-    ----------
-    executor
-        Where passes run.
-    data
-        The block store or its in-memory twin.
-    run
-        Run directory, or ``None`` for a fit in memory that writes nothing.
-    driver_memory
-        Bytes the driver may hold for a sub-problem.
-    emit
-        Sink of event records.
-    seed
-        Root of every random number of the run.
-    tally
-        Tasks and bytes of the passes so far.
-    beside
-        Further stores that the method reads.
-    limit
-        Bytes beyond which a fit is refused, where that is not ``driver_memory``.
-    warn
-        Takes what is doubtful about parameters, before work starts. A run refuses it: its folder would keep them; an estimator warns.
+    ``executor``: where passes run; ``data``: the block store or its in-memory twin; ``run``: run directory, or ``None`` for a fit in memory
+    that writes nothing; ``driver_memory``: bytes the driver may hold for a sub-problem; ``emit``: sink of event records; ``seed``: root of
+    every random number of the run; ``tally``: tasks and bytes of the passes so far; ``beside``: further stores that the method reads;
+    ``limit``: bytes beyond which a fit is refused, where that is not ``driver_memory``. ``warn``: takes what is doubtful about parameters,
+    before work starts. A run refuses it: its folder would keep them; an estimator warns.
     """
 
     executor: Executor
@@ -144,10 +119,7 @@ class RunContext:
     def confirm(self) -> None:
         """Check that the data are still those that the run opened: called before anything that was made of them is written.
 
-        Raises
-        ------
-        gramplane.storage.DigestMismatch
-            A store was removed and made again meanwhile, or a text was changed.
+        Raises DigestMismatch: a store was removed and made again meanwhile, or a text was changed.
         """
         for data in (self.data, *self.beside):
             # Rows and matrices in memory have nothing that could be replaced.

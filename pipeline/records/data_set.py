@@ -60,10 +60,7 @@ class DataSet(Protocol):
 def require(data: Any, method: str, *kinds: Kind) -> None:
     """Refuse data that a method cannot learn from.
 
-    Raises
-    ------
-    DataError
-        The data hold something else; the method, what it takes and what there is are named.
+    Raises DataError: the data hold something else; the method, what it takes and what there is are named.
     """
     if data.holds not in kinds:
         takes = " or ".join(KINDS[kind] for kind in kinds)

@@ -44,14 +44,9 @@ _SIGNS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 class Held:
     """A thing that a driver may hold, as it is declared.
 
-    Attributes
-    ----------
-    what
-        In words, such as ``"kernel matrix and the solver's copy of it"``.
-    formula
-        Its bytes: numbers and symbols with ``+ - / ^`` and brackets; what stands side by side is multiplied, as in ``"8 n (d + 1)"``.
-    when
-        In which case it is held, and what own symbols mean; empty: always.
+    ``what``: in words, such as ``"kernel matrix and the solver's copy of it"``; ``formula``: its bytes: numbers and symbols with ``+ - /
+    ^`` and brackets; what stands side by side is multiplied, as in ``"8 n (d + 1)"``; ``when``: in which case it is held, and what own
+    symbols mean; empty: always.
     """
 
     what: str
@@ -91,14 +86,8 @@ def _value(node: ast.expr, symbols: dict[str, float]) -> Any:
 class Holding:
     """One thing that the driver holds at the same time as the others of its list; made by the :class:`Held` that declares it.
 
-    Attributes
-    ----------
-    what
-        In words, such as ``"kernel matrix and the solver's copy of it"``.
-    formula
-        Its bytes in the symbols of the plan, such as ``"16 n^2"``.
-    nbytes
-        The number.
+    ``what``: in words, such as ``"kernel matrix and the solver's copy of it"``; ``formula``: its bytes in the symbols of the plan, such as
+    ``"16 n^2"``; ``nbytes``: the number.
     """
 
     what: str
@@ -123,29 +112,17 @@ def holdings_plan(holdings: Sequence[Holding]) -> dict[str, Any]:
 def refuse_beyond(holdings: Sequence[Holding], limit: int, method: str, remedy: str) -> None:
     """Refuse a run whose driver would hold more than it may.
 
-    Parameters
-    ----------
-    holdings
-        All that is held at once.
-    limit
-        Bytes the driver may hold.
-    method
-        Name, for the message.
-    remedy
-        What would help beside a higher limit, such as ``"fewer rows"``.
-
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        The sum is greater than the limit; sum, limit and the largest things are named.
+    ``holdings``: all that is held at once; ``limit``: bytes the driver may hold; ``method``: name, for the message; ``remedy``: what would
+    help beside a higher limit, such as ``"fewer rows"``. Raises MemoryBoundExceeded: the sum is greater than the limit; sum, limit and the
+    largest things are named.
     """
     needed = total_bytes(holdings)
     if needed <= limit:
         return
     largest = sorted(holdings, key=lambda item: -item.nbytes)[:3]
-    told = ", ".join(f"{item.what} {bytes_text(item.nbytes)} ({item.formula})" for item in largest if item.nbytes > 0)
+    listing = ", ".join(f"{item.what} {bytes_text(item.nbytes)} ({item.formula})" for item in largest if item.nbytes > 0)
     raise MemoryBoundExceeded(
-        f"{method}: this process would hold {bytes_text(needed)} ({told}), it may hold driver_memory={bytes_text(limit)}: "
+        f"{method}: this process would hold {bytes_text(needed)} ({listing}), it may hold driver_memory={bytes_text(limit)}: "
         f"{remedy}, or give it more (--driver-memory)",
         needed,
         limit,

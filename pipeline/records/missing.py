@@ -12,17 +12,8 @@ from ...storage import BlockStore, DataError
 def refuse_missing(data: Any, reader: str) -> None:
     """Refuse a store with missing values on behalf of a reader that takes none; nothing but the store's description is read before.
 
-    Parameters
-    ----------
-    data
-        Block store; of data in memory readers look at the values themselves.
-    reader
-        Name of the method, estimator or command.
-
-    Raises
-    ------
-    gramplane.storage.DataError
-        The store, a column with its missing values, and the rule are named.
+    ``data``: block store; of data in memory readers look at the values themselves; ``reader``: name of the method, estimator or command.
+    Raises DataError: the store, a column with its missing values, and the rule are named.
     """
     if not isinstance(data, BlockStore) or not data.meta.n_missing:
         return

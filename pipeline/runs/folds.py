@@ -69,12 +69,7 @@ def fold_inputs(ctx: RunContext, method: str, tasks: bool, folds: int, seed: int
 
     Folds are drawn within tasks where the method has ``tasks`` and the store, too; else within classes, where there are any.
 
-    Raises
-    ------
-    ValueError
-        Fewer than two folds.
-    DataError
-        A class or task with fewer rows than folds.
+    Raises ValueError: fewer than two folds; DataError: a class or task with fewer rows than folds.
     """
     inputs = store_inputs(ctx, method)
     codes = store_tasks(ctx.data) if tasks else None
@@ -110,8 +105,8 @@ def _figures(search: Search, point: int, fold: int, ctx: RunContext, folder: Pat
             done = _fitted(search, point, fold, replace(ctx, run=run))
             run.drop_scratch()
             run.write_json("summary", done)
-    place = {"point": point + 1, "points": len(search.configs), "fold": fold + 1, "folds": len(search.masks)}
-    ctx.emit({"event": "fold", **place, search.measure: done.get(f"test_{search.measure}")})
+    progress = {"point": point + 1, "points": len(search.configs), "fold": fold + 1, "folds": len(search.masks)}
+    ctx.emit({"event": "fold", **progress, search.measure: done.get(f"test_{search.measure}")})
     return done
 
 
@@ -134,12 +129,12 @@ def _scores(search: Search, fits: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     With them what was selected, as a mean over folds.
     """
     measure, target = search.measure, search.inputs.target
-    found = np.array([fit.get(f"test_{measure}", np.nan) for fit in fits], dtype=float)
-    row = {measure: _known(found.mean())}
+    scores = np.array([fit.get(f"test_{measure}", np.nan) for fit in fits], dtype=float)
+    row = {measure: _known(scores.mean())}
     if measure == "r2":
-        row["mse"] = _known(np.mean([(1.0 - r2) * target[mask].var() for r2, mask in zip(found, search.masks, strict=True)]))
+        row["mse"] = _known(np.mean([(1.0 - r2) * target[mask].var() for r2, mask in zip(scores, search.masks, strict=True)]))
     selected = float(np.mean([_selected(fit) for fit in fits]))
-    return {**row, "deviation": _known(found.std(ddof=1)), "selected": selected, "folds": [_known(value) for value in found]}
+    return {**row, "deviation": _known(scores.std(ddof=1)), "selected": selected, "folds": [_known(value) for value in scores]}
 
 
 def _known(value: Any) -> float | None:

@@ -30,12 +30,8 @@ __all__ = ["GramOutcome", "KernelSpec", "as_specs", "build_grams", "checked_kern
 class GramOutcome:
     """How the building or repair of a Gram store ended.
 
-    Attributes
-    ----------
-    status
-        ``done``, ``already-done`` or ``planned``.
-    figures
-        Small JSON object: kernels, blocks, bytes, seconds; of a dry run tasks, bytes and memory.
+    ``status``: ``done``, ``already-done`` or ``planned``; ``figures``: small JSON object: kernels, blocks, bytes, seconds; of a dry run
+    tasks, bytes and memory.
     """
 
     status: str
@@ -45,12 +41,8 @@ class GramOutcome:
 def checked_kernels(kernels: Any, data: BlockStore) -> list[KernelSpec]:
     """Return kernels as specs that suit the rows of a store.
 
-    Raises
-    ------
-    ValueError
-        A kernel that cannot be read, or looks at columns the data do not have.
-    DataError
-        Strings where a kernel needs numbers, or the other way round.
+    Raises ValueError: a kernel that cannot be read, or looks at columns the data do not have; DataError: strings where a kernel needs
+    numbers, or the other way round.
     """
     specs = as_specs(kernels, data.n_cols or None)
     check_rows(specs, data)
@@ -103,30 +95,30 @@ def build_grams(
     gramplane.storage.RunLocked
         Another process builds this store.
     """
-    where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
+    options = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     out = checked(out, "new-store", "out")
     store = BlockStore.open(data)
     refuse_missing(store, "gram")
     specs = checked_kernels(kernels, store)
-    config = where.config()
-    place = begin_replacement(out, store.digest, "float32") if overwrite else None
-    there = _existing(place or out, store)
+    config = options.config()
+    replacement = begin_replacement(out, store.digest, "float32") if overwrite else None
+    there = _existing(replacement or out, store)
     sizes = _Sizes.of(specs, store, there)
     step = sizes.step(store, specs)
     refuse_step((), step, driver_bytes(driver_memory), config.kind, "gram")
     if dry_run:
-        said = {"data": store.url, "grams": out, "cluster": where.cluster, "process_bytes_at_most": process_bytes(config, step)}
+        said = {"data": store.url, "grams": out, "cluster": options.cluster, "process_bytes_at_most": process_bytes(config, step)}
         return GramOutcome("planned", {**said, **sizes.figures(), "task_bytes": step})
-    if place is None and there is not None and sizes.tasks == 0:
+    if replacement is None and there is not None and sizes.tasks == 0:
         return GramOutcome("already-done", {"data": store.url, "grams": out, **_built(sizes, 0.0)})
     began = time.perf_counter()
     emit, tally = on_event or ignore, Tally()
-    with executing(where, store, tee((emit, tally.listen)), "grams.grams") as executor:
+    with executing(options, store, tee((emit, tally.listen)), "grams.grams") as executor:
         ctx = RunContext(executor, store, None, driver_bytes(driver_memory), emit, tally=tally)
-        Grams(ctx, specs, GramSettings.of(ctx, specs, "store", place or out))
+        Grams(ctx, specs, GramSettings.of(ctx, specs, "store", replacement or out))
         ctx.confirm()
-    if place is not None:
-        end_replacement(out, place)
+    if replacement is not None:
+        end_replacement(out, replacement)
     return GramOutcome("done", {"data": store.url, "grams": out, **_built(sizes, time.perf_counter() - began)})
 
 
@@ -223,7 +215,7 @@ def repair_grams(
     gramplane.storage.DigestMismatch
         The manifest itself or a description is damaged.
     """
-    where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
+    options = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     store = checked(store, "new-store", "store")
     blocks = BlockStore.open(data)
     _existing(store, blocks)
@@ -233,12 +225,12 @@ def repair_grams(
         tasks = grams.damaged(report)
         specs = _recomputable(grams, tasks)
         if tasks:
-            with executing(where, blocks, emit, "grams.grams") as executor:
+            with executing(options, blocks, emit, "grams.grams") as executor:
                 ctx = RunContext(executor, blocks, None, driver_bytes(driver_memory), emit)
                 grams.commit(build_blocks(ctx, tasks, specs, grams.meta.block))
-    found = {"damaged": len(report.damaged), "blocks_computed": len(tasks), "bytes": sum(task.nbytes for task in tasks)}
+    figures = {"damaged": len(report.damaged), "blocks_computed": len(tasks), "bytes": sum(task.nbytes for task in tasks)}
     seconds = time.perf_counter() - began
-    return GramOutcome("done" if report.damaged else "already-done", {"data": blocks.url, "grams": store, **found, "seconds": seconds})
+    return GramOutcome("done" if report.damaged else "already-done", {"data": blocks.url, "grams": store, **figures, "seconds": seconds})
 
 
 def _recomputable(grams: GramStore, tasks: Iterable[GramTask]) -> dict[str, KernelSpec]:

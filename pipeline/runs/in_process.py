@@ -20,16 +20,8 @@ def blocks_room(limit: int, taken: int) -> int:
 def process_plan(driver: int, step: int, data: Any, limit: int, kind: str) -> dict[str, int]:
     """Return what a plan tells of the driver's process: all that it takes at most beside programs and ``OVERHEAD``.
 
-    Parameters
-    ----------
-    driver, step
-        Bytes of the driver's own, and of one step of a pass.
-    data
-        What is read.
-    limit
-        Bytes the driver may hold.
-    kind
-        Of the cluster; with ``"sync"`` tasks run in this process.
+    ``driver``, ``step``: bytes of the driver's own, and of one step of a pass; ``data``: what is read; ``limit``: bytes the driver may
+    hold; ``kind``: of the cluster; with ``"sync"`` tasks run in this process.
     """
     if kind != "sync":
         return {"process_bytes": driver}
@@ -41,10 +33,7 @@ def process_plan(driver: int, step: int, data: Any, limit: int, kind: str) -> di
 def refuse_step(holdings: Sequence[Holding], step: int, limit: int, kind: str, method: str) -> None:
     """Refuse a run that would take more than ``limit`` and ``OVERHEAD`` in this process, with the tasks that run in it.
 
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        Need and limit are named.
+    Raises MemoryBoundExceeded: need and limit are named.
     """
     if kind == "sync" and step > OVERHEAD:
         remedy = "workers of their own for its tasks (--cluster local:2), smaller blocks (ingest --budget)"

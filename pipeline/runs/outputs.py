@@ -18,19 +18,9 @@ _HEADER_BYTES = 1 << 20
 def refuse_foreign(out: str, record: str | None) -> None:
     """Refuse, before work, to replace a file or folder that does not have the form of predictions; an empty one is nobody's.
 
-    Parameters
-    ----------
-    out
-        Where predictions go, by its ending; an object store's URL is not looked at.
-    record
-        Class of the records that a ``.zarr`` folder of predictions holds; ``None``: whatever is there may go.
-
-    Raises
-    ------
-    ValueError
-        Naming the place.
-    OSError
-        If nothing may be written there.
+    ``out``: where predictions go, by its ending; an object store's URL is not looked at; ``record``: class of the records that a ``.zarr``
+    folder of predictions holds; ``None``: whatever is there may go. Raises ValueError: naming the place; OSError if nothing may be written
+    there.
     """
     path = local_path(out)
     if path is None:
@@ -48,8 +38,8 @@ def refuse_foreign(out: str, record: str | None) -> None:
 
 def _is_table(path: Path) -> bool:
     names = _NAMES.get(path.suffix.lower())
-    found = list(names(path)) if names else []
-    return bool(found) and all(_COLUMN.fullmatch(name) for name in found)
+    columns = list(names(path)) if names else []
+    return bool(columns) and all(_COLUMN.fullmatch(name) for name in columns)
 
 
 def _csv_names(path: Path) -> Iterable[str]:

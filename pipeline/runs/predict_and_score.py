@@ -55,8 +55,8 @@ def _decide(run: str, store: str, where: Where, emit: Emit, out: str | None = No
     folder, model, estimator, data = _opened(run, store)
     digest, limit = digest_of(model), driver_bytes(where.driver_memory)
     holdings, step = _check_memory(estimator, data, out, where, emit)
-    if told := replaced_data(folder):
-        emit({"event": "warning", "message": told})
+    if message := replaced_data(folder):
+        emit({"event": "warning", "message": message})
     with one_thread(), open_executor(where.config(), events=emit) as executor, few_blocks_kept(holdings, step, limit, executor.kind):
         ctx = RunContext(executor, data, None, limit, emit)
         values = predictor_of(estimator).decision_values(estimator.model_, ctx)
@@ -81,9 +81,9 @@ def _planned(run: str, store: str, out: str | None, where: Where, emit: Emit, th
     _check_three_way(estimator, three_way)
     holdings, _ = _check_memory(estimator, data, out, where, emit)
     config = where.config()
-    told = predict_plan(predictor_of(estimator), estimator.model_, data, holdings, driver_bytes(where.driver_memory), config.kind, emit)
-    place = {"cluster": where.cluster, "process_bytes_at_most": process_bytes(config, told["task_bytes"])}
-    return {"run": run, "data": data.url, **({} if out is None else {"out": out}), **place, **told}
+    plan = predict_plan(predictor_of(estimator), estimator.model_, data, holdings, driver_bytes(where.driver_memory), config.kind, emit)
+    process = {"cluster": where.cluster, "process_bytes_at_most": process_bytes(config, plan["task_bytes"])}
+    return {"run": run, "data": data.url, **({} if out is None else {"out": out}), **process, **plan}
 
 
 def _check_three_way(estimator: Any, three_way: bool) -> None:
@@ -122,10 +122,10 @@ def predict_store(
     """
     write = _writer(out)
     refuse_foreign(out, None if replace else Predictions.__name__)
-    place = Where(cluster, allow_plaintext=allow_plaintext, **where)
+    options = Where(cluster, allow_plaintext=allow_plaintext, **where)
     if dry_run:
-        return _planned(run, store, out, place, on_event or ignore, three_way)
-    estimator, _, values = _decide(run, store, place, on_event or ignore, out)
+        return _planned(run, store, out, options, on_event or ignore, three_way)
+    estimator, _, values = _decide(run, store, options, on_event or ignore, out)
     _check_three_way(estimator, three_way)
     if not hasattr(estimator, "classes_"):
         # A regression, or components of a method without a target: the values are what there is to predict.
@@ -243,15 +243,17 @@ def score_store(
     gramplane.cluster.MemoryBoundExceeded
         This process would hold more than ``driver_memory``.
     """
-    place = Where(cluster, allow_plaintext=allow_plaintext, **where)
+    options = Where(cluster, allow_plaintext=allow_plaintext, **where)
     if dry_run:
-        return _planned(run, store, None, place, on_event or ignore)
-    estimator, data, values = _decide(run, store, place, on_event or ignore)
+        return _planned(run, store, None, options, on_event or ignore)
+    estimator, data, values = _decide(run, store, options, on_event or ignore)
     folder, record = _finished(run)
     if not hasattr(estimator, "classes_"):
         # Methods that hold no rows out of a regression were fitted to all.
-        held = "test_r2" in (folder.read_json("summary") or {})
-        return _score_numbers(run, estimator, data, values[:, 0], _scored_rows(record, data) if held else np.ones(data.n_rows, dtype=bool))
+        measured = "test_r2" in (folder.read_json("summary") or {})
+        return _score_numbers(
+            run, estimator, data, values[:, 0], _scored_rows(record, data) if measured else np.ones(data.n_rows, dtype=bool)
+        )
     truth, rows = _truth(estimator, data), _scored_rows(record, data)
     neither = {}
     if hasattr(estimator, "predict_three_way"):
@@ -261,14 +263,14 @@ def score_store(
     table = {"rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
     if _by_task(estimator.model_) and values.shape[1] == 1:
         table |= task_accuracies(*_tasks(estimator.model_, data, rows), truth[rows], values[rows, 0])
-    return {**table, **neither, "path": _path(estimator, data, truth, rows, place)}
+    return {**table, **neither, "path": _path(estimator, data, truth, rows, options)}
 
 
 def _score_three_ways(estimator: Any, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
     """Return the rows of neither class and the accuracy over all three labels; the other figures are of rows of two classes."""
     truth = _truth(estimator, data)
-    found = np.where(np.abs(values) < crossing(estimator.model_.figures["eps"]), -1, values > 0)
-    return {"rows_of_neither": int(np.sum(rows & (truth < 0))), "three_way_accuracy": float(np.mean((found == truth)[rows]))}
+    predicted = np.where(np.abs(values) < crossing(estimator.model_.figures["eps"]), -1, values > 0)
+    return {"rows_of_neither": int(np.sum(rows & (truth < 0))), "three_way_accuracy": float(np.mean((predicted == truth)[rows]))}
 
 
 def _score_numbers(run: str, estimator: Any, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
@@ -320,10 +322,10 @@ def _truth(estimator: Any, data: BlockStore) -> np.ndarray:
 
 
 def _scored_rows(record: Mapping[str, Any], data: BlockStore) -> np.ndarray:
-    held = None
+    mask = None
     if data.digest == record["data_digest"]:
-        held = held_out_rows(record["extra"], data.target(), int(record["seed"]), data.meta.labels)
-    return np.ones(data.n_rows, dtype=bool) if held is None else held
+        mask = held_out_rows(record["extra"], data.target(), int(record["seed"]), data.meta.labels)
+    return np.ones(data.n_rows, dtype=bool) if mask is None else mask
 
 
 def _metrics(truth: np.ndarray, values: np.ndarray, classes: np.ndarray) -> dict[str, Any]:

@@ -28,8 +28,8 @@ METRICS = Held("target, predicted classes, and what metrics sort and count", "(1
 
 def prediction_held() -> tuple[Held, ...]:
     """Return what the driver may hold while it predicts with any method."""
-    own = dict.fromkeys(item for info in METHODS.values() for predictor in info.method.models.values() for item in predictor.held)
-    return (MODEL, VALUES, PREDICTIONS, TABLE, METRICS, *own)
+    by_model = dict.fromkeys(item for info in METHODS.values() for predictor in info.method.models.values() for item in predictor.held)
+    return (MODEL, VALUES, PREDICTIONS, TABLE, METRICS, *by_model)
 
 
 class _FirstPass(Exception):
@@ -48,16 +48,8 @@ class _Planning(Executor):
 def predict_holdings(predictor: Predictor, model: Any, data: BlockStore, out: str | None, labels: np.ndarray | None) -> list[Holding]:
     """Return what this process holds while it predicts the rows of a store, or scores a model on them.
 
-    Parameters
-    ----------
-    predictor, model
-        The saved model, and what decides with it.
-    data
-        The store.
-    out
-        Where predictions go; its ending says in which form they are held last. ``None``: they are compared with the target.
-    labels
-        The classes; ``None`` where there are none.
+    ``predictor``, ``model``: the saved model, and what decides with it; ``data``: the store. ``out``: where predictions go; its ending says
+    in which form they are held last. ``None``: they are compared with the target. ``labels``: the classes; ``None`` where there are none.
     """
     n, m = data.n_rows, predictor.n_values(model)
     size = 8 if labels is None else 16 + labels.itemsize
@@ -84,23 +76,9 @@ def predict_plan(
 ) -> dict[str, Any]:
     """Return tasks and memory of predicting the rows of a store; nothing is computed.
 
-    Parameters
-    ----------
-    predictor, model, data
-        The saved model, what decides with it, and the store.
-    holdings
-        What this process holds.
-    limit
-        Bytes it may hold.
-    cluster
-        Kind of cluster; with ``"sync"`` tasks run in this process.
-    emit
-        Sink of event records.
-
-    Raises
-    ------
-    ValueError
-        The data do not fit the model.
+    ``predictor``, ``model``, ``data``: the saved model, what decides with it, and the store; ``holdings``: what this process holds;
+    ``limit``: bytes it may hold; ``cluster``: kind of cluster; with ``"sync"`` tasks run in this process; ``emit``: sink of event records.
+    Raises ValueError: the data do not fit the model.
     """
     work = first_pass(predictor, model, data, limit, emit)
     passes, step = 0 if work is None else len(predictor.fetched_bytes(model, data)), step_bytes(work)

@@ -20,7 +20,7 @@ def _current_digest(url: str) -> str | None:
     if local_path(url) is None:
         return None
     try:
-        found = read_versions(open_objects(url))
+        versions = read_versions(open_objects(url))
     except (StorageError, OSError):
         return None
-    return None if found is None else found.digests[found.current]
+    return None if versions is None else versions.digests[versions.current]

@@ -94,10 +94,7 @@ class Where:
 def method_named(name: str) -> MethodInfo:
     """Return a method of the registry.
 
-    Raises
-    ------
-    ValueError
-        Unknown name; the nearest is proposed.
+    Raises ValueError: unknown name; the nearest is proposed.
     """
     if name not in METHODS:
         raise ValueError(f"method {name!r} does not exist{nearest(name, METHODS)}")
@@ -107,23 +104,10 @@ def method_named(name: str) -> MethodInfo:
 def open_data(url: Any, info: MethodInfo, extra: Mapping[str, Any] | None = None, digest: str | None = None) -> Any:
     """Return the store that a method works on, or the text it learns from (``extra["stream"]``).
 
-    Parameters
-    ----------
-    url
-        Place of the store or text; a store that is open is taken as it is.
-    info, extra
-        The method and its further inputs.
-    digest
-        Open the version of the store with this digest, which may have been replaced since.
-
-    Raises
-    ------
-    ValueError
-        A text, and the method learns from stores only.
-    gramplane.storage.DigestMismatch
-        The store was replaced, and the version with the digest is gone.
-    gramplane.storage.DataError
-        It holds missing values, and the method takes none.
+    ``url``: place of the store or text; a store that is open is taken as it is; ``info``, ``extra``: the method and its further inputs;
+    ``digest``: open the version of the store with this digest, which may have been replaced since. Raises ValueError: a text, and the
+    method learns from stores only; DigestMismatch: the store was replaced, and the version with the digest is gone; DataError: it holds
+    missing values, and the method takes none.
     """
     stream = (extra or {}).get("stream")
     if stream is not None:
@@ -220,26 +204,26 @@ def run_method(
     gramplane.storage.RunLocked
         Another process holds the run.
     """
-    where, run = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout), checked(run, "run", "run")
+    options, run = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout), checked(run, "run", "run")
     info = method_named(method)
     config = configured(info.config, params)
     store = open_data(data, info, extra)
-    _check_place(where, extra)
-    record = _record(info, config.model_dump(mode="json"), store, seed, extra or {}, where)
-    where.config()
+    _check_place(options, extra)
+    record = _record(info, config.model_dump(mode="json"), store, seed, extra or {}, options)
+    options.config()
     if dry_run:
         plan = _prepared(info, config, store, record).plan
-        _refuse_step(info, plan, record, where.config().kind)
-        return RunOutcome("planned", {}, {"method": info.name, "data": store.url, **_place(plan, store, where, record), **plan})
+        _refuse_step(info, plan, record, options.config().kind)
+        return RunOutcome("planned", {}, {"method": info.name, "data": store.url, **_place(plan, store, options, record), **plan})
     same_as_before(run, record)
     # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
     fresh = not (Path(run) / "config.json").exists()
     prepared = _prepared(info, config, store, record) if fresh else None
     if prepared is not None:
-        _refuse_step(info, prepared.plan, record, where.config().kind)
+        _refuse_step(info, prepared.plan, record, options.config().kind)
     with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder), one_thread():
         # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
-        return _run(info, config, store, folder, where, on_event or ignore, prepared if folder.born else None)
+        return _run(info, config, store, folder, options, on_event or ignore, prepared if folder.born else None)
 
 
 def _place(plan: Mapping[str, Any], store: Any, where: Where, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -276,16 +260,16 @@ def resume_run(
         done = folder.read_json("summary")
         if done is not None:
             return RunOutcome("already-done", done, run=str(folder.path))
-        record, place = folder.config, folder.read_json("where") or {}
-        there = cluster or place.get("cluster", "sync")
-        where = Where(there, worker_memory, record["driver_memory"], allow_plaintext, tls, stall_timeout)
+        record, origin = folder.config, folder.read_json("where") or {}
+        there = cluster or origin.get("cluster", "sync")
+        options = Where(there, worker_memory, record["driver_memory"], allow_plaintext, tls, stall_timeout)
         info = method_named(record["method"])
-        if "data" not in place:
+        if "data" not in origin:
             raise StorageError(f"{run}: the run was prepared but never started; start it again with `gramplane fit`")
-        store = open_data(place["data"], info, record["extra"], record["data_digest"])
-        _check_place(where, record["extra"])
+        store = open_data(origin["data"], info, record["extra"], record["data_digest"])
+        _check_place(options, record["extra"])
         same_as_before(run, {**record, "data_digest": store.digest})
-        return _run(info, configured(info.config, record["params"]), store, folder, where, on_event or ignore)
+        return _run(info, configured(info.config, record["params"]), store, folder, options, on_event or ignore)
 
 
 def _record(
@@ -313,10 +297,7 @@ def jsonable(value: Any) -> Any:
 def same_as_before(run: Any, record: Mapping[str, Any]) -> None:
     """Refuse a run directory of another configuration; the cluster is no part of it, since results do not depend on it.
 
-    Raises
-    ------
-    ConfigMismatch
-        The keys that differ are named with both values.
+    Raises ConfigMismatch: the keys that differ are named with both values.
     """
     if not (Path(run) / "config.json").exists():
         return
@@ -388,17 +369,17 @@ def common_figures(own: Mapping[str, Any], outcome: Outcome[Any]) -> dict[str, A
     ``classes`` (``None`` without); accuracies, or R2, of the last step where they were measured.
     """
     names = ("objective", "gap", "certified_over", "relative_gap", "stop", "classes")
-    told = {**dict.fromkeys(names), "relative_gap": _relative(own, outcome.history), **own}
-    return {**told, "iterations": outcome.state.iteration, **_last(outcome.history)}
+    figures = {**dict.fromkeys(names), "relative_gap": _relative(own, outcome.history), **own}
+    return {**figures, "iterations": outcome.state.iteration, **_last(outcome.history)}
 
 
 def _relative(own: Mapping[str, Any], history: Any) -> float | None:
     gap, objective = own.get("gap"), own.get("objective")
     if gap is None or gap != gap:
         return None
-    found = history[-1].get("relative_gap") if history else None
-    if found is not None and found == found:
-        return float(found)
+    known = history[-1].get("relative_gap") if history else None
+    if known is not None and known == known:
+        return float(known)
     return None if not objective or objective != objective else float(gap / abs(objective))
 
 

@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Return every combination of a grid, the last name varying fastest.
 
-    Raises
-    ------
-    ValueError
-        A name without values.
+    Raises ValueError: a name without values.
     """
     for name, values in grid.items():
         if not isinstance(values, (list, tuple)) or not values:
@@ -140,10 +137,7 @@ def _with_error(row: Mapping[str, Any], folds: int) -> dict[str, Any]:
 def best_row(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the row of highest mean accuracy, or R2; among equals the one with fewest features or kernels, then the first.
 
-    Raises
-    ------
-    DataError
-        No row has a score in every fold.
+    Raises DataError: no row has a score in every fold.
     """
     # Without a score a row holds None, or NaN where its method's own table says so.
     known = [row for row in rows if row[measure_of(row)] is not None and row[measure_of(row)] == row[measure_of(row)]]
@@ -171,29 +165,10 @@ def cross_validate(
 ) -> list[dict[str, Any]]:
     """Return the accuracy of a method over stratified folds of a store: one row, of ``fgm`` one per round.
 
-    Parameters
-    ----------
-    method, params
-        Name and parameters.
-    data
-        Block store.
-    folds, seed
-        Number of folds and seed of the split.
-    cluster, where
-        As in :func:`~gramplane.pipeline.run_method`.
-    extra
-        ``groups``.
-
-    Returns
-    -------
-    list of dict
-        ``rounds`` (of the Feature Generating Machine), ``accuracy`` (mean over folds), ``deviation``, ``standard_error``, ``selected``,
-        ``folds``; of regressions ``r2`` and ``mse`` in place of the accuracy.
-
-    Raises
-    ------
-    ValueError
-        An unknown method, or one that has no score on rows held out.
+    ``method``, ``params``: name and parameters; ``data``: block store; ``folds``, ``seed``: number of folds and seed of the split;
+    ``cluster``, ``where``: as in :func:`~gramplane.pipeline.run_method`; ``extra``: ``groups``. Returns ``rounds`` (of the Feature
+    Generating Machine), ``accuracy`` (mean over folds), ``deviation``, ``standard_error``, ``selected``, ``folds``; of regressions ``r2``
+    and ``mse`` in place of the accuracy. Raises ValueError: an unknown method, or one that has no score on rows held out.
     """
     check_tunable(method, {})
     grid = _grid(method, [dict(params)], open_data(data, method_named(method)), folds, seed, extra)
@@ -253,7 +228,7 @@ def tune(
     """
     check_tunable(method, grid)
     run = checked(run, "run", "run")
-    where = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
+    options = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     store, emit, more = open_data(data, method_named(method)), on_event or ignore, extra or {}
     points = [{**(params or {}), **point} for point in grid_points(grid)]
     record = {
@@ -267,19 +242,19 @@ def tune(
     search = _grid(method, points, store, folds, seed, more)
     same_as_before(run, record)
     if not (Path(run) / "config.json").exists():
-        _check(search, where)
+        _check(search, options)
     with RunStore.begin(run, record) as folder:
         done = folder.read_json("summary")
         if done is not None:
             return RunOutcome("already-done", done, run=run)
         confirm_read_whole(folder, search.configs)
-        rows = _table(search, Path(run), where, emit)
+        rows = _table(search, Path(run), options, emit)
         confirm_read_whole(folder, search.configs)
         best = best_row(rows)
         rounds = {"max_rounds": best["rounds"]} if "rounds" in best else {}
         folder.write_json("tune", rows)
         final = {**points[best["point"]], **rounds}
-        fit = run_method(method, final, data=store, run=str(Path(run) / "best"), seed=seed, extra=more, on_event=on_event, **vars(where))
+        fit = run_method(method, final, data=store, run=str(Path(run) / "best"), seed=seed, extra=more, on_event=on_event, **vars(options))
         summary = {
             "best": jsonable(final),
             **{key: best[key] for key in (measure_of(best), "deviation", "standard_error", "selected")},

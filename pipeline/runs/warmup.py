@@ -120,9 +120,9 @@ def _aligned(X: np.ndarray, y: np.ndarray) -> None:
     single = X.astype(np.float32)
     few = np.round(3.0 * single)
     for data in (single, few, sp.csc_array(few)):
-        found = alignments(data, y)
+        values = alignments(data, y)
     alignments(single, y, kernel="linear")
-    kernel_path(AlignmentProblem(1.0, 10.0), found.values)
+    kernel_path(AlignmentProblem(1.0, 10.0), values.values)
     # A width next to nothing takes the exponentials of all pairs.
     pair, widths = np.asarray(X[:, :2], np.float64), np.array([1.0, 1e-6])
     weighted_feature_sum(pair, np.ones(2), widths)

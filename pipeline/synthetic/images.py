@@ -17,16 +17,8 @@ TAGS = 60
 class PlantedImages:
     """The images that a search returned for one query.
 
-    Attributes
-    ----------
-    X
-        ``(n, 10)`` visual features.
-    tags
-        ``(n, 60)`` 1 where an image carries a tag.
-    relevant
-        ``(n,)`` whether an image is what was searched for.
-    text_scores
-        ``(n,)`` scores of the search itself, of any sign: hardly better than chance.
+    ``X``: ``(n, 10)`` visual features; ``tags``: ``(n, 60)`` 1 where an image carries a tag; ``relevant``: ``(n,)`` whether an image is
+    what was searched for; ``text_scores``: ``(n,)`` scores of the search itself, of any sign: hardly better than chance.
     """
 
     X: np.ndarray
@@ -46,16 +38,8 @@ def planted_images(n: int = 120, *, share: float = 0.45, n_relevant: int = 2, n_
     5; 30 % of the entries are replaced by noise of probability 0.1, and tag 0 is on every image. With few clusters of others (5, say) the
     looks of both sides are alike, and a kernel without a prior cannot tell majority from minority.
 
-    Parameters
-    ----------
-    n
-        Images.
-    share
-        Of relevant ones.
-    n_relevant, n_scattered
-        Clusters of relevant images, and of the others.
-    seed
-        Of everything.
+    ``n``: images; ``share``: of relevant ones; ``n_relevant``, ``n_scattered``: clusters of relevant images, and of the others; ``seed``:
+    of everything.
     """
     rng = np.random.default_rng(seed)
     relevant = rng.permutation(np.arange(n) < round(share * n))

@@ -13,16 +13,8 @@ import scipy.sparse as sp
 class Planted:
     """A training and a test part with the coordinates that carry the signal.
 
-    Attributes
-    ----------
-    X, y
-        Training rows and labels -1, +1.
-    X_test, y_test
-        Test rows from the same weights.
-    relevant
-        Sorted ids of the features (groups, pairs) with weight.
-    groups
-        One group label per feature, or ``None``.
+    ``X``, ``y``: training rows and labels -1, +1; ``X_test``, ``y_test``: test rows from the same weights; ``relevant``: sorted ids of the
+    features (groups, pairs) with weight; ``groups``: one group label per feature, or ``None``.
     """
 
     X: Any

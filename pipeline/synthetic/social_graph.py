@@ -18,20 +18,10 @@ COUNTED = {"text": (300, 60.0, 1.0), "group": (200, 20.0, 0.8), "location": (100
 class SocialGraph:
     """Users in seven views, and what is known of their ties.
 
-    Attributes
-    ----------
-    views
-        ``(7, n, n)`` similarities in the order of ``VIEWS``, raw.
-    contacts
-        ``(n, n)`` True for contacts, symmetric.
-    comments
-        ``(n, n)`` comments of the row's user on the column's photos.
-    groups
-        ``(n, n_groups)`` True for the groups a user has joined.
-    communities
-        ``(n, n_communities)`` hidden shares, rows sum to 1.
-    held_out
-        ``(n,)`` True for users whose ties are for testing.
+    ``views``: ``(7, n, n)`` similarities in the order of ``VIEWS``, raw; ``contacts``: ``(n, n)`` True for contacts, symmetric;
+    ``comments``: ``(n, n)`` comments of the row's user on the column's photos; ``groups``: ``(n, n_groups)`` True for the groups a user has
+    joined; ``communities``: ``(n, n_communities)`` hidden shares, rows sum to 1; ``held_out``: ``(n,)`` True for users whose ties are for
+    testing.
     """
 
     views: np.ndarray
@@ -56,7 +46,7 @@ def social_graph(n: int = 240, n_communities: int = 8, n_test: int = 60, *, nois
     upper = np.triu(rng.random((n, n)) < np.minimum(1.0, 0.25 * s + 0.003), 1)
     contacts = upper | upper.T
     comments = _comments(rng, s, upper)
-    counts = {name: _counts(rng, pi, *given) for name, given in COUNTED.items()}
+    counts = {name: _counts(rng, pi, *options) for name, options in COUNTED.items()}
     faves = rng.random((n, 300)) < 0.03
     words = pi + rng.normal(0.0, np.sqrt(noise), pi.shape)
     made = {
@@ -68,8 +58,8 @@ def social_graph(n: int = 240, n_communities: int = 8, n_test: int = 60, *, nois
         "location": incidence_kernel(counts["location"]),
         "fave": incidence_kernel(faves),
     }
-    held = np.arange(n) >= n - n_test
-    return SocialGraph(np.stack([made[name] for name in VIEWS]), contacts, comments, counts["group"] > 0, pi, held)
+    is_test = np.arange(n) >= n - n_test
+    return SocialGraph(np.stack([made[name] for name in VIEWS]), contacts, comments, counts["group"] > 0, pi, is_test)
 
 
 def _comments(rng: np.random.Generator, s: np.ndarray, upper: np.ndarray) -> np.ndarray:
