@@ -6,7 +6,7 @@ weights every kernel by its form at the solution, and trains an SVC on the weigh
 
 from __future__ import annotations
 
-import _harness as bench  # isort: skip
+import benchmarks._harness as bench  # isort: skip
 from typing import Any
 
 import numpy as np

@@ -1,12 +1,12 @@
 """What every benchmark shares: one thread, alternating runs, medians, a table with targets, one JSON line.
 
-A full run is also written to ``results/``, from which the tables of the documentation are made (``python benchmarks/tables.py``). Import it
+A full run is also written to ``results/``, from which the tables of the documentation are made (``python -m benchmarks.tables``). Import it
 before NumPy: it fixes the thread counts of BLAS and numba for this process and its children.
 """
 
 from __future__ import annotations
 
-import _one_thread  # noqa: F401  # isort: skip
+import benchmarks._one_thread  # noqa: F401  # isort: skip
 import argparse
 import datetime
 import gc
@@ -33,7 +33,8 @@ import psutil
 
 PACKAGES = ("gramplane", "numpy", "scipy", "scikit-learn", "numba", "dask", "distributed", "zarr")
 MIB = 1 << 20
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
 """One JSON file for every report of a full run: the latest one."""
 
 
@@ -189,11 +190,18 @@ def best_read(array: np.ndarray, reps: int = 5) -> float:
 # -- processes of their own ------------------------------------------------------------------------------------------------
 
 
+def module_of(script: str) -> str:
+    """Return the name by which ``python -m`` starts a program of this folder."""
+    path = Path(script).resolve().with_suffix("")
+    return ".".join(path.relative_to(ROOT).parts) if path.is_relative_to(ROOT) else path.name
+
+
 class Child:
-    """A process of its own that keeps its data between calls: ``python SCRIPT --serve``, one JSON object per line each way."""
+    """A process of its own that keeps its data between calls: ``python -m PROGRAM --serve``, one JSON object per line each way."""
 
     def __init__(self, script: str, python: str = sys.executable) -> None:
-        self._process = subprocess.Popen([python, script, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        words = [python, "-m", module_of(script), "--serve"]
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
     def __call__(self, function: str, **given: Any) -> dict[str, Any]:
         """Call a served function; its dictionary, with ``seconds`` (of the call, if it gave none) and ``peak`` (bytes, so far)."""
@@ -366,7 +374,7 @@ class Report:
         where, found = machine(), {**versions(), **(packages or {})}
         where["load_at_start"] = self.started_at
         today = datetime.date.today().isoformat()
-        command = " ".join(["python", *sys.argv])
+        command = " ".join(["python -m", module_of(sys.argv[0]), *sys.argv[1:]])
         print(f"* `{command}`, {today}; {where['cpu']}, {where['processors']} processors, load {self.started_at:.1f} … {where['load']:.1f}")
         print("* " + ", ".join(f"{name} {version}" for name, version in found.items()) + "\n")
         record = {

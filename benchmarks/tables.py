@@ -1,6 +1,6 @@
 """Make the tables of docs/benchmarks.md and of the README from the runs kept in ``benchmarks/results``.
 
-Run with ``python benchmarks/tables.py`` after a benchmark; ``--check`` only tells whether they are up to date. What stands between
+Run with ``python -m benchmarks.tables`` after a benchmark; ``--check`` only tells whether they are up to date. What stands between
 ``<!-- made from results: NAME -->`` and ``<!-- end -->`` is written anew, nothing else is touched.
 """
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = ("README.md", "docs/benchmarks.md")
 BLOCK = re.compile(r"(<!-- made from results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-NOT_TIMED = {"_harness.py", "_peers.py", "_mkl_peer.py", "_easymkl_peer.py", "_one_thread.py", "tables.py"}
+NOT_TIMED = {"__init__.py", "_harness.py", "_peers.py", "_mkl_peer.py", "_easymkl_peer.py", "_one_thread.py", "tables.py"}
 
 Record = dict[str, Any]
 
@@ -314,15 +314,22 @@ def _section(name: str, record: Record) -> str:
     lines += ["", *(f"* {note}" for note in record["notes"])]
     load = f"load {machine['load_at_start']:.1f} … {machine['load']:.1f}"
     where = f"{machine['cpu']}, {machine['processors']} processors, {load}"
-    lines.append(f"* `{record['command']}`, {record['date']}, commit {record['commit']}; {where}")
+    lines.append(f"* `{current_command(record)}`, {record['date']}, commit {record['commit']}; {where}")
     lines.append("* " + ", ".join(f"{package} {version}" for package, version in record["versions"].items()))
     return "\n".join(lines)
+
+
+def current_command(record: Record) -> str:
+    """Return the command of a run as it is typed today: programs were moved into folders since some were run."""
+    old, stem = record["command"], Path(record["program"]).stem
+    folder = next((path.parent.name for path in RESULTS.parent.glob(f"*/{stem}.py")), None)
+    return old if folder is None else re.sub(rf"python \S*{stem}\.py", f"python -m benchmarks.{folder}.{stem}", old)
 
 
 def not_run(runs: list[tuple[str, Record]]) -> str:
     """Return the programs without a kept run."""
     known = {record["program"] for _, record in runs}
-    missing = sorted(path.name for path in (ROOT / "benchmarks").glob("*.py") if path.name not in known | NOT_TIMED)
+    missing = sorted(path.name for path in (ROOT / "benchmarks").glob("*/*.py") if path.name not in known | NOT_TIMED)
     return "\n".join(f"- `{name}`" for name in missing) or "- none"
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
-HELPERS = {"_easymkl_peer.py", "_harness.py", "_mkl_peer.py", "_one_thread.py", "_peers.py", "tables.py"}
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "benchmarks"
 OTHERS = {
     "fgm_pairs.py": (["small", "--reps", "1"], "M products/s"),
     "fgm_subproblem.py": (["--tiny"], ""),
@@ -23,11 +23,13 @@ OTHERS = {
 }
 """Programs about one layer, with tables of their own: arguments of a short run, and what it prints."""
 STARTS_WORKERS = {"fgm_out_of_core.py", "fgm_scaling.py", "gram_distributed.py", "multitask_mkl.py"}
-PROGRAMS = sorted({path.name for path in FOLDER.glob("*.py")} - HELPERS - set(OTHERS))
+BY_NAME = {path.name: path for path in FOLDER.glob("*/*.py") if path.name != "__init__.py"}
+PROGRAMS = sorted(set(BY_NAME) - set(OTHERS))
 
 
 def run(name: str, *arguments: str) -> str:
-    done = subprocess.run([sys.executable, str(FOLDER / name), *arguments], capture_output=True, text=True, timeout=280)
+    module = ".".join(BY_NAME.get(name, FOLDER / name).relative_to(ROOT).with_suffix("").parts)
+    done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True, timeout=280, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -46,7 +48,7 @@ def test_prints_its_table_and_one_json_line(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in sorted(OTHERS) if (FOLDER / name).exists()])
+@pytest.mark.parametrize("name", [name for name in sorted(OTHERS) if name in BY_NAME])
 def test_programs_of_one_layer_run(name: str) -> None:
     arguments, printed = OTHERS[name]
     assert printed in run(name, *arguments)
@@ -74,22 +76,21 @@ def test_every_missed_figure_is_accounted_for() -> None:
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The shared module; it fixes thread counts in the environment, which other tests must not inherit."""
     before = dict(os.environ)
-    monkeypatch.syspath_prepend(str(FOLDER))
-    yield importlib.import_module("_harness")
+    yield importlib.import_module("benchmarks._harness")
     os.environ.clear()
     os.environ.update(before)
 
 
 def test_a_full_run_is_kept_and_its_tables_made_anew(bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(bench, "RESULTS", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["/x/fgm_small.py", "--reps", "1"])
+    monkeypatch.setattr(sys, "argv", [str(BY_NAME["fgm_small.py"]), "--reps", "1"])
     report = bench.Report("A workload, n=3", bench.arguments("doc").parse_args([]))
     report.ratio("ours : peer", bench.Timing([2.0], [2.0]), bench.Timing([8.0], [8.0]), 1 / 3)
     report.note("a remark")
     report.show()
     record = json.loads((tmp_path / "fgm_small--a-workload-n-3.json").read_text())
-    assert record["command"] == "python FOLDER/fgm_small.py --reps 1" and record["program"] == "fgm_small.py"
-    tables = importlib.import_module("tables")
+    assert record["command"] == "python -m benchmarks.fgm.fgm_small --reps 1" and record["program"] == "fgm_small.py"
+    tables = importlib.import_module("benchmarks.tables")
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     row = tables.Headline("w", "p", ("1/3", "so"), "fgm_small--a-workload-n-3", ("{}", "ours : peer"), ("as {} says", "ours : peer"))
     monkeypatch.setattr(tables, "HEADLINES", (row, row._replace(file="never-run")))
