@@ -6,6 +6,8 @@ import signal
 import pytest
 import threadpoolctl
 
+from gramplane.kernels.jit import one_thread
+
 
 def pytest_configure():
     """Hear interrupts, as their children do then: a shell starts what it puts into the background with interrupts ignored."""
@@ -30,3 +32,13 @@ def pytest_collection():
         gc.freeze()
         gc.enable()
         threadpoolctl.threadpool_limits(1, user_api="blas")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(request: pytest.FixtureRequest):
+    """Hold BLAS to one thread for the whole of a test, as fits do: each sub-problem would take hold of it anew. Marked ``threads``: not."""
+    if request.node.get_closest_marker("threads"):
+        yield
+        return
+    with one_thread():
+        yield

@@ -14,7 +14,6 @@ import scipy.sparse as sp
 from gramplane.kernels.eigen import positive_part as spectral
 from gramplane.kernels.eigen.operator import SymmetricOperator
 from gramplane.kernels.eigen.positive_part import normalized_laplacian, positive_part
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.rules import machine as rule_machine
 from gramplane.kernels.spectral import dual_ascent as spectral_dual
 from gramplane.kernels.spectral import embeddings
@@ -27,12 +26,6 @@ from gramplane.pipeline.grams.weighted_sum import MATRIX_SHARE
 from gramplane.storage.ingest import ingest
 
 FORMS = [("squared_hinge", 2.0, {"B": 1.0}), ("square", 3.0, {"B": 1.0}), ("squared_hinge", 2.0, {"G": 0.5}), ("hinge", 1.5, {"B": 1.0})]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def pairs_problem(n, loss, p, seed=0, B=None, G=None):

@@ -17,19 +17,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from gramplane import pipeline
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import METHODS, FGMClassifier, TwoLayerMKLClassifier
 from tests.support.fgm_problems import bits, classes, dense, forms, planted
 
 LEAST_CHECKS = 58
 
 pytestmark = pytest.mark.filterwarnings("ignore:B=10 exceeds")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 # --- scikit-learn's own checks ----------------------------------------------------------------------------------------------------

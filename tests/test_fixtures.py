@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import METHODS, load_model, predict_store, resume_run
 from gramplane.storage import BlockStore, GramStore, RunStore, SchemaError, StepManifest
 from gramplane.workflows.cli import main
@@ -22,12 +21,6 @@ from tests.support.methods import CASES
 HERE = Path(__file__).parent / "fixtures"
 VERSIONS = sorted(folder.name for folder in HERE.glob("v*"))
 KINDS = ("stores", "grams", "runs", "interrupted", "steps")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 @pytest.fixture(scope="module", params=VERSIONS)

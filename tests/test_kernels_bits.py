@@ -14,15 +14,8 @@ from gramplane.kernels.eigen.dense import BY_VALUE, dense_positive
 from gramplane.kernels.grams import cosine_sums as alignment_expansion
 from gramplane.kernels.grams import distances, feature_sums
 from gramplane.kernels.grams import strips as gram_bands
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.mixed_norm import row_block, row_passes
 from tests.support.processors import other_coretypes, said
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def placed(arrays, start, gap):

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import DenseGram, DualProblem, best_response, certify, squared_hinge_problem, svc_problem, svr_problem
 from gramplane.kernels.svm.grouped import group_biases
 from gramplane.kernels.svm.row_cache import RowCacheGram
@@ -13,12 +12,6 @@ from gramplane.kernels.svm.solvers import ridge_problem, solve_decomposition, so
 from tests.support.oracles import svm_dual as oracle
 
 KINDS = ("svc", "svr", "squared_hinge", "ridge", "weighted")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def case(kind, n, groups, seed=0, mixed=True):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.spectral.embeddings import (
     class_factor,
     colored_problem,
@@ -36,12 +35,6 @@ from tests.support.oracles.embedding import (
     violations,
     volume_value,
 )
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def points(seed=0, n=9, d=3):

@@ -13,6 +13,8 @@ import threadpoolctl
 
 from gramplane.kernels.jit import compiled, one_thread
 
+pytestmark = pytest.mark.threads
+
 
 def blas_threads():
     return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, ndcg_score
 
 from gramplane.kernels.eigen.operator import SymmetricOperator
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.ranking import random_walk as ranking
 from gramplane.kernels.ranking.random_walk import (
     average_precision,
@@ -28,12 +27,6 @@ from gramplane.kernels.spectral.dual_ascent import kernel_at, solve
 from gramplane.kernels.spectral.pair_losses import DistanceTerms
 from gramplane.kernels.spectral.problem import SpectralProblem, cap_used
 from tests.support.oracles import ranking as oracle
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def centred(seed=0, n=9, r=3):

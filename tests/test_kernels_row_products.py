@@ -7,6 +7,8 @@ import threadpoolctl
 from gramplane.kernels.features.row_products import BLOCK_VALUES, row_edges, row_product
 from gramplane.kernels.jit import blas_threads, one_thread
 
+pytestmark = pytest.mark.threads
+
 
 def limited(threads, X, W):
     with threadpoolctl.threadpool_limits(threads, user_api="blas"):

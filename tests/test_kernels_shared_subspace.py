@@ -7,7 +7,6 @@ import pytest
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import logsumexp
 
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import DenseGram, svc_problem
 from gramplane.kernels.svm.solvers import ridge_problem, solve_ridge
 from gramplane.kernels.tasks.multitask import power_norm
@@ -42,12 +41,6 @@ from tests.support.oracles import shared_subspace as oracle
 
 T, K = 4, 3
 QS = (1.0, 1.3, 1.5, 2.0)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def psd(rng, rank=T, size=T, k=K):

@@ -7,7 +7,6 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.kernels.alignment.target_alignment import MatrixSums, aligned_weights
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.ranking import user_kernels
 from gramplane.kernels.ranking.harmonic import harmonic_values, strength_graph
 from gramplane.kernels.ranking.pair_kernels import (
@@ -35,12 +34,6 @@ from gramplane.kernels.ranking.user_kernels import (
 from gramplane.kernels.svm.dual import DenseGram
 from gramplane.pipeline.synthetic.social_graph import VIEWS, social_graph
 from tests.support.oracles import social as oracle
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def gram(n=10, rank=4, seed=0):

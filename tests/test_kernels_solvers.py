@@ -208,6 +208,7 @@ def test_separable_rows_with_large_costs_are_solved(loss):
     assert (y * (Z @ s.omega - s.bias) > 0.9).all()
 
 
+@pytest.mark.threads
 @pytest.mark.parametrize("name", SOLVERS)
 def test_blas_has_one_thread_inside_whatever_the_caller_set(name, monkeypatch):
     seen, evaluate = [], LocalRows.evaluate

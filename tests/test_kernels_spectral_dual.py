@@ -8,7 +8,6 @@ import scipy.sparse as sp
 
 from gramplane.kernels.eigen.operator import SymmetricOperator
 from gramplane.kernels.eigen.positive_part import kernel_spectrum, normalized_laplacian, positive_part
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.spectral import dual_ascent as spectral_dual
 from gramplane.kernels.spectral import problem as spectral_problem
 from gramplane.kernels.spectral.dual_ascent import SpectralState, advance, begin, kernel_at, relative_gap, solve
@@ -18,12 +17,6 @@ from gramplane.storage.records import from_arrays, to_arrays
 from tests.support.oracles import npkl as oracle
 
 ITERATED = ("squared_hinge", "square", "hinge")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def instance(seed=0, n=8, m=9):

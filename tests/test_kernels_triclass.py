@@ -8,7 +8,6 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.svm import SVC
 
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import DenseGram, DualProblem
 from gramplane.kernels.svm.gram_access import RepeatedGram
 from gramplane.kernels.svm.smo import solve_smo
@@ -38,12 +37,6 @@ from tests.support.oracles.svm_dual import qp_optimum
 
 EXACT = 1e-9
 SEEDS = range(5)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def tiny(seed, U=3, eps=0.1, lam=0.5, r=0.5):

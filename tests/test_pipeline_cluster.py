@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.cluster import MemorySink, open_executor, plan
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.mixed_norm import ROW_BLOCK
 from gramplane.pipeline import (
     FGMClassifier,
@@ -35,12 +34,6 @@ pytestmark = pytest.mark.cluster
 PARAMS = {"B": 4, "C": 1.0, "max_rounds": 3}
 MEMORY = 1 << 30
 TREE = [np.arange(60), np.arange(20), np.arange(5, 9), np.arange(20, 60), np.arange(30, 50), np.arange(33, 37)]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.embeddings.config import ColoredMVUConfig, MVEConfig, SPEConfig
 from gramplane.pipeline.methods.embeddings.estimator import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
@@ -24,12 +23,6 @@ from gramplane.storage.ingest import ingest
 ALL = {"colored": ColoredMVU, "volume": MinimumVolumeEmbedding, "structure": StructurePreservingEmbedding}
 CONFIGS = {"colored": ColoredMVUConfig, "volume": MVEConfig, "structure": SPEConfig}
 LEAST_CHECKS = 40
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def blobs(seed=0, n=24, d=3):

@@ -7,7 +7,6 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.kernels.features import expansions
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import FGMClassifier, MKLClassifier, tune
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import CASES, bits, forms
@@ -17,12 +16,6 @@ from tests.support.oracles.fgm_subproblem import relaxed_optimum
 CONSTANT, EMPTY = 3, 4
 LIMIT = {"C": 1.0, "max_rounds": 80, "inner_tol": 1e-12, "outer_tol": 1e-10}
 ONES = np.ones(24)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def table(seed=0, kind="normal"):

@@ -6,19 +6,12 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import FGMClassifier
 from tests.support.fgm_problems import CASES, bits, dense, forms, planted, same_cuts
 from tests.support.oracles import fgm_exact as exact
 from tests.support.oracles.fgm_subproblem import relaxed_optimum, utility
 
 TIGHT = {"inner_tol": 1e-11}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def fitted(X, y, loss="squared_hinge", bias=False, sample_weight=None, **params):

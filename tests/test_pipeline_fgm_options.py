@@ -7,17 +7,10 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import FGMClassifier, run_method
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import CASES, bits, classes, dense, forms, planted, same_cuts
 from tests.support.oracles import fgm_exact as exact
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def fitted(X, y, loss="squared_hinge", bias=False, sample_weight=None, **params):

@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import pytest
 
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import FGMClassifier
 from tests.support.oracles import fgm_exact as exact
 from tests.support.oracles.fgm_subproblem import dual_optimum, every_cut, loss_value, relaxed_optimum
@@ -13,12 +12,6 @@ from tests.support.oracles.fgm_subproblem import dual_optimum, every_cut, loss_v
 CASES = [(loss, bias) for loss in ("squared_hinge", "logistic") for bias in (False, True)]
 LIMIT = {"max_rounds": 80, "inner_tol": 1e-12, "outer_tol": 1e-10}
 CLOSE = 1e-6
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def problem(seed, n=22, m=7):

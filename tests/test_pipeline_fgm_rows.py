@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded, MemorySink, open_executor
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.mixed_norm import ROW_BLOCK
 from gramplane.pipeline import load_model, resume_run, run_method
 from gramplane.pipeline.inputs.labels import Inputs
@@ -26,12 +25,6 @@ N = ROW_BLOCK + 700
 PARAMS = {"B": 2, "C": 1.0, "max_rounds": 3}
 SMALL, LARGE = 1000, 2 << 30
 """Driver memory: too little for any column, and enough."""
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 @pytest.fixture(scope="module")

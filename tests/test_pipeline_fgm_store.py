@@ -11,7 +11,6 @@ import scipy.sparse as sp
 import zarr
 
 from gramplane.cluster import MemorySink
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import FGMClassifier, cross_validate, load_model, predict_store, run_method, score_store, tune
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.scores import stratified_folds, stratified_split
@@ -34,12 +33,6 @@ ATOMS = {
     "hik": {"feature_map": "hik", "n_bins": 8},
     "additive_gaussian": {"feature_map": "additive_gaussian", "gamma": 0.3},
 }
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def data(name, density=0.4):

@@ -7,7 +7,6 @@ import pytest
 
 from gramplane.cluster import default_driver_memory, machine_memory, open_executor
 from gramplane.kernels.bank.bank import PackedBank
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline.grams import given as given_grams
 from gramplane.pipeline.grams.given import GivenGrams, GivenKernel
 from gramplane.pipeline.grams.pairs import GivenPair
@@ -16,12 +15,6 @@ from gramplane.pipeline.inputs.memory import machines_held
 from gramplane.pipeline.methods.mkl.estimator import MKLClassifier
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.records.holdings import total_bytes
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def matrices(n=150, k=4, dtype=np.float32):

@@ -5,7 +5,6 @@ import pytest
 
 from gramplane.cluster import MemorySink, open_executor
 from gramplane.kernels.grams.spec import as_specs
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import ridge_problem, squared_hinge_problem, svc_problem, svr_problem
 from gramplane.kernels.svm.logistic import logistic_problem, solve_logistic
 from gramplane.kernels.svm.ridge import solve_ridge
@@ -22,12 +21,6 @@ KERNELS = ["rbf(gamma=0.1) trace", "poly(degree=2) trace", "rbf(gamma=0.4)[0,2] 
 THETA = np.array([0.6, 0.0, 0.4])
 LITTLE = 1 << 18
 """Bytes for the driver: a quarter of them holds a working set of about a hundred rows."""
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import pytest
 
 from gramplane.cluster import MemorySink, open_executor
 from gramplane.kernels.grams.spec import as_specs
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline.grams import grams as module
 from gramplane.pipeline.grams.grams import Grams, pass_groups
 from gramplane.pipeline.grams.settings import GramSettings
@@ -23,12 +22,6 @@ BY_DIAGONAL = ["rbf(gamma=0.5) trace", "rbf(gamma=2)[0,2] unit_trace", "linear",
 """What their normalisation needs stands in the diagonals: a bank of them is filled in place."""
 CENTRED = ["rbf(gamma=0.5) trace centre", "linear unit_trace centre", "poly(degree=2) cosine centre"]
 N = 300
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import (
     GroupLassoClassifier,
     GroupLassoRegressor,
@@ -39,12 +38,6 @@ from tests.support.fgm_problems import classes, planted
 
 GROUPS = np.arange(30) // 5
 WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def problem(n=400, seed=0, noise=0.3):

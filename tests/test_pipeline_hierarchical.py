@@ -16,7 +16,6 @@ from gramplane.kernels.grams.blocks import gram_block
 from gramplane.kernels.graphs.kernel_graphs import KernelList
 from gramplane.kernels.graphs.norms import NodeSet, gauge
 from gramplane.kernels.graphs.parsing import graph_of
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import ridge_problem
 from gramplane.pipeline import HierarchicalKernelClassifier, HierarchicalKernelRegressor, MKLClassifier, load_model, run_method
 from gramplane.pipeline.inputs.scores import held_out_rows
@@ -31,12 +30,6 @@ from tests.test_kernels_smo import rows_of
 SUBSETS = "subsets(rbf(gamma=0.5))"
 RHOS = (2.0, 1.5, 1.1)
 every = pytest.mark.parametrize("rho", RHOS)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def drawn(seed=0, n=40, p=3):

@@ -12,7 +12,6 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.kernels.grams.feature_sums import weighted_feature_sum
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import KTASelectionPath, load_model, run_method
 from gramplane.pipeline.inputs.scores import stratified_split
 from gramplane.storage.ingest import ingest
@@ -23,12 +22,6 @@ EXPECTED: dict[str, str] = dict.fromkeys(
     ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
     "machines are solved to a tolerance of 1e-3, the check asks for 1e-7",
 )
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def gaussian(x, width):

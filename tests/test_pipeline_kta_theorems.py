@@ -8,19 +8,12 @@ import scipy.sparse as sp
 
 from gramplane.kernels.alignment.path import DIVERGENCES, EUCLIDEAN, AlignmentProblem, excess_bound, threshold
 from gramplane.kernels.alignment.path_weights import derivatives
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import KTASelectionPath
 from tests.support.fgm_problems import planted
 from tests.support.oracles import kta
 
 CASES = [("euclidean", 0.0), ("euclidean", 0.1), ("kl", 0.2)]
 X, Y = planted(20, d=30)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def fitted(data: Any = X, y: Any = Y, sample_weight: Any = None, **options: Any) -> KTASelectionPath:

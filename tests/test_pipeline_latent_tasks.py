@@ -10,19 +10,12 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.kernels.graphs.norms import NodeSet, psi_gradient
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.tasks.group_lattice import TaskLattice, group_forms, kernel_norms, kernel_shares
 from gramplane.pipeline import LatentTaskMKLClassifier, LatentTaskMKLRegressor, MKLClassifier
 from gramplane.pipeline.methods.latent_task_mkl.loop import refuse_negative
 from gramplane.storage import DataError
 from gramplane.storage.ingest import ingest
 from tests.support.oracles.latent_tasks import Primal, all_groups, random_problem
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def machine(problem, **more):

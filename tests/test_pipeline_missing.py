@@ -38,12 +38,6 @@ RULE = "takes none, only rule-ensemble takes missing values"
 N = 120
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
-
-
 def table(seed=0):
     """Twenty columns of float32 numbers, some missing in every third; the class follows from what is missing in f0 and from f1."""
     rng = np.random.default_rng(seed)

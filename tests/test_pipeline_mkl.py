@@ -16,7 +16,6 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.cluster import MemoryBoundExceeded
 from gramplane.kernels.grams.spec import as_specs, kernel_grid
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.weights.domains import ElasticNetSet
 from gramplane.kernels.weights.level_programs import Cuts, lower_bound, project_on_level
 from gramplane.pipeline import MKLClassifier, MKLRegressor, cross_validate, load_model, predict_store, run_method, score_store, tune
@@ -29,12 +28,6 @@ from tests.support.oracles import mkl as oracle
 
 KERNELS = ["rbf(gamma=0.5)", "rbf(gamma=2)[0,2]", "poly(degree=2)[1]", "linear"]
 EXACT = {"normalize": "none", "tol": 1e-5, "max_iter": 400}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def rows(seed=0, n=90, d=5, classes=2):

@@ -19,12 +19,6 @@ from tests.support.oracles import mkl as oracle
 KERNELS = ["rbf(gamma=0.5)", "linear"]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
-
-
 def rows(n=60, d=3, seed=0):
     X = np.random.default_rng(seed).random((n, d))
     return X, (X[:, 0] > np.median(X[:, 0])).astype(int)

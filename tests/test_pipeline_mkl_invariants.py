@@ -30,7 +30,6 @@ import pytest
 
 from gramplane.cluster import open_executor
 from gramplane.kernels.grams.spec import as_specs
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.weights.domains import ElasticNetSet
 from gramplane.pipeline import MKLClassifier, MKLRegressor
 from gramplane.pipeline.grams.grams import Grams
@@ -40,12 +39,6 @@ from gramplane.storage import MemoryBlocks
 from tests.support.oracles import mkl as oracle
 
 SHARP = {"normalize": "none", "tol": 1e-6, "max_iter": 400}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def fitted(problem, **options):

@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import MKLClassifier, MultiTaskMKLClassifier, MultiTaskMKLRegressor
 from gramplane.pipeline.methods.multitask_mkl import solve_pass as task_solves
 from gramplane.storage import DataError
@@ -22,12 +21,6 @@ from tests.support.oracles.multitask import dual_optimum, primal_optimum, random
 
 EXPONENTS = [(2.0, 1.0), (6.0, 1.0), (8.67, 1.0), (4.0, 1.5), (2.0, 1.5)]
 KERNELS = ["rbf(gamma=0.5)", "rbf(gamma=2)[0:2]", "linear", "poly(degree=2)[1]"]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def given(p, q, **options):

@@ -20,7 +20,6 @@ from sklearn.utils.estimator_checks import (
 )
 
 from gramplane.cluster import MemorySink, open_executor
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.spectral import dual_ascent as spectral_dual
 from gramplane.kernels.spectral import problem as spectral_problem
 from gramplane.kernels.spectral.constraints import actively_selected, closed, margins, pair_constraints
@@ -38,12 +37,6 @@ from gramplane.storage.ingest import ingest
 from tests.support.oracles import npkl as oracle
 
 SHARP = {"loss": "squared_hinge", "B": 40.0, "C": 0.4}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def groups(seed=0, n=40, d=3):

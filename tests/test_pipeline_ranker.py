@@ -12,7 +12,6 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.ranking.random_walk import top_precision
 from gramplane.kernels.ranking.warp import graph_laplacian
 from gramplane.pipeline.loops.run import run_loop
@@ -27,12 +26,6 @@ from gramplane.storage.ingest import ingest
 from tests.support.oracles import ranking as oracle
 
 LEAST_CHECKS = 38
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def query(n=36, seed=0):

@@ -9,18 +9,11 @@ import scipy.sparse as sp
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import normalize
 
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import FGMClassifier
 
 FOLDER = os.environ.get("GRAMPLANE_DATA")
 
 pytestmark = pytest.mark.skipif(not FOLDER, reason="GRAMPLANE_DATA names no folder with the data sets")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def loaded(name):

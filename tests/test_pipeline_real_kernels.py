@@ -16,7 +16,6 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import (
     GroupLassoClassifier,
     KTASelectionPath,
@@ -32,12 +31,6 @@ from gramplane.pipeline import (
 FOLDER = os.environ.get("GRAMPLANE_DATA")
 
 pytestmark = [pytest.mark.skipif(not FOLDER, reason="GRAMPLANE_DATA names no folder with the data sets"), pytest.mark.slow]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def loaded(name, *arrays):

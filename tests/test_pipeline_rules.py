@@ -32,12 +32,6 @@ from gramplane.workflows.cli import main
 QUICK = {"n_thresholds": 3, "max_visits": 20_000}
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
-
-
 def planted(n=300, d=4, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))

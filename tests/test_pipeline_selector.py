@@ -12,7 +12,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import GroupLassoRegressor, MultiTaskSelector, load_model, predict_store, run_method, score_store, tune
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.tasks import with_tasks
@@ -26,12 +25,6 @@ from gramplane.storage.ingest import ingest
 from tests.support.oracles.task_selection import batch_optimum, dense_rounds
 
 NAMES = np.array(["ash", "beech", "cedar"])
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def problem(seed=0, n=90, d=8, signs=False, even=False):

@@ -9,7 +9,6 @@ from sklearn.svm import SVC, SVR
 from sklearn.utils.estimator_checks import check_estimator
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.methods.mkl.estimator import MKLRegressor
 from gramplane.pipeline.methods.shared_subspace_mkl.config import SharedSubspaceConfig
@@ -24,12 +23,6 @@ COLUMNS = ([0, 1], [2, 3, 4], [0, 4, 5])
 KERNELS = ["linear[0,1]", "linear[2,3,4]", "linear[0,4,5]"]
 MIXED = ["rbf(gamma=0.3)", "linear[0,1]", "poly(degree=2)[2,3]"]
 SOLVERS = ("auto", "mirror", "alternate")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def problem(n=24, T=4, seed=0):

@@ -7,7 +7,6 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import roc_auc_score
 
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.ranking.pair_kernels import PAIR_KERNELS
 from gramplane.kernels.ranking.training_pairs import training_pairs
 from gramplane.kernels.ranking.user_kernels import cosine, incidence_kernel, row_maximum
@@ -19,13 +18,6 @@ from gramplane.pipeline.synthetic.social_graph import VIEWS, social_graph
 from gramplane.storage import DataError, read_model, write_model
 from tests.support.oracles import social as oracle
 from tests.support.social import links, numbers, problem
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
-
 
 # -- what is solved ----------------------------------------------------------------------------------------------------------------
 

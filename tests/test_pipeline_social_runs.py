@@ -8,7 +8,6 @@ from sklearn.metrics import roc_auc_score
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor, plan
 from gramplane.kernels.alignment.target_alignment import MatrixSums
-from gramplane.kernels.jit import one_thread
 from gramplane.kernels.ranking.user_kernels import row_maximum
 from gramplane.pipeline import SocialStrengthRanker, load_model, resume_run, run_method
 from gramplane.pipeline.grams.given import GivenGrams
@@ -22,12 +21,6 @@ from gramplane.storage.ingest.grams import ingest_grams
 from tests.support.social import numbers, problem, raw_views, some_pairs
 
 SPECS = ["linear[0:12]", "linear[12:24]", "rbf(gamma=0.1)[24:28]"]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 # -- passes ------------------------------------------------------------------------------------------------------------------------

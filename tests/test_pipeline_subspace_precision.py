@@ -7,7 +7,6 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from gramplane.cluster import open_executor
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.methods.shared_subspace_mkl import loop as shared_subspace
 from gramplane.pipeline.methods.shared_subspace_mkl.config import SharedSubspaceConfig
@@ -19,12 +18,6 @@ from gramplane.storage.records import from_arrays, to_arrays
 from tests.support.subspace import KERNELS, LOSSES, fitted, rows, target
 
 SEEDS = range(20)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def kernel_matrices(X):

@@ -23,6 +23,8 @@ from tests.support.methods import CASES
 from tests.support.processors import said
 from tests.test_objectives import estimators
 
+pytestmark = pytest.mark.threads
+
 
 def blas_threads(*_):
     """The most threads that a BLAS of this process would use."""

@@ -13,18 +13,11 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from gramplane.cluster import MemoryBoundExceeded
 from gramplane.kernels.grams.spec import KernelSpec
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import TriClassSVC, load_model, run_method
 from gramplane.storage.ingest import ingest
 from tests.support.oracles import triclass as oracle
 
 LEAST_CHECKS = 62
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def draw(n=50, U=150, seed=0, d=5):

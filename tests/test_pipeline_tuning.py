@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import METHODS, cross_validate, load_model, run_method, score_store, tune
 from gramplane.pipeline.inputs.folds import fold_masks, task_folds
 from gramplane.pipeline.inputs.tasks import TaskInputs
@@ -24,12 +23,6 @@ FIRST = {name: next(case for case in CASES.values() if case.method == name) for 
 
 class Stopped(Exception):
     """What the event sink raises to end a run."""
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def until_first_fold(event):

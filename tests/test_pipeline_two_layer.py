@@ -29,12 +29,6 @@ from tests.support.oracles import two_layer as oracle
 KERNELS = ["rbf(gamma=0.3)", "rbf(gamma=2)[0,2]", "poly(degree=2)[1]", "linear"]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
-
-
 def rows(seed=0, n=70, d=4, classes=2):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))

@@ -9,7 +9,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import UnsupervisedMKL, load_model, predict_store, run_method, score_store
 from gramplane.pipeline.grams.sources import FREED_BYTES
 from gramplane.storage.ingest import ingest
@@ -17,12 +16,6 @@ from tests.support.oracles.umkl import objective
 
 KERNELS = ["rbf(gamma=0.5)", "rbf(gamma=2)", "poly(degree=2)", "linear", "rbf(gamma=1)[0]"]
 LEAST_CHECKS = 44
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def points(seed=0, n=60, d=4):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import GroupLassoClassifier, GroupLassoRegressor, load_model, run_method
 from gramplane.pipeline.methods.group_lasso import moments_pass as moments
 from gramplane.storage import RunStore
@@ -13,12 +12,6 @@ from gramplane.workflows.cli import main
 from tests.support.typed import result
 
 GROUPS = np.arange(12) // 3
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def data(n=90, real=True):

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import load_model
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.report import view_run
@@ -15,12 +14,6 @@ from tests.support.typed import result
 WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
 LISTED = '[{name: a, kernel: "rbf(gamma=0.5)[0]"}, {name: b, kernel: "rbf(gamma=0.5)[0] * linear[1]", parents: [a], d: 3}]'
 CYCLE = "[{name: a, kernel: linear, parents: [b]}, {name: b, kernel: linear, parents: [a]}]"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -6,19 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import load_model, tune
 from gramplane.storage import DataError
 from gramplane.workflows.cli import main
 from tests.support.typed import result
 
 WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def table(path, real=False, tasks=(4, 7, 9)):

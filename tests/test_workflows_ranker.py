@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import load_model, resume_run, run_method
 from gramplane.pipeline.methods.semantic_ranker.estimator import SemanticKernelRanker
 from gramplane.pipeline.methods.semantic_ranker.loop import RankerLoop
@@ -17,12 +16,6 @@ from gramplane.workflows.cli import main
 from tests.support.typed import result
 
 WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 @pytest.fixture

@@ -6,16 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gramplane.kernels.jit import one_thread
 from tests.support.typed import result
 
 WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def table(path, real=False):

@@ -5,14 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from gramplane.kernels.jit import one_thread
 from tests.test_workflows_multitask import WORKFLOWS, ingested, result, table
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def fit(data, run, *settings):

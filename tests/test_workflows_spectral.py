@@ -8,15 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gramplane.kernels.jit import one_thread
 from gramplane.workflows.cli import main
 from tests.support.typed import result
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def written(path: Path, lines: list[str]) -> Path:

@@ -8,17 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gramplane.kernels.jit import one_thread
 from gramplane.workflows.cli import main
 from tests.support.typed import result
 
 WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def text(path, n, seed, labelled=True, classes=(-1, 0, 1)):

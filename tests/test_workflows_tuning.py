@@ -5,18 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from gramplane.kernels.jit import one_thread
 from gramplane.pipeline.inputs.scores import plain_folds
 from gramplane.storage import BlockStore
 from gramplane.workflows.cli import main
 from gramplane.workflows.progress import headline
 from tests.test_workflows_multitask import ingested, result
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 def words(data, run, *more, method="shared-subspace-mkl"):
