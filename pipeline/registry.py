@@ -26,7 +26,7 @@ class MethodInfo:
     name, title
         Name on the command line; title in reports.
     system
-        Its folder under ``gramplane.pipeline.methods``.
+        Its folder under ``gramplane.pipeline.methods``, or the dotted name of a package elsewhere.
     stem
         Name of its class in ``method.py``; that of its parameter model in ``config.py`` has ``Config`` behind it.
     estimator, regressor
@@ -44,9 +44,14 @@ class MethodInfo:
     regressor: str | None = None
     others: tuple[str, ...] = ()
 
+    @property
+    def package(self) -> str:
+        """Dotted name of the system's folder."""
+        return self.system if "." in self.system else f"{__package__}.methods.{self.system}"
+
     def module(self, file: str) -> Any:
         """Return a module of the system's folder."""
-        return import_module(f".methods.{self.system}.{file}", __package__)
+        return import_module(f"{self.package}.{file}")
 
     @property
     def estimators(self) -> tuple[str, ...]:
@@ -56,7 +61,7 @@ class MethodInfo:
     @property
     def extra_inputs(self) -> tuple[ExtraInput, ...]:
         """What it takes beside its data."""
-        return getattr(import_module(f".methods.{self.system}", __package__), "EXTRA_INPUTS", ())
+        return getattr(import_module(self.package), "EXTRA_INPUTS", ())
 
     @cached_property
     def config(self) -> type[MethodConfig]:
@@ -75,7 +80,7 @@ class MethodInfo:
     @property
     def shares_passes(self) -> bool:
         """Whether the fits of a grid share passes: its folder has a file for that."""
-        return find_spec(f".methods.{self.system}.grid", __package__) is not None
+        return find_spec(f"{self.package}.grid") is not None
 
     def prepare(self, config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Method:
         """Return the method ready to run on ``ctx.data``.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pickle
 import re
 import shutil
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from sklearn.base import clone
 
 from ..cluster import MemoryBoundExceeded, default_driver_memory
 from ..pipeline import METHODS, ConfigMismatch, load_model, resume_run, run_method
@@ -169,6 +171,18 @@ def gaps_are_not_negative(bench: Bench) -> None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and value == value and abs(value) != float("inf")
+
+
+def certificates_hold(bench: Bench) -> None:
+    """What a gap over the whole problem says is impossible does not happen: a finer solution is not below it."""
+    run, params = RunStore.open(str(bench.straight)), bench.case.params
+    summary, field = run.read_json("summary") or {}, METHODS[bench.case.method].config.model_fields.get("tol")
+    if field is None or summary["gap"] is None or not str(summary["certified_over"]).startswith(("all", "the whole")):
+        return
+    finer = {**params, "tol": 0.01 * float(params.get("tol", field.default))}
+    objective = bench.start(bench.scratch / "finer", finer).summary["objective"]
+    slack = 1e-9 * max(abs(summary["objective"]), 1.0)
+    assert objective >= summary["objective"] - summary["gap"] - slack, f"{objective} is below {summary['objective']} - {summary['gap']}"
 
 
 # -- stopping and going on -------------------------------------------------------------------------------------------------
@@ -349,6 +363,17 @@ def the_loaded_estimator_decides_on_the_store(bench: Bench) -> None:
     assert np.isfinite(values.toarray() if hasattr(values, "toarray") else values).all()
 
 
+def the_estimator_is_one_of_scikit_learn(bench: Bench) -> None:
+    """It is cloned by its parameters, and a copy of it decides the same."""
+    model = load_model(str(bench.straight))
+    assert repr(clone(model).get_params()) == repr(model.get_params()) and not hasattr(clone(model), "model_")
+    copied = pickle.loads(pickle.dumps(model))  # noqa: S301 (made here)
+    assert repr(copied.get_params()) == repr(model.get_params())
+    decide = next((name for name in ("decision_function", "predict") if hasattr(model, name)), None)
+    if decide is not None and not hasattr(model.model_, "predictions"):
+        np.testing.assert_array_equal(getattr(copied, decide)(bench.data), getattr(model, decide)(bench.data))
+
+
 def the_command_fits_the_same_bits(bench: Bench) -> None:
     """``gramplane fit`` with the parameters as settings; a plan before it, a report behind it."""
     from .cli import main
@@ -369,6 +394,7 @@ def the_command_fits_the_same_bits(bench: Bench) -> None:
 CHECKS: tuple[Callable[[Bench], None], ...] = (
     figures_have_common_names_and_are_explained,
     gaps_are_not_negative,
+    certificates_hold,
     resumes_to_the_same_bits,
     resumes_at_every_step_in_turn,
     a_kill_between_history_and_checkpoint_leaves_no_trace,
@@ -383,6 +409,7 @@ CHECKS: tuple[Callable[[Bench], None], ...] = (
     the_plan_lists_what_the_driver_holds,
     too_little_memory_is_refused_before_work,
     the_loaded_estimator_decides_on_the_store,
+    the_estimator_is_one_of_scikit_learn,
     the_command_fits_the_same_bits,
 )
 """Every check."""
