@@ -192,8 +192,8 @@ SIDES = {
         {"kernels": MANY_KERNELS, "C": 1.5, "tol": 1e-5, "constraint": "simplex"},
         gram_value(lambda model, K: told.mkl(model, K, [SIGNS], "hinge"), MANY_KERNELS),
         {},
-        "gramplane.pipeline.methods.mkl.forms.certified",
-        {"gramplane.pipeline.loops.kernel_weights.LEAST_KERNELS": 1000},
+        "gramplane.pipeline.methods.mkl.forms.certify_all_kernels",
+        {"gramplane.pipeline.loops.kernel_weights.MIN_KERNELS_TO_SHRINK": 1000},
         slack=1e-6,
     ),
     "mkl-passes": Sides(

@@ -5,13 +5,13 @@ import pytest
 
 from gramplane.kernels.bank.bank import PackedBank
 from gramplane.kernels.bank.block_sums import total_forms
-from gramplane.kernels.bank.two_layer import BankLayer, TwoLayer, bank_sums, block_layer, block_sums, first_length, next_length
+from gramplane.kernels.bank.two_layer import BankLayer, TwoLayerObjective, bank_sums, block_layer, block_sums, first_length, next_length
 from gramplane.kernels.svm.dual import svc_problem
 from tests.support.oracles import two_layer as oracle
 
 
 def layered(grams, y, C=1.0, penalty=1.0):
-    return TwoLayer(BankLayer(PackedBank.from_dense(np.asarray(grams), np.float64)), svc_problem(y, C), penalty)
+    return TwoLayerObjective(BankLayer(PackedBank.from_dense(np.asarray(grams), np.float64)), svc_problem(y, C), penalty)
 
 
 def problem(seed=0, n=30, C=1.0):

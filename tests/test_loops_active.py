@@ -155,7 +155,7 @@ def test_slices_of_the_master_and_records_in_between_change_nothing():
 
 
 def test_caps_stop_and_tell_the_certificate():
-    for options, reason in (({"max_nodes": 3}, "max_nodes"), ({"max_rounds": 1}, "max_rounds"), ({"rest": 0.5}, "rest")):
+    for options, reason in (({"max_nodes": 3}, "max_nodes"), ({"max_rounds": 1}, "max_rounds"), ({"stall_tol": 0.5}, "rest")):
         state = run(drawn(), ActiveRule(add=1, **options))[0]
         assert state.stop == reason
         assert 1e-3 * state.upper < state.certificate < np.inf

@@ -283,7 +283,7 @@ BEHIND = {
     "pipeline/methods/multitask_selector/partial_fit.py": {"first_not_finite": "rows that came through in_memory"},
     "pipeline/methods/social_strength/estimator.py": {"recommend_groups": "in_memory in the same line, and its copy"},
     "pipeline/methods/tri_class_svm/estimator.py": {
-        "_joined": "MemoryBlocks, which are behind the door",
+        "_join_rows": "MemoryBlocks, which are behind the door",
         "_refuse_not_finite": "behind in_memory",
     },
     "storage/ingest/tables/array_files.py": {"_assembled": "of parts that compressed() returned"},

@@ -28,8 +28,8 @@ from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import DenseGram
 from gramplane.kernels.svm.triclass import Points
 from gramplane.kernels.svm.triclass_search import (
-    Machine,
     Search,
+    SearchState,
     improved,
     labelled_machine,
     permuted_start,
@@ -85,7 +85,7 @@ def draw(y: np.ndarray, tau: float, seed: int, unlabelled: int) -> tuple[np.ndar
     return labels, np.concatenate([relevant[:count], rest[: unlabelled - round(tau * unlabelled)]])
 
 
-def score(K: np.ndarray, machine: Machine, points: Points, truth: np.ndarray) -> float:
+def score(K: np.ndarray, machine: SearchState, points: Points, truth: np.ndarray) -> float:
     return 100.0 * float(np.mean(np.where(K @ row_coefficients(points, machine) + machine.bias > 0, 1, -1) == truth))
 
 
@@ -113,7 +113,7 @@ def tuned(gram: DenseGram, y: np.ndarray, free: np.ndarray, seed: int, tiny: boo
     return C, share, eps
 
 
-def ended(gram: DenseGram, points: Points, machine: Machine, C: float) -> Machine:
+def ended(gram: DenseGram, points: Points, machine: SearchState, C: float) -> SearchState:
     search = Search("mm", 1e-4, TOL, 50, 1.0 / C)
     while machine.stop is None:
         before, machine = machine.objective, improved(gram, points, machine, search)

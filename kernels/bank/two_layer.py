@@ -194,7 +194,7 @@ class TwoLayerPoint:
         return float(np.abs(weights - np.maximum(weights - self.slopes / penalty, 0.0)).max())
 
 
-class TwoLayer:
+class TwoLayerObjective:
     """F and its gradient.
 
     Parameters

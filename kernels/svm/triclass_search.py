@@ -50,7 +50,7 @@ def with_mean(gram: DenseGram, unlabelled: NDArray[np.bool_]) -> DenseGram:
 
 
 @dataclass(frozen=True)
-class Machine:
+class SearchState:
     """A machine with the assignment that its next convex problem will use.
 
     Attributes
@@ -120,7 +120,7 @@ class Search:
     D: float | None = None
 
 
-def solved(gram: Gram, points: Points, convex: Convex, tol: float, warm: Machine | None = None) -> Machine:
+def solved(gram: Gram, points: Points, convex: Convex, tol: float, warm: SearchState | None = None) -> SearchState:
     """Solve a convex problem and return its machine, the assignment being that of its f.
 
     Parameters
@@ -146,7 +146,7 @@ def solved(gram: Gram, points: Points, convex: Convex, tol: float, warm: Machine
         gap = certify(problem, found.beta, found.decision, bias)[1]
     beta, f = whole.beta(found.beta), values[: points.n] + bias
     value = objective(points, float(beta @ values), f)
-    return Machine(beta, values, bias, assigned(points, f), value, gap, found.violation, 0, found.iterations)
+    return SearchState(beta, values, bias, assigned(points, f), value, gap, found.violation, 0, found.iterations)
 
 
 def _balanced(convex: Convex, balance: float) -> Convex:
@@ -162,7 +162,7 @@ def _balanced(convex: Convex, balance: float) -> Convex:
     )
 
 
-def _start(gram: Gram, points: Points, convex: Convex, problem: DualProblem, warm: Machine | None) -> tuple[FloatArray, FloatArray]:
+def _start(gram: Gram, points: Points, convex: Convex, problem: DualProblem, warm: SearchState | None) -> tuple[FloatArray, FloatArray]:
     """Return feasible variables whose coefficients are nearly those of a machine, and K times these coefficients."""
     n = points.n
     if warm is None:
@@ -200,7 +200,7 @@ def moved(problem: DualProblem, variables: FloatArray, distance: FloatArray) -> 
     return np.clip(found, problem.lo, problem.hi)
 
 
-def labelled_machine(gram: Gram, points: Points, tol: float) -> Machine:
+def labelled_machine(gram: Gram, points: Points, tol: float) -> SearchState:
     """Return the machine on the labelled rows, its objective and assignment those of all rows."""
     known = replace(points, cost=np.where(points.unlabelled, 0.0, points.cost))
     found = solved(gram, known, majorant(known, points.labels), tol)
@@ -209,24 +209,24 @@ def labelled_machine(gram: Gram, points: Points, tol: float) -> Machine:
     return replace(found, objective=found.objective + extra)
 
 
-def universum_machine(gram: Gram, points: Points, tol: float, warm: Machine | None = None) -> Machine:
+def universum_machine(gram: Gram, points: Points, tol: float, warm: SearchState | None = None) -> SearchState:
     """Return the machine with all unlabelled rows at 0 (U-SVM), assignment by its f."""
     return solved(gram, points, majorant(points, points.labels), tol, warm)
 
 
-def permuted_start(points: Points, machine: Machine, seed: int) -> Machine:
+def permuted_start(points: Points, machine: SearchState, seed: int) -> SearchState:
     """Return a machine whose next assignment is that of its f permuted over the unlabelled rows."""
     decision, free = machine.decision.copy(), np.flatnonzero(points.unlabelled)
     decision[free] = np.random.default_rng(np.random.SeedSequence((seed, 0x3C))).permutation(decision[free])
     return replace(machine, labels=assigned(points, decision), objective=np.inf)
 
 
-def sided_start(points: Points, machine: Machine) -> Machine:
+def sided_start(points: Points, machine: SearchState) -> SearchState:
     """Return a machine that next takes all unlabelled rows as relevant, on the side of its f (S3VM)."""
     return replace(machine, labels=assigned(replace(points, all_relevant=True), machine.decision), objective=np.inf)
 
 
-def row_coefficients(points: Points, machine: Machine) -> FloatArray:
+def row_coefficients(points: Points, machine: SearchState) -> FloatArray:
     """Return the coefficients of the rows, (n,), that of the mean of the unlabelled points shared out among these."""
     n = points.n
     if len(machine.beta) == n:
@@ -234,7 +234,7 @@ def row_coefficients(points: Points, machine: Machine) -> FloatArray:
     return machine.beta[:n] + machine.beta[n] * points.unlabelled / np.count_nonzero(points.unlabelled)
 
 
-def improved(gram: Gram, points: Points, machine: Machine, search: Search) -> Machine:
+def improved(gram: Gram, points: Points, machine: SearchState, search: Search) -> SearchState:
     """Return the machine after one more convex problem; J never rises.
 
     A solution within tolerance may leave J higher where there is next to nothing to gain: the problem is then solved on, and if that does
@@ -251,7 +251,7 @@ def improved(gram: Gram, points: Points, machine: Machine, search: Search) -> Ma
     return replace(machine, solves=machine.solves + 1, steps=steps, flips=0, stop="tol")
 
 
-def _problems(points: Points, machine: Machine, search: Search) -> list[tuple[Convex, bool]]:
+def _problems(points: Points, machine: SearchState, search: Search) -> list[tuple[Convex, bool]]:
     """Return the convex problems to try in turn, and whether each bounds J from above."""
     labels = machine.labels
     if search.algorithm == "mm":
@@ -265,7 +265,7 @@ def _problems(points: Points, machine: Machine, search: Search) -> list[tuple[Co
     return [(relaxed(points, slopes, D), False), (with_indicators(points, labels, D), search.D is None)]
 
 
-def _ended(points: Points, before: Machine, found: Machine, search: Search) -> Machine:
+def _ended(points: Points, before: SearchState, found: SearchState, search: Search) -> SearchState:
     flips = int(np.count_nonzero((found.labels != before.labels)[points.unlabelled]))
     gained = search.unit * (before.objective - found.objective) < search.tol * (1.0 + search.unit * found.objective)
     same = flips == 0 and (search.algorithm != "cccp" or before.solves > 0)

@@ -103,7 +103,8 @@ class MethodEstimator(OneThread, BaseEstimator):
         self._set_history(outcome.history)
         for message in messages:
             warn_user(message)
-        self._warn_unfinished(self.converged_, self._unfinished(outcome.state))
+        if hasattr(self, "converged_"):  # (a path that is followed to its end has no tolerance to miss)
+            self._warn_unfinished(self.converged_, self._unfinished(outcome.state))
         return outcome.state
 
     def _unfinished(self, state: Any) -> str:

@@ -18,7 +18,7 @@ from ..grams.sources import TextRows
 from ..inputs.kernels import kernel_texts
 from ..inputs.labels import Inputs
 from ..models.kernel import KernelModel
-from ..models.kernel_predict import decide_grams, decide_rows, scaled_rows
+from ..models.kernel_predict import gram_decision_values, row_decision_values, scaled_rows
 from .base import MethodEstimator
 from .inputs import Classifying, Predicting, fan_out, fit_context, in_memory, is_store, opened_for, validated
 
@@ -130,14 +130,14 @@ class KernelEstimator(MethodEstimator):
         check_is_fitted(self, "model_")
         model = self.model_
         if model.precomputed:
-            return decide_grams(model, self._test_matrices(X))
+            return gram_decision_values(model, self._test_matrices(X))
         if is_store(X):
             with fit_context(opened_for(self, X), self._place, fan_out(None, 0), 0) as ctx:
                 return self._method.predictor(model).decision_values(model, ctx)
         if is_text(X):
-            return decide_rows(model, np.array(list(X), dtype=object))
+            return row_decision_values(model, np.array(list(X), dtype=object))
         X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=False, reset=False)
-        return decide_rows(model, scaled_rows(model, X))
+        return row_decision_values(model, scaled_rows(model, X))
 
     def _test_matrices(self, X: Any) -> np.ndarray:
         X = in_memory(X)

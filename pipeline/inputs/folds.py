@@ -1,4 +1,4 @@
-"""Grids and folds: every (parameters, fold) is a set of machines of one loop, and points that differ in nothing shared share its passes."""
+"""Grids and folds: every (parameters, fold) is a set of machines of one loop; points with equal matrices share its passes."""
 
 from __future__ import annotations
 
@@ -78,24 +78,24 @@ def table_rows(
 ) -> list[dict[str, Any]]:
     """Return one row per grid point: accuracy (of a regression R2 and mean square error) over the folds, and what was selected."""
     rows, last = [], history[-1]
-    for place, point in enumerate(shared.points):
-        part = slice(place * folds, (place + 1) * folds)
+    for number, point in enumerate(shared.points):
+        part = slice(number * folds, (number + 1) * folds)
         measure = "r2" if "test_r2" in last else "accuracy"
-        found = np.array(last[f"test_{measure}"][part], dtype=float)
+        scores = np.array(last[f"test_{measure}"][part], dtype=float)
         rows.append(
             {
                 "point": point,
                 **{name: getattr(grid[point], name) for name in names},
-                measure: float(found.mean()),
-                **({"mse": _error(shared.loop.fits[part], found)} if measure == "r2" else {}),
-                "deviation": float(found.std(ddof=1)),
+                measure: float(scores.mean()),
+                **({"mse": _error(shared.loop.fits[part], scores)} if measure == "r2" else {}),
+                "deviation": float(scores.std(ddof=1)),
                 "selected": float(np.mean(last["selected"][part])),
-                "folds": found.tolist(),
+                "folds": scores.tolist(),
             }
         )
     return rows
 
 
-def _error(fits: Sequence[Fit | TargetFit], found: np.ndarray) -> float:
+def _error(fits: Sequence[Fit | TargetFit], scores: np.ndarray) -> float:
     """Return the mean square error over folds of known R2."""
-    return float(np.mean([(1.0 - r2) * fit.target[fit.held_out].var() for fit, r2 in zip(fits, found, strict=True)]))  # pyright: ignore[reportAttributeAccessIssue] (a regression's)
+    return float(np.mean([(1.0 - r2) * fit.target[fit.held_out].var() for fit, r2 in zip(fits, scores, strict=True)]))  # pyright: ignore[reportAttributeAccessIssue] (a regression's)

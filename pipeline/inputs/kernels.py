@@ -1,4 +1,4 @@
-"""From data and parameters to dual problems, and from their solutions to a model: what methods on kernels share."""
+"""The kernels of a fit: from short texts, specs, matrices or a Gram store to checked kernels, and the policy of their Gram matrices."""
 
 from __future__ import annotations
 
@@ -58,36 +58,36 @@ def check_rows(specs: Sequence[KernelSpec], data: Any) -> None:
     DataError
         The kernel is named.
     """
-    held = "numbers" if data.n_cols else "strings"
-    lowest = _lowest(data) if any(family(spec.name).rows == "non-negative" for spec in specs) else None
+    kind = "numbers" if data.n_cols else "strings"
+    minima = _column_minima(data) if any(family(spec.name).rows == "non-negative" for spec in specs) else None
     for spec in specs:
         needed = family(spec.name).rows
-        if needed != "any" and (needed == "strings") != (held == "strings"):
-            place = "" if data.url == "memory" else data.url
-            raise DataError(f"kernel {spec} reads {needed}; the data set holds {held}", place)
-        if needed != "non-negative" or lowest is None:
+        if needed != "any" and (needed == "strings") != (kind == "strings"):
+            url = "" if data.url == "memory" else data.url
+            raise DataError(f"kernel {spec} reads {needed}; the data set holds {kind}", url)
+        if needed != "non-negative" or minima is None:
             continue
         columns = np.arange(data.n_cols) if spec.columns is None else np.array(spec.columns)
-        worst = columns[lowest[columns].argmin()]
-        if lowest[worst] < 0:
+        worst = columns[minima[columns].argmin()]
+        if minima[worst] < 0:
             scaled = "" if data.scale.kind == "none" else f" (scaled: {data.scale.kind})"
-            raise DataError(f"kernel {spec} needs values >= 0; column {worst} goes down to {lowest[worst]:.6g}{scaled}", data.url)
+            raise DataError(f"kernel {spec} needs values >= 0; column {worst} goes down to {minima[worst]:.6g}{scaled}", data.url)
 
 
-def _lowest(data: Any) -> np.ndarray | None:
-    """Return the least value of every column of a store as kernels read it; data in memory are looked at by the kernels themselves."""
+def _column_minima(data: Any) -> np.ndarray | None:
+    """Return the smallest value of every column of a store as kernels read it; kernels check data in memory themselves."""
     if not isinstance(data, BlockStore) or not data.n_cols:
         return None
-    scale, lowest = data.scale, np.asarray(data.column_table("minimum"), np.float64)
-    lowest = lowest if scale.shift is None else lowest - scale.shift
-    return lowest if scale.factor is None else lowest * scale.factor
+    scale, minima = data.scale, np.asarray(data.column_table("minimum"), np.float64)
+    minima = minima if scale.shift is None else minima - scale.shift
+    return minima if scale.factor is None else minima * scale.factor
 
 
 def with_gram_store(config: Any, inputs: Inputs, *, definite: bool = True) -> tuple[Any, Inputs]:
     """Return parameters and inputs of a run whose kernels are those of a Gram store (``kernels="precomputed"``).
 
     Kernels that were computed from the rows become the kernels of the run, which then predicts on other rows; matrices that were computed
-    elsewhere take the place of the data; they must be positive semi-definite where ``definite`` says so.
+    elsewhere replace the data; they must be positive semi-definite where ``definite`` says so.
 
     Raises
     ------
@@ -113,16 +113,13 @@ def with_gram_store(config: Any, inputs: Inputs, *, definite: bool = True) -> tu
 
 
 def given_grams_or_none(data: Any) -> GivenGrams | None:
-    """Return matrices that were given, which a loop reads in place of the run's data set; ``None`` for data sets."""
+    """Return data that are precomputed matrices, which a loop reads in place of the run's data set; else ``None``."""
     return data if isinstance(data, GivenGrams) else None
 
 
 def gram_settings(config: Any, specs: Sequence[Any], data: Any, ctx: RunContext) -> GramSettings:
-    """Return where the Gram matrices of a fit lie; given ones are read where they are: there is nothing to build into a store."""
-    given = given_grams_or_none(data)
-    if given is None:
+    """Return the policy of the Gram matrices of a fit; precomputed ones are read as they are: there is nothing to build into a store."""
+    grams = given_grams_or_none(data)
+    if grams is None:
         return GramSettings.of(ctx, specs, config.grams, config.gram_store)
-    return GramSettings.of(replace(ctx, data=given), specs, "auto" if config.grams == "store" else config.grams, None)
-
-
-# -- from solutions to a model -------------------------------------------------------------------------------------------------
+    return GramSettings.of(replace(ctx, data=grams), specs, "auto" if config.grams == "store" else config.grams, None)

@@ -1,4 +1,4 @@
-"""What the driver holds while kernel machines are learnt; what is computed by passes beyond its share is counted as that share."""
+"""What the driver holds while kernel machines are learnt; a matrix beyond its share is computed by passes, and counts as that share."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..grams.settings import GramSettings
 from ..grams.weighted_sum import MATRIX_SHARE
 from ..records.holdings import Held, Holding, refuse_beyond
 
-VECTORS = 64
+VECTOR_BYTES = 64
 """Bytes of a row and machine: label, cost, coefficient, decision value, and the solver's copies of them."""
 
 
-MACHINES = Held("labels, costs, coefficients and decision values of the machines", f"{VECTORS} n T")
+MACHINES = Held("labels, costs, coefficients and decision values of the machines", f"{VECTOR_BYTES} n T")
 POOLED = Held(f"matrix of all pooled rows, 1/{round(1 / MATRIX_SHARE)} of driver_memory at most", f"{4 / MATRIX_SHARE:g} n^2")
 BLOCK = Held("one block of rows of every kernel", "4 k b^2")
 
@@ -23,7 +23,7 @@ HELD = (*GRAMS_HELD, MACHINES)
 
 
 def vectors_held(n: int, machines: int) -> Holding:
-    """Return what the vectors over the rows take."""
+    """Return the bytes of the vectors over the rows."""
     return MACHINES.of(n=n, T=machines)
 
 
@@ -33,24 +33,24 @@ def machines_held(settings: GramSettings, n: int, k: int, machines: int, driver_
 
 
 def refuse_pooled(n: int, driver_memory: int, method: str, remedy: str) -> None:
-    """Refuse a method that works on the matrix of all pooled rows where a sum may not take as much of the driver as that.
+    """Refuse a method that works on the matrix of all pooled rows, where that is more than a sum of kernels may take on the driver.
 
     Raises
     ------
     gramplane.cluster.MemoryBoundExceeded
         Need and limit are named.
     """
-    told = replace(POOLED, what=POOLED.what.replace("all pooled", f"{n} pooled"))
-    refuse_beyond([told.of(n=n)], driver_memory, method, remedy)
+    matrix = replace(POOLED, what=POOLED.what.replace("all pooled", f"{n} pooled"))
+    refuse_beyond([matrix.of(n=n)], driver_memory, method, remedy)
 
 
 def fewer_kernels(settings: GramSettings) -> str:
-    """Return what helps where kernels take too much."""
+    """Return the remedy where kernels take too much memory."""
     return "choose fewer kernels, or another policy (grams='auto')" if settings.policy == "memory" else "choose fewer kernels or rows"
 
 
-def refuse_machines(settings: GramSettings, held: Sequence[Holding], n: int, k: int, limit: int, method: str) -> None:
-    """Refuse kernel machines whose driver would hold more than it may, or whose tasks would.
+def refuse_machines(settings: GramSettings, holdings: Sequence[Holding], n: int, k: int, limit: int, method: str) -> None:
+    """Refuse kernel machines whose driver, or whose tasks, would hold more than they may.
 
     Raises
     ------
@@ -61,4 +61,4 @@ def refuse_machines(settings: GramSettings, held: Sequence[Holding], n: int, k: 
     # Whatever the policy, a task computes one block pair of all kernels, in this process where there are no workers.
     block = BLOCK.of(k=k, b=min(settings.block, n))
     refuse_beyond([block] if settings.policy != "memory" else [], limit, method, remedy)
-    refuse_beyond(held, limit, method, remedy)
+    refuse_beyond(holdings, limit, method, remedy)

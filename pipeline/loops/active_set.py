@@ -10,10 +10,10 @@ The whole problem is ``min 1/2 Omega(f)^2 + loss`` over all nodes of a graph tha
   next to W (:func:`.outside_bound`, :func:`.descendant_form`).
 * Raising the bound from U_W to u lowers the dual value by at most ``t^2 (u - U_W) / 2``. So nodes whose value stays below
 
-  ``threshold = U_W + SLACK (tol |P| - gap_W) / t^2``,   SLACK < 2,
+  ``threshold = U_W + OUTSIDE_GAP_SHARE (tol |P| - gap_W) / t^2``,   OUTSIDE_GAP_SHARE < 2,
 
-  cannot keep the whole gap from closing: with none above it, it is at most ``gap_W + SLACK / 2 (tol |P| - gap_W) <= tol |P|``. Where
-  the loss dwarfs the gauge the slack spares most of the graph.
+  cannot keep the whole gap from closing: with none above it, it is at most
+  ``gap_W + OUTSIDE_GAP_SHARE / 2 (tol |P| - gap_W) <= tol |P|``. Where the loss dwarfs the gauge this spares most of the graph.
 * Nodes above the threshold whose ancestors are all in W do lower the optimum (rho > 1), so that adding the worst of them makes
   progress; a finite graph ends the loop.
 
@@ -37,26 +37,25 @@ if TYPE_CHECKING:
 
 M = TypeVar("M")
 
-SLACK = 1.6
-"""Part of the gap that is left which nodes outside may take up; 2 is the most that is proven."""
+OUTSIDE_GAP_SHARE = 1.6
+"""Nodes outside may take up half of this times the remaining gap; up to 2 is proven."""
 
-CLOSE = 0.7
-"""Everything outside is looked at when the restricted gap is below this share of the tolerance."""
+LOOK_OUTSIDE_SHARE = 0.7
+"""All nodes outside are visited when the restricted gap is below this share of the tolerance."""
 
 MASTER_SHARE = 0.3
 FIRST_TOL = 0.03
-DECAY = 0.4
-"""The master's tolerance: ``max(MASTER_SHARE tol, FIRST_TOL DECAY^round)``."""
+TOL_DECAY = 0.4
+"""The master's tolerance: ``max(MASTER_SHARE tol, FIRST_TOL TOL_DECAY^round)``."""
 
 EVERYWHERE = -1
 """Depth of a certificate that holds for all nodes."""
 
 FINISHED = ("certified", "depth", "frontier", "rest")
-"""Stops that were asked for: the certificate closed, closed down to a depth, no violator next to the hull, objective at rest."""
-
+"""Stops that count as success: the certificate closed, closed down to a depth, no violator next to the hull, or a stalled objective."""
 
 CUT_SHORT = ("max_rounds", "max_nodes", "rest")
-"""Reasons of a stop with violators left; the certificate that was reached is told all the same."""
+"""Reasons of a stop with violators left; the certificate reached so far is computed all the same."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,8 @@ class ActiveRule:
     add
         Nodes added in a round, at most, without their ancestors.
     exhaustive
-        Look at all nodes outside (:meth:`ActiveProblem.everywhere`) once those next to the hull are quiet.
-    rest
+        Visit all nodes outside (:meth:`ActiveProblem.everywhere`) once none next to the hull is a violator.
+    stall_tol
         Stop when a round's nodes lowered the primal value by less than this share of it, or ``None``.
     """
 
@@ -82,12 +81,12 @@ class ActiveRule:
     max_nodes: int = 1000
     add: int = 30
     exhaustive: bool = True
-    rest: float | None = None
+    stall_tol: float | None = None
 
 
 @dataclass(frozen=True)
 class Restricted:
-    """What a master found over the hull.
+    """The master's solution over the hull.
 
     Attributes
     ----------
@@ -98,7 +97,7 @@ class Restricted:
     bound
         Upper bound of its squared dual gauge over the hull.
     done
-        Whether the tolerance is reached, or cannot be: ``False`` asks for one more slice of work.
+        Whether the tolerance is reached, or cannot be; if not, the master needs one more slice of work.
     """
 
     upper: float
@@ -128,11 +127,11 @@ class Violations:
     values
         ``(m,)`` M_w / d_w^2, or a bound of it.
     worst
-        Greatest value of all nodes that were looked at.
+        Greatest value of all nodes visited.
     depth
         ``worst`` is a bound for all nodes outside of at most this depth (``EVERYWHERE``: of any); ``None``: for no others.
     looked_at
-        Their number.
+        Number of nodes visited.
     """
 
     keys: np.ndarray
@@ -141,14 +140,14 @@ class Violations:
     depth: int | None = None
     looked_at: int = 0
 
-    def worst_first(self, most: int) -> np.ndarray:
-        """Return the keys of the ``most`` greatest values; equal ones keep their order."""
-        return self.keys[np.argsort(-self.values, kind="stable")[:most]]
+    def worst_first(self, count: int) -> np.ndarray:
+        """Return the keys of the ``count`` greatest values; equal ones keep their order."""
+        return self.keys[np.argsort(-self.values, kind="stable")[:count]]
 
 
 @dataclass(frozen=True)
 class ActiveState:
-    """Where an active-set loop stands.
+    """State of an active-set loop.
 
     Attributes
     ----------
@@ -157,7 +156,7 @@ class ActiveState:
     iteration
         Steps so far.
     rounds
-        Times that the nodes outside were looked at.
+        Visits to the nodes outside.
     upper, lower
         Primal value, and lower bound over the hull.
     certified
@@ -165,11 +164,11 @@ class ActiveState:
     depth
         See ``certified``; ``None`` before anything is certified.
     bound, worst
-        Newest bound of the squared dual gauge over the hull, and greatest value seen outside.
+        Newest bound of the squared dual gauge over the hull, and greatest value outside.
     settled
         Primal value when nodes joined last.
     tight
-        Whether the master is asked for its final tolerance, as those next to the hull were quiet.
+        Whether the master gets its final tolerance, as none next to the hull was a violator.
     stop
         Why the loop ended.
     """
@@ -194,8 +193,8 @@ class ActiveState:
         return max(self.upper - self.certified, 0.0)
 
     def master_tol(self, tol: float) -> float:
-        """Return the relative gap that the master is asked for."""
-        return MASTER_SHARE * tol if self.tight else max(MASTER_SHARE * tol, FIRST_TOL * DECAY**self.rounds)
+        """Return the relative gap that the master must reach."""
+        return MASTER_SHARE * tol if self.tight else max(MASTER_SHARE * tol, FIRST_TOL * TOL_DECAY**self.rounds)
 
 
 class ActiveProblem(Protocol[M]):
@@ -206,15 +205,15 @@ class ActiveProblem(Protocol[M]):
         ...
 
     def frontier(self, nodes: NodeSet, master: M, threshold: float, ctx: RunContext) -> Violations:
-        """Look at nodes next to the hull: all parents inside."""
+        """Visit the nodes next to the hull, those with all parents inside."""
         ...
 
     def everywhere(self, nodes: NodeSet, master: M, threshold: float, ctx: RunContext) -> Violations:
-        """Look at all nodes outside, as deep as the method can."""
+        """Visit all nodes outside, as deep as the method can."""
         ...
 
     def enlarged(self, master: M, before: NodeSet, after: NodeSet) -> M:
-        """Return the master's record with places for the nodes that joined."""
+        """Return the master's record with entries for the nodes that joined."""
         ...
 
     def parents(self, key: np.ndarray) -> np.ndarray:
@@ -227,23 +226,23 @@ class ActiveProblem(Protocol[M]):
 
 
 def dual_point(problem: DualProblem, beta: np.ndarray) -> DualPoint:
-    """Return what the dual value of beta, and of its multiples in the box, depends on."""
+    """Return beta as far as its dual value, and that of its multiples in the box, depend on it."""
     ends = np.where(beta > 0, problem.hi, problem.lo)
     used = beta != 0
-    reach = float(np.min(ends[used] / beta[used], initial=np.inf))
-    return DualPoint(linear_value(problem, beta), float(problem.ridges() @ (beta * beta)), max(reach, 1.0))
+    max_scale = float(np.min(ends[used] / beta[used], initial=np.inf))
+    return DualPoint(linear_value(problem, beta), float(problem.ridges() @ (beta * beta)), max(max_scale, 1.0))
 
 
-def threshold_of(found: Restricted, tol: float) -> float:
+def violation_threshold(restricted: Restricted, tol: float) -> float:
     """Return the value above which a node outside may keep the whole gap from closing to ``tol``, relative to the primal value."""
-    t = found.point.scale(found.bound)
-    return found.bound + (SLACK * max(tol * abs(found.upper) - found.gap, 0.0) / (t * t) if t > 0 else np.inf)
+    t = restricted.point.scale(restricted.bound)
+    return restricted.bound + (OUTSIDE_GAP_SHARE * max(tol * abs(restricted.upper) - restricted.gap, 0.0) / (t * t) if t > 0 else np.inf)
 
 
 def active_step(
     state: ActiveState, master: M, problem: ActiveProblem[M], rule: ActiveRule, ctx: RunContext
 ) -> tuple[ActiveState, M, dict[str, Any]]:
-    """Give the master one slice of work; when it is done, look outside, and add the worst violators with their hulls or stop.
+    """Give the master one slice of work; when it is done, visit nodes outside, and add the worst violators with their hulls or stop.
 
     Returns
     -------
@@ -252,67 +251,67 @@ def active_step(
     dict
         Figures of the step for the history.
     """
-    master, found = problem.solve(state.nodes, master, state.master_tol(rule.tol), ctx)
-    state = replace(state, iteration=state.iteration + 1, upper=found.upper, lower=found.lower, bound=found.bound)
-    if not found.done:
+    master, restricted = problem.solve(state.nodes, master, state.master_tol(rule.tol), ctx)
+    state = replace(state, iteration=state.iteration + 1, upper=restricted.upper, lower=restricted.lower, bound=restricted.bound)
+    if not restricted.done:
         return state, master, _figures(state, 0, 0)
-    limit = threshold_of(found, rule.tol)
-    seen = problem.frontier(state.nodes, master, limit, ctx)
-    state = _taken(replace(state, rounds=state.rounds + 1), found, seen)
-    looked_at = seen.looked_at
-    close = found.gap <= CLOSE * rule.tol * abs(found.upper)
-    if not len(seen.keys) and close and rule.exhaustive and seen.depth != EVERYWHERE:
-        seen = problem.everywhere(state.nodes, master, limit, ctx)
-        state, looked_at = _taken(state, found, seen), looked_at + seen.looked_at
-    before, covered = state.nodes, seen.depth
-    state = _decided(state, found, seen, close, problem, rule)
-    if state.stop in CUT_SHORT and rule.exhaustive and covered is None:
-        seen = problem.everywhere(state.nodes, master, limit, ctx)
-        state, looked_at = _taken(state, found, seen), looked_at + seen.looked_at
-    if state.nodes is not before:
-        master = problem.enlarged(master, before, state.nodes)
-    return state, master, _figures(state, state.nodes.size - before.size, looked_at)
+    limit = violation_threshold(restricted, rule.tol)
+    violations = problem.frontier(state.nodes, master, limit, ctx)
+    state = _with_certificate(replace(state, rounds=state.rounds + 1), restricted, violations)
+    n_visited = violations.looked_at
+    is_close = restricted.gap <= LOOK_OUTSIDE_SHARE * rule.tol * abs(restricted.upper)
+    if not len(violations.keys) and is_close and rule.exhaustive and violations.depth != EVERYWHERE:
+        violations = problem.everywhere(state.nodes, master, limit, ctx)
+        state, n_visited = _with_certificate(state, restricted, violations), n_visited + violations.looked_at
+    nodes, depth = state.nodes, violations.depth
+    state = _grow_or_stop(state, restricted, violations, is_close, problem, rule)
+    if state.stop in CUT_SHORT and rule.exhaustive and depth is None:
+        violations = problem.everywhere(state.nodes, master, limit, ctx)
+        state, n_visited = _with_certificate(state, restricted, violations), n_visited + violations.looked_at
+    if state.nodes is not nodes:
+        master = problem.enlarged(master, nodes, state.nodes)
+    return state, master, _figures(state, state.nodes.size - nodes.size, n_visited)
 
 
-def _taken(state: ActiveState, found: Restricted, seen: Violations) -> ActiveState:
-    """Return the state with the certificate that a look outside gives."""
-    state = replace(state, worst=seen.worst)
-    if seen.depth is None:
+def _with_certificate(state: ActiveState, restricted: Restricted, violations: Violations) -> ActiveState:
+    """Return the state with the certificate that a visit to nodes outside gives."""
+    state = replace(state, worst=violations.worst)
+    if violations.depth is None:
         return state
-    value = found.point.value(max(found.bound, seen.worst))
-    if seen.depth == state.depth or state.depth is None:
-        return replace(state, depth=seen.depth, certified=max(state.certified, value))
-    # A bound for more nodes takes the place of one for fewer, however much closer that was; fewer never take the place of more.
-    wider = seen.depth == EVERYWHERE or (state.depth != EVERYWHERE and seen.depth > state.depth)
-    return replace(state, depth=seen.depth, certified=value) if wider else state
+    value = restricted.point.value(max(restricted.bound, violations.worst))
+    if violations.depth == state.depth or state.depth is None:
+        return replace(state, depth=violations.depth, certified=max(state.certified, value))
+    # A bound for more nodes replaces one for fewer, however much closer that was; never the other way round.
+    wider = violations.depth == EVERYWHERE or (state.depth != EVERYWHERE and violations.depth > state.depth)
+    return replace(state, depth=violations.depth, certified=value) if wider else state
 
 
-def _decided(
-    state: ActiveState, found: Restricted, seen: Violations, close: bool, problem: ActiveProblem[Any], rule: ActiveRule
+def _grow_or_stop(
+    state: ActiveState, restricted: Restricted, violations: Violations, is_close: bool, problem: ActiveProblem[Any], rule: ActiveRule
 ) -> ActiveState:
     """Return the state with new nodes, or with a finer tolerance of the master, or with a reason to stop."""
-    quiet = not len(seen.keys)
-    if quiet and (close or state.tight):
-        return replace(state, stop=_ending(state, seen, rule) if close else "stalled")
+    is_quiet = not len(violations.keys)
+    if is_quiet and (is_close or state.tight):
+        return replace(state, stop=_stop_reason(state, violations, rule) if is_close else "stalled")
     if state.rounds >= rule.max_rounds:
         return replace(state, stop="max_rounds")
-    if quiet:
+    if is_quiet:
         return replace(state, tight=True)
-    resting = rule.rest is not None and state.settled - state.upper <= rule.rest * abs(state.upper)
-    grown = state.nodes.with_hulls(seen.worst_first(rule.add), problem.parents, problem.penalties, rule.max_nodes)
-    if resting or grown.size == state.nodes.size:
-        # What stands is solved to the end before it is left.
-        return replace(state, stop="rest" if resting else "max_nodes") if close or state.tight else replace(state, tight=True)
+    has_stalled = rule.stall_tol is not None and state.settled - state.upper <= rule.stall_tol * abs(state.upper)
+    grown = state.nodes.with_hulls(violations.worst_first(rule.add), problem.parents, problem.penalties, rule.max_nodes)
+    if has_stalled or grown.size == state.nodes.size:
+        # The restricted problem is solved to its final tolerance before the loop stops.
+        return replace(state, stop="rest" if has_stalled else "max_nodes") if is_close or state.tight else replace(state, tight=True)
     return replace(state, nodes=grown, settled=state.upper, tight=False)
 
 
-def _ending(state: ActiveState, seen: Violations, rule: ActiveRule) -> str:
-    if seen.depth == EVERYWHERE:
+def _stop_reason(state: ActiveState, violations: Violations, rule: ActiveRule) -> str:
+    if violations.depth == EVERYWHERE:
         return "certified" if state.certificate <= rule.tol * abs(state.upper) else "stalled"
-    return "frontier" if seen.depth is None else "depth"
+    return "frontier" if violations.depth is None else "depth"
 
 
-def _figures(state: ActiveState, added: int, looked_at: int) -> dict[str, Any]:
+def _figures(state: ActiveState, n_added: int, n_visited: int) -> dict[str, Any]:
     gap = state.certificate if np.isfinite(state.certificate) else float("nan")
     return {
         "objective": state.upper,
@@ -322,7 +321,7 @@ def _figures(state: ActiveState, added: int, looked_at: int) -> dict[str, Any]:
         "bound": state.bound,
         "worst_outside": state.worst,
         "n_nodes": state.nodes.size,
-        "n_added": added,
-        "looked_at": looked_at,
+        "n_added": n_added,
+        "looked_at": n_visited,
         "round": state.rounds,
     }

@@ -7,7 +7,6 @@ Ye, King, Lyu, IEEE Trans. Neural Networks 22, 2011).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -19,21 +18,25 @@ from ...kernels.weights.domains import Domain
 from ...kernels.weights.level_programs import Cuts
 
 FIRST_TOL = 0.1
+"""Tolerance of the first machine, and the largest one."""
+
 INNER_TOL = 1e-3
+"""Smallest tolerance of a machine while that of the fit is not below it."""
+
 INNER_SHARE = 0.3
-"""Inner tolerances: the first, the least that is asked for at ``tol >= INNER_TOL``, and the share of the relative gap."""
+"""Tolerance of a machine in units of the relative gap."""
 
 GAP_SHARE = 0.25
 """A machine is solved on until its own gap is below this share of the gap between the bounds."""
 
-LEAST_KERNELS = 32
-"""Fewer kernels than this are all looked at in every step."""
+MIN_KERNELS_TO_SHRINK = 32
+"""The forms of fewer kernels than this are all computed in every step."""
 
-NEAR = 0.6
-"""A kernel without weight is looked at in every step if its form reaches this share of the least one that earns weight."""
+NEAR_FORM_SHARE = 0.6
+"""A kernel without weight stays in the working set if its form reaches this share of the smallest one that earns weight."""
 
-WORTH_DROPPING = 0.9
-"""The working set is chosen anew when it would shrink to this share."""
+MAX_SHRUNK_SHARE = 0.9
+"""The working set is chosen anew when it would shrink to this share of itself."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,9 @@ class Trial:
     value, upper
         Dual and primal value.
     s
-        ``(k,)`` quadratic forms, zero for kernels that were not looked at.
+        ``(k,)`` quadratic forms, zero for kernels out of the working set.
     root
-        R with R'R the Hessian of J over the kernels that were looked at, or ``None``.
+        R with R'R the Hessian of J over the working set, or ``None``.
     """
 
     theta: np.ndarray
@@ -79,7 +82,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class WeightState:
-    """What one machine's search for weights has found.
+    """One machine's search for weights: cuts, bounds, and the best point so far.
 
     Attributes
     ----------
@@ -89,7 +92,7 @@ class WeightState:
         ``(n,)`` newest coefficients, the next warm start.
     cut_values, cut_forms, cut_betas, path
         ``(t,)``, ``(t, k)`` the cuts (NaN: a form that was not computed), ``(t, n)`` their machines, and ``(t, k)`` the weights where
-        they were found.
+        these were solved.
     active
         ``(k,)`` mask of the working set: kernels that may have weight, whose forms every step computes.
     lower, upper
@@ -99,7 +102,7 @@ class WeightState:
     slow
         Steps in a row that closed less than a third of the gap.
     widened
-        Whether kernels out of the working set were found to matter: from then on it only grows, so that it settles.
+        Whether kernels out of the working set turned out to matter: from then on it only grows, so that the search ends.
     best_theta, best_beta, best_bias, best_decision
         The point whose primal value is ``upper``.
     mix, multipliers
@@ -149,14 +152,14 @@ class WeightState:
         """The cuts so far, over the working set."""
         return Cuts(self.cut_values, self.cut_forms[:, self.active])
 
-    def spread(self, weights: np.ndarray) -> np.ndarray:
+    def scatter(self, weights: np.ndarray) -> np.ndarray:
         """Return weights of the working set as weights of all kernels."""
-        found = np.zeros(len(self.active))
-        found[self.active] = weights
-        return found
+        scattered = np.zeros(len(self.active))
+        scattered[self.active] = weights
+        return scattered
 
 
-def fresh(domain: Domain, k: int, n: int) -> WeightState:
+def initial_state(domain: Domain, k: int, n: int) -> WeightState:
     """Return the state before the first machine: equal weights."""
     theta, none = domain.start(k), np.zeros(0)
     return WeightState(
@@ -179,7 +182,7 @@ def fresh(domain: Domain, k: int, n: int) -> WeightState:
     )
 
 
-def inner_tol(state: WeightState, tol: float) -> float:
+def next_inner_tol(state: WeightState, tol: float) -> float:
     """Return the tolerance of the next machine: loose first, then following the gap."""
     if not np.isfinite(state.gap):
         return FIRST_TOL
@@ -192,7 +195,7 @@ def solve_machine(gram: Gram, problem: DualProblem, state: WeightState, tol: flo
     def aim(solution: DualSolution) -> float:
         return share * max(min(state.upper, solution.upper) - state.floor, tol * max(1.0, abs(solution.upper)))
 
-    return solve_to_gap(gram, problem, warm=state.beta, tol=inner_tol(state, tol), aim=aim)
+    return solve_to_gap(gram, problem, warm=state.beta, tol=next_inner_tol(state, tol), aim=aim)
 
 
 def solve_fixed(gram: Gram, problem: DualProblem, tol: float) -> DualSolution:
@@ -200,7 +203,7 @@ def solve_fixed(gram: Gram, problem: DualProblem, tol: float) -> DualSolution:
     return solve_smo(gram, problem, tol=min(INNER_TOL, tol))
 
 
-def trial(problem: DualProblem, theta: np.ndarray, solution: DualSolution, s: np.ndarray, root: np.ndarray | None = None) -> Trial:
+def make_trial(problem: DualProblem, theta: np.ndarray, solution: DualSolution, s: np.ndarray, root: np.ndarray | None = None) -> Trial:
     """Return a solved machine with its quadratic forms, and the root of J's Hessian if known."""
     figures = linear_value(problem, solution.beta), float(solution.objective), float(solution.upper)
     return Trial(theta, solution.beta, float(solution.bias), solution.decision, *figures, s, root)
@@ -211,26 +214,25 @@ def linear_value(problem: DualProblem, beta: np.ndarray) -> float:
     return problem.linear(beta)
 
 
-def absorbed(state: WeightState, found: Trial, domain: Domain) -> WeightState:
+def add_cut(state: WeightState, trial: Trial, domain: Domain) -> WeightState:
     """Return the state with one more cut, and bounds and best point brought up to date.
 
     A single machine bounds the optimum from below by ``c_i - 1/2 sigma(s^i)``.
     """
-    single = found.linear - 0.5 * domain.support(found.s)[0]
-    state = raised(state, single)
+    state = with_lower_bound(state, trial.linear - 0.5 * domain.support(trial.s)[0])
     state = replace(
         state,
-        beta=found.beta,
-        cut_values=np.append(state.cut_values, found.linear),
-        cut_forms=np.vstack([state.cut_forms, np.where(state.active, found.s, np.nan)]),
-        cut_betas=np.vstack([state.cut_betas, found.beta]),
-        path=np.vstack([state.path, found.theta]),
+        beta=trial.beta,
+        cut_values=np.append(state.cut_values, trial.linear),
+        cut_forms=np.vstack([state.cut_forms, np.where(state.active, trial.s, np.nan)]),
+        cut_betas=np.vstack([state.cut_betas, trial.beta]),
+        path=np.vstack([state.path, trial.theta]),
     )
-    return with_best(state, found)
+    return with_best(state, trial)
 
 
-def raised(state: WeightState, bound: float) -> WeightState:
-    """Return the state with a lower bound of the optimum over the working set taken in."""
+def with_lower_bound(state: WeightState, bound: float) -> WeightState:
+    """Return the state with another lower bound of the optimum over the working set."""
     floor = max(state.floor, bound)
     return replace(state, floor=floor, lower=max(state.lower, floor) if state.whole else state.lower)
 
@@ -238,39 +240,31 @@ def raised(state: WeightState, bound: float) -> WeightState:
 # -- working set -------------------------------------------------------------------------------------------------------------------
 
 
-def narrowed(state: WeightState, s: np.ndarray, domain: Domain) -> WeightState:
-    """Return the state with the kernels out of the working set that have no weight and are far from earning some.
+def shrink_working_set(state: WeightState, s: np.ndarray, domain: Domain) -> WeightState:
+    """Return the state without the kernels in the working set that have no weight and are far from earning some.
 
-    Parameters
-    ----------
-    s
-        ``(k,)`` newest quadratic forms.
+    ``s`` ``(k,)`` are the newest quadratic forms.
     """
-    if len(s) < LEAST_KERNELS or state.widened or state.stop is not None or len(state.cut_values) < 2:
+    if len(s) < MIN_KERNELS_TO_SHRINK or state.widened or state.stop is not None or len(state.cut_values) < 2:
         return state
     earning = domain.support(s)[1] > 0
-    edge = NEAR * float(s[earning].min())
+    edge = NEAR_FORM_SHARE * float(s[earning].min())
     keep = state.active & ((state.theta > 0) | (state.best_theta > 0) | earning | (s >= edge))
-    if keep.sum() > WORTH_DROPPING * state.active.sum():
+    if keep.sum() > MAX_SHRUNK_SHARE * state.active.sum():
         return state
     return replace(state, active=keep)
 
 
-def averaged(state: WeightState) -> np.ndarray:
+def average_dual(state: WeightState) -> np.ndarray:
     """Return the machine ``sum_i p_i beta^i`` of the cut weights; its own forms bound at least as well as the mixture of theirs."""
     return state.mix @ state.cut_betas[: len(state.mix)]
 
 
-def certified(state: WeightState, problem: DualProblem, mean: np.ndarray, s: np.ndarray, domain: Domain) -> WeightState:
+def certify_all_kernels(state: WeightState, problem: DualProblem, mean: np.ndarray, s: np.ndarray, domain: Domain) -> WeightState:
     """Return the state with the bound over all kernels that the averaged machine gives, its violators taken into the working set.
 
-    ``stop`` is left where no kernel outside of the working set earns weight: then the bound over the set holds for all. Else it is taken
-    back; the new columns of ``cut_forms`` are still to be computed.
-
-    Parameters
-    ----------
-    mean, s
-        :func:`averaged` and its quadratic forms.
+    ``mean`` is that of :func:`average_dual`, and ``s`` its quadratic forms. ``stop`` stays where no kernel outside of the working set earns
+    weight: then the bound over the set holds for all. Else it is cleared; the new columns of ``cut_forms`` are still to be computed.
     """
     value, best = domain.support(s)
     lower = max(state.lower, linear_value(problem, mean) - 0.5 * value)
@@ -279,28 +273,24 @@ def certified(state: WeightState, problem: DualProblem, mean: np.ndarray, s: np.
         return replace(state, lower=max(lower, state.floor))
     if (state.upper - lower) <= state.gap:
         return replace(state, lower=lower)
-    near = s >= NEAR * float(s[best > 0].min())
-    return replace(state, lower=lower, floor=lower, active=state.active | missing | near, widened=True, stop=None)
+    may_earn = s >= NEAR_FORM_SHARE * float(s[best > 0].min())
+    return replace(state, lower=lower, floor=lower, active=state.active | missing | may_earn, widened=True, stop=None)
 
 
-def with_best(state: WeightState, found: Trial) -> WeightState:
+def with_best(state: WeightState, trial: Trial) -> WeightState:
     """Return the state with a trial as its best point if that lowers the upper bound."""
-    if found.upper >= state.upper:
+    if trial.upper >= state.upper:
         return state
     return replace(
         state,
-        upper=found.upper,
-        best_theta=found.theta,
-        best_beta=found.beta,
-        best_bias=found.bias,
-        best_decision=found.decision + found.bias,
+        upper=trial.upper,
+        best_theta=trial.theta,
+        best_beta=trial.beta,
+        best_bias=trial.bias,
+        best_decision=trial.decision + trial.bias,
     )
 
 
-def closed(state: WeightState, tol: float) -> bool:
+def has_converged(state: WeightState, tol: float) -> bool:
     """Whether the bounds have met within the relative tolerance."""
     return state.relative_gap <= tol
-
-
-Evaluate = Callable[[np.ndarray, np.ndarray], Trial]
-"""``evaluate(theta, warm beta)`` solves the machine at other weights."""

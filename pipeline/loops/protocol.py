@@ -1,6 +1,6 @@
 """The contract of every iterative method: an explicit state, a step, a model.
 
-Nothing survives a step but what stands in the state: that is what makes a killed run end bit-equal to an undisturbed one.
+Nothing but the state survives a step: so a killed run that is resumed ends bit-equal to an undisturbed one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LoopState(Protocol):
-    """What a state must carry beside its own fields: how many steps made it, and why it is final (``None``: it is not)."""
+    """What every state has: the number of steps behind it, and why it is final (``None``: it is not)."""
 
     @property
     def iteration(self) -> int:
@@ -40,7 +40,7 @@ class Step(Generic[S]):
 
 @dataclass(frozen=True)
 class Outcome(Generic[S]):
-    """Where a loop ended: its last state, the rows of its history, and whether it was found finished already."""
+    """The end of a loop: its last state, the rows of its history, and the iteration that it was resumed at, if it was."""
 
     state: S
     history: tuple[Mapping[str, Any], ...]

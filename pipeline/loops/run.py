@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 def _start(loop: Loop[S], ctx: RunContext, keep: bool) -> tuple[S, list[Mapping[str, Any]], int | None]:
     if ctx.run is None or not keep:
         return loop.init(ctx), [], None
-    found = ctx.run.load_checkpoint(loop.state_type)
-    ctx.run.truncate_history(found[0] if found else 0)
-    _note_arithmetic(ctx, found is not None)
-    if found is None:
+    checkpoint = ctx.run.load_checkpoint(loop.state_type)
+    ctx.run.truncate_history(checkpoint[0] if checkpoint else 0)
+    _note_arithmetic(ctx, checkpoint is not None)
+    if checkpoint is None:
         return loop.init(ctx), [], None
-    iteration, state = found
+    iteration, state = checkpoint
     ctx.emit({"event": "resume", "iteration": iteration})
     return state, list(ctx.run.history()), iteration
 
@@ -52,20 +52,20 @@ def run_loop(loop: Loop[S], ctx: RunContext, *, keep: bool = True) -> Outcome[S]
     ctx
         Executor, data, run directory, budget and event sink.
     keep
-        ``False`` neither reads nor writes checkpoints and history: the run directory then only carries large vectors to tasks.
+        Read and write checkpoints and history; without them the run directory only carries large vectors to tasks.
 
     Returns
     -------
     Outcome
-        Last state and history rows; each row holds ``iteration``, ``tasks``, ``bytes``, ``retries``, ``seconds`` and its step's metrics.
+        Last state and history rows: ``iteration``, the step's metrics, ``tasks``, ``bytes``, ``retries``, ``seconds``.
     """
     state, history, resumed_at = _start(loop, ctx, keep)
     while state.stop is None:
         began, before = time.perf_counter(), ctx.tally.figures()
         step = loop.step(state, ctx)
         state = step.state
-        taken = {name: value - before[name] for name, value in ctx.tally.figures().items()}
-        row = {"iteration": state.iteration, **step.metrics, **taken, "seconds": time.perf_counter() - began}
+        spent = {name: value - before[name] for name, value in ctx.tally.figures().items()}
+        row = {"iteration": state.iteration, **step.metrics, **spent, "seconds": time.perf_counter() - began}
         history.append(row)
         _record(loop, ctx, state, row, keep)
     return Outcome(state, tuple(history), resumed_at)

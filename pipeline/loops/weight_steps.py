@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from ...kernels.svm.weight_model import model_minimiser
 from ...kernels.weights.domains import Domain, ElasticNetSet, LpBall, NormDomain
 from ...kernels.weights.level_programs import LowerBound, lower_bound, project_on_level
 from ...kernels.weights.reduced_gradient import reduced_step
-from .kernel_weights import Evaluate, Trial, WeightState, closed, raised
+from .kernel_weights import Trial, WeightState, has_converged, with_lower_bound
 
 MASTER_SHARE = 0.01
 """The small lower-bound program is solved to this share of the tolerance of the fit."""
@@ -19,113 +19,131 @@ MASTER_SHARE = 0.01
 MODEL_SHARE = 0.02
 """A second-order model is minimised to this share of the gap."""
 
-UPHILL = 0.1
-"""A model's point may lie above the least J so far by this share of the gap: bounds profit all the same."""
+MAX_RISE_SHARE = 0.1
+"""A model's point may lie above the smallest J so far by this share of the gap: bounds profit all the same."""
 
-SHARES = 20
-"""Points tried on the way to its minimiser."""
+N_LINE_POINTS = 20
+"""Points tried on the way to a model's minimiser."""
 
-POLISHED = ("auto", "level", "silp")
+TRIES_LAST_WEIGHTS = ("auto", "level", "silp")
 """Methods whose last weights are still to be tried when the bounds have met."""
 
 ROUND_OFF = 1e-12
-
-Stepper = Callable[[WeightState, Trial, NormDomain, float, float, Evaluate], WeightState]
-"""``step(state, newest trial, domain, tau, tol, evaluate)`` returns the state with its next weights, or with a reason to stop."""
+"""Weights at or below this are zero."""
 
 
-def _bounded(state: WeightState, domain: NormDomain, tol: float) -> tuple[WeightState, LowerBound]:
-    bound = lower_bound(state.cuts, domain, state.mix if len(state.mix) else None, tol=MASTER_SHARE * tol)
-    return replace(raised(state, bound.value), mix=bound.p), bound
+@dataclass(frozen=True)
+class WeightSearch:
+    """What a step may use beside the state and the newest trial: the set of weights, the height of the level, the tolerance of the fit.
+
+    ``evaluate(theta, warm beta)`` solves the machine at other weights.
+    """
+
+    domain: NormDomain
+    tau: float
+    tol: float
+    evaluate: Callable[[np.ndarray, np.ndarray], Trial]
 
 
-def _closed(state: WeightState, bound: LowerBound) -> WeightState:
+Stepper = Callable[[WeightState, Trial, WeightSearch], WeightState]
+"""``step(state, newest trial, search)`` returns the state with its next weights, or with a reason to stop."""
+
+
+def _with_bound(state: WeightState, search: WeightSearch) -> tuple[WeightState, LowerBound]:
+    bound = lower_bound(state.cuts, search.domain, state.mix if len(state.mix) else None, tol=MASTER_SHARE * search.tol)
+    return replace(with_lower_bound(state, bound.value), mix=bound.p), bound
+
+
+def _stop_at_minimiser(state: WeightState, bound: LowerBound) -> WeightState:
     """Stop at the weights that answer the averaged machine, which have exact zeros: they are still to be tried."""
-    return replace(state, theta=state.spread(bound.theta), stop="tol")
+    return replace(state, theta=state.scatter(bound.theta), stop="tol")
 
 
-def _projected(state: WeightState, bound: LowerBound, found: Trial, domain: NormDomain, tau: float) -> WeightState:
+def _project_on_level(state: WeightState, bound: LowerBound, trial: Trial, domain: NormDomain, tau: float) -> WeightState:
     cuts = state.cuts
     lowest = cuts.height(bound.theta)
     level = max(state.floor + tau * state.gap, lowest + 1e-9 * abs(lowest))
     warm = state.multipliers if len(state.multipliers) else None
-    point = project_on_level(found.theta[state.active], cuts, level, domain, warm, inside=bound.theta)
-    return replace(state, theta=state.spread(point.theta), multipliers=point.rho)
+    point = project_on_level(trial.theta[state.active], cuts, level, domain, warm, inside=bound.theta)
+    return replace(state, theta=state.scatter(point.theta), multipliers=point.rho)
 
 
-def level_step(state: WeightState, found: Trial, domain: NormDomain, tau: float, tol: float, evaluate: Evaluate) -> WeightState:
+def level_step(state: WeightState, trial: Trial, search: WeightSearch) -> WeightState:
     """Project the weights onto the level set of the cuts (level method)."""
-    state, bound = _bounded(state, domain, tol)
-    return _closed(state, bound) if closed(state, tol) else _projected(state, bound, found, domain, tau)
+    state, bound = _with_bound(state, search)
+    if has_converged(state, search.tol):
+        return _stop_at_minimiser(state, bound)
+    return _project_on_level(state, bound, trial, search.domain, search.tau)
 
 
-def newton_step(state: WeightState, found: Trial, domain: NormDomain, tau: float, tol: float, evaluate: Evaluate) -> WeightState:
+def newton_step(state: WeightState, trial: Trial, search: WeightSearch) -> WeightState:
     """Take the minimiser of a second-order model where there is one and no cut says that it fails, else the level method's step."""
-    state, bound = _bounded(state, domain, tol)
-    if closed(state, tol):
-        return _closed(state, bound)
-    return (None if found.root is None else _modelled(state, found, found.root, domain)) or _projected(state, bound, found, domain, tau)
+    state, bound = _with_bound(state, search)
+    if has_converged(state, search.tol):
+        return _stop_at_minimiser(state, bound)
+    new = None if trial.root is None else _model_step(state, trial, trial.root, search.domain)
+    return new or _project_on_level(state, bound, trial, search.domain, search.tau)
 
 
-def _modelled(state: WeightState, found: Trial, root: np.ndarray, domain: NormDomain) -> WeightState | None:
+def _model_step(state: WeightState, trial: Trial, root: np.ndarray, domain: NormDomain) -> WeightState | None:
     """Take the point of least ``max(model, cuts)`` between the weights and the model's minimiser, if that promises a decrease."""
-    at, s = found.theta[state.active], found.s[state.active]
+    start, s = trial.theta[state.active], trial.s[state.active]
     v = domain.v if isinstance(domain, ElasticNetSet) else 2.0 - domain.p  # pyright: ignore[reportAttributeAccessIssue]
-    aim = model_minimiser(at, s, root, v, MODEL_SHARE * state.gap)
-    image = root @ (aim - at)
-    slope, bend = -0.5 * float(s @ (aim - at)), float(image @ image)
-    start, change = state.cuts.values(at), -0.5 * (state.cuts.S @ (aim - at))
-    shares = np.linspace(0.0, 1.0, SHARES + 1)[1:]
-    heights = [max(found.value + t * slope + 0.5 * t * t * bend, float((start + t * change).max())) for t in shares]
-    best = int(np.argmin(heights))
-    if heights[best] >= state.upper + UPHILL * state.gap:
+    direction = model_minimiser(start, s, root, v, MODEL_SHARE * state.gap) - start
+    image = root @ direction
+    slope, curvature = -0.5 * float(s @ direction), float(image @ image)
+    heights, change = state.cuts.values(start), -0.5 * (state.cuts.S @ direction)
+    shares = np.linspace(0.0, 1.0, N_LINE_POINTS + 1)[1:]
+    values = [max(trial.value + t * slope + 0.5 * t * t * curvature, float((heights + t * change).max())) for t in shares]
+    best = int(np.argmin(values))
+    if values[best] >= state.upper + MAX_RISE_SHARE * state.gap:
         return None
-    return replace(state, theta=state.spread(at + shares[best] * (aim - at)))
+    return replace(state, theta=state.scatter(start + shares[best] * direction))
 
 
-def silp_step(state: WeightState, found: Trial, domain: NormDomain, tau: float, tol: float, evaluate: Evaluate) -> WeightState:
+def silp_step(state: WeightState, trial: Trial, search: WeightSearch) -> WeightState:
     """Take the minimiser of the cuts (cutting planes; Sonnenburg, Rätsch, Schäfer, Schölkopf, JMLR 7, 2006)."""
-    state, bound = _bounded(state, domain, tol)
-    return _closed(state, bound) if closed(state, tol) else replace(state, theta=state.spread(bound.theta))
+    state, bound = _with_bound(state, search)
+    return _stop_at_minimiser(state, bound) if has_converged(state, search.tol) else replace(state, theta=state.scatter(bound.theta))
 
 
-def alternate_step(state: WeightState, found: Trial, domain: NormDomain, tau: float, tol: float, evaluate: Evaluate) -> WeightState:
+def alternate_step(state: WeightState, trial: Trial, search: WeightSearch) -> WeightState:
     """Take the best weights for the norms ``theta_q sqrt(s_q)`` of the machine's parts."""
-    if closed(state, tol):
+    if has_converged(state, search.tol):
         return replace(state, stop="tol")
-    return replace(state, theta=domain.weights_from_norms(found.theta * np.sqrt(np.maximum(found.s, 0.0))))
+    return replace(state, theta=search.domain.weights_from_norms(trial.theta * np.sqrt(np.maximum(trial.s, 0.0))))
 
 
-def simplemkl_step(state: WeightState, found: Trial, domain: NormDomain, tau: float, tol: float, evaluate: Evaluate) -> WeightState:
+def simplemkl_step(state: WeightState, trial: Trial, search: WeightSearch) -> WeightState:
     """Take a reduced-gradient step with line search on the simplex (SimpleMKL)."""
-    if closed(state, tol):
+    if has_converged(state, search.tol):
         return replace(state, stop="tol")
 
-    def at(weights: np.ndarray, near: Trial) -> Trial:
+    def evaluate(weights: np.ndarray, start: Trial) -> Trial:
         weights = np.where(weights > ROUND_OFF, weights, 0.0)
-        return evaluate(weights / weights.sum(), near.beta)
+        return search.evaluate(weights / weights.sum(), start.beta)
 
-    best = reduced_step(found, at)
-    if best is found:
+    best = reduced_step(trial, evaluate)
+    if best is trial:
         # Nothing descends within the machine's tolerance.
         return replace(state, stop="flat")
     return replace(state, theta=best.theta, beta=best.beta)
 
 
-def uniform_step(state: WeightState, found: Trial, domain: NormDomain, tau: float, tol: float, evaluate: Evaluate) -> WeightState:
+def uniform_step(state: WeightState, trial: Trial, search: WeightSearch) -> WeightState:
     """Keep the equal weights; the bounds tell how far they are from the best ones."""
     return replace(state, stop="uniform")
 
 
-def mirror_move(domain: Domain, weights: np.ndarray, slopes: np.ndarray, move: int) -> np.ndarray:
-    """Return the weights after mirror step number ``move`` (from 1) of length ``sqrt(log k / move) / max |slope|``.
+def mirror_step(domain: Domain, weights: np.ndarray, slopes: np.ndarray, number: int) -> np.ndarray:
+    """Return the weights after the mirror step of this ``number`` (from 1), of length ``sqrt(log k / number) / max |slope|``.
 
     Steps of a divergent series, as in chapter 5 of Jawanpuria's thesis (2014); mirror descent is not monotone.
     """
     steepest = float(np.abs(slopes).max())
     if not steepest > 0.0:
         return weights
-    return domain.mirror(weights, slopes, float(np.sqrt(np.log(len(weights)) / move)) / steepest)
+    return domain.mirror(weights, slopes, float(np.sqrt(np.log(len(weights)) / number)) / steepest)
 
 
 STEPPERS: dict[str, Stepper] = {
@@ -138,6 +156,6 @@ STEPPERS: dict[str, Stepper] = {
 }
 
 
-def modellable(solver: str, domain: NormDomain) -> bool:
+def uses_model(solver: str, domain: NormDomain) -> bool:
     """Return whether steps of a solver use a second-order model over this set."""
     return solver == "auto" and (isinstance(domain, ElasticNetSet) or (isinstance(domain, LpBall) and domain.p in (1.0, 2.0)))

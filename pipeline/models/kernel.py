@@ -49,7 +49,7 @@ class KernelModel:
     n_features, n_train
         Width and rows of the training data; ``n_features`` is 0 for strings.
     precomputed
-        Whether kernels are given as matrices, at prediction too.
+        Whether kernels are matrices that users compute, at prediction too.
     theta
         ``(n_machines, n_kernels)`` kernel weights.
     used
@@ -74,6 +74,8 @@ class KernelModel:
         Further results of a method, by name.
     layers
         1 or 2.
+    features
+        One kernel per feature in place of ``kernels_json``, or ``None``.
     """
 
     record_name: ClassVar[str] = "KernelModel"

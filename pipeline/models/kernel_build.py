@@ -1,4 +1,4 @@
-"""NEW."""
+"""From the solution of kernel machines to a model: weights, coefficients, and the training rows that these need."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ...storage import BlockStore, MemoryBlocks
 from ..grams.given import GivenGrams
 from ..grams.grams import Grams
-from ..grams.sources import rows_of
+from ..grams.sources import TextRows, rows_of
 from ..inputs.labels import Inputs
 from ..passes.blocks import scale_of
+from ..records.config import MethodConfig
 from ..records.scale import FeatureScale
 from .kernel import KernelModel
 from .kernel_predict import spans
 
 
 def build_model(
-    config: Any,
+    config: MethodConfig,
     inputs: Inputs,
     grams: Grams,
     theta: np.ndarray,
@@ -33,7 +35,7 @@ def build_model(
     used = np.flatnonzero(np.any(theta != 0, axis=0))
     norms = [grams.normalizations[q] for q in used]
     centred = any(norm.row_mean is not None for norm in norms)
-    # The means of a test row run over all training rows, so a centred kernel keeps them all.
+    # The means of a test row run over all training rows, so that a centred kernel needs them all.
     ids = np.arange(grams.n) if centred else np.flatnonzero(np.any(beta != 0, axis=0))
     rows, texts = (None, ()) if isinstance(inputs.data, GivenGrams) else support_rows_of(inputs.data, ids)
     return KernelModel(
@@ -58,13 +60,15 @@ def build_model(
 
 
 def data_scaling(data: Any) -> dict[str, Any]:
-    """Return a model's fields that tell how the features of a data set are scaled."""
+    """Return the fields of a model that hold the scaling of a data set's features."""
     if getattr(data, "scale", None) is None or not data.n_cols:
         return {"scale": FeatureScale(), "row_scaled": False}
     return {"scale": scale_of(data, np.arange(data.n_cols)), "row_scaled": data.scale.kind == "unit-row"}
 
 
-def support_rows_of(data: Any, ids: np.ndarray) -> tuple[np.ndarray | sp.csr_array | None, tuple[str, ...]]:
+def support_rows_of(
+    data: BlockStore | MemoryBlocks | TextRows, ids: np.ndarray
+) -> tuple[np.ndarray | sp.csr_array | None, tuple[str, ...]]:
     """Return chosen rows (ascending ids) as kernels read them, and the texts where rows are strings."""
     parts = []
     for lo, hi in spans(data.n_rows, 4096):

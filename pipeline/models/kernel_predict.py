@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from ...kernels.grams.blocks import gram_block, gram_diagonal
 from ...kernels.grams.feature_sums import feature_values
 from ...kernels.grams.products import AnyKernel, kernel_of
 from ...kernels.grams.strips import kernel_decisions, of_numbers
-from ...storage import BlockStore, open_shared
+from ...storage import BlockStore, MemoryBlocks, open_shared
 from ..passes.blocks import listed
 from ..passes.scaling import inverse_row_norms, scaled
 from ..records.context import RunContext
@@ -27,22 +27,22 @@ TILES = 20 << 20
 """Bytes that sums over features are computed in, whatever the sizes."""
 
 BLOCK_BYTES = 32 << 20
-"""Kernel entries held at a time."""
+"""Bytes of kernel entries in memory at a time."""
 
 ROWS = 4096
-"""Rows of a task at most."""
+"""Largest number of rows of a task."""
 
-COLUMNS = 512
-"""Features of which the columns are dense at a time."""
+MAX_COLUMNS = 512
+"""Features whose columns are dense at a time."""
 
-SATURATED = 600.0
-"""Exponents of a second layer are cut here: sums of what lies beyond would overflow."""
+MAX_EXPONENT = 600.0
+"""Exponents of a second layer are clipped here: sums of larger ones would overflow."""
 
 
 def used_specs(model: KernelModel) -> list[AnyKernel]:
     """Return the kernels with a weight."""
-    every = _kernels(model.kernels_json)
-    return [every[q] for q in model.used]
+    kernels = _kernels(model.kernels_json)
+    return [kernels[q] for q in model.used]
 
 
 @lru_cache(maxsize=4)
@@ -52,45 +52,46 @@ def _kernels(text: str) -> tuple[AnyKernel, ...]:
 
 
 def support_rows(model: KernelModel) -> Any:
-    """Return the support rows as the kernels read them."""
+    """Return the support rows as kernels read them: numbers with scaling applied, or strings."""
     return model.rows if model.rows is not None else np.array(model.texts, dtype=object)
 
 
-def decide_rows(model: KernelModel, X: Any) -> np.ndarray:
+def row_decision_values(model: KernelModel, X: Any) -> np.ndarray:
     """Return ``(n, n_machines)`` decision values of rows to which scaling has been applied, or of strings."""
     n = X.shape[0]
     out = np.tile(model.intercepts, (n, 1))
     if not len(model.support_ids) or not len(model.used):
         return out
     if model.features is not None:
-        return out + _decide_features(model, X)
+        return out + _feature_decision_values(model, X)
     specs, support = used_specs(model), support_rows(model)
     if model.layers == 1 and model.rows is not None and of_numbers(specs) and all(norm.only_scales for norm in model.norms):
         weights = model.theta[:, model.used] * np.array([norm.scale for norm in model.norms])
         return out + kernel_decisions(specs, weights, X, support, model.beta)
-    # Two layers hold an inner sum per machine while the kernels are read.
-    held = 1 if model.layers == 1 else 2 + len(model.intercepts)
-    for lo, hi in spans(n, max(1, BLOCK_BYTES // (8 * held * len(model.support_ids)))):
-        sums = _sums(model, out[lo:hi])
-        for first, last in spans(len(specs), max(1, BLOCK_BYTES // (8 * len(model.support_ids) * (hi - lo)))):
-            part = X[lo:hi]
-            block = gram_block(specs[first:last], part, support)
-            diagonals = (
-                gram_diagonal(specs[first:last], part) if any(model.norms[q].diag_root is not None for q in range(first, last)) else None
-            )
-            for q, values in enumerate(block):
-                norm = model.norms[first + q]
-                _add(model, sums, norm.apply_test(values, diagonal=None if diagonals is None else diagonals[q]), model.used[first + q])
-        _close(model, sums, out[lo:hi])
+    # Two layers have an inner sum per machine while the kernels are read.
+    copies = 1 if model.layers == 1 else 2 + len(model.intercepts)
+    for lo, hi in spans(n, max(1, BLOCK_BYTES // (8 * copies * len(model.support_ids)))):
+        _add_row_values(model, specs, X[lo:hi], support, out[lo:hi])
     return out
 
 
-def _sums(model: KernelModel, out: np.ndarray) -> np.ndarray:
+def _add_row_values(model: KernelModel, specs: Sequence[AnyKernel], X: Any, support: Any, out: np.ndarray) -> None:
+    """Add the decision values of some rows, reading as many kernels at a time as memory allows."""
+    sums = _empty_sums(model, out)
+    for first, last in spans(len(specs), max(1, BLOCK_BYTES // (8 * len(model.support_ids) * len(out)))):
+        block, norms = gram_block(specs[first:last], X, support), model.norms[first:last]
+        diagonals = gram_diagonal(specs[first:last], X) if any(norm.diag_root is not None for norm in norms) else [None] * len(norms)
+        for q, norm, values, diagonal in zip(model.used[first:last], norms, block, diagonals, strict=True):
+            _add_kernel(model, sums, norm.apply_test(values, diagonal=diagonal), q)
+    _add_second_layer(model, sums, out)
+
+
+def _empty_sums(model: KernelModel, out: np.ndarray) -> np.ndarray:
     """Return what kernels are added to: the decision values, or with two layers the inner sums (n_machines, rows, n_support)."""
     return out if model.layers == 1 else np.zeros((len(model.intercepts), len(out), len(model.support_ids)))
 
 
-def _add(model: KernelModel, sums: np.ndarray, values: np.ndarray, q: int) -> None:
+def _add_kernel(model: KernelModel, sums: np.ndarray, values: np.ndarray, q: int) -> None:
     """Add one normalised kernel (rows, n_support)."""
     if model.layers == 1:
         sums += (values @ model.beta.T) * model.theta[:, q]
@@ -100,36 +101,36 @@ def _add(model: KernelModel, sums: np.ndarray, values: np.ndarray, q: int) -> No
             sums[m] += weight * values
 
 
-def _close(model: KernelModel, sums: np.ndarray, out: np.ndarray) -> None:
-    """Add what the second layer makes of the inner sums."""
+def _add_second_layer(model: KernelModel, sums: np.ndarray, out: np.ndarray) -> None:
+    """Add the second layer over the inner sums, where there is one."""
     if model.layers == 1:
         return
     for m, inner in enumerate(sums):
-        np.exp(np.minimum(inner, SATURATED, out=inner), out=inner)
+        np.exp(np.minimum(inner, MAX_EXPONENT, out=inner), out=inner)
         inner *= model.beta[m]
-        # Row by row, where a matrix product may round a row differently in other company; machines that tie would then trade places.
+        # Row by row, where a matrix product may round a row differently in other company; machines that tie would then swap ranks.
         out[:, m] += inner.sum(axis=1)
 
 
-def _decide_features(model: KernelModel, X: Any) -> np.ndarray:
+def _feature_decision_values(model: KernelModel, X: Any) -> np.ndarray:
     """Return ``sum_i w_i sum_s beta_s K_i(x, z_s)`` over kernels of one feature each, ``(n, n_machines)``."""
     features = model.features
     assert features is not None and model.rows is not None
     left, right = (sp.csc_array(part) if sp.issparse(part) else part for part in (X, model.rows))
     out = np.zeros((X.shape[0], len(model.beta)))
-    for first, last in spans(len(features.columns), COLUMNS):
+    for first, last in spans(len(features.columns), MAX_COLUMNS):
         part = slice(first, last)
         widths = features.widths[part] if features.widths[0] else None
         weights = model.theta[0, part] * features.scales[part]
-        out += feature_values(_dense(left[:, part]), _dense(right[:, part]), weights, widths, model.beta).T
+        out += feature_values(_to_dense(left[:, part]), _to_dense(right[:, part]), weights, widths, model.beta).T
     return out
 
 
-def _dense(part: Any) -> np.ndarray:
+def _to_dense(part: Any) -> np.ndarray:
     return np.asarray(part.toarray() if sp.issparse(part) else part, np.float64)
 
 
-def decide_grams(model: KernelModel, grams: np.ndarray, diagonals: np.ndarray | None = None) -> np.ndarray:
+def gram_decision_values(model: KernelModel, grams: np.ndarray, diagonals: np.ndarray | None = None) -> np.ndarray:
     """Return ``(n_test, n_machines)`` decision values from matrices ``(n_kernels, n_test, n_train)``.
 
     Raises
@@ -144,32 +145,32 @@ def decide_grams(model: KernelModel, grams: np.ndarray, diagonals: np.ndarray | 
             "training rows last"
         )
     out = np.tile(model.intercepts, (n, 1))
-    sums = _sums(model, out)
-    for place, q in enumerate(model.used):
+    sums = _empty_sums(model, out)
+    for norm, q in zip(model.norms, model.used, strict=True):
         block = np.asarray(grams[q], np.float64)
         if not np.isfinite(block).all():
             raise ValueError(f"precomputed kernel {q} holds NaN or infinity")
-        values = model.norms[place].apply_test(block[:, model.support_ids], diagonal=None if diagonals is None else diagonals[q])
-        _add(model, sums, values, q)
-    _close(model, sums, out)
+        values = norm.apply_test(block[:, model.support_ids], diagonal=None if diagonals is None else diagonals[q])
+        _add_kernel(model, sums, values, q)
+    _add_second_layer(model, sums, out)
     return out
 
 
 def scaled_rows(model: KernelModel, X: Any) -> Any:
     """Return an array ``(n, n_features)`` as the model reads its rows; of a model on single features their columns only."""
     factor = inverse_row_norms(X) if model.row_scaled else None
-    return _scaled(model, X if model.features is None else X[:, model.features.columns], factor)
+    return _scale_rows(model, X if model.features is None else X[:, model.features.columns], factor)
 
 
-def _scaled(model: KernelModel, X: Any, factor: np.ndarray | None) -> Any:
-    if sp.issparse(X) and _scales(model):
-        # A centred column has no zeros to leave out.
+def _scale_rows(model: KernelModel, X: Any, factor: np.ndarray | None) -> Any:
+    if sp.issparse(X) and _needs_scaling(model):
+        # A centred column has no zeros to skip.
         X = sp.csc_array(X) if model.scale.shift is None else X.toarray()
-    found = scaled(X, model.scale, factor)
-    return sp.csr_array(found) if sp.issparse(found) else found
+    rows = scaled(X, model.scale, factor)
+    return sp.csr_array(rows) if sp.issparse(rows) else rows
 
 
-def _scales(model: KernelModel) -> bool:
+def _needs_scaling(model: KernelModel) -> bool:
     return model.row_scaled or model.scale.factor is not None or model.scale.shift is not None
 
 
@@ -205,7 +206,7 @@ class RowSpan:
         columns = np.arange(data.n_cols) if model.features is None else model.features.columns
         factor = data.scale.row_factor
         factor = factor[slice(*self.rows)] if model.row_scaled and factor is not None else None
-        return _scaled(model, data.columns(columns, self.rows), factor)
+        return _scale_rows(model, data.columns(columns, self.rows), factor)
 
 
 class Decided(NamedTuple):
@@ -215,20 +216,21 @@ class Decided(NamedTuple):
     values: np.ndarray
 
 
-def row_spans(data: Any, width: int) -> list[RowSpan]:
+def row_spans(data: BlockStore | MemoryBlocks, width: int) -> list[RowSpan]:
     """Return references to all rows, ROWS at a time, of which ``width`` columns are read."""
-    far = isinstance(data, BlockStore)
-    return [RowSpan(data.url, data.digest if far else "", rows, width, None if far else data) for rows in spans(data.n_rows, ROWS)]
+    is_stored = isinstance(data, BlockStore)
+    digest, source = (data.digest, None) if is_stored else ("", data)
+    return [RowSpan(data.url, digest, rows, width, source) for rows in spans(data.n_rows, ROWS)]
 
 
 def decide_chunk(ref: RowSpan, model: KernelModel) -> list[Decided]:
     """Return the decision values of a range of rows."""
-    return [Decided(ref.rows, decide_rows(model, ref.load(model)))]
+    return [Decided(ref.rows, row_decision_values(model, ref.load(model)))]
 
 
 @dataclass(frozen=True)
 class DecideMemory:
-    """Task memory: rows as read, chosen and scaled, pieces of kernel entries with copies of them, no larger than all there are, and tiles.
+    """Task memory: rows as read, selected and scaled, pieces of kernel entries with their copies (at most all entries), and tiles.
 
     Attributes
     ----------
@@ -246,7 +248,7 @@ class DecideMemory:
         return 3 * ref.nbytes + 3 * max(min((ref.rows[1] - ref.rows[0]) * row, BLOCK_BYTES), row) + TILES
 
 
-def decide_store(model: KernelModel, ctx: RunContext) -> np.ndarray:
+def store_decision_values(model: KernelModel, ctx: RunContext) -> np.ndarray:
     """Return the decision values of every row of a store (one pass over its rows).
 
     Raises
@@ -268,8 +270,8 @@ def decide_store(model: KernelModel, ctx: RunContext) -> np.ndarray:
     refs = row_spans(data, model.n_features if model.features is None else len(model.features.columns))
     memory = DecideMemory(len(model.support_ids), len(model.used), len(model.intercepts))
     program = BlockProgram("kernel-decisions", decide_chunk, listed, memory, result, combine_bytes=2 * result * len(refs))
-    found = ctx.run_pass(plan(program, refs, model))
-    return np.concatenate([part.values for part in sorted(found)]) if found else np.zeros((0, len(model.intercepts)))
+    parts = ctx.run_pass(plan(program, refs, model))
+    return np.concatenate([part.values for part in sorted(parts)]) if parts else np.zeros((0, len(model.intercepts)))
 
 
 class KernelPredictor(Predictor):
@@ -277,4 +279,4 @@ class KernelPredictor(Predictor):
 
     def decision_values(self, model: KernelModel, ctx: RunContext) -> np.ndarray:
         """Return the decision values of the machines."""
-        return decide_store(model, ctx)
+        return store_decision_values(model, ctx)

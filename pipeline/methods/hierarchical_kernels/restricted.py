@@ -32,7 +32,7 @@ from ....kernels.graphs.norms import (
 from ....kernels.weights.domains import LpBall, Simplex
 from ...grams.grams import Grams
 from ...loops.active_set import Restricted
-from ...loops.weight_steps import mirror_move
+from ...loops.weight_steps import mirror_step
 from .machines import Machines, loss_of
 
 FIRST_SMOOTH = 0.1
@@ -281,7 +281,7 @@ class Master:
         moves, eta = master.since, np.maximum(master.eta, LEAST_ETA)
         master, forms = self._inside(replace(master, eta=eta), tol)
         _, slopes = psi_gradient(self.hull, eta, forms, self.rho)
-        moved = np.maximum(mirror_move(Simplex(), eta, -0.5 * slopes, moves + 1), LEAST_ETA)
+        moved = np.maximum(mirror_step(Simplex(), eta, -0.5 * slopes, moves + 1), LEAST_ETA)
         moved = moved / moved.sum()
         # The next problem inside starts from the weights that the newest forms give at the new eta.
         weights = effective_weights(self.hull, moved, np.maximum(forms, 1e-12 * forms.max()), self.rho)

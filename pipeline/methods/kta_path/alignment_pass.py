@@ -28,10 +28,10 @@ def scaled_block(block: Block) -> Any:
 def align_chunk(task: Task, table: Any, kernel: str) -> list[tuple[int, np.ndarray]]:
     """Return the offset and ``(4, k)`` alignments of every stripe of a task, summed over the targets; the table's last row is weights."""
     *targets, weight = received(table)
-    return [(block.offset, _summed(block, targets, weight, kernel)) for block in load_blocks(task)]
+    return [(block.offset, _align_block(block, targets, weight, kernel)) for block in load_blocks(task)]
 
 
-def _summed(block: Block, targets: Sequence[np.ndarray], weight: np.ndarray, kernel: str) -> np.ndarray:
+def _align_block(block: Block, targets: Sequence[np.ndarray], weight: np.ndarray, kernel: str) -> np.ndarray:
     X = scaled_block(block)
     first = alignments(X, targets[0], kernel=kernel, sample_weight=weight)
     values, errors = first.values.copy(), first.errors.copy()
@@ -45,29 +45,19 @@ def _summed(block: Block, targets: Sequence[np.ndarray], weight: np.ndarray, ker
 
 
 @dataclass(frozen=True)
-class _Bound:
-    vectors: int
+class _TaskBound:
+    vector_bytes: int
 
     def __call__(self, task: Task) -> int:
         # The stripe as read, in float64 with its scaling, and vectors of the length of a column.
-        return 4 * task_bytes(task) + 12 * self.vectors + (8 << 20)
+        return 4 * task_bytes(task) + 12 * self.vector_bytes + (8 << 20)
 
 
-def aligned(ctx: RunContext, tasks: Sequence[Task], targets: np.ndarray, weight: np.ndarray, kernel: str) -> Alignments:
-    """Return the alignments of the features of ``tasks``, which follow one another (one column pass).
+def align_features(ctx: RunContext, tasks: Sequence[Task], targets: np.ndarray, weight: np.ndarray, kernel: str) -> Alignments:
+    """Return the alignments of the features of ``tasks``, consecutive ones of ``column_tasks`` (one column pass).
 
-    Parameters
-    ----------
-    ctx
-        Executor and data.
-    tasks
-        Consecutive ones of ``column_tasks``.
-    targets
-        ``(n_targets, n_samples)``; alignments are summed over targets, as <K, sum_t y_t y_t'> is.
-    weight
-        ``(n_samples,)`` how often each row counts; rows of weight 0 are as if they were not there.
-    kernel
-        ``"rbf"`` or ``"linear"``.
+    ``targets`` are ``(n_targets, n_samples)``; alignments are summed over them, as <K, sum_t y_t y_t'> is. ``weight`` ``(n_samples,)`` is
+    how often each row counts; rows of weight 0 are as if they were not there.
 
     Raises
     ------
@@ -75,9 +65,8 @@ def aligned(ctx: RunContext, tasks: Sequence[Task], targets: np.ndarray, weight:
         Values that are not finite, fewer than two rows, or a constant target.
     """
     width = sum(ref.cols[1] - ref.cols[0] for task in tasks for ref in task)
-    bound = _Bound(targets.nbytes)
     size = 32 * width + 256
-    program = BlockProgram("alignments", align_chunk, listed, bound, size, combine_bytes=2 * size)
+    program = BlockProgram("alignments", align_chunk, listed, _TaskBound(targets.nbytes), size, combine_bytes=2 * size)
     table = ctx.share("targets", np.concatenate([targets, weight[None, :]]))
-    found = ctx.run_pass(plan(program, tasks, table, kernel))
-    return Alignments(*np.concatenate([part for _, part in sorted(found, key=lambda item: item[0])], axis=1))
+    parts = ctx.run_pass(plan(program, tasks, table, kernel))
+    return Alignments(*np.concatenate([part for _, part in sorted(parts, key=lambda item: item[0])], axis=1))

@@ -6,31 +6,50 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, MethodConfig, Positive
+from ...records.config import Count, MethodConfig, NonNegative, Positive
 
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Norm = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
-INACTIVE = 0.36787944117144233
+MAX_EPS = 0.36787944117144233
 """1/e: below it a weight only falls along the path."""
 
 
 class KTAPathConfig(MethodConfig):
     """Parameters of kernel selection along a path of l_p norms (``kta-path``)."""
 
-    kernel: Literal["rbf", "linear", "precomputed"] = Field("rbf", description="kernel of each feature, or matrices that are given")
-    divergence: Literal["euclidean", "kl"] = Field("euclidean", description="divergence of the weights from eta0")
+    kernel: Literal["rbf", "linear", "precomputed"] = Field(
+        "rbf",
+        description="kernel of each feature: rbf, its width the median of the non-zero distances, or linear, x x'; or precomputed: "
+        "matrices (n_kernels, n, n) at fit and (n_kernels, n_test, n_train) at predict",
+    )
+    divergence: Literal["euclidean", "kl"] = Field(
+        "euclidean", description="divergence of the weights from eta0: euclidean, or kl, the generalised one of Kullback and Leibler"
+    )
     lam1: NonNegative | None = Field(None, description="weight of the divergence; default: half the largest alignment")
-    lam2: NonNegative | None = Field(None, description="weight of sum eta^p; default: leaves about ten kernels at p_end")
+    lam2: NonNegative | None = Field(
+        None, description="weight of sum eta^p; default: leaves about ten kernels at p_end (fewer of less than 50 in all, but three)"
+    )
     eta0: NonNegative = Field(0.0, description="centre of the divergence; kl needs a positive one")
     p_start: Norm = Field(2.0, description="first p")
     p_end: Norm = Field(1.0, description="last p")
-    dp: Positive = Field(0.01, description="step in p")
-    eps: Annotated[float, Field(ge=0, lt=INACTIVE)] = Field(1e-4, description="a kernel at or below this weight has left for good")
-    order: Annotated[int, Field(ge=0, le=2)] = Field(1, description="order of the predictor in p")
-    C: Positive = Field(1.0, description="loss weight of the machines, as scikit-learn's SVC")
-    n_machines: Count = Field(11, description="points of the path at which a machine is trained and its accuracy noted; 1: the last one")
-    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
+    dp: Positive = Field(0.01, description="step in p, downwards")
+    eps: Annotated[float, Field(ge=0, lt=MAX_EPS)] = Field(1e-4, description="a kernel at or below this weight has left for good")
+    order: Annotated[int, Field(ge=0, le=2)] = Field(
+        1, description="order of the predictor in p; the path is the same for all, the time is not"
+    )
+    C: Positive = Field(
+        1.0,
+        description="loss weight of the machines, C * sum of losses on a kernel of (centred) trace n, the scale of scikit-learn's SVC; "
+        "default of svm_at and svm_path",
+    )
+    n_machines: Count = Field(
+        11,
+        description="points, evenly from the first to the last with an active kernel, at which a machine is trained and its accuracy "
+        "noted; 1: the last one",
+    )
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(
+        None, description="factor of C per class; alignments do not use it"
+    )
 
     @model_validator(mode="after")
     def _range_and_centre(self) -> KTAPathConfig:

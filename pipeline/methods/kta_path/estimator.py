@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Self
 
@@ -10,64 +10,36 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from ....cluster import machine_memory
 from ....kernels.alignment.path import p_for
 from ...estimators.inputs import OneThread, Selection, in_memory, validated
 from ...estimators.kernels import KernelClassifier, labelled
-from ...loops.run import run_loop
 from ...models.kernel import KernelModel
-from ...models.kernel_predict import decide_grams, decide_rows, scaled_rows
+from ...models.kernel_predict import gram_decision_values, row_decision_values, scaled_rows
+from ...records.context import RunContext
 from .config import KTAPathConfig
-from .loop import weights_of
+from .loop import path_weights
 from .machines import Kernels, PathPoint, PathTrainer
-from .method import build_loop, model_of, record
+from .method import KTAPath
+from .path_model import machine_model
 
 
 class KTASelectionPath(Selection, KernelClassifier):
-    """Selection of kernels by their alignment with the classes, along a path of l_p norms.
+    r"""Selection of kernels by their alignment with the classes, along a path of l_p norms.
 
-    Solves ``min over eta >= 0 of lam1 sum_i B_F(eta_i, eta0) + lam2 sum_i eta_i^p - sum_i eta_i a_i`` for p from ``p_start`` down to
-    ``p_end``, with ``a_i = y'HK_iHy / trace(HK_iH)``. Active kernels (weight above ``eps``) become fewer as p falls and never come back.
-    For more than two classes a_i is the sum over the classes, each against the rest: the alignment with "same class or not".
+    Solves, for p from ``p_start`` down to ``p_end``,
+
+    .. math::
+
+        \min_{\eta \ge 0} \lambda_1 \sum_i B_F(\eta_i, \eta_0) + \lambda_2 \sum_i \eta_i^p - \sum_i \eta_i a_i,
+        \qquad a_i = \frac{y' H K_i H y}{\mathrm{tr}(H K_i H)} .
+
+    Active kernels (weight above ``eps``) become fewer as p falls and never come back. For more than two classes a_i is the sum over the
+    classes, each against the rest: the alignment with "same class or not".
 
     The machine of :meth:`predict` and :meth:`decision_function` is the one at the last point with an active kernel (``p_``): the one with
     fewest kernels, not that of the best accuracy in ``path_scores_``. :meth:`svm_at` gives the machine at any p, :meth:`p_for` the p of a
-    number of kernels.
-
-    Parameters
-    ----------
-    kernel
-        ``"rbf"``: one Gaussian per feature, its width the median of the non-zero distances; ``"linear"``: ``x x'`` per feature;
-        ``"precomputed"``: X is ``(n_kernels, n, n)`` at fit and ``(n_kernels, n_test, n_train)`` at predict.
-    divergence
-        B_F: ``"euclidean"`` or ``"kl"`` (generalised Kullback-Leibler).
-    lam1
-        Weight of the divergence; default half the largest alignment.
-    lam2
-        Weight of the norm; default such that about ten kernels stay at ``p_end`` (fewer for less than 50, but three).
-    eta0
-        Centre of the divergence, positive for ``"kl"``.
-    p_start, p_end, dp
-        Grid of p, downwards.
-    eps
-        Activity threshold, below 1/e.
-    order
-        Order of the predictor in p: 0, 1, or 2. The path is the same, the time is not.
-    C
-        Loss weight of the machines, and default of :meth:`svm_at` and :meth:`svm_path`; ``C * sum of losses`` on a kernel of (centred)
-        trace n, the scale of scikit-learn's ``SVC``.
-    n_machines
-        Points, evenly from the first to the last with an active kernel, where the fit trains a machine and notes its accuracy
-        (``path_scores_``); 1: none but the last one.
-    class_weight
-        ``"balanced"`` or a factor of ``C`` per class; alignments take no notice of it.
-    cluster
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."`` ...
-    random_state
-        Not used; the fit is deterministic.
-    verbose
-        Log one line per iteration.
-    callbacks
-        Functions called with an event record per iteration.
+    number of kernels. The fit is deterministic.
 
     Attributes
     ----------
@@ -90,50 +62,23 @@ class KTASelectionPath(Selection, KernelClassifier):
     history_
         One array per figure over the iterations.
 
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from gramplane.pipeline import KTASelectionPath
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> path = KTASelectionPath(dp=0.05, n_machines=1).fit(X, y)
+    >>> path.transform(X, p=path.p_for(8)).shape
+    (569, 8)
+
     References
     ----------
     Jawanpuria: Learning Kernels for Multiple Predictive Tasks. PhD thesis (2014), chapter 7.
     """
 
-    _config_type = KTAPathConfig
+    _method = KTAPath
 
-    def __init__(
-        self,
-        kernel: str = "rbf",
-        divergence: str = "euclidean",
-        lam1: float | None = None,
-        lam2: float | None = None,
-        eta0: float = 0.0,
-        p_start: float = 2.0,
-        p_end: float = 1.0,
-        dp: float = 0.01,
-        eps: float = 1e-4,
-        order: int = 1,
-        C: float = 1.0,
-        n_machines: int = 11,
-        class_weight: Any = None,
-        cluster: str | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.divergence = divergence
-        self.lam1 = lam1
-        self.lam2 = lam2
-        self.eta0 = eta0
-        self.p_start = p_start
-        self.p_end = p_end
-        self.dp = dp
-        self.eps = eps
-        self.order = order
-        self.C = C
-        self.n_machines = n_machines
-        self.class_weight = class_weight
-        self.cluster = cluster
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    kernel: Any
 
     @property
     def _precomputed(self) -> bool:
@@ -163,16 +108,16 @@ class KTASelectionPath(Selection, KernelClassifier):
         """
         config = self._config()
         inputs = self._inputs(X, y, sample_weight)
-        with self._context(inputs.data) as ctx:
-            outcome = run_loop(build_loop(config, inputs), ctx, keep=False)
-            self._set_model(model_of(config, inputs, outcome.state, ctx))
-        self._set_history(outcome.history)
+        self._fit(inputs, config)
         self._training = inputs
         return self
 
+    def _limit(self) -> int:
+        return machine_memory()
+
     def _set_model(self, model: KernelModel) -> None:
+        super()._set_model(model)
         arrays = model.arrays
-        self.model_ = model
         self.alignments_, self.widths_, self.traces_ = arrays["alignments"], arrays["widths"], arrays["traces"]
         self.p_grid_, self.n_active_, self.junctures_ = arrays["p_grid"], arrays["n_active"], arrays["junctures"]
         indptr = np.concatenate([[0], np.cumsum(self.n_active_)])
@@ -200,7 +145,7 @@ class KTASelectionPath(Selection, KernelClassifier):
     def weights_at(self, p: float) -> np.ndarray:
         """Return the weights at any p of the path, ``(n_kernels,)``."""
         at = self._checked_p(p)
-        active, eta = self._weights_of(at)
+        active, eta = self._path_weights(at)
         out = np.zeros(len(self.alignments_))
         out[active] = eta
         return out
@@ -241,7 +186,7 @@ class KTASelectionPath(Selection, KernelClassifier):
             raise ValueError(f"p is {at}; no kernel is active there")
         config = self._machine_config(C)
         with self._context(self._training.data) as ctx:
-            active, eta = self._weights_of(at)
+            active, eta = self._path_weights(at)
             start = None if warm is None else warm.coefficients()
             return self._machine(config, self._trainer(config, ctx).at(at, active, eta, start))
 
@@ -265,14 +210,15 @@ class KTASelectionPath(Selection, KernelClassifier):
         check_is_fitted(self, "model_")
         config = self._machine_config(C)
         if p is None:
-            held = np.flatnonzero(self.n_active_)
-            return self._machines(config, self.p_grid_[held], self.weights_path_[held])
+            active = np.flatnonzero(self.n_active_)
+            return self._machines(config, self.p_grid_[active], self.weights_path_[active])
         points = np.array([self._checked_p(q) for q in np.atleast_1d(p)])
-        found = [self._weights_of(float(q)) for q in points]
-        if any(not len(active) for active, _ in found):
-            raise ValueError(f"p is {points[[not len(active) for active, _ in found].index(True)]}; no kernel is active there")
-        ends = np.cumsum([0] + [len(active) for active, _ in found])
-        columns, values = (np.concatenate([np.zeros(0), *(pair[side] for pair in found)]) for side in (0, 1))
+        pairs = [self._path_weights(float(q)) for q in points]
+        counts = [len(active) for active, _ in pairs]
+        if 0 in counts:
+            raise ValueError(f"p is {points[counts.index(0)]}; no kernel is active there")
+        ends = np.cumsum([0, *counts])
+        columns, values = (np.concatenate([np.zeros(0), *(pair[side] for pair in pairs)]) for side in (0, 1))
         weights = sp.csr_array((values, columns.astype(np.int64), ends), shape=(len(points), len(self.alignments_)))
         return self._machines(config, points, weights)
 
@@ -288,16 +234,16 @@ class KTASelectionPath(Selection, KernelClassifier):
         # A checked copy: C is the user's.
         return config if C is None else KTAPathConfig(**{**config.model_dump(), "C": C})
 
-    def _trainer(self, config: KTAPathConfig, ctx: Any) -> PathTrainer:
+    def _trainer(self, config: KTAPathConfig, ctx: RunContext) -> PathTrainer:
         return PathTrainer(config, self._training, ctx, Kernels(self.alignments_, self.traces_, self.widths_))
 
-    def _weights_of(self, p: float) -> tuple[np.ndarray, np.ndarray]:
-        return weights_of(self._fitted_config(), (self.lam1_, self.lam2_), self.alignments_, self.junctures_, p)
+    def _path_weights(self, p: float) -> tuple[np.ndarray, np.ndarray]:
+        return path_weights(self._fitted_config(), (self.lam1_, self.lam2_), self.alignments_, self.junctures_, p)
 
     def _machine(self, config: KTAPathConfig, point: PathPoint) -> PathMachine:
         figures = {"lam1": self.lam1_, "lam2": self.lam2_, "C": float(config.C)}
         arrays, training = {"traces": self.traces_, "widths": self.widths_}, self._training
-        return PathMachine(point, self.classes_, float(config.C), lambda: record(config, training, arrays, figures, point))
+        return PathMachine(point, self.classes_, float(config.C), lambda: machine_model(config, training, arrays, figures, point))
 
     # -- selection and prediction --------------------------------------------------------------------------------------------------
 
@@ -327,7 +273,7 @@ class PathMachine(OneThread):
     Attributes
     ----------
     model_
-        Its record, made when first asked for.
+        Its record, made on first use.
     classes_
         Labels in order.
     p_, C_
@@ -365,13 +311,13 @@ class PathMachine(OneThread):
         """
         model = self.model_
         if model.precomputed:
-            values = decide_grams(model, np.asarray(in_memory(X)))
+            values = gram_decision_values(model, np.asarray(in_memory(X)))
         else:
             X = in_memory(X)
             X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
             if X.ndim != 2 or X.shape[1] != model.n_features:
                 raise ValueError(f"X has shape {X.shape}; the machine needs {model.n_features} features")
-            values = decide_rows(model, scaled_rows(model, X))
+            values = row_decision_values(model, scaled_rows(model, X))
         return values[:, 0] if values.shape[1] == 1 else values
 
     def predict(self, X: Any) -> np.ndarray:

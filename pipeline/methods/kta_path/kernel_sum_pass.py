@@ -16,20 +16,20 @@ from ...passes.blocks import Task, column_tasks, columns_of, scale_of, source_of
 from ...passes.scaling import scaled
 from ...records.context import RunContext, received
 
-WIDTH = 256
-"""Columns taken at a time: sparse ones are dense then."""
+MAX_COLUMNS = 256
+"""Columns that are dense at a time."""
 
-PARTS_BYTES = 256 << 20
+MAX_PARTS_BYTES = 256 << 20
 """Partial sums of one pass: with larger matrices fewer tasks go into one, which keeps what the driver holds in bounds."""
 
-RESULT_BYTES = 48 << 20
+MAX_RESULT_BYTES = 48 << 20
 """Matrices that one task of a pass over cells returns."""
 
 MATRIX_COPIES = 24
 """Bytes per entry while a matrix is summed: two float64 sums, the matrix, and the copy a solver shrinks."""
 
 
-def fits(n: int, driver_memory: int) -> bool:
+def matrix_fits(n: int, driver_memory: int) -> bool:
     """Return whether the driver may hold the matrix of n rows."""
     return MATRIX_COPIES * n * n <= driver_memory
 
@@ -41,13 +41,13 @@ def task_columns(task: Task, ids: np.ndarray) -> np.ndarray:
         lo, hi = np.searchsorted(ids, ref.cols)
         if hi > lo:
             source = source_of(ref)
-            found: Any = scaled(columns_of(ref, ids[lo:hi]), scale_of(source, ids[lo:hi]), source.scale.row_factor)
-            parts.append(np.asarray(found.toarray() if sp.issparse(found) else found, np.float64))
+            columns: Any = scaled(columns_of(ref, ids[lo:hi]), scale_of(source, ids[lo:hi]), source.scale.row_factor)
+            parts.append(np.asarray(columns.toarray() if sp.issparse(columns) else columns, np.float64))
     return np.concatenate(parts, axis=1)
 
 
-def _held(task: Task, ids: np.ndarray) -> np.ndarray:
-    """Return the places of the features of a task among ``ids``, in any order."""
+def _positions(task: Task, ids: np.ndarray) -> np.ndarray:
+    """Return the positions in ``ids`` (in any order) of the features of a task."""
     inside = np.zeros(len(ids), np.bool_)
     for ref in task:
         inside |= (ids >= ref.cols[0]) & (ids < ref.cols[1])
@@ -56,9 +56,9 @@ def _held(task: Task, ids: np.ndarray) -> np.ndarray:
 
 def _pieces(task: Task, table: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
     """Yield columns, their weights, and widths (none for linear kernels) of a task; ``table`` has rows ids, weights, widths (0: linear)."""
-    places = _held(task, table[0].astype(np.int64))
-    for lo in range(0, len(places), WIDTH):
-        ids, weights, widths = table[:, places[lo : lo + WIDTH]]
+    positions = _positions(task, table[0].astype(np.int64))
+    for lo in range(0, len(positions), MAX_COLUMNS):
+        ids, weights, widths = table[:, positions[lo : lo + MAX_COLUMNS]]
         yield task_columns(task, ids.astype(np.int64)), weights, widths if widths[0] else None
 
 
@@ -78,7 +78,7 @@ def sum_chunk(task: Task, table: Any, rows: np.ndarray | None) -> np.ndarray:
     return out
 
 
-def _added(parts: Sequence[np.ndarray]) -> np.ndarray:
+def _sum_parts(parts: Sequence[np.ndarray]) -> np.ndarray:
     out = parts[0].copy()
     for part in parts[1:]:
         out += part
@@ -86,37 +86,28 @@ def _added(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _Bound:
+class _TaskBound:
     """Task memory: a stripe, a piece of columns with their series, and results."""
 
     n: int
     result: int
 
     def __call__(self, task: Task) -> int:
-        return 2 * task_bytes(task) + 8 * self.n * 8 * WIDTH + 4 * self.n * 4096 + 3 * self.result
+        return 2 * task_bytes(task) + 8 * self.n * 8 * MAX_COLUMNS + 4 * self.n * 4096 + 3 * self.result
 
 
 def feature_kernel_sum(ctx: RunContext, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> np.ndarray:
     """Return ``K = sum_i w_i K_i`` over features ``ids``, ``(n, n)``: float32 for Gaussians, float64 for linear kernels.
 
-    Parameters
-    ----------
-    ctx
-        Executor, data and the driver's memory.
-    ids
-        ``(k,)`` ascending features.
-    weights
-        ``(k,)`` >= 0.
-    widths
-        ``(k,)`` widths of Gaussian kernels; all 0 for linear ones.
+    ``ids`` ascend, ``weights`` are >= 0, and ``widths`` those of Gaussian kernels, or all 0 for linear ones; all ``(k,)``.
     """
     n = ctx.data.n_rows
     if not len(ids):
         return np.zeros((n, n))
     table = ctx.share("weights", np.stack([ids.astype(np.float64), weights, widths]))
     tasks = tasks_holding(column_tasks(ctx.data), ids)
-    size = max(1, PARTS_BYTES // (8 * n * n))
-    program = BlockProgram("feature-kernel-sum", sum_chunk, _added, _Bound(n, 8 * n * n), 8 * n * n + 256)
+    size = max(1, MAX_PARTS_BYTES // (8 * n * n))
+    program = BlockProgram("feature-kernel-sum", sum_chunk, _sum_parts, _TaskBound(n, 8 * n * n), 8 * n * n + 256)
     total = ctx.run_pass(plan(program, tasks[:size], table, None))
     for lo in range(size, len(tasks), size):
         total += ctx.run_pass(plan(program, tasks[lo : lo + size], table, None))
@@ -188,7 +179,7 @@ class FeatureGram:
         return self._pass("feature-product", product_chunk, self.n, self._ctx.share("vector", v))
 
     def _pass(self, name: str, chunk: Any, size: int, *argument: Any) -> np.ndarray:
-        program = BlockProgram(name, chunk, _added, _Bound(self.n, 8 * size), 8 * size + 256)
+        program = BlockProgram(name, chunk, _sum_parts, _TaskBound(self.n, 8 * size), 8 * size + 256)
         return self._ctx.run_pass(plan(program, self._tasks, self._table, *argument))
 
 
@@ -201,12 +192,12 @@ def cells_chunk(task: Task, table: Any, count: int) -> np.ndarray:
     ``table`` has rows ids, widths (0: linear), cell, weight in the cell's first matrix and in its second.
     """
     ids, widths, cells, low, high = received(table)
-    places, n = _held(task, ids.astype(np.int64)), source_of(task[0]).n_rows
+    positions, n = _positions(task, ids.astype(np.int64)), source_of(task[0]).n_rows
     out = np.zeros((2 * count, n, n), np.float32 if widths[0] else np.float64)
-    for cell in np.unique(cells[places]).astype(np.int64):
-        inside = places[cells[places] == cell]
-        for lo in range(0, len(inside), WIDTH):
-            at = inside[lo : lo + WIDTH]
+    for cell in np.unique(cells[positions]).astype(np.int64):
+        inside = positions[cells[positions] == cell]
+        for lo in range(0, len(inside), MAX_COLUMNS):
+            at = inside[lo : lo + MAX_COLUMNS]
             X = task_columns(task, ids[at].astype(np.int64))
             add_feature_sums(X, np.stack([low[at], high[at]]), widths[at] if widths[0] else None, out[2 * cell : 2 * cell + 2])
     return out
@@ -228,14 +219,14 @@ class CellSums:
     def __init__(self, ctx: RunContext, cells: Cells, scales: np.ndarray, widths: np.ndarray) -> None:
         self._cells, self._n = cells, int(ctx.data.n_rows)
         item = 4 if widths[cells.members[0]] else 8
-        size = max(1, RESULT_BYTES // (2 * item * self._n**2))
+        size = max(1, MAX_RESULT_BYTES // (2 * item * self._n**2))
         self._parts = [
             (first, _cell_batch(ctx, cells, range(first, min(first + size, cells.count)), scales, widths))
             for first in range(0, cells.count, size)
         ]
 
     @staticmethod
-    def most(ctx: RunContext, share: float, item: int) -> int:
+    def max_count(ctx: RunContext, share: float, item: int) -> int:
         """Return how many cells fit in a share of the driver's memory, and in what a point's matrix and vectors leave of it."""
         entries, rows = ctx.data.n_rows**2, 256 * ctx.data.n_rows
         return max(0, int(min(share * ctx.driver_memory, ctx.driver_memory - MATRIX_COPIES * entries - rows) / (2 * item * entries)))
@@ -246,10 +237,10 @@ class CellSums:
         out = np.zeros((1, self._n * self._n), self._parts[0][1].dtype)
         for first, part in self._parts:
             mix = ends[first : first + len(part) // 2].ravel()
-            held = np.flatnonzero(mix)
-            if len(held):
+            used = np.flatnonzero(mix)
+            if len(used):
                 # Active cells are the last ones.
-                out[0] += mix[held[0] :].astype(part.dtype) @ part[held[0] :].reshape(len(mix) - held[0], -1)
+                out[0] += mix[used[0] :].astype(part.dtype) @ part[used[0] :].reshape(len(mix) - used[0], -1)
         return mirrored(out.reshape(1, self._n, self._n))[0]
 
 
@@ -264,5 +255,5 @@ def _cell_batch(ctx: RunContext, cells: Cells, batch: range, scales: np.ndarray,
     tasks = tasks_holding(column_tasks(ctx.data), np.sort(table[0].astype(np.int64)))
     n = int(ctx.data.n_rows)
     size = 2 * len(batch) * (4 if table[1, 0] else 8) * n * n
-    program = BlockProgram("feature-cells", cells_chunk, _added, _Bound(n, size), size + 256)
+    program = BlockProgram("feature-cells", cells_chunk, _sum_parts, _TaskBound(n, size), size + 256)
     return ctx.run_pass(plan(program, tasks, ctx.share("cells", table), len(batch)))

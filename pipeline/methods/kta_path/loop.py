@@ -7,7 +7,7 @@ p_end (Jawanpuria, PhD thesis 2014, equation 7.1 and algorithm 5), a_i the align
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,9 +21,9 @@ from ...loops.protocol import Step
 from ...passes.blocks import column_tasks
 from ...records.context import RunContext
 from ...records.holdings import Held, refuse_beyond
-from .alignment_pass import aligned
+from .alignment_pass import align_features
 from .config import KTAPathConfig
-from .machines import Kernels, PathPoint, PathTrainer, given_grams, machine_points
+from .machines import Kernels, PathTrainer, given_grams, machine_points
 
 BATCH_TASKS = 16
 """Tasks of the alignment pass in one step."""
@@ -34,14 +34,14 @@ BATCH_POINTS = 25
 BATCH_MACHINES = 26
 """Machines in one step."""
 
-KEPT = 10
-"""Kernels that the default lam2 leaves at p_end, or a fifth of all where that is less, but three."""
+N_DEFAULT_KERNELS = 10
+"""Kernels that the default lam2 leaves at p_end, or a fifth of all where that is less, but at least three."""
 
 WEIGHTS = Held(
     "weights of active kernels at the points of the path", "48 A", "A in all; before the alignments are known at most k times the points"
 )
 
-NOTHING = 1e-12
+MIN_TRACE_SHARE = 1e-12
 """A centred trace below this share of the plain one is rounding."""
 
 
@@ -88,8 +88,13 @@ class KTAState:
 
     @property
     def alignments(self) -> Alignments:
-        """What is known of the kernels."""
+        """Figures of the kernels."""
         return Alignments(*self.table)
+
+    @property
+    def kernels(self) -> Kernels:
+        """What sums of the kernels are made of."""
+        return Kernels(*self.table[:3])
 
     @property
     def weights(self) -> sp.csr_array:
@@ -104,15 +109,15 @@ def class_targets(inputs: Inputs) -> np.ndarray:
 
 
 def path_problem(config: KTAPathConfig, lam1: float, lam2: float) -> AlignmentProblem:
-    """Return the regularisation of the weights."""
+    """Return the problem whose solution the weights are."""
     return AlignmentProblem(lam1, lam2, DIVERGENCES[config.divergence], config.eta0)
 
 
-def regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float, float]:
-    """Return lam1 and lam2: those asked for, else from the alignments.
+def resolve_regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float, float]:
+    """Return lam1 and lam2: those of the parameters, else from the alignments.
 
     ``lam1 = max a / 2``, so no weight exceeds 1 at p = 1 without a centre. lam2 puts the threshold of p_end between the alignments of the
-    kernels that are to stay (``KEPT``) and the next smaller one.
+    kernels that are to stay (``N_DEFAULT_KERNELS``) and the next smaller one.
 
     Raises
     ------
@@ -129,17 +134,17 @@ def regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float, float]:
     base = path_problem(config, lam1, 1.0)
     rate = config.p_end * config.eps ** (config.p_end - 1.0)
     shift = threshold(base, config.p_end, config.eps) - rate if rate > 0 else 0.0
-    lam2 = (_cut(base.loads(a), int((a > 0).sum())) - shift) / max(rate, 1e-300)
+    lam2 = (_load_below_selected(base.loads(a), int((a > 0).sum())) - shift) / max(rate, 1e-300)
     return lam1, max(lam2, 1e-6 * float(a.max()))
 
 
-def _cut(loads: np.ndarray, useful: int) -> float:
-    """Return a load between those to keep and the others."""
-    wanted = max(min(useful, 3), min(KEPT, useful // 5))
-    kinds, counts = np.unique(-loads, return_counts=True)
-    kinds, reached = -kinds, np.cumsum(counts)
-    place = max(int(np.searchsorted(reached, wanted, side="right")) - 1, 0)
-    return 0.5 * float(kinds[place] + (kinds[place + 1] if place + 1 < len(kinds) else 0.0))
+def _load_below_selected(loads: np.ndarray, useful: int) -> float:
+    """Return a load between those of the kernels to select and the others."""
+    count = max(min(useful, 3), min(N_DEFAULT_KERNELS, useful // 5))
+    values, counts = np.unique(-loads, return_counts=True)
+    values = -values
+    last = max(int(np.searchsorted(np.cumsum(counts), count, side="right")) - 1, 0)
+    return 0.5 * float(values[last] + (values[last + 1] if last + 1 < len(values) else 0.0))
 
 
 class KTALoop:
@@ -151,15 +156,13 @@ class KTALoop:
         Parameters.
     inputs
         Data, classes and weights; rows held out have weight 0.
-    held_out
-        ``(n_samples,)`` mask of rows held out, or ``None``.
     """
 
     state_type = KTAState
 
-    def __init__(self, config: KTAPathConfig, inputs: Inputs, held_out: np.ndarray | None = None) -> None:
+    def __init__(self, config: KTAPathConfig, inputs: Inputs) -> None:
         self.config, self.inputs = config, inputs
-        self.fit = Fit(0, inputs.n_machines, inputs.target, held_out)
+        self.fit = Fit(0, inputs.n_machines, inputs.target, inputs.held_out)
         self.grid = p_grid(config.p_start, config.p_end, config.dp)
 
     def init(self, ctx: RunContext) -> KTAState:
@@ -183,16 +186,16 @@ class KTALoop:
 
     def _align(self, state: KTAState, ctx: RunContext) -> KTAState:
         if isinstance(self.inputs.data, GivenGrams):
-            found, done, every = given_alignments(ctx, self.inputs), 1, 1
+            batch, done, n_tasks = given_alignments(ctx, self.inputs), 1, 1
         else:
             tasks = column_tasks(ctx.data)
-            every, done = len(tasks), min(state.tasks + BATCH_TASKS, len(tasks))
-            found = aligned(ctx, tasks[state.tasks : done], class_targets(self.inputs), counted(self.inputs), self.config.kernel)
-        table = np.concatenate([state.table, np.stack(found)], axis=1)
-        lam1, lam2 = regularisation(self.config, table[0]) if done == every else (np.nan, np.nan)
+            n_tasks, done = len(tasks), min(state.tasks + BATCH_TASKS, len(tasks))
+            batch = align_features(ctx, tasks[state.tasks : done], class_targets(self.inputs), row_counts(self.inputs), self.config.kernel)
+        table = np.concatenate([state.table, np.stack(batch)], axis=1)
+        lam1, lam2 = resolve_regularisation(self.config, table[0]) if done == n_tasks else (np.nan, np.nan)
         new = replace(state, tasks=done, table=table, lam1=lam1, lam2=lam2)
-        if done == every:
-            # How many weights there will be follows from the alignments; the plan told the most there may be.
+        if done == n_tasks:
+            # How many weights there will be follows from the alignments; the plan only had an upper bound.
             weights = WEIGHTS.of(A=path_size(self.config, new))
             refuse_beyond([weights], ctx.driver_memory, "kta-path", "fewer points (dp), a smaller p_start or a larger lam2")
         return new
@@ -218,45 +221,37 @@ class KTALoop:
             newton_steps=np.concatenate([state.newton_steps, path.newton_steps]),
         )
         # The model's own machine comes at the end; here one is needed for points on the way, or for a score on rows held out.
-        alone = (self.config.n_machines == 1 and self.fit.held_out is None) or not new.counts.any()
-        return replace(new, stop="end" if alone and last == len(self.grid) else None)
+        needs_no_machine = (self.config.n_machines == 1 and self.fit.held_out is None) or not new.counts.any()
+        return replace(new, stop="end" if needs_no_machine and last == len(self.grid) else None)
 
     def _train(self, state: KTAState, ctx: RunContext) -> KTAState:
         points = machine_points(state.counts, self.config.n_machines)
         first = len(state.scored)
         last = min(first + BATCH_MACHINES, len(points))
         chosen = points[first:last]
-        trainer = PathTrainer(self.config, self.inputs, ctx, kernels_of(state))
+        trainer = PathTrainer(self.config, self.inputs, ctx, state.kernels)
         scored, beta = [state.scored], state.beta
-        for k, found in zip(chosen, trainer.along(state.p[chosen], state.weights[chosen], beta if first else None), strict=True):
-            scored.append(np.array([[k, *self._accuracies(found)]]))
-            beta = found.beta
+        for k, point in zip(chosen, trainer.along(state.p[chosen], state.weights[chosen], beta if first else None), strict=True):
+            scored.append(np.array([[k, *accuracies(self.fit, dict(enumerate(point.values)))]]))
+            beta = point.beta
         return replace(state, scored=np.concatenate(scored), beta=beta, stop="end" if last == len(points) else None)
 
-    def _accuracies(self, found: PathPoint) -> tuple[float, float]:
-        return accuracies(self.fit, dict(enumerate(found.values)))
 
-
-def kernels_of(state: KTAState) -> Kernels:
-    """Return what sums of the kernels are made of."""
-    return Kernels(state.table[0], state.table[1], state.table[2])
-
-
-def counted(inputs: Inputs) -> np.ndarray:
+def row_counts(inputs: Inputs) -> np.ndarray:
     """Return how often every row counts, ``(n_samples,)``."""
     return np.ones(len(inputs.target)) if inputs.sample_weight is None else inputs.sample_weight
 
 
 def given_alignments(ctx: RunContext, inputs: Inputs) -> Alignments:
-    """Return the alignments of matrices that are given."""
-    grams, times, targets = given_grams(ctx, inputs), counted(inputs), class_targets(inputs)
-    labels = times * (targets - np.average(targets, axis=1, weights=times)[:, None])
-    forms = grams.forms(np.concatenate([labels, times[None, :]]).T)
-    plain = grams.diagonals() @ times
-    traces = plain - forms[:, -1] / times.sum()
-    traces = np.where(traces > NOTHING * np.abs(plain), traces, 0.0)
-    aligned = np.maximum(forms[:, :-1].sum(axis=1), 0.0)
-    values = np.divide(aligned, traces, out=np.zeros_like(traces), where=traces > 0)
+    """Return the alignments of precomputed matrices."""
+    grams, counts, targets = given_grams(ctx, inputs), row_counts(inputs), class_targets(inputs)
+    labels = counts * (targets - np.average(targets, axis=1, weights=counts)[:, None])
+    forms = grams.forms(np.concatenate([labels, counts[None, :]]).T)
+    plain = grams.diagonals() @ counts
+    traces = plain - forms[:, -1] / counts.sum()
+    traces = np.where(traces > MIN_TRACE_SHARE * np.abs(plain), traces, 0.0)
+    products = np.maximum(forms[:, :-1].sum(axis=1), 0.0)
+    values = np.divide(products, traces, out=np.zeros_like(traces), where=traces > 0)
     return Alignments(values, traces, np.zeros_like(traces), np.zeros_like(traces))
 
 
@@ -272,7 +267,9 @@ def path_size(config: KTAPathConfig, state: KTAState) -> int:
     return int(np.sum(len(ascending) - np.searchsorted(ascending, path_junctures(config, state), side="right")))
 
 
-def weights_of(config: KTAPathConfig, lam: tuple[float, float], a: np.ndarray, junctures: np.ndarray, p: float) -> tuple[Any, np.ndarray]:
+def path_weights(
+    config: KTAPathConfig, lam: tuple[float, float], a: np.ndarray, junctures: np.ndarray, p: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the active kernels at p, ascending, and their weights."""
     active = np.flatnonzero(junctures < p)
     return active, weights_at(path_problem(config, *lam), a[active], p)

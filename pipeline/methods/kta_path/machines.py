@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,9 +21,9 @@ from ...inputs.kernels import resolved_kernels
 from ...inputs.labels import Inputs, dual_problems
 from ...records.context import RunContext
 from .config import KTAPathConfig
-from .kernel_sum_pass import CellSums, FeatureGram, feature_kernel_sum, fits
+from .kernel_sum_pass import CellSums, FeatureGram, feature_kernel_sum, matrix_fits
 
-TOL = 1e-3
+MACHINE_TOL = 1e-3
 """Tolerance of a machine, LIBSVM's."""
 
 CELL_TOL = 3e-4
@@ -36,8 +35,8 @@ CELL_SHARE = 0.5
 TABLE_COPIES = 32
 """Bytes per point and kernel while cells are cut: the weights, sorted, and their errors."""
 
-FEW = 2
-"""Up to so many points are summed one by one."""
+MAX_SINGLE_POINTS = 2
+"""Up to this many points are summed one by one."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class PathPoint:
     beta, bias
         Coefficients ``(n_machines, n_samples)`` and ``(n_machines,)``.
     gap, objective
-        Of all machines together.
+        Sums over the machines.
     values
         ``(n_machines, n_samples)`` decision values of all rows.
     """
@@ -109,31 +108,32 @@ class PathTrainer:
     def __init__(self, config: KTAPathConfig, inputs: Inputs, ctx: RunContext, kernels: Kernels) -> None:
         self.config, self.inputs, self.ctx, self.kernels = config, inputs, ctx, kernels
         self.problems = dual_problems(config, inputs)
-        self._given: Grams | None = None
+        self._grams: Grams | None = None
         self._scratch = Scratch()
 
     def at(self, p: float, active: np.ndarray, eta: np.ndarray, warm: np.ndarray | None = None) -> PathPoint:
         """Return the machine with weights ``eta`` of the kernels ``active``; ``warm`` (n_machines, n_samples) is where it starts."""
         share = self._share(eta)
-        return self._solved(p, active, share, self._gram(active, share), warm)
+        return self._solve(p, active, share, self._gram(active, share), warm)
 
     def along(self, p: np.ndarray, weights: sp.csr_array, warm: np.ndarray | None = None) -> Iterator[PathPoint]:
         """Yield the machine at every point, each started from the one before.
 
         Kernels of like alignment share a few matrices (:mod:`gramplane.kernels.alignment.path_cells`), as many points at a time as the
-        driver has room for; a machine's weights are those of its kernel, to which prediction keeps.
+        driver's memory allows; a machine's weights are those of its kernel, which prediction uses.
         """
         for point in self._points(p, weights):
             active, share, gram = point[1:]
-            found = self._solved(point[0], active, share, gram, warm)
-            warm = found.beta
-            yield found
+            machine = self._solve(point[0], active, share, gram, warm)
+            warm = machine.beta
+            yield machine
 
     def _points(self, p: np.ndarray, weights: sp.csr_array) -> Iterator[tuple[float, np.ndarray, np.ndarray, Gram]]:
         count = len(p)
-        apart = isinstance(self.inputs.data, GivenGrams) or not fits(self.ctx.data.n_rows, self.ctx.driver_memory) or count <= FEW
-        cells = None if apart else self._cells(weights)
-        if apart:
+        fits = matrix_fits(self.ctx.data.n_rows, self.ctx.driver_memory)
+        one_by_one = isinstance(self.inputs.data, GivenGrams) or not fits or count <= MAX_SINGLE_POINTS
+        cells = None if one_by_one else self._cells(weights)
+        if one_by_one:
             for k in range(count):
                 span = slice(weights.indptr[k], weights.indptr[k + 1])
                 active, share = weights.indices[span].astype(np.int64), self._share(weights.data[span])
@@ -151,12 +151,12 @@ class PathTrainer:
 
     def _cells(self, weights: sp.csr_array) -> Cells | None:
         """Return cells for all these points, or None if they or the table of weights would not fit."""
-        held = np.unique(weights.indices).astype(np.int64)
-        if TABLE_COPIES * (len(weights.indptr) - 1) * len(held) > CELL_SHARE * self.ctx.driver_memory:
+        active = np.unique(weights.indices).astype(np.int64)
+        if TABLE_COPIES * (len(weights.indptr) - 1) * len(active) > CELL_SHARE * self.ctx.driver_memory:
             return None
-        most = CellSums.most(self.ctx, CELL_SHARE, 4 if self.kernels.widths.any() else 8)
-        cells = cut_cells(self.kernels.alignments[held], weights[:, held].toarray(), tol=CELL_TOL, most=most)
-        return None if cells is None else replace(cells, members=held[cells.members])
+        max_count = CellSums.max_count(self.ctx, CELL_SHARE, 4 if self.kernels.widths.any() else 8)
+        cells = cut_cells(self.kernels.alignments[active], weights[:, active].toarray(), tol=CELL_TOL, most=max_count)
+        return None if cells is None else replace(cells, members=active[cells.members])
 
     def _share(self, eta: np.ndarray) -> np.ndarray:
         return eta * (total_weight(self.inputs) / eta.sum()) if len(eta) else eta
@@ -167,31 +167,31 @@ class PathTrainer:
         if isinstance(self.inputs.data, GivenGrams):
             theta = np.zeros(len(self.kernels.traces))
             theta[active] = weights
-            self._given = self._given or given_grams(ctx, self.inputs)
-            return self._given.combine(theta)
-        if len(active) and not fits(ctx.data.n_rows, ctx.driver_memory):
+            self._grams = self._grams or given_grams(ctx, self.inputs)
+            return self._grams.combine(theta)
+        if len(active) and not matrix_fits(ctx.data.n_rows, ctx.driver_memory):
             return FeatureGram(ctx, active, weights, self.kernels.widths[active])
         return DenseGram(feature_kernel_sum(ctx, active, weights, self.kernels.widths[active]), self._scratch)
 
-    def _solved(self, p: float, active: np.ndarray, share: np.ndarray, gram: Gram, warm: np.ndarray | None) -> PathPoint:
-        starts: list[Any] = [None] * len(self.problems) if warm is None else list(warm)
-        found = [solve_smo(gram, problem, warm=start, tol=TOL) for problem, start in zip(self.problems, starts, strict=True)]
-        beta, bias = np.stack([solution.beta for solution in found]), np.array([solution.bias for solution in found])
+    def _solve(self, p: float, active: np.ndarray, share: np.ndarray, gram: Gram, warm: np.ndarray | None) -> PathPoint:
+        starts: list[np.ndarray | None] = [None] * len(self.problems) if warm is None else list(warm)
+        solutions = [solve_smo(gram, problem, warm=start, tol=MACHINE_TOL) for problem, start in zip(self.problems, starts, strict=True)]
+        beta, bias = np.stack([solution.beta for solution in solutions]), np.array([solution.bias for solution in solutions])
         values = np.stack([gram.matvec(row) for row in beta]) + bias[:, None]
-        gap, objective = sum(solution.gap for solution in found), sum(solution.upper for solution in found)
+        gap, objective = sum(solution.gap for solution in solutions), sum(solution.upper for solution in solutions)
         return PathPoint(p, active, share, beta, bias, float(gap), float(objective), values)
 
 
 def given_grams(ctx: RunContext, inputs: Inputs) -> Grams:
-    """Return access to matrices that are given, as they are."""
+    """Return access to precomputed matrices, as they are."""
     return Grams(ctx, resolved_kernels("precomputed", inputs.data, "none"))
 
 
-def machine_points(counts: np.ndarray, wanted: int) -> np.ndarray:
-    """Return at which points of a path machines are trained: evenly from the first to the last that has an active kernel."""
-    last = np.flatnonzero(counts)
-    if not len(last):
+def machine_points(counts: np.ndarray, n_machines: int) -> np.ndarray:
+    """Return the points of a path at which machines are trained: evenly from the first to the last that has an active kernel."""
+    active = np.flatnonzero(counts)
+    if not len(active):
         return np.zeros(0, np.int64)
-    if wanted == 1:
-        return last[-1:]
-    return np.unique(np.round(np.linspace(0, last[-1], wanted)).astype(np.int64))
+    if n_machines == 1:
+        return active[-1:]
+    return np.unique(np.round(np.linspace(0, active[-1], n_machines)).astype(np.int64))

@@ -1,4 +1,4 @@
-"""Parameters of methods on kernels."""
+"""Parameters of generalized multiple kernel learning."""
 
 from __future__ import annotations
 
@@ -13,19 +13,29 @@ class MKLConfig(MethodConfig):
     """Parameters of generalized multiple kernel learning (``mkl``)."""
 
     kernels: Literal["precomputed"] | list[str] | None = Field(
-        None, description="kernels as short texts; default: Gaussians and polynomials on all features and on each one"
+        None,
+        description="kernels as short texts like rbf(gamma=0.5) or poly(degree=2)[3,7:9], or precomputed: matrices (n_kernels, n, n) at "
+        "fit and (n_kernels, n_test, n_train) at predict, or a Gram store; default: kernel_grid, ten Gaussian widths and three polynomial "
+        "degrees on all features and on each one",
     )
-    constraint: Literal["elastic_net", "simplex", "l2", "lp"] = Field("elastic_net", description="set of the kernel weights")
-    v: Unit = Field(0.5, description="elastic net: v ||theta||_1 + (1 - v) ||theta||_2^2 <= 1")
+    constraint: Literal["elastic_net", "simplex", "l2", "lp"] = Field(
+        "elastic_net", description="set of the kernel weights theta >= 0: elastic_net, simplex (v = 1), l2 (v = 0), lp"
+    )
+    v: Unit = Field(0.5, description="elastic net: v ||theta||_1 + (1 - v) ||theta||_2^2 <= 1; v = 1 gives few kernels, v = 0 all of them")
     p: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(2.0, description="lp: ||theta||_p <= 1")
-    C: Positive = Field(1.0, description="loss weight, C * sum of losses, as scikit-learn's")
+    C: Positive = Field(1.0, description="loss weight, C * sum of losses, as scikit-learn's SVC and SVR")
     solver: Literal["auto", "level", "silp", "simplemkl", "alternate", "uniform", "single"] = Field(
-        "auto", description="auto: second-order steps, level's where they fail; single: the kernel of best validation score alone"
+        "auto",
+        description="auto: second-order steps, the level method's where they fail; level; silp; simplemkl (on the simplex); alternate; "
+        "baselines: uniform (equal weights), single (the kernel of highest score in 5-fold cross-validation)",
     )
     tau: Annotated[float, Field(gt=0, lt=1)] = Field(0.3, description="height of the level between the bounds")
-    normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open")
-    tol: Positive = Field(1e-3, description="gap between the bounds at which the fit ends, relative to max(1, upper bound)")
-    max_iter: Count = Field(200, description="weight vectors tried at most")
+    normalize: Normalize = Field(
+        "trace",
+        description="normalisation of kernels that leave it open: trace (trace n), unit_trace (the thesis'), multiplicative, cosine, none",
+    )
+    tol: Positive = Field(1e-3, description="gap between the bounds at which the fit ends, in units of max(1, upper bound)")
+    max_iter: Count = Field(200, description="weight vectors tried at most; a warning tells when they end the fit")
     epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(0.1, description="regression: half width of the tube")
     threshold: Unit = Field(1e-4, description="a kernel counts as selected above this share of the largest weight")
     grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")

@@ -10,6 +10,7 @@ from ....cluster import machine_memory
 from ...estimators.kernels import KernelClassifier, KernelEstimator, KernelRegressor
 from ...models.kernel import KernelModel, selected
 from .config import MKLConfig
+from .loop import MKLState
 from .method import MKL
 
 
@@ -59,13 +60,14 @@ class _MKL(KernelEstimator):
         ValueError
             A parameter out of range, data that are not finite, one class only, or a kernel that is not positive semi-definite.
         """
-        self._fit(self._inputs(X, y, sample_weight))
+        config = self._config()
+        self._fit(self._inputs(X, y, sample_weight), config)
         return self
 
     def _limit(self) -> int:
         return machine_memory()
 
-    def _unfinished(self, state: Any) -> str:
+    def _unfinished(self, state: MKLState) -> str:
         ended = "the machine's rounding" if state.stop == "flat" else f"max_iter={self._config().max_iter}"
         return f"{ended} ended the fit before tol={self._config().tol:g} was reached"
 

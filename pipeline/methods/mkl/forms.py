@@ -1,4 +1,4 @@
-"""What steps of multiple kernel learning ask of the Gram matrices: forms over the working set, models, a look at all kernels."""
+"""What steps of multiple kernel learning compute with Gram matrices: forms over the working set, models, certificates over all kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ....kernels.svm.dual import DenseGram, DualProblem, DualSolution, Gram
 from ....kernels.svm.weight_model import curvature_root, free_part, free_rows, worth_a_model
 from ....kernels.weights.domains import NormDomain
 from ...grams.grams import Grams
-from ...loops.kernel_weights import Trial, WeightState, averaged, certified, trial
+from ...loops.kernel_weights import Trial, WeightState, average_dual, certify_all_kernels, make_trial
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Solved:
     matrix: np.ndarray | None = None
 
 
-def modelled(gram: Gram, problem: DualProblem, solution: DualSolution, kernels: int) -> Solved:
+def with_second_order_model(gram: Gram, problem: DualProblem, solution: DualSolution, kernels: int) -> Solved:
     """Return a solution with what a second-order model needs, if one is worth its arithmetic and the matrix is on the driver."""
     free = free_rows(problem, solution.beta)
     if not isinstance(gram, DenseGram) or not worth_a_model(problem.n, len(free), kernels):
@@ -31,55 +31,50 @@ def modelled(gram: Gram, problem: DualProblem, solution: DualSolution, kernels: 
     return Solved(solution, free, free_part(gram.array, free, problem.ridges()))
 
 
-def formed(grams: Grams, states: Sequence[WeightState], problems: Sequence[DualProblem], solved: Sequence[Solved]) -> list[Trial]:
+def quadratic_forms(grams: Grams, states: Sequence[WeightState], problems: Sequence[DualProblem], solved: Sequence[Solved]) -> list[Trial]:
     """Return the trials of machines solved at the weights of their states' working sets: one pass for all, a second one for models."""
     kernels = np.flatnonzero(np.any([state.active for state in states], axis=0))
+    chosen = None if len(kernels) == grams.k else kernels
     betas = np.stack([one.solution.beta for one in solved], axis=1)
+    trials: dict[int, Trial] = {}
     plain = [m for m, one in enumerate(solved) if one.matrix is None]
-    found: dict[int, Trial] = {}
     if plain:
-        forms = grams.forms(betas[:, plain], _listed(kernels, grams.k))
-        for place, m in enumerate(plain):
-            s = _spread(forms[:, place], kernels, states[m].active)
-            found[m] = trial(problems[m], states[m].theta, solved[m].solution, s)
-    models = [m for m in range(len(solved)) if m not in found]
-    if models:
-        products = grams.products(betas[:, models], betas[:, models] != 0.0, _listed(kernels, grams.k))
-        for place, m in enumerate(models):
-            found[m] = _with_model(products[:, place], kernels, states[m], problems[m], solved[m])
-    return [found[m] for m in range(len(solved))]
+        for m, forms in zip(plain, grams.forms(betas[:, plain], chosen).T, strict=True):
+            trials[m] = make_trial(problems[m], states[m].theta, solved[m].solution, _scatter(forms, kernels, states[m].active))
+    modelled = [m for m, one in enumerate(solved) if one.matrix is not None]
+    if modelled:
+        products = grams.products(betas[:, modelled], betas[:, modelled] != 0.0, chosen)
+        for column, m in enumerate(modelled):
+            trials[m] = _trial_with_model(products[:, column], kernels, states[m], problems[m], solved[m])
+    return [trials[m] for m in range(len(solved))]
 
 
-def _listed(kernels: np.ndarray, k: int) -> np.ndarray | None:
-    return None if len(kernels) == k else kernels
-
-
-def _spread(values: np.ndarray, kernels: np.ndarray, active: np.ndarray) -> np.ndarray:
+def _scatter(values: np.ndarray, kernels: np.ndarray, active: np.ndarray) -> np.ndarray:
     """Return numbers of some kernels as those of all, zero for those out of the working set."""
-    found = np.zeros(len(active))
-    found[kernels] = values
-    return np.where(active, found, 0.0)
+    scattered = np.zeros(len(active))
+    scattered[kernels] = values
+    return np.where(active, scattered, 0.0)
 
 
-def _with_model(products: np.ndarray, kernels: np.ndarray, state: WeightState, problem: DualProblem, solved: Solved) -> Trial:
+def _trial_with_model(products: np.ndarray, kernels: np.ndarray, state: WeightState, problem: DualProblem, solved: Solved) -> Trial:
     beta, free, matrix = solved.solution.beta, solved.free, solved.matrix
     assert free is not None and matrix is not None
-    s = _spread(np.maximum(np.einsum("kn,n->k", products, beta), 0.0), kernels, state.active)
-    own = products[state.active[kernels]][:, free]
-    return trial(problem, state.theta, solved.solution, s, curvature_root(matrix, own, problem.total is not None))
+    s = _scatter(np.maximum(np.einsum("kn,n->k", products, beta), 0.0), kernels, state.active)
+    working = products[state.active[kernels]][:, free]
+    return make_trial(problem, state.theta, solved.solution, s, curvature_root(matrix, working, problem.total is not None))
 
 
-def evaluate_only(problem: DualProblem, theta: np.ndarray, solution: DualSolution) -> Trial:
+def upper_bound_only(problem: DualProblem, theta: np.ndarray, solution: DualSolution) -> Trial:
     """Return a trial without quadratic forms, for its upper bound alone."""
-    return trial(problem, theta, solution, np.zeros(len(theta)))
+    return make_trial(problem, theta, solution, np.zeros(len(theta)))
 
 
-def with_all_kernels(grams: Grams, state: WeightState, problem: DualProblem, domain: NormDomain) -> WeightState:
+def certify_with_all_kernels(grams: Grams, state: WeightState, problem: DualProblem, domain: NormDomain) -> WeightState:
     """Return the state with the lower bound over all kernels, and with those that break it in the working set: one or two passes."""
     if not len(state.mix):
         return state
-    mean = averaged(state)
-    state = certified(state, problem, mean, grams.forms(mean), domain)
+    mean = average_dual(state)
+    state = certify_all_kernels(state, problem, mean, grams.forms(mean), domain)
     lacking = np.isnan(state.cut_forms) & state.active
     kernels, cuts = np.flatnonzero(lacking.any(axis=0)), np.flatnonzero(lacking.any(axis=1))
     if not len(kernels):

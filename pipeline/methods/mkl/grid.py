@@ -21,10 +21,10 @@ def shared_loops(ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str,
     """
     if any(config.solver == "single" for config in grid):
         raise ValueError("solver='single' chooses its kernel by folds of its own; run it once per setting")
-    return [_shared(ctx, points, grid, folds, seed) for points in alike(grid, GRAM_PARAMETERS)]
+    return [_shared_fits(ctx, points, grid, folds, seed) for points in alike(grid, GRAM_PARAMETERS)]
 
 
-def _shared(ctx: RunContext, points: tuple[int, ...], grid: Sequence[MKLConfig], folds: int, seed: int) -> Shared:
+def _shared_fits(ctx: RunContext, points: tuple[int, ...], grid: Sequence[MKLConfig], folds: int, seed: int) -> Shared:
     first, inputs = MKL.read_inputs(grid[points[0]], ctx, {})
     configs = [first, *(grid[k] for k in points[1:])]
     masks = fold_masks(inputs.target, inputs.classes, folds, seed)

@@ -26,7 +26,7 @@ from .config import MKLConfig
 from .loop import UNFINISHED, MKLLoop, MKLState
 from .single_kernel_loop import SingleLoop
 
-SHOWN = 20
+N_SHOWN = 20
 """Kernels whose weights a report follows along the iterations."""
 
 
@@ -78,7 +78,7 @@ class MKL(Method):
         }
 
     def model(self, state: MKLState, ctx: RunContext) -> KernelModel:
-        """Return the model of the best weights found."""
+        """Return the model of the best weights."""
         machines = state.machines
         figures = {
             "lower_bound": float(sum(machine.lower for machine in machines)),
@@ -125,37 +125,37 @@ class MKL(Method):
         order = order[theta.max(axis=0)[order] > 0]
         names = [str(spec) for spec in self.loop.specs]
         kernels = [{"kernel": names[q], **_weights(theta[:, q], machines)} for q in order]
-        along = [
-            {"machine": name, "iteration": t + 1, **{names[q]: float(row[q]) for q in order[:SHOWN]}}
+        path = [
+            {"machine": name, "iteration": t + 1, **{names[q]: float(row[q]) for q in order[:N_SHOWN]}}
             for name, machine in zip(machines, state.machines, strict=True)
             for t, row in enumerate(machine.path)
         ]
-        return {"kernels": kernels, "weights": along}
+        return {"kernels": kernels, "weights": path}
 
 
 def shared_loop(ctx: RunContext, configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], limit: int) -> MKLLoop:
-    """Return one loop for the fits of every parameters on every mask of rows held out; they share Gram matrices and passes.
+    """Return one loop for the fits with all parameters on all masks of rows held out; they share Gram matrices and passes.
 
-    ``limit`` is what matrices in memory, and one block pair of all kernels, may take.
+    ``limit`` bounds the bytes of matrices in memory, and of one block pair of all kernels.
     """
     first = configs[0]
     specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
     settings = gram_settings(first, specs, inputs.data, ctx)
-    problems, fits, own = [], [], []
+    problems, trackers, machine_configs = [], [], []
     for config in configs:
         for mask in masks:
             machines = dual_problems(config, with_held_out(inputs, mask), config.epsilon)
-            fits.append(
+            trackers.append(
                 TargetFit(len(problems), inputs.target, mask)
                 if inputs.classes is None
                 else Fit(len(problems), len(machines), inputs.target, mask)
             )
             problems += machines
-            own += [config] * len(machines)
-    held = machines_held(settings, ctx.data.n_rows, len(specs), len(problems), ctx.driver_memory)
-    refuse_machines(settings, held, ctx.data.n_rows, len(specs), limit, MKL.name)
+            machine_configs += [config] * len(machines)
+    holdings = machines_held(settings, ctx.data.n_rows, len(specs), len(problems), ctx.driver_memory)
+    refuse_machines(settings, holdings, ctx.data.n_rows, len(specs), limit, MKL.name)
     kind = SingleLoop if first.solver == "single" else MKLLoop
-    return kind(first, specs, problems, settings, fits, given_grams_or_none(inputs.data), own)
+    return kind(first, specs, problems, settings, trackers, given_grams_or_none(inputs.data), machine_configs)
 
 
 def _weights(column: np.ndarray, machines: Sequence[str]) -> dict[str, float]:

@@ -12,10 +12,10 @@ from ....kernels.svm.smo import solve_smo
 from ...grams.grams import Grams
 from ...inputs.folds import fold_masks
 from ...inputs.scores import Fit, predicted_codes, r_squared
-from ...loops.kernel_weights import WeightState, absorbed, solve_fixed
+from ...loops.kernel_weights import WeightState, add_cut, solve_fixed
 from ...loops.protocol import Step
 from ...records.context import RunContext
-from .forms import Solved, formed
+from .forms import Solved, quadratic_forms
 from .loop import MKLLoop, MKLState
 
 FOLDS = 5
@@ -29,7 +29,7 @@ class SingleState:
     Attributes
     ----------
     iteration
-        Kernels looked at; one more when the last machine is solved.
+        Kernels scored; one more when the last machine is solved.
     machines
         As those of :class:`gramplane.pipeline.methods.mkl.loop.MKLState`; bounds and cuts come with the last step.
     scores
@@ -58,10 +58,10 @@ class SingleLoop(MKLLoop):
         """Score the next kernel, or fit the best one."""
         grams, q = self.grams(ctx), state.iteration
         if q == grams.k:
-            return self._best(state, grams)
+            return self._fit_best(state, grams)
         score = self._score(grams, q, self._masks(ctx.seed))
         new = SingleState(q + 1, state.machines, np.append(state.scores, score))
-        unknown = dict.fromkeys(("objective", "gap", "lower_bound", "upper_bound", "relative_gap"), NAN)
+        unknown = dict.fromkeys(("objective", "gap", "lower_bound", "upper_bound", "relative_gap"), float("nan"))
         return Step(new, {**unknown, "validation": score, "n_selected": 1, "machines": len(self.problems)})
 
     def _masks(self, seed: int) -> list[np.ndarray]:
@@ -72,28 +72,28 @@ class SingleLoop(MKLLoop):
         gram, values = grams.combine(np.eye(1, grams.k, q)[0]), np.zeros((len(self.problems), grams.n))
         for mask in masks:
             for m, problem in enumerate(self.problems):
-                found = solve_smo(gram, without(problem, mask), tol=self.config.tol)
-                values[m, mask] = found.decision[mask] + found.bias
+                solution = solve_smo(gram, without_rows(problem, mask), tol=self.config.tol)
+                values[m, mask] = solution.decision[mask] + solution.bias
         used = np.any([problem.hi > problem.lo for problem in self.problems], axis=0)
         fit = self.fits[0]
         if isinstance(fit, Fit):
             return float(np.mean(predicted_codes(values)[used] == fit.codes[used]))
-        found = r_squared(fit.target[used], values[0, used])
+        score = r_squared(fit.target[used], values[0, used])
         # A target without spread tells no kernel from another.
-        return found if np.isfinite(found) else 0.0
+        return score if np.isfinite(score) else 0.0
 
-    def _best(self, state: Any, grams: Grams) -> Step[Any]:
+    def _fit_best(self, state: Any, grams: Grams) -> Step[Any]:
         theta, machines = np.eye(1, grams.k, int(np.argmax(state.scores)))[0], []
         gram = grams.combine(theta)
         starts = [replace(machine, theta=theta) for machine in state.machines]
         solved = [Solved(solve_fixed(gram, problem, self.config.tol)) for problem in self.problems]
-        for m, trial in enumerate(formed(grams, starts, self.problems, solved)):
-            machines.append(replace(absorbed(starts[m], trial, self.domains[m]), stop="single"))
+        for m, trial in enumerate(quadratic_forms(grams, starts, self.problems, solved)):
+            machines.append(replace(add_cut(starts[m], trial, self.domains[m]), stop="single"))
         new = SingleState(state.iteration + 1, tuple(machines), state.scores, "single")
         figures = self._metrics(MKLState(new.iteration, new.machines), range(len(machines)))
         return Step(new, {**figures, "validation": float(state.scores.max())})
 
 
-def without(problem: DualProblem, mask: np.ndarray) -> DualProblem:
+def without_rows(problem: DualProblem, mask: np.ndarray) -> DualProblem:
     """Return a problem whose masked rows have no loss."""
     return replace(problem, lo=np.where(mask, 0.0, problem.lo), hi=np.where(mask, 0.0, problem.hi))

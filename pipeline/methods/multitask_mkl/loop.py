@@ -33,7 +33,7 @@ from ...grams.settings import GramSettings
 from ...inputs.scores import Fit, TargetFit, accuracy_metrics
 from ...inputs.tasks import TaskProblem
 from ...loops.protocol import Step
-from ...loops.weight_steps import mirror_move
+from ...loops.weight_steps import mirror_step
 from ...models.kernel import selected
 from ...records.context import RunContext
 from .config import MultiTaskMKLConfig
@@ -296,5 +296,5 @@ def _nested(
         return replace(search, shares=shares) if settled else replace(search, weights=next_weights(search.weights, inner, config.q))
     if not settled:
         return replace(search, shares=shares)
-    weights = mirror_move(Simplex(), search.weights, -0.5 * strengths, search.moves + 1)
+    weights = mirror_step(Simplex(), search.weights, -0.5 * strengths, search.moves + 1)
     return replace(search, weights=weights, shares=shares, moves=search.moves + 1)

@@ -204,7 +204,7 @@ class RuleLoop:
     def rule(self) -> ActiveRule:
         """How the active set grows and ends."""
         config = self.config
-        return ActiveRule(tol=config.tol, max_rounds=config.max_rounds, max_nodes=config.max_rules, add=config.add, rest=config.rest)
+        return ActiveRule(tol=config.tol, max_rounds=config.max_rounds, max_nodes=config.max_rules, add=config.add, stall_tol=config.rest)
 
     # -- the loop ----------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from ....kernels.graphs.norms import dual_exponent, log_psi, log_zeta, psi_gradi
 from ....kernels.jit import one_thread
 from ....kernels.rules.machine import RulePoint, RuleProblem, RuleSearch
 from ....kernels.weights.domains import Simplex
-from ...loops.weight_steps import mirror_move
+from ...loops.weight_steps import mirror_step
 
 INNER = 30
 """Closed steps of theta at given shares, at most."""
@@ -41,7 +41,7 @@ def solve_mirror(problem: RuleProblem, *, tol: float = 1e-3, max_iter: int = 200
             if _machine(search, eta, tol):
                 break
             _, slopes = psi_gradient(problem.hull, eta, search.forms, problem.rho)
-            eta = np.maximum(mirror_move(Simplex(), eta, -0.5 * slopes, move), FLOOR)
+            eta = np.maximum(mirror_step(Simplex(), eta, -0.5 * slopes, move), FLOOR)
             eta /= eta.sum()
         return search.best
 

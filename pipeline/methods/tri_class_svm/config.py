@@ -6,46 +6,63 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, MethodConfig, Positive
+from ...records.config import Count, MethodConfig, NonNegative, Positive
 
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class TriClassConfig(MethodConfig):
     """Parameters of the tri-class support vector machine (``tri-class-svm``)."""
 
-    C: Positive = Field(1.0, description="loss weight of labelled rows of two classes, as scikit-learn's SVC; 1 / lambda")
-    C_unlabelled: NotNegative = Field(0.1, description="loss weight of unlabelled rows; 0 leaves them out")
-    C_irrelevant: NotNegative | None = Field(None, description="loss weight of rows labelled 0; default: C_unlabelled")
-    eps: Annotated[float, Field(ge=0, lt=1)] = Field(0.1, description="half width of the tube around the boundary for irrelevant rows")
-    kernel: str = Field("rbf", description="linear, poly, rbf or laplacian, or a kernel's short text such as rbf(gamma=0.5)[0:4]")
+    C: Positive = Field(1.0, description="loss weight of rows labelled -1 and +1, as of scikit-learn's SVC; 1 / lambda")
+    C_unlabelled: NonNegative = Field(0.1, description="loss weight of unlabelled rows; 0 leaves them out")
+    C_irrelevant: NonNegative | None = Field(None, description="loss weight of rows labelled 0; default: C_unlabelled")
+    eps: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.1, description="half width of the tube around the boundary in which irrelevant rows cost nothing"
+    )
+    kernel: str = Field(
+        "rbf",
+        description="rbf, linear, poly or laplacian; a kernel's short text such as rbf(gamma=0.5)[0:4]; or precomputed: X is the matrix of "
+        "labelled rows followed by unlabelled ones at fit, and (n_test, n_rows) at predict",
+    )
     gamma: Literal["scale", "auto"] | Positive = Field(
-        "scale", description="of a kernel named by one word; scale: 1 / (features * variance of all rows), auto: 1 / features"
+        "scale",
+        description="of a kernel named by one word, as of scikit-learn's SVC; scale: 1 / (features * variance of all rows, unlabelled ones "
+        "included), auto: 1 / features",
     )
     degree: Count = Field(3, description="degree of kernel=poly")
-    coef0: NotNegative = Field(0.0, description="constant of kernel=poly")
+    coef0: NonNegative = Field(0.0, description="constant of kernel=poly")
     algorithm: Literal["mm", "dc", "cccp"] = Field(
-        "mm", description="exact majorise-minimise, exact difference of convex functions, or the thesis' CCCP with relaxed indicators"
+        "mm",
+        description="mm: every unlabelled row takes the cheaper of its two losses, then the convex problem is solved exactly; dc: the "
+        "concave part of the exact difference of convex functions is made linear; cccp: the thesis' Algorithm 3 with relaxed indicators",
     )
     start: Literal["best", "usvm", "svm3", "s3vm", "random"] = Field(
-        "best", description="first assignment of the unlabelled rows; best: all of them, the least objective is kept"
+        "best",
+        description="first assignment of the unlabelled rows: svm3 by the machine on the labelled rows, usvm by the one with all of them "
+        "irrelevant, s3vm all relevant, random; best: all of these, the least objective is kept. The least objective is not always the "
+        "most accurate: many unlabelled rows with a large C_unlabelled may find it with nearly all of them irrelevant, which validation "
+        "tells",
     )
     balance: Literal["labels"] | Finite | None = Field(
-        None, description="what the mean decision value of the unlabelled rows must be; labels: the mean of the labels -1 and +1"
+        None,
+        description="what the mean decision value of the unlabelled rows must be: a number, or labels for the mean of the labels -1 and +1",
     )
-    all_relevant: bool = Field(False, description="no row is irrelevant: a semi-supervised machine (S3VM)")
+    all_relevant: bool = Field(False, description="every unlabelled row belongs to a class: a semi-supervised machine (S3VM)")
     n_random: Count = Field(1, description="random starts")
     validation: Annotated[int, Field(ge=0)] = Field(
-        0, description="folds of a cross-validation beside the plain machine and the one with all unlabelled rows irrelevant; 0: none"
+        0,
+        description="folds of a cross-validation on the labelled rows, beside the machines that svm3 and usvm start from: it tells when "
+        "the unlabelled rows do not help, and warns; 0: none",
     )
     D: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
-        None, description="cccp: how far its relaxation reaches; default: as far as the values do, and at least 2"
+        None,
+        description="cccp: how far its relaxation reaches, at least 1 + eps; default: as far as the decision values do, and at least 2",
     )
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
-    tol: Positive = Field(1e-4, description="decrease of the objective, relative to 1 + objective, at which a start ends")
+    tol: Positive = Field(1e-4, description="a start ends when no assignment changes, or the objective J falls by less than tol (1 + J)")
     inner_tol: Positive = Field(1e-3, description="tolerance of a convex problem, in units of decision values")
-    max_iter: Count = Field(50, description="convex problems per start at most")
+    max_iter: Count = Field(50, description="convex problems per start at most; a warning tells when they end the best one")
     grams: Literal["auto", "memory", "recompute"] = Field("auto", description="where the Gram matrix lies; auto decides from sizes")
 
     @model_validator(mode="after")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -10,19 +10,20 @@ import scipy.sparse as sp
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
-from ...estimators.inputs import in_memory, is_store, opened_for, validated, warn_user
+from ...estimators.inputs import in_memory, is_store, opened_for, validated
 from ...estimators.kernels import KernelClassifier, is_text
 from ...grams.given import GivenGrams
 from ...grams.sources import TextRows
-from ...loops.run import run_loop
 from ...models.kernel import KernelModel
-from .config import TriClassConfig
-from .inputs import ROWS_SHARE, TriClassInputs, checked_labels, joined_stores, kernel_text
-from .method import build_loop, model_of, remarks, validation_rows
+from .inputs import CLASSES, ROWS_SHARE, TriClassInputs, check_labels, join_stores, kernel_text
+from .loop import TriClassState
+from .method import TriClass, validation_rows
 
-MEMORY = 2 << 30
+JOINED_STORES_MEMORY = 2 << 30
+"""Driver memory that limits the rows of two stores, of which kernels need one data set."""
 
 
 class TriClassSVC(KernelClassifier):
@@ -38,60 +39,6 @@ class TriClassSVC(KernelClassifier):
 
     an unlabelled row pays for being near the margin of a class or near the boundary, whichever is cheaper. J is not convex: it falls from
     convex problem to convex problem, from several starts, of which the best is kept.
-
-    Parameters
-    ----------
-    C
-        Loss weight of rows labelled -1 and +1, as of ``SVC``.
-    C_unlabelled
-        Loss weight of unlabelled rows; 0 leaves them out.
-    C_irrelevant
-        Loss weight of rows labelled 0; default ``C_unlabelled``.
-    eps
-        Half width of the tube around the boundary in which irrelevant rows cost nothing.
-    kernel
-        ``"rbf"``, ``"linear"``, ``"poly"``, ``"laplacian"``; a :class:`KernelSpec` or its text (``"rbf(gamma=0.5)[0:4]"``); an importable
-        function of two rows; or ``"precomputed"``: X is the matrix of labelled rows followed by unlabelled ones at fit, and
-        ``(n_test, n_rows)`` at predict.
-    gamma, degree, coef0
-        Of a kernel named by one word, as of ``SVC``; ``"scale"`` takes the variance of all rows, unlabelled ones included.
-    algorithm
-        ``"mm"``: every unlabelled row takes the cheaper of its two losses, then the convex problem is solved exactly; ``"dc"``: the concave
-        part of the exact difference of convex functions is made linear; ``"cccp"``: the thesis' Algorithm 3 with relaxed indicators.
-    start
-        First assignment of the unlabelled rows: ``"svm3"`` by the machine on the labelled rows, ``"usvm"`` by the one with all of them
-        irrelevant, ``"s3vm"`` all relevant, ``"random"``; ``"best"``: all of these, the least J is kept. The least J is not always the
-        most accurate: many unlabelled rows with a large ``C_unlabelled`` may find it with nearly all of them irrelevant. ``validation_``
-        tells.
-    balance
-        What the mean decision value of the unlabelled rows must be: a number, or ``"labels"`` for the mean of the labels -1 and +1.
-    all_relevant
-        Every unlabelled row belongs to a class: a semi-supervised machine (S3VM).
-    n_random
-        Random starts.
-    validation
-        Folds of a cross-validation on the labelled rows (``validation_``), beside the machines that ``svm3`` and ``usvm`` start from: it
-        tells when the unlabelled rows do not help, and warns. 0: none.
-    D
-        Of ``"cccp"``: how far its relaxation reaches, at least ``1 + eps``; by default as far as the decision values do, and at least 2.
-    class_weight
-        ``"balanced"`` or a dict of class factors of ``C``.
-    tol
-        A start ends when no assignment changes, or J falls by less than ``tol (1 + J)``.
-    inner_tol
-        Tolerance of a convex problem, in units of decision values.
-    max_iter
-        Convex problems per start at most; a warning tells when it ends the best one.
-    grams
-        Where the Gram matrix lies: ``"auto"`` decides from sizes; ``"memory"``, ``"recompute"``.
-    cluster
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."`` ...; matrices and strings in memory stay in-process.
-    random_state
-        Of random starts and folds.
-    verbose
-        Log one line per step.
-    callbacks
-        Functions called with an event record per step.
 
     Attributes
     ----------
@@ -110,64 +57,27 @@ class TriClassSVC(KernelClassifier):
     n_iter_, converged_, history_
         Steps, whether the best start ended by itself, and one array per figure over the steps.
 
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from gramplane.pipeline import TriClassSVC
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = TriClassSVC().fit(X[:100], 2 * y[:100] - 1, X[100:])
+    >>> model.assignment_.shape
+    (469,)
+
     References
     ----------
     Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 5.
     """
 
-    _config_type = TriClassConfig
+    _method = TriClass
+    _wider = {
+        **KernelClassifier._wider,
+        "kernel": ("str, KernelSpec or callable", str | KernelSpec | Callable[..., Any]),
+    }
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        C_unlabelled: float = 0.1,
-        C_irrelevant: float | None = None,
-        eps: float = 0.1,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        algorithm: str = "mm",
-        start: str = "best",
-        balance: Any = None,
-        all_relevant: bool = False,
-        n_random: int = 1,
-        validation: int = 0,
-        D: float | None = None,
-        class_weight: Any = None,
-        tol: float = 1e-4,
-        inner_tol: float = 1e-3,
-        max_iter: int = 50,
-        grams: str = "auto",
-        cluster: str | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-    ) -> None:
-        self.C = C
-        self.C_unlabelled = C_unlabelled
-        self.C_irrelevant = C_irrelevant
-        self.eps = eps
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.algorithm = algorithm
-        self.start = start
-        self.balance = balance
-        self.all_relevant = all_relevant
-        self.n_random = n_random
-        self.validation = validation
-        self.D = D
-        self.class_weight = class_weight
-        self.tol = tol
-        self.inner_tol = inner_tol
-        self.max_iter = max_iter
-        self.grams = grams
-        self.cluster = cluster
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    kernel: Any
 
     def __sklearn_tags__(self) -> Any:
         tags: Any = super().__sklearn_tags__()
@@ -178,8 +88,8 @@ class TriClassSVC(KernelClassifier):
     def _precomputed(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
-    def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
-        return {**super()._plain(given), "kernel": kernel_text(given["kernel"])}
+    def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
+        return {**super()._plain(params), "kernel": kernel_text(params["kernel"])}
 
     def fit(self, X: Any, y: Any = None, X_unlabelled: Any = None, sample_weight: Any = None) -> Self:
         """Learn from labelled and unlabelled rows.
@@ -203,19 +113,13 @@ class TriClassSVC(KernelClassifier):
             width, values that are not finite (their row is named).
         """
         config = self._config()
-        inputs = self._tri_inputs(X, y, X_unlabelled, sample_weight)
-        with self._context(inputs.data) as ctx:
-            own = inputs if ctx.data is inputs.data else TriClassInputs(ctx.data, *_rest(inputs))
-            loop = build_loop(config, own, ctx)
-            outcome = run_loop(loop, ctx, keep=False)
-            state = outcome.state
-            self.classes_ = np.array([-1, 1])
-            self._set_model(model_of(config, own, loop, state, ctx))
-            for message in remarks(loop, state):
-                warn_user(message)
-        self._set_history(outcome.history)
-        self._warn_unfinished(self.converged_, f"max_iter={config.max_iter} ended the best start while assignments still changed")
+        inputs = self._read_inputs(X, y, X_unlabelled, sample_weight)
+        self.classes_ = np.array(CLASSES)
+        self._fit(inputs, config)
         return self
+
+    def _unfinished(self, state: TriClassState) -> str:
+        return f"max_iter={self._config().max_iter} ended the best start while assignments still changed"
 
     def predict_three_way(self, X: Any) -> np.ndarray:
         """Return -1, 0 or +1 of every row: 0 where ``|f| < (1 + eps) / 2``, ``(n_samples,)``."""
@@ -224,13 +128,13 @@ class TriClassSVC(KernelClassifier):
 
     # -- data ----------------------------------------------------------------------------------------------------------------------
 
-    def _tri_inputs(self, X: Any, y: Any, X_unlabelled: Any, sample_weight: Any) -> TriClassInputs:
+    def _read_inputs(self, X: Any, y: Any, X_unlabelled: Any, sample_weight: Any) -> TriClassInputs:
         if y is None and not is_store(X):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         if X_unlabelled is not None and self._precomputed:
             raise ValueError("kernel='precomputed': X is the matrix of all rows, labelled ones first; X_unlabelled must be None")
-        first = self._rows("X", X, True)
-        second = None if X_unlabelled is None else self._rows("X_unlabelled", X_unlabelled, False)
+        first = self._rows("X", X, reset=True)
+        second = None if X_unlabelled is None else self._rows("X_unlabelled", X_unlabelled, reset=False)
         y = self._stored_target(first) if y is None else column_or_1d(y, warn=True)
         labelled = first.n_rows if not self._precomputed else len(y)
         if len(y) != labelled or labelled > first.n_rows:
@@ -239,11 +143,11 @@ class TriClassSVC(KernelClassifier):
             sample_weight = first.row_table("weight")
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, np.empty((labelled, 0)), dtype=np.float64, ensure_non_negative=True)
-        labels = checked_labels(y, sample_weight)
-        data, count = _joined(first, second), first.n_rows - labelled if second is None else second.n_rows
+        labels = check_labels(y, sample_weight)
+        data, count = _join_rows(first, second), first.n_rows - labelled if second is None else second.n_rows
         return TriClassInputs(data, labels, count, sample_weight)
 
-    def _rows(self, name: str, X: Any, reset: bool) -> Any:
+    def _rows(self, name: str, X: Any, *, reset: bool) -> Any:
         """Return rows as a data set: a block store, rows in memory, strings or a matrix."""
         if is_store(X):
             store = opened_for(self, X)
@@ -251,7 +155,7 @@ class TriClassSVC(KernelClassifier):
                 self.n_features_in_ = store.n_cols
             return store
         X = in_memory(X, name)
-        if not reset and _count(X) == 0:
+        if not reset and _count_rows(X) == 0:
             raise ValueError(f"{name} has no rows: leave it out, or give unlabelled rows")
         if is_text(X):
             if reset:
@@ -259,9 +163,9 @@ class TriClassSVC(KernelClassifier):
             return TextRows(X)
         _refuse_not_finite(name, X)
         if self._precomputed:
-            found = GivenGrams(np.asarray(validated(self, X, dtype=[np.float64, np.float32])))
-            self.n_features_in_ = found.n_rows
-            return found
+            matrix = GivenGrams(np.asarray(validated(self, X, dtype=[np.float64, np.float32])))
+            self.n_features_in_ = matrix.n_rows
+            return matrix
         options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False}
         return MemoryBlocks(validated(self, X, reset=reset, **options))
 
@@ -278,26 +182,21 @@ class TriClassSVC(KernelClassifier):
         self.n_iter_, self.converged_ = int(model.figures["iterations"]), bool(model.figures["converged"])
 
 
-def _count(X: Any) -> int:
+def _count_rows(X: Any) -> int:
     """Return the number of rows of an array, a sparse matrix or a sequence."""
     return X.shape[0] if getattr(X, "ndim", 0) else len(X) if isinstance(X, Sequence) else 1
 
 
-def _rest(inputs: TriClassInputs) -> tuple[Any, ...]:
-    return inputs.labels, inputs.n_unlabelled, inputs.sample_weight, inputs.classes, inputs.held_out
-
-
-def _joined(first: Any, second: Any) -> Any:
+def _join_rows(first: Any, second: Any) -> Any:
     """Return labelled and unlabelled rows as one data set."""
     if second is None:
         return first
-    kinds = {type(first), type(second)}
-    if len(kinds) > 1:
+    if type(first) is not type(second):
         raise DataError("X and X_unlabelled must be of one form: both arrays, both stores, or both strings")
     if isinstance(first, TextRows):
         return TextRows([*first.texts, *second.texts])
     if is_store(first):
-        return joined_stores(first, second, int(ROWS_SHARE * MEMORY))
+        return join_stores(first, second, int(ROWS_SHARE * JOINED_STORES_MEMORY))
     parts = [first.X, second.X]
     if any(sp.issparse(part) for part in parts):
         return MemoryBlocks(sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts])))

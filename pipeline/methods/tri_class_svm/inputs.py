@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
-from ....kernels.grams.spec import KernelSpec
+from ....kernels.grams.spec import KernelSpec, as_specs
 from ....kernels.svm.triclass import Points
 from ....storage import BlockStore, DataError, MemoryBlocks
 from ...grams.given import GivenGrams
@@ -25,8 +25,11 @@ from .config import TriClassConfig
 ROWS_SHARE = 0.25
 """Share of the driver's memory that the rows of both sets may take together."""
 
+TriClassRows: TypeAlias = BlockStore | MemoryBlocks | TextRows | GivenGrams
+"""What a fit may learn from."""
+
 CLASSES = (-1, 1)
-WORDS = ("rbf", "laplacian", "poly", "linear")
+NAMED_KERNELS = ("rbf", "laplacian", "poly", "linear")
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class TriClassInputs:
     Attributes
     ----------
     data
-        Labelled rows, then unlabelled ones: a block store, rows in memory, or a matrix that was given.
+        Labelled rows, then unlabelled ones: a block store, rows in memory, or a precomputed matrix.
     labels
         ``(n_labelled,)`` -1, 0 and +1.
     n_unlabelled
@@ -46,15 +49,18 @@ class TriClassInputs:
     classes
         The labels -1 and +1 as they were written.
     held_out
-        ``(n_labelled,)`` mask of rows that are not learned but measured, or ``None``.
+        ``(n_labelled,)`` mask of rows that are not learnt from but measured, or ``None``.
+    unlabelled_store
+        Where a run found its unlabelled rows.
     """
 
-    data: Any
+    data: TriClassRows
     labels: np.ndarray
     n_unlabelled: int
     sample_weight: np.ndarray | None = None
     classes: tuple[Any, ...] = CLASSES
     held_out: np.ndarray | None = None
+    unlabelled_store: BlockStore | None = None
 
     @property
     def unlabelled(self) -> np.ndarray:
@@ -70,7 +76,7 @@ class TriClassInputs:
 # -- labels ------------------------------------------------------------------------------------------------------------------------
 
 
-def checked_labels(y: Any, weight: np.ndarray | None = None, place: str = "") -> np.ndarray:
+def check_labels(y: Any, weight: np.ndarray | None = None, url: str = "") -> np.ndarray:
     """Return labels as float64 -1, 0 and +1.
 
     Raises
@@ -78,41 +84,30 @@ def checked_labels(y: Any, weight: np.ndarray | None = None, place: str = "") ->
     ValueError
         A label that is none of these (its row is named), or a class without a row of positive weight.
     """
-    values, found = np.asarray(y), np.full(len(y), np.nan)
+    values, labels = np.asarray(y), np.full(len(y), np.nan)
     for row, value in enumerate(values.tolist()):
-        try:
-            found[row] = float(value)
-        except (TypeError, ValueError):
-            continue
-    wrong = ~np.isin(found, (-1.0, 0.0, 1.0))
+        with contextlib.suppress(TypeError, ValueError):
+            labels[row] = float(value)
+    wrong = ~np.isin(labels, (-1.0, 0.0, 1.0))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise DataError(
-            f"y: row {row} has the label {values.tolist()[row]!r}; labels are -1 and +1, and 0 for rows of neither class", place
-        )
-    used = found if weight is None else found[weight > 0]
+        raise DataError(f"y: row {row} has the label {values.tolist()[row]!r}; labels are -1 and +1, and 0 for rows of neither class", url)
+    used = labels if weight is None else labels[weight > 0]
     for label in CLASSES:
         if not np.any(used == label):
             raise DataError(
                 f"y: no row is labelled {label:+d}{'' if weight is None else ' with a positive weight'}; a machine needs rows of both "
                 f"classes -1 and +1, it has one class or none",
-                place,
+                url,
             )
-    return found
+    return labels
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------------------
 
 
-def joined_stores(data: BlockStore, unlabelled: BlockStore | None, room: int) -> Any:
-    """Return the rows of two stores one after the other as kernels read them; without a second one the first as it is.
-
-    Parameters
-    ----------
-    data, unlabelled
-        Stores of equal width and scaling.
-    room
-        Bytes that the rows may take.
+def join_stores(data: BlockStore, unlabelled: BlockStore | None, budget: int) -> BlockStore | MemoryBlocks | TextRows:
+    """Return the rows of two stores one after the other as kernels read them, within ``budget`` bytes; without a second one the first.
 
     Raises
     ------
@@ -123,22 +118,26 @@ def joined_stores(data: BlockStore, unlabelled: BlockStore | None, room: int) ->
     """
     if unlabelled is None:
         return data
-    _check_alike(data, unlabelled)
+    _check_same_form(data, unlabelled)
     if data.n_cols == 0:
         return TextRows([str(text) for store in (data, unlabelled) for text in rows_of(store, 0, store.n_rows)])
-    needed = 8 * data.n_cols * (data.n_rows + unlabelled.n_rows) if data.meta.kind == "dense" else 2 * (_stored(data) + _stored(unlabelled))
+    needed = (
+        8 * data.n_cols * (data.n_rows + unlabelled.n_rows)
+        if data.meta.kind == "dense"
+        else 2 * (_stored_bytes(data) + _stored_bytes(unlabelled))
+    )
     share = round(1 / ROWS_SHARE)
     rows = Held(f"rows of {data.url} and {unlabelled.url}, 1/{share} of driver_memory at most", f"{8 * share} n d")
-    refuse_beyond([rows.taking(share * needed)], share * room, "tri-class-svm", "fewer rows")
+    refuse_beyond([rows.taking(share * needed)], share * budget, "tri-class-svm", "fewer rows")
     parts = [rows_of(store, lo, hi) for store in (data, unlabelled) for lo, hi in spans(store.n_rows, 4096)]
     return MemoryBlocks(sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts))
 
 
-def _stored(store: BlockStore) -> int:
+def _stored_bytes(store: BlockStore) -> int:
     return sum(block.nbytes for block in store.column_blocks())
 
 
-def _check_alike(data: BlockStore, unlabelled: BlockStore) -> None:
+def _check_same_form(data: BlockStore, unlabelled: BlockStore) -> None:
     if unlabelled.n_rows == 0:
         raise DataError("it has no rows; leave it out, or give unlabelled rows", unlabelled.url)
     if unlabelled.n_cols != data.n_cols:
@@ -156,7 +155,7 @@ def _check_alike(data: BlockStore, unlabelled: BlockStore) -> None:
 # -- kernel ------------------------------------------------------------------------------------------------------------------------
 
 
-def kernel_of_rows(config: TriClassConfig, data: Any, held_out: np.ndarray | None = None) -> Any:
+def resolve_kernel(config: TriClassConfig, data: TriClassRows, held_out: np.ndarray | None = None) -> KernelSpec:
     """Return the kernel of a fit.
 
     Raises
@@ -167,18 +166,18 @@ def kernel_of_rows(config: TriClassConfig, data: Any, held_out: np.ndarray | Non
     if isinstance(data, GivenGrams) or config.kernel == "precomputed":
         if not isinstance(data, GivenGrams):
             raise ValueError("kernel='precomputed' needs a matrix of the rows; a run on a store computes its kernel")
-        found = resolved_kernels(config.kernel, data, "none")
-        if len(found) != 1:
-            raise ValueError(f"kernel='precomputed': {len(found)} matrices were given; a tri-class machine has one kernel")
-        return found[0]
-    return resolved_kernels([named_kernel(config, data, held_out)], data, "none")[0]
+        kernels = resolved_kernels(config.kernel, data, "none")
+        if len(kernels) != 1:
+            raise ValueError(f"kernel='precomputed': {len(kernels)} matrices were given; a tri-class machine has one kernel")
+        return kernels[0]
+    return resolved_kernels([kernel_with_parameters(config, data, held_out)], data, "none")[0]
 
 
-def named_kernel(config: TriClassConfig, data: Any, held_out: np.ndarray | None = None) -> str:
-    """Return the short text of a kernel, with the parameters of one that is named by a word."""
-    if config.kernel not in WORDS or config.kernel == "linear":
+def kernel_with_parameters(config: TriClassConfig, data: BlockStore | MemoryBlocks | TextRows, held_out: np.ndarray | None = None) -> str:
+    """Return the short text of a kernel; one named by a word gets gamma, degree and coef0 of the parameters."""
+    if config.kernel not in NAMED_KERNELS or config.kernel == "linear":
         return config.kernel
-    gamma = repr(_gamma(config, data, held_out))
+    gamma = repr(_resolve_gamma(config, data, held_out))
     return (
         f"poly(degree={config.degree},gamma={gamma},coef0={config.coef0!r})"
         if config.kernel == "poly"
@@ -186,7 +185,7 @@ def named_kernel(config: TriClassConfig, data: Any, held_out: np.ndarray | None 
     )
 
 
-def _gamma(config: TriClassConfig, data: Any, held_out: np.ndarray | None) -> float:
+def _resolve_gamma(config: TriClassConfig, data: BlockStore | MemoryBlocks | TextRows, held_out: np.ndarray | None) -> float:
     if not isinstance(config.gamma, str):
         return float(config.gamma)
     if data.n_cols == 0:
@@ -194,11 +193,11 @@ def _gamma(config: TriClassConfig, data: Any, held_out: np.ndarray | None) -> fl
     if config.gamma == "auto":
         return 1.0 / data.n_cols
     count, total, squares = 0, 0.0, 0.0
-    read = np.ones(data.n_rows, bool)
+    is_read = np.ones(data.n_rows, bool)
     if held_out is not None:
-        read[: len(held_out)] = ~held_out
+        is_read[: len(held_out)] = ~held_out
     for lo, hi in spans(data.n_rows, 4096):
-        rows = rows_of(data, lo, hi)[read[lo:hi]]
+        rows = rows_of(data, lo, hi)[is_read[lo:hi]]
         values = rows.data if sp.issparse(rows) else np.asarray(rows).ravel()
         count += rows.shape[0] * rows.shape[1]
         total += float(values.sum(dtype=np.float64))
@@ -211,16 +210,13 @@ def kernel_text(kernel: Any) -> Any:
     """Return a kernel as the parameter model holds it: a word, ``"precomputed"``, or a short text."""
     if isinstance(kernel, str):
         return kernel
-    from ....kernels.grams.spec import as_specs
-
-    found: Sequence[KernelSpec] = as_specs([kernel], None if getattr(kernel, "columns", None) is None else 1 << 31)
-    return str(found[0])
+    return str(as_specs([kernel], None if getattr(kernel, "columns", None) is None else 1 << 31)[0])
 
 
 # -- points ------------------------------------------------------------------------------------------------------------------------
 
 
-def points_of(config: TriClassConfig, inputs: TriClassInputs, held_out: np.ndarray | None) -> Points:
+def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.ndarray | None) -> Points:
     """Return labels and costs of all rows; rows held out cost nothing.
 
     Raises
@@ -230,20 +226,21 @@ def points_of(config: TriClassConfig, inputs: TriClassInputs, held_out: np.ndarr
     """
     if config.balance is not None and not inputs.n_unlabelled:
         raise ValueError(f"balance={config.balance!r} is the mean value of unlabelled rows; there are none")
-    labels, weight = inputs.labels, np.ones(len(inputs.labels)) if inputs.sample_weight is None else inputs.sample_weight
+    labels = inputs.labels
+    weight = np.ones(len(inputs.labels)) if inputs.sample_weight is None else inputs.sample_weight
     weight = weight if held_out is None else np.where(held_out, 0.0, weight)
     irrelevant = config.C_unlabelled if config.C_irrelevant is None else config.C_irrelevant
-    known = weight * np.where(inputs.relevant, config.C, irrelevant)
+    cost = weight * np.where(inputs.relevant, config.C, irrelevant)
     if config.class_weight is not None:
         codes = (labels[inputs.relevant] > 0).astype(np.int64)
         factors = class_factors(config.class_weight, CLASSES, codes, weight[inputs.relevant])
-        known[inputs.relevant] *= factors[codes]
+        cost[inputs.relevant] *= factors[codes]
     used = inputs.relevant & (weight > 0)
     balance = float(np.mean(labels[used])) if config.balance == "labels" else config.balance
     return Points(
         np.concatenate([labels, np.zeros(inputs.n_unlabelled)]),
         inputs.unlabelled,
-        np.concatenate([known, np.full(inputs.n_unlabelled, config.C_unlabelled)]),
+        np.concatenate([cost, np.full(inputs.n_unlabelled, config.C_unlabelled)]),
         config.eps,
         config.all_relevant,
         balance,
@@ -262,14 +259,14 @@ def validation_masks(config: TriClassConfig, inputs: TriClassInputs, seed: int) 
         return []
     free = inputs.relevant if inputs.held_out is None else inputs.relevant & ~inputs.held_out
     rows = np.flatnonzero(free)
-    found = []
+    masks = []
     for part in fold_masks((inputs.labels[rows] > 0).astype(np.int64), inputs.classes, config.validation, seed):
         mask = np.zeros(len(inputs.labels), dtype=bool) if inputs.held_out is None else inputs.held_out.copy()
         mask[rows[part]] = True
-        found.append(mask)
-    return found
+        masks.append(mask)
+    return masks
 
 
-def task_memory(ctx: RunContext) -> int:
+def rows_budget(ctx: RunContext) -> int:
     """Return the bytes that the rows of both sets may take on the driver."""
     return int(ROWS_SHARE * ctx.driver_memory)

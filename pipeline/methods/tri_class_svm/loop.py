@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ....kernels.grams.spec import KernelSpec
 from ....kernels.jit import one_thread
 from ....kernels.svm.dual import DenseGram, Gram
 from ....kernels.svm.triclass import Points
 from ....kernels.svm.triclass_search import (
-    Machine,
     Search,
+    SearchState,
     improved,
     labelled_machine,
     permuted_start,
@@ -28,17 +29,20 @@ from ....kernels.svm.triclass_search import (
     with_mean,
 )
 from ....storage import BlockStore, MemoryBlocks
+from ....storage.urls import open_objects
+from ....storage.versions import is_finished
 from ...grams.grams import Grams
 from ...grams.held import Held
 from ...grams.settings import GramSettings
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import TriClassConfig
-from .inputs import TriClassInputs
+from .inputs import TriClassInputs, TriClassRows
 
 NAN = float("nan")
-RIVALS = ("SVM", "U-SVM")
-PATH = ("iteration", "start", "objective", "minus", "zero", "plus", "flips")
+BASELINES = ("SVM", "U-SVM")
+"""Machines that the fit is compared with: on the labelled rows, and with every unlabelled row irrelevant."""
+PATH_COLUMNS = ("iteration", "start", "objective", "minus", "zero", "plus", "flips")
 """Columns of the path."""
 
 
@@ -55,15 +59,15 @@ class TriClassState:
     rivals
         Of the fit and of every fold the machine on the labelled rows, and the one with every unlabelled row irrelevant.
     path
-        ``(k, 7)``: after every step of every start of the fit, what ``PATH`` says.
+        ``(k, 7)``: after every step of every start of the fit, the figures of ``PATH_COLUMNS``.
     stop
         ``"assignment"``, ``"tol"``, ``"max_iter"`` of the best start, once all have ended.
     """
 
     record_name: ClassVar[str] = "TriClassState"
     iteration: int
-    machines: tuple[Machine, ...]
-    rivals: tuple[Machine, ...]
+    machines: tuple[SearchState, ...]
+    rivals: tuple[SearchState, ...]
     path: np.ndarray
     stop: str | None = None
 
@@ -79,12 +83,10 @@ class TriClassLoop:
 
     Parameters
     ----------
-    config
-        Parameters.
-    spec
-        The kernel.
+    config, spec
+        Parameters and the kernel.
     settings
-        Where the Gram matrix lies.
+        Policy of the Gram matrix.
     inputs
         Rows and labels.
     points
@@ -100,33 +102,33 @@ class TriClassLoop:
     def __init__(
         self,
         config: TriClassConfig,
-        spec: Any,
+        spec: KernelSpec,
         settings: GramSettings,
         inputs: TriClassInputs,
         points: Sequence[Points],
         masks: Sequence[np.ndarray | None],
-        data: Any = None,
+        data: TriClassRows | None = None,
     ) -> None:
         self.config, self.spec, self.settings, self.inputs = config, spec, settings, inputs
         self.points, self.masks, self.data = tuple(points), tuple(masks), data
         self.names = start_names(config)
-        self._held: Held[Grams] | None = None
+        self._lazy_grams: Held[Grams] | None = None
         self._gram: Gram | None = None
 
     def grams(self, ctx: RunContext) -> Grams:
         """Return the Gram matrix, its passes to run where ``ctx`` says."""
-        if self._held is None:
-            self._held = Held(lambda own: Grams(own, [self.spec], self.settings), reachable(self.data, ctx))
-        return self._held(ctx)
+        if self._lazy_grams is None:
+            self._lazy_grams = Held(lambda its_ctx: Grams(its_ctx, [self.spec], self.settings), for_workers(self.data, ctx))
+        return self._lazy_grams(ctx)
 
     def gram(self, ctx: RunContext) -> Gram:
         """Return the matrix for the solver, with the mean of the unlabelled points where their balance is fixed."""
         if self._gram is None:
-            found = self.grams(ctx).combine(np.ones(1))
+            gram = self.grams(ctx).combine(np.ones(1))
             if self.config.balance is not None:
-                assert isinstance(found, DenseGram), "refused before the run began"
-                found = with_mean(found, self.inputs.unlabelled)
-            self._gram = found
+                assert isinstance(gram, DenseGram), "refused before the run began"
+                gram = with_mean(gram, self.inputs.unlabelled)
+            self._gram = gram
         return self._gram
 
     @property
@@ -137,52 +139,54 @@ class TriClassLoop:
 
     def init(self, ctx: RunContext) -> TriClassState:
         """Return the state before the first machine."""
-        return TriClassState(0, (), (), np.zeros((0, len(PATH))))
+        return TriClassState(0, (), (), np.zeros((0, len(PATH_COLUMNS))))
 
     def step(self, state: TriClassState, ctx: RunContext) -> Step[TriClassState]:
         """Fit the first machines, or solve the next convex problem of every start that runs."""
         with one_thread():
-            new = self._improved(state, self.gram(ctx)) if state.iteration else self._started(self.gram(ctx), ctx.seed)
-        new = replace(new, path=np.concatenate([state.path, self._rows(state, new)]), stop=self._stop(new))
+            new = self._improve_all(state, self.gram(ctx)) if state.iteration else self._start_all(self.gram(ctx), ctx.seed)
+        new = replace(new, path=np.concatenate([state.path, self._path_rows(state, new)]), stop=self._stop_reason(new))
         return Step(new, self._metrics(state, new))
 
-    def _started(self, gram: Gram, seed: int) -> TriClassState:
-        machines: list[Machine] = []
-        rivals: list[Machine] = []
+    def _start_all(self, gram: Gram, seed: int) -> TriClassState:
+        machines: list[SearchState] = []
+        baselines: list[SearchState] = []
         for points in self.points:
-            alone = labelled_machine(gram, points, self.config.inner_tol)
-            rivals += [alone, universum_machine(gram, points, self.config.inner_tol, alone)]
-            machines += [_start(name, points, rivals[-2], rivals[-1], seed) for name in self.names]
-        return TriClassState(1, tuple(machines), tuple(rivals), np.zeros((0, len(PATH))))
+            labelled = labelled_machine(gram, points, self.config.inner_tol)
+            universum = universum_machine(gram, points, self.config.inner_tol, labelled)
+            baselines += [labelled, universum]
+            machines += [_starting_point(name, points, labelled, universum, seed) for name in self.names]
+        return TriClassState(1, tuple(machines), tuple(baselines), np.zeros((0, len(PATH_COLUMNS))))
 
-    def _improved(self, state: TriClassState, gram: Gram) -> TriClassState:
-        found = [
+    def _improve_all(self, state: TriClassState, gram: Gram) -> TriClassState:
+        machines = [
             machine if machine.stop else improved(gram, self.points[k // len(self.names)], machine, self.search)
             for k, machine in enumerate(state.machines)
         ]
-        return TriClassState(state.iteration + 1, tuple(found), state.rivals, state.path)
+        return TriClassState(state.iteration + 1, tuple(machines), state.rivals, state.path)
 
-    def _stop(self, state: TriClassState) -> str | None:
+    def _stop_reason(self, state: TriClassState) -> str | None:
         return None if any(machine.stop is None for machine in state.machines) else self.best(state).stop
 
-    def best(self, state: TriClassState, part: int = 0) -> Machine:
+    def best(self, state: TriClassState, part: int = 0) -> SearchState:
         """Return the machine of least objective, of the fit or of a fold (part 1 and on); the first among equals."""
         k = len(self.names)
         return min(state.machines[part * k : (part + 1) * k], key=lambda machine: machine.objective)
 
-    def _rows(self, before: TriClassState, new: TriClassState) -> np.ndarray:
-        ran = [k for k in range(len(self.names)) if not before.machines or before.machines[k].stop is None]
+    def _path_rows(self, before: TriClassState, new: TriClassState) -> np.ndarray:
+        running = [k for k in range(len(self.names)) if not before.machines or before.machines[k].stop is None]
         rows = [
-            [new.iteration, k, new.machines[k].objective / self.config.C, *self.counts(new.machines[k]), new.machines[k].flips] for k in ran
+            [new.iteration, k, new.machines[k].objective / self.config.C, *self.counts(new.machines[k]), new.machines[k].flips]
+            for k in running
         ]
-        return np.array(rows, dtype=np.float64).reshape(-1, len(PATH))
+        return np.array(rows, dtype=np.float64).reshape(-1, len(PATH_COLUMNS))
 
-    def counts(self, machine: Machine) -> list[int]:
+    def counts(self, machine: SearchState) -> list[int]:
         """Return the unlabelled rows assigned to -1, 0 and +1."""
         assigned = machine.labels[self.inputs.unlabelled]
         return [int(np.sum(assigned == side)) for side in (-1, 0, 1)]
 
-    def accuracy(self, machine: Machine, rows: np.ndarray) -> float:
+    def accuracy(self, machine: SearchState, rows: np.ndarray) -> float:
         """Return the share of labelled rows of two classes, among some, that a machine gets right; NaN where there are none."""
         chosen, labels = rows & self.inputs.relevant, self.inputs.labels
         right = np.where(machine.decision[: len(labels)] > 0, 1.0, -1.0) == labels
@@ -190,7 +194,7 @@ class TriClassLoop:
 
     def _metrics(self, before: TriClassState, new: TriClassState) -> dict[str, Any]:
         best, unit, mask = self.best(new), 1.0 / self.config.C, self.masks[0]
-        held = np.zeros(len(self.inputs.labels), dtype=bool) if mask is None else mask
+        held_out = np.zeros(len(self.inputs.labels), dtype=bool) if mask is None else mask
         minus, zero, plus = self.counts(best)
         steps = sum(machine.steps for machine in new.machines) - sum(machine.steps for machine in before.machines)
         return {
@@ -202,50 +206,47 @@ class TriClassLoop:
             "flips": best.flips,
             "running": sum(machine.stop is None for machine in new.machines),
             "solver_steps": steps,
-            "train_accuracy": self.accuracy(best, ~held),
-            "test_accuracy": self.accuracy(best, held),
+            "train_accuracy": self.accuracy(best, ~held_out),
+            "test_accuracy": self.accuracy(best, held_out),
         }
 
     def validation(self, state: TriClassState) -> list[dict[str, Any]]:
-        """Return the accuracy of the machine and of its two rivals on rows that were held out: of the fit, else of the folds' fits."""
+        """Return the accuracy of the machine and of its two baselines on rows held out: of the fit, else of the folds' fits."""
         parts = range(1, len(self.points)) if len(self.points) > 1 else range(1 if self.masks[0] is not None else 0)
         rows = []
-        for place, name in enumerate((*RIVALS, "3C-SVM")):
-            found = []
+        for number, name in enumerate((*BASELINES, "3C-SVM")):
+            scores = []
             for part in parts:
-                machine = state.rivals[2 * part + place] if place < len(RIVALS) else self.best(state, part)
-                held = self.masks[part]
-                assert held is not None
-                fresh = held if part == 0 or self.masks[0] is None else held & ~self.masks[0]
-                found.append(self.accuracy(machine, fresh))
-            if found:
-                rows.append({"machine": name, "accuracy": float(np.mean(found)), "deviation": _deviation(found), "folds": len(found)})
+                machine = state.rivals[2 * part + number] if number < len(BASELINES) else self.best(state, part)
+                scores.append(self.accuracy(machine, self._measured_rows(part)))
+            if scores:
+                deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
+                rows.append({"machine": name, "accuracy": float(np.mean(scores)), "deviation": deviation, "folds": len(scores)})
         return rows
 
+    def _measured_rows(self, part: int) -> np.ndarray:
+        """Return the rows held out of a fold, without those held out of the fit."""
+        mask, test = self.masks[part], self.masks[0]
+        assert mask is not None
+        return mask if part == 0 or test is None else mask & ~test
 
-def _deviation(found: Sequence[float]) -> float | None:
-    return float(np.std(found, ddof=1)) if len(found) > 1 else None
 
-
-def _start(name: str, points: Points, alone: Machine, universum: Machine, seed: int) -> Machine:
-    first = {"usvm": universum, "svm3": alone}.get(name)
-    if first is not None:
-        return replace(first, steps=0)
+def _starting_point(name: str, points: Points, labelled: SearchState, universum: SearchState, seed: int) -> SearchState:
+    if name in ("usvm", "svm3"):
+        return replace(universum if name == "usvm" else labelled, steps=0)
     if name == "s3vm":
-        return replace(sided_start(points, alone), steps=0)
+        return replace(sided_start(points, labelled), steps=0)
     number = np.random.SeedSequence((seed, int(name.removeprefix("random-")))).generate_state(1)[0]
-    return replace(permuted_start(points, alone, int(number)), steps=0)
+    return replace(permuted_start(points, labelled, int(number)), steps=0)
 
 
-def reachable(data: Any, ctx: RunContext) -> Any:
+def for_workers(data: TriClassRows | None, ctx: RunContext) -> TriClassRows | None:
     """Return rows in memory as workers can read them: in this process as they are, elsewhere in a store in the run's directory."""
     if ctx.executor.kind == "sync" or not isinstance(data, MemoryBlocks):
         return data
     if ctx.run is None:
         raise ValueError("rows in memory cannot be sent to a cluster without a run directory")
-    from ....storage.ingest import ingest
-    from ....storage.urls import open_objects
-    from ....storage.versions import is_finished
+    from ....storage.ingest import ingest  # (readers of all formats, which a fit has no other use for)
 
     path = Path(ctx.run.scratch) / "rows.zarr"
     if not is_finished(open_objects(path)):

@@ -53,12 +53,12 @@ def _pair_result(ref: PairRef) -> int:
 class LayerGrams(Grams):
     """Gram matrices as the first layer of a two-layer machine; parameters as those of :class:`Grams`.
 
-    It is a :class:`~gramplane.kernels.bank.two_layer.Layer`. ``apart`` leaves the second layer to passes: the driver holds no more of it
-    than the solver works on.
+    It is a :class:`~gramplane.kernels.bank.two_layer.Layer`. With ``layer_by_passes`` the driver holds no more of
+    the second layer than the solver works on.
     """
 
     grows = True
-    apart: bool = False
+    layer_by_passes: bool = False
     _layer: np.ndarray | None = None
 
     def kernel(self, mu: np.ndarray) -> np.ndarray | Gram | None:
@@ -67,7 +67,7 @@ class LayerGrams(Grams):
         The matrix is overwritten by the next call.
         """
         weights = np.asarray(mu, np.float64) * self.scale
-        if self.apart:
+        if self.layer_by_passes:
             inner = np.asarray(mu, np.float64) @ self.diagonals()
             # The sum is positive semi-definite: no entry is beyond the largest of its diagonal.
             if inner.max() > LARGEST_EXPONENT:
@@ -78,8 +78,8 @@ class LayerGrams(Grams):
             exponential(self._bank.combine(weights, self._layer))
         else:
             for batch in self._batches():
-                for found in self._layer_pass("second-layer", layer_chunk, _pair_result(batch[0]), batch, weights, self._norms):
-                    _place(self._layer, found)
+                for block in self._layer_pass("second-layer", layer_chunk, _pair_result(batch[0]), batch, weights, self._norms):
+                    _place(self._layer, block)
         return None if refused(self._layer) else self._layer
 
     def weigh(self, mu: np.ndarray, kernel: Any, beta: np.ndarray) -> np.ndarray:

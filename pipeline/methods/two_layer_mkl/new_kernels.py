@@ -10,24 +10,25 @@ import scipy.sparse as sp
 from ....kernels.bank.two_layer import TwoLayerPoint
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.jit import one_thread
-from ...grams.settings import GramSettings
+from ....storage import BlockStore, MemoryBlocks
+from ...grams.settings import GramSettings, Policy
 from ...models.kernel_build import support_rows_of
 from .config import TwoLayerConfig
 from .layer_pass import LayerGrams
 
-GRID = 13
+N_WIDTHS = 13
 """Widths tried at a time, log-spaced."""
 
-REFINEMENTS = 2
+N_REFINEMENTS = 2
 """Times a finer grid is laid between the neighbours of the best width; each is a sixth as coarse as the one before."""
 
-QUANTILES = (0.95, 0.05)
-"""Of the squared distances: their inverses bound gamma. Wider ranges let a machine memorise: a near-unit matrix always helps."""
+DISTANCE_QUANTILES = (0.95, 0.05)
+"""Quantiles of the squared distances, whose inverses bound gamma. Wider ranges let a machine memorise: a near-unit matrix always helps."""
 
-SAMPLE = 1024
-"""Rows between which distances are looked at, evenly spaced."""
+MAX_SAMPLED_ROWS = 1024
+"""Rows whose distances give the range of widths, evenly spaced."""
 
-SAME = 1e-12
+EQUAL_ROWS_SHARE = 1e-12
 """Squared distances below this share of the largest are those of equal rows."""
 
 
@@ -49,9 +50,9 @@ def best_candidate(
     """
     span = config.gamma_range or gamma_range(grams.ctx.data, rows)
     best: Candidate | None = None
-    for _ in range(1 + REFINEMENTS if span else 0):
+    for _ in range(1 + N_REFINEMENTS if span else 0):
         assert span is not None
-        widths = np.unique(np.geomspace(*span, GRID))
+        widths = np.unique(np.geomspace(*span, N_WIDTHS))
         gains = _gains(config, penalty, grams, point, widths)
         q = int(np.argmax(gains))
         if best is None or gains[q] > best.gain:
@@ -65,36 +66,37 @@ def _gains(config: TwoLayerConfig, penalty: float, grams: LayerGrams, point: Two
     if config.rule == "thesis":
         inner = float(point.beta @ (point.decision - point.bias))
         now = 0.5 * inner - penalty * float(point.mu.sum())
-        return 0.5 * _apart(grams, candidates, "recompute").exponential_forms(point.beta) - penalty - now
+        return 0.5 * _first_layer(grams, candidates, "recompute").exponential_forms(point.beta) - penalty - now
     if grams.settings.policy == "memory":
         kernel = grams.kernel(point.mu)
         assert kernel is not None  # the machine was solved there
-        found = _apart(grams, candidates, "memory").weigh(point.mu, kernel, point.beta)
+        sums = _first_layer(grams, candidates, "memory").weigh(point.mu, kernel, point.beta)
     else:
         mu = np.append(point.mu, np.zeros(len(candidates)))
-        found = _apart(grams, [*grams.specs, *candidates], "recompute").weigh(mu, np.zeros((0, 0)), point.beta)[grams.k :]
-    return 0.5 * found - penalty
+        sums = _first_layer(grams, [*grams.specs, *candidates], "recompute").weigh(mu, np.zeros((0, 0)), point.beta)[grams.k :]
+    return 0.5 * sums - penalty
 
 
-def _apart(grams: LayerGrams, specs: list[Any], policy: Any) -> LayerGrams:
+def _first_layer(grams: LayerGrams, specs: list[KernelSpec], policy: Policy) -> LayerGrams:
+    """Return kernels over the same rows, with the block size of the machine's."""
     return LayerGrams(grams.ctx, specs, GramSettings(policy, grams.settings.block), centre=True)
 
 
-def gamma_range(data: Any, rows: np.ndarray | None = None) -> tuple[float, float] | None:
+def gamma_range(data: BlockStore | MemoryBlocks, rows: np.ndarray | None = None) -> tuple[float, float] | None:
     """Return the inverse quantiles of the squared distances between different rows; ``None`` where all rows are equal.
 
-    Only ``rows``, ascending, are looked at; all by default.
+    ``rows``, ascending, are those to sample from; all by default.
     """
     among = np.arange(data.n_rows) if rows is None else rows
-    found, _ = support_rows_of(data, among[np.unique(np.linspace(0, len(among) - 1, min(len(among), SAMPLE)).astype(int))])
-    sample: Any = found
+    chosen = np.unique(np.linspace(0, len(among) - 1, min(len(among), MAX_SAMPLED_ROWS)).astype(int))
+    sample: Any = support_rows_of(data, among[chosen])[0]
     with one_thread():
         inner: Any = sample.astype(np.float64) @ sample.astype(np.float64).T
     inner = inner.toarray() if sp.issparse(inner) else inner
     squares = np.diag(inner)
     far = (squares[:, None] + squares[None, :] - 2.0 * inner)[np.triu_indices(len(inner), 1)]
-    far = far[far > SAME * max(float(squares.max(initial=0.0)), 0.0)]
+    far = far[far > EQUAL_ROWS_SHARE * max(float(squares.max(initial=0.0)), 0.0)]
     if not far.size:
         return None
-    long, short = np.quantile(far, QUANTILES)
+    long, short = np.quantile(far, DISTANCE_QUANTILES)
     return 1.0 / float(long), 1.0 / float(short)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
+from ....kernels.grams.spec import KernelSpec
 from ....kernels.jit import one_thread
 from ....kernels.svm.dual import DenseGram
 from ....kernels.weights.umkl import basis_costs, coded_bases, greedy_bases, simplex_qp, weight_terms
+from ....storage import BlockStore, MemoryBlocks
 from ...grams.grams import Grams
 from ...grams.held import Held
 from ...grams.settings import GramSettings
@@ -68,26 +70,24 @@ class UMKLLoop:
 
     Parameters
     ----------
-    config
-        Parameters.
-    specs
-        Kernels.
+    config, specs
+        Parameters and kernels.
     settings
-        Where Gram matrices lie.
-    size
+        Policy of the Gram matrices.
+    n_bases
         Bases per point.
     """
 
     state_type = UMKLState
 
-    def __init__(self, config: UMKLConfig, specs: Sequence[Any], settings: GramSettings, size: int) -> None:
-        self.config, self.specs, self.settings, self.size = config, tuple(specs), settings, size
+    def __init__(self, config: UMKLConfig, specs: Sequence[KernelSpec], settings: GramSettings, n_bases: int) -> None:
+        self.config, self.specs, self.settings, self.n_bases = config, tuple(specs), settings, n_bases
         self.grams = Held(lambda ctx: Grams(ctx, self.specs, settings, centre=True))
         self._inner: np.ndarray | None = None
         self._factors: np.ndarray | None = None
 
     def factors(self, ctx: RunContext) -> np.ndarray:
-        """Return multipliers of the kernels beside their normalisation, ``(k,)``: those of column sums where they are asked for.
+        """Return multipliers of the normalised kernels, ``(k,)``: those of column sums with ``normalize="column_sum"``, else one.
 
         Raises
         ------
@@ -97,17 +97,20 @@ class UMKLLoop:
         if self._factors is None:
             self._factors = np.ones(len(self.specs))
             if self.config.normalize == "column_sum":
-                place = [q for q, spec in enumerate(self.specs) if spec.normalize == "none"]
-                specs, norms = ([items[q] for q in place] for items in (self.specs, self.grams(ctx).normalizations))
-                sums = mean_largest_sums(ctx, specs, norms, self.settings.block, self.size) if place else np.zeros(0)
-                if not np.all(sums > 0):
-                    q = place[int(np.argmin(sums))]
-                    raise ValueError(
-                        f"kernel {self.specs[q]}: its {self.size} largest entries of a row sum to {sums.min():.3g} on average; "
-                        "normalize='column_sum' needs a positive sum"
-                    )
-                self._factors[place] = 1.0 / sums
+                unscaled = [q for q, spec in enumerate(self.specs) if spec.normalize == "none"]
+                self._factors[unscaled] = 1.0 / self._column_sums(unscaled, ctx)
         return self._factors
+
+    def _column_sums(self, kernels: list[int], ctx: RunContext) -> np.ndarray:
+        normalizations = self.grams(ctx).normalizations
+        specs, norms = [self.specs[q] for q in kernels], [normalizations[q] for q in kernels]
+        sums = mean_largest_sums(ctx, specs, norms, self.settings.block, self.n_bases) if kernels else np.zeros(0)
+        if not np.all(sums > 0):
+            raise ValueError(
+                f"kernel {specs[int(np.argmin(sums))]}: its {self.n_bases} largest entries of a row sum to {sums.min():.3g} on average; "
+                "normalize='column_sum' needs a positive sum"
+            )
+        return sums
 
     def inner(self, ctx: RunContext) -> np.ndarray:
         """Return the inner products of all rows, ``(n, n)``."""
@@ -118,52 +121,52 @@ class UMKLLoop:
     def init(self, ctx: RunContext) -> UMKLState:
         """Return equal weights without bases."""
         k = len(self.specs)
-        return UMKLState(0, np.full(k, 1.0 / k), np.full((ctx.data.n_rows, self.size), -1, np.int32), np.inf, np.inf, np.zeros((0, k)))
+        return UMKLState(0, np.full(k, 1.0 / k), np.full((ctx.data.n_rows, self.n_bases), -1, np.int32), np.inf, np.inf, np.zeros((0, k)))
 
     def step(self, state: UMKLState, ctx: RunContext) -> Step[UMKLState]:
         """Choose bases, then weights."""
-        bases, kept = self._bases(state, ctx)
+        bases, n_kept = self._choose_bases(state, ctx)
         changed = int(np.sum(np.any(np.sort(bases, axis=1) != np.sort(state.bases, axis=1), axis=1)))
-        new = self._weights(state, bases, ctx)
+        new = self._solve_weights(state, bases, ctx)
         if self.config.safeguard and state.iteration and new.objective >= state.objective:
             # Sums of single precision: what is left to gain is rounding, and the objective must not rise.
             new, changed = replace(new, weights=state.weights, bases=state.bases, objective=state.objective, qp_gap=state.qp_gap), 0
-        new = replace(new, stop=self._stop(state, new, changed), path=np.concatenate([state.path, new.weights[None, :]]))
-        metrics = {"objective": new.objective, "gap": new.qp_gap, "changed": changed, "kept": kept}
+        new = replace(new, stop=self._stop_reason(state, new, changed), path=np.concatenate([state.path, new.weights[None, :]]))
+        metrics = {"objective": new.objective, "gap": new.qp_gap, "changed": changed, "kept": n_kept}
         return Step(new, {**metrics, "n_selected": int(np.count_nonzero(new.weights))})
 
-    def _bases(self, state: UMKLState, ctx: RunContext) -> tuple[np.ndarray, int]:
+    def _choose_bases(self, state: UMKLState, ctx: RunContext) -> tuple[np.ndarray, int]:
+        """Return the bases under the present weights, and how many points keep theirs."""
         config, inner = self.config, self.inner(ctx)
         if config.start == "sparse-coding" and not state.iteration:
-            return coded_bases(inner, self.size, config.gamma2, stop=config.stop), 0
+            return coded_bases(inner, self.n_bases, config.gamma2, stop=config.stop), 0
         combined = self.grams(ctx).combine(state.weights * self.factors(ctx))
-        assert isinstance(combined, DenseGram)  # driver_held counts it
+        assert isinstance(combined, DenseGram)  # its bytes were counted before the fit began
         gram = combined.array
-        bases, costs = greedy_bases(gram, inner, self.size, config.gamma1, config.gamma2, stop=config.stop)
+        bases, costs = greedy_bases(gram, inner, self.n_bases, config.gamma1, config.gamma2, stop=config.stop)
         if not (config.safeguard and state.iteration):
             return bases, 0
         better = basis_costs(gram, inner, state.bases, config.gamma1, config.gamma2) <= costs
         return np.where(better[:, None], state.bases, bases), int(better.sum())
 
-    def _weights(self, state: UMKLState, bases: np.ndarray, ctx: RunContext) -> UMKLState:
+    def _solve_weights(self, state: UMKLState, bases: np.ndarray, ctx: RunContext) -> UMKLState:
         n, config = len(bases), self.config
-        held = np.where(bases >= 0, bases, 0)
-        found = self.grams(ctx).entries(np.repeat(np.arange(n), self.size), held.ravel().astype(np.int64))
+        columns = np.where(bases >= 0, bases, 0).ravel().astype(np.int64)
+        entries = self.grams(ctx).entries(np.repeat(np.arange(n), self.n_bases), columns)
         # In one order, whatever the policy hands over: products follow other paths, with other bits, through other layouts.
-        found = np.multiply(found, self.factors(ctx)[:, None], order="C")
-        terms = weight_terms(found.reshape(-1, n, self.size), bases, self.inner(ctx), config.gamma1, config.gamma2)
+        entries = np.multiply(entries, self.factors(ctx)[:, None], order="C")
+        terms = weight_terms(entries.reshape(-1, n, self.n_bases), bases, self.inner(ctx), config.gamma1, config.gamma2)
         best = simplex_qp(terms.W, terms.u, state.weights)
         return UMKLState(state.iteration + 1, best.weights, bases, terms.value(best.weights), best.gap, state.path)
 
-    def _stop(self, old: UMKLState, new: UMKLState, changed: int) -> str | None:
-        alone = len(self.specs) == 1
-        still = new.iteration > 1 and not changed and old.objective - new.objective <= self.config.tol * abs(old.objective)
-        if alone or still:
+    def _stop_reason(self, old: UMKLState, new: UMKLState, changed: int) -> str | None:
+        is_settled = new.iteration > 1 and not changed and old.objective - new.objective <= self.config.tol * abs(old.objective)
+        if len(self.specs) == 1 or is_settled:
             return "tol"
         return "max_iter" if new.iteration >= self.config.max_iter else None
 
 
-def inner_products(data: Any) -> np.ndarray:
+def inner_products(data: BlockStore | MemoryBlocks) -> np.ndarray:
     """Return the inner products of all rows of a data set, ``(n, n)`` float64; constant columns are rebuilt like any other."""
     parts = [rows_of(data, lo, hi, scale_as_given) for lo, hi in spans(data.n_rows, ROWS)]
     if sp.issparse(parts[0]):
