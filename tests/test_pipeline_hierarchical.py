@@ -20,8 +20,8 @@ from gramplane.kernels.svm.dual import ridge_problem
 from gramplane.pipeline import HierarchicalKernelClassifier, HierarchicalKernelRegressor, MKLClassifier, load_model, run_method
 from gramplane.pipeline.inputs.scores import held_out_rows
 from gramplane.pipeline.methods.hierarchical_kernels import restricted as hkl_master
-from gramplane.pipeline.methods.hierarchical_kernels.machines import Machines
-from gramplane.pipeline.methods.hierarchical_kernels.restricted import Master
+from gramplane.pipeline.methods.hierarchical_kernels.machines import SharedMachines
+from gramplane.pipeline.methods.hierarchical_kernels.restricted import RestrictedProblem
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
 from tests.support.oracles.hierarchy import primal_optimum
@@ -107,17 +107,17 @@ def test_one_node_is_a_machine_and_no_edges_are_multiple_kernel_learning(rho):
 
 @pytest.mark.parametrize("solver", ["auto", "mirror"])
 def test_work_that_a_step_cuts_off_is_not_done_and_goes_on(monkeypatch, solver):
-    parts, run = [], Master.run
+    parts, run = [], RestrictedProblem.run
 
-    def shorter(self, master, tol, most=1):
+    def shorter(self, master, tol, max_solves=1):
         after, found = run(self, master, tol, 1)
-        over = found.gap <= tol * abs(found.upper) or after.stale >= hkl_master.STALE or after.since >= self.max_solves
+        over = found.gap <= tol * abs(found.upper) or after.stale >= hkl_master.MAX_STALE_SOLVES or after.since >= self.max_solves
         parts.append((found.done, over))
         return after, found
 
     X, y = drawn(1, n=40)
     whole = HierarchicalKernelClassifier(SUBSETS, C=20.0, n_add=1, solver=solver).fit(X, y)
-    monkeypatch.setattr(Master, "run", shorter)
+    monkeypatch.setattr(RestrictedProblem, "run", shorter)
     cut = HierarchicalKernelClassifier(SUBSETS, C=20.0, n_add=1, solver=solver).fit(X, y)
     assert all(done == over for done, over in parts) and {done for done, _ in parts} == {True, False}
     assert cut.converged_ and cut.objective_ == pytest.approx(whole.objective_, rel=2e-3)
@@ -161,8 +161,8 @@ def test_mirror_descent_ends_at_the_same_optimum(rho):
 
 def test_smoothing_spares_solves_near_one(monkeypatch):
     """Nodes of small norm come back from their smoothing: without it the two fits took 178 solves, with it 101."""
-    solves, solved = [], Master._solved
-    monkeypatch.setattr(Master, "_solved", lambda *given: (solves.append(1), solved(*given))[1])
+    solves, solved = [], RestrictedProblem._solve
+    monkeypatch.setattr(RestrictedProblem, "_solve", lambda *given: (solves.append(1), solved(*given))[1])
     for data in (drawn(0, n=30, p=3), drawn(1, n=80, p=4)):
         assert HierarchicalKernelClassifier(SUBSETS, rho=1.02, C=3.0, tol=1e-5).fit(*data).converged_
     assert len(solves) <= 1.3 * 101
@@ -182,7 +182,7 @@ def test_squared_machines_are_exact_to_a_ten_millionth_of_their_targets():
         X, _ = drawn(seed)
         K, t = gram_block([graph_of([{"kernel": "rbf(gamma=0.5)"}]).kernel(np.array([0]))], X)[0], 10.0**seed * np.sin(2 * X[:, 0])
         problem = ridge_problem(t, np.full(40, 5.0))
-        (found,) = Machines((problem,), squared=True).solve(rows_of(K), np.zeros((1, 40)), np.inf)
+        (found,) = SharedMachines((problem,), squared=True).solve(rows_of(K), np.zeros((1, 40)), np.inf)
         left = t - K @ found.beta - problem.ridges() * found.beta - found.bias
         assert 2 * np.abs(left).max() <= 1.001e-7 * np.abs(t).max()
 

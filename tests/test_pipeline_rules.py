@@ -21,8 +21,9 @@ from gramplane.kernels.rules.propositions import Propositions
 from gramplane.pipeline import RuleEnsembleClassifier, load_model, predict_store, run_method, score_store
 from gramplane.pipeline.methods.rule_ensemble import loop as rules
 from gramplane.pipeline.methods.rule_ensemble.config import RuleConfig
-from gramplane.pipeline.methods.rule_ensemble.loop import RuleLoop, Task
-from gramplane.pipeline.methods.rule_ensemble.method import descendant_gap
+from gramplane.pipeline.methods.rule_ensemble.data import RuleTask
+from gramplane.pipeline.methods.rule_ensemble.loop import RuleLoop
+from gramplane.pipeline.methods.rule_ensemble.model_build import descendant_gap
 from gramplane.pipeline.methods.rule_ensemble.proposition_pass import packed_propositions
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks
@@ -48,7 +49,7 @@ def fitted():
 def grow(config, flags, y, ctx):
     """The loop over given 0/1 columns, without refinement, with every state it passed."""
     X = np.column_stack([flags.T, 0.1 * np.arange(len(y))])[:, :-1]
-    loop = RuleLoop(config, [Task(np.arange(len(y)), y, np.full(len(y), config.C))], np.eye(1), (), len(y))
+    loop = RuleLoop(config, [RuleTask(np.arange(len(y)), y, np.full(len(y), config.C))], np.eye(1), (), len(y))
     context = ctx(MemoryBlocks(X))
     states = [loop.init(context)]
     while states[-1].stop is None:
@@ -75,7 +76,7 @@ def test_the_certificate_is_never_below_the_true_gap_and_every_active_set_is_a_h
     y = np.where((flags[0] * flags[1] + flags[2] * (1 - flags[0]) + (rng.random(60) < 0.15)) % 2 > 0.5, 1.0, -1.0)
     config = RuleConfig(rho=rho, a=1.5, C=4.0, tol=1e-2, add=2, rest=None, refine_cuts=False, refit=False, skip_implied=False)
     loop, states, context = grow(config, flags, y, ctx)
-    lattice = loop.grounds(context).lattice
+    lattice = loop.data(context).lattice
     assert lattice.p == 6
     every = lattice.hull(lattice.named([list(item) for size in range(7) for item in combinations(range(6), size)]))
     best = solve_rules(lattice.problem(every, rho), tol=1e-4)
@@ -89,12 +90,12 @@ def test_the_certificate_is_never_below_the_true_gap_and_every_active_set_is_a_h
         assert all(item[:k] + item[k + 1 :] in known for item in known for k in range(len(item)))
     assert any(len(item) >= 2 for item in lattice.items(last.nodes.keys))
     # The thesis' bound certifies truly too, by the best multiple of the multipliers that the costs allow.
-    gap = descendant_gap(loop, states[-1], context)
+    gap = descendant_gap(lattice, states[-1])
     assert last.upper - gap <= best.objective * (1 + 1e-9)
     halved = replace(
         states[-1], active=replace(last, bound=last.bound / 4), master=replace(states[-1].master, alpha=states[-1].master.alpha / 2)
     )
-    assert descendant_gap(loop, halved, context) == pytest.approx(gap, rel=1e-9)
+    assert descendant_gap(lattice, halved) == pytest.approx(gap, rel=1e-9)
 
 
 def test_visits_that_run_out_leave_a_certificate_to_a_depth_and_caps_warn():
@@ -173,7 +174,7 @@ def test_moved_cuts_are_better_and_lie_between_training_values(fitted):
 
 def test_cuts_move_at_most_so_often(monkeypatch):
     X, y = planted()
-    monkeypatch.setattr(rules, "SWEEPS", 1)
+    monkeypatch.setattr(rules, "MAX_SWEEPS", 1)
     machine = RuleEnsembleClassifier(C=3.0, **QUICK).fit(X, y)
     assert np.sum(machine.history_["phase"] == "refine") == 1
 

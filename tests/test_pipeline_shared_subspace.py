@@ -13,7 +13,7 @@ from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.methods.mkl.estimator import MKLRegressor
 from gramplane.pipeline.methods.shared_subspace_mkl.config import SharedSubspaceConfig
 from gramplane.pipeline.methods.shared_subspace_mkl.estimator import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
-from gramplane.pipeline.methods.shared_subspace_mkl.method import build_loop, plan_of
+from gramplane.pipeline.methods.shared_subspace_mkl.method import SharedSubspace
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
@@ -155,7 +155,7 @@ def test_every_iterate_is_feasible_and_bounded(q, solver):
     config = SharedSubspaceConfig(kernels=MIXED, q=q, solver=solver, tol=1e-9, max_iter=6, loss="squared")
     with open_executor(None) as executor:
         ctx = RunContext(executor, inputs.data)
-        loop = build_loop(config, inputs, ctx)
+        loop = SharedSubspace.build_loop(config, inputs, ctx)
         state = loop.init(ctx)
         power = np.inf if q == 2 else q / (2 - q)
         while state.stop is None:
@@ -239,15 +239,16 @@ def test_what_the_driver_cannot_hold_is_said_before_work_starts(solver, memory, 
     inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED)._inputs(X, Z), TASK)
     config = SharedSubspaceConfig(kernels=MIXED, solver=solver)
     with open_executor(None) as executor, pytest.raises(MemoryBoundExceeded, match=message):
-        build_loop(config, inputs, RunContext(executor, MemoryBlocks(X), driver_memory=memory))
+        SharedSubspace.build_loop(config, inputs, RunContext(executor, MemoryBlocks(X), driver_memory=memory))
 
 
 def test_the_plan_tells_tasks_and_the_bytes_of_the_pooled_matrix():
     inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED)._inputs(X, Z), TASK)
     with open_executor(None) as executor:
         ctx = RunContext(executor, inputs.data)
-        loop = build_loop(SharedSubspaceConfig(kernels=MIXED), inputs, ctx)
-        plan, matrix = plan_of(loop, ctx), loop.grams(ctx).combine_tasks(loop.init(ctx).coupling, loop.codes).array
+        method = SharedSubspace.start(SharedSubspaceConfig(kernels=MIXED), inputs, ctx)
+        loop = method.loop
+        plan, matrix = method.plan, loop.grams(ctx).combine_tasks(loop.init(ctx).coupling, loop.codes).array
     assert plan["learning_tasks"] == 4 and plan["pooled_matrix_bytes"] == matrix.nbytes
 
 

@@ -11,8 +11,8 @@ from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.methods.shared_subspace_mkl import loop as shared_subspace
 from gramplane.pipeline.methods.shared_subspace_mkl.config import SharedSubspaceConfig
 from gramplane.pipeline.methods.shared_subspace_mkl.estimator import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
-from gramplane.pipeline.methods.shared_subspace_mkl.loop import SEARCHED, SubspaceState
-from gramplane.pipeline.methods.shared_subspace_mkl.method import build_loop
+from gramplane.pipeline.methods.shared_subspace_mkl.loop import MAX_SEARCH_STEPS, SubspaceState
+from gramplane.pipeline.methods.shared_subspace_mkl.method import SharedSubspace
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage.records import from_arrays, to_arrays
 from tests.support.subspace import KERNELS, LOSSES, fitted, rows, target
@@ -91,14 +91,14 @@ def test_a_smaller_tolerance_is_never_worse_and_the_returned_point_is_the_best_s
 def search(**options):
     X, z, task = rows(0)
     inputs = with_tasks(SharedSubspaceMKLRegressor(KERNELS)._inputs(X, z), task)
-    return SharedSubspaceConfig(kernels=KERNELS, **{"tol": 1e-9, "max_iter": SEARCHED + 8, "q": 1.5, **options}), inputs
+    return SharedSubspaceConfig(kernels=KERNELS, **{"tol": 1e-9, "max_iter": MAX_SEARCH_STEPS + 8, "q": 1.5, **options}), inputs
 
 
 def states(config, inputs, state=None, **context):
     """All states of a search, from one on."""
     with open_executor(None) as executor:
         ctx = RunContext(executor, inputs.data, **context)
-        loop = build_loop(config, inputs, ctx)
+        loop = SharedSubspace.build_loop(config, inputs, ctx)
         found = [loop.init(ctx) if state is None else state]
         while found[-1].stop is None:
             found.append(loop.step(found[-1], ctx).state)
@@ -107,16 +107,16 @@ def states(config, inputs, state=None, **context):
 
 def test_the_interior_path_goes_on_from_a_stored_state_to_the_same_bits():
     straight = states(*search())
-    middle = straight[SEARCHED + 3]
+    middle = straight[MAX_SEARCH_STEPS + 3]
     # It takes over when the steps of the search are done, not one later.
-    assert next(state.iteration for state in straight if state.interior is not None) == SEARCHED + 1
+    assert next(state.iteration for state in straight if state.interior is not None) == MAX_SEARCH_STEPS + 1
     arrays, value = to_arrays(middle)
     again = states(*search(), state=from_arrays(SubspaceState, arrays, value))
     assert again[-1].best_coupling.tobytes() == straight[-1].best_coupling.tobytes() and again[-1].upper == straight[-1].upper
 
 
 def test_a_small_driver_goes_on_searching_as_it_began():
-    config, inputs = search(max_iter=SEARCHED + 2)
+    config, inputs = search(max_iter=MAX_SEARCH_STEPS + 2)
     small = states(config, inputs, driver_memory=40_000)
     assert all(state.interior is None for state in small)
     # What the first step decided holds for a resumed run, whatever the memory is then.
@@ -125,9 +125,9 @@ def test_a_small_driver_goes_on_searching_as_it_began():
 
 def test_a_path_that_finds_no_step_leaves_the_search_to_go_on(monkeypatch):
     monkeypatch.setattr(shared_subspace.InteriorPath, "advance", lambda *_: None)
-    found = states(*search(max_iter=SEARCHED + 6))
-    assert found[-1].interior is None and found[-1].iteration == SEARCHED + 6
-    assert found[-1].upper <= found[SEARCHED].upper
+    found = states(*search(max_iter=MAX_SEARCH_STEPS + 6))
+    assert found[-1].interior is None and found[-1].iteration == MAX_SEARCH_STEPS + 6
+    assert found[-1].upper <= found[MAX_SEARCH_STEPS].upper
 
 
 def test_a_task_of_one_label_and_rows_of_weight_zero_stay_out_of_the_path():

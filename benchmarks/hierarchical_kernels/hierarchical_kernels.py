@@ -32,8 +32,8 @@ from gramplane.pipeline import HierarchicalKernelClassifier, MKLClassifier
 from gramplane.pipeline.estimators.inputs import fan_out, fit_context
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.methods.hierarchical_kernels.config import HKLConfig
-from gramplane.pipeline.methods.hierarchical_kernels.method import build_loop
-from gramplane.pipeline.methods.hierarchical_kernels.restricted import HKLMaster, Master, first_master
+from gramplane.pipeline.methods.hierarchical_kernels.method import HKL, HKLInputs
+from gramplane.pipeline.methods.hierarchical_kernels.restricted import HKLMaster, RestrictedProblem, first_master
 from gramplane.storage import MemoryBlocks
 
 COSTS = (0.3, 3.0, 30.0)
@@ -60,15 +60,15 @@ def fixed_hull(n: int, d: int, rho: float, C: float) -> Callable[[str], HKLMaste
     config = HKLConfig(dag="subsets(gaussian; depth=2)", rho=rho, C=C, max_nodes=10_000)
     context = fit_context(data, None, fan_out(None, 0), 0)
     ctx = context.__enter__()
-    loop = build_loop(config, Inputs(data, y, (0, 1)), ctx)
+    loop = HKL.build_loop(config, HKLInputs(Inputs(data, y, (0, 1))), ctx)
     nodes = NodeSet.empty(d).with_hulls(_names(d), loop.dag.parents, loop.dag.penalties)
     grams = loop.grams(nodes, ctx)
     constant = np.array([not key.any() for key in nodes.keys])
 
     def solve(solver: str) -> HKLMaster:
         most = MIRROR_SOLVES if solver == "mirror" else 500
-        master = Master(nodes.hull, grams, constant, loop.machines, rho, solver, most)
-        return master.run(first_master(nodes.hull, loop.machines, 1), 1e-3, most)[0]
+        problem = RestrictedProblem(nodes.hull, grams, constant, loop.machines, rho, solver, most)
+        return problem.run(first_master(nodes.hull, loop.machines, 1), 1e-3, most)[0]
 
     return solve
 

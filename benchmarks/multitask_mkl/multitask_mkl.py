@@ -31,7 +31,7 @@ from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.multitask_mkl.config import MultiTaskMKLConfig
-from gramplane.pipeline.methods.multitask_mkl.method import build_loop, model_of, task_problem
+from gramplane.pipeline.methods.multitask_mkl.method import MultiTaskMKL, shared_loop
 from gramplane.pipeline.models.task import TaskModel
 from gramplane.pipeline.models.task_predict import decide_task_rows
 from gramplane.pipeline.records.context import RunContext
@@ -66,18 +66,17 @@ class Search:
         config = MultiTaskMKLConfig(kernels=list(kernels), C=cost, tol=TOL, **options)
         inputs = with_tasks(Inputs(MemoryBlocks(X), (y > 0).astype(np.int64), (-1, 1)), task)
         ctx = RunContext(open_executor(None).__enter__(), inputs.data, driver_memory=8 << 30)
-        self.loop = build_loop(config, inputs, ctx)
+        self._method = MultiTaskMKL.start(config, inputs, ctx)
+        self.loop = self._method.loop
         self.loop.grams(ctx)
-        self._rest = config, inputs, ctx
 
     def run(self) -> Any:
         """Search, and return the last state."""
-        return run_loop(self.loop, self._rest[2], keep=False).state
+        return run_loop(self.loop, self._method.ctx, keep=False).state
 
     def model(self, state: Any) -> TaskModel:
         """Return the model of a state."""
-        config, inputs, ctx = self._rest
-        return model_of(config, inputs, self.loop, state, ctx)
+        return self._method.model(state, self._method.ctx)
 
 
 def banks(X: np.ndarray, task: np.ndarray, kernels: Sequence[str]) -> list[np.ndarray]:
@@ -272,10 +271,10 @@ def regressions(X: np.ndarray, y: np.ndarray, task: np.ndarray, kernels: list[st
     inputs = with_tasks(Inputs(MemoryBlocks(X), y, None), task)
     with open_executor(None) as executor:
         ctx = RunContext(executor, inputs.data, driver_memory=8 << 30)
-        loop = build_loop(configs[0], inputs, ctx, problems=[task_problem(config, inputs) for config in configs], configs=configs)
+        loop = shared_loop(ctx, configs, inputs, [None])
         state = run_loop(loop, ctx, keep=False).state
         parts = [replace(state, searches=(search,)) for search in state.searches]
-        return [model_of(config, inputs, loop, part, ctx) for config, part in zip(configs, parts, strict=True)]
+        return [MultiTaskMKL(config, inputs, loop, ctx).model(part, ctx) for config, part in zip(configs, parts, strict=True)]
 
 
 def explained(y: np.ndarray, found: np.ndarray, task: np.ndarray) -> tuple[float, float]:

@@ -114,7 +114,7 @@ def plain_hint(hint: Any) -> Any:
     if origin in (Union, types.UnionType):
         return functools.reduce(operator.or_, [plain_hint(arg) for arg in args])
     if origin in (list, dict, tuple):
-        return origin[tuple(plain_hint(arg) for arg in args)]
+        return types.GenericAlias(origin, tuple(plain_hint(arg) for arg in args))
     return hint
 
 

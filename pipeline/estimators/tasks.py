@@ -64,8 +64,8 @@ class TaskEstimator(KernelEstimator):
             An empty task.
         """
         inputs = self._inputs(X, y, sample_weight)
-        stored = store_tasks(inputs.data) if task is None and is_store(X) else task
-        return with_tasks(inputs, stored, str(X) if isinstance(X, str) else "")
+        task = store_tasks(inputs.data) if task is None and is_store(X) else task
+        return with_tasks(inputs, task, X if isinstance(X, str) else "")
 
     def _set_model(self, model: TaskModel) -> None:
         super()._set_model(model)  # pyright: ignore[reportArgumentType] (the record of this family)
@@ -73,12 +73,19 @@ class TaskEstimator(KernelEstimator):
         self.intercept_ = model.intercepts
         self.support_vectors_, self.dual_coef_ = model.support_ids, model.beta
 
+    def _set_bounds(self, model: TaskModel) -> None:
+        """Set bounds of the optimum and how the fit ended, of methods that know both."""
+        figures = model.figures
+        self.lower_bound_, self.upper_bound_ = figures["lower_bound"], figures["upper_bound"]
+        self.objective_, self.dual_gap_ = self.upper_bound_, self.upper_bound_ - self.lower_bound_
+        self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
+
     def _values(self, X: Any, task: Any = None) -> np.ndarray:
         """Return ``(n_samples, 1)`` decision values of any form of data."""
         check_is_fitted(self, "model_")
         model: TaskModel = self.model_
         if is_store(X) and not model.precomputed:
-            with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
+            with fit_context(opened_for(self, X), self._place, fan_out(None, 0), 0) as ctx:
                 return decide_task_store(model, ctx, task)
         if model.precomputed:
             grams = self._test_matrices(X)

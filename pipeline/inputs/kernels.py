@@ -15,7 +15,7 @@ from ...storage import BlockStore, DataError, GramStore
 from ..grams.given import GivenGrams, with_normalization
 from ..grams.settings import GramSettings
 from ..records.context import RunContext
-from .labels import Inputs
+from .scores import InputsT
 
 
 def kernel_texts(kernels: Any) -> Any:
@@ -83,7 +83,7 @@ def _column_minima(data: Any) -> np.ndarray | None:
     return minima if scale.factor is None else minima * scale.factor
 
 
-def with_gram_store(config: Any, inputs: Inputs, *, definite: bool = True) -> tuple[Any, Inputs]:
+def with_gram_store(config: Any, inputs: InputsT, *, definite: bool = True) -> tuple[Any, InputsT]:
     """Return parameters and inputs of a run whose kernels are those of a Gram store (``kernels="precomputed"``).
 
     Kernels that were computed from the rows become the kernels of the run, which then predicts on other rows; matrices that were computed

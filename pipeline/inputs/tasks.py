@@ -1,8 +1,8 @@
-"""From data, target and tasks to what methods for many tasks read, and from their solutions to a model."""
+"""What methods for many tasks learn from: rows with a target and a task each, and the losses that follow."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,14 +13,15 @@ from ...kernels.svm.dual import DualProblem, ridge_problem, svr_problem
 from ...storage import DataError
 from ..records.context import RunContext
 from .labels import Inputs, row_costs, store_inputs
+from .scores import Fit, TargetFit, held_out_rows, with_held_out
 
-SHOWN = 5
-"""Names a message lists at most."""
+MAX_NAMES = 5
+"""Names that a message lists at most."""
 
 
 @dataclass(frozen=True)
 class TaskInputs(Inputs):
-    """What a fit for many tasks gets beside its parameters; rows of a task may lie anywhere in the data.
+    """What a fit for many tasks learns from; rows of a task may lie anywhere in the data.
 
     Attributes
     ----------
@@ -63,48 +64,40 @@ class TaskInputs(Inputs):
 
 
 def task_codes(task: Any, n: int) -> tuple[np.ndarray, tuple[Any, ...]]:
-    """Return the task of each row as a number, and the names in ascending order; ``None`` is a single task named 0.
-
-    Parameters
-    ----------
-    task
-        ``(n,)`` integers or strings.
-    n
-        Rows of the data.
-
-    Raises
-    ------
-    ValueError
-        Another length, or names that are neither integers nor strings.
-    """
+    """Return the task of each of n rows as a number, and the names in ascending order; ``None`` is a single task named 0."""
     if task is None:
         return np.zeros(n, np.int64), (0,)
-    names, codes = np.unique(_task_array(task, n), return_inverse=True)
+    names, codes = np.unique(_task_names(task, n), return_inverse=True)
     return codes.astype(np.int64), tuple(names.tolist())
 
 
-def _task_array(task: Any, n: int) -> np.ndarray:
-    found = np.asarray(task)
-    if found.shape != (n,):
-        raise ValueError(f"task has shape {found.shape}, the data has {n} rows: it must name the task of every row")
-    if found.dtype.kind == "O":
-        texts = [isinstance(name, str) for name in found]
-        found = found.astype(str) if all(texts) else _numbers(found) if not any(texts) else found
-    if found.dtype.kind == "f":
-        whole = np.isfinite(found) & (found == np.rint(found))
+def _task_names(task: Any, n: int) -> np.ndarray:
+    """Return the names of the tasks of n rows, ``(n,)`` integers or strings; whole numbers may come as floats."""
+    names = np.asarray(task)
+    if names.shape != (n,):
+        raise ValueError(f"task has shape {names.shape}, the data has {n} rows: it must name the task of every row")
+    if names.dtype.kind == "O":
+        texts = [isinstance(name, str) for name in names]
+        names = names.astype(str) if all(texts) else names if any(texts) else _as_floats(names)
+    if names.dtype.kind == "f":
+        whole = np.isfinite(names) & (names == np.rint(names))
         if not whole.all():
-            raise ValueError(f"task[{int(np.argmin(whole))}]={float(found[np.argmin(whole)])!r}: tasks are named by integers or strings")
-        found = found.astype(np.int64)
-    if found.dtype.kind not in "iubUS":
-        raise ValueError(f"task has type {found.dtype}: tasks are named by integers or strings, all of one kind")
-    return found
+            raise ValueError(f"task[{int(np.argmin(whole))}]={float(names[np.argmin(whole)])!r}: tasks are named by integers or strings")
+        names = names.astype(np.int64)
+    if names.dtype.kind not in "iubUS":
+        raise ValueError(f"task has type {names.dtype}: tasks are named by integers or strings, all of one kind")
+    return names
 
 
-def _numbers(found: np.ndarray) -> np.ndarray:
+def _as_floats(names: np.ndarray) -> np.ndarray:
     try:
-        return found.astype(np.float64)
+        return names.astype(np.float64)
     except (TypeError, ValueError):
-        return found
+        return names
+
+
+def _name_list(names: Sequence[Any]) -> str:
+    return f"{', '.join(map(repr, names[:MAX_NAMES]))}{', …' if len(names) > MAX_NAMES else ''}"
 
 
 def known_codes(task: Any, names: Sequence[Any], n: int) -> np.ndarray:
@@ -119,26 +112,16 @@ def known_codes(task: Any, names: Sequence[Any], n: int) -> np.ndarray:
         if len(names) > 1:
             raise ValueError(f"task is None; the model knows {len(names)} tasks, so predictions need the task of every row")
         return np.zeros(n, np.int64)
-    there, codes = np.unique(_task_array(task, n), return_inverse=True)
-    place = {name: code for code, name in enumerate(names)}
-    unknown = [name for name in there.tolist() if name not in place]
+    present, codes = np.unique(_task_names(task, n), return_inverse=True)
+    code_of = {name: code for code, name in enumerate(names)}
+    unknown = [name for name in present.tolist() if name not in code_of]
     if unknown:
-        known = f"{', '.join(map(repr, names[:SHOWN]))}{', …' if len(names) > SHOWN else ''}"
-        raise ValueError(f"task {unknown[0]!r} was not there at fit; the {len(names)} tasks are {known}")
-    return np.array([place[name] for name in there.tolist()], np.int64)[codes]
+        raise ValueError(f"task {unknown[0]!r} was not there at fit; the {len(names)} tasks are {_name_list(names)}")
+    return np.array([code_of[name] for name in present.tolist()], np.int64)[codes]
 
 
-def with_tasks(inputs: Inputs, task: Any, where: str = "") -> TaskInputs:
-    """Return inputs with their tasks.
-
-    Parameters
-    ----------
-    inputs
-        Data, target, weights.
-    task
-        ``(n_samples,)`` names, or ``None`` for a single task.
-    where
-        Place of the data, for messages.
+def with_tasks(inputs: Inputs, task: Any, url: str = "") -> TaskInputs:
+    """Return inputs with the task of every row, ``(n_samples,)`` names, or ``None`` for a single task; ``url`` is for messages.
 
     Raises
     ------
@@ -153,12 +136,13 @@ def with_tasks(inputs: Inputs, task: Any, where: str = "") -> TaskInputs:
             f"There are {len(inputs.classes)} classes; make every class a task of its own, against the rest"
         )
     codes, names = task_codes(task, len(inputs.target))
-    found = TaskInputs(inputs.data, inputs.target, inputs.classes, inputs.sample_weight, codes=codes, names=names)
-    refuse_empty(found, where)
-    return found
+    data, target, classes, weight = inputs.data, inputs.target, inputs.classes, inputs.sample_weight
+    tasks = TaskInputs(data, target, classes, weight, held_out=inputs.held_out, codes=codes, names=names)
+    refuse_empty(tasks, url)
+    return tasks
 
 
-def refuse_empty(inputs: TaskInputs, where: str = "") -> None:
+def refuse_empty(inputs: TaskInputs, url: str = "") -> None:
     """Refuse tasks without a row of positive weight.
 
     Raises
@@ -170,8 +154,7 @@ def refuse_empty(inputs: TaskInputs, where: str = "") -> None:
     mass = np.bincount(inputs.codes, weight > 0, minlength=inputs.n_tasks)
     if not mass.all():
         empty = [inputs.names[t] for t in np.flatnonzero(mass == 0)]
-        listed = f"{', '.join(map(repr, empty[:SHOWN]))}{', …' if len(empty) > SHOWN else ''}"
-        raise DataError(f"task {listed} is empty: no row of positive weight; every task needs some", where)
+        raise DataError(f"task {_name_list(empty)} is empty: no row of positive weight; every task needs some", url)
 
 
 def store_tasks(data: Any) -> np.ndarray | None:
@@ -195,14 +178,28 @@ def store_task_inputs(ctx: RunContext, name: str) -> TaskInputs:
     return with_tasks(store_inputs(ctx, name), store_tasks(ctx.data), ctx.data.url)
 
 
+def held_out_task_inputs(ctx: RunContext, name: str, extra: Mapping[str, Any]) -> TaskInputs:
+    """Return what :func:`store_task_inputs` does, without the rows that ``extra`` holds out; every task must have others."""
+    inputs = store_task_inputs(ctx, name)
+    inputs = with_held_out(inputs, held_out_rows(extra, inputs.target, ctx.seed, inputs.classes))
+    refuse_empty(inputs, ctx.data.url)
+    return inputs
+
+
+def task_fit(inputs: TaskInputs, first: int = 0) -> Fit | TargetFit:
+    """Return what follows accuracy, or R2, of a fit for many tasks; ``first`` is the number of its machine in the loop."""
+    if inputs.classes is None:
+        return TargetFit(first, inputs.target, inputs.held_out)
+    return Fit(first, 1, inputs.target, inputs.held_out)
+
+
 def single_label_tasks(inputs: TaskInputs) -> np.ndarray:
     """Return ``(n_tasks,)`` the label -1 or +1 of tasks all of whose weighted rows have it, 0 for the others and for regression.
 
     Such a task gets a constant prediction: the equality of its dual leaves no variable to move.
     """
-    found = np.zeros(inputs.n_tasks)
     if inputs.classes is None:
-        return found
+        return np.zeros(inputs.n_tasks)
     used = np.ones(len(inputs.codes), bool) if inputs.sample_weight is None else inputs.sample_weight > 0
     ups = np.bincount(inputs.codes, used & (inputs.target == 1), minlength=inputs.n_tasks)
     downs = np.bincount(inputs.codes, used & (inputs.target == 0), minlength=inputs.n_tasks)
@@ -237,8 +234,8 @@ def task_loss(config: Any, inputs: TaskInputs) -> str:
     if config.loss == "auto":
         return "hinge" if classes else "epsilon_insensitive"
     if config.loss == ("epsilon_insensitive" if classes else "hinge"):
-        held, fitting = ("classes", "hinge") if classes else ("real numbers", "epsilon_insensitive")
-        raise ValueError(f"loss={config.loss!r}: the target holds {held}; use {fitting!r} or 'squared'")
+        content, loss = ("classes", "hinge") if classes else ("real numbers", "epsilon_insensitive")
+        raise ValueError(f"loss={config.loss!r}: the target holds {content}; use {loss!r} or 'squared'")
     return config.loss
 
 
@@ -255,13 +252,13 @@ def pooled_problem(config: Any, inputs: TaskInputs) -> TaskProblem:
     constants, loss = single_label_tasks(inputs), task_loss(config, inputs)
     cost, target = np.where(constants[inputs.codes] != 0, 0.0, row_costs(config, inputs)), inputs.signs()
     if loss == "hinge" or not cost.any():
-        found = DualProblem(target, np.where(target > 0, 0.0, -cost), np.where(target > 0, cost, 0.0))
+        problem = DualProblem(target, np.where(target > 0, 0.0, -cost), np.where(target > 0, cost, 0.0))
     else:
-        found = ridge_problem(target, cost) if loss == "squared" else svr_problem(target, config.epsilon, cost)
-    return TaskProblem(replace(found, groups=inputs.codes), constants)
+        problem = ridge_problem(target, cost) if loss == "squared" else svr_problem(target, config.epsilon, cost)
+    return TaskProblem(replace(problem, groups=inputs.codes), constants)
 
 
-def checked_task_kernel(given: Any, n_tasks: int) -> np.ndarray | None:
+def checked_task_kernel(kernel: Any, n_tasks: int) -> np.ndarray | None:
     """Return the task kernel as a matrix ``(T, T)``, ``None`` where it is left to the identity.
 
     Raises
@@ -269,22 +266,19 @@ def checked_task_kernel(given: Any, n_tasks: int) -> np.ndarray | None:
     ValueError
         Another shape, numbers that are not finite, not symmetric, or not positive semi-definite.
     """
-    if given is None:
+    if kernel is None:
         return None
-    if isinstance(given, (int, float)) and not isinstance(given, bool):
-        if not given > 0:
-            raise ValueError(f"task_kernel={given!r}: mu of I + 11'/mu must be positive")
-        return np.eye(n_tasks) + 1.0 / float(given)
-    found = np.asarray(given, np.float64)
-    if found.shape != (n_tasks, n_tasks) or not np.isfinite(found).all():
-        raise ValueError(f"task_kernel: shape {found.shape}, must be ({n_tasks}, {n_tasks}) of finite numbers, tasks in ascending order")
-    top = float(np.abs(found).max())
-    if np.abs(found - found.T).max() > 1e-10 * top:
+    if isinstance(kernel, (int, float)) and not isinstance(kernel, bool):
+        if not kernel > 0:
+            raise ValueError(f"task_kernel={kernel!r}: mu of I + 11'/mu must be positive")
+        return np.eye(n_tasks) + 1.0 / float(kernel)
+    matrix = np.asarray(kernel, np.float64)
+    if matrix.shape != (n_tasks, n_tasks) or not np.isfinite(matrix).all():
+        raise ValueError(f"task_kernel: shape {matrix.shape}, must be ({n_tasks}, {n_tasks}) of finite numbers, tasks in ascending order")
+    largest = float(np.abs(matrix).max())
+    if np.abs(matrix - matrix.T).max() > 1e-10 * largest:
         raise ValueError("task_kernel: must be symmetric")
-    lowest = float(np.linalg.eigvalsh(found)[0])
-    if lowest < -1e-10 * top or top == 0:
+    lowest = float(np.linalg.eigvalsh(matrix)[0])
+    if lowest < -1e-10 * largest or largest == 0:
         raise ValueError(f"task_kernel: must be positive semi-definite and not zero; its least eigenvalue is {lowest:.3g}")
-    return 0.5 * (found + found.T)
-
-
-# -- from solutions to a model -------------------------------------------------------------------------------------------------
+    return 0.5 * (matrix + matrix.T)

@@ -325,3 +325,8 @@ def _figures(state: ActiveState, n_added: int, n_visited: int) -> dict[str, Any]
         "looked_at": n_visited,
         "round": state.rounds,
     }
+
+
+def unchanged_figures(state: ActiveState) -> dict[str, Any]:
+    """Return the figures of a step that leaves the active set as it is."""
+    return _figures(state, 0, 0)

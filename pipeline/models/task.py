@@ -89,7 +89,7 @@ class TaskModel:
 
     def shares(self, task: int) -> np.ndarray:
         """Return ``S_q[s, task]`` of every used kernel and support row, ``(n_used, n_support)``, s the row's task."""
-        chosen = self.weights[self.used]
-        if chosen.ndim == 3:
-            return chosen[:, self.support_tasks, task]
-        return chosen[:, task, None] * (self.support_tasks == task)
+        weights = self.weights[self.used]
+        if weights.ndim == 3:
+            return weights[:, self.support_tasks, task]
+        return weights[:, task, None] * (self.support_tasks == task)

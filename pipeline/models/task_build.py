@@ -1,4 +1,4 @@
-"""NEW."""
+"""From the solution of machines for many tasks to their model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import numpy as np
 from ...kernels.grams.normalization import Normalization
 from ..grams.given import GivenGrams
 from ..inputs.tasks import TaskInputs
+from ..records.config import MethodConfig
 from .kernel_build import data_scaling, support_rows_of
 from .task import TaskModel
 
 
 def build_task_model(
-    config: Any,
+    config: MethodConfig,
     inputs: TaskInputs,
     specs: Sequence[Any],
     norms: Sequence[Normalization],
@@ -29,17 +30,14 @@ def build_task_model(
 ) -> TaskModel:
     """Return the model of weights ``(k, T)`` or ``(k, T, T)``, coefficients ``(n_samples,)`` and intercepts ``(T,)``.
 
-    Parameters
-    ----------
-    specs, norms
-        All kernels and their normalisation over the training rows.
+    ``specs`` and ``norms`` are all kernels and their normalisation over the training rows.
     """
     used = np.flatnonzero(weights.reshape(len(weights), -1).any(axis=1))
-    chosen = [norms[int(q)] for q in used]
+    used_norms = [norms[int(q)] for q in used]
     # The means of a test row run over all training rows, so a centred kernel keeps them all.
-    ids = np.arange(len(beta)) if any(norm.row_mean is not None for norm in chosen) else np.flatnonzero(beta)
-    given = isinstance(inputs.data, GivenGrams)
-    rows, texts = (None, ()) if given else support_rows_of(inputs.data, ids)
+    ids = np.arange(len(beta)) if any(norm.row_mean is not None for norm in used_norms) else np.flatnonzero(beta)
+    precomputed = isinstance(inputs.data, GivenGrams)
+    rows, texts = (None, ()) if precomputed else support_rows_of(inputs.data, ids)
     return TaskModel(
         params_json=config.model_dump_json(),
         classes_json=json.dumps(None if inputs.classes is None else list(inputs.classes)),
@@ -47,10 +45,10 @@ def build_task_model(
         tasks_json=json.dumps(list(inputs.names)),
         n_features=int(inputs.data.n_cols),
         n_train=len(beta),
-        precomputed=given,
+        precomputed=precomputed,
         weights=weights,
         used=used,
-        norms=tuple(replace(norm, diag_root=None if norm.diag_root is None else norm.diag_root[ids]) for norm in chosen),
+        norms=tuple(replace(norm, diag_root=None if norm.diag_root is None else norm.diag_root[ids]) for norm in used_norms),
         support_ids=ids,
         support_tasks=inputs.codes[ids],
         rows=rows,

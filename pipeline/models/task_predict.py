@@ -22,6 +22,9 @@ from .task import TaskModel
 Blocks = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """``blocks(kernels, rows, columns)``: raw entries (kernels, rows, columns) of some used kernels, rows and support rows."""
 
+Diagonals = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""``diagonals(kernels, rows)``: kernels of rows with themselves, (kernels, rows)."""
+
 
 def decide_task_rows(model: TaskModel, X: Any, codes: np.ndarray) -> np.ndarray:
     """Return ``(n,)`` decision values of rows to which scaling has been applied, or of strings; ``codes`` are their tasks."""
@@ -35,7 +38,7 @@ def decide_task_rows(model: TaskModel, X: Any, codes: np.ndarray) -> np.ndarray:
     def diagonals(kernels: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return gram_diagonal([specs[q] for q in kernels], X[rows])
 
-    return _decided(model, codes, blocks, diagonals)
+    return _decision_values(model, codes, blocks, diagonals)
 
 
 def decide_task_grams(model: TaskModel, grams: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -60,41 +63,43 @@ def decide_task_grams(model: TaskModel, grams: np.ndarray, codes: np.ndarray) ->
         ids = model.support_ids[columns]
         return np.stack([np.asarray(grams[q][np.ix_(rows, ids)], np.float64) for q in model.used[kernels]])
 
-    return _decided(model, codes, blocks, None)
+    return _decision_values(model, codes, blocks, None)
 
 
-def _decided(model: TaskModel, codes: np.ndarray, blocks: Blocks, diagonals: Any) -> np.ndarray:
+def _decision_values(model: TaskModel, codes: np.ndarray, blocks: Blocks, diagonals: Diagonals | None) -> np.ndarray:
     out = model.intercepts[codes]
     if not len(model.support_ids) or not len(model.used):
         return out
     for t in np.unique(codes):
         rows = np.flatnonzero(codes == t)
         shares = model.shares(int(t)) * model.beta
-        columns = np.arange(len(model.beta)) if _whole(model) else np.flatnonzero(shares.any(axis=0))
+        # The means of a test row run over all training rows.
+        all_columns = any(norm.row_mean is not None for norm in model.norms)
+        columns = np.arange(len(model.beta)) if all_columns else np.flatnonzero(shares.any(axis=0))
         kernels = np.flatnonzero(shares.any(axis=1))
         if len(kernels):
             for lo, hi in spans(len(rows), max(1, BLOCK_BYTES // (8 * len(kernels) * len(columns)))):
-                out[rows[lo:hi]] += _added(model, shares, kernels, rows[lo:hi], columns, blocks, diagonals)
+                out[rows[lo:hi]] += _kernel_part(model, shares, kernels, rows[lo:hi], columns, blocks, diagonals)
     return out
 
 
-def _whole(model: TaskModel) -> bool:
-    """Whether a test row's means run over all training rows."""
-    return any(norm.row_mean is not None for norm in model.norms)
-
-
-def _added(
-    model: TaskModel, shares: np.ndarray, kernels: np.ndarray, rows: np.ndarray, columns: np.ndarray, blocks: Blocks, diagonals: Any
+def _kernel_part(
+    model: TaskModel,
+    shares: np.ndarray,
+    kernels: np.ndarray,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    blocks: Blocks,
+    diagonals: Diagonals | None,
 ) -> np.ndarray:
     """Return what the kernels add to the decision values of some rows of one task."""
     raw, sums = blocks(kernels, rows, columns), np.zeros(len(rows))
-    lengths = [model.norms[q].diag_root is not None for q in kernels]
-    own = diagonals(kernels, rows) if diagonals is not None and any(lengths) else None
-    for place, q in enumerate(kernels):
-        norm, mean = model.norms[q], None
-        if norm.row_mean is not None:
-            mean = raw[place].mean(axis=1, dtype=np.float64)
-        values = norm.apply_test(raw[place], diagonal=None if own is None else own[place], row_mean=mean, columns=columns)
+    has_lengths = any(model.norms[q].diag_root is not None for q in kernels)
+    diagonal = diagonals(kernels, rows) if diagonals is not None and has_lengths else None
+    for i, q in enumerate(kernels):
+        norm = model.norms[q]
+        mean = None if norm.row_mean is None else raw[i].mean(axis=1, dtype=np.float64)
+        values = norm.apply_test(raw[i], diagonal=None if diagonal is None else diagonal[i], row_mean=mean, columns=columns)
         # Row by row: a matrix product may round a row differently in other company.
         sums += (values * shares[q, columns]).sum(axis=1)
     return sums
@@ -128,14 +133,7 @@ def decide_chunk(ref: TaskRows, model: TaskModel) -> list[Decided]:
 
 
 def decide_task_store(model: TaskModel, ctx: RunContext, task: Any = None) -> np.ndarray:
-    """Return ``(n, 1)`` decision values of every row of a store (one pass over its rows).
-
-    Parameters
-    ----------
-    model, ctx
-        What decides, and what is read.
-    task
-        ``(n,)`` tasks; by default the store's own table of them.
+    """Return ``(n, 1)`` decision values of every row of a store (one pass over its rows); ``task`` is in place of its table of tasks.
 
     Raises
     ------
@@ -157,11 +155,11 @@ def decide_task_store(model: TaskModel, ctx: RunContext, task: Any = None) -> np
     refs = [TaskRows(span, codes[slice(*span.rows)]) for span in row_spans(data, model.n_features)]
     memory = DecideMemory(len(model.support_ids), len(model.used), 1)
     program = BlockProgram("task-decisions", decide_chunk, listed, memory, result, combine_bytes=2 * result * len(refs))
-    found = ctx.run_pass(plan(program, refs, model))
-    return np.concatenate([part.values for part in sorted(found, key=lambda part: part.rows)]) if found else np.zeros((0, 1))
+    parts = sorted(ctx.run_pass(plan(program, refs, model)), key=lambda part: part.rows)
+    return np.concatenate([part.values for part in parts]) if parts else np.zeros((0, 1))
 
 
-def store_codes(model: Any, data: Any) -> np.ndarray:
+def store_codes(model: TaskModel | LinearModel | Any, data: Any) -> np.ndarray:
     """Return the task of each row of a store, as its position in the model's tasks.
 
     Raises

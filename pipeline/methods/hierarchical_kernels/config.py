@@ -17,32 +17,44 @@ class HKLConfig(MethodConfig):
 
     dag: str | list[Any] | dict[str, Any] | None = Field(
         None,
-        description="graph of kernels: subsets(KERNEL[; depth=D]), grid(KERNEL; ...), or a list of nodes {name, kernel, parents, d}; "
-        "default: products of Gaussians of one feature each, over all subsets of the features",
+        description="graph of kernels: subsets(KERNEL[; depth=D]), products of one kernel per feature over all subsets of features; "
+        "grid(KERNEL; KERNEL; ...[; depth=D]), a chain of kernels per feature; KERNEL is one of single features such as "
+        "rbf(gamma=0.5)[0:8], gaussian(width=1.0) (in standard deviations), monomial(degree=3), hermite(degree=3). Or a list of nodes "
+        '{"name": ..., "kernel": "rbf(gamma=1.0)[0] * linear[3]", "parents": [...], "d": ...}, a dictionary from names to '
+        "(kernel, parents); an estimator also takes a KernelGrid, a KernelList, or any object with the protocol KernelDag. Default: "
+        "subsets(gaussian), widths of one standard deviation",
     )
     rho: Annotated[float, Field(gt=1, le=2)] = Field(
-        1.5, description="norm over descendants: 2 orders weights along edges, near 1 does not"
+        1.5, description="norm over descendants: at 2 no kernel weighs more than its ancestors (HKL), near 1 it may"
     )
     a: Positive = Field(2.0, description="penalties are a^depth")
-    C: Positive = Field(1.0, description="loss weight, C * sum of losses, as scikit-learn's")
+    C: Positive = Field(1.0, description="loss weight, C * sum of losses, as scikit-learn's SVC and SVR")
     loss: Literal["auto", "hinge", "squared_hinge", "epsilon_insensitive", "squared"] = Field(
-        "auto", description="loss of a row; auto: hinge for classes, epsilon_insensitive for real targets"
+        "auto",
+        description="loss of a row: hinge or squared_hinge for classes, epsilon_insensitive or squared for real targets; auto: the first "
+        "that fits",
     )
-    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(0.1, description="epsilon_insensitive: half width of the tube")
+    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.1, description="epsilon_insensitive: half width of the tube without loss"
+    )
     task_kernel: Positive | list[list[float]] | None = Field(
-        None, description="similarity of tasks: a matrix, mu of I + 11'/mu, or none (the tasks share which kernels, not their functions)"
+        None,
+        description="similarity of tasks: a positive semi-definite matrix (n_tasks, n_tasks), tasks in ascending order, or mu of "
+        "I + 11'/mu; default: the identity, tasks share which kernels are used, not their functions",
     )
     solver: Literal["auto", "mirror"] = Field(
-        "auto", description="auto: all weights in closed form after every solve; mirror: mirror descent"
+        "auto", description="auto: all weights in closed form after every solve of the machines; mirror: the thesis' mirror descent"
     )
-    normalize: Literal["none", "trace"] = Field("none", description="trace: every factor (every node of a list) has trace n")
+    normalize: Literal["none", "trace"] = Field("none", description="trace: factors (nodes of a list) are scaled to trace n")
     tol: Positive = Field(1e-3, description="certified gap at which the fit ends, relative to the primal value")
-    max_rounds: Count = Field(50, description="times the nodes outside are looked at, at most")
+    max_rounds: Count = Field(50, description="times the nodes outside are looked at, at most; a warning tells when a cap ends the fit")
     max_nodes: Count = Field(500, description="nodes of the hull at most")
     max_solves: Count = Field(500, description="solves over one hull at most")
-    max_visits: Count = Field(20_000, description="nodes outside looked at for a certificate, at most; beyond, it holds down to a depth")
+    max_visits: Count = Field(
+        20_000, description="nodes outside looked at for a certificate, at most; beyond, it holds down to a depth (certificate_depth_)"
+    )
     n_add: Count = Field(30, description="nodes added in a round, without their ancestors")
-    rest: Positive | None = Field(None, description="stop when a round lowers the primal value by less than this share")
+    rest: Positive | None = Field(None, description="stop when a round lowers the primal value by less than this share of it")
     threshold: Unit = Field(1e-3, description="a kernel counts as selected above this share of the largest weight")
     grams: Literal["auto", "memory", "recompute"] = Field("auto", description="where matrices of the hull lie; auto decides from sizes")
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")

@@ -3,76 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 
 from ....kernels.grams.products import kernel_of
+from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import graph_record
 from ...estimators.inputs import Classifying, Predicting, in_memory, is_store, opened
-from ...estimators.kernels import CLASS_WEIGHT, KernelEstimator, documented, labelled
+from ...estimators.kernels import KernelEstimator, labelled
 from ...estimators.tasks import TaskEstimator
 from ...inputs.tasks import store_tasks
 from ...loops.active_set import EVERYWHERE
-from ...loops.run import run_loop
 from ...models.kernel import KernelModel, selected
 from ...models.task import TaskModel
 from .config import HKLConfig
-from .method import build_loop, model_of
+from .loop import HKLState
+from .method import HKL, HKLInputs
 
-_PARAMETERS = """
 
-    Parameters
-    ----------
-    dag
-        Graph of kernels: a text, ``"subsets(KERNEL[; depth=D])"`` (products of one kernel per feature over all subsets of features) or
-        ``"grid(KERNEL; KERNEL; ...[; depth=D])"`` (a chain of kernels per feature), KERNEL a kernel of single features such as
-        ``rbf(gamma=0.5)[0:8]``, ``gaussian(width=1.0)`` (in standard deviations), ``monomial(degree=3)``, ``hermite(degree=3)``; a list of
-        nodes ``{"name": ..., "kernel": "rbf(gamma=1.0)[0] * linear[3]", "parents": [...], "d": ...}``, or a dictionary from names to
-        ``(kernel, parents)``; a ``KernelGrid``, a ``KernelList``, or any object with the protocol ``KernelDag``. Default:
-        ``"subsets(gaussian)"``, widths of one standard deviation.
-    rho
-        Norm over descendants, above 1 and at most 2: at 2 no kernel weighs more than its ancestors (HKL), near 1 it may.
-    a
-        Penalties are ``a^depth``.
-    C
-        Loss weight, ``C * sum of losses``, the same as scikit-learn's ``SVC`` and ``SVR``.
-    loss
-        ``"hinge"`` or ``"squared_hinge"`` for classes, ``"epsilon_insensitive"`` or ``"squared"`` for real targets; ``"auto"`` takes the
-        first that fits.
-    task_kernel
-        Similarity of tasks: a positive semi-definite matrix ``(n_tasks, n_tasks)``, tasks in ascending order, or a number mu for
-        ``I + 11'/mu``; by default the identity: tasks share which kernels are used, not their functions.
-    solver
-        ``"auto"``: all weights in closed form after every solve of the machines; ``"mirror"``: the thesis' mirror descent.
-    normalize
-        ``"trace"``: factors (nodes of a list) are scaled to trace n; ``"none"``.
-    tol
-        Certified gap at which the fit ends, relative to the primal value.
-    max_rounds, max_nodes, max_solves
-        Rounds, nodes of the hull, and solves over one hull, at most; a warning tells when one of them ends the fit.
-    max_visits
-        Nodes outside the hull looked at for a certificate, at most; beyond that it holds down to a depth (``certificate_depth_``).
-    n_add
-        Nodes added in a round, without their ancestors.
-    rest
-        Stop when a round lowers the primal value by less than this share of it.
-    threshold
-        A kernel counts as selected above this share of the largest weight.
-    grams
-        Where the hull's matrices lie: ``"auto"`` decides from sizes; ``"memory"``, ``"recompute"``.
-"""
-
-_REST = """    cluster
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."`` ...
-    random_state
-        Not used; the fit is deterministic.
-    verbose
-        Log one line per step.
-    callbacks
-        Functions called with an event record per step.
+class _Hierarchical(TaskEstimator):
+    """What both estimators share; with tasks the model is a :class:`TaskModel`, else a :class:`KernelModel`.
 
     Attributes
     ----------
@@ -107,11 +60,12 @@ _REST = """    cluster
     Bach: Exploring Large Feature Spaces with Hierarchical Multiple Kernel Learning. NIPS (2008).
     """
 
-
-class _Hierarchical(TaskEstimator):
-    """What both estimators share; with tasks the model is a :class:`TaskModel`, else a :class:`KernelModel`."""
-
-    _config_type = HKLConfig
+    _method = HKL
+    _wider = {
+        **TaskEstimator._wider,
+        "dag": ("str, list, dict, KernelDag or None", str | Sequence[Any] | Mapping[str, Any] | KernelDag | None),
+        "task_kernel": ("float > 0 or array of shape (n_tasks, n_tasks) or None", float | Sequence[Sequence[float]] | np.ndarray | None),
+    }
 
     dag: Any
     task_kernel: Any
@@ -145,35 +99,27 @@ class _Hierarchical(TaskEstimator):
         ValueError
             A parameter out of range, a graph with a cycle, data that are not finite, one class only.
         """
-        config = self._config()
-        inputs = self._fit_inputs(X, y, task, sample_weight)
-        given = None if self.dag is None or isinstance(self.dag, (str, Sequence, Mapping)) else self.dag
-        with self._context(inputs.data) as ctx:
-            loop = build_loop(config, inputs, ctx, dag=given)
-            outcome = run_loop(loop, ctx, keep=False)
-            self._set_model(model_of(loop, inputs, outcome.state, ctx))
-        self._set_history(outcome.history)
-        self._warn_unfinished(self.converged_, f"the fit ended ({outcome.state.stop}) before tol={config.tol:g} was certified")
+        has_tasks = task is not None or (is_store(X) and store_tasks(opened(X)) is not None)
+        rows = self._task_inputs(X, y, task, sample_weight) if has_tasks else self._inputs(X, y, sample_weight)
+        # What a file of parameters can hold is in the parameters already.
+        dag = None if isinstance(self.dag, (str, Sequence, Mapping)) else self.dag
+        self._fit(HKLInputs(rows, dag))
         return self
 
-    def _fit_inputs(self, X: Any, y: Any, task: Any, sample_weight: Any) -> Any:
-        if task is None and not (is_store(X) and _has_tasks(X)):
-            return self._inputs(X, y, sample_weight)
-        return self._task_inputs(X, y, task, sample_weight)
+    def _unfinished(self, state: HKLState) -> str:
+        return f"the fit ended ({state.stop}) before tol={self._config().tol:g} was certified"
 
     def _set_model(self, model: Any) -> None:
         if isinstance(model, TaskModel):
             super()._set_model(model)
-            self.dual_coef_ = model.beta
         else:
             KernelEstimator._set_model(self, model)
             self.intercept_, self.support_vectors_, self.dual_coef_ = model.intercepts, model.support_ids, model.beta
         figures, arrays = model.figures, model.arrays
-        config = HKLConfig.model_validate_json(model.params_json)
         self.nodes_, self.depths_ = arrays["nodes"], arrays["depths"]
         self.kernel_weights_ = arrays["weights"].copy()
-        self.active_set_ = active_texts(model)
-        self.support_ = np.flatnonzero(selected(self.kernel_weights_, config.threshold))
+        self.active_set_ = [str(kernel_of(record)) for record in json.loads(model.kernels_json)]
+        self.support_ = np.flatnonzero(selected(self.kernel_weights_, HKLConfig.model_validate_json(model.params_json).threshold))
         self.objective_, self.dual_gap_, self.restricted_gap_ = figures["objective"], figures["gap"], figures["restricted_gap"]
         self.certificate_ = self.dual_gap_ / abs(self.objective_) if self.objective_ else self.dual_gap_
         depth = figures["certificate_depth"]
@@ -188,78 +134,35 @@ class _Hierarchical(TaskEstimator):
         ValueError
             Tasks for a model that knows none.
         """
-        model = getattr(self, "model_", None)
-        if isinstance(model, KernelModel):
-            if task is not None:
-                raise ValueError("task is given, but the model was fitted without tasks")
-            return KernelEstimator._values(self, X)
-        return super()._values(X, task)
+        if not isinstance(getattr(self, "model_", None), KernelModel):
+            return super()._values(X, task)
+        if task is not None:
+            raise ValueError("task is given, but the model was fitted without tasks")
+        return KernelEstimator._values(self, X)
 
 
-def _has_tasks(X: Any) -> bool:
-    return store_tasks(opened(X)) is not None
-
-
-def active_texts(model: Any) -> list[str]:
-    """Return the kernels of a model's hull as texts."""
-    return [str(kernel_of(record)) for record in json.loads(model.kernels_json)]
-
-
-@documented(_PARAMETERS, _REST, CLASS_WEIGHT)
 class HierarchicalKernelClassifier(Classifying, _Hierarchical):
-    """Support vector classifier on kernels that are chosen from a graph of them, a kernel together with its ancestors (gHKL, gHKL_MT).
+    r"""Support vector classifier on kernels that are chosen from a graph of them, a kernel together with its ancestors (gHKL, gHKL_MT).
 
-    Minimises ``1/2 (sum_v d_v (sum_{w in D(v)} ||f_w||^rho)^(1/rho))^2 + C sum_i loss(y_i, sum_w f_w(x_i) + b)`` over functions f_w in the
-    spaces of the kernels of all nodes w, D(v) the descendants of v. The graph may be too large to list.
+    .. math::
+
+        \min_{f, b} \frac{1}{2} \Bigl(\sum_v d_v \bigl(\sum_{w \in D(v)} \|f_w\|^\rho\bigr)^{1/\rho}\Bigr)^2
+        + C \sum_i \ell\Bigl(y_i, \sum_w f_w(x_i) + b\Bigr)
+
+    over functions :math:`f_w` in the spaces of the kernels of all nodes w, D(v) the descendants of v. The graph may be too large to list.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramplane.pipeline import HierarchicalKernelClassifier
+    >>> X = np.random.default_rng(0).normal(size=(80, 4))
+    >>> y = X[:, 0] * X[:, 1] > 0
+    >>> model = HierarchicalKernelClassifier("subsets(gaussian; depth=2)", tol=0.05).fit(X, y)
+    >>> len(model.active_set_) == len(model.kernel_weights_)
+    True
     """
 
-    def __init__(
-        self,
-        dag: Any = None,
-        rho: float = 1.5,
-        a: float = 2.0,
-        C: float = 1.0,
-        loss: str = "auto",
-        task_kernel: Any = None,
-        solver: str = "auto",
-        normalize: str = "none",
-        tol: float = 1e-3,
-        max_rounds: int = 50,
-        max_nodes: int = 500,
-        max_solves: int = 500,
-        max_visits: int = 20_000,
-        n_add: int = 30,
-        rest: float | None = None,
-        threshold: float = 1e-3,
-        grams: str = "auto",
-        class_weight: Any = None,
-        cluster: str | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-    ) -> None:
-        self.dag = dag
-        self.rho = rho
-        self.a = a
-        self.C = C
-        self.loss = loss
-        self.task_kernel = task_kernel
-        self.solver = solver
-        self.normalize = normalize
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.max_nodes = max_nodes
-        self.max_solves = max_solves
-        self.max_visits = max_visits
-        self.n_add = n_add
-        self.rest = rest
-        self.threshold = threshold
-        self.grams = grams
-        self.class_weight = class_weight
-        self.cluster = cluster
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    _left_out = ("epsilon",)
 
     def decision_function(self, X: Any, task: Any = None) -> np.ndarray:
         """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``; ``task`` names the task of every row."""
@@ -275,69 +178,28 @@ class HierarchicalKernelClassifier(Classifying, _Hierarchical):
         return float(accuracy_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
 
 
-@documented(
-    _PARAMETERS,
-    _REST,
-    """    epsilon
-        Half width of the tube without loss.
-""",
-)
 class HierarchicalKernelRegressor(Predicting, _Hierarchical):
-    """Support vector or ridge regression on kernels that are chosen from a graph of them, a kernel together with its ancestors.
+    r"""Support vector or ridge regression on kernels that are chosen from a graph of them, a kernel together with its ancestors.
 
-    Minimises ``1/2 (sum_v d_v (sum_{w in D(v)} ||f_w||^rho)^(1/rho))^2 + C sum_i loss(y_i, sum_w f_w(x_i) + b)`` over functions f_w in the
-    spaces of the kernels of all nodes w, D(v) the descendants of v. The graph may be too large to list.
+    .. math::
+
+        \min_{f, b} \frac{1}{2} \Bigl(\sum_v d_v \bigl(\sum_{w \in D(v)} \|f_w\|^\rho\bigr)^{1/\rho}\Bigr)^2
+        + C \sum_i \ell\Bigl(y_i, \sum_w f_w(x_i) + b\Bigr)
+
+    over functions :math:`f_w` in the spaces of the kernels of all nodes w, D(v) the descendants of v. The graph may be too large to list.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramplane.pipeline import HierarchicalKernelRegressor
+    >>> X = np.random.default_rng(0).normal(size=(80, 4))
+    >>> model = HierarchicalKernelRegressor("subsets(gaussian; depth=2)", loss="squared", tol=0.05).fit(X, X[:, 0] * X[:, 1])
+    >>> len(model.active_set_) == len(model.kernel_weights_)
+    True
     """
 
+    _left_out = ("class_weight",)
     _is_classifier = False
-
-    def __init__(
-        self,
-        dag: Any = None,
-        rho: float = 1.5,
-        a: float = 2.0,
-        C: float = 1.0,
-        loss: str = "auto",
-        epsilon: float = 0.1,
-        task_kernel: Any = None,
-        solver: str = "auto",
-        normalize: str = "none",
-        tol: float = 1e-3,
-        max_rounds: int = 50,
-        max_nodes: int = 500,
-        max_solves: int = 500,
-        max_visits: int = 20_000,
-        n_add: int = 30,
-        rest: float | None = None,
-        threshold: float = 1e-3,
-        grams: str = "auto",
-        cluster: str | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-    ) -> None:
-        self.dag = dag
-        self.rho = rho
-        self.a = a
-        self.C = C
-        self.loss = loss
-        self.epsilon = epsilon
-        self.task_kernel = task_kernel
-        self.solver = solver
-        self.normalize = normalize
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.max_nodes = max_nodes
-        self.max_solves = max_solves
-        self.max_visits = max_visits
-        self.n_add = n_add
-        self.rest = rest
-        self.threshold = threshold
-        self.grams = grams
-        self.cluster = cluster
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
 
     def predict(self, X: Any, task: Any = None) -> np.ndarray:
         """Return the predicted values, ``(n_samples,)``; ``task`` names the task of every row."""

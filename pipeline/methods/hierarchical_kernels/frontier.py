@@ -23,102 +23,97 @@ from ...loops.active_set import EVERYWHERE, Violations
 from ...records.context import RunContext
 from .node_pass import node_forms
 
-SUM_WIDTH = 32
+MAX_SUM_WIDTH = 32
 """Dimensions up to which the closed form of the sum over descendants is worth its products."""
 
-ENOUGH = 1000
-"""Nodes looked at after which a search that has found violators goes no deeper."""
+MAX_VISITS_WITH_VIOLATORS = 1000
+"""Nodes visited after which a search that has found violators goes no deeper."""
 
 
 @dataclass(frozen=True)
-class Looks:
-    """How nodes are looked at.
+class FrontierSearch:
+    """Searches for nodes outside the hull that break the certificate, over the graph ``dag``.
 
-    Attributes
-    ----------
-    dag
-        The graph.
-    max_visits
-        Nodes looked at for a certificate, at most.
+    ``max_visits`` bounds the nodes visited for a certificate.
     """
 
     dag: KernelDag
     max_visits: int
 
-    def frontier(self, nodes: NodeSet) -> np.ndarray:
+    def frontier_nodes(self, nodes: NodeSet) -> np.ndarray:
         """Return the nodes outside all of whose parents are inside, in the order of the hull: ``(m, width)``."""
-        counts: Counter[bytes] = Counter()
-        found: dict[bytes, np.ndarray] = {key.tobytes(): key for key in self.dag.roots()}
+        n_parents: Counter[bytes] = Counter()
+        children: dict[bytes, np.ndarray] = {key.tobytes(): key for key in self.dag.roots()}
         for key in nodes.keys:
             for child in self.dag.children(key):
                 name = child.tobytes()
-                counts[name] += 1
-                found.setdefault(name, child)
-        kept = [key for name, key in found.items() if name not in nodes.places and counts[name] == len(self.dag.parents(key))]
-        return np.stack(kept) if kept else np.zeros((0, self.dag.width), np.int64)
+                n_parents[name] += 1
+                children.setdefault(name, child)
+        keys = [key for name, key in children.items() if name not in nodes.places and n_parents[name] == len(self.dag.parents(key))]
+        return np.stack(keys) if keys else self._no_keys()
 
-    def near(self, nodes: NodeSet, vectors: np.ndarray, threshold: float, ctx: RunContext) -> Violations:
-        """Look at the frontier alone; without one, everything has been looked at."""
-        keys = self.frontier(nodes)
-        values = self._values(keys, vectors, ctx)
-        above = values > threshold
-        return Violations(keys[above], values[above], float(values.max(initial=0.0)), None if len(keys) else EVERYWHERE, len(keys))
+    def _no_keys(self) -> np.ndarray:
+        return np.zeros((0, self.dag.width), np.int64)
 
-    def _values(self, keys: np.ndarray, vectors: np.ndarray, ctx: RunContext) -> np.ndarray:
+    def frontier(self, nodes: NodeSet, vectors: np.ndarray, threshold: float, ctx: RunContext) -> Violations:
+        """Visit the frontier alone; without one, everything has been visited."""
+        keys = self.frontier_nodes(nodes)
         if not len(keys):
-            return np.zeros(0)
+            return Violations(keys, np.zeros(0), 0.0, EVERYWHERE, 0)
         forms = node_forms(ctx, [self.dag.kernel(key) for key in keys], vectors).sum(axis=1)
-        return np.maximum(forms, 0.0) / self.dag.penalties(keys) ** 2
+        values = np.maximum(forms, 0.0) / self.dag.penalties(keys) ** 2
+        above = values > threshold
+        return Violations(keys[above], values[above], float(values.max(initial=0.0)), None, len(keys))
 
-    def all(self, nodes: NodeSet, vectors: np.ndarray, threshold: float, ctx: RunContext) -> Violations:
-        """Look at all nodes outside, depth by depth."""
-        left = {key.tobytes(): key for key in self.frontier(nodes)}
-        seen, found, values = set(left), [], []
-        worst, looked_at, reached = 0.0, 0, EVERYWHERE
-        while left:
-            depths = self.dag.depth(np.stack(list(left.values())))
+    def exhaustive(self, nodes: NodeSet, vectors: np.ndarray, threshold: float, ctx: RunContext) -> Violations:
+        """Visit all nodes outside, depth by depth."""
+        queue = {key.tobytes(): key for key in self.frontier_nodes(nodes)}
+        seen, violators, values = set(queue), [], []
+        worst, visits, depth_reached = 0.0, 0, EVERYWHERE
+        while queue:
+            depths = self.dag.depth(np.stack(list(queue.values())))
             level = int(depths.min())
-            names = [name for name, depth in zip(left, depths, strict=True) if depth == level]
-            if looked_at + len(names) > self.max_visits or (found and looked_at > ENOUGH):
-                reached = level - 1
+            names = [name for name, depth in zip(queue, depths, strict=True) if depth == level]
+            if visits + len(names) > self.max_visits or (violators and visits > MAX_VISITS_WITH_VIOLATORS):
+                depth_reached = level - 1
                 break
-            keys = np.stack([left.pop(name) for name in names])
-            own, below = self._looked(keys, vectors, threshold, ctx)
-            looked_at += len(keys)
-            above = own > threshold
-            found, values = found + list(keys[above]), values + own[above].tolist()
+            keys = np.stack([queue.pop(name) for name in names])
+            level_values, below = self._values_and_bounds(keys, vectors, threshold, ctx)
+            visits += len(keys)
+            above = level_values > threshold
+            violators, values = violators + list(keys[above]), values + level_values[above].tolist()
             deeper = below > threshold
-            worst = max(worst, float(own.max()), float(below[~deeper].max(initial=0.0)))
+            worst = max(worst, float(level_values.max()), float(below[~deeper].max(initial=0.0)))
             for key in keys[deeper]:
                 for child in self.dag.children(key):
                     name = child.tobytes()
                     if name not in seen and name not in nodes.places:
                         seen.add(name)
-                        left[name] = child
-        keys = np.stack(found) if found else np.zeros((0, self.dag.width), np.int64)
-        return Violations(keys, np.array(values), worst, reached if reached == EVERYWHERE or reached >= 0 else None, looked_at)
+                        queue[name] = child
+        keys = np.stack(violators) if violators else self._no_keys()
+        is_certified = depth_reached == EVERYWHERE or depth_reached >= 0
+        return Violations(keys, np.array(values), worst, depth_reached if is_certified else None, visits)
 
-    def _looked(self, keys: np.ndarray, vectors: np.ndarray, threshold: float, ctx: RunContext) -> tuple[np.ndarray, np.ndarray]:
+    def _values_and_bounds(self, keys: np.ndarray, vectors: np.ndarray, threshold: float, ctx: RunContext) -> tuple[np.ndarray, np.ndarray]:
         """Return the values of nodes, and bounds of those of all their strict descendants."""
         penalties, specs = self.dag.penalties(keys), [self.dag.kernel(key) for key in keys]
-        ends = np.array([len(self.dag.children(key)) == 0 for key in keys])
+        is_leaf = np.array([len(self.dag.children(key)) == 0 for key in keys])
         if self.dag.shrinks > 0:
             m = vectors.shape[1]
             forms = node_forms(ctx, specs, np.hstack([vectors, np.maximum(vectors, 0.0), np.minimum(vectors, 0.0)]))
-            own, below = forms[:, :m].sum(axis=1), forms[:, m:].sum(axis=1) / (self.dag.shrinks * penalties) ** 2
+            values, below = forms[:, :m].sum(axis=1), forms[:, m:].sum(axis=1) / (self.dag.shrinks * penalties) ** 2
         else:
-            own, below = node_forms(ctx, specs, vectors).sum(axis=1), np.full(len(keys), np.inf)
-        below[ends] = 0.0
+            values, below = node_forms(ctx, specs, vectors).sum(axis=1), np.full(len(keys), np.inf)
+        below[is_leaf] = 0.0
         self._tighten(below, keys, vectors, threshold, ctx)
-        return np.maximum(own, 0.0) / penalties**2, below
+        return np.maximum(values, 0.0) / penalties**2, below
 
     def _tighten(self, below: np.ndarray, keys: np.ndarray, vectors: np.ndarray, threshold: float, ctx: RunContext) -> None:
         """Put the closed sums over descendants where another bound is above the threshold."""
-        places = np.flatnonzero(below > threshold).tolist()
-        if self.dag.width > SUM_WIDTH or not places:
+        if self.dag.width > MAX_SUM_WIDTH:
             return
-        sums = [self.dag.below(keys[place]) for place in places]
-        given = [place for place, spec in zip(places, sums, strict=True) if spec is not None]
-        if given:
-            found = node_forms(ctx, [spec for spec in sums if spec is not None], vectors).sum(axis=1)
-            below[given] = np.minimum(below[given], np.maximum(found, 0.0))
+        sums = [(i, spec) for i in np.flatnonzero(below > threshold).tolist() if (spec := self.dag.below(keys[i])) is not None]
+        if sums:
+            rows = [i for i, _ in sums]
+            forms = node_forms(ctx, [spec for _, spec in sums], vectors).sum(axis=1)
+            below[rows] = np.minimum(below[rows], np.maximum(forms, 0.0))

@@ -22,9 +22,9 @@ from ...loops.active_set import ActiveRule, ActiveState, Restricted, Violations,
 from ...loops.protocol import Step
 from ...records.context import RunContext, ignore
 from .config import HKLConfig
-from .frontier import Looks
-from .machines import Machines
-from .restricted import HKLMaster, Master, enlarged_master, first_master
+from .frontier import FrontierSearch
+from .machines import SharedMachines
+from .restricted import HKLMaster, RestrictedProblem, enlarge_master, first_master
 
 
 @dataclass(frozen=True)
@@ -47,37 +47,25 @@ class HKLState:
 
 
 class HKLLoop:
-    """The active-set loop over a graph of kernels.
-
-    Parameters
-    ----------
-    config
-        Parameters.
-    dag
-        The graph.
-    machines
-        What shares the kernels.
-    fits
-        Classifiers and regressions whose accuracy is followed.
-    """
+    """The active-set loop over a graph of kernels, for machines that share them; ``fits`` follow accuracy, or R2."""
 
     state_type = HKLState
 
-    def __init__(self, config: HKLConfig, dag: KernelDag, machines: Machines, fits: Sequence[Fit | TargetFit] = ()) -> None:
+    def __init__(self, config: HKLConfig, dag: KernelDag, machines: SharedMachines, fits: Sequence[Fit | TargetFit] = ()) -> None:
         self.config, self.dag, self.machines, self.fits = config, dag, machines, tuple(fits)
         self.rule = ActiveRule(config.tol, config.max_rounds, config.max_nodes, config.n_add, True, config.rest)
-        self.looks = Looks(dag, config.max_visits)
-        self._held: tuple[bytes, Grams] | None = None
+        self.outside = FrontierSearch(dag, config.max_visits)
+        self._hull_grams: tuple[bytes, Grams] | None = None
 
     def grams(self, nodes: NodeSet, ctx: RunContext) -> Grams:
         """Return the matrices of the hull's kernels: a function of data and nodes, made anew when nodes joined, or after a resume."""
         name = nodes.keys.tobytes()
-        if self._held is None or self._held[0] != name:
+        if self._hull_grams is None or self._hull_grams[0] != name:
             specs: list[Any] = [self.dag.kernel(key) for key in nodes.keys]
-            quiet = replace(ctx, emit=ignore)
-            self._held = None
-            self._held = (name, Grams(quiet, specs, GramSettings.of(ctx, specs, self.config.grams)))
-        grams = self._held[1]
+            # The old matrices go before the new ones are made.
+            self._hull_grams = None
+            self._hull_grams = (name, Grams(replace(ctx, emit=ignore), specs, GramSettings.of(ctx, specs, self.config.grams)))
+        grams = self._hull_grams[1]
         grams.ctx = replace(ctx, emit=ignore)
         return grams
 
@@ -85,40 +73,38 @@ class HKLLoop:
         """Return the sources, and where their kernels are constant their children: nothing is known of them before a solve."""
         roots = self.dag.roots()
         constant = [key for key in roots if not self.dag.kernel(key).factors]
-        first = [roots, *(self.dag.children(key) for key in constant)]
-        room = self.config.max_nodes
-        nodes = NodeSet.empty(self.dag.width).with_hulls(np.concatenate(first), self.dag.parents, self.dag.penalties, room)
+        first = np.concatenate([roots, *(self.dag.children(key) for key in constant)])
+        nodes = NodeSet.empty(self.dag.width).with_hulls(first, self.dag.parents, self.dag.penalties, self.config.max_nodes)
         biases = len(self.machines.problems) if self.machines.task_kernel is None else len(self.machines.task_kernel)
         return HKLState(ActiveState(nodes), first_master(nodes.hull, self.machines, biases))
 
     def step(self, state: HKLState, ctx: RunContext) -> Step[HKLState]:
         """Solve on over the hull; when that is done, look at the nodes outside and add the worst."""
         active, master, figures = active_step(state.active, state.master, self, self.rule, ctx)
-        found = {**figures, "solves": master.solves, "n_selected": selected_nodes(self.dag, active, master, self.config.threshold).size}
-        decisions = dict(enumerate(master.best_decisions))
-        return Step(HKLState(active, master), {**found, **accuracy_metrics(self.fits, decisions)})
+        figures |= {"solves": master.solves, "n_selected": selected_nodes(active, master, self.config.threshold).size}
+        return Step(HKLState(active, master), figures | accuracy_metrics(self.fits, dict(enumerate(master.best_decisions))))
 
     # -- what the active-set loop asks for -----------------------------------------------------------------------------------------
 
     def solve(self, nodes: NodeSet, master: HKLMaster, tol: float, ctx: RunContext) -> tuple[HKLMaster, Restricted]:
         """Work on the restricted problem."""
-        constant = np.array([not self.dag.kernel(key).factors for key in nodes.keys])
-        grams = self.grams(nodes, ctx)
-        return Master(nodes.hull, grams, constant, self.machines, self.config.rho, self.config.solver, self.config.max_solves).run(
-            master, tol
+        config, constant = self.config, np.array([not self.dag.kernel(key).factors for key in nodes.keys])
+        problem = RestrictedProblem(
+            nodes.hull, self.grams(nodes, ctx), constant, self.machines, config.rho, config.solver, config.max_solves
         )
+        return problem.run(master, tol)
 
     def frontier(self, nodes: NodeSet, master: HKLMaster, threshold: float, ctx: RunContext) -> Violations:
         """Look at the nodes next to the hull."""
-        return self.looks.near(nodes, self.machines.vectors(master.dual_betas), threshold, ctx)
+        return self.outside.frontier(nodes, self.machines.vectors(master.dual_betas), threshold, ctx)
 
     def everywhere(self, nodes: NodeSet, master: HKLMaster, threshold: float, ctx: RunContext) -> Violations:
         """Look at all nodes outside, as deep as ``max_visits`` goes."""
-        return self.looks.all(nodes, self.machines.vectors(master.dual_betas), threshold, ctx)
+        return self.outside.exhaustive(nodes, self.machines.vectors(master.dual_betas), threshold, ctx)
 
     def enlarged(self, master: HKLMaster, before: NodeSet, after: NodeSet) -> HKLMaster:
-        """Return the record with places for new nodes."""
-        return enlarged_master(master, after, self.config.rho)
+        """Return the record with entries for new nodes."""
+        return enlarge_master(master, after, self.config.rho)
 
     def parents(self, key: np.ndarray) -> np.ndarray:
         """Return the parents of a node."""
@@ -129,7 +115,7 @@ class HKLLoop:
         return self.dag.penalties(keys)
 
 
-def selected_nodes(dag: KernelDag, active: ActiveState, master: HKLMaster, threshold: float) -> np.ndarray:
+def selected_nodes(active: ActiveState, master: HKLMaster, threshold: float) -> np.ndarray:
     """Return the nodes whose weight is above ``threshold`` times the largest, ascending."""
     weights = master.best_weights[: active.nodes.size]
     return np.flatnonzero(weights > threshold * max(float(weights.max(initial=0.0)), 0.0))

@@ -6,15 +6,14 @@ the sum of the forms of ``b_r[task] beta`` in the matrix of k_w alone, so that n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from ....kernels.graphs.norms import DualPoint
-from ....kernels.svm.dual import DenseGram, DualProblem, DualSolution, ridge_problem, squared_hinge_problem, svc_problem, svr_problem
+from ....kernels.svm.dual import DenseGram, DualProblem, DualSolution, Gram, ridge_problem, squared_hinge_problem, svc_problem, svr_problem
 from ....kernels.svm.ridge import RidgeSolver
 from ....kernels.svm.smo import solve_to_gap
 from ....storage import DataError
@@ -23,18 +22,23 @@ from ...grams.memory import pooled_refusal
 from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs
 from ...inputs.tasks import TaskInputs
 from ...loops.active_set import dual_point
+from .config import HKLConfig
 
 FIRST_TOL = 0.03
 """Tolerance of a machine's first solve in units of the gradient; tightened until its gap is small enough."""
 
-TIGHTER = 0.2
+RIDGE_TOL = 1e-7
+"""Residual of squared-loss machines, as a share of the greatest target."""
 
-ROWS = 1024
+TOL_DECAY = 0.2
+"""Factor by which it is tightened."""
+
+BLOCK_ROWS = 1024
 """Rows of a matrix that are multiplied by the task kernel at a time."""
 
 
 @dataclass(frozen=True)
-class Machines:
+class SharedMachines:
     """Duals that share the kernel.
 
     Attributes
@@ -63,8 +67,8 @@ class Machines:
         if self.task_kernel is None:
             return None
         values, vectors = np.linalg.eigh(self.task_kernel)
-        kept = values > 1e-12 * max(float(values[-1]), 0.0)
-        return vectors[:, kept] * np.sqrt(values[kept])
+        positive = values > 1e-12 * max(float(values[-1]), 0.0)
+        return vectors[:, positive] * np.sqrt(values[positive])
 
     def vectors(self, betas: np.ndarray) -> np.ndarray:
         """Return the vectors whose forms add up to those of ``betas`` (m, n): ``(n, m)``, with tasks ``(n, r)``."""
@@ -76,7 +80,7 @@ class Machines:
         """Return M_w of the nodes of ``grams``, summed over machines, ``(W,)``."""
         return np.maximum(grams.forms(self.vectors(betas)), 0.0).sum(axis=1)
 
-    def combined(self, grams: Grams, weights: np.ndarray) -> Any:
+    def combine(self, grams: Grams, weights: np.ndarray) -> Gram:
         """Return ``sum_w weights_w H_w`` for the solvers.
 
         Raises
@@ -91,21 +95,23 @@ class Machines:
         gram, codes = grams.combine(weights), self.codes
         assert isinstance(gram, DenseGram) and codes is not None
         table = np.asarray(self.task_kernel, gram.array.dtype)
-        for lo in range(0, gram.n, ROWS):
-            gram.array[lo : lo + ROWS] *= table[codes[lo : lo + ROWS, None], codes[None, :]]
+        for lo in range(0, gram.n, BLOCK_ROWS):
+            gram.array[lo : lo + BLOCK_ROWS] *= table[codes[lo : lo + BLOCK_ROWS, None], codes[None, :]]
         return DenseGram(gram.array, gram.scratch)
 
-    def solve(self, gram: Any, betas: np.ndarray, aim: float) -> list[DualSolution]:
+    def solve(self, gram: Gram, betas: np.ndarray, aim: float) -> list[DualSolution]:
         """Solve every machine from ``betas`` (m, n) until the sum of their gaps is at most ``aim``, or as far as rounding allows."""
         share = aim / len(self.problems)
         if self.squared:
-            return [RidgeSolver().solve(gram, problem, warm=beta, tol=1e-7 * _size(problem)) for problem, beta in self._pairs(betas)]
+            return [
+                RidgeSolver().solve(gram, problem, warm=beta, tol=RIDGE_TOL * _target_size(problem)) for problem, beta in self._pairs(betas)
+            ]
         return [
-            solve_to_gap(gram, problem, warm=beta, tol=FIRST_TOL, aim=lambda found: share, tighter=TIGHTER)
+            solve_to_gap(gram, problem, warm=beta, tol=FIRST_TOL, aim=lambda solution: share, tighter=TOL_DECAY)
             for problem, beta in self._pairs(betas)
         ]
 
-    def _pairs(self, betas: np.ndarray) -> Any:
+    def _pairs(self, betas: np.ndarray) -> Iterable[tuple[DualProblem, np.ndarray]]:
         return zip(self.problems, betas, strict=True)
 
     def point(self, solutions: Sequence[DualSolution]) -> DualPoint:
@@ -116,9 +122,9 @@ class Machines:
     def biases(self, solutions: Sequence[DualSolution]) -> np.ndarray:
         """Return the biases: one per machine, or per task."""
         if self.codes is not None:
-            found = solutions[0].biases
-            assert found is not None
-            return np.asarray(found, np.float64)
+            biases = solutions[0].biases
+            assert biases is not None
+            return np.asarray(biases, np.float64)
         return np.array([solution.bias for solution in solutions])
 
     def decisions(self, solutions: Sequence[DualSolution]) -> np.ndarray:
@@ -129,19 +135,19 @@ class Machines:
         return np.stack([solution.decision + bias for solution, bias in zip(solutions, biases, strict=True)])
 
 
-def loss_of(solutions: Sequence[DualSolution]) -> float:
+def total_loss(solutions: Sequence[DualSolution]) -> float:
     """Return the sum of the losses at the primal points of the solutions: their primal values without the norms."""
     return float(sum(solution.upper - 0.5 * float(solution.beta @ solution.decision) for solution in solutions))
 
 
-def _size(problem: DualProblem) -> float:
+def _target_size(problem: DualProblem) -> float:
     return max(float(np.abs(problem.c).max()), 1e-12)
 
 
 # -- from data to machines -----------------------------------------------------------------------------------------------------
 
 
-def machines_of(config: Any, inputs: Inputs, task_kernel: np.ndarray | None = None) -> Machines:
+def build_machines(config: HKLConfig, inputs: Inputs, task_kernel: np.ndarray | None = None) -> SharedMachines:
     """Return the machines of a fit.
 
     Raises
@@ -155,22 +161,22 @@ def machines_of(config: Any, inputs: Inputs, task_kernel: np.ndarray | None = No
     if not np.any(cost > 0):
         raise DataError("no sample has a positive weight; a fit needs some")
     if inputs.classes is None:
-        return Machines((_regression(config, inputs.target, cost),), config.loss == "squared")
+        return SharedMachines((_regression(config, inputs.target, cost),), config.loss == "squared")
     refuse_idle_classes(inputs.classes, inputs.target, cost)
     make = svc_problem if config.loss == "hinge" else squared_hinge_problem
-    return Machines(tuple(make(labels_of(inputs, machine), cost) for machine in range(inputs.n_machines)))
+    return SharedMachines(tuple(make(labels_of(inputs, machine), cost) for machine in range(inputs.n_machines)))
 
 
-def _regression(config: Any, target: np.ndarray, cost: np.ndarray) -> DualProblem:
+def _regression(config: HKLConfig, target: np.ndarray, cost: np.ndarray) -> DualProblem:
     return ridge_problem(target, cost) if config.loss == "squared" else svr_problem(target, config.epsilon, cost)
 
 
-def _task_machines(config: Any, inputs: TaskInputs, task_kernel: np.ndarray) -> Machines:
+def _task_machines(config: HKLConfig, inputs: TaskInputs, task_kernel: np.ndarray) -> SharedMachines:
     cost = row_costs(config, inputs)
     if inputs.classes is None:
         problem = _regression(config, np.asarray(inputs.target, np.float64), cost)
-        return Machines((replace(problem, groups=inputs.codes),), config.loss == "squared", inputs.codes, task_kernel)
+        return SharedMachines((replace(problem, groups=inputs.codes),), config.loss == "squared", inputs.codes, task_kernel)
     # Without an equality over all rows a problem of one class only is legal; the equalities of the tasks are put in its place.
     make = svc_problem if config.loss == "hinge" else squared_hinge_problem
     problem = make(inputs.signs(), cost, bias=False)
-    return Machines((replace(problem, total=0.0, groups=inputs.codes),), False, inputs.codes, task_kernel)
+    return SharedMachines((replace(problem, total=0.0, groups=inputs.codes),), False, inputs.codes, task_kernel)

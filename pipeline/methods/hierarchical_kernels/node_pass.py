@@ -1,4 +1,4 @@
-"""Quadratic forms in kernels of which no matrix is kept: computed block by block, summed, dropped."""
+"""Quadratic forms in kernels whose matrices are not stored: computed block by block, summed, dropped."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ import numpy as np
 
 from ....cluster import BlockProgram, plan
 from ....kernels.bank.block_sums import total_forms
-from ....kernels.grams.products import distinct_kernels
+from ....kernels.grams.products import AnyKernel, distinct_kernels
 from ...grams.grams import forms_chunk
 from ...grams.sources import block_rows, pair_bytes, row_pairs
 from ...passes.blocks import listed
 from ...records.context import RunContext
 
-BATCH = 64
+KERNELS_PER_PASS = 64
 """Kernels of a pass: with more of them blocks would be smaller, and what kernels share is computed once per block."""
 
 
-def node_forms(ctx: RunContext, specs: Sequence[Any], vectors: np.ndarray, batch: int = BATCH) -> np.ndarray:
+def node_forms(ctx: RunContext, specs: Sequence[AnyKernel], vectors: np.ndarray, batch: int = KERNELS_PER_PASS) -> np.ndarray:
     """Return ``v' K v`` of kernels or products and vectors ``(n, m)``, ``(k, m)``; a pass over the rows for every ``batch`` kernels."""
     columns = np.ascontiguousarray(np.asarray(vectors, np.float64).T)
-    found = [np.zeros((0, len(columns)))]
+    forms = [np.zeros((0, len(columns)))]
     for lo in range(0, len(specs), batch):
         part = tuple(specs[lo : lo + batch])
-        # The kernels that products are made of are computed beside them.
-        held = len(part) + len(distinct_kernels(part))
-        block = block_rows(ctx.data.n_rows, held)
+        # The kernels that products are made of are computed with them.
+        n_kernels = len(part) + len(distinct_kernels(part))
+        block = block_rows(ctx.data.n_rows, n_kernels)
         refs = row_pairs(ctx.data, part, block)
         result = 8 * len(part) * len(columns) * (block // 128 + 1) ** 2
-        program = BlockProgram("node-forms", forms_chunk, listed, _bytes_of(held / len(part)), result, combine_bytes=2 * result * len(refs))
+        memory = _step_memory(n_kernels / len(part))
+        program = BlockProgram("node-forms", forms_chunk, listed, memory, result, combine_bytes=2 * result * len(refs))
         shared = ctx.share("vectors", columns, len(refs))
-        found.append(total_forms(ctx.run_pass(plan(program, refs, shared, None, None))))
-    return np.concatenate(found)
+        forms.append(total_forms(ctx.run_pass(plan(program, refs, shared, None, None))))
+    return np.concatenate(forms)
 
 
-def _bytes_of(share: float) -> Callable[[Any], int]:
+def _step_memory(share: float) -> Callable[[Any], int]:
     """Return what bounds the memory of a task that holds ``share`` times the kernels of its block."""
     return lambda ref: pair_bytes(ref) + int(share * ref.nbytes)

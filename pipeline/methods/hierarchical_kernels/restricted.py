@@ -9,7 +9,7 @@ inside.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,46 +29,58 @@ from ....kernels.graphs.norms import (
     shares_of,
     start_weights,
 )
+from ....kernels.svm.dual import DualSolution
 from ....kernels.weights.domains import LpBall, Simplex
 from ...grams.grams import Grams
 from ...loops.active_set import Restricted
 from ...loops.weight_steps import mirror_step
-from .machines import Machines, loss_of
+from .machines import SharedMachines, total_loss
 
 FIRST_SMOOTH = 0.1
-RESTART_SMOOTH = 0.03
-LEAST_SMOOTH = 1e-6
-"""Smoothing of the norms, as a share of the greatest: at first and after nodes joined (one at exactly zero would never grow); where the gap
-does not fall any more; at least."""
+"""Smoothing of the norms, as a share of the greatest, at first and after nodes joined: a norm of exactly zero would never grow."""
 
-DECAY = 0.3
+RESTART_SMOOTH = 0.03
+"""Smoothing where the gap does not fall any more."""
+
+MIN_SMOOTH = 1e-6
+"""Least smoothing."""
+
+SMOOTH_DECAY = 0.3
 """Factor of the smoothing per solve."""
 
-OVER = 0.5
-REACH = 100.0
-"""Weights go on beyond their closed form by this power of their change, within this factor, as long as the primal value falls: on 18 hulls
-it took two thirds of the solves."""
+OVERSHOOT_POWER = 0.5
+"""Weights go on beyond their closed form by this power of their change while the primal value falls: on 18 hulls it took two thirds of
+the solves."""
+
+MAX_OVERSHOOT = 100.0
+"""Factor within which they do."""
 
 ETA_SMOOTH = 1e-3
 """Smoothing of the norms that a dual bound starts from."""
 
-PASSES = 400
+MAX_BOUND_PASSES = 400
 """Improvements of a dual bound at most: each takes some ten microseconds, a solve a thousand times that."""
 
 MACHINE_SHARE = 0.1
 """Gap of the machines, as a share of the gap that is aimed at or left, whichever is more."""
 
-SLICE = 8
+SOLVES_PER_STEP = 8
 """Solves of one step of the loop, which ends with a checkpoint."""
 
-STALE = 60
-RESTART = 15
-IMPROVED = 0.99
-"""A hull is given up when its gap has not fallen to this share for so many solves; before, every so many begin with more smoothing."""
+IMPROVED_GAP_SHARE = 0.99
+"""A gap has fallen when it is at most this share of the one before."""
 
-LEAST_ETA = 1e-12
-INNER_SOLVES = 40
-"""Mirror descent: least entry of eta; solves of the problem inside at most."""
+MAX_STALE_SOLVES = 60
+"""Solves without that after which a hull is given up."""
+
+SOLVES_PER_RESTART = 15
+"""Before, so many of them begin anew with more smoothing."""
+
+MIN_ETA = 1e-12
+"""Mirror descent: least entry of eta."""
+
+MAX_INNER_SOLVES = 40
+"""Mirror descent: solves of the problem inside."""
 
 
 @dataclass(frozen=True)
@@ -125,24 +137,24 @@ class HKLMaster:
         return Restricted(self.upper, DualPoint(self.linear, self.square, self.reach), self.bound)
 
 
-def first_master(hull: Hull, machines: Machines, n_biases: int) -> HKLMaster:
+def first_master(hull: Hull, machines: SharedMachines, n_biases: int) -> HKLMaster:
     """Return the start: weights that need no function, zero dual variables."""
     weights, zeros = start_weights(hull), np.zeros((len(machines.problems), machines.n))
-    none = np.zeros(hull.size)
+    no_norms = np.zeros(hull.size)
     return HKLMaster(
         weights=weights,
-        norms=none,
+        norms=no_norms,
         betas=zeros,
         smooth=FIRST_SMOOTH,
         solves=0,
         since=0,
         stale=0,
         upper=np.inf,
-        best_weights=none,
+        best_weights=no_norms,
         best_betas=zeros,
         best_biases=np.zeros(n_biases),
         best_decisions=zeros,
-        best_norms=none,
+        best_norms=no_norms,
         dual_betas=zeros,
         linear=0.0,
         square=0.0,
@@ -153,21 +165,21 @@ def first_master(hull: Hull, machines: Machines, n_biases: int) -> HKLMaster:
     )
 
 
-def enlarged_master(master: HKLMaster, after: NodeSet, rho: float) -> HKLMaster:
-    """Return the record with places for nodes that joined: their functions are zero, their weights those of a small norm."""
+def enlarge_master(master: HKLMaster, after: NodeSet, rho: float) -> HKLMaster:
+    """Return the record with entries for nodes that joined: their functions are zero, their weights those of a small norm."""
     hull, more = after.hull, after.size - len(master.norms)
-    norms, none = np.concatenate([master.norms, np.zeros(more)]), np.zeros(more)
-    weights = joint_weights(hull, smoothed(norms, FIRST_SMOOTH), rho)
+    norms, zeros = np.concatenate([master.norms, np.zeros(more)]), np.zeros(more)
+    weights = joint_weights(hull, smooth_norms(norms, FIRST_SMOOTH), rho)
     eta = np.concatenate([master.eta, np.full(more, 1.0 / hull.size)])
     return replace(
         master,
         weights=weights,
         norms=norms,
-        smooth=DECAY * FIRST_SMOOTH,
+        smooth=SMOOTH_DECAY * FIRST_SMOOTH,
         since=0,
         stale=0,
-        best_weights=np.concatenate([master.best_weights, none]),
-        best_norms=np.concatenate([master.best_norms, none]),
+        best_weights=np.concatenate([master.best_weights, zeros]),
+        best_norms=np.concatenate([master.best_norms, zeros]),
         linear=0.0,
         square=0.0,
         reach=1.0,
@@ -177,14 +189,14 @@ def enlarged_master(master: HKLMaster, after: NodeSet, rho: float) -> HKLMaster:
     )
 
 
-def smoothed(norms: np.ndarray, share: float) -> np.ndarray:
+def smooth_norms(norms: np.ndarray, share: float) -> np.ndarray:
     """Return ``sqrt(norms^2 + (share max norms)^2)``."""
     return np.hypot(norms, share * float(norms.max(initial=0.0)))
 
 
 @dataclass(frozen=True)
-class Master:
-    """Solves the restricted problem over one hull.
+class RestrictedProblem:
+    """The restricted problem over one hull.
 
     Attributes
     ----------
@@ -205,47 +217,47 @@ class Master:
     hull: Hull
     grams: Grams
     constant: np.ndarray
-    machines: Machines
+    machines: SharedMachines
     rho: float
     solver: str = "auto"
     max_solves: int = 500
 
-    def run(self, master: HKLMaster, tol: float, most: int = SLICE) -> tuple[HKLMaster, Restricted]:
-        """Work until the gap is ``tol`` relative to the primal value, or for ``most`` solves."""
-        until = master.solves + most
+    def run(self, master: HKLMaster, tol: float, max_solves: int = SOLVES_PER_STEP) -> tuple[HKLMaster, Restricted]:
+        """Work until the gap is ``tol`` relative to the primal value, or for so many solves."""
+        until = master.solves + max_solves
         while True:
-            master = self._joint(master, tol) if self.solver == "auto" else self._mirror(master, tol)
-            found = master.restricted
-            if found.gap <= tol * abs(found.upper) or master.stale >= STALE or master.since >= self.max_solves:
-                return master, found
+            master = self._reweight(master, tol) if self.solver == "auto" else self._mirror(master, tol)
+            result = master.restricted
+            if result.gap <= tol * abs(result.upper) or master.stale >= MAX_STALE_SOLVES or master.since >= self.max_solves:
+                return master, result
             if master.solves >= until:
-                return master, replace(found, done=False)
+                return master, replace(result, done=False)
 
-    def _aim(self, master: HKLMaster, tol: float) -> float:
+    def _gap_aim(self, master: HKLMaster, tol: float) -> float:
         if not np.isfinite(master.upper):
             return np.inf
-        left = master.upper - master.lower if np.isfinite(master.lower) else abs(master.upper)
-        return MACHINE_SHARE * max(tol * abs(master.upper), 0.3 * left)
+        gap = master.upper - master.lower if np.isfinite(master.lower) else abs(master.upper)
+        return MACHINE_SHARE * max(tol * abs(master.upper), 0.3 * gap)
 
     # -- joint re-weighting --------------------------------------------------------------------------------------------------------
 
-    def _joint(self, master: HKLMaster, tol: float) -> HKLMaster:
+    def _reweight(self, master: HKLMaster, tol: float) -> HKLMaster:
         before, tried = master.upper, master.weights
-        master = self._solved(master, self._aim(master, tol))[0]
-        smooth = RESTART_SMOOTH if master.stale and master.stale % RESTART == 0 else max(master.smooth, LEAST_SMOOTH)
-        weights = joint_weights(self.hull, smoothed(master.norms, smooth), self.rho)
+        master = self._solve(master, self._gap_aim(master, tol))[0]
+        smooth = RESTART_SMOOTH if master.stale and master.stale % SOLVES_PER_RESTART == 0 else max(master.smooth, MIN_SMOOTH)
+        weights = joint_weights(self.hull, smooth_norms(master.norms, smooth), self.rho)
         if master.since > 1 and master.upper < before:
-            weights = weights * np.clip(weights / np.maximum(tried, 1e-300), 1.0 / REACH, REACH) ** OVER
-        return replace(master, weights=weights, smooth=DECAY * smooth)
+            weights = weights * np.clip(weights / np.maximum(tried, 1e-300), 1.0 / MAX_OVERSHOOT, MAX_OVERSHOOT) ** OVERSHOOT_POWER
+        return replace(master, weights=weights, smooth=SMOOTH_DECAY * smooth)
 
-    def _solved(self, master: HKLMaster, aim: float) -> tuple[HKLMaster, np.ndarray, list[Any]]:
+    def _solve(self, master: HKLMaster, aim: float) -> tuple[HKLMaster, np.ndarray, list[DualSolution]]:
         """Solve the machines at the weights, take in both bounds; also the forms, and the solutions."""
         used = np.where(self.constant, 0.0, master.weights)
-        solutions = self.machines.solve(self.machines.combined(self.grams, used), master.betas, aim)
+        solutions = self.machines.solve(self.machines.combine(self.grams, used), master.betas, aim)
         betas = np.stack([solution.beta for solution in solutions])
         forms = np.where(self.constant, 0.0, self.machines.forms(self.grams, betas))
         norms, point = used * np.sqrt(forms), self.machines.point(solutions)
-        upper = 0.5 * gauge(self.hull, norms, self.rho) ** 2 + loss_of(solutions)
+        upper = 0.5 * gauge(self.hull, norms, self.rho) ** 2 + total_loss(solutions)
         bound = self._bound(forms, norms, master.eta, aim)
         before = master.upper - master.lower
         master = replace(master, betas=betas, norms=norms, solves=master.solves + 1, since=master.since + 1)
@@ -261,27 +273,27 @@ class Master:
             )
         lower = point.value(bound.value)
         if lower > master.lower:
-            kept = {"linear": point.linear, "square": point.square, "reach": point.reach, "bound": bound.value}
-            master = replace(master, dual_betas=betas, lower=lower, **kept)
+            dual = {"linear": point.linear, "square": point.square, "reach": point.reach, "bound": bound.value}
+            master = replace(master, dual_betas=betas, lower=lower, **dual)
         if self.solver == "auto":
             master = replace(master, eta=bound.eta)
-        fell = not master.upper - master.lower > IMPROVED * before
+        fell = not master.upper - master.lower > IMPROVED_GAP_SHARE * before
         return replace(master, stale=0 if fell else master.stale + 1), forms, solutions
 
     def _bound(self, forms: np.ndarray, norms: np.ndarray, eta: np.ndarray, aim: float) -> DualBound:
         """Bound the squared dual gauge, to about ``aim``, from the shares of the norms mixed with where the last bound was found."""
-        start = shares_of(self.hull, smoothed(norms, ETA_SMOOTH), self.rho)
+        start = shares_of(self.hull, smooth_norms(norms, ETA_SMOOTH), self.rho)
         size = max(gauge(self.hull, norms, self.rho) ** 2, 1e-300)
-        return dual_bound(self.hull, forms, self.rho, 0.5 * (start + eta), PASSES, max(min(aim / size, 1e-2), TIGHT))
+        return dual_bound(self.hull, forms, self.rho, 0.5 * (start + eta), MAX_BOUND_PASSES, max(min(aim / size, 1e-2), TIGHT))
 
     # -- mirror descent ------------------------------------------------------------------------------------------------------------
 
     def _mirror(self, master: HKLMaster, tol: float) -> HKLMaster:
         """Take one step over eta: solve the problem inside by closed forms of its own weights, then move against the gradient."""
-        moves, eta = master.since, np.maximum(master.eta, LEAST_ETA)
+        moves, eta = master.since, np.maximum(master.eta, MIN_ETA)
         master, forms = self._inside(replace(master, eta=eta), tol)
         _, slopes = psi_gradient(self.hull, eta, forms, self.rho)
-        moved = np.maximum(mirror_step(Simplex(), eta, -0.5 * slopes, moves + 1), LEAST_ETA)
+        moved = np.maximum(mirror_step(Simplex(), eta, -0.5 * slopes, moves + 1), MIN_ETA)
         moved = moved / moved.sum()
         # The next problem inside starts from the weights that the newest forms give at the new eta.
         weights = effective_weights(self.hull, moved, np.maximum(forms, 1e-12 * forms.max()), self.rho)
@@ -292,16 +304,16 @@ class Master:
         power = dual_exponent(self.rho)
         roots = np.exp(log_zeta(self.hull, master.eta, self.rho) / power)
         if power == 1.0:
-            return self._solved(replace(master, weights=roots), self._aim(master, tol))[:2]
+            return self._solve(replace(master, weights=roots), self._gap_aim(master, tol))[:2]
         ball, forms = LpBall(power / (power - 1.0)), np.zeros(self.hull.size)
-        for _ in range(INNER_SOLVES):
-            master, forms, solutions = self._solved(master, self._aim(master, tol))
+        for _ in range(MAX_INNER_SOLVES):
+            master, forms, solutions = self._solve(master, self._gap_aim(master, tol))
             shares, scaled = master.weights / roots, roots * forms
             norms = shares * np.sqrt(scaled)
             point = self.machines.point(solutions)
             inner = point.linear - 0.5 * point.square - 0.5 * _norm(scaled, power)
             best = ball.weights_from_norms(norms)
-            outer = loss_of(solutions) + 0.5 * float(np.sum(np.divide(norms**2, best, out=np.zeros_like(norms), where=best > 0)))
+            outer = total_loss(solutions) + 0.5 * float(np.sum(np.divide(norms**2, best, out=np.zeros_like(norms), where=best > 0)))
             if outer - inner <= MACHINE_SHARE * max(tol * abs(master.upper), 0.3 * (master.upper - master.lower)):
                 break
             master = replace(master, weights=roots * np.maximum(best, 1e-12))
@@ -309,5 +321,5 @@ class Master:
 
 
 def _norm(values: np.ndarray, power: float) -> float:
-    top = float(values.max(initial=0.0))
-    return top * float(np.sum((values / top) ** power)) ** (1.0 / power) if top > 0 else 0.0
+    largest = float(values.max(initial=0.0))
+    return largest * float(np.sum((values / largest) ** power)) ** (1.0 / power) if largest > 0 else 0.0

@@ -17,27 +17,50 @@ class LatentTaskConfig(MethodConfig):
     has_tasks = True
 
     kernels: Literal["precomputed"] | list[str] | None = Field(
-        None, description="kernels as short texts; default: Gaussians and polynomials on all features and on each one"
+        None,
+        description="kernels as short texts like rbf(gamma=0.5) or poly(degree=2)[3,7:9], or precomputed for matrices: an estimator takes "
+        "(n_kernels, n, n) at fit, (n_kernels, n_test, n_train) at predict; default: Gaussians and polynomials on all features and on "
+        "each one",
     )
-    p: Norm = Field(1.5, description="norm over the kernels of a group")
-    q: Norm = Field(1.5, description="norm over the groups that hold a group (inverted: that are in it)")
-    a: Positive = Field(1.5, description="penalty d_w = a^size of a group (inverted: a^tasks left out); 2 and more give few groups")
-    mu: Positive = Field(1.0, description="weight of the mean of a group; small values pull its tasks together")
-    C: Positive = Field(1.0, description="loss weight, C * sum of losses")
-    inverted: bool = Field(False, description="start from the group of all tasks and leave tasks out, in place of single tasks")
+    p: Norm = Field(1.5, description="norm over the kernels of a group; small values give few kernels")
+    q: Norm = Field(1.5, description="norm over the groups that hold a group (inverted: that are in it); small values give few groups")
+    a: Positive = Field(
+        1.5,
+        description="penalty d_w = a^size of a group (inverted: a^tasks left out). At 1.5 groups of aligned tasks practically always help; "
+        "2 and more give fewer, more readable ones",
+    )
+    mu: Positive = Field(
+        1.0, description="weight of the mean of a group: small values pull its tasks together, large ones let them share kernels only"
+    )
+    C: Positive = Field(1.0, description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and SVR")
+    inverted: bool = Field(
+        False,
+        description="start from the group of all tasks and leave tasks out, in place of starting from single tasks: finds large groups",
+    )
     loss: Literal["auto", "hinge", "epsilon_insensitive", "squared"] = Field(
-        "auto", description="loss of a row; auto: hinge for classes, epsilon_insensitive for real targets"
+        "auto", description="loss of a row: hinge for classes, epsilon_insensitive for real targets, squared; auto: the first that fits"
     )
-    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(0.1, description="epsilon_insensitive: half width of the tube")
-    normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open")
-    tol: Positive = Field(1e-2, description="certified gap at which the fit ends, relative to the objective")
+    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.1, description="epsilon_insensitive: half width of the tube without loss"
+    )
+    normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open; trace: trace n")
+    tol: Positive = Field(1e-2, description="gap, certified over all groups, at which the fit ends, relative to the objective")
     max_iter: Count = Field(500, description="machines solved at most")
     max_rounds: Count = Field(50, description="times that groups join at most")
     max_groups: Count = Field(2000, description="groups in the working set at most, with all their ancestors")
-    max_size: Count | None = Field(8, description="tasks of a group (inverted: tasks left out) looked at; told where it cuts something off")
-    stop_at_rest: bool = Field(False, description="stop too when a round lowers the objective by less than tol/10 of it")
+    max_size: Count | None = Field(
+        8,
+        description="tasks of a group (inverted: tasks left out) that the search looks at; the certificate says where it cut something "
+        "off; none: all",
+    )
+    stop_at_rest: bool = Field(
+        False,
+        description="stop too when a round lowers the objective by less than tol/10 of it; later rounds often serve the certificate alone",
+    )
     threshold: Unit = Field(1e-3, description="a group is listed above this share of the largest weight")
-    grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
+    grams: GramPolicy = Field(
+        "auto", description="where the Gram matrices lie: auto decides from sizes; memory, store (at gram_store), recompute"
+    )
     gram_store: str | None = Field(None, description="path of a Gram store, kept for further fits")
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
 

@@ -20,28 +20,31 @@ from ....kernels.graphs.norms import NodeSet, dual_bound, dual_exponent, gauge, 
 from ....kernels.svm.dual import DualProblem, DualSolution, Gram
 from ....kernels.svm.solvers import solve_ridge, solve_to_gap
 from ....kernels.tasks.group_lattice import TaskLattice, group_forms, kernel_norms, kernel_shares, pair_weights
-from ....kernels.tasks.group_search import search_groups
+from ....kernels.tasks.group_search import GroupSearch, search_groups
 from ....storage import DataError
+from ...grams.given import GivenGrams
 from ...grams.grams import Grams
 from ...grams.held import held_grams
 from ...grams.settings import GramSettings
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.scores import Fit, TargetFit, accuracy_metrics
-from ...loops.active_set import EVERYWHERE, ActiveRule, ActiveState, Restricted, Violations, active_step, dual_point
+from ...inputs.tasks import TaskProblem
+from ...loops.active_set import EVERYWHERE, FINISHED, ActiveRule, ActiveState, Restricted, Violations, active_step, dual_point
 from ...loops.protocol import Step
 from ...records.context import RunContext
+from .certificate import Certificate
 from .config import LatentTaskConfig
 
-ADDED = 60
+MAX_ADDED = 60
 """Groups that join at a time, without their ancestors."""
 
-NEWCOMER = 0.03
+NEW_WEIGHT_SHARE = 0.03
 """Weight of a group that joins, as a share of the median."""
 
 SMOOTHING = 1e-3
 """Norms are smoothed by this share of the greatest one, half of it after every further step: a weight of zero never grows again."""
 
-MOST_STEPS = 60
+MAX_STEPS = 60
 """Machines solved between two looks outside, at most."""
 
 MACHINE_SHARE = 0.05
@@ -109,22 +112,9 @@ class LatentState:
 class LatentLoop:
     """The search for groups of tasks and the weights of their kernels.
 
-    Parameters
-    ----------
-    config
-        Parameters.
-    specs
-        Kernels.
-    problem
-        Dual problem of all rows, one equality per task.
-    constants
-        ``(T,)`` the label -1 or +1 of tasks with one label only, which is predicted and takes no part in groups; 0 for the others.
-    settings
-        Where Gram matrices lie; decided from sizes by default.
-    data
-        What the kernels are over, where that is not the data set of the run: matrices that were given.
-    fits
-        What is followed on training rows and rows held out.
+    ``losses`` are those of all rows, with one equality per task; tasks of one label take no part in groups. ``fits`` follow accuracy, or
+    R2, on training rows and rows held out. ``data`` is what the kernels are over, where that is not the data set of the run: precomputed
+    matrices.
     """
 
     state_type = LatentState
@@ -133,19 +123,19 @@ class LatentLoop:
         self,
         config: LatentTaskConfig,
         specs: Sequence[Any],
-        problem: DualProblem,
-        constants: np.ndarray,
-        settings: GramSettings | None = None,
-        data: Any = None,
+        losses: TaskProblem,
+        settings: GramSettings,
         fits: Sequence[Fit | TargetFit] = (),
+        data: GivenGrams | None = None,
     ) -> None:
-        self.config, self.specs, self.problem, self.settings, self.data = config, tuple(specs), problem, settings, data
-        self.constants, self.fits = constants, tuple(fits)
+        self.config, self.specs, self.problem, self.constants = config, tuple(specs), losses.problem, losses.constants
+        self.settings, self.fits, self.data = settings, tuple(fits), data
         # With constants alone, one of them stands for a lattice without work.
-        self.learned = np.flatnonzero(constants == 0) if (constants == 0).any() else np.zeros(1, np.int64)
+        learned = np.flatnonzero(self.constants == 0)
+        self.learned = learned if len(learned) else np.zeros(1, np.int64)
         self.lattice = TaskLattice(len(self.learned), config.a, config.inverted)
-        rest = 0.1 * config.tol if config.stop_at_rest else None
-        self.rule = ActiveRule(config.tol, config.max_rounds, config.max_groups, ADDED, True, rest)
+        stall_tol = 0.1 * config.tol if config.stop_at_rest else None
+        self.rule = ActiveRule(config.tol, config.max_rounds, config.max_groups, MAX_ADDED, True, stall_tol)
         self.grams = held_grams(self.specs, settings, data)
 
     def init(self, ctx: RunContext) -> LatentState:
@@ -174,56 +164,60 @@ class LatentLoop:
 
     def solve(self, nodes: NodeSet, master: GroupMachine, tol: float, ctx: RunContext) -> tuple[GroupMachine, Restricted]:
         """Solve one machine at the newest weights and take those that are best for its functions."""
-        config, grams, groups = self.config, self.grams(ctx), self.lattice.groups(nodes.keys)
-        gram = grams.combine_tasks(self.shares(nodes, master.weights), self.codes)
-        found = solve_machine(gram, self.problem, master.beta, min(tol, 0.1) * MACHINE_SHARE)
-        forms = grams.task_forms(found.beta, self.codes, self.n_tasks)
-        refuse_negative(grams, forms, found, self.codes)
+        config, grams = self.config, self.grams(ctx)
+        gram = grams.combine_tasks(self.pair_weights(nodes, master.weights), self.codes)
+        solution = solve_machine(gram, self.problem, master.beta, min(tol, 0.1) * MACHINE_SHARE)
+        forms = grams.task_forms(solution.beta, self.codes, self.n_tasks)
+        refuse_negative(grams, forms, solution, self.codes)
         forms = forms[:, self.learned[:, None], self.learned]
-        own = group_forms(groups, forms, config.mu)
-        norms = master.weights * np.sqrt(own)
-        of_groups = kernel_norms(norms, config.p)
-        loss = found.upper - 0.5 * float(found.beta @ found.decision)
-        upper = 0.5 * gauge(nodes.hull, of_groups, config.q) ** 2 + max(loss, 0.0)
-        shares = shares_of(nodes.hull, of_groups, config.q)
-        bound = dual_bound(nodes.hull, kernel_norms(own, dual_exponent(config.p)), config.q, shares)
-        machine = replace(master, beta=found.beta, forms=forms, solves=master.solves + 1, steps=master.steps + 1)
+        squares = group_forms(self.lattice.groups(nodes.keys), forms, config.mu)
+        norms = master.weights * np.sqrt(squares)
+        group_norms = kernel_norms(norms, config.p)
+        loss = solution.upper - 0.5 * float(solution.beta @ solution.decision)
+        upper = 0.5 * gauge(nodes.hull, group_norms, config.q) ** 2 + max(loss, 0.0)
+        shares = shares_of(nodes.hull, group_norms, config.q)
+        bound = dual_bound(nodes.hull, kernel_norms(squares, dual_exponent(config.p)), config.q, shares)
+        machine = replace(master, beta=solution.beta, forms=forms, solves=master.solves + 1, steps=master.steps + 1)
         if upper < master.upper:
-            assert found.biases is not None
-            biases = np.where(self.constants != 0, self.constants, found.biases)
-            decision = found.decision + biases[self.codes]
-            machine = replace(machine, upper=upper, best_weights=master.weights, best_beta=found.beta, biases=biases, decision=decision)
-        machine = replace(machine, weights=self._weights(nodes, norms, master.steps))
-        point = dual_point(self.problem, found.beta)
-        ended = machine.steps >= MOST_STEPS or machine.solves >= config.max_iter
-        done = ended or machine.upper - point.value(bound.value) <= tol * machine.upper
+            machine = self._with_best(machine, upper, solution)
+        machine = replace(machine, weights=self._best_weights(nodes, norms, master.steps))
+        point = dual_point(self.problem, solution.beta)
+        is_last = machine.steps >= MAX_STEPS or machine.solves >= config.max_iter
+        done = is_last or machine.upper - point.value(bound.value) <= tol * machine.upper
         return machine, Restricted(machine.upper, point, bound.value, done)
+
+    def _with_best(self, machine: GroupMachine, upper: float, solution: DualSolution) -> GroupMachine:
+        """Return the record with the newest point as the best; its weights are those that the solution was found at."""
+        assert solution.biases is not None
+        biases = np.where(self.constants != 0, self.constants, solution.biases)
+        decision = solution.decision + biases[self.codes]
+        return replace(machine, upper=upper, best_weights=machine.weights, best_beta=solution.beta, biases=biases, decision=decision)
 
     def frontier(self, nodes: NodeSet, master: GroupMachine, threshold: float, ctx: RunContext) -> Violations:
         """Look at all groups outside by branch and bound; a search that is cut off bounds what it did not see."""
-        found = self.search(nodes, master, threshold)
-        keys = self.lattice.keys(found.groups)
+        search = self.search(nodes, master, threshold)
+        keys = self.lattice.keys(search.groups)
         outside = ~nodes.holds(keys)
-        worst = max(float(found.values[outside].max(initial=0.0)), found.bound)
-        return Violations(keys[outside], found.values[outside], worst, EVERYWHERE, found.visits)
+        worst = max(float(search.values[outside].max(initial=0.0)), search.bound)
+        return Violations(keys[outside], search.values[outside], worst, EVERYWHERE, search.visits)
 
     everywhere = frontier
 
-    def search(self, nodes: NodeSet, master: GroupMachine, threshold: float) -> Any:
+    def search(self, nodes: NodeSet, master: GroupMachine, threshold: float) -> GroupSearch:
         """Return the groups above a threshold, those of the working set among them."""
         config = self.config
         # Of so many, as many as may join are not in the working set.
-        wanted = ADDED + nodes.size
-        return search_groups(self.lattice, master.forms, config.mu, config.p, threshold, wanted, config.max_size)
+        count = MAX_ADDED + nodes.size
+        return search_groups(self.lattice, master.forms, config.mu, config.p, threshold, count, config.max_size)
 
     def enlarged(self, master: GroupMachine, before: NodeSet, after: NodeSet) -> GroupMachine:
         """Return the machine with weights for the groups that joined: a share of the median, divided as their forms ask for."""
         config, new = self.config, slice(before.size, after.size)
-        own = group_forms(self.lattice.groups(after.keys[new]), master.forms, config.mu)
+        squares = group_forms(self.lattice.groups(after.keys[new]), master.forms, config.mu)
         # At the optimum norms of functions are as forms to the power 1 / (2 (p - 1)).
-        top = own.max(axis=1, initial=0.0)
-        shares = kernel_shares((own / np.where(top > 0, top, 1.0)[:, None]) ** (0.5 / (config.p - 1.0)), config.p)
-        typical = NEWCOMER * np.median(master.weights.max(axis=1) * before.hull.d**2)
+        largest = squares.max(axis=1, initial=0.0)
+        shares = kernel_shares((squares / np.where(largest > 0, largest, 1.0)[:, None]) ** (0.5 / (config.p - 1.0)), config.p)
+        typical = NEW_WEIGHT_SHARE * np.median(master.weights.max(axis=1) * before.hull.d**2)
         added = typical / after.hull.d[new, None] ** 2 * shares
         return replace(
             master,
@@ -240,12 +234,27 @@ class LatentLoop:
         """Return the penalties of groups."""
         return self.lattice.penalties(keys)
 
-    def shares(self, nodes: NodeSet, weights: np.ndarray) -> np.ndarray:
+    def pair_weights(self, nodes: NodeSet, weights: np.ndarray) -> np.ndarray:
         """Return the weight of every kernel between pairs of tasks, ``(k, T, T)``, of weights ``(W, k)`` of groups."""
-        found = np.zeros((weights.shape[1], self.n_tasks, self.n_tasks))
-        pairs = pair_weights(self.lattice.groups(nodes.keys), weights, self.config.mu)
-        found[:, self.learned[:, None], self.learned] = pairs
-        return found
+        pairs = np.zeros((weights.shape[1], self.n_tasks, self.n_tasks))
+        pairs[:, self.learned[:, None], self.learned] = pair_weights(self.lattice.groups(nodes.keys), weights, self.config.mu)
+        return pairs
+
+    def certify(self, state: LatentState) -> Certificate:
+        """Return the certificate of a state: a function of it, so that a resumed run says the same."""
+        active, machine, config, lattice = state.active, state.machine, self.config, self.lattice
+        nodes = active.nodes
+        norms = kernel_norms(group_forms(lattice.groups(nodes.keys), machine.forms, config.mu), dual_exponent(config.p))
+        bound = dual_bound(nodes.hull, norms, config.q, np.full(nodes.size, 1.0 / nodes.size), passes=200).value
+        search = self.search(nodes, machine, max(bound, active.worst))
+        outside = ~nodes.holds(lattice.keys(search.groups))
+        frontier = lattice.groups(lattice.frontier(nodes.keys))
+        sums = lattice.descendant_bounds(frontier, machine.forms.sum(axis=0), config.mu)
+        lower = dual_point(self.problem, machine.beta).value(max(bound, float(sums.max(initial=0.0))))
+        scale = machine.upper if machine.upper > 0 else 1.0
+        gap = max(machine.upper - active.certified if np.isfinite(active.certified) else machine.upper, 0.0)
+        complete = search.complete and not outside.any() and active.stop in FINISHED
+        return Certificate(gap, gap / scale, complete, max(machine.upper - lower, 0.0) / scale, search.visits)
 
     @property
     def n_tasks(self) -> int:
@@ -258,15 +267,15 @@ class LatentLoop:
         assert self.problem.groups is not None
         return self.problem.groups
 
-    def _weights(self, nodes: NodeSet, norms: np.ndarray, steps: int) -> np.ndarray:
+    def _best_weights(self, nodes: NodeSet, norms: np.ndarray, steps: int) -> np.ndarray:
         """Return the weights that are best for functions of given norms ``(W, k)``, after a little smoothing."""
         smooth = SMOOTHING * 0.5**steps * float(norms.max(initial=0.0))
         norms = np.hypot(norms, smooth)
-        of_groups = kernel_norms(norms, self.config.p)
-        return joint_weights(nodes.hull, of_groups, self.config.q)[:, None] * kernel_shares(norms, self.config.p)
+        group_norms = kernel_norms(norms, self.config.p)
+        return joint_weights(nodes.hull, group_norms, self.config.q)[:, None] * kernel_shares(norms, self.config.p)
 
 
-def refuse_negative(grams: Grams, forms: np.ndarray, found: DualSolution, codes: np.ndarray) -> None:
+def refuse_negative(grams: Grams, forms: np.ndarray, solution: DualSolution, codes: np.ndarray) -> None:
     """Refuse kernels that a machine has shown not to be positive semi-definite; ``forms`` are ``(k, T, T)``.
 
     Raises
@@ -274,13 +283,14 @@ def refuse_negative(grams: Grams, forms: np.ndarray, found: DualSolution, codes:
     DataError
         The kernel is named where the rows of one task show it.
     """
-    sums = np.bincount(codes, np.abs(found.beta), forms.shape[1])
-    own = np.diagonal(forms, axis1=1, axis2=2)
-    wrong = own < -ROUND_OFF * np.abs(grams.diagonals()).max(axis=1)[:, None] * sums**2
-    if wrong.any():
-        j, t = np.argwhere(wrong)[0]
-        raise DataError(f"kernel {grams.specs[j]} is not positive semi-definite: beta'K beta = {own[j, t]:.3g} over the rows of one task")
-    if found.indefinite:
+    sums = np.bincount(codes, np.abs(solution.beta), forms.shape[1])
+    diagonal = np.diagonal(forms, axis1=1, axis2=2)
+    negative = diagonal < -ROUND_OFF * np.abs(grams.diagonals()).max(axis=1)[:, None] * sums**2
+    if negative.any():
+        j, t = np.argwhere(negative)[0]
+        form = diagonal[j, t]
+        raise DataError(f"kernel {grams.specs[j]} is not positive semi-definite: beta'K beta = {form:.3g} over the rows of one task")
+    if solution.indefinite:
         raise DataError("a kernel is not positive semi-definite: the weighted sum of all has negative curvature")
 
 
@@ -289,4 +299,4 @@ def solve_machine(gram: Gram, problem: DualProblem, warm: np.ndarray, share: flo
     squared = not np.isfinite(problem.hi).all()
     if squared:
         return solve_ridge(gram, problem, warm=warm, tol=RIDGE_TOL * max(float(np.abs(problem.c).max()), 1e-300))
-    return solve_to_gap(gram, problem, warm=warm, tol=min(0.1, 10.0 * share), aim=lambda found: share * abs(found.upper))
+    return solve_to_gap(gram, problem, warm=warm, tol=min(0.1, 10.0 * share), aim=lambda solution: share * abs(solution.upper))

@@ -15,25 +15,36 @@ class MultiTaskMKLConfig(MethodConfig):
     has_tasks = True
 
     kernels: Literal["precomputed"] | list[str] | None = Field(
-        None, description="kernels as short texts; default: Gaussians and polynomials on all features and on each one"
+        None,
+        description="kernels as short texts like rbf(gamma=0.5) or poly(degree=2)[3,7:9], or precomputed for matrices: an estimator takes "
+        "(n_kernels, n, n) at fit, (n_kernels, n_test, n_train) at predict; default: Gaussians and polynomials on all features and on "
+        "each one",
     )
     p: Annotated[float, Field(ge=2, allow_inf_nan=False)] = Field(
-        2.0, description="norm over tasks: 2 gives all tasks the same kernel, more lets every task weight the kernels in its own way"
+        2.0, description="norm over tasks: 2 gives all tasks the same kernel, more lets every task weight the common kernels in its own way"
     )
     q: Annotated[float, Field(ge=1, le=2)] = Field(1.0, description="norm over kernels: 1 gives few kernels, 2 equal weights")
-    C: Positive = Field(1.0, description="loss weight, C * sum of losses over all tasks, as scikit-learn's")
+    C: Positive = Field(1.0, description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and SVR")
     loss: Literal["auto", "hinge", "epsilon_insensitive", "squared"] = Field(
-        "auto", description="loss of a row; auto: hinge for classes, epsilon_insensitive for real targets"
+        "auto", description="loss of a row: hinge for classes, epsilon_insensitive for real targets, squared; auto: the first that fits"
     )
-    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(0.1, description="epsilon_insensitive: half width of the tube")
+    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.1, description="epsilon_insensitive: half width of the tube without loss"
+    )
     solver: Literal["auto", "mirror"] = Field(
-        "auto", description="auto: weights in closed form after every solve; mirror: the thesis' nested mirror descent"
+        "auto", description="auto: weights in closed form after every solve of the machines; mirror: the thesis' nested mirror descent"
     )
-    normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open, over pairs of rows within tasks")
+    normalize: Normalize = Field(
+        "trace",
+        description="normalisation of kernels that leave it open (trace: trace n); traces and means are taken over pairs of rows within "
+        "tasks",
+    )
     tol: Positive = Field(1e-3, description="gap between primal and dual value at which the fit ends, relative to the primal value")
-    max_iter: Count = Field(500, description="times the machines of all tasks are solved at most")
+    max_iter: Count = Field(500, description="times the machines of all tasks are solved at most; a warning tells when it ends the fit")
     threshold: Unit = Field(1e-4, description="a kernel counts as selected above this share of the largest weight")
-    grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
+    grams: GramPolicy = Field(
+        "auto", description="where the Gram matrices within tasks lie: auto decides from sizes; memory, store (at gram_store), recompute"
+    )
     gram_store: str | None = Field(None, description="path of a Gram store of the squares within tasks, kept for further fits")
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
 

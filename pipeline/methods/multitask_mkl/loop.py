@@ -28,6 +28,8 @@ from ....kernels.tasks.multitask import (
     task_shares,
 )
 from ....kernels.weights.domains import Simplex
+from ....storage.grams.layout import GramLayout
+from ...grams.given import GivenGrams
 from ...grams.held import Held
 from ...grams.settings import GramSettings
 from ...inputs.scores import Fit, TargetFit, accuracy_metrics
@@ -37,7 +39,7 @@ from ...loops.weight_steps import mirror_step
 from ...models.kernel import selected
 from ...records.context import RunContext
 from .config import MultiTaskMKLConfig
-from .solve_pass import Machines, TaskGrams
+from .grams import TaskGrams, TaskMachines
 
 UNFINISHED = ("max_iter",)
 """Reasons of a stop before the tolerance was reached."""
@@ -48,19 +50,19 @@ FIRST_TOL = 1e-2
 GAP_SHARE = 0.02
 """A machine is solved on until its own gap is below its part of this share of the gap."""
 
-SETTLED = 1e-6
+NESTED_TOL = 1e-6
 """Nested search: machines and shares alternate until their value changes by less than this share (the thesis')."""
 
-FIRST_PACE = 1.0
+FIRST_EXPONENT = 1.0
 """Exponent of the first closed-form step: twice the plain one, which is too careful in all we measured."""
 
-LOST = 20
-"""Closed-form steps in a row without a better bound after which mirror descent takes over, from the best point."""
+MAX_SLOW_STEPS = 20
+"""Closed-form steps in a row without a better bound, after which mirror descent takes over from the best point."""
 
 
 @dataclass(frozen=True)
 class TaskSearch:
-    """What the search of one fit has found.
+    """Where the search of one fit stands.
 
     Attributes
     ----------
@@ -141,43 +143,27 @@ class MultiTaskState:
 
 
 class MultiTaskLoop:
-    """The search for kernel weights of one or several fits on the same tasks.
+    """The search for kernel weights of one or several fits on the same tasks, each with its parameters and its problem.
 
-    Parameters
-    ----------
-    config
-        Parameters; what concerns the matrices is this one's for all fits.
-    specs
-        Kernels.
-    problems
-        One per fit.
-    settings, layout, order
-        Where Gram matrices lie and how they are cut, and the rows of the data task by task.
-    fits
-        Machines whose accuracy or R2 is followed.
-    data
-        What the kernels are over, where that is not the data set of the run: matrices that were given.
-    configs
-        Parameters of each fit, where they differ.
+    ``order`` are the rows of the data task by task; ``data`` is what the kernels are over, where that is not the data set of the run:
+    precomputed matrices.
     """
 
     state_type = MultiTaskState
 
     def __init__(
         self,
-        config: MultiTaskMKLConfig,
         specs: Sequence[Any],
+        configs: Sequence[MultiTaskMKLConfig],
         problems: Sequence[TaskProblem],
+        fits: Sequence[Fit | TargetFit],
         settings: GramSettings,
-        layout: Any,
+        layout: GramLayout,
         order: np.ndarray,
-        fits: Sequence[Fit | TargetFit] = (),
-        data: Any = None,
-        configs: Sequence[MultiTaskMKLConfig] | None = None,
+        data: GivenGrams | None = None,
     ) -> None:
-        self.config, self.specs, self.problems = config, tuple(specs), tuple(problems)
-        self.settings, self.layout, self.order, self.fits, self.data = settings, layout, order, tuple(fits), data
-        self.configs = tuple([config] * len(self.problems) if configs is None else configs)
+        self.specs, self.configs, self.problems, self.fits = tuple(specs), tuple(configs), tuple(problems), tuple(fits)
+        self.settings, self.layout, self.order, self.data = settings, layout, order, data
         self.edges = np.concatenate([[0], np.cumsum(layout.groups)]).astype(np.int64)
         self.grams = Held(lambda ctx: TaskGrams(ctx, self.specs, layout, order, settings), data)
 
@@ -189,71 +175,86 @@ class MultiTaskLoop:
     def init(self, ctx: RunContext) -> MultiTaskState:
         """Return equal weights and shares for every fit."""
         self.grams(ctx)
-        return MultiTaskState(0, tuple(self._fresh(config) for config in self.configs))
+        return MultiTaskState(0, tuple(self._initial_search(config) for config in self.configs))
 
-    def _fresh(self, config: MultiTaskMKLConfig) -> TaskSearch:
-        k, n = len(self.specs), self.layout.n
-        weights, shares, none = even_weights(k, config.q), even_shares(k, self.n_tasks, config.p), np.zeros(n)
-        best = weights, shares, none, np.zeros(self.n_tasks), none
-        dual = none, np.zeros_like(shares), np.full(k, FIRST_PACE), np.zeros(k)
-        return TaskSearch(weights, shares, none, np.zeros((0, k)), np.inf, 0.0, *best, *dual, nested=config.solver == "mirror")
+    def _initial_search(self, config: MultiTaskMKLConfig) -> TaskSearch:
+        k, zeros = len(self.specs), np.zeros(self.layout.n)
+        weights, shares = even_weights(k, config.q), even_shares(k, self.n_tasks, config.p)
+        return TaskSearch(
+            weights=weights,
+            shares=shares,
+            beta=zeros,
+            path=np.zeros((0, k)),
+            upper=np.inf,
+            lower=0.0,
+            best_weights=weights,
+            best_shares=shares,
+            best_beta=zeros,
+            best_bias=np.zeros(self.n_tasks),
+            best_decision=zeros,
+            dual_beta=zeros,
+            dual_forms=np.zeros_like(shares),
+            paces=np.full(k, FIRST_EXPONENT),
+            sides=np.zeros(k),
+            nested=config.solver == "mirror",
+        )
 
     def step(self, state: MultiTaskState, ctx: RunContext) -> Step[MultiTaskState]:
         """Solve the machines of every running fit, bound the optimum, and choose the next weights."""
         grams, searches = self.grams(ctx), list(state.searches)
         running = [m for m, search in enumerate(searches) if search.stop is None]
-        machines = 0.0
+        seconds = 0.0
         for m in running:
             began = time.perf_counter()
-            search, config, own = searches[m], self.configs[m], self.problems[m]
+            search, config, losses = searches[m], self.configs[m], self.problems[m]
             accuracy, weights = self._accuracy(search, config), effective(search.weights, search.shares)
-            found = grams.solve(own.problem, search.beta, weights, accuracy, search.dual_beta)
-            machines += time.perf_counter() - began
-            searches[m] = self._ended(_moved(self._bounded(search, config, own, found), config, own, found), config, state.iteration + 1)
+            machines = grams.solve(losses.problem, search.beta, weights, accuracy, search.dual_beta)
+            seconds += time.perf_counter() - began
+            search = choose_next(self._with_bounds(search, config, losses, machines), config, losses, machines)
+            searches[m] = with_stop(search, config, state.iteration + 1)
         new = MultiTaskState(state.iteration + 1, tuple(searches))
-        return Step(new, {**self._metrics(new, len(running)), "seconds_machines": machines})
+        return Step(new, {**self._metrics(new, len(running)), "seconds_machines": seconds})
 
     def _accuracy(self, search: TaskSearch, config: MultiTaskMKLConfig) -> Accuracy:
         if not np.isfinite(search.upper):
             return Accuracy(FIRST_TOL, np.inf)
-        share = SETTLED * search.upper if search.nested else GAP_SHARE * max(search.gap, config.tol * search.upper)
+        share = NESTED_TOL * search.upper if search.nested else GAP_SHARE * max(search.gap, config.tol * search.upper)
         return Accuracy(FIRST_TOL, share / self.n_tasks)
 
-    def _bounded(self, search: TaskSearch, config: MultiTaskMKLConfig, own: TaskProblem, found: Machines) -> TaskSearch:
+    def _with_bounds(self, search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines) -> TaskSearch:
         """Return the search with bounds and best point brought up to date."""
         weights = effective(search.weights, search.shares)
-        told = certificate(own.problem, self.edges, found.beta, found.decision, found.forms, weights, config.p, config.q)
-        forms = search.dual_forms, found.forms, found.joint
-        mixed = mixed_dual(own.problem, search.dual_beta, found.beta, forms, config.p, config.q)
-        better, raised = told.primal < search.upper, mixed.value > search.lower
+        bounds = certificate(losses.problem, self.edges, machines.beta, machines.decision, machines.forms, weights, config.p, config.q)
+        forms = search.dual_forms, machines.forms, machines.joint
+        mixed = mixed_dual(losses.problem, search.dual_beta, machines.beta, forms, config.p, config.q)
+        better, raised = bounds.primal < search.upper, mixed.value > search.lower
         slow = 0 if better or raised else search.slow + 1
-        search = replace(search, beta=found.beta, path=np.vstack([search.path, search.weights]), slow=slow)
+        search = replace(search, beta=machines.beta, path=np.vstack([search.path, search.weights]), slow=slow)
         if raised:
             search = replace(search, lower=mixed.value, dual_beta=mixed.beta, dual_forms=mixed.forms)
         if not better:
             return search
-        bias = np.where(own.constants != 0, own.constants, told.biases)
-        decision = found.decision + np.repeat(bias, np.diff(self.edges))
-        point = {"best_weights": search.weights, "best_shares": search.shares, "best_beta": found.beta}
-        return replace(search, upper=told.primal, best_bias=bias, best_decision=decision, **point)
-
-    def _ended(self, search: TaskSearch, config: MultiTaskMKLConfig, iteration: int) -> TaskSearch:
-        if search.gap <= config.tol * search.upper:
-            return replace(search, stop="tol")
-        return replace(search, stop="max_iter") if iteration >= config.max_iter else search
+        bias = np.where(losses.constants != 0, losses.constants, bounds.biases)
+        return replace(
+            search,
+            upper=bounds.primal,
+            best_weights=search.weights,
+            best_shares=search.shares,
+            best_beta=machines.beta,
+            best_bias=bias,
+            best_decision=machines.decision + np.repeat(bias, np.diff(self.edges)),
+        )
 
     def _metrics(self, state: MultiTaskState, running: int) -> dict[str, Any]:
         searches = state.searches
         upper, lower = sum(search.upper for search in searches), sum(search.lower for search in searches)
         counts = [int(np.sum(selected(one.best_weights, config.threshold))) for one, config in zip(searches, self.configs, strict=True)]
         figures = {"objective": upper, "gap": upper - lower, "lower_bound": lower, "upper_bound": upper}
-        several = {"selected": counts} if len(self.fits) > 1 else {}
-        relative = max(search.relative_gap for search in searches)
         return {
             **figures,
-            "relative_gap": relative,
+            "relative_gap": max(search.relative_gap for search in searches),
             "n_selected": max(counts),
-            **several,
+            **({"selected": counts} if len(self.fits) > 1 else {}),
             "machines": running * self.n_tasks,
             **self._scores(searches),
         }
@@ -266,31 +267,43 @@ class MultiTaskLoop:
         return accuracy_metrics(self.fits, decisions)
 
 
-def _moved(search: TaskSearch, config: MultiTaskMKLConfig, own: TaskProblem, found: Machines) -> TaskSearch:
+def with_stop(search: TaskSearch, config: MultiTaskMKLConfig, iteration: int) -> TaskSearch:
+    """Return the search with the reason of its end, if it has one."""
+    if search.gap <= config.tol * search.upper:
+        return replace(search, stop="tol")
+    return replace(search, stop="max_iter") if iteration >= config.max_iter else search
+
+
+def choose_next(search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines) -> TaskSearch:
     """Return the search with its next weights and shares."""
-    shares, strengths = task_shares(found.forms, config.p), kernel_strengths(found.forms, config.p)
+    shares, strengths = task_shares(machines.forms, config.p), kernel_strengths(machines.forms, config.p)
     if search.nested:
-        return _nested(search, config, own, found, shares, strengths)
-    if search.slow >= LOST:
-        return replace(search, nested=True, weights=search.best_weights, shares=search.best_shares, moves=LOST)
+        return _nested_step(search, config, losses, machines, shares, strengths)
+    if search.slow >= MAX_SLOW_STEPS:
+        return replace(search, nested=True, weights=search.best_weights, shares=search.best_shares, moves=MAX_SLOW_STEPS)
     if config.q > 1:
         return replace(search, weights=next_weights(search.weights, strengths, config.q), shares=shares)
     weights, paces, sides = paced_weights(search.weights, strengths, search.paces, search.sides)
     return replace(search, weights=weights, shares=shares, paces=paces, sides=sides)
 
 
-def _nested(
-    search: TaskSearch, config: MultiTaskMKLConfig, own: TaskProblem, found: Machines, shares: np.ndarray, strengths: np.ndarray
+def _nested_step(
+    search: TaskSearch,
+    config: MultiTaskMKLConfig,
+    losses: TaskProblem,
+    machines: TaskMachines,
+    shares: np.ndarray,
+    strengths: np.ndarray,
 ) -> TaskSearch:
     """Alternate machines and shares until their value settles, then move the weights (q = 1: a mirror step on the simplex).
 
     For 1 < q < 2 the thesis turns the alternation inside out: weights and machines settle for given shares, then these follow.
     """
-    problem, beta = own.problem, found.beta
+    problem, beta = losses.problem, machines.beta
     linear = problem.linear(beta) - float(0.5 * (problem.ridges() * beta) @ beta)
-    inner = strengths if config.q == 1 else np.sum(found.forms / search.shares, axis=1)
+    inner = strengths if config.q == 1 else np.sum(machines.forms / search.shares, axis=1)
     value = linear - 0.5 * float(search.weights @ inner)
-    settled = abs(value - search.value) <= SETTLED * abs(value) or (config.q == 1 and config.p == 2)
+    settled = abs(value - search.value) <= NESTED_TOL * abs(value) or (config.q == 1 and config.p == 2)
     search = replace(search, value=np.inf if settled else value)
     if config.q > 1:
         return replace(search, shares=shares) if settled else replace(search, weights=next_weights(search.weights, inner, config.q))

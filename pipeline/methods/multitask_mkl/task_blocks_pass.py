@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,32 +25,34 @@ from ...grams.settings import PLACES, GramSettings
 from ...grams.sources import TILE, TextRows, rows_of
 from ...records.context import BANK_SHARE, RunContext
 
+RowData: TypeAlias = BlockStore | MemoryBlocks | TextRows
+
 BLOCK_BYTES = 32 << 20
 """Entries of one block pair, all kernels together."""
 
 BATCH_BYTES = 64 << 20
 """Entries of the tasks that one step of a pass takes together; a larger task is a step of its own."""
 
-SCATTER = 4
+MAX_ROWS_READ = 4
 """Rows of a task are read with those between them up to this many times their number, else run by run."""
 
 
 def task_layout(sizes: Sequence[int], k: int) -> GramLayout:
     """Return how squares of the tasks are cut: whole where k kernels fit an object, else evenly at multiples of 128 rows."""
     largest = max(sizes)
-    most = max(TILE, int((BLOCK_BYTES / (4 * max(1, k))) ** 0.5) // TILE * TILE)
-    pieces = -(-largest // most)
+    longest = max(TILE, int((BLOCK_BYTES / (4 * max(1, k))) ** 0.5) // TILE * TILE)
+    pieces = -(-largest // longest)
     block = largest if pieces == 1 else -(-largest // (pieces * TILE)) * TILE
     return GramLayout(sum(sizes), block, tuple(int(size) for size in sizes))
 
 
 def entries_bytes(layout: GramLayout, k: int) -> int:
-    """Return the bytes of all kept entries."""
+    """Return the bytes of the entries of k kernels."""
     return 4 * k * sum(int(np.prod(layout.shape(i, j))) for i, j in layout.pairs())
 
 
 def task_settings(ctx: RunContext, layout: GramLayout, k: int, policy: str = "auto", store: str | None = None) -> GramSettings:
-    """Decide where the entries lie from sizes, or obey ``policy``.
+    """Return where the entries lie: decided from sizes, or as ``policy`` says.
 
     Raises
     ------
@@ -59,10 +61,10 @@ def task_settings(ctx: RunContext, layout: GramLayout, k: int, policy: str = "au
     """
     if policy == "store" and store is None:
         raise ValueError("grams='store' needs a path for the Gram store")
-    whole, held = entries_bytes(layout, k), int(BANK_SHARE * ctx.driver_memory)
-    auto = "memory" if whole <= held else "recompute" if store is None else "store"
+    needed, budget = entries_bytes(layout, k), int(BANK_SHARE * ctx.driver_memory)
+    auto = "memory" if needed <= budget else "recompute" if store is None else "store"
     chosen: Any = auto if policy == "auto" else policy
-    sizes = f"{k} Gram matrices within {len(layout.groups)} tasks take {bytes_text(whole)}, the driver may give them {bytes_text(held)}"
+    sizes = f"{k} Gram matrices within {len(layout.groups)} tasks take {bytes_text(needed)}, the driver may give them {bytes_text(budget)}"
     return GramSettings(chosen, layout.block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}")
 
 
@@ -107,22 +109,22 @@ class ComputedPair:
     @property
     def row_bytes(self) -> int:
         """Bound of the rows read, in float64."""
-        return 8 * self.width * SCATTER * (len(self.left) + len(self.right))
+        return 8 * self.width * MAX_ROWS_READ * (len(self.left) + len(self.right))
 
     def load(self) -> np.ndarray:
         """Compute the raw kernels, float32 ``(k, rows, columns)``."""
         data = self.source or open_shared(self.url, self.digest)
-        right = None if self.rows == self.cols else chosen_rows(data, self.right)
-        return gram_block(self.specs, chosen_rows(data, self.left), right, dtype=np.float32)
+        right = None if self.rows == self.cols else read_rows(data, self.right)
+        return gram_block(self.specs, read_rows(data, self.left), right, dtype=np.float32)
 
 
 @dataclass(frozen=True)
 class GivenTaskPair:
-    """A block pair within a task of matrices that were given; arrays stay in their process."""
+    """A block pair within a task of precomputed matrices; arrays stay in their process."""
 
     rows: tuple[int, int]
     cols: tuple[int, int]
-    which: tuple[int, ...] = field(repr=False, compare=False)
+    positions: tuple[int, ...] = field(repr=False, compare=False)
     left: np.ndarray = field(repr=False, compare=False)
     right: np.ndarray = field(repr=False, compare=False)
     source: np.ndarray = field(repr=False, compare=False)
@@ -132,18 +134,18 @@ class GivenTaskPair:
     @property
     def nbytes(self) -> int:
         """Bytes of the loaded block."""
-        return 4 * len(self.which) * len(self.left) * len(self.right)
+        return 4 * len(self.positions) * len(self.left) * len(self.right)
 
     def load(self) -> np.ndarray:
         """Return the raw kernels, float32 ``(k, rows, columns)``; of a pair on the diagonal the upper triangle, mirrored."""
-        block = np.asarray(self.source[np.ix_(np.array(self.which), self.left, self.right)], np.float32)
+        block = np.asarray(self.source[np.ix_(np.array(self.positions), self.left, self.right)], np.float32)
         if self.rows == self.cols:
             block = np.triu(block) + np.triu(block, 1).transpose(0, 2, 1)
         return np.ascontiguousarray(block)
 
 
 @dataclass(frozen=True)
-class HeldPair:
+class LoadedPair:
     """A block pair in memory, normalised."""
 
     rows: tuple[int, int]
@@ -162,30 +164,24 @@ class HeldPair:
         return self.block
 
 
-TaskPair = ComputedPair | GivenTaskPair | HeldPair | StoredPair
+TaskPair = ComputedPair | GivenTaskPair | LoadedPair | StoredPair
 
 
-def task_pairs(data: Any, specs: Sequence[Any], layout: GramLayout, order: np.ndarray) -> Sequence[TaskPair]:
-    """Return references to the block pairs of all tasks, task by task.
-
-    Parameters
-    ----------
-    order
-        ``(n,)`` rows of the data task by task.
-    """
+def task_pairs(data: RowData | GivenGrams, specs: Sequence[Any], layout: GramLayout, order: np.ndarray) -> Sequence[TaskPair]:
+    """Return references to the block pairs of all tasks, task by task; ``order`` are the rows of the data in that order."""
     spans = [(layout.span(i), layout.span(j)) for i, j in layout.pairs()]
     if isinstance(data, GivenGrams):
-        source, which = _whole(data), tuple(spec.position for spec in specs)
-        return [GivenTaskPair(rows, cols, which, order[slice(*rows)], order[slice(*cols)], source) for rows, cols in spans]
-    data, order = _in_order(data, order)
-    far = isinstance(data, BlockStore)
-    url, digest, source, kept = data.url, data.digest if far else "", None if far else data, tuple(specs)
+        source, positions = _matrices(data), tuple(spec.position for spec in specs)
+        return [GivenTaskPair(rows, cols, positions, order[slice(*rows)], order[slice(*cols)], source) for rows, cols in spans]
+    data, order = _sort_rows(data, order)
+    url, digest, source = (data.url, data.digest, None) if isinstance(data, BlockStore) else (data.url, "", data)
     return [
-        ComputedPair(url, digest, rows, cols, kept, data.n_cols, order[slice(*rows)], order[slice(*cols)], source) for rows, cols in spans
+        ComputedPair(url, digest, rows, cols, tuple(specs), data.n_cols, order[slice(*rows)], order[slice(*cols)], source)
+        for rows, cols in spans
     ]
 
 
-def _in_order(data: Any, order: np.ndarray) -> tuple[Any, np.ndarray]:
+def _sort_rows(data: RowData, order: np.ndarray) -> tuple[RowData, np.ndarray]:
     """Return arrays in memory with the rows of a task side by side, where they are not: one copy in place of one per task."""
     scattered = np.any(np.diff(order) != 1)
     if not (scattered and isinstance(data, MemoryBlocks) and data.scale.kind == "none"):
@@ -194,8 +190,8 @@ def _in_order(data: Any, order: np.ndarray) -> tuple[Any, np.ndarray]:
     return MemoryBlocks(X), np.arange(len(order))
 
 
-def _whole(data: GivenGrams) -> np.ndarray:
-    """Return given matrices as an array.
+def _matrices(data: GivenGrams) -> np.ndarray:
+    """Return precomputed matrices as an array.
 
     Raises
     ------
@@ -207,28 +203,28 @@ def _whole(data: GivenGrams) -> np.ndarray:
     return data.source
 
 
-def loaded(pairs: Sequence[TaskPair]) -> list[np.ndarray]:
+def load_pairs(pairs: Sequence[TaskPair]) -> list[np.ndarray]:
     """Load block pairs; squares of small tasks that lie side by side are cut out of one computed square, which is the same bits sooner."""
-    found: list[np.ndarray] = []
-    at = 0
-    while at < len(pairs):
-        group = _side_by_side(pairs, at)
-        if len(group) == 1:
-            found.append(pairs[at].load())
-        else:
-            whole = replace(group[0], left=np.concatenate([pair.left for pair in group])).load()
-            start = group[0].rows[0]
-            cuts = [slice(pair.rows[0] - start, pair.rows[1] - start) for pair in group]
-            found += [np.ascontiguousarray(whole[:, cut, cut]) for cut in cuts]
-        at += len(group)
-    return found
+    blocks: list[np.ndarray] = []
+    while len(blocks) < len(pairs):
+        group = _small_squares(pairs, len(blocks))
+        if len(group) < 2:
+            blocks.append(pairs[len(blocks)].load())
+            continue
+        square = replace(group[0], left=np.concatenate([pair.left for pair in group])).load()
+        start = group[0].rows[0]
+        cuts = [slice(pair.rows[0] - start, pair.rows[1] - start) for pair in group]
+        blocks += [np.ascontiguousarray(square[:, cut, cut]) for cut in cuts]
+    return blocks
 
 
-def _side_by_side(pairs: Sequence[TaskPair], at: int) -> list[ComputedPair]:
+def _small_squares(pairs: Sequence[TaskPair], start: int) -> list[ComputedPair]:
     """Return the pairs from one on that may be computed together: squares of at most a tile of rows, ascending in the data."""
-    first: Any = pairs[at]
-    group: list[ComputedPair] = [first]
-    for pair in pairs[at + 1 :] if isinstance(first, ComputedPair) and first.rows == first.cols else ():
+    first = pairs[start]
+    if not isinstance(first, ComputedPair) or first.rows != first.cols:
+        return []
+    group = [first]
+    for pair in pairs[start + 1 :]:
         if not isinstance(pair, ComputedPair) or pair.rows != pair.cols or pair.rows[1] - first.rows[0] > TILE:
             break
         if pair.left[0] <= group[-1].left[-1]:
@@ -237,14 +233,14 @@ def _side_by_side(pairs: Sequence[TaskPair], at: int) -> list[ComputedPair]:
     return group
 
 
-def chosen_rows(data: Any, ids: np.ndarray) -> Any:
+def read_rows(data: RowData, ids: np.ndarray) -> Any:
     """Return some rows (ascending ids) with the scaling applied: an array, a CSR array, or strings."""
     if isinstance(data, TextRows):
         return data.texts[ids]
     lo, hi = int(ids[0]), int(ids[-1]) + 1
     if hi - lo == len(ids):
         return rows_of(data, lo, hi)
-    if hi - lo <= SCATTER * len(ids):
+    if hi - lo <= MAX_ROWS_READ * len(ids):
         return rows_of(data, lo, hi)[ids - lo]
     cuts = [0, *(np.flatnonzero(np.diff(ids) > 1) + 1).tolist(), len(ids)]
     parts = [rows_of(data, int(ids[a]), int(ids[b - 1]) + 1) for a, b in pairwise(cuts)]

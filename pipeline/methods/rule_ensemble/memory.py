@@ -32,14 +32,14 @@ def most_propositions(config: RuleConfig, d: int, n: int) -> int:
 
 def driver_held(config: RuleConfig, p: int, n: int, d: int, machines: int) -> tuple[Holding, ...]:
     """Return what the driver holds of p propositions over n rows of d columns, with a hull of ``max_rules`` conjunctions."""
-    word, most = 8 * -(-n // 64), config.max_rules
+    word, hull = 8 * -(-n // 64), config.max_rules
     return (
         BITS.of(p=p, w=word),
         PAIRS.taking(p * 8 * -(-p // 64)),
-        NAMES.of(p=p, W=most),
-        ON_ROWS.of(n=n, W=most),
-        NEWTON.of(W=most),
+        NAMES.of(p=p, W=hull),
+        ON_ROWS.of(n=n, W=hull),
+        NEWTON.of(W=hull),
         VECTORS.of(n=n, T=machines),
-        VALUES.of(n=n, c=min(d, most)),
+        VALUES.of(n=n, c=min(d, hull)),
         UNPACKED_SOME.taking(min(9 * p * n, 2 * UNPACKED)),
     )

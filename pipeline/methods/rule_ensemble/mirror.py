@@ -1,6 +1,6 @@
-"""Mirror descent over the shares of a hull's nodes, as the thesis has it, beside joint re-weighting: the same Newton steps inside.
+"""Mirror descent over the shares of a hull's nodes, as the thesis has it, with the Newton steps of joint re-weighting inside.
 
-At shares eta the machine has weights zeta_w^(1/rhobar) theta_w with theta in the unit ball of exponent rhohat, found with it in closed
+At shares eta the machine has weights zeta_w^(1/rhobar) theta_w with theta in the unit ball of exponent rhohat, solved with it in closed
 steps; then one entropic step along the gradient (Jawanpuria 2014, Algorithm 2).
 """
 
@@ -12,46 +12,36 @@ from ....kernels.graphs.norms import dual_exponent, log_psi, log_zeta, psi_gradi
 from ....kernels.jit import one_thread
 from ....kernels.rules.machine import RulePoint, RuleProblem, RuleSearch
 from ....kernels.weights.domains import Simplex
-from ...loops.weight_steps import mirror_step
 
-INNER = 30
+MAX_INNER_STEPS = 30
 """Closed steps of theta at given shares, at most."""
 
-INNER_SHARE = 0.3
+INNER_TOL_SHARE = 0.3
 """Share of the tolerance to which a machine is solved at given shares."""
 
-FLOOR = 1e-12
+MIN_SHARE = 1e-12
+"""Least share of a node."""
 
 
 def solve_mirror(problem: RuleProblem, *, tol: float = 1e-3, max_iter: int = 200) -> RulePoint:
-    """Minimise on the hull until the duality gap is at most tol times the objective, by mirror descent.
-
-    Parameters
-    ----------
-    problem
-        Hull and rows.
-    tol
-        Relative gap.
-    max_iter
-        Steps of the shares at most.
-    """
+    """Minimise on the hull until the duality gap is at most tol times the objective, by at most ``max_iter`` mirror steps."""
     with one_thread():
         search, eta = RuleSearch(problem), np.full(problem.hull.size, 1.0 / problem.hull.size)
         for move in range(1, max_iter + 1):
-            if _machine(search, eta, tol):
+            if _solve_machine(search, eta, tol):
                 break
             _, slopes = psi_gradient(problem.hull, eta, search.forms, problem.rho)
-            eta = np.maximum(mirror_step(Simplex(), eta, -0.5 * slopes, move), FLOOR)
+            eta = np.maximum(mirror_step(Simplex(), eta, -0.5 * slopes, move), MIN_SHARE)
             eta /= eta.sum()
         return search.best
 
 
-def _machine(search: RuleSearch, eta: np.ndarray, tol: float) -> bool:
+def _solve_machine(search: RuleSearch, eta: np.ndarray, tol: float) -> bool:
     """Solve the machine at given shares; returns whether the whole gap is closed."""
     problem = search.problem
     power = dual_exponent(problem.rho)
     scale = np.exp(log_zeta(problem.hull, eta, problem.rho) / power)
-    for inner in range(INNER):
+    for inner in range(MAX_INNER_STEPS):
         delta = scale * _shares(search.norms, scale, problem.rho, inner)
         point = search.look(search.move(delta), tol, eta)
         if point.converged:
@@ -59,7 +49,7 @@ def _machine(search: RuleSearch, eta: np.ndarray, tol: float) -> bool:
         value = np.exp(log_psi(problem.hull, eta, search.forms, problem.rho) / power)
         # At the machine's optimum sum Q^2 / delta is psi^(1/rhobar) of its multipliers.
         attained = float(np.sum(search.norms[delta > 0] ** 2 / delta[delta > 0]))
-        if abs(attained - value) <= INNER_SHARE * tol * point.objective:
+        if abs(attained - value) <= INNER_TOL_SHARE * tol * point.objective:
             break
     return False
 
@@ -69,9 +59,9 @@ def _shares(norms: np.ndarray, scale: np.ndarray, rho: float, inner: int) -> np.
     if rho >= 2.0:
         return np.ones(len(norms))
     power = rho / (2.0 - rho)
-    top = float(norms.max(initial=0.0))
-    if top == 0.0:
+    largest = float(norms.max(initial=0.0))
+    if largest == 0.0:
         return np.full(len(norms), len(norms) ** (-1.0 / power))
-    smooth = norms**2 + (0.1 * 0.5**inner * top) ** 2
+    smooth = norms**2 + (0.1 * 0.5**inner * largest) ** 2
     theta = (smooth / scale / (smooth / scale).max()) ** (1.0 / (power + 1.0))
     return theta / np.sum(theta**power) ** (1.0 / power)

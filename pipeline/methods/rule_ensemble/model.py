@@ -69,8 +69,8 @@ class RuleModel:
     @cached_property
     def tasks(self) -> tuple[Any, ...] | None:
         """Task names, ``None`` without tasks."""
-        found = json.loads(self.tasks_json)
-        return None if found is None else tuple(found)
+        names = json.loads(self.tasks_json)
+        return None if names is None else tuple(names)
 
     @cached_property
     def classes(self) -> list[Any]:
@@ -87,6 +87,11 @@ class RuleModel:
         """Propositions of every rule."""
         return np.diff(self.rule_starts)
 
+    @property
+    def by_weight(self) -> np.ndarray:
+        """Numbers of the rules, the largest weight of any machine first."""
+        return np.lexsort((np.arange(self.n_rules), -np.abs(self.weights).max(axis=1, initial=0.0)))
+
     def items(self, rule: int) -> np.ndarray:
         """Return the propositions of a rule."""
         return self.rule_items[self.rule_starts[rule] : self.rule_starts[rule + 1]]
@@ -99,7 +104,7 @@ class RuleModel:
 
 
 def feature_name(model: RuleModel, column: int) -> str:
-    """Return the name of a feature, ``x3`` for want of one."""
+    """Return the name of a feature, ``x3`` where features have none."""
     names = json.loads(model.names_json)
     return f"x{column}" if names is None else str(names[column])
 
@@ -110,8 +115,8 @@ def conditions(model: RuleModel, propositions: Propositions, items: np.ndarray) 
     rows = []
     for j in sorted(items.tolist(), key=lambda j: (propositions.column[j], propositions.kind[j], propositions.cut[j])):
         column, kind, cut = int(propositions.column[j]), int(propositions.kind[j]), float(propositions.cut[j])
-        named = categories.get(str(column))
-        label = named[int(cut)] if named is not None and kind != MISSING else None
+        values = categories.get(str(column))
+        label = values[int(cut)] if values is not None and kind != MISSING else None
         text = proposition_text(kind, cut, feature_name(model, column), label)
         value = None if kind == MISSING else cut if label is None else label
         rows.append({"column": column, "feature": feature_name(model, column), "sign": SIGNS[kind], "cut": value, "text": text})
@@ -125,23 +130,65 @@ def rule_records(model: RuleModel) -> list[dict[str, Any]]:
     ``weights`` has all.
     """
     outputs = model.outputs()
-    order = np.lexsort((np.arange(model.n_rules), -np.abs(model.weights).max(axis=1, initial=0.0)))
-    return [_record(model, int(r), outputs) for r in order]
+    return [_record(model, int(r), outputs) for r in model.by_weight]
+
+
+def rule_table(model: RuleModel) -> list[dict[str, Any]]:
+    """Return one flat row per rule, largest weight first: rule, vote, weight, support, length, and the weight of every machine."""
+    return [
+        {
+            "rule": record["text"],
+            **{name: record[name] for name in ("vote", "weight", "support", "length")},
+            **{f"weight[{name}]": value for name, value in record.get("weights", {}).items()},
+        }
+        for record in rule_records(model)
+    ]
+
+
+def active_records(model: RuleModel) -> list[dict[str, Any]]:
+    """Return the active set: text, weight (largest over the machines) and length, in the order in which nodes joined."""
+    rows = []
+    for k, weights in enumerate(model.active_weights):
+        items = model.active_items[model.active_starts[k] : model.active_starts[k + 1]]
+        text = " and ".join(part["text"] for part in conditions(model, model.active_propositions, items))
+        rows.append({"text": text or "always", "weight": float(weights[np.argmax(np.abs(weights))]), "length": len(items)})
+    return rows
+
+
+def rule_certificate(model: RuleModel) -> dict[str, Any]:
+    """Return what is certified of the active set's problem, before cuts were moved.
+
+    ``gap`` is absolute; ``depth`` is the length of conjunctions to which it holds (``None``: every length; with ``gap`` NaN: nothing but
+    the hull was searched to the end); ``all_pairs`` tells whether conjunctions of propositions that imply or contradict each other were
+    in the lattice. ``descendant_gap`` is what the thesis' sums over descendants certify, for few rows and propositions, else NaN.
+    """
+    figures, depth = model.figures, model.figures["depth"]
+    return {
+        "gap": figures["gap"],
+        "relative_gap": figures["gap"] / max(abs(figures["objective"]), 1e-300),
+        "restricted_gap": figures["restricted_gap"],
+        "depth": int(depth) if np.isfinite(depth) else None,
+        "complete": bool(np.isinf(depth)),
+        "all_pairs": not json.loads(model.params_json)["skip_implied"],
+        "bound": figures["bound"],
+        "worst_outside": figures["worst_outside"],
+        "descendant_gap": figures["descendant_gap"],
+    }
 
 
 def _record(model: RuleModel, r: int, outputs: list[str]) -> dict[str, Any]:
     parts, row = conditions(model, model.propositions, model.items(r)), model.weights[r]
-    top = int(np.argmax(np.abs(row)))
-    found = {
+    machine = int(np.argmax(np.abs(row)))
+    record = {
         "text": " and ".join(part["text"] for part in parts),
         "support": int(model.support[r]),
-        "vote": _vote(model, top, float(row[top])),
-        "weight": float(abs(row[top])),
+        "vote": _vote(model, machine, float(row[machine])),
+        "weight": float(abs(row[machine])),
         "length": len(parts),
         "columns": [part["column"] for part in parts],
         "conditions": parts,
     }
-    return {**found, "weights": dict(zip(outputs, row.tolist(), strict=True))} if len(row) > 1 else found
+    return {**record, "weights": dict(zip(outputs, row.tolist(), strict=True))} if len(row) > 1 else record
 
 
 def _vote(model: RuleModel, machine: int, weight: float) -> Any:

@@ -9,10 +9,10 @@ import numpy as np
 from ....storage import BlockStore
 from ...inputs.tasks import known_codes, store_tasks
 from ...models.predictor import Predictor, column_batches
-from ...passes.columns import fetch_columns
+from ...passes.columns import Columns
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding
-from .loop import rule_flags
+from .data import raw_columns, rule_flags
 from .model import RuleModel
 from .proposition_pass import dense_column
 
@@ -38,21 +38,21 @@ class RulePredictor(Predictor):
         return column_batches(data, model.columns)
 
 
-def rule_matrix(model: RuleModel, raw: Any, n: int) -> np.ndarray:
+def rule_matrix(model: RuleModel, raw: Columns, n: int) -> np.ndarray:
     """Return which rows satisfy which rule, ``(n, n_rules)`` booleans, from the raw values of ``model.columns``."""
     items = [model.items(r).tolist() for r in range(model.n_rules)]
     return rule_flags(model.propositions, items, model.columns, raw, n)
 
 
-def rule_values(model: RuleModel, raw: Any, n: int) -> np.ndarray:
+def rule_values(model: RuleModel, raw: Columns, n: int) -> np.ndarray:
     """Return ``(n, n_machines)`` decision values from the raw values of ``model.columns``."""
     return rule_matrix(model, raw, n).astype(np.float64) @ model.weights + model.intercepts
 
 
-def unseen_values(model: RuleModel, raw: Any) -> dict[int, int]:
+def unseen_values(model: RuleModel, raw: Columns) -> dict[int, int]:
     """Return how many values of each categorical column training did not have."""
-    found = {int(column): model.propositions.unseen(int(column), dense_column(raw, k)) for k, column in enumerate(model.columns)}
-    return {column: count for column, count in found.items() if count}
+    counts = {int(column): model.propositions.unseen(int(column), dense_column(raw, k)) for k, column in enumerate(model.columns)}
+    return {column: count for column, count in counts.items() if count}
 
 
 def decide_rules(model: RuleModel, ctx: RunContext, task: Any = None) -> np.ndarray:
@@ -69,7 +69,7 @@ def decide_rules(model: RuleModel, ctx: RunContext, task: Any = None) -> np.ndar
             f"{data.url} has {data.n_cols} features, the model was trained on {model.n_features}; ingest the file with --like "
             "TRAINING_STORE"
         )
-    raw: Any = fetch_columns(ctx, model.columns) if len(model.columns) else np.zeros((data.n_rows, 0))
+    raw = raw_columns(ctx, model.columns)
     unseen = unseen_values(model, raw)
     if unseen:
         ctx.emit({"event": "warning", "message": unseen_message(unseen)})

@@ -31,30 +31,23 @@ def dense_column(X: Any, j: int) -> np.ndarray:
 
 
 def pack_chunk(task: Task, rows: Any, n_thresholds: int, categorical: frozenset[int]) -> list[Packed]:
-    """Return the propositions of the columns of a task, on the rows given as a mask (on a worker). Values are raw, never scaled."""
-    mask = received(rows).astype(bool)
-    found = []
+    """Return the propositions of the columns of a task, on the rows of a mask (on a worker). Values are raw, never scaled."""
+    mask, packed = received(rows).astype(bool), []
     for block in load_blocks(task):
         for k in range(block.width):
             column = block.offset + k
             values = dense_column(block.X, k)[mask]
-            made = column_propositions(column, values, n_thresholds, column in categorical)
-            if made.size:
-                found.append(Packed(made, pack(made.flags(np.arange(made.size), column, values))))
-    return found
+            propositions = column_propositions(column, values, n_thresholds, column in categorical)
+            if propositions.size:
+                flags = propositions.flags(np.arange(propositions.size), column, values)
+                packed.append(Packed(propositions, pack(flags)))
+    return packed
 
 
 def packed_propositions(ctx: RunContext, rows: np.ndarray, n_thresholds: int, categorical: Sequence[int]) -> Packed:
-    """Return the propositions of all columns from the rows of a mask: without constant ones, each different one once.
+    """Return the propositions of all columns from the rows of a mask ``(n_samples,)``: no constant ones, equal ones once.
 
-    Parameters
-    ----------
-    ctx
-        Executor and data.
-    rows
-        ``(n_samples,)`` mask of training rows.
-    n_thresholds, categorical
-        Cuts of a numeric column; columns whose values are names.
+    A numeric column has ``n_thresholds`` cuts; the values of ``categorical`` columns are names.
     """
     tasks = column_tasks(ctx.data)
     n = int(rows.sum())
@@ -66,13 +59,13 @@ def packed_propositions(ctx: RunContext, rows: np.ndarray, n_thresholds: int, ca
     parts = ctx.run_pass(plan(program, tasks, shared, n_thresholds, frozenset(int(j) for j in categorical)))
     if not parts:
         return Packed(Propositions.none(), np.zeros((0, max(-(-n // 64), 1)), np.uint64))
-    every = reduce(Propositions.joined, (part.propositions for part in parts))
-    return _distinct(every, np.concatenate([part.columns for part in parts]), n)
+    propositions = reduce(Propositions.joined, (part.propositions for part in parts))
+    return _distinct(propositions, np.concatenate([part.columns for part in parts]), n)
 
 
 @dataclass(frozen=True)
 class _Memory:
-    """Task memory: its largest stripe, one column of it in float64 with what is found, and the packed columns."""
+    """Task memory: its largest stripe, one column of it in float64 with its propositions, and the packed columns."""
 
     more: int
 
@@ -82,12 +75,11 @@ class _Memory:
 
 def _distinct(propositions: Propositions, columns: Words, n: int) -> Packed:
     sizes = counts(columns)
-    telling = np.flatnonzero((sizes > 0) & (sizes < n))
-    names = np.ascontiguousarray(columns[telling]).view(np.uint8).reshape(len(telling), -1)
-    seen: dict[bytes, int] = {}
-    for place, row in zip(telling.tolist(), names, strict=True):
-        seen.setdefault(row.tobytes(), place)
-    kept = np.array(sorted(seen.values()), np.int64)
+    varying = np.flatnonzero((sizes > 0) & (sizes < n))
+    names = np.ascontiguousarray(columns[varying]).view(np.uint8).reshape(len(varying), -1)
+    first: dict[bytes, int] = {}
+    for j, row in zip(varying.tolist(), names, strict=True):
+        first.setdefault(row.tobytes(), j)
+    distinct = np.array(sorted(first.values()), np.int64)
     # The categories of every column stay: what training knew does not depend on which proposition was dropped.
-    taken = propositions.take(kept)
-    return Packed(taken, columns[kept])
+    return Packed(propositions.take(distinct), columns[distinct])

@@ -19,35 +19,26 @@ def has_text(X: Any) -> bool:
     return isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS"
 
 
-def encoded(X: Any, known: Mapping[int, Sequence[str]] | None) -> tuple[Any, dict[int, list[str]]]:
-    """Return data with numbers in the place of text, and the names of the categories of each column of text.
+def encode_text(X: Any, known: Mapping[int, Sequence[str]] | None) -> tuple[Any, dict[int, list[str]]]:
+    """Return a frame or 2-D array with numbers instead of text, and the names of the categories of each column of text.
 
-    Parameters
-    ----------
-    X
-        A frame or a 2-D array.
-    known
-        Names of the categories at fit; ``None`` at fit itself. Other names become ``UNSEEN``.
+    ``known`` are the names of the categories at fit, ``None`` at fit itself; other names become ``UNSEEN``.
 
     Raises
     ------
     TypeError
         An entry is neither text nor a number nor missing.
     """
-    frame = hasattr(X, "columns") and hasattr(X, "iloc")
-    width = X.shape[1]
-    columns, found = [], {}
-    for j in range(width):
-        values = np.asarray(X.iloc[:, j] if frame else X[:, j], dtype=object)
+    is_frame = hasattr(X, "columns") and hasattr(X, "iloc")
+    columns, categories = [], {}
+    for j in range(X.shape[1]):
+        values = np.asarray(X.iloc[:, j] if is_frame else X[:, j], dtype=object)
         numbers = None if known is not None and j in known else _numbers(values)
         if numbers is None:
-            names = known.get(j) if known is not None else None
-            numbers, found[j] = _codes(values, names)
+            numbers, categories[j] = _codes(values, known.get(j) if known is not None else None)
         columns.append(numbers)
     table = np.column_stack(columns) if columns else np.zeros((X.shape[0], 0))
-    if not frame:
-        return table, found
-    return type(X)(table, columns=X.columns, index=X.index), found
+    return (type(X)(table, columns=X.columns, index=X.index) if is_frame else table), categories
 
 
 def _numbers(values: np.ndarray) -> np.ndarray | None:
@@ -73,5 +64,5 @@ def _missing(value: Any) -> bool:
 def _codes(values: np.ndarray, names: Sequence[str] | None) -> tuple[np.ndarray, list[str]]:
     texts = [None if _missing(value) else str(value) for value in values]
     known = sorted({text for text in texts if text is not None}) if names is None else list(names)
-    place = {name: float(code) for code, name in enumerate(known)}
-    return np.array([np.nan if text is None else place.get(text, UNSEEN) for text in texts]), known
+    code_of = {name: float(code) for code, name in enumerate(known)}
+    return np.array([np.nan if text is None else code_of.get(text, UNSEEN) for text in texts]), known

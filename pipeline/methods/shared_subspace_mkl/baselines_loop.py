@@ -1,6 +1,6 @@
 """The thesis' searches for a shared subspace, in coordinates of the pooled feature space: mirror descent, and alternation (MTSFL).
 
-Both know the Gram matrices by their factors, found once by an eigendecomposition of every kernel. Their machines are independent tasks. A
+Both know the Gram matrices by their factors, made once by an eigendecomposition of every kernel. Their machines are independent tasks. A
 point W of theirs is turned into couplings and coefficients of :mod:`gramplane.pipeline.methods.shared_subspace_mkl.loop` at the end, by one
 solve that cannot be worse.
 """
@@ -43,39 +43,38 @@ class PooledLoop(SubspaceLoop):
     def factors(self, grams: Grams) -> list[np.ndarray]:
         """Return the factors of the kernels of the search: a function of the data, made anew after a resume."""
         if self._factors is None:
-            self._factors = [pooled_factor(self._whole(grams, weights)) for weights in self.mix]
+            self._factors = []
+            for weights in self.mix:
+                gram = grams.combine(weights)
+                assert isinstance(gram, DenseGram), "what the driver cannot hold was refused before"
+                self._factors.append(pooled_factor(gram.array))
         return self._factors
 
-    def _whole(self, grams: Grams, weights: np.ndarray) -> np.ndarray:
-        gram = grams.combine(weights)
-        assert isinstance(gram, DenseGram), "what the driver cannot hold was refused before"
-        return gram.array
-
-    def independent(
+    def solve_independent(
         self, state: SubspaceState, halves: list[Half], grams: Grams
     ) -> tuple[SubspaceState, list[np.ndarray], list[np.ndarray], float]:
         """Return the state with the bounds at ``Q_j = H_j H_j'``, the parts ``G_j`` and ``W_j``, and the seconds of the machines."""
         factors, q = self.factors(grams), self.config.q
         gram = DenseGram(independent_kernel(factors, halves, self.codes))
         began = time.perf_counter()
-        found = self.solved(gram, state)
+        solution = self.solve(gram, state)
         seconds = time.perf_counter() - began
-        G = products(factors, spread(found.beta, self.codes, self.n_tasks))
+        G = products(factors, spread(solution.beta, self.codes, self.n_tasks))
         W = [half.part(part) for half, part in zip(halves, G, strict=True)]
-        primal, biases = machine_value(self.problem, found.decision, part_norms(W, q))
-        told = SubspaceBounds(primal, dual_value(self.problem, found.beta, pair_forms(G), q), biases)
-        state = replace(state, beta=found.beta)
-        return self.noted(state, best_coupling(part_roots(W), q), found.beta, found.decision, told), G, W, seconds
+        primal, biases = machine_value(self.problem, solution.decision, part_norms(W, q))
+        limits = SubspaceBounds(primal, dual_value(self.problem, solution.beta, pair_forms(G), q), biases)
+        coupling = best_coupling(part_roots(W), q)
+        return self.with_bounds(replace(state, beta=solution.beta), coupling, solution.beta, solution.decision, limits), G, W, seconds
 
-    def _ended(self, state: SubspaceState) -> SubspaceState:
-        state = super()._ended(state)
-        return state if state.stop is None or self.grams.found is None else self._coupled(state, self.grams.found)
+    def _with_stop(self, state: SubspaceState) -> SubspaceState:
+        state = super()._with_stop(state)
+        return state if state.stop is None or self.grams.found is None else self._solve_best_coupling(state, self.grams.found)
 
-    def _coupled(self, state: SubspaceState, grams: Grams) -> SubspaceState:
+    def _solve_best_coupling(self, state: SubspaceState, grams: Grams) -> SubspaceState:
         """Return the last state with the best point as couplings and their machine."""
-        found, forms, _ = self.machine(replace(state, beta=state.best_beta), state.best_coupling, grams)
-        # The parts were as good already but for round-off: that of the couplings is what the model predicts with.
-        return self.kept(replace(state, upper=np.inf), state.best_coupling, found, forms)
+        solution, forms, _ = self.solve_coupled(replace(state, beta=state.best_beta), state.best_coupling, grams)
+        # The parts were as good already but for round-off: the machine of the couplings is what the model predicts with.
+        return self.with_solution(replace(state, upper=np.inf), state.best_coupling, solution, forms)
 
 
 class MirrorLoop(PooledLoop):
@@ -90,7 +89,7 @@ class MirrorLoop(PooledLoop):
     def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
         factors, squares = self.factors(grams), Squares(self.codes)
         point: MirrorPoint = mirror_point(factors, squares, state.sums, state.constants, self.config.q)
-        state, G, _, seconds = self.independent(state, point.halves, grams)
+        state, G, _, seconds = self.solve_independent(state, point.halves, grams)
         step = mirror_length(G, sum(F.shape[1] for F in factors), state.iteration + 1)
         length = state.length + step
         average = state.average + (step / length if length > 0 else 0.0) * (state.beta - state.average)
@@ -111,7 +110,7 @@ class AlternatingLoop(PooledLoop):
     def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
         rank = self.factors(grams)[0].shape[1]
         half = alternating_half(state.part, rank, self.smoothing(state))
-        state, _, W, seconds = self.independent(state, [half], grams)
+        state, _, W, seconds = self.solve_independent(state, [half], grams)
         return replace(state, part=W[0]), seconds
 
 

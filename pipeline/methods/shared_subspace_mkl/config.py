@@ -15,23 +15,30 @@ class SharedSubspaceConfig(MethodConfig):
     has_tasks = True
 
     kernels: Literal["precomputed"] | list[str] | None = Field(
-        None, description="kernels as short texts; default: Gaussians and polynomials on all features and on each one"
+        None,
+        description="kernels as short texts like rbf(gamma=0.5) or poly(degree=2)[3,7:9], or precomputed for matrices: an estimator takes "
+        "(n_kernels, n, n) at fit, (n_kernels, n_test, n_train) at predict; default: Gaussians and polynomials on all features and on "
+        "each one",
     )
     q: Annotated[float, Field(ge=1, le=2)] = Field(1.5, description="norm over kernels: 1 gives few kernels, 2 equal traces")
-    C: Positive = Field(1.0, description="loss weight, C * sum of losses over all tasks, as scikit-learn's")
+    C: Positive = Field(1.0, description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and SVR")
     loss: Literal["auto", "hinge", "epsilon_insensitive", "squared"] = Field(
-        "auto", description="loss of a row; auto: hinge for classes, epsilon_insensitive for real targets"
+        "auto", description="loss of a row: hinge for classes, epsilon_insensitive for real targets, squared; auto: the first that fits"
     )
-    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(0.1, description="epsilon_insensitive: half width of the tube")
+    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.1, description="epsilon_insensitive: half width of the tube without loss"
+    )
     solver: Literal["auto", "mirror", "alternate"] = Field(
         "auto",
-        description="auto: couplings of tasks in closed form after every solve; mirror: the thesis' matrix mirror descent; alternate: "
-        "alternating minimisation on the average kernel (MTSFL)",
+        description="auto: couplings of tasks (T x T) in closed form after every solve; mirror: the thesis' matrix mirror descent in the "
+        "pooled feature space; alternate: alternating minimisation on the average of the kernels (MTSFL)",
     )
-    normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open")
+    normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open; trace: trace n")
     tol: Positive = Field(1e-3, description="gap between primal and dual value at which the fit ends, relative to the primal value")
-    max_iter: Count = Field(200, description="times the machine of all tasks is solved at most")
-    grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
+    max_iter: Count = Field(200, description="times the machine of all tasks is solved at most; a warning tells when it ends the fit")
+    grams: GramPolicy = Field(
+        "auto", description="where the Gram matrices lie: auto decides from sizes; memory, store (at gram_store), recompute"
+    )
     gram_store: str | None = Field(None, description="path of a Gram store, kept for further fits")
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
 

@@ -2,51 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
-from ...estimators.kernels import CLASS_WEIGHT, documented
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
 from ...models.task import TaskModel
-from . import method as shared_subspace_run
-from .config import SharedSubspaceConfig
+from .method import SharedSubspace
 
-_PARAMETERS = """
 
-    Parameters
-    ----------
-    kernels
-        List of kernels: :class:`KernelSpec`, short texts like ``"rbf(gamma=0.5)"``, ``"poly(degree=2)[3,7:9]"``, importable functions; or
-        ``"precomputed"``: then X is ``(n_kernels, n, n)`` at fit and ``(n_kernels, n_test, n_train)`` at predict. Default: ``kernel_grid``.
-    q
-        Norm over kernels, 1 to 2: 1 gives few kernels, 2 equal traces.
-    C
-        Loss weight, ``C * sum of losses`` over the rows of all tasks, the same as scikit-learn's ``SVC`` and ``SVR``.
-    loss
-        ``"hinge"`` (classes), ``"epsilon_insensitive"`` (real targets) or ``"squared"``; ``"auto"`` takes the first that fits.
-    epsilon
-        Half width of the tube without loss.
-    solver
-        ``"auto"``: couplings of tasks (T x T) after every solve; ``"mirror"``: the thesis' matrix mirror descent in the pooled feature
-        space; ``"alternate"``: alternating minimisation on the average of the kernels (MTSFL).
-    normalize
-        For kernels that leave it open: ``"trace"`` (trace n), ``"unit_trace"``, ``"multiplicative"``, ``"cosine"``, ``"none"``.
-    tol
-        Gap between primal and dual value at which the fit ends, relative to the primal value.
-    max_iter
-        Times the machine of all tasks is solved at most; a warning tells when it ends the fit.
-    grams, gram_store
-        Where the Gram matrices lie: ``"auto"`` decides from sizes; ``"memory"``, ``"store"`` (at the path ``gram_store``), ``"recompute"``.
-"""
-
-_REST = """    cluster
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."`` ...; matrices and strings in memory stay in-process.
-    random_state
-        Not used; the fit is deterministic.
-    verbose
-        Log one line per iteration.
-    callbacks
-        Functions called with an event record per iteration.
+class _SharedSubspace(TaskEstimator):
+    """What both estimators share.
 
     Attributes
     ----------
@@ -76,105 +38,56 @@ _REST = """    cluster
     Jawanpuria: Learning Kernels for Multiple Predictive Tasks. PhD thesis, IIT Bombay (2014), chapter 4.
     """
 
-
-class _SharedSubspace(TaskEstimator):
-    """What both estimators share."""
-
-    _config_type = SharedSubspaceConfig
-    _method = shared_subspace_run
+    _method = SharedSubspace
 
     def _set_model(self, model: TaskModel) -> None:
         super()._set_model(model)
-        figures = model.figures
         self.kernel_weights_ = model.arrays["kernel_weights"].copy()
         self.task_weights_ = model.weights.copy()
         self.subspace_ = self.task_weights_
-        self.lower_bound_, self.upper_bound_ = figures["lower_bound"], figures["upper_bound"]
-        self.objective_, self.dual_gap_ = self.upper_bound_, self.upper_bound_ - self.lower_bound_
-        self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
+        self._set_bounds(model)
 
 
-@documented(_PARAMETERS, _REST, CLASS_WEIGHT)
 class SharedSubspaceMKLClassifier(TaskClassifier, _SharedSubspace):
-    """Classifiers of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL); two classes.
+    r"""Classifiers of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL); two classes.
 
-    Minimises ``1/2 (sum_j ||W_j||_*^q)^(2/q) + C sum_t sum_i loss(y_ti, F_t(x_ti))``, the columns of ``W_j`` being the parts of all tasks
-    in the space of kernel j, ``||.||_*`` the sum of singular values. A task all of whose rows have one label predicts it.
+    .. math::
+
+        \min_{W, b} \frac{1}{2} \Bigl(\sum_j \|W_j\|_*^q\Bigr)^{2/q} + C \sum_t \sum_i \ell\bigl(y_{ti}, F_t(x_{ti})\bigr)
+
+    the columns of :math:`W_j` being the parts of all tasks in the space of kernel j, :math:`\|\cdot\|_*` the sum of singular values. A
+    task all of whose rows have one label predicts it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramplane.pipeline import SharedSubspaceMKLClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
+    >>> y = X[:, 0] + 0.2 * task * X[:, 1] > 0
+    >>> model = SharedSubspaceMKLClassifier(["linear", "rbf(gamma=0.5)"]).fit(X, y, task)
+    >>> model.task_weights_.shape, model.predict(X, task).shape
+    ((2, 3, 3), (60,))
     """
 
-    def __init__(
-        self,
-        kernels: Any = None,
-        q: float = 1.5,
-        C: float = 1.0,
-        loss: str = "auto",
-        solver: str = "auto",
-        normalize: str = "trace",
-        tol: float = 1e-3,
-        max_iter: int = 200,
-        grams: str = "auto",
-        gram_store: str | None = None,
-        class_weight: Any = None,
-        cluster: str | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-    ) -> None:
-        self.kernels = kernels
-        self.q = q
-        self.C = C
-        self.loss = loss
-        self.solver = solver
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.grams = grams
-        self.gram_store = gram_store
-        self.class_weight = class_weight
-        self.cluster = cluster
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
 
-
-@documented(_PARAMETERS, _REST)
 class SharedSubspaceMKLRegressor(TaskRegressor, _SharedSubspace):
-    """Regressions of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL).
+    r"""Regressions of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL).
 
-    Minimises ``1/2 (sum_j ||W_j||_*^q)^(2/q) + C sum_t sum_i loss(y_ti, F_t(x_ti))``, the columns of ``W_j`` being the parts of all tasks
-    in the space of kernel j, ``||.||_*`` the sum of singular values.
+    .. math::
+
+        \min_{W, b} \frac{1}{2} \Bigl(\sum_j \|W_j\|_*^q\Bigr)^{2/q} + C \sum_t \sum_i \ell\bigl(y_{ti}, F_t(x_{ti})\bigr)
+
+    the columns of :math:`W_j` being the parts of all tasks in the space of kernel j, :math:`\|\cdot\|_*` the sum of singular values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramplane.pipeline import SharedSubspaceMKLRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
+    >>> y = X[:, 0] + 0.2 * task * X[:, 1]
+    >>> model = SharedSubspaceMKLRegressor(["linear", "rbf(gamma=0.5)"]).fit(X, y, task)
+    >>> model.task_weights_.shape, model.predict(X, task).shape
+    ((2, 3, 3), (60,))
     """
-
-    def __init__(
-        self,
-        kernels: Any = None,
-        q: float = 1.5,
-        C: float = 1.0,
-        loss: str = "auto",
-        epsilon: float = 0.1,
-        solver: str = "auto",
-        normalize: str = "trace",
-        tol: float = 1e-3,
-        max_iter: int = 200,
-        grams: str = "auto",
-        gram_store: str | None = None,
-        cluster: str | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
-    ) -> None:
-        self.kernels = kernels
-        self.q = q
-        self.C = C
-        self.loss = loss
-        self.epsilon = epsilon
-        self.solver = solver
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.grams = grams
-        self.gram_store = gram_store
-        self.cluster = cluster
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks

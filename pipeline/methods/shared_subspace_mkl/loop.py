@@ -5,8 +5,8 @@ all tasks at the couplings ``D_j``; primal and dual value bound the optimum, and
 Long steps are not monotone: the best point is kept, and when neither bound has moved for a while the search goes back to it and takes the
 steps of the alternation, which descend. A search that has not ended after some steps goes on by the interior path
 (:mod:`gramplane.kernels.tasks.subspace_interior`) where the rows are few enough for its systems. ``tol`` only ends the search: nothing on
-its way depends on it, so that a smaller one goes on from where a larger one would have ended and is never worse. The rivals, in coordinates
-of the pooled feature space, are in :mod:`gramplane.pipeline.methods.shared_subspace_mkl.baselines_loop`.
+its way depends on it, so that a smaller one goes on from where a larger one would have ended and is never worse. The thesis' searches, in
+coordinates of the pooled feature space, are in :mod:`gramplane.pipeline.methods.shared_subspace_mkl.baselines_loop`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ....kernels.jit import one_thread
-from ....kernels.svm.dual import DenseGram, DualProblem, DualSolution
+from ....kernels.svm.dual import DenseGram, DualSolution
 from ....kernels.svm.ridge import RidgeSolver
 from ....kernels.svm.smo import solve_to_gap
 from ....kernels.tasks.multitask import power_norm
@@ -38,14 +39,16 @@ from ....kernels.tasks.shared_subspace import (
     roots,
 )
 from ....kernels.tasks.subspace_interior import InteriorPath, InteriorPoint, View
+from ...grams.given import GivenGrams
 from ...grams.grams import Grams
 from ...grams.held import held_grams
 from ...grams.settings import GramSettings
-from ...grams.weighted_sum import MATRIX_SHARE
 from ...inputs.scores import Fit, TargetFit, accuracy_metrics
+from ...inputs.tasks import TaskProblem
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import SharedSubspaceConfig
+from .interior import PathMatrices, interior_fits
 
 UNFINISHED = ("max_iter",)
 """Reasons of a stop before the tolerance was reached."""
@@ -56,35 +59,32 @@ FIRST_TOL = 1e-2
 GAP_SHARE = 0.1
 """A machine is solved on until its own gap is below this share of the gap."""
 
-EXACT = 1e-8
+RIDGE_TOL = 1e-8
 """Tolerance of the linear system of the squared loss, in units of the greatest target."""
 
-REFINED = 50
-"""Steps that refine a linear system at most; a few do, and none helps where round-off is reached."""
+MAX_REFINEMENTS = 50
+"""Steps that refine a linear system at most; a few suffice, and none helps where round-off is reached."""
 
-SMOOTH, FADE, FAINT = 1e-2, 0.6, 0.1
+FIRST_SMOOTHING, SMOOTHING_DECAY, SMOOTHING_GAP_SHARE = 1e-2, 0.6, 0.1
 """Smoothing of the first step, its decay, and its end in units of ``gap / T``: what it adds to all traces stays below the gap."""
 
-SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
+MEAN_SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
 """Shares of the newest machine in a mean that are tried, for losses without curvature."""
 
-RETREAT = 0.25
+PACE_CUT = 0.25
 """Factor of the lengths of long steps after one that led uphill."""
 
-SEARCHED = 12
+MAX_SEARCH_STEPS = 12
 """Steps of the search, after which the interior path takes over."""
-
-LARGEST_SYSTEM = 4000
-"""Rows beyond which a system of the interior path, cubic in them, takes longer than many machines."""
 
 NEVER = 2**31
 """No step."""
 
-LOST = 6
+MAX_SLOW_STEPS = 6
 """Steps in a row that moved neither bound, after which the search goes back to its best point and takes short steps."""
 
 
-def _none() -> np.ndarray:
+def _no_entries() -> np.ndarray:
     return np.zeros(0)
 
 
@@ -146,12 +146,12 @@ class SubspaceState:
     value: float = np.inf
     short: bool = False
     since: int = 0
-    sums: np.ndarray = field(default_factory=_none)
-    constants: np.ndarray = field(default_factory=_none)
-    average: np.ndarray = field(default_factory=_none)
-    average_forms: np.ndarray = field(default_factory=_none)
+    sums: np.ndarray = field(default_factory=_no_entries)
+    constants: np.ndarray = field(default_factory=_no_entries)
+    average: np.ndarray = field(default_factory=_no_entries)
+    average_forms: np.ndarray = field(default_factory=_no_entries)
     length: float = 0.0
-    part: np.ndarray = field(default_factory=_none)
+    part: np.ndarray = field(default_factory=_no_entries)
     takeover: int = NEVER
     interior: InteriorPoint | None = None
     stop: str | None = None
@@ -167,58 +167,11 @@ class SubspaceState:
         return self.gap / max(self.upper, np.finfo(float).tiny) if np.isfinite(self.gap) else np.inf
 
 
-def interior_fits(n: int, k: int, n_tasks: int, driver_memory: int) -> bool:
-    """Return whether the system of a step of the interior path, some matrices of all rows, fits the driver beside the machine's."""
-    return n <= LARGEST_SYSTEM and interior_bytes(n, k, n_tasks) <= MATRIX_SHARE * driver_memory
-
-
-def interior_bytes(n: int, k: int, n_tasks: int) -> int:
-    """Return the bytes of that system."""
-    return 8 * (6 * n**2 + 5 * k * n * n_tasks)
-
-
-class _Passes:
-    """Passes over the matrices of a search, for the interior path."""
-
-    def __init__(self, loop: SubspaceLoop, grams: Grams) -> None:
-        self.loop, self.grams = loop, grams
-        self.member = np.arange(loop.n_tasks) == loop.codes[:, None]
-
-    def products(self, beta: np.ndarray) -> np.ndarray:
-        """Return the products with the coefficients of every task, ``(k, n, T)``."""
-        wanted = np.ones(self.member.shape, bool)
-        return np.ascontiguousarray(self.grams.products(self.member * beta[:, None], wanted).transpose(0, 2, 1))
-
-    def forms(self, beta: np.ndarray) -> np.ndarray:
-        """Return the forms of pairs of tasks."""
-        return self.loop.forms(beta, self.grams)
-
-    def matrix(self, coupling: np.ndarray) -> np.ndarray:
-        """Return the kernel of the pooled machine, in float64."""
-        return self.grams.combine_tasks(coupling, self.loop.codes).array.astype(np.float64)
-
-
 class SubspaceLoop:
-    """The search for couplings of tasks.
+    """The search for couplings of T tasks.
 
-    Parameters
-    ----------
-    config
-        Parameters.
-    specs
-        Kernels.
-    problem
-        Losses of all rows, in the order of the data; its groups are the tasks.
-    constants
-        ``(T,)`` label of tasks with a constant prediction, 0 for others; their rows have an empty box.
-    n_tasks
-        T.
-    settings
-        Where Gram matrices lie.
-    fits
-        What is followed on training rows and rows held out: accuracy, or R2.
-    data
-        What the kernels are over, where that is not the data set of the run: matrices that were given.
+    ``losses`` are those of all rows in the order of the data, grouped by task. ``fits`` follow accuracy, or R2, on training rows and rows
+    held out. ``data`` is what the kernels are over, where that is not the data set of the run: precomputed matrices.
     """
 
     state_type = SubspaceState
@@ -227,148 +180,161 @@ class SubspaceLoop:
         self,
         config: SharedSubspaceConfig,
         specs: Sequence[Any],
-        problem: DualProblem,
-        constants: np.ndarray,
-        n_tasks: int,
+        losses: TaskProblem,
         settings: GramSettings,
         fits: Sequence[Fit | TargetFit] = (),
-        data: Any = None,
+        data: GivenGrams | None = None,
     ) -> None:
-        assert problem.groups is not None
-        self.config, self.specs, self.problem, self.constants = config, tuple(specs), problem, constants
-        self.codes, self.n_tasks = problem.groups, n_tasks
+        assert losses.problem.groups is not None
+        self.config, self.specs, self.problem, self.constants = config, tuple(specs), losses.problem, losses.constants
+        self.codes, self.n_tasks = losses.problem.groups, len(losses.constants)
         self.settings, self.fits, self.data = settings, tuple(fits), data
         self.grams = held_grams(self.specs, settings, data)
 
     @property
     def mix(self) -> np.ndarray:
-        """``(m, k)`` kernels of the search as sums of the given ones."""
+        """``(m, k)`` kernels of the search as sums of those of the fit."""
         return np.eye(len(self.specs))
 
     def init(self, ctx: RunContext) -> SubspaceState:
         """Return the state before the first machine: tasks that are not coupled, kernels with equal traces."""
         self.grams(ctx)
         m, n = len(self.mix), self.problem.n
-        start, none = even_coupling(m, self.n_tasks, self.config.q), np.zeros(n)
-        best = start, none, np.zeros(self.n_tasks), none
-        takeover = SEARCHED if interior_fits(n, m, self.n_tasks, ctx.driver_memory) else NEVER
-        return SubspaceState(0, start, none, np.inf, 0.0, *best, pace=np.ones(m), slack=np.full(m, np.inf), takeover=takeover)
+        start, zeros = even_coupling(m, self.n_tasks, self.config.q), np.zeros(n)
+        return SubspaceState(
+            iteration=0,
+            coupling=start,
+            beta=zeros,
+            upper=np.inf,
+            lower=0.0,
+            best_coupling=start,
+            best_beta=zeros,
+            best_bias=np.zeros(self.n_tasks),
+            best_decision=zeros,
+            pace=np.ones(m),
+            slack=np.full(m, np.inf),
+            takeover=MAX_SEARCH_STEPS if interior_fits(n, m, self.n_tasks, ctx.driver_memory) else NEVER,
+        )
 
     def step(self, state: SubspaceState, ctx: RunContext) -> Step[SubspaceState]:
         """Solve the machine, bound the optimum, and choose the next couplings."""
         with one_thread():
             state, seconds = self._step(state, self.grams(ctx))
-        state = self._ended(replace(state, iteration=state.iteration + 1))
+        state = self._with_stop(replace(state, iteration=state.iteration + 1))
         return Step(state, {**self._metrics(state), "seconds_machines": seconds})
 
     def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
         if state.iteration >= state.takeover:
-            return self._followed(state, grams)
-        found, forms, seconds = self.machine(state, state.coupling, grams)
-        state = self.kept(state, state.coupling, found, forms)
+            return self._interior_step(state, grams)
+        solution, forms, seconds = self.solve_coupled(state, state.coupling, grams)
+        state = self.with_solution(state, state.coupling, solution, forms)
         if self.problem.ridge is None:
-            state = self._mixed(state, forms, grams)
-        return self._moved(state, forms), seconds
+            state = self._mix_machines(state, forms, grams)
+        return self._choose_next(state, forms), seconds
 
-    def _followed(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
+    def _interior_step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
         """Return the state after a step of the interior path, and the seconds of its system; without a step the search goes on."""
-        path = InteriorPath(self.problem, self.n_tasks, self.config.q, _Passes(self, grams))
+        matrices = PathMatrices(grams, self.codes, self.n_tasks, partial(self.forms, grams=grams))
+        path = InteriorPath(self.problem, self.n_tasks, self.config.q, matrices)
         began = time.perf_counter()
         point = path.start(state.beta) if state.interior is None else state.interior
         view = path.view(point)
         following = path.advance(point, view)
         seconds = time.perf_counter() - began
-        state = self._seen(state, view, grams)
+        state = self._with_view(state, view, grams)
         if following is None:
             return replace(state, interior=None, takeover=NEVER, coupling=state.best_coupling, short=True), seconds
         return replace(state, interior=following), seconds
 
-    def _seen(self, state: SubspaceState, view: View, grams: Grams) -> SubspaceState:
+    def _with_view(self, state: SubspaceState, view: View, grams: Grams) -> SubspaceState:
         """Return the state with the bounds of a point of the path: couplings scaled to norm one, coefficients with sums of zero."""
         size, q = coupling_size(view.coupling, self.config.q), self.config.q
         beta = self.problem.feasible(view.beta)
         forms = view.forms if np.array_equal(beta, view.beta) else self.forms(beta, grams)
         coupling, decision = view.coupling / size, view.decision / size
         primal, biases = machine_value(self.problem, decision, float(power_norm(nuclear_norms(coupling, view.forms), q)))
-        told = SubspaceBounds(primal, dual_value(self.problem, beta, forms, q), biases)
-        return self.noted(replace(state, beta=beta), coupling, view.beta, decision, told)
+        limits = SubspaceBounds(primal, dual_value(self.problem, beta, forms, q), biases)
+        return self.with_bounds(replace(state, beta=beta), coupling, view.beta, decision, limits)
 
-    def _mixed(self, state: SubspaceState, forms: np.ndarray, grams: Grams) -> SubspaceState:
+    def _mix_machines(self, state: SubspaceState, forms: np.ndarray, grams: Grams) -> SubspaceState:
         """Return the state with the best dual value between the newest machine and the best mean of earlier ones.
 
         Losses without curvature have machines that jump from corner to corner of the box; the dual value is concave.
         """
         if not state.average.size:
             return replace(state, average=state.beta, average_forms=forms)
-        before, held = state.average, state.average_forms
-        cross = self.forms(before + state.beta, grams) - held - forms
-        found = []
-        for share in SHARES:
-            rest = 1.0 - share
-            mean = rest * before + share * state.beta, rest**2 * held + rest * share * cross + share**2 * forms
-            found.append((dual_value(self.problem, *mean, self.config.q), *mean))
-        lower, average, mixed = max(found, key=lambda one: one[0])
+        before, before_forms = state.average, state.average_forms
+        cross = self.forms(before + state.beta, grams) - before_forms - forms
+        tried = []
+        for new in MEAN_SHARES:
+            old = 1.0 - new
+            mean = old * before + new * state.beta, old**2 * before_forms + old * new * cross + new**2 * forms
+            tried.append((dual_value(self.problem, *mean, self.config.q), *mean))
+        lower, average, average_forms = max(tried, key=lambda one: one[0])
         slow = 0 if lower > state.lower else state.slow
-        return replace(state, average=average, average_forms=mixed, slow=slow, lower=max(lower, state.lower))
+        return replace(state, average=average, average_forms=average_forms, slow=slow, lower=max(lower, state.lower))
 
-    def machine(self, state: SubspaceState, coupling: np.ndarray, grams: Grams) -> tuple[DualSolution, np.ndarray, float]:
+    def solve_coupled(self, state: SubspaceState, coupling: np.ndarray, grams: Grams) -> tuple[DualSolution, np.ndarray, float]:
         """Return the machine at a coupling, its forms ``(m, T, T)``, and the seconds of its solve."""
         gram = grams.combine_tasks(np.einsum("mk,mst->kst", self.mix, coupling), self.codes)
         began = time.perf_counter()
-        found = self.solved(gram, state)
+        solution = self.solve(gram, state)
         seconds = time.perf_counter() - began
-        return found, self.forms(found.beta, grams), seconds
+        return solution, self.forms(solution.beta, grams), seconds
 
     def forms(self, beta: np.ndarray, grams: Grams) -> np.ndarray:
         """Return the forms A of coefficients, ``(m, T, T)``."""
         return np.einsum("mk,kst->mst", self.mix, grams.task_forms(beta, self.codes, self.n_tasks))
 
-    def solved(self, gram: DenseGram, state: SubspaceState) -> DualSolution:
+    def solve(self, gram: DenseGram, state: SubspaceState) -> DualSolution:
         """Return the machine on a matrix, as exact as the gap of the search asks for."""
         if self.problem.ridge is not None:
             scale = float(np.abs(self.problem.c).max()) or 1.0
-            return RidgeSolver().solve(gram, self.problem, warm=state.beta, tol=EXACT * scale, max_iter=REFINED)
+            return RidgeSolver().solve(gram, self.problem, warm=state.beta, tol=RIDGE_TOL * scale, max_iter=MAX_REFINEMENTS)
 
-        def aim(found: DualSolution) -> float:
-            return GAP_SHARE * (state.gap if np.isfinite(state.gap) else found.upper)
+        def aim(solution: DualSolution) -> float:
+            return GAP_SHARE * (state.gap if np.isfinite(state.gap) else solution.upper)
 
         return solve_to_gap(gram, self.problem, warm=state.beta, tol=FIRST_TOL, aim=aim)
 
-    def kept(self, state: SubspaceState, coupling: np.ndarray, found: DualSolution, forms: np.ndarray) -> SubspaceState:
-        """Return the state with bounds and best point brought up to date."""
-        told = bounds(self.problem, found.beta, found.decision, forms, coupling, self.config.q)
-        return self.noted(replace(state, beta=found.beta), coupling, found.beta, found.decision, told)
+    def with_solution(self, state: SubspaceState, coupling: np.ndarray, solution: DualSolution, forms: np.ndarray) -> SubspaceState:
+        """Return the state with the machine at a coupling, bounds and best point brought up to date."""
+        limits = bounds(self.problem, solution.beta, solution.decision, forms, coupling, self.config.q)
+        return self.with_bounds(replace(state, beta=solution.beta), coupling, solution.beta, solution.decision, limits)
 
-    def noted(
-        self, state: SubspaceState, coupling: np.ndarray, beta: np.ndarray, decision: np.ndarray, told: SubspaceBounds
+    def with_bounds(
+        self, state: SubspaceState, coupling: np.ndarray, beta: np.ndarray, decision: np.ndarray, limits: SubspaceBounds
     ) -> SubspaceState:
-        """Return the state with given bounds taken in."""
-        better = told.primal < state.upper
-        slow = 0 if better or told.dual > state.lower else state.slow + 1
-        state = replace(state, slow=slow, lower=max(state.lower, told.dual), value=told.primal)
+        """Return the state with the bounds of a point, and with the point where it is the best so far."""
+        better = limits.primal < state.upper
+        slow = 0 if better or limits.dual > state.lower else state.slow + 1
+        state = replace(state, slow=slow, lower=max(state.lower, limits.dual), value=limits.primal)
         if not better:
             return state
-        bias = np.where(self.constants != 0, self.constants, told.biases)
+        bias = np.where(self.constants != 0, self.constants, limits.biases)
         point = {"best_coupling": coupling, "best_beta": beta, "best_bias": bias, "best_decision": decision + bias[self.codes]}
-        return replace(state, upper=told.primal, **point)
+        return replace(state, upper=limits.primal, **point)
 
-    def _moved(self, state: SubspaceState, forms: np.ndarray) -> SubspaceState:
+    def _choose_next(self, state: SubspaceState, forms: np.ndarray) -> SubspaceState:
         smoothing, q = self.smoothing(state), self.config.q
-        if state.slow >= LOST:
+        if state.slow >= MAX_SLOW_STEPS:
             # Directions that long steps gave up get another chance.
             state = replace(state, slow=0, since=state.iteration)
             return state if state.short else replace(state, coupling=state.best_coupling, short=True)
         if state.short:
             return replace(state, coupling=best_coupling(roots(state.coupling, forms, smoothing), q))
         slack = coupling_slack(state.coupling, forms)
-        pace = next_pace(state.pace, slack, state.slack) if state.value <= state.upper else np.maximum(RETREAT * state.pace, 1.0)
+        pace = next_pace(state.pace, slack, state.slack) if state.value <= state.upper else np.maximum(PACE_CUT * state.pace, 1.0)
         return replace(state, coupling=long_step(state.coupling, forms, pace, q, smoothing), pace=pace, slack=slack)
 
     def smoothing(self, state: SubspaceState) -> float:
         """Return the smoothing of a step, in units of the greatest singular value."""
-        return max(SMOOTH * FADE ** (state.iteration - state.since), FAINT * min(state.relative_gap, 1.0) / self.n_tasks)
+        return max(
+            FIRST_SMOOTHING * SMOOTHING_DECAY ** (state.iteration - state.since),
+            SMOOTHING_GAP_SHARE * min(state.relative_gap, 1.0) / self.n_tasks,
+        )
 
-    def _ended(self, state: SubspaceState) -> SubspaceState:
+    def _with_stop(self, state: SubspaceState) -> SubspaceState:
         if state.gap <= self.config.tol * state.upper:
             return replace(state, stop="tol")
         return replace(state, stop="max_iter") if state.iteration >= self.config.max_iter else state

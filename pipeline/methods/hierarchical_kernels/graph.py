@@ -1,0 +1,102 @@
+"""The graph of kernels of a fit: what the parameters say, with widths and multipliers that follow from the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....kernels.grams.blocks import gram_diagonal
+from ....kernels.grams.products import AnyKernel, distinct_kernels
+from ....kernels.grams.spec import KernelSpec, check_columns
+from ....kernels.graphs.kernel_graphs import KernelDag, KernelGrid, KernelList
+from ....kernels.graphs.parsing import DEFAULT, graph_of
+from ....storage import BlockStore, DataError, MemoryBlocks
+from ...grams.sources import TextRows, rows_of
+from ...inputs.kernels import check_rows
+from ...inputs.labels import Inputs
+from ...models.kernel_predict import spans
+from .config import HKLConfig
+
+RowData: TypeAlias = BlockStore | MemoryBlocks | TextRows
+
+READ_ROWS = 4096
+"""Rows read at a time for widths and traces."""
+
+CONSTANT_SHARE = 1e-10
+"""A feature whose deviation is below this share of its mean is constant."""
+
+
+def resolve_graph(config: HKLConfig, inputs: Inputs, dag: KernelDag | None = None) -> KernelDag:
+    """Return the graph, its kernels checked against the data; ``dag`` is one that parameters cannot hold.
+
+    Raises
+    ------
+    ValueError
+        A kernel that does not suit the data.
+    """
+    data, source = inputs.data, config.dag if dag is None else dag
+    has_widths = "gaussian" in (DEFAULT if source is None else source if isinstance(source, str) else "")
+    if has_widths and not data.n_cols:
+        raise DataError("the data set holds strings; name a dag of kernels that read them")
+    if has_widths and data.n_rows < 2:
+        raise DataError("n_samples = 1: widths of features need at least two rows")
+    deviations = feature_deviations(data, inputs.sample_weight) if has_widths else None
+    graph = graph_of(source, config.a, data.n_cols or None, deviations)
+    kernels = _base_kernels(graph)
+    for spec in kernels if data.n_cols else ():
+        check_columns(spec, data.n_cols)
+    check_rows(kernels, data)
+    return _scale_traces(graph, data) if config.normalize == "trace" else graph
+
+
+def _base_kernels(graph: KernelDag) -> list[KernelSpec]:
+    if isinstance(graph, KernelGrid):
+        return [spec for chain in graph.chains for spec in chain]
+    if isinstance(graph, KernelList):
+        return distinct_kernels(graph.kernels)
+    return distinct_kernels([graph.kernel(key) for key in graph.roots()])
+
+
+def feature_deviations(data: RowData, weight: np.ndarray | None = None) -> np.ndarray:
+    """Return the standard deviations of the features as kernels read them, rows weighted, ``(d,)``; 0 of constant ones."""
+    mass, mean, square, lo = 0.0, np.zeros(data.n_cols), np.zeros(data.n_cols), 0
+    for part in _row_blocks(data):
+        block = np.asarray(part.toarray() if sp.issparse(part) else part, np.float64)
+        weights = np.ones(len(block)) if weight is None else weight[lo : lo + len(block)]
+        lo, added = lo + len(block), float(weights.sum())
+        if added > 0:
+            centre = weights @ block / added
+            shift, total = centre - mean, mass + added
+            square += weights @ (block - centre) ** 2 + shift**2 * (mass * added / total)
+            mean, mass = mean + shift * (added / total), total
+    deviations = np.sqrt(square / max(mass, 1e-300))
+    return np.where(deviations > CONSTANT_SHARE * np.abs(mean), deviations, 0.0)
+
+
+def _row_blocks(data: RowData) -> Iterator[Any]:
+    return (rows_of(data, lo, hi) for lo, hi in spans(data.n_rows, READ_ROWS))
+
+
+def _scale_traces(graph: KernelDag, data: RowData) -> KernelDag:
+    """Return the graph with factors (or nodes of a list) of trace n.
+
+    Raises
+    ------
+    ValueError
+        A graph of another class, or a kernel that is zero on the training rows.
+    """
+    if not isinstance(graph, (KernelGrid, KernelList)):
+        raise ValueError(f"normalize='trace': {type(graph).__name__} is neither a grid nor a list; scale its kernels there")
+    specs: list[AnyKernel] = list(_base_kernels(graph) if isinstance(graph, KernelGrid) else graph.kernels)
+    traces = np.zeros(len(specs))
+    for part in _row_blocks(data):
+        traces += gram_diagonal(specs, part).sum(axis=1)
+    if not (traces > 0).all():
+        raise ValueError(f"kernel {specs[int(np.argmin(traces))]} has trace {traces.min():g} on the training rows; it cannot be scaled")
+    scales = iter((data.n_rows / traces).tolist())
+    if isinstance(graph, KernelList):
+        return graph.scaled(list(scales))
+    return graph.scaled([[next(scales) for _ in chain] for chain in graph.chains])

@@ -1,0 +1,203 @@
+"""Gram matrices within tasks, wherever their entries lie, and machines on weighted sums of them.
+
+Where the kernels are in memory, the steps of a pass run one after another in this process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....cluster import BlockProgram, plan
+from ....kernels.grams.normalization import KernelSums, block_sums, kernel_sums, normalizations
+from ....kernels.svm.dual import DualProblem
+from ....kernels.svm.task_machine import Accuracy
+from ....storage import DataError, GramStore, GramTask
+from ....storage.grams.layout import GramLayout
+from ...grams.contents import confirm_contents
+from ...grams.settings import GramSettings
+from ...grams.sources import StoredPair
+from ...passes.blocks import listed
+from ...records.context import RunContext
+from .solve_pass import (
+    BatchProblem,
+    BlockBuild,
+    Norms,
+    TaskBatch,
+    batch_bytes,
+    build_bytes,
+    build_chunk,
+    solve_chunk,
+    split_batches,
+    sums_chunk,
+)
+from .task_blocks_pass import ComputedPair, LoadedPair, TaskPair, load_pairs, task_pairs
+
+
+class TaskMachines(NamedTuple):
+    """Machines of all tasks: ``(n,)`` coefficients and values in the order of tasks.
+
+    ``forms`` are ``(k, T)`` those of the normalised kernels, ``joint`` the forms of the sum with other coefficients.
+    """
+
+    beta: np.ndarray
+    decision: np.ndarray
+    forms: np.ndarray
+    joint: np.ndarray
+
+
+class TaskGrams:
+    """k Gram matrices within T tasks, and machines on their weighted sums; ``order`` are the rows of the data task by task.
+
+    Normalisation rests on pairs of rows within tasks: centring is by task, which the bias of a task takes up.
+    """
+
+    def __init__(self, ctx: RunContext, specs: Sequence[Any], layout: GramLayout, order: np.ndarray, settings: GramSettings) -> None:
+        self.ctx, self.specs, self.layout, self.order, self.settings = ctx, tuple(specs), layout, order, settings
+        _refuse_centred_cosine(self.specs)
+        self._pairs: Sequence[TaskPair] = task_pairs(ctx.data, self.specs, layout, order)
+        event = {"grams": settings.policy, "gram_reason": settings.reason, "gram_block_rows": layout.block, "kernels": len(self.specs)}
+        ctx.emit({"event": "grams", **event, "tasks": len(layout.groups)})
+        confirm_contents(ctx, settings, self.specs)
+        self.sums = self._load_sums()
+        self.normalizations = [replace(norm, row_mean=None, mean=0.0) for norm in normalizations(self.specs, self.centred_sums())]
+        scales_only = all(norm.only_scales for norm in self.normalizations)
+        self.scale = np.array([norm.scale if scales_only else 1.0 for norm in self.normalizations])
+        self._norms: Norms = None if scales_only else tuple(self.normalizations)
+        if settings.policy == "memory" and self._norms is not None:
+            self._pairs = [self._normalize(pair) for pair in self._pairs]
+            self._norms = None
+        self.batches = split_batches(self._pairs, layout)
+
+    @property
+    def k(self) -> int:
+        """Number of kernels."""
+        return len(self.specs)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.layout.n
+
+    def centred_sums(self) -> list[KernelSums]:
+        """Return sums whose total stands for centring by task: ``n sum_t total_t / m_t``, so that the trace left is that of all tasks."""
+        sizes = np.array(self.layout.groups)
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        means = [np.add.reduceat(sums.row_sums, starts) / sizes for sums in self.sums]
+        return [replace(sums, total=float(self.n * part.sum())) for sums, part in zip(self.sums, means, strict=True)]
+
+    def solve(
+        self, problem: DualProblem, beta: np.ndarray, weights: np.ndarray, accuracy: Accuracy, partner: np.ndarray | None = None
+    ) -> TaskMachines:
+        """Solve the machines of all tasks from coefficients ``beta`` at weights ``(k, T)`` of the normalised kernels; one pass.
+
+        ``partner`` are ``(n,)`` coefficients for the joint forms.
+
+        Raises
+        ------
+        gramplane.storage.DataError
+            A kernel is not positive semi-definite.
+        """
+        whole = BatchProblem(problem, beta, weights * self.scale[:, None], accuracy, partner, self._norms)
+        batches = [_with_problem(batch, whole) for batch in self.batches]
+        if self.settings.policy == "memory":
+            solutions = [solution for batch in batches for solution in solve_chunk(batch)]
+        else:
+            rows, tasks = max(batch.rows[1] - batch.rows[0] for batch in batches), max(len(batch.parts) for batch in batches)
+            solutions = self._run_pass("task-solves", solve_chunk, 16 * rows + 16 * self.k * tasks + 512, batches)
+        solutions = sorted(solutions, key=lambda solution: solution.first)
+        indefinite = [task for solution in solutions for task in solution.indefinite]
+        if indefinite:
+            raise DataError(f"a kernel is not positive semi-definite on the rows of task number {indefinite[0]}")
+        forms = np.concatenate([solution.forms for solution in solutions])
+        plain, joint = (np.ascontiguousarray(forms[:, :, i]).T * self.scale[:, None] for i in (0, 1))
+        return TaskMachines(
+            np.concatenate([solution.beta for solution in solutions]),
+            np.concatenate([solution.decision for solution in solutions]),
+            plain,
+            joint,
+        )
+
+    # -- entries -------------------------------------------------------------------------------------------------------------------
+
+    def _load_sums(self) -> list[KernelSums]:
+        if self.settings.policy == "store":
+            return self._open_store()
+        if self.settings.policy == "memory":
+            return self._load_into_memory()
+        batches = split_batches(self._pairs, self.layout)
+        largest = max(sum(pair.rows[1] - pair.rows[0] for part in batch.parts for pair in part.pairs) for batch in batches)
+        return kernel_sums(self.n, self._run_pass("task-sums", sums_chunk, 24 * self.k * largest, batches))
+
+    def _load_into_memory(self) -> list[KernelSums]:
+        blocks = load_pairs(self._pairs)
+        sums = [block_sums(block, pair.rows, pair.cols) for block, pair in zip(blocks, self._pairs, strict=True)]
+        self._pairs = [LoadedPair(pair.rows, pair.cols, block) for block, pair in zip(blocks, self._pairs, strict=True)]
+        return kernel_sums(self.n, sums)
+
+    def _normalize(self, pair: TaskPair) -> LoadedPair:
+        parts = zip(self.normalizations, pair.load(), strict=True)
+        block = np.stack([norm.apply_block(one, slice(*pair.rows), slice(*pair.cols)) for norm, one in parts])
+        return LoadedPair(pair.rows, pair.cols, block)
+
+    def _open_store(self) -> list[KernelSums]:
+        """Fill what the store lacks, then refer to its blocks."""
+        path, layout = str(self.settings.store), self.layout
+        raw = {spec.digest(): spec for spec in self.specs}
+        store = GramStore.create(
+            path,
+            data_digest=ordered_digest(self.ctx.data.digest, self.order),
+            n=layout.n,
+            kernels=[(digest, spec.raw_json()) for digest, spec in raw.items()],
+            block=layout.block,
+            groups=layout.groups,
+        )
+        missing = store.missing(list(raw))
+        if missing:
+            with store.lock():
+                store.commit(self._build(missing, raw))
+        self.ctx.emit({"event": "grams", "gram_store": path, "kernels": len(raw), "blocks_computed": len(missing)})
+        positions = {digest: i for i, digest in enumerate(raw)}
+        selection = tuple(positions[spec.digest()] for spec in self.specs)
+        self._pairs = [StoredPair(ref, selection) for ref in store.refs(list(raw))]
+        # Its files stay readable while the store is open, should it be replaced.
+        self._store = store
+        sums = {digest: KernelSums(*store.sums(digest)) for digest in raw}
+        return [sums[spec.digest()] for spec in self.specs]
+
+    def _build(self, tasks: Sequence[GramTask], specs: dict[str, Any]) -> list[Any]:
+        pairs = {(pair.rows, pair.cols): pair for pair in self._pairs if isinstance(pair, ComputedPair)}
+        builds = [BlockBuild(task, replace(pairs[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
+        return self.ctx.run_pass(plan(BlockProgram("gram-build", build_chunk, listed, build_bytes, 256), builds))
+
+    def _run_pass(self, name: str, chunk: Callable[[TaskBatch], list[Any]], result: int, batches: Sequence[TaskBatch]) -> list[Any]:
+        program = BlockProgram(name, chunk, listed, batch_bytes, result, combine_bytes=2 * result * len(batches))
+        return self.ctx.run_pass(plan(program, batches))
+
+
+def _with_problem(batch: TaskBatch, whole: BatchProblem) -> TaskBatch:
+    """Return a batch with its part of the problem of all tasks."""
+    rows, norms = slice(*batch.rows), whole.norms
+    first, last = batch.parts[0].number, batch.parts[-1].number + 1
+    if norms is not None:
+        norms = tuple(replace(norm, diag_root=None if norm.diag_root is None else norm.diag_root[rows]) for norm in norms)
+    partner = None if whole.partner is None else whole.partner[rows]
+    part = BatchProblem(whole.problem.part(rows), whole.beta[rows], whole.weights[:, first:last], whole.accuracy, partner, norms)
+    return replace(batch, problem=part)
+
+
+def ordered_digest(digest: str, order: np.ndarray) -> str:
+    """Return the digest of rows in another order; that of the data where the order is theirs."""
+    if np.array_equal(order, np.arange(len(order))):
+        return digest
+    return hashlib.sha256(digest.encode() + np.ascontiguousarray(order, "<i8").tobytes()).hexdigest()
+
+
+def _refuse_centred_cosine(specs: Sequence[Any]) -> None:
+    for spec in specs:
+        if spec.centre and spec.normalize == "cosine":
+            raise ValueError(f"kernel {spec}: a cosine of centred rows needs all pairs of rows; within tasks give cosine or centre alone")

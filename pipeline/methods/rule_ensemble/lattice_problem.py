@@ -1,0 +1,78 @@
+"""The lattice of conjunctions as the active-set loop sees it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ....kernels.graphs.hulls import NodeSet
+from ....kernels.graphs.norms import DualPoint
+from ....kernels.rules.lattice import RuleLattice
+from ....kernels.rules.machine import solve_rules
+from ....kernels.rules.search import DEPTHS, Search
+from ...loops.active_set import EVERYWHERE, Restricted, Violations
+from ...records.context import RunContext
+from .config import RuleConfig
+from .mirror import solve_mirror
+from .state import RuleMaster
+
+MAX_REWEIGHTINGS = 100
+"""Re-weightings of one solve."""
+
+FIRST_DEPTH = 2
+"""Length of conjunctions at which a search over all of them begins."""
+
+
+class LatticeProblem:
+    """Restricted problems on hulls of the lattice, and searches for the conjunctions outside that break their certificate."""
+
+    def __init__(self, lattice: RuleLattice, config: RuleConfig) -> None:
+        self._lattice, self._config = lattice, config
+        self.parents, self.penalties = lattice.parents, lattice.penalties
+
+    def solve(self, nodes: NodeSet, master: RuleMaster, tol: float, ctx: RunContext) -> tuple[RuleMaster, Restricted]:
+        """Solve the restricted problem."""
+        problem = self._lattice.problem(nodes, self._config.rho)
+        if self._config.solver == "mirror":
+            point = solve_mirror(problem, tol=tol)
+        else:
+            point = solve_rules(problem, warm=(master.weights, master.bias), tol=tol, max_iter=MAX_REWEIGHTINGS)
+        solution = RuleMaster(point.G, point.bias, np.concatenate(point.alpha), master.steps + point.steps)
+        return solution, Restricted(point.objective, DualPoint(point.linear, 0.0, point.reach), point.bound)
+
+    def frontier(self, nodes: NodeSet, master: RuleMaster, threshold: float, ctx: RunContext) -> Violations:
+        """Visit the children of the hull."""
+        search = self._lattice.outside(nodes, split_alpha(self._lattice, master), threshold, frontier=True)
+        return self._violations(search, threshold, None, search.visits)
+
+    def everywhere(self, nodes: NodeSet, master: RuleMaster, threshold: float, ctx: RunContext) -> Violations:
+        """Visit all conjunctions, longer and longer ones while the visits last."""
+        budget, depth_reached, visits = self._config.max_visits, None, 0
+        rows = self._lattice.signed(split_alpha(self._lattice, master))
+        for depth in range(FIRST_DEPTH, DEPTHS + 1):
+            search = self._lattice.outside(nodes, (), threshold, frontier=False, depth=depth, visits=budget - visits, rows=rows)
+            visits += search.visits
+            if not search.finished:
+                if len(search.values) and depth_reached is None:
+                    return self._violations(search, threshold, None, visits)
+                break
+            depth_reached = EVERYWHERE if search.whole else depth
+            if len(search.values) or search.whole:
+                return self._violations(search, threshold, depth_reached, visits)
+        return Violations(self._lattice.named([]), np.zeros(0), threshold, depth_reached, visits)
+
+    def _violations(self, search: Search, threshold: float, depth: int | None, visits: int) -> Violations:
+        items = [row[row >= 0].tolist() for row in search.items]
+        worst = max(float(search.values.max(initial=0.0)), threshold)
+        return Violations(self._lattice.named(items), search.values, worst, depth, visits)
+
+    def enlarged(self, master: RuleMaster, before: NodeSet, after: NodeSet) -> RuleMaster:
+        """Return the master with zero weights for the nodes that joined."""
+        zeros = np.zeros((after.size - before.size, master.weights.shape[1]))
+        return replace(master, weights=np.concatenate([master.weights, zeros]))
+
+
+def split_alpha(lattice: RuleLattice, master: RuleMaster) -> list[np.ndarray]:
+    """Return the multipliers task by task."""
+    return np.split(master.alpha, np.cumsum([len(rows) for rows in lattice.rows])[:-1])

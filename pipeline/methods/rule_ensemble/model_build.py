@@ -1,0 +1,125 @@
+"""From the last state of a rule ensemble's loop to its model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ....kernels.graphs.norms import DualPoint
+from ....kernels.rules.lattice import RuleLattice
+from ....kernels.rules.propositions import ABOVE, AT_MOST, Propositions
+from ...inputs.labels import Inputs
+from ...inputs.tasks import TaskInputs
+from ...loops.active_set import EVERYWHERE, FINISHED
+from ...records.context import RunContext
+from .config import RuleConfig
+from .data import RuleData, raw_columns, rule_flags
+from .lattice_problem import split_alpha
+from .model import RuleModel
+from .state import RuleState, SelectedRules
+
+MAX_PROPOSITIONS, MAX_ROWS = 30, 1000
+"""Up to so many propositions and rows the thesis' certificate is computed, too: beyond, it tells nothing."""
+
+
+def build_rule_model(
+    config: RuleConfig,
+    inputs: Inputs,
+    data: RuleData,
+    state: RuleState,
+    ctx: RunContext,
+    names: Sequence[str] | None,
+    categories: Mapping[int, Sequence[str]],
+) -> RuleModel:
+    """Return the model of the last state: the selected rules, equal ones as one, and the active set they came from."""
+    assert state.kept is not None
+    propositions, items, weights = _merge_rules(state.kept, config.prune)
+    columns = np.unique(propositions.column[sorted({j for item in items for j in item})])
+    flags = rule_flags(propositions, items, columns, raw_columns(ctx, columns), ctx.data.n_rows)
+    hull = state.hull_rules(data)
+    hull_items = hull.items()
+    used = np.array(sorted({j for item in hull_items for j in item}), np.int64)
+    number = {int(j): k for k, j in enumerate(used)}
+    return RuleModel(
+        params_json=config.model_dump_json(),
+        classes_json=json.dumps(list(inputs.labels)),
+        tasks_json=json.dumps(list(inputs.names) if isinstance(inputs, TaskInputs) else None),
+        names_json=json.dumps(None if names is None else [str(name) for name in names]),
+        categories_json=json.dumps({str(column): list(values) for column, values in categories.items()}),
+        n_features=int(ctx.data.n_cols),
+        propositions=propositions,
+        **_packed_lists("rule", items),
+        weights=weights,
+        intercepts=-state.kept.bias,
+        support=flags[data.rows].sum(axis=0).astype(np.int64),
+        active_propositions=data.propositions.take(used),
+        **_packed_lists("active", [[number[j] for j in item] for item in hull_items]),
+        active_weights=hull.weights,
+        figures={**_figures(state, state.kept), "descendant_gap": descendant_gap(data.lattice, state)},
+    )
+
+
+def _packed_lists(name: str, items: Sequence[Sequence[int]]) -> dict[str, np.ndarray]:
+    starts = np.concatenate([[0], np.cumsum([len(item) for item in items])]).astype(np.int64)
+    return {f"{name}_starts": starts, f"{name}_items": np.array([j for item in items for j in item], np.int64)}
+
+
+def _merge_rules(rules: SelectedRules, prune: float) -> tuple[Propositions, list[list[int]], np.ndarray]:
+    """Return propositions, items and weights of the rules: of two cuts on one side of a column the narrower, equal rules as one."""
+    positions, weights = rules.above(prune)
+    items, props = rules.items(), rules.propositions
+    used = np.array(sorted({j for r in positions for j in items[r]}), np.int64)
+    number = {int(j): k for k, j in enumerate(used)}
+    totals: dict[tuple[tuple[int, int, float], ...], np.ndarray] = {}
+    lists: dict[tuple[tuple[int, int, float], ...], list[int]] = {}
+    for r, row in zip(positions, weights, strict=True):
+        narrow = _narrowest_cuts(props, items[r])
+        name = tuple(sorted((int(props.column[j]), int(props.kind[j]), float(props.cut[j])) for j in narrow))
+        totals[name] = totals.get(name, np.zeros(len(row))) + row
+        lists.setdefault(name, sorted(number[j] for j in narrow))
+    rows = np.stack(list(totals.values())) if totals else np.zeros((0, rules.weights.shape[1]))
+    return props.take(used), list(lists.values()), rows
+
+
+def _narrowest_cuts(props: Propositions, item: Sequence[int]) -> list[int]:
+    best: dict[tuple[int, int, float], int] = {}
+    for j in item:
+        column, kind, cut = int(props.column[j]), int(props.kind[j]), float(props.cut[j])
+        name = (column, kind, 0.0 if kind in (AT_MOST, ABOVE) else cut)
+        old = best.get(name)
+        if old is None or (cut < props.cut[old] if kind == AT_MOST else cut > props.cut[old]):
+            best[name] = j
+    return list(best.values())
+
+
+def _figures(state: RuleState, rules: SelectedRules) -> dict[str, float]:
+    active = state.active
+    depth = float("nan") if active.depth is None else (float("inf") if active.depth == EVERYWHERE else float(active.depth))
+    return {
+        "objective": float(active.upper),
+        "gap": float(active.certificate) if active.depth is not None else float("nan"),
+        "restricted_gap": float(active.upper - active.lower),
+        "depth": depth,
+        "bound": float(active.bound),
+        "worst_outside": float(active.worst),
+        "n_nodes": float(active.nodes.size),
+        "rounds": float(active.rounds),
+        "newton_steps": float(state.master.steps),
+        "iterations": float(state.iteration),
+        "refit_objective": float(rules.objective),
+        "converged": float(active.stop in FINISHED),
+    }
+
+
+def descendant_gap(lattice: RuleLattice, state: RuleState) -> float:
+    """Return the gap that the thesis' sums over descendants certify, on the lattice of all conjunctions; NaN for more than a few rows."""
+    active, alpha = state.active, state.master.alpha
+    if lattice.p > MAX_PROPOSITIONS or lattice.n > MAX_ROWS or not np.isfinite(active.upper):
+        return float("nan")
+    used = alpha > 0
+    reach = float(max(np.min(np.concatenate(lattice.cost)[used] / alpha[used]), 1.0)) if used.any() else 1.0
+    # The nodes that joined last came after the multipliers.
+    bound = max(active.bound, lattice.descendant_bound(active.nodes, split_alpha(lattice, state.master)))
+    return float(max(active.upper - DualPoint(float(alpha.sum()), 0.0, reach).value(bound), 0.0))

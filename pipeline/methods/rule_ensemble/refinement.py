@@ -1,0 +1,105 @@
+"""After selection: rules on the propositions that occur in them, cuts moved to better training values, weights fitted again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ....kernels.rules.bits import conjunctions, pack, unpack
+from ....kernels.rules.cuts import CutMachine, refined_cuts
+from ....kernels.rules.lattice import RuleLattice
+from ....kernels.rules.machine import solve_rules
+from ....kernels.rules.newton import bias_root
+from ....kernels.rules.propositions import ABOVE, AT_MOST
+from ...records.context import RunContext
+from .config import RuleConfig
+from .data import RuleData, raw_columns
+from .lattice_problem import MAX_REWEIGHTINGS
+from .proposition_pass import dense_column
+from .state import SelectedRules
+
+BIAS_SMOOTHING = 1e-2
+"""Width of the hinge's parabola where the bias alone is fitted."""
+
+ROUND_OFF = 1e-12
+"""Share of the largest weight below which that of the empty conjunction, which the bias stands for, is round-off."""
+
+
+def refine_rules(rules: SelectedRules, data: RuleData, config: RuleConfig, ctx: RunContext) -> SelectedRules:
+    """Return the rules with moved cuts and weights fitted again, as far as the parameters say."""
+    columns = rules.columns_above(config.prune)
+    raw = raw_columns(ctx, columns)
+    values = {int(column): dense_column(raw, k)[data.rows] for k, column in enumerate(columns)}
+    rules, lattice = restrict_propositions(rules, data.lattice, config, values)
+    if config.refine_cuts:
+        rules, lattice = move_cuts(rules, lattice, values)
+    return refit_rules(rules, lattice, config)
+
+
+def restrict_propositions(
+    rules: SelectedRules, lattice: RuleLattice, config: RuleConfig, values: dict[int, np.ndarray]
+) -> tuple[SelectedRules, RuleLattice]:
+    """Return the rules on the propositions that occur in them, with the lattice of these; ``values`` are the columns of the rows in use."""
+    items, (positions, weights) = rules.items(), rules.above(config.prune)
+    used = np.array(sorted({j for r in positions for j in items[r]}), np.int64)
+    number = {int(j): k for k, j in enumerate(used)}
+    propositions = rules.propositions.take(used)
+    flags = np.zeros((len(used), lattice.n), bool)
+    for column, column_values in values.items():
+        members = np.flatnonzero(propositions.column == column)
+        if len(members):
+            flags[members] = propositions.flags(members, column, column_values)
+    lattice = replace(lattice, columns=pack(flags.astype(np.uint8)))
+    new_items = [[number[j] for j in items[r]] for r in positions]
+    nodes = lattice.hull(lattice.named([[], *new_items]))
+    hull_weights = np.zeros((nodes.size, rules.weights.shape[1]))
+    for name, row in zip(lattice.named(new_items), weights, strict=True):
+        hull_weights[nodes.place(name)] = row
+    return replace(rules, propositions=propositions, nodes=nodes, weights=hull_weights), lattice
+
+
+def move_cuts(rules: SelectedRules, lattice: RuleLattice, values: dict[int, np.ndarray]) -> tuple[SelectedRules, RuleLattice]:
+    """Return the rules with every cut at the training value of the least loss, and the lattice of the moved propositions."""
+    propositions = rules.propositions
+    if not np.isin(propositions.kind, (AT_MOST, ABOVE)).any():
+        return rules, lattice
+    machine = CutMachine(rules.items(), rules.weights, rules.bias, lattice.rows, lattice.y, lattice.cost)
+    flags = unpack(lattice.columns, lattice.n)
+    columns = [values[int(column)] for column in propositions.column]
+    cuts, flags = refined_cuts(machine, flags, propositions.kind, propositions.cut, columns)
+    return replace(rules, propositions=replace(propositions, cut=cuts)), lattice.moved(pack(flags))
+
+
+def refit_rules(rules: SelectedRules, lattice: RuleLattice, config: RuleConfig) -> SelectedRules:
+    """Return the rules with weights fitted again, small ones dropped; unchanged where the parameters want neither refit nor moved cuts."""
+    if not config.refit and not config.refine_cuts:
+        return rules
+    warm = (np.asarray(rules.weights @ np.linalg.pinv(lattice.root).T, np.float64), rules.bias)
+    point = solve_rules(lattice.problem(rules.nodes, config.rho), warm=warm, tol=config.tol, max_iter=MAX_REWEIGHTINGS)
+    rules = replace(rules, weights=point.G @ lattice.root.T, bias=point.bias, objective=point.objective, sweep=rules.sweep + 1)
+    return prune_rules(rules, lattice, config.prune)
+
+
+def prune_rules(rules: SelectedRules, lattice: RuleLattice, share: float, is_last: bool = False) -> SelectedRules:
+    """Return the machine without weights below a share of the largest, the bias of every task anew.
+
+    The last machine, which is not fitted again, keeps its biases where nothing is dropped: its objective is of these.
+    """
+    positions, weights = rules.above(share)
+    pruned = np.zeros_like(rules.weights)
+    pruned[positions] = weights
+    if is_last and np.abs(rules.weights - pruned).max(initial=0.0) <= ROUND_OFF * np.abs(pruned).max(initial=0.0):
+        return replace(rules, weights=pruned)
+    items = rules.items()
+    flags = unpack(conjunctions([items[r] for r in positions], lattice.columns, lattice.n), lattice.n)
+    bias = np.empty(len(rules.bias))
+    for t, (rows, y, cost) in enumerate(zip(lattice.rows, lattice.y, lattice.cost, strict=True)):
+        F = np.zeros(len(rows)) if not positions else flags.T[rows].astype(np.float64) @ np.ascontiguousarray(weights[:, t])
+        bias[t] = bias_root(F, y, cost, BIAS_SMOOTHING, float(rules.bias[t]))
+    return replace(rules, weights=pruned, bias=bias)
+
+
+def is_better(old: SelectedRules, new: SelectedRules, tol: float) -> bool:
+    """Return whether a sweep lowered the objective by more than ``tol``; the first always counts."""
+    return old.sweep == 0 or new.objective < old.objective - tol * abs(old.objective)
