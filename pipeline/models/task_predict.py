@@ -159,7 +159,7 @@ def decide_task_store(model: TaskModel, ctx: RunContext, task: Any = None) -> np
     return np.concatenate([part.values for part in parts]) if parts else np.zeros((0, 1))
 
 
-def store_codes(model: TaskModel | LinearModel | Any, data: Any) -> np.ndarray:
+def store_codes(model: Any, data: Any) -> np.ndarray:
     """Return the task of each row of a store, as its position in the model's tasks.
 
     Raises
