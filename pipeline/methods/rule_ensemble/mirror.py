@@ -12,6 +12,7 @@ from ....kernels.graphs.norms import dual_exponent, log_psi, log_zeta, psi_gradi
 from ....kernels.jit import one_thread
 from ....kernels.rules.machine import RulePoint, RuleProblem, RuleSearch
 from ....kernels.weights.domains import Simplex
+from ...loops.weight_steps import mirror_step
 
 MAX_INNER_STEPS = 30
 """Closed steps of theta at given shares, at most."""
