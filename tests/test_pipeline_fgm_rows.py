@@ -8,7 +8,7 @@ from gramplane.cluster import MemoryBoundExceeded, MemorySink, open_executor
 from gramplane.kernels.mixed_norm import ROW_BLOCK
 from gramplane.pipeline import load_model, resume_run, run_method
 from gramplane.pipeline.inputs.labels import Inputs
-from gramplane.pipeline.inputs.scores import Fit
+from gramplane.pipeline.inputs.scores import AccuracyTracker
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.fgm import designs as fgm_designs
 from gramplane.pipeline.methods.fgm.config import FGMConfig
@@ -48,7 +48,7 @@ def machines(data, codes, memory, groups=None, weight=None, events=None, **param
     config = FGMConfig(**{**PARAMS, **params})
     inputs = Inputs(data, codes, tuple(range(int(codes.max()) + 1)), weight, groups)
     loop = build_loop(config, inputs, warn=pytest.fail)
-    loop.fits = (Fit(0, len(loop.machines), codes),)
+    loop.fits = (AccuracyTracker(0, len(loop.machines), codes),)
     with open_executor(events=events) as executor:
         ctx = RunContext(executor, data, driver_memory=memory)
         outcome = run_loop(loop, ctx)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...storage import DataError
-from .scores import Fit, TargetFit, plain_folds, stratified_folds
+from .scores import AccuracyTracker, R2Tracker, plain_folds, stratified_folds
 
 if TYPE_CHECKING:
     from .tasks import TaskInputs
@@ -96,6 +96,6 @@ def table_rows(
     return rows
 
 
-def _error(fits: Sequence[Fit | TargetFit], scores: np.ndarray) -> float:
+def _error(fits: Sequence[AccuracyTracker | R2Tracker], scores: np.ndarray) -> float:
     """Return the mean square error over folds of known R2."""
     return float(np.mean([(1.0 - r2) * fit.target[fit.held_out].var() for fit, r2 in zip(fits, scores, strict=True)]))  # pyright: ignore[reportAttributeAccessIssue] (a regression's)

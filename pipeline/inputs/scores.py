@@ -17,7 +17,7 @@ InputsT = TypeVar("InputsT", bound=Inputs)
 
 
 @dataclass(frozen=True)
-class Fit:
+class AccuracyTracker:
     """One classifier among the machines of a loop.
 
     Attributes
@@ -42,7 +42,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class TargetFit:
+class R2Tracker:
     """One regression machine among the machines of a loop.
 
     Attributes
@@ -70,7 +70,7 @@ def predicted_codes(decisions: np.ndarray) -> np.ndarray:
     return (decisions[0] > 0).astype(np.int64) if len(decisions) == 1 else decisions.argmax(axis=0)
 
 
-def accuracies(fit: Fit, decisions: Mapping[int, np.ndarray]) -> tuple[float, float]:
+def accuracies(fit: AccuracyTracker, decisions: Mapping[int, np.ndarray]) -> tuple[float, float]:
     """Return ``(train, test)`` accuracy of a fit; NaN where there are no rows."""
     values = np.stack([decisions[k] for k in fit.machines])
     right = predicted_codes(values) == fit.codes
@@ -89,18 +89,18 @@ def r_squared(target: np.ndarray, values: np.ndarray) -> float:
     return 1.0 - float(np.square(target - values).sum()) / spread if spread > 0.0 else NAN
 
 
-def explained(fit: TargetFit, decisions: Mapping[int, np.ndarray]) -> tuple[float, float]:
+def explained(fit: R2Tracker, decisions: Mapping[int, np.ndarray]) -> tuple[float, float]:
     """Return ``(train, test)`` R2 of a regression; NaN where there are no rows."""
     values, mask = decisions[fit.first], np.zeros(len(fit.target), dtype=bool) if fit.held_out is None else fit.held_out
     return r_squared(fit.target[~mask], values[~mask]), r_squared(fit.target[mask], values[mask])
 
 
-def accuracy_metrics(fits: Sequence[Fit | TargetFit], decisions: Mapping[int, np.ndarray]) -> dict[str, object]:
+def accuracy_metrics(fits: Sequence[AccuracyTracker | R2Tracker], decisions: Mapping[int, np.ndarray]) -> dict[str, object]:
     """Return what a history row holds of accuracies, or of R2 for regressions: two numbers for one fit, lists for several."""
     if not fits:
         return {}
-    name = "r2" if isinstance(fits[0], TargetFit) else "accuracy"
-    scores = [explained(fit, decisions) if isinstance(fit, TargetFit) else accuracies(fit, decisions) for fit in fits]
+    name = "r2" if isinstance(fits[0], R2Tracker) else "accuracy"
+    scores = [explained(fit, decisions) if isinstance(fit, R2Tracker) else accuracies(fit, decisions) for fit in fits]
     train, test = zip(*scores, strict=True)
     if len(fits) == 1:
         return {f"train_{name}": train[0], f"test_{name}": test[0]}

@@ -13,7 +13,7 @@ from ...kernels.svm.dual import DualProblem, ridge_problem, svr_problem
 from ...storage import DataError
 from ..records.context import RunContext
 from .labels import Inputs, row_costs, store_inputs
-from .scores import Fit, TargetFit, held_out_rows, with_held_out
+from .scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
 
 MAX_NAMES = 5
 """Names that a message lists at most."""
@@ -186,11 +186,11 @@ def held_out_task_inputs(ctx: RunContext, name: str, extra: Mapping[str, Any]) -
     return inputs
 
 
-def task_fit(inputs: TaskInputs, first: int = 0) -> Fit | TargetFit:
+def task_fit(inputs: TaskInputs, first: int = 0) -> AccuracyTracker | R2Tracker:
     """Return what follows accuracy, or R2, of a fit for many tasks; ``first`` is the number of its machine in the loop."""
     if inputs.classes is None:
-        return TargetFit(first, inputs.target, inputs.held_out)
-    return Fit(first, 1, inputs.target, inputs.held_out)
+        return R2Tracker(first, inputs.target, inputs.held_out)
+    return AccuracyTracker(first, 1, inputs.target, inputs.held_out)
 
 
 def single_label_tasks(inputs: TaskInputs) -> np.ndarray:

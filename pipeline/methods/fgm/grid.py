@@ -9,7 +9,7 @@ import numpy as np
 
 from ...inputs.folds import Shared, alike, fold_masks
 from ...inputs.labels import Inputs
-from ...inputs.scores import Fit, with_held_out
+from ...inputs.scores import AccuracyTracker, with_held_out
 from ...records.context import RunContext
 from .config import FGMConfig
 from .designs import driver_held, refuse_columns
@@ -35,7 +35,7 @@ def _shared(points: tuple[int, ...], grid: Sequence[FGMConfig], inputs: Inputs, 
         config = grid[k].model_copy(update={"B": min(grid[k].B, available)})
         for mask in masks:
             own = build_machines(config, with_held_out(inputs, mask))
-            fits.append(Fit(len(machines), len(own), inputs.target, mask))
+            fits.append(AccuracyTracker(len(machines), len(own), inputs.target, mask))
             machines += own
     loop = FGMLoop(atoms, machines, fits, map_notes(grid[points[0]], inputs.data))
     refuse_columns(driver_held(inputs.data, *loop.columns, len(machines), driver_memory), driver_memory)

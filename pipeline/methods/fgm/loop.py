@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from ....kernels.mixed_norm import SOLVERS, GroupProblem, GroupSolution
-from ...inputs.scores import Fit, accuracy_metrics
+from ...inputs.scores import AccuracyTracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...passes.columns import Columns
 from ...records.context import RunContext
@@ -106,7 +106,9 @@ class FGMLoop:
 
     state_type = FGMState
 
-    def __init__(self, atoms: CutAtoms, machines: Sequence[Machine], fits: Sequence[Fit] = (), notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, atoms: CutAtoms, machines: Sequence[Machine], fits: Sequence[AccuracyTracker] = (), notes: Sequence[str] = ()
+    ) -> None:
         self.atoms = atoms
         self.machines = tuple(machines)
         self.fits = tuple(fits)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....storage import DataError
 from ...inputs.labels import Inputs
-from ...inputs.scores import Fit, held_out_rows, with_held_out
+from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
 from ...loops.prepared import Prepared
 from ...passes.blocks import column_tasks, task_bytes
 from ...records.context import RunContext
@@ -69,7 +69,7 @@ def prepare(config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Pre
     loop = build_loop(config, inputs, warn=_refuse)
     held = driver_held(inputs.data, *loop.columns, len(loop.machines), ctx.driver_memory)
     refuse_columns(held, ctx.driver_memory)
-    loop.fits = (Fit(0, len(loop.machines), inputs.target, held_out),)
+    loop.fits = (AccuracyTracker(0, len(loop.machines), inputs.target, held_out),)
     return Prepared(
         loop=loop,
         model=lambda state, ctx: build_model(config, inputs, loop, state, refit(loop, state, ctx) if config.debias else None),

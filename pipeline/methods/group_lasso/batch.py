@@ -25,7 +25,7 @@ from ....kernels.group_lasso.on_moments import Moments, centred, solve_moments
 from ....kernels.group_lasso.on_rows import RowProblem, RowSolution, solve_rows
 from ....kernels.group_lasso.penalty import GroupPenalty
 from ....kernels.group_lasso.working_set import WorkingColumns
-from ...inputs.scores import NAN, Fit, TargetFit, accuracy_metrics
+from ...inputs.scores import NAN, AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...passes.columns import column_sizes
 from ...records.context import RunContext
@@ -88,7 +88,7 @@ class BatchProblem:
     tol: float = 1e-4
     max_iter: int = 1000
     engine: Engine = "auto"
-    fit: Fit | TargetFit | None = None
+    fit: AccuracyTracker | R2Tracker | None = None
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class BatchLoop:
         if fit is None or (ctx.run is None and fit.held_out is None):
             return {}
         if state.stop is None:
-            name = "r2" if isinstance(fit, TargetFit) else "accuracy"
+            name = "r2" if isinstance(fit, R2Tracker) else "accuracy"
             return {f"train_{name}": NAN, f"test_{name}": NAN}
         found = self.result(state)
         return accuracy_metrics([fit], dict(enumerate(decided(ctx, found.weights, found.biases))))

@@ -15,7 +15,7 @@ from ....kernels.group_lasso.dual_averaging import Rows
 from ....kernels.group_lasso.streams import StreamPoint
 from ...inputs.folds import Shared, alike, fold_masks, table_rows
 from ...inputs.labels import row_weights
-from ...inputs.scores import Fit, TargetFit, accuracy_metrics, with_held_out
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, with_held_out
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import GroupLassoConfig
@@ -53,7 +53,7 @@ class GridFit:
 
     machine: Machine
     weight: np.ndarray
-    score: Fit | TargetFit
+    score: AccuracyTracker | R2Tracker
 
 
 class GridLoop:
@@ -139,7 +139,7 @@ def _fits(config: GroupLassoConfig, inputs: GroupLassoInputs, masks: Sequence[np
     found = []
     for mask in masks:
         weight = row_weights(config, with_held_out(inputs, mask))
-        score = TargetFit(0, inputs.target, mask) if inputs.classes is None else Fit(0, inputs.n_machines, inputs.target, mask)
+        score = R2Tracker(0, inputs.target, mask) if inputs.classes is None else AccuracyTracker(0, inputs.n_machines, inputs.target, mask)
         found.append(GridFit(machine, weight, score))
     return found
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....kernels.group_lasso.mean_losses import LossName
 from ...inputs.labels import row_weights
-from ...inputs.scores import Fit, TargetFit
+from ...inputs.scores import AccuracyTracker, R2Tracker
 from ...models.linear import LinearModel, raw_coefficients
 from ...passes.blocks import column_tasks
 from ...records.context import RunContext
@@ -40,7 +40,7 @@ class GroupLassoBatch(BatchLoop):
         if not config.lam > 0:
             raise ValueError(f"lam={config.lam!r}: algorithm='fista' needs a penalty; without one there is no certificate")
         real = inputs.classes is None
-        fit = TargetFit(0, inputs.target, inputs.held_out) if real else Fit(0, len(targets), inputs.target, inputs.held_out)
+        fit = R2Tracker(0, inputs.target, inputs.held_out) if real else AccuracyTracker(0, len(targets), inputs.target, inputs.held_out)
         self.problem = BatchProblem(
             targets,
             weight / weight.sum(),

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....kernels.group_lasso.dual_averaging import row_products
 from ....kernels.group_lasso.streams import StreamLearner
-from ...inputs.scores import Fit, TargetFit, accuracy_metrics
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from .rows import RowBlocks, block_order, step_end
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def measured(loop: StreamLoop, learner: StreamLearner, seed: int) -> Measures:
     values, inputs = decision_rows(loop.blocks, weights, biases, loop.targets.shape[1]), loop.inputs
     losses = (losses_of(loop.machine.loss, loop.targets, values) * loop.weight).sum(axis=0)
     name = {"squared": "r2"} if inputs.classes is None else {}
-    fit = TargetFit(0, inputs.target, inputs.held_out) if name else Fit(0, len(values), inputs.target, inputs.held_out)
+    fit = R2Tracker(0, inputs.target, inputs.held_out) if name else AccuracyTracker(0, len(values), inputs.target, inputs.held_out)
     scores = accuracy_metrics([fit], dict(enumerate(values)))
     by_step = np.array([sum(losses[slice(*ref.rows)].sum() for ref in refs) for refs in _steps(loop, seed)])
     return Measures(by_step, {"final_loss": float(losses.sum() / loop.weight.sum()), **scores})

@@ -17,7 +17,7 @@ from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.norms import NodeSet
 from ...grams.grams import Grams
 from ...grams.settings import GramSettings
-from ...inputs.scores import Fit, TargetFit, accuracy_metrics
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.active_set import ActiveRule, ActiveState, Restricted, Violations, active_step
 from ...loops.protocol import Step
 from ...records.context import RunContext, ignore
@@ -51,7 +51,9 @@ class HKLLoop:
 
     state_type = HKLState
 
-    def __init__(self, config: HKLConfig, dag: KernelDag, machines: SharedMachines, fits: Sequence[Fit | TargetFit] = ()) -> None:
+    def __init__(
+        self, config: HKLConfig, dag: KernelDag, machines: SharedMachines, fits: Sequence[AccuracyTracker | R2Tracker] = ()
+    ) -> None:
         self.config, self.dag, self.machines, self.fits = config, dag, machines, tuple(fits)
         self.rule = ActiveRule(config.tol, config.max_rounds, config.max_nodes, config.n_add, True, config.rest)
         self.outside = FrontierSearch(dag, config.max_visits)

@@ -16,7 +16,7 @@ from ...grams.settings import GramSettings
 from ...grams.sources import pair_bytes, row_pairs
 from ...inputs.labels import Inputs, store_inputs
 from ...inputs.memory import MACHINES, refuse_pooled, vectors_held
-from ...inputs.scores import Fit, TargetFit, held_out_rows, with_held_out
+from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, task_fit, with_tasks
 from ...loops.active_set import EVERYWHERE, FINISHED, ActiveState
 from ...method import Method
@@ -93,7 +93,7 @@ class HKL(Method):
                 raise ValueError("task_kernel needs the task of every row: fit(X, y, task), or a store ingested with --task-column")
             graph, task_kernel = resolve_graph(config, rows, inputs.dag), None
             regression, mask = rows.classes is None, rows.held_out
-            fit = TargetFit(0, rows.target, mask) if regression else Fit(0, rows.n_machines, rows.target, mask)
+            fit = R2Tracker(0, rows.target, mask) if regression else AccuracyTracker(0, rows.n_machines, rows.target, mask)
         else:
             task_kernel = checked_task_kernel(config.task_kernel, rows.n_tasks)
             graph = resolve_graph(config, rows, inputs.dag)

@@ -16,7 +16,7 @@ from ....kernels.alignment.alignment import Alignments
 from ....kernels.alignment.path import DIVERGENCES, AlignmentProblem, juncture_points, kernel_path, p_grid, threshold, weights_at
 from ...grams.given import GivenGrams
 from ...inputs.labels import Inputs, labels_of
-from ...inputs.scores import Fit, accuracies
+from ...inputs.scores import AccuracyTracker, accuracies
 from ...loops.protocol import Step
 from ...passes.blocks import column_tasks
 from ...records.context import RunContext
@@ -162,7 +162,7 @@ class KTALoop:
 
     def __init__(self, config: KTAPathConfig, inputs: Inputs) -> None:
         self.config, self.inputs = config, inputs
-        self.fit = Fit(0, inputs.n_machines, inputs.target, inputs.held_out)
+        self.fit = AccuracyTracker(0, inputs.n_machines, inputs.target, inputs.held_out)
         self.grid = p_grid(config.p_start, config.p_end, config.dp)
 
     def init(self, ctx: RunContext) -> KTAState:

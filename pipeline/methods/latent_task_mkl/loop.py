@@ -27,7 +27,7 @@ from ...grams.grams import Grams
 from ...grams.held import held_grams
 from ...grams.settings import GramSettings
 from ...inputs.kernel_checks import kernel_warnings
-from ...inputs.scores import Fit, TargetFit, accuracy_metrics
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...inputs.tasks import TaskProblem
 from ...loops.active_set import EVERYWHERE, FINISHED, ActiveRule, ActiveState, Restricted, Violations, active_step, dual_point
 from ...loops.protocol import Step
@@ -125,7 +125,7 @@ class LatentLoop:
         specs: Sequence[Any],
         losses: TaskProblem,
         settings: GramSettings,
-        fits: Sequence[Fit | TargetFit] = (),
+        fits: Sequence[AccuracyTracker | R2Tracker] = (),
         data: GivenGrams | None = None,
     ) -> None:
         self.config, self.specs, self.problem, self.constants = config, tuple(specs), losses.problem, losses.constants

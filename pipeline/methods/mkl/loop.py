@@ -23,7 +23,7 @@ from ...grams.grams import Grams
 from ...grams.held import held_grams
 from ...grams.settings import GramSettings
 from ...inputs.kernel_checks import kernel_warnings
-from ...inputs.scores import Fit, TargetFit, accuracy_metrics
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.kernel_weights import (
     GAP_SHARE,
     Trial,
@@ -109,7 +109,7 @@ class MKLLoop:
         specs: Sequence[KernelSpec],
         problems: Sequence[DualProblem],
         settings: GramSettings | None = None,
-        fits: Sequence[Fit | TargetFit] = (),
+        fits: Sequence[AccuracyTracker | R2Tracker] = (),
         data: GivenGrams | None = None,
         configs: Sequence[MKLConfig] | None = None,
     ) -> None:

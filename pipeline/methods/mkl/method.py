@@ -15,7 +15,7 @@ from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import HELD, machines_held, refuse_machines
-from ...inputs.scores import Fit, TargetFit, held_out_rows, with_held_out
+from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
 from ...method import Method
 from ...models.kernel import KernelModel, selected
 from ...models.kernel_build import build_model
@@ -146,9 +146,9 @@ def shared_loop(ctx: RunContext, configs: Sequence[MKLConfig], inputs: Inputs, m
         for mask in masks:
             machines = dual_problems(config, with_held_out(inputs, mask), config.epsilon)
             trackers.append(
-                TargetFit(len(problems), inputs.target, mask)
+                R2Tracker(len(problems), inputs.target, mask)
                 if inputs.classes is None
-                else Fit(len(problems), len(machines), inputs.target, mask)
+                else AccuracyTracker(len(problems), len(machines), inputs.target, mask)
             )
             problems += machines
             machine_configs += [config] * len(machines)

@@ -11,7 +11,7 @@ from ....kernels.svm.dual import DualProblem
 from ....kernels.svm.smo import solve_smo
 from ...grams.grams import Grams
 from ...inputs.folds import fold_masks
-from ...inputs.scores import Fit, predicted_codes, r_squared
+from ...inputs.scores import AccuracyTracker, predicted_codes, r_squared
 from ...loops.kernel_weights import WeightState, add_cut, solve_fixed
 from ...loops.protocol import Step
 from ...records.context import RunContext
@@ -66,7 +66,7 @@ class SingleLoop(MKLLoop):
 
     def _masks(self, seed: int) -> list[np.ndarray]:
         fit = self.fits[0]
-        return fold_masks(fit.codes, (), FOLDS, seed) if isinstance(fit, Fit) else fold_masks(fit.target, None, FOLDS, seed)
+        return fold_masks(fit.codes, (), FOLDS, seed) if isinstance(fit, AccuracyTracker) else fold_masks(fit.target, None, FOLDS, seed)
 
     def _score(self, grams: Grams, q: int, masks: list[np.ndarray]) -> float:
         gram, values = grams.combine(np.eye(1, grams.k, q)[0]), np.zeros((len(self.problems), grams.n))
@@ -76,7 +76,7 @@ class SingleLoop(MKLLoop):
                 values[m, mask] = solution.decision[mask] + solution.bias
         used = np.any([problem.hi > problem.lo for problem in self.problems], axis=0)
         fit = self.fits[0]
-        if isinstance(fit, Fit):
+        if isinstance(fit, AccuracyTracker):
             return float(np.mean(predicted_codes(values)[used] == fit.codes[used]))
         score = r_squared(fit.target[used], values[0, used])
         # A target without spread tells no kernel from another.

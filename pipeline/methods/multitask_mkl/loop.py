@@ -32,7 +32,7 @@ from ....storage.grams.layout import GramLayout
 from ...grams.given import GivenGrams
 from ...grams.held import Held
 from ...grams.settings import GramSettings
-from ...inputs.scores import Fit, TargetFit, accuracy_metrics
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...inputs.tasks import TaskProblem
 from ...loops.protocol import Step
 from ...loops.weight_steps import mirror_step
@@ -156,7 +156,7 @@ class MultiTaskLoop:
         specs: Sequence[Any],
         configs: Sequence[MultiTaskMKLConfig],
         problems: Sequence[TaskProblem],
-        fits: Sequence[Fit | TargetFit],
+        fits: Sequence[AccuracyTracker | R2Tracker],
         settings: GramSettings,
         layout: GramLayout,
         order: np.ndarray,

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from ....kernels.group_lasso import on_rows as batch
 from ....kernels.group_lasso.mean_losses import MeanLoss
 from ....kernels.group_lasso.task_selection import task_penalty
-from ...inputs.scores import Fit, TargetFit, accuracy_metrics
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import SelectorConfig
@@ -82,7 +82,7 @@ class BatchLoop:
 
     state_type = BatchState
 
-    def __init__(self, config: SelectorConfig, data: SelectorData, fits: Sequence[Fit | TargetFit] = ()) -> None:
+    def __init__(self, config: SelectorConfig, data: SelectorData, fits: Sequence[AccuracyTracker | R2Tracker] = ()) -> None:
         self.config, self.data, self.fits = config, data, tuple(fits)
 
     def init(self, ctx: RunContext) -> BatchState:

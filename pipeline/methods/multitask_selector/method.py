@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.group_lasso.task_selection import Rounds, TaskStream
-from ...inputs.scores import Fit, TargetFit, held_out_rows, with_held_out
+from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, refuse_empty, store_task_inputs
 from ...loops.prepared import Prepared
 from ...models.linear import LinearModel, raw_coefficients
@@ -33,7 +33,7 @@ Loop = RoundsLoop | BatchLoop
 State = SelectorState | BatchState
 
 
-def build_loop(config: SelectorConfig, inputs: TaskInputs, ctx: RunContext, fits: Sequence[Fit | TargetFit] = ()) -> Loop:
+def build_loop(config: SelectorConfig, inputs: TaskInputs, ctx: RunContext, fits: Sequence[AccuracyTracker | R2Tracker] = ()) -> Loop:
     """Return the loop of a fit.
 
     Raises
@@ -56,7 +56,7 @@ def prepare(config: SelectorConfig, ctx: RunContext, extra: Mapping[str, Any]) -
     held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
     inputs = with_held_out(inputs, held_out)
     refuse_empty(inputs, ctx.data.url)
-    fit = TargetFit(0, inputs.target, held_out) if inputs.classes is None else Fit(0, 1, inputs.target, held_out)
+    fit = R2Tracker(0, inputs.target, held_out) if inputs.classes is None else AccuracyTracker(0, 1, inputs.target, held_out)
     loop = build_loop(config, inputs, ctx, (fit,))
     return Prepared(
         loop=loop,

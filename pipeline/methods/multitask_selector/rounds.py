@@ -15,7 +15,7 @@ import numpy as np
 
 from ....kernels.group_lasso.mean_losses import MeanLoss
 from ....kernels.group_lasso.task_selection import CLOSE, Diverged, OpenRound, Rounds, TaskStream, run_rounds, task_penalty
-from ...inputs.scores import Fit, TargetFit, accuracy_metrics
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import SelectorConfig
@@ -118,7 +118,7 @@ class RoundsLoop:
 
     state_type = SelectorState
 
-    def __init__(self, config: SelectorConfig, data: SelectorData, seed: int, fits: Sequence[Fit | TargetFit] = ()) -> None:
+    def __init__(self, config: SelectorConfig, data: SelectorData, seed: int, fits: Sequence[AccuracyTracker | R2Tracker] = ()) -> None:
         self.config, self.data, self.seed, self.fits = config, data, seed, tuple(fits)
 
     def init(self, ctx: RunContext) -> SelectorState:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.rules.bits import UNPACKED
-from ...inputs.scores import Fit, TargetFit, accuracy_metrics
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.active_set import ActiveRule, ActiveState, active_step, unchanged_figures
 from ...loops.protocol import Step
 from ...records.context import RunContext
@@ -67,7 +67,7 @@ class RuleLoop:
         similarity: np.ndarray,
         categorical: Sequence[int],
         n_samples: int,
-        fits: Sequence[Fit | TargetFit] = (),
+        fits: Sequence[AccuracyTracker | R2Tracker] = (),
         task_codes: np.ndarray | None = None,
     ) -> None:
         self.config, self.tasks, self.similarity, self.fits = config, tuple(tasks), similarity, tuple(fits)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....storage import DataError
 from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs, store_inputs
-from ...inputs.scores import Fit, held_out_rows, with_held_out
+from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, task_fit, with_tasks
 from ...method import Method
 from ...passes.blocks import column_tasks
@@ -102,7 +102,7 @@ class Rule(Method):
             machines, fit, codes = _task_machines(rows, cost), task_fit(rows), rows.codes
         else:
             machines = _class_machines(rows, cost)
-            fit, codes = Fit(0, len(machines), rows.target, rows.held_out), None
+            fit, codes = AccuracyTracker(0, len(machines), rows.target, rows.held_out), None
         similarity = task_similarity(config.task_kernel, len(machines), codes is not None)
         # How many propositions there are is known after the first pass, which looks again.
         refuse_beyond(driver_held(config, 1, n, 1, len(machines)), ctx.fit_limit, cls.name, REMEDY)

@@ -43,7 +43,7 @@ from ...grams.given import GivenGrams
 from ...grams.grams import Grams
 from ...grams.held import held_grams
 from ...grams.settings import GramSettings
-from ...inputs.scores import Fit, TargetFit, accuracy_metrics
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...inputs.tasks import TaskProblem
 from ...loops.protocol import Step
 from ...records.context import RunContext
@@ -182,7 +182,7 @@ class SubspaceLoop:
         specs: Sequence[Any],
         losses: TaskProblem,
         settings: GramSettings,
-        fits: Sequence[Fit | TargetFit] = (),
+        fits: Sequence[AccuracyTracker | R2Tracker] = (),
         data: GivenGrams | None = None,
     ) -> None:
         assert losses.problem.groups is not None

@@ -20,7 +20,7 @@ from ....storage import DataError
 from ...grams.given import GivenGrams
 from ...grams.settings import GramSettings
 from ...inputs.kernel_checks import kernel_warnings
-from ...inputs.scores import Fit, accuracy_metrics
+from ...inputs.scores import AccuracyTracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import TwoLayerConfig
@@ -146,7 +146,7 @@ class TwoLayerLoop:
         specs: Sequence[KernelSpec],
         problems: Sequence[DualProblem],
         settings: GramSettings,
-        fits: Sequence[Fit] = (),
+        fits: Sequence[AccuracyTracker] = (),
         data: GivenGrams | None = None,
         layer_by_passes: bool = False,
     ) -> None:

@@ -19,7 +19,7 @@ from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import MACHINES, refuse_machines, vectors_held
-from ...inputs.scores import Fit, held_out_rows, with_held_out
+from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
 from ...method import Method
 from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model
@@ -92,7 +92,7 @@ class TwoLayer(Method):
             settings = replace(settings, policy="recompute", reason=reason)
         holdings = _driver_held(settings, n, len(all_specs), inputs.n_machines * config.n_restarts, by_passes, ctx.driver_memory)
         refuse_machines(settings, holdings, n, len(all_specs), ctx.fit_limit, cls.name)
-        trackers = (Fit(0, inputs.n_machines, inputs.target, inputs.held_out),)
+        trackers = (AccuracyTracker(0, inputs.n_machines, inputs.target, inputs.held_out),)
         return TwoLayerLoop(config, specs, dual_problems(config, inputs), settings, trackers, given_grams_or_none(data), by_passes)
 
     @cached_property
