@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
+
+import numpy as np
 
 from .loops.protocol import Loop
 from .models.predictor import Predictor
@@ -107,3 +109,10 @@ class Method:
     def predictor(cls, model: Any) -> Predictor:
         """Return what decides with a model of this method."""
         return cls.models[type(model)]
+
+
+def weights_by_label(weights: np.ndarray, labels: Iterable[Any]) -> dict[str, float]:
+    """Return a table's columns for the weights of every machine: ``weight`` of a single one, else ``weight[label]`` of each."""
+    if len(weights) == 1:
+        return {"weight": float(weights[0])}
+    return {f"weight[{label}]": float(weight) for label, weight in zip(labels, weights, strict=True)}

@@ -19,8 +19,7 @@ from gramplane.pipeline import (
 )
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.fgm.config import FGMConfig
-from gramplane.pipeline.methods.fgm.fgm_setup import build_loop, build_model
-from gramplane.pipeline.methods.fgm.method import store_inputs
+from gramplane.pipeline.methods.fgm.method import FGM
 from gramplane.pipeline.methods.fgm.score_pass import Query, score_program
 from gramplane.pipeline.passes import blocks
 from gramplane.pipeline.records.context import INLINE_BYTES, RunContext
@@ -66,11 +65,9 @@ def stored(path, X, y, **options):
 def machine(executor, store, folder, groups=None, memory=2 << 30, **params):
     """Everything a fit on an executor finds, and its model."""
     config = FGMConfig(**{**PARAMS, **params})
-    ctx = RunContext(executor, store, RunStore.create(folder, {}), memory)
-    inputs = store_inputs(ctx, {"groups": groups})
-    loop = build_loop(config, inputs, warn=pytest.fail)
-    state = run_loop(loop, ctx).state
-    return build_model(config, inputs, loop, state)
+    ctx = RunContext(executor, store, RunStore.create(folder, {}), memory, limit=1 << 40)
+    run = FGM.start(*FGM.read_inputs(config, ctx, {"groups": groups}), ctx)
+    return run.model(run_loop(run.loop, ctx).state, ctx)
 
 
 def everything(model):
@@ -205,7 +202,7 @@ def test_workers_stay_within_the_memory_of_the_plan(pair, tmp_path):
     atoms = FGMConfig(B=4)
     queries = (Query(atoms.B),)
     ctx = RunContext(executor, store, RunStore.create(tmp_path / "run", {}))
-    loop = build_loop(atoms, store_inputs(ctx, {}), warn=pytest.fail)
+    loop = FGM.start(*FGM.read_inputs(atoms, ctx, {}), ctx).loop
     work = plan(score_program(queries, store.n_rows), blocks.column_tasks(store), loop.atoms, np.ones((1, 40_000)), queries)
     assert X.nbytes > 2 * work.memory_bound
     executor.run_on_workers(set_cache_limit, 0)

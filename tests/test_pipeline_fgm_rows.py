@@ -8,12 +8,11 @@ from gramplane.cluster import MemoryBoundExceeded, MemorySink, open_executor
 from gramplane.kernels.mixed_norm import ROW_BLOCK
 from gramplane.pipeline import load_model, resume_run, run_method
 from gramplane.pipeline.inputs.labels import Inputs
-from gramplane.pipeline.inputs.scores import AccuracyTracker
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.fgm import designs as fgm_designs
 from gramplane.pipeline.methods.fgm.config import FGMConfig
 from gramplane.pipeline.methods.fgm.designs import solve_at
-from gramplane.pipeline.methods.fgm.fgm_setup import build_loop, build_model, refit
+from gramplane.pipeline.methods.fgm.method import FGM
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import BlockStore, MemoryBlocks, RunStore
 from gramplane.storage.ingest import ingest
@@ -47,13 +46,12 @@ def machines(data, codes, memory, groups=None, weight=None, events=None, **param
     """State of the loop and model, with so much memory on the driver."""
     config = FGMConfig(**{**PARAMS, **params})
     inputs = Inputs(data, codes, tuple(range(int(codes.max()) + 1)), weight, groups)
-    loop = build_loop(config, inputs, warn=pytest.fail)
-    loop.fits = (AccuracyTracker(0, len(loop.machines), codes),)
     with open_executor(events=events) as executor:
-        ctx = RunContext(executor, data, driver_memory=memory)
-        outcome = run_loop(loop, ctx)
-        model = build_model(config, inputs, loop, outcome.state, refit(loop, outcome.state, ctx) if config.debias else None)
-    return model, outcome
+        ctx = RunContext(executor, data, driver_memory=memory, limit=1 << 40)
+        run = FGM.start(config, inputs, ctx)
+        run.loop.follow(inputs, [None])
+        outcome = run_loop(run.loop, ctx)
+        return run.model(outcome.state, ctx), outcome
 
 
 def everything(found):

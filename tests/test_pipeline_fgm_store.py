@@ -17,7 +17,7 @@ from gramplane.pipeline.inputs.scores import stratified_folds, stratified_split
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.fgm import score_pass as feature_scores
 from gramplane.pipeline.methods.fgm.config import FGMConfig
-from gramplane.pipeline.methods.fgm.fgm_setup import build_loop
+from gramplane.pipeline.methods.fgm.method import FGM
 from gramplane.pipeline.records.context import RunContext, received
 from gramplane.storage import BlockStore, MemoryBlocks, block_cache
 from gramplane.storage.ingest import ingest
@@ -88,7 +88,8 @@ def test_stripes_in_memory_do_not_matter(atoms):
     for stripe in (64, 5000):
         inputs = Inputs(MemoryBlocks(sp.csc_array(X), stripe_bytes=stripe), (y > 0).astype(int), (-1, 1), None, ATOMS[atoms].get("groups"))
         with _executor() as executor:
-            state = run_loop(build_loop(config, inputs, warn=pytest.fail), RunContext(executor, inputs.data)).state
+            ctx = RunContext(executor, inputs.data)
+            state = run_loop(FGM.build_loop(config, inputs, ctx), ctx).state
         found.append([record.omega.tobytes() for record in state.machines[0].rounds])
     assert found[0] == found[1]
 

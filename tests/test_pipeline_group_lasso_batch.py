@@ -14,7 +14,8 @@ from gramplane.kernels.group_lasso.on_rows import RowProblem, TaskRows, solve_ro
 from gramplane.kernels.group_lasso.penalty import group_penalty
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.group_lasso import moments_pass as passes
-from gramplane.pipeline.methods.group_lasso.batch import BatchLoop, BatchProblem
+from gramplane.pipeline.methods.group_lasso.batch_loop import BatchLoop
+from gramplane.pipeline.methods.group_lasso.batch_problem import BatchProblem
 from gramplane.pipeline.methods.group_lasso.moments_pass import feature_slopes, moments_pass
 from gramplane.pipeline.passes.blocks import scale_as_given
 from gramplane.pipeline.passes.scaling import scaled
@@ -196,10 +197,10 @@ def test_a_resumed_fit_has_the_bits_of_an_undisturbed_one(tmp_path, engine, loss
     X, y = planted(loss)
     tol, share = (1e-2, 0.1) if loss == "hinge" else (1e-8, 0.03)
     problem = problem_of(y, loss, engine=engine, tol=tol, share=share, max_iter=12)
-    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch.PROXIMAL_STEPS", 20)
-    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch.SWEEPS", 5)
-    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch.FIRST_GROUPS", 2)
-    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch.MORE_GROUPS", 2)
+    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch_loop.PROXIMAL_STEPS", 20)
+    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch_loop.SWEEPS", 5)
+    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch_loop.FIRST_GROUPS", 2)
+    monkeypatch.setattr("gramplane.pipeline.methods.group_lasso.batch_loop.MORE_GROUPS", 2)
     straight, outcome = fitted(problem, MemoryBlocks(X))
     assert outcome.state.iteration > 2
     run = RunStore.create(tmp_path / "run", {})

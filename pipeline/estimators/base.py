@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -47,6 +47,10 @@ class MethodEstimator(OneThread, BaseEstimator):
     n_features_in_: int
     classes_: np.ndarray
     converged_: bool
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *args: Any, **parameters: Any) -> None: ...  # made for each class; the stubs have its signature
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -99,6 +103,7 @@ class MethodEstimator(OneThread, BaseEstimator):
             outcome = run_loop(run.loop, ctx, keep=False)
             model = run.model(outcome.state, ctx)
             self._set_model(model)
+            self._keep_run(run, outcome.state)
             messages = run.warnings(outcome.state, model, ctx)
         self._set_history(outcome.history)
         for message in messages:
@@ -107,14 +112,17 @@ class MethodEstimator(OneThread, BaseEstimator):
             self._warn_unfinished(self.converged_, self._unfinished(outcome.state))
         return outcome.state
 
+    def _keep_run(self, run: Any, state: Any) -> None:
+        """Keep what later calls need of a fit beside its model."""
+
     def _unfinished(self, state: Any) -> str:
-        """Return what to say of a fit that ended before its tolerance was reached."""
+        """Return what to say of a fit that ended before its tolerance was reached; nothing where the user did not ask for one."""
         return f"max_iter={self.get_params()['max_iter']} ended the fit before tol={self.get_params()['tol']:g} was reached"
 
     def _warn_unfinished(self, converged: bool, message: str) -> None:
-        """Set ``converged_``, and warn if it is false."""
+        """Set ``converged_``, and warn if it is false and there is something to say."""
         self.converged_ = converged
-        if not converged:
+        if message and not converged:
             warn_user(message, ConvergenceWarning)
 
     # -- models ----------------------------------------------------------------------------------------------------------------

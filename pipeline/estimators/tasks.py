@@ -8,12 +8,14 @@ import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
+from ..inputs.labels import Inputs
 from ..inputs.tasks import TaskInputs, known_codes, store_tasks, with_tasks
 from ..models.kernel_predict import scaled_rows
 from ..models.task import TaskModel
 from ..models.task_predict import decide_task_grams, decide_task_rows, decide_task_store
 from .inputs import Classifying, Predicting, fan_out, fit_context, in_memory, is_store, opened_for, validated
-from .kernels import KernelEstimator, is_text, labelled
+from .kernels import KernelEstimator, is_text
+from .supervised import labelled
 
 
 class TaskEstimator(KernelEstimator):
@@ -63,9 +65,7 @@ class TaskEstimator(KernelEstimator):
         gramplane.storage.DataError
             An empty task.
         """
-        inputs = self._inputs(X, y, sample_weight)
-        task = store_tasks(inputs.data) if task is None and is_store(X) else task
-        return with_tasks(inputs, task, X if isinstance(X, str) else "")
+        return add_tasks(self._inputs(X, y, sample_weight), X, task)
 
     def _set_model(self, model: TaskModel) -> None:
         super()._set_model(model)  # pyright: ignore[reportArgumentType] (the record of this family)
@@ -134,3 +134,9 @@ class TaskRegressor(Predicting, TaskEstimator):
     def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
         """Return the coefficient of determination over all rows."""
         return float(r2_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
+
+
+def add_tasks(inputs: Inputs, X: Any, task: Any) -> TaskInputs:
+    """Return inputs made of ``X`` with the tasks of their rows; ``None`` takes those of a store."""
+    stored = store_tasks(inputs.data) if task is None and is_store(X) else task
+    return with_tasks(inputs, stored, str(X) if isinstance(X, str) else "")

@@ -17,7 +17,7 @@ FETCH_BYTES = 64 << 20
 """Columns of one pass: whoever puts them side by side holds them twice."""
 
 
-def _held(ref: Ref, features: np.ndarray) -> np.ndarray:
+def _features_inside(ref: Ref, features: np.ndarray) -> np.ndarray:
     lo, hi = np.searchsorted(features, ref.cols)
     return features[lo:hi]
 
@@ -32,8 +32,8 @@ def stack(parts: Sequence[Columns]) -> Columns:
 
 
 def fetch_chunk(task: Task, features: np.ndarray) -> Columns:
-    """Return the asked columns of one task's stripes, in feature order (on a worker)."""
-    return stack([columns_of(ref, _held(ref, features)) for ref in task])
+    """Return the chosen columns of one task's stripes, in feature order (on a worker)."""
+    return stack([columns_of(ref, _features_inside(ref, features)) for ref in task])
 
 
 def column_sizes(data: BlockStore | MemoryBlocks, features: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from ....kernels.features import expansions, groups
 from ....kernels.features.scores import DualVector, TopB, apply_scaling, correlations_many, select_sparse, top_b
-from ....storage import RunStore
+from ....storage import BlockStore, MemoryBlocks
 from ...passes.blocks import Block, load_blocks, scale_of, table_of
 from ...passes.columns import Columns
 from ...passes.scaling import scaled, scaled_values
@@ -26,27 +26,25 @@ from ...records.context import INLINE_BYTES, RunContext
 from ...records.scale import FeatureScale
 from .score_pass import Partial, Query, scaled_duals, select_atoms
 
-_LOOKED_AT = threading.local()
+_MEASURED = threading.local()
 
 
 def dual_vectors(duals: np.ndarray) -> list[DualVector]:
     """Return a pass's dual vectors, checked and measured once however many stripes this thread scores against them."""
-    last = getattr(_LOOKED_AT, "of", None)
-    if last is None or last() is not duals:
-        _LOOKED_AT.vectors = [DualVector.of(u) for u in duals]
-        _LOOKED_AT.of = weakref.ref(duals)
-    return _LOOKED_AT.vectors
+    measured = getattr(_MEASURED, "duals", None)
+    if measured is None or measured() is not duals:
+        _MEASURED.vectors = [DualVector.of(u) for u in duals]
+        _MEASURED.duals = weakref.ref(duals)
+    return _MEASURED.vectors
 
 
-def take(raw: Columns, features: np.ndarray, wanted: np.ndarray) -> Columns:
-    """Return the columns of ``wanted`` features out of ``raw``, whose columns are the sorted ``features``."""
-    where = np.searchsorted(features, wanted)
-    if isinstance(raw, np.ndarray):
-        return raw[:, where]
-    return sp.csc_array(raw[:, where])
+def take_columns(raw: Columns, features: np.ndarray, chosen: np.ndarray) -> Columns:
+    """Return the columns of ``chosen`` features out of ``raw``, whose columns are the sorted ``features``."""
+    indices = np.searchsorted(features, chosen)
+    return raw[:, indices] if isinstance(raw, np.ndarray) else sp.csc_array(raw[:, indices])
 
 
-def times(columns: Columns, factor: np.ndarray) -> Columns:
+def _multiply_columns(columns: Columns, factor: np.ndarray) -> Columns:
     """Multiply each column by its factor; ones cost nothing."""
     if np.all(factor == 1.0):
         return columns
@@ -56,7 +54,7 @@ def times(columns: Columns, factor: np.ndarray) -> Columns:
     return sp.csc_array((data, columns.indices, columns.indptr), shape=columns.shape)
 
 
-def feature_ranges(data: Any, features: np.ndarray, *, centred: bool) -> tuple[np.ndarray, np.ndarray]:
+def feature_ranges(data: BlockStore | MemoryBlocks, features: np.ndarray, *, centred: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and largest (scaled) value of some features, see :func:`~gramplane.pipeline.passes.blocks.scale_of`."""
     scale = scale_of(data, features, centred=centred)
     low, high = (scaled_values(table_of(data, name)[features], scale) for name in ("minimum", "maximum"))
@@ -99,18 +97,22 @@ class LinearAtoms:
         """What tells these columns from others of the same coordinates and factors."""
         return ""
 
-    def shipped(self, ctx: RunContext) -> LinearAtoms:
+    def count(self, n_features: int) -> int:
+        """Return the number of candidates among so many features."""
+        return n_features
+
+    def for_workers(self, ctx: RunContext) -> LinearAtoms:
         """Return the form of these atoms that travels with tasks."""
         return self
 
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
         """Return the best features of one stripe for every dual vector."""
         if isinstance(block.X, np.ndarray):
-            found = _block_correlations(block, duals)
-            return [Partial(top_b(np.abs(c), c, query.size, block.offset)) for c, query in zip(found, queries, strict=True)]
+            correlations = _block_correlations(block, duals)
+            return [Partial(top_b(np.abs(c), c, query.size, block.offset)) for c, query in zip(correlations, queries, strict=True)]
         pruned = partial(select_sparse, block.X, norm1=block.table("norm1"), offset=block.offset, scale=block.factor)
-        looked_at = dual_vectors(duals)
-        return [Partial(pruned(u, B=query.size, threshold=query.threshold)) for u, query in zip(looked_at, queries, strict=True)]
+        vectors = dual_vectors(duals)
+        return [Partial(pruned(u, B=query.size, threshold=query.threshold)) for u, query in zip(vectors, queries, strict=True)]
 
     def complete(self, partial: Partial, query: Query) -> TopB:
         """Return the merged list: no feature is ever cut."""
@@ -121,7 +123,7 @@ class LinearAtoms:
         return select_atoms(ctx, self, duals, queries)
 
     def squares(self, top: TopB) -> np.ndarray:
-        """Return the scores ``||c_atom||^2`` of found atoms."""
+        """Return the scores ``||c_atom||^2`` of ranked atoms."""
         return top.values**2
 
     def features(self, ids: np.ndarray) -> np.ndarray:
@@ -132,18 +134,14 @@ class LinearAtoms:
         """Return the coordinate of each column of the atoms' cut and its factor."""
         return ids, np.ones(ids.size)
 
-    def build(self, data: Any, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+    def build(self, data: BlockStore | MemoryBlocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the cut's columns from the (scaled) columns of ``features``."""
-        return take(raw, features, ids)
-
-
-def _stored(run: RunStore, name: str, value: Any) -> Any:
-    return run.put_array(f"groups-{name}", value) if isinstance(value, np.ndarray) else value
+        return take_columns(raw, features, ids)
 
 
 @lru_cache(maxsize=1)
-def _assembled(parts: tuple[Any, ...]) -> groups.GroupIndex:
-    """Return the index behind shipped parts (kept: every task of a pass needs it)."""
+def _load_index(parts: tuple[Any, ...]) -> groups.GroupIndex:
+    """Return the index whose arrays lie in a run store (remembered: every task of a pass needs it)."""
     arrays: dict[str, Any] = {name: value.load() if hasattr(value, "load") else value for name, value in parts}
     return groups.GroupIndex(**arrays)
 
@@ -162,15 +160,19 @@ class GroupAtoms(LinearAtoms):
     @property
     def groups(self) -> groups.GroupIndex:
         """The group index."""
-        return _assembled(self.parts) if self.index is None else self.index
+        return _load_index(self.parts) if self.index is None else self.index
 
-    def shipped(self, ctx: RunContext) -> GroupAtoms:
+    def for_workers(self, ctx: RunContext) -> GroupAtoms:
         """Return atoms whose index lies in the run store: it grows with the number of features."""
         if self.index is None or self.index.members.nbytes < INLINE_BYTES or ctx.run is None or ctx.executor.kind == "sync":
             return self
-        named = {field.name: getattr(self.index, field.name) for field in fields(self.index)}
-        parts = tuple((name, _stored(ctx.run, name, value)) for name, value in named.items())
-        return GroupAtoms(parts=parts, centred=self.centred)
+        values = {field.name: getattr(self.index, field.name) for field in fields(self.index)}
+        stored = {name: ctx.run.put_array(f"groups-{name}", value) for name, value in values.items() if isinstance(value, np.ndarray)}
+        return GroupAtoms(parts=tuple({**values, **stored}.items()), centred=self.centred)
+
+    def count(self, n_features: int) -> int:
+        """Return the number of groups."""
+        return self.groups.n_groups
 
     @property
     def width(self) -> int:
@@ -179,10 +181,8 @@ class GroupAtoms(LinearAtoms):
 
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
         """Return the best groups inside one stripe, and the partial sums of groups that its borders cut."""
-        return [self._partial(c, block.offset, query) for c, query in zip(_block_correlations(block, duals), queries, strict=True)]
-
-    def _partial(self, c: np.ndarray, offset: int, query: Query) -> Partial:
-        return Partial(*groups.group_scores(c, offset, self.groups, query.size))
+        correlations = _block_correlations(block, duals)
+        return [Partial(*groups.group_scores(c, block.offset, self.groups, q.size)) for c, q in zip(correlations, queries, strict=True)]
 
     def complete(self, partial: Partial, query: Query) -> TopB:
         """Rank the groups that stripe borders cut among the others."""
@@ -192,11 +192,11 @@ class GroupAtoms(LinearAtoms):
         """Return the best groups; a tree in this process is searched with pruning, elsewhere its groups are summed by stripe."""
         if self.groups.kind != "tree" or ctx.executor.kind != "sync":
             return select_atoms(ctx, self, duals, queries)
-        found = all_correlations(ctx, duals, centred=self.centred)
-        return [groups.tree_select(c, self.groups, query.size)[0] for c, query in zip(found, queries, strict=True)]
+        correlations = all_correlations(ctx, duals, centred=self.centred)
+        return [groups.tree_select(c, self.groups, query.size)[0] for c, query in zip(correlations, queries, strict=True)]
 
     def squares(self, top: TopB) -> np.ndarray:
-        """Return the scores of found groups."""
+        """Return the scores of ranked groups."""
         return top.keys
 
     def features(self, ids: np.ndarray) -> np.ndarray:
@@ -207,10 +207,10 @@ class GroupAtoms(LinearAtoms):
         """Return the groups' features and their factors ``sqrt(sum eta)``."""
         return groups.cut_columns(self.groups, ids)
 
-    def build(self, data: Any, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+    def build(self, data: BlockStore | MemoryBlocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the members' columns times their factors."""
-        wanted, factor = self.coordinates(ids)
-        return times(take(raw, features, wanted), factor)
+        members, factors = self.coordinates(ids)
+        return _multiply_columns(take_columns(raw, features, members), factors)
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class ExpansionAtoms(LinearAtoms):
         return top_b(keys, keys, query.size, block.offset)
 
     def squares(self, top: TopB) -> np.ndarray:
-        """Return the scores ``u' K_j u`` of found features."""
+        """Return the scores ``u' K_j u`` of ranked features."""
         return top.keys
 
     def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -257,7 +257,7 @@ class ExpansionAtoms(LinearAtoms):
         width = self.map.width
         return (ids[:, None] * width + np.arange(width)).ravel(), np.ones(ids.size * width)
 
-    def build(self, data: Any, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+    def build(self, data: BlockStore | MemoryBlocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the expanded columns of the chosen features."""
         low, high = feature_ranges(data, ids, centred=self.centred)
-        return expansions.expand(take(raw, features, ids), self.map, low, high)
+        return expansions.expand(take_columns(raw, features, ids), self.map, low, high)

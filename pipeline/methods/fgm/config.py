@@ -1,4 +1,4 @@
-"""NEW."""
+"""Parameters of the Feature Generating Machine."""
 
 from __future__ import annotations
 
@@ -12,26 +12,48 @@ from ...records.config import Count, MethodConfig, Positive
 class FGMConfig(MethodConfig):
     """Parameters of the Feature Generating Machine (``fgm``)."""
 
-    B: Count = Field(10, description="features (groups, pairs) a cut may take; the least number selected")
-    C: Positive = Field(10.0, description="loss weight; squared hinge: C/2 * sum xi^2, twice LinearSVC's C")
-    max_rounds: Count = Field(10, description="cutting planes at most")
-    n_features_to_select: Count | None = Field(None, description="stop when this many distinct features are selected, exactly")
+    B: Count = Field(
+        10,
+        description="features (groups, pairs) a cut may take; between B and B * max_rounds are selected. An estimator clips it to the "
+        "number there is, with a warning",
+    )
+    C: Positive = Field(
+        10.0,
+        description="loss weight. Squared hinge has C/2 * sum xi^2: C is twice LinearSVC's; logistic has C * sum log(1 + exp(-m)), as "
+        "LogisticRegression",
+    )
+    max_rounds: Count = Field(
+        10, description="cutting planes at most. The early stop is what selects: near-exact solutions are denser and often less accurate"
+    )
+    n_features_to_select: Count | None = Field(
+        None, description="stop as soon as exactly this many distinct features (groups, pairs) are selected"
+    )
     loss: Literal["squared_hinge", "logistic"] = Field("squared_hinge", description="loss of one row")
     fit_intercept: bool = Field(False, description="fit an unpenalised intercept, eliminated exactly")
     group_weight: Literal["none", "1/size"] | list[float] | None = Field(
-        None, description="weight eta of each group; default none, 1/size for trees"
+        None, description="weight eta of each group, one number per group or a rule; default: none, 1/size for nested groups"
     )
-    feature_map: Literal["poly2", "hik", "additive_gaussian"] | None = Field(None, description="implicit map of the features")
+    feature_map: Literal["poly2", "hik", "additive_gaussian"] | None = Field(
+        None,
+        description="implicit map of the features: poly2, the kernel (gamma x'z + coef0)^2, never materialised; hik, histogram "
+        "intersection of non-negative features; additive_gaussian, sum_j exp(-gamma (x_j - z_j)^2)",
+    )
     gamma: Positive = Field(1.0, description="poly2: (gamma x'z + coef0)^2; additive_gaussian: exp(-gamma (x - z)^2)")
     coef0: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(1.0, description="constant of the degree-2 kernel")
     n_bins: Annotated[int, Field(ge=1, le=10_000)] = Field(100, description="columns per feature of the intersection kernel")
-    solver: Literal["auto", "newton", "apg", "mkl"] = Field("auto", description="sub-problem solver; auto is newton")
+    solver: Literal["auto", "newton", "apg", "mkl"] = Field(
+        "auto", description="sub-problem solver; auto is newton, on the active rows; apg: the paper's; mkl: slow reference"
+    )
     inner_tol: Positive = Field(1e-3, description="relative duality gap at which a sub-problem ends")
     max_inner: Count | None = Field(None, description="sub-problem steps per round at most; the gap left is reported")
-    outer_tol: Positive | None = Field(None, description="stop when the outer test (see outer_stop) falls to this value")
-    outer_stop: Literal["gap", "decrease"] = Field("gap", description="outer test: certified relative gap, or the paper's (38)")
-    allow_repeat: bool = Field(True, description="let a cut take a feature again (exact); False gives distinct features")
+    outer_tol: Positive | None = Field(None, description="stop when the outer test (see outer_stop) falls to this value; default: never")
+    allow_repeat: bool = Field(
+        True, description="let a cut take a feature again, as the exact method does; False gives B new features a round"
+    )
     debias: bool = Field(False, description="refit a ridge-penalised model on the selected features, C=20")
+    outer_stop: Literal["gap", "decrease"] = Field(
+        "gap", description="outer test: gap, the certified relative distance to the exact optimum; decrease, the paper's (38)"
+    )
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
 
     @model_validator(mode="after")

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 
-from ....kernels.mixed_norm import ROW_BLOCK
+from ....kernels.features.growing_rows import RowForm
+from ....kernels.features.views import shape
+from ....kernels.mixed_norm import ROW_BLOCK, Rows, rows_for
+from ....storage import BlockStore, MemoryBlocks
+from ...passes.blocks import Columns
 from ...passes.scaling import scaled_columns
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, refuse_beyond
-from .design import Design
 from .model import MachineState
-from .remote_design import PART_COPIES, RemoteDesign, design_bytes
+from .remote_design import PART_COPIES, ColumnMaker, RemoteDesign, design_bytes
+from .score_pass import Query
 
 DRIVER_SHARE = 0.5
 """Share of the driver's memory that the cuts' columns may take; sparse ones are held twice while a cut is added."""
@@ -32,7 +37,7 @@ HELD = (SCORES, VECTORS, COLUMNS, SPARSE_COLUMNS, FETCHED)
 """What the driver may hold."""
 
 
-def solve_at(data: Any, columns: int, driver_memory: int) -> str:
+def solve_at(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int) -> str:
     """Return ``"driver"`` or ``"workers"``: where sub-problems with ``columns`` columns in all are solved.
 
     Decided once per run, from sizes alone. A single block of rows cannot be split, so it always stays on the driver.
@@ -42,31 +47,28 @@ def solve_at(data: Any, columns: int, driver_memory: int) -> str:
     return "workers"
 
 
-def rows_step(data: Any, columns: int, driver_memory: int) -> int:
+def rows_step(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int) -> int:
     """Return the bytes of a step on the columns of one block of rows, where sub-problems are solved with the rows."""
     if solve_at(data, columns, driver_memory) == "driver":
         return 0
     return PART_COPIES * design_bytes(data, columns) * min(ROW_BLOCK, data.n_rows) // data.n_rows
 
 
-def driver_held(data: Any, columns: int, first: int, machines: int, driver_memory: int) -> tuple[Holding, ...]:
+def driver_holdings(data: BlockStore | MemoryBlocks, columns: int, first: int, machines: int, driver_memory: int) -> tuple[Holding, ...]:
     """Return what the driver holds of T machines with c columns in all: scores, vectors, and the columns where they lie here.
 
     A single block of rows whose columns of all rounds are beyond the driver's share is planned with those of the ``first`` round; each
     round looks again.
     """
     n, d = data.n_rows, data.n_cols
-    held = (
-        SCORES.of(d=d, T=machines),
-        VECTORS.of(n=n, T=machines),
-    )
+    holdings = SCORES.of(d=d, T=machines), VECTORS.of(n=n, T=machines)
     if solve_at(data, columns, driver_memory) == "workers":
-        return held
+        return holdings
     beyond = design_bytes(data, columns) > DRIVER_SHARE * driver_memory
-    return (*held, columns_held(data, first if beyond else columns), FETCHED.taking(design_bytes(data, first)))
+    return (*holdings, cut_columns(data, first if beyond else columns), FETCHED.taking(design_bytes(data, first)))
 
 
-def columns_held(data: Any, columns: int) -> Holding:
+def cut_columns(data: BlockStore | MemoryBlocks, columns: int) -> Holding:
     """Return what columns of cuts take on the driver."""
     size = design_bytes(data, columns)
     if data.meta.kind == "dense":
@@ -74,7 +76,7 @@ def columns_held(data: Any, columns: int) -> Holding:
     return SPARSE_COLUMNS.taking(2 * size)
 
 
-def refuse_columns(held: Sequence[Holding], driver_memory: int) -> None:
+def refuse_columns(holdings: Sequence[Holding], driver_memory: int) -> None:
     """Refuse a fit whose driver would hold more than it may.
 
     Raises
@@ -82,14 +84,99 @@ def refuse_columns(held: Sequence[Holding], driver_memory: int) -> None:
     gramplane.cluster.MemoryBoundExceeded
         Need and limit are named.
     """
-    refuse_beyond(held, driver_memory, "fgm", "a smaller B or max_rounds, fewer rows")
+    refuse_beyond(holdings, driver_memory, "fgm", "a smaller B or max_rounds, fewer rows")
 
 
-def union(parts: Sequence[np.ndarray]) -> np.ndarray:
+def _union(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Return the sorted distinct ids of sorted distinct parts."""
     if len(parts) == 1:
         return parts[0]
     return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
+
+
+class Atoms(ColumnMaker, Protocol):
+    """What the loop needs of a collection of candidates.
+
+    See :mod:`gramplane.pipeline.methods.fgm.atoms` and :mod:`gramplane.pipeline.methods.fgm.pairs`.
+    """
+
+    @property
+    def kind(self) -> str:
+        """Name of the collection."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Columns of the widest atom."""
+        ...
+
+    def count(self, n_features: int) -> int:
+        """Return the number of candidates among so many features."""
+        ...
+
+    def select(self, ctx: RunContext, duals: np.ndarray, queries: Sequence[Query]) -> Sequence[Any]:
+        """Return the best atoms for every dual vector."""
+        ...
+
+    def squares(self, top: Any) -> np.ndarray:
+        """Return the scores of ranked atoms."""
+        ...
+
+    def for_workers(self, ctx: RunContext) -> ColumnMaker:
+        """Return the form that travels with tasks."""
+        ...
+
+
+class Design:
+    """Columns of the cuts so far, appended and never rebuilt; sparse ones in the row form that solvers need, dense stay dense.
+
+    Parameters
+    ----------
+    n_rows
+        Number of samples.
+    capacity
+        Columns expected at most; a dense design is allocated once for them (pages are touched when they are filled).
+    """
+
+    def __init__(self, n_rows: int, capacity: int) -> None:
+        self._n_rows = n_rows
+        self._capacity = capacity
+        self._dense: np.ndarray | None = None
+        self._sparse = RowForm.empty(n_rows)
+        self.widths: list[int] = []
+
+    def append(self, columns: Columns) -> None:
+        """Append the columns of one more cut."""
+        if isinstance(columns, np.ndarray):
+            self._append_dense(columns)
+        else:
+            self._sparse = self._sparse.with_columns(columns)
+        self.widths.append(shape(columns)[1])
+
+    def _append_dense(self, columns: np.ndarray) -> None:
+        used = sum(self.widths)
+        need = used + shape(columns)[1]
+        if self._dense is None or need > self._dense.shape[1]:
+            larger = np.empty((self._n_rows, max(need, self._capacity)), dtype=columns.dtype, order="F")
+            if self._dense is not None:
+                larger[:, :used] = self._dense[:, :used]
+            self._dense = larger
+        self._dense[:, used:need] = columns
+
+    @property
+    def matrix(self) -> np.ndarray | sp.csr_array:
+        """All columns, ``(n_samples, p)``: a view of the dense buffer, or a CSR matrix."""
+        if self._dense is not None:
+            return self._dense[:, : sum(self.widths)]
+        return self._sparse.matrix()
+
+    def decision_values(self, omega: np.ndarray, bias: float) -> np.ndarray:
+        """Return the decision values ``Z omega - bias``, ``(n_samples,)``."""
+        return (self.matrix @ omega if self.widths else np.zeros(self._n_rows)) - bias
+
+    def rows(self, y: np.ndarray, cost: np.ndarray, loss: str) -> Rows:
+        """Return row access for the solver."""
+        return rows_for(self.matrix, y, cost, loss)
 
 
 class Designs:
@@ -103,54 +190,49 @@ class Designs:
         Columns each machine may have at most.
     """
 
-    def __init__(self, atoms: Any, capacities: list[int]) -> None:
+    def __init__(self, atoms: Atoms, capacities: list[int]) -> None:
         self._atoms = atoms
         self._capacities = capacities
-        self._held: dict[int, Design | RemoteDesign] = {}
-        self._place: str | None = None
-        self._fits = False
+        self._designs: dict[int, Design | RemoteDesign] = {}
 
     def __contains__(self, k: int) -> bool:
-        return k in self._held
+        return k in self._designs
 
     def __getitem__(self, k: int) -> Design | RemoteDesign:
-        return self._held[k]
+        return self._designs[k]
 
-    def keep(self, running: set[int]) -> None:
+    def restrict(self, running: set[int]) -> None:
         """Forget the machines that are not among ``running``."""
-        self._held = {k: design for k, design in self._held.items() if k in running}
+        self._designs = {k: design for k, design in self._designs.items() if k in running}
 
-    def extend(self, ctx: RunContext, machines: Mapping[int, MachineState], cuts: Mapping[int, np.ndarray | None]) -> None:
+    def extend(self, ctx: RunContext, machines: Sequence[MachineState], cuts: Mapping[int, np.ndarray | None]) -> None:
         """Append each machine's new cut (``None``: only rebuild what is missing); one column pass serves all machines."""
-        if self._place is None:
-            columns = sum(self._capacities)
-            self._place = solve_at(ctx.data, columns, ctx.driver_memory)
-            self._fits = design_bytes(ctx.data, columns) <= DRIVER_SHARE * ctx.driver_memory
         missing = {k: self._missing(k, machines[k], cut) for k, cut in cuts.items()}
-        append = self._append_local if self._place == "driver" else self._append_remote
+        is_local = solve_at(ctx.data, sum(self._capacities), ctx.driver_memory) == "driver"
+        append = self._append_local if is_local else self._append_remote
         append(ctx, missing)
 
     def _missing(self, k: int, machine: MachineState, cut: np.ndarray | None) -> list[np.ndarray]:
         new = [] if cut is None else [cut]
-        return new if k in self._held else [*machine.cuts, *new]
+        return new if k in self._designs else [*machine.cuts, *new]
 
     def _append_local(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
-        if not self._fits:
+        if design_bytes(ctx.data, sum(self._capacities)) > DRIVER_SHARE * ctx.driver_memory:
             self._refuse_columns(ctx, missing)
-        wanted = [self._atoms.features(ids) for cuts in missing.values() for ids in cuts]
-        features = union(wanted)
-        raw = scaled_columns(ctx, features, centred=self._atoms.centred) if len(features) else None
+        features = _union([self._atoms.features(ids) for cuts in missing.values() for ids in cuts])
+        raw = scaled_columns(ctx, features, centred=self._atoms.centred) if len(features) else np.zeros((ctx.data.n_rows, 0))
         for k, cuts in missing.items():
-            design = self._held.setdefault(k, Design(ctx.data.n_rows, self._capacities[k]))
+            design: Any = self._designs.setdefault(k, Design(ctx.data.n_rows, self._capacities[k]))
             for ids in cuts:
-                design.append(self._atoms.build(ctx.data, raw, features, ids))  # pyright: ignore[reportCallIssue]
+                design.append(self._atoms.build(ctx.data, raw, features, ids))
 
     def _refuse_columns(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
-        count = sum(len(ids) for cuts in missing.values() for ids in cuts) + sum(sum(held.widths) for held in self._held.values())
-        refuse_columns([columns_held(ctx.data, count)], ctx.driver_memory)
+        count = sum(len(ids) for cuts in missing.values() for ids in cuts)
+        count += sum(sum(design.widths) for design in self._designs.values())
+        refuse_columns([cut_columns(ctx.data, count)], ctx.driver_memory)
 
     def _append_remote(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
         for k, cuts in missing.items():
-            design = self._held.setdefault(k, RemoteDesign(ctx, self._atoms.shipped(ctx)))
+            design: Any = self._designs.setdefault(k, RemoteDesign(ctx, self._atoms.for_workers(ctx)))
             for ids in cuts:
                 design.append(ids)

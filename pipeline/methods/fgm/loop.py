@@ -21,44 +21,22 @@ import itertools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ....kernels.mixed_norm import SOLVERS, GroupProblem, GroupSolution
+from ...inputs.labels import Inputs
 from ...inputs.scores import AccuracyTracker, accuracy_metrics
 from ...loops.protocol import Step
-from ...passes.columns import Columns
 from ...records.context import RunContext
-from .config import FGMConfig
-from .designs import Designs
-from .machine import Machine, Top, close_round, fresh, next_cut
+from .designs import Atoms, Designs
 from .model import MachineState, RoundRecord
-from .remote_design import ColumnMaker
+from .problem import BinaryProblem, close_round, initial_state, next_cut
 from .score_pass import Query
 
 THRESHOLD_SLACK = 1.0 - 1e-9
 """Scores known from the cuts' columns are summed in another order than those of a pass: a bound must allow for it."""
-
-
-class CutAtoms(Protocol):
-    """What the loop needs of a collection of atoms.
-
-    See :mod:`gramplane.pipeline.methods.fgm.atoms` and :mod:`gramplane.pipeline.methods.fgm.pairs`.
-    """
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def width(self) -> int: ...
-    @property
-    def centred(self) -> bool: ...
-    def select(self, ctx: RunContext, duals: np.ndarray, queries: Sequence[Query]) -> Sequence[Top]: ...
-    def squares(self, top: Any) -> np.ndarray: ...
-    def features(self, ids: np.ndarray) -> np.ndarray: ...
-    def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
-    def shipped(self, ctx: RunContext) -> ColumnMaker: ...
-    def build(self, data: Any, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns: ...
 
 
 @dataclass(frozen=True)
@@ -96,79 +74,84 @@ class FGMLoop:
     ----------
     atoms
         Candidates: features, groups, expanded features or pairs.
-    machines
-        Binary problems.
-    fits
-        Classifiers whose accuracy is followed along the rounds.
-    notes
+    problems
+        One binary problem per machine.
+    warnings
         What the user should know before the first round.
+
+    Attributes
+    ----------
+    trackers
+        Classifiers whose accuracy is followed along the rounds, see :meth:`follow`.
     """
 
     state_type = FGMState
 
-    def __init__(
-        self, atoms: CutAtoms, machines: Sequence[Machine], fits: Sequence[AccuracyTracker] = (), notes: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, atoms: Atoms, problems: Sequence[BinaryProblem], warnings: Sequence[str] = ()) -> None:
         self.atoms = atoms
-        self.machines = tuple(machines)
-        self.fits = tuple(fits)
-        self.notes = tuple(notes)
-        self._designs = Designs(atoms, [_capacity(atoms, machine.config) for machine in self.machines])
+        self.problems = tuple(problems)
+        self.warnings = tuple(warnings)
+        self.trackers: tuple[AccuracyTracker, ...] = ()
+        self._designs = Designs(atoms, self._capacities)
+
+    def follow(self, inputs: Inputs, masks: Sequence[np.ndarray | None]) -> None:
+        """Follow the accuracy of every fit: its machines are consecutive, its rows held out are those of a mask."""
+        count = inputs.n_machines
+        self.trackers = tuple(AccuracyTracker(k * count, count, inputs.target, mask) for k, mask in enumerate(masks))
+
+    @property
+    def _capacities(self) -> list[int]:
+        """Columns that the cuts of each machine have at most (the widest atom of each kind is known)."""
+        return [problem.config.B * problem.config.max_rounds * self.atoms.width for problem in self.problems]
 
     @property
     def columns(self) -> tuple[int, int]:
         """Columns that all machines together have at most, and after their first round."""
-        most = [_capacity(self.atoms, machine.config) for machine in self.machines]
-        return sum(most), sum(size // machine.config.max_rounds for size, machine in zip(most, self.machines, strict=True))
+        return sum(self._capacities), sum(problem.config.B * self.atoms.width for problem in self.problems)
 
     def init(self, ctx: RunContext) -> FGMState:
         """Return the state before the first round: the candidates of the start dual."""
-        for note in self.notes:
-            ctx.emit({"event": "warning", "message": note})
-        queries = [Query(machine.config.B) for machine in self.machines]
-        duals = np.stack([machine.start() for machine in self.machines])
+        for message in self.warnings:
+            ctx.emit({"event": "warning", "message": message})
+        queries = [Query(problem.config.B) for problem in self.problems]
+        duals = np.stack([problem.start_dual() for problem in self.problems])
         tops = self.atoms.select(ctx, duals, queries)
-        return FGMState(0, tuple(fresh(machine, top) for machine, top in zip(self.machines, tops, strict=True)))
+        return FGMState(0, tuple(initial_state(problem, top) for problem, top in zip(self.problems, tops, strict=True)))
 
     def step(self, state: FGMState, ctx: RunContext) -> Step[FGMState]:
         """Add one cut to every running machine, refit, and score the new dual vectors."""
         clock = _Clock()
         running = [k for k, machine in enumerate(state.machines) if machine.stop is None]
-        cuts = {k: next_cut(self.machines[k], state.machines[k]) for k in running}
-        self._designs.extend(ctx, state_by_index(state), cuts)
+        cuts = {k: next_cut(self.problems[k], state.machines[k]) for k in running}
+        self._designs.extend(ctx, state.machines, cuts)
         clock.lap("columns")
         solved = {k: self._solve(k, state.machines[k], cuts[k]) for k in running}
         clock.lap("solve")
-        machines = self._score(state, solved, ctx)
+        new = FGMState(state.iteration + 1, tuple(self._score(state, solved, ctx)))
         clock.lap("score")
-        new = FGMState(state.iteration + 1, tuple(machines))
         accuracy = self._accuracy(new, ctx)
         clock.lap("accuracy")
-        self._forget(new)
+        if not self.trackers:
+            self._designs.restrict({k for k, machine in enumerate(new.machines) if machine.stop is None})
         return Step(new, {**_metrics(new, running), **accuracy, **clock.seconds})
 
     def _accuracy(self, state: FGMState, ctx: RunContext) -> dict[str, Any]:
-        if not self.fits:
+        if not self.trackers:
             return {}
-        found = accuracy_metrics(self.fits, self._decisions(state, ctx))
-        counts = [max(len(state.machines[k].selected()) for k in fit.machines) for fit in self.fits]
-        return {**found, "selected": counts} if len(counts) > 1 else found
+        metrics = accuracy_metrics(self.trackers, self._decision_values(state, ctx))
+        counts = [max(len(state.machines[k].selected()) for k in tracker.machines) for tracker in self.trackers]
+        return {**metrics, "selected": counts} if len(counts) > 1 else metrics
 
-    def _forget(self, state: FGMState) -> None:
-        if not self.fits:
-            self._designs.keep({k for k, machine in enumerate(state.machines) if machine.stop is None})
-
-    def _decisions(self, state: FGMState, ctx: RunContext) -> dict[int, np.ndarray]:
-        self._designs.extend(ctx, state_by_index(state), {k: None for k in range(len(self.machines)) if k not in self._designs})
-        biases = [
-            machine.bias if machine.rounds else spec.at_zero()[1] for spec, machine in zip(self.machines, state.machines, strict=True)
-        ]
-        return {
-            k: self._designs[k].decide(machine.omega, bias) for k, (machine, bias) in enumerate(zip(state.machines, biases, strict=True))
-        }
+    def _decision_values(self, state: FGMState, ctx: RunContext) -> dict[int, np.ndarray]:
+        self._designs.extend(ctx, state.machines, {k: None for k in range(len(self.problems)) if k not in self._designs})
+        values = {}
+        for k, (problem, machine) in enumerate(zip(self.problems, state.machines, strict=True)):
+            bias = machine.bias if machine.rounds else problem.best_constant()[1]
+            values[k] = self._designs[k].decision_values(machine.omega, bias)
+        return values
 
     def _solve(self, k: int, machine: MachineState, cut: np.ndarray) -> tuple[MachineState, GroupSolution]:
-        spec, config = self.machines[k], self.machines[k].config
+        problem, config = self.problems[k], self.problems[k].config
         coordinates, factors = self.atoms.coordinates(cut)
         state = replace(
             machine,
@@ -177,12 +160,13 @@ class FGMLoop:
             factors=(*machine.factors, factors),
         )
         starts = np.array([0, *itertools.accumulate(state.widths)], np.int64)
-        problem = GroupProblem(self._designs[k].rows(spec.y, spec.cost, config.loss), starts, config.loss, config.fit_intercept)
+        rows = self._designs[k].rows(problem.y, problem.cost, config.loss)
         warm = (np.concatenate((machine.omega, np.zeros(len(factors)))), machine.bias)
         solver = SOLVERS["newton" if config.solver == "auto" else config.solver]
         # Overflow ends in a clear error of the solver, which looks at every objective.
         with np.errstate(over="ignore", invalid="ignore"):
-            solution = solver(problem, warm=warm, tol=config.inner_tol, max_iter=config.max_inner)
+            sub_problem = GroupProblem(rows, starts, config.loss, config.fit_intercept)
+            solution = solver(sub_problem, warm=warm, tol=config.inner_tol, max_iter=config.max_inner)
         return replace(state, rounds=(*machine.rounds, _record(state, solution))), solution
 
     def _score(self, state: FGMState, solved: Mapping[int, tuple[MachineState, GroupSolution]], ctx: RunContext) -> list[MachineState]:
@@ -193,34 +177,21 @@ class FGMLoop:
         machines = list(state.machines)
         for k, top in zip(keys, self.atoms.select(ctx, duals, queries), strict=True):
             machine, solution = solved[k]
-            machines[k] = close_round(self.machines[k], machine, top, self.atoms.squares(top), solution.residual)
+            machines[k] = close_round(self.problems[k], machine, top, self.atoms.squares(top), solution.residual)
         return machines
 
     def _query(self, k: int, machine: MachineState, solution: GroupSolution, prunes: bool) -> Query:
-        config = self.machines[k].config
+        config = self.problems[k].config
         if not config.allow_repeat:
             # The best B new atoms are among the best B + (number used) of all.
             return Query(config.B + len(machine.selected()))
         if self.atoms.kind != "linear" or not prunes:
             return Query(config.B)
-        known = self._known_scores(machine, solution)
+        # The scores |c_j| of the selected features are known from the sub-problem.
+        _, first = np.unique(np.concatenate(machine.cuts), return_index=True)
+        known = np.abs(solution.correlations[first])
         bound = np.sort(known)[-config.B] if known.size >= config.B else 0.0
         return Query(config.B, threshold=float(bound) * THRESHOLD_SLACK)
-
-    def _known_scores(self, machine: MachineState, solution: GroupSolution) -> np.ndarray:
-        """Return ``|c_j|`` of the distinct selected features, known from the sub-problem."""
-        _, first = np.unique(np.concatenate(machine.cuts), return_index=True)
-        return np.abs(solution.correlations[first])
-
-
-def state_by_index(state: FGMState) -> dict[int, MachineState]:
-    """Return the machines by index."""
-    return dict(enumerate(state.machines))
-
-
-def _capacity(atoms: CutAtoms, config: FGMConfig) -> int:
-    """Return how many columns a machine's cuts have at most (the widest atom of each kind is known)."""
-    return config.B * config.max_rounds * atoms.width
 
 
 def _record(state: MachineState, solution: GroupSolution) -> RoundRecord:
@@ -246,6 +217,3 @@ def _metrics(state: FGMState, running: Sequence[int]) -> dict[str, Any]:
         "inner_steps": int(sum(state.machines[k].rounds[-1].inner_steps for k in running)),
         "machines": len(running),
     }
-
-
-__all__ = ["FGMLoop", "FGMState"]

@@ -1,141 +1,156 @@
-"""The Feature Generating Machine as a method of the runner: from a store to a loop, from its state to model, summary and tables."""
+"""The Feature Generating Machine as a method: from a store to a loop, from its state to model, summary and tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 
 from ....storage import DataError
-from ...inputs.labels import Inputs
-from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
-from ...loops.prepared import Prepared
+from ...inputs.labels import Inputs, store_inputs
+from ...inputs.scores import held_out_rows, with_held_out
+from ...method import Method, weights_by_label
 from ...passes.blocks import column_tasks, task_bytes
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan
+from .build import build_model, last_weights, refit_weights
+from .candidates import build_atoms, map_warnings
 from .config import FGMConfig
-from .designs import driver_held, refuse_columns, rows_step, solve_at
-from .fgm_setup import build_atoms, build_loop, build_model, refit
+from .designs import HELD, driver_holdings, refuse_columns, rows_step, solve_at
 from .loop import FGMLoop, FGMState
 from .model import FGMModel
+from .predict import FGMPredictor
+from .problem import binary_problems
 from .remote_design import design_bytes
 
 
-def _refuse(message: str) -> None:
-    raise ValueError(f"{message} (--set B=NUMBER)")
+class FGM(Method):
+    """Linear machines on few features, chosen by cutting planes."""
+
+    name = "fgm"
+    config_type = FGMConfig
+    models = {FGMModel: FGMPredictor()}
+    held = HELD
+    programs = "methods.fgm.score_pass"
+
+    config: FGMConfig
+    inputs: Inputs
+    loop: FGMLoop
+
+    @classmethod
+    def read_inputs(cls, config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[FGMConfig, Inputs]:
+        """Return parameters, and labels, weights and groups of a store; ``extra`` may hold ``groups`` and ``test_share``.
+
+        Raises
+        ------
+        DataError
+            A store without a target, with a real-valued one, or with one class only.
+        """
+        inputs = store_inputs(ctx, cls.name)
+        if inputs.classes is None:
+            raise DataError("the target is real-valued; fgm needs class labels (ingest with --task classification)", ctx.data.url)
+        groups = ctx.data.groups() if extra.get("groups") is None else extra["groups"]
+        held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
+        return config, with_held_out(replace(inputs, groups=groups), held_out)
+
+    @classmethod
+    def build_loop(cls, config: FGMConfig, inputs: Inputs, ctx: RunContext) -> FGMLoop:
+        """Return the loop of a fit: one machine for two classes, else one per class.
+
+        Raises
+        ------
+        ValueError
+            Groups or a map that do not suit, a class without weight.
+        gramplane.cluster.MemoryBoundExceeded
+            More scores and columns than the memory allows.
+        """
+        loop = shared_loop(ctx, [config], inputs, [inputs.held_out], ctx.fit_limit)
+        available = loop.atoms.count(int(inputs.data.n_cols))
+        if available < config.B:
+            ctx.warn(
+                f"B={config.B} exceeds the {available} features (groups, products) there are to choose from; at most B={available} can be "
+                "used"
+            )
+        return loop
+
+    @classmethod
+    def prepare(cls, config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Self:
+        """Return the method ready to run on ``ctx.data``; a run follows the accuracy of every round, which takes decisions on all rows."""
+        run = super().prepare(config, ctx, extra)
+        run.loop.follow(run.inputs, [run.inputs.held_out])
+        return run
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Tasks and bytes per round, memory of a task and of the driver."""
+        loop, data, memory = self.loop, self.inputs.data, self.ctx.driver_memory
+        tasks, (columns, first), machines = column_tasks(data), loop.columns, len(loop.problems)
+        scoring = 2 * int(max((task_bytes(task) for task in tasks), default=0)) + 8 * int(data.n_rows) * machines
+        return {
+            "atoms": loop.atoms.kind,
+            "solve_at": solve_at(data, columns, memory),
+            "design_bytes_at_most": design_bytes(data, columns),
+            "n_atoms": loop.atoms.count(int(data.n_cols)),
+            "machines": machines,
+            "rounds_at_most": self.config.max_rounds,
+            "passes_at_most": self.config.max_rounds + 1,
+            "tasks_per_pass": len(tasks),
+            "bytes_read_per_pass": int(sum(ref.nbytes for task in tasks for ref in task)),
+            "task_bytes": max(scoring, rows_step(data, columns, memory)),
+            **holdings_plan(driver_holdings(data, columns, first, machines, memory)),
+        }
+
+    def model(self, state: FGMState, ctx: RunContext) -> FGMModel:
+        """Return the model of the last round, or of the refit on its selection."""
+        atoms, pairs = self.loop.atoms, list(zip(self.loop.problems, state.machines, strict=True))
+        if self.config.debias:
+            weights = [refit_weights(atoms, problem, machine, ctx) for problem, machine in pairs]
+        else:
+            weights = [last_weights(problem, machine) for problem, machine in pairs]
+        return build_model(self.config, self.inputs, atoms, state.machines, weights)
+
+    def warnings(self, state: FGMState, model: FGMModel, ctx: RunContext) -> list[str]:
+        """Return on which features an additive map is inaccurate."""
+        return list(self.loop.warnings)
+
+    def summary(self, state: FGMState, model: FGMModel) -> dict[str, Any]:
+        """Return certificates, rounds, and how many features (groups, products) were selected."""
+        selections = [machine.selected() for machine in state.machines if machine.cuts]
+        return {
+            "objective": float(sum(machine.objective for machine in state.machines)),
+            "gap": float(sum(machine.gap for machine in state.machines)),
+            "certified_over": "what was chosen so far; outer_gap is over all features",
+            "outer_gap": float(sum(machine.outer_gap for machine in state.machines)),
+            "rounds": max((len(machine.rounds) for machine in state.machines), default=0),
+            "n_selected": len(np.unique(np.concatenate(selections), axis=0)) if selections else 0,
+            "n_features": model.n_features,
+            "stop": state.stop,
+            "classes": json.loads(model.classes_json),
+        }
+
+    def tables(self, state: FGMState, model: FGMModel) -> dict[str, list[dict[str, Any]]]:
+        """Return the selected coordinates with names and weights, the heaviest first."""
+        names, norms, labels = coordinate_names(model), np.abs(model.weights).sum(axis=0), json.loads(model.classes_json)
+        order = np.lexsort((np.arange(len(norms)), -norms))
+        return {"selected": [{"feature": names[j], **weights_by_label(model.weights[:, j], labels)} for j in order]}
 
 
-def store_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> Inputs:
-    """Return a store's labels, weights and groups.
+def shared_loop(ctx: RunContext, configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], limit: int) -> FGMLoop:
+    """Return one loop for the fits of every parameters on every mask of rows held out; they share candidates and passes.
 
-    Raises
-    ------
-    DataError
-        A store without a target, with a real-valued one, or with one class only.
+    ``limit`` is what scores, vectors and columns may take on the driver.
     """
-    data = ctx.data
-    labels = data.meta.labels
-    if not data.has_table("y"):
-        raise DataError(
-            "there is no target; fgm needs class labels (ingest a file that has them; --target names their column or array)", data.url
-        )
-    if labels is None:
-        raise DataError("the target is real-valued; fgm needs class labels (ingest with --task classification)", data.url)
-    codes = data.target().astype(np.int64)
-    if len(np.unique(codes)) < 2:
-        raise DataError(f"the target holds one class only ({labels[int(codes[0])]!r}); fgm needs at least two", data.url)
-    weight = data.row_table("weight") if data.has_table("weight") else None
-    groups = extra.get("groups")
-    return Inputs(data, codes, tuple(labels), weight, data.groups() if groups is None else groups)
-
-
-def prepare(config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
-    """Return the method ready to run on ``ctx.data``.
-
-    Parameters
-    ----------
-    config
-        Parameters.
-    ctx
-        Executor and data.
-    extra
-        ``groups`` (labels or index arrays), ``test_share`` and ``seed`` of a held-out part.
-    """
-    inputs = store_inputs(ctx, extra)
-    held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
-    inputs = with_held_out(inputs, held_out)
-    loop = build_loop(config, inputs, warn=_refuse)
-    held = driver_held(inputs.data, *loop.columns, len(loop.machines), ctx.driver_memory)
-    refuse_columns(held, ctx.driver_memory)
-    loop.fits = (AccuracyTracker(0, len(loop.machines), inputs.target, held_out),)
-    return Prepared(
-        loop=loop,
-        model=lambda state, ctx: build_model(config, inputs, loop, state, refit(loop, state, ctx) if config.debias else None),
-        summary=lambda state, model: summary(state, model),
-        tables=lambda state, model: tables(state, model),
-        plan={**plan_of(config, inputs, ctx.driver_memory), **holdings_plan(held)},
-    )
-
-
-def plan_of(config: FGMConfig, inputs: Inputs, driver_memory: int) -> dict[str, Any]:
-    """Return what the run will do: tasks and bytes per round, memory of a task and of the driver."""
-    atoms, available = build_atoms(config, inputs)
-    tasks = column_tasks(inputs.data)
-    n_machines = inputs.n_machines
-    read = int(sum(ref.nbytes for task in tasks for ref in task))
-    vectors = 8 * int(inputs.data.n_rows) * n_machines
-    columns = n_machines * config.B * config.max_rounds * atoms.width
-    scoring = int(max((task_bytes(task) for task in tasks), default=0)) * 2 + vectors
-    return {
-        "atoms": atoms.kind,
-        "solve_at": solve_at(inputs.data, columns, driver_memory),
-        "design_bytes_at_most": design_bytes(inputs.data, columns),
-        "n_atoms": available,
-        "machines": n_machines,
-        "rounds_at_most": config.max_rounds,
-        "passes_at_most": config.max_rounds + 1,
-        "tasks_per_pass": len(tasks),
-        "bytes_read_per_pass": read,
-        "task_bytes": max(scoring, rows_step(inputs.data, columns, driver_memory)),
-    }
-
-
-def summary(state: FGMState, model: FGMModel) -> dict[str, Any]:
-    """Return the figures of a finished run as a small JSON object."""
-    return {
-        "objective": float(sum(machine.objective for machine in state.machines)),
-        "gap": float(sum(machine.gap for machine in state.machines)),
-        "certified_over": "what was chosen so far; outer_gap is over all features",
-        "outer_gap": float(sum(machine.outer_gap for machine in state.machines)),
-        "rounds": max((len(machine.rounds) for machine in state.machines), default=0),
-        "n_selected": len(_union(state)),
-        "n_features": model.n_features,
-        "stop": state.stop,
-        "classes": json.loads(model.classes_json),
-    }
-
-
-def _union(state: FGMState) -> np.ndarray:
-    parts = [machine.selected() for machine in state.machines if machine.cuts]
-    return np.unique(np.concatenate(parts), axis=0) if parts else np.zeros(0, np.int64)
-
-
-def tables(state: FGMState, model: FGMModel) -> dict[str, list[dict[str, Any]]]:
-    """Return the report's tables: selected coordinates with names and weights."""
-    names = coordinate_names(model)
-    norms = np.abs(model.weights).sum(axis=0)
-    order = np.lexsort((np.arange(len(norms)), -norms))
-    rows = [{"feature": names[j], **_weights(model, j)} for j in order]
-    return {"selected": rows}
-
-
-def _weights(model: FGMModel, j: int) -> dict[str, float]:
-    if len(model.weights) == 1:
-        return {"weight": float(model.weights[0, j])}
-    classes = json.loads(model.classes_json)
-    return {f"weight[{label}]": float(w) for label, w in zip(classes, model.weights[:, j], strict=True)}
+    atoms = build_atoms(configs[0], inputs)
+    available = atoms.count(int(inputs.data.n_cols))
+    clipped = [config.model_copy(update={"B": min(config.B, available)}) for config in configs]
+    problems = [problem for config in clipped for mask in masks for problem in binary_problems(config, with_held_out(inputs, mask))]
+    loop = FGMLoop(atoms, problems, map_warnings(configs[0], inputs.data))
+    refuse_columns(driver_holdings(inputs.data, *loop.columns, len(problems), ctx.driver_memory), limit)
+    return loop
 
 
 def coordinate_names(model: FGMModel) -> list[str]:
@@ -150,6 +165,3 @@ def coordinate_names(model: FGMModel) -> list[str]:
         return [known[int(j)] for j in model.coordinates]
     width = max(1, len(model.coordinates) // max(len(model.features), 1))
     return [f"{known[int(c) // width]}[{int(c) % width}]" for c in model.coordinates]
-
-
-__all__ = ["FGMLoop", "coordinate_names", "plan_of", "prepare", "store_inputs", "summary", "tables"]

@@ -1,4 +1,4 @@
-"""What a Feature Generating Machine has found: rounds, cuts, and the model made of them. Plain records, saved without pickle."""
+"""Rounds and cuts of a Feature Generating Machine, and the model made of them. Plain records, saved without pickle."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RoundRecord:
 
 @dataclass(frozen=True)
 class MachineState:
-    """What one machine has found: its cuts, its rounds, and the candidates of the last pass.
+    """Cuts and rounds of one machine, and the candidates of the last pass.
 
     Attributes
     ----------
@@ -116,9 +116,9 @@ class MachineState:
             return np.zeros(0, np.int64), np.zeros(0), self.bias
         record = self.rounds[t - 1]
         values = record.omega * np.concatenate(self.factors[:t])
-        ids, where = np.unique(np.concatenate(self.coordinates[:t]), axis=0, return_inverse=True)
+        ids, inverse = np.unique(np.concatenate(self.coordinates[:t]), axis=0, return_inverse=True)
         weights = np.zeros(len(ids))
-        np.add.at(weights, where.ravel(), values)
+        np.add.at(weights, inverse.ravel(), values)
         return ids, weights, record.bias
 
 
@@ -172,17 +172,17 @@ class FGMModel:
 
 def union_of_weights(parts: Sequence[tuple[np.ndarray, np.ndarray, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return ``(coordinates, weights (n_machines, k), intercepts)`` over the union of the machines' coordinates."""
-    filled = [ids for ids, _, _ in parts if len(ids)]
-    ids = np.unique(np.concatenate(filled), axis=0) if filled else np.zeros(0, np.int64)
-    weights = np.zeros((len(parts), len(ids)))
-    for row, (own, values, _) in zip(weights, parts, strict=True):
-        row[positions(ids, own)] = values
-    return ids, weights, np.array([-bias for _, _, bias in parts])
+    non_empty = [ids for ids, _, _ in parts if len(ids)]
+    union = np.unique(np.concatenate(non_empty), axis=0) if non_empty else np.zeros(0, np.int64)
+    weights = np.zeros((len(parts), len(union)))
+    for row, (ids, values, _) in zip(weights, parts, strict=True):
+        row[positions(union, ids)] = values
+    return union, weights, np.array([-bias for _, _, bias in parts])
 
 
-def positions(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return where ``wanted`` rows stand among the sorted distinct ``ids`` (1-D ids or pairs)."""
+def positions(ids: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Return the positions of ``chosen`` among the sorted distinct ``ids`` (1-D ids or pairs)."""
     if ids.ndim == 1:
-        return np.searchsorted(ids, wanted)
-    _, where = np.unique(np.concatenate((ids, wanted.reshape(-1, 2))), axis=0, return_inverse=True)
-    return where.ravel()[len(ids) :]
+        return np.searchsorted(ids, chosen)
+    _, inverse = np.unique(np.concatenate((ids, chosen.reshape(-1, 2))), axis=0, return_inverse=True)
+    return inverse.ravel()[len(ids) :]

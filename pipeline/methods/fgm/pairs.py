@@ -8,142 +8,37 @@ tiles of columns. Sums have one fixed order everywhere, so every route gives the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ....cluster import BlockProgram, plan
+from ....cluster import plan
 from ....kernels.features import pairs as kp
-from ....kernels.features.pairs_dense import dense_bounds, dense_pairs, dense_tiles
-from ....kernels.features.pairs_sparse import expected_products, fallback_pairs, head_pairs
-from ....storage import MemoryBlocks
-from ...passes.blocks import Ref, Task, column_tasks, load_blocks, scale_of, source_of, table_of, task_bytes
+from ....kernels.features.pairs_dense import dense_tiles
+from ....kernels.features.pairs_sparse import expected_products, head_pairs
+from ....storage import BlockStore, MemoryBlocks
+from ...passes.blocks import column_tasks, scale_of, table_of
 from ...passes.columns import Columns
-from ...passes.scaling import scaled, scaled_columns
-from ...records.context import RunContext, received
-from ...records.scale import FeatureScale
+from ...passes.scaling import scaled_columns
+from ...records.context import RunContext
+from .pairs_pass import (
+    Screened,
+    Tile,
+    column_ranges,
+    key_at,
+    range_program,
+    row_max_program,
+    screen_program,
+    tile_program,
+)
 from .score_pass import Query
-
-RANGE_PRODUCTS = 2_000_000_000
-"""Products of one fallback task, some ten seconds."""
 
 TILE_BYTES = 256 << 20
 """Columns of a dense tile that a task holds."""
 
-KEPT_COLUMNS = 8192
+MAX_CACHED_COLUMNS = 8192
 """Columns of frequent features the driver keeps between rounds."""
-
-
-class Screened(NamedTuple):
-    """What a pass of bounds found: the best linear and square coordinates, and the surviving features with their bounds."""
-
-    best: kp.TopPairs
-    ids: np.ndarray
-    bound: np.ndarray
-
-
-class _Loaded(NamedTuple):
-    X: Columns
-    offset: int
-
-
-def _scaled_blocks(task: Task, centred: bool) -> list[_Loaded]:
-    row_factor = source_of(task[0]).scale.row_factor
-    blocks = load_blocks(task, centred=centred)
-    return [_Loaded(scaled(block.X, FeatureScale(block.factor, block.shift), row_factor), block.offset) for block in blocks]
-
-
-def row_max_chunk(task: Task, centred: bool) -> np.ndarray:
-    """Return the largest ``|x_ij|`` of each row over a task's stripes."""
-    return np.maximum.reduce([kp.row_max_abs(block.X) for block in _scaled_blocks(task, centred)])
-
-
-def _maximum(parts: Sequence[np.ndarray]) -> np.ndarray:
-    return np.maximum.reduce(list(parts))
-
-
-def screen_chunk(task: Task, centred: bool, dual: Any, weight: Any, pair_map: kp.PairMap, B: int, threshold: float) -> Screened:
-    """Return best coordinates and survivors of a task's stripes."""
-    u, w = received(dual), received(weight)
-    return _merge_screens([_screen_block(block, u, w, pair_map, B, threshold) for block in _scaled_blocks(task, centred)], B)
-
-
-def _screen_block(block: _Loaded, u: np.ndarray, w: np.ndarray, pair_map: kp.PairMap, B: int, threshold: float) -> Screened:
-    dense = isinstance(block.X, np.ndarray)
-    bounds = dense_bounds(block.X, u) if isinstance(block.X, np.ndarray) else kp.pair_bounds(block.X, u, w)
-    best = kp.coordinate_top(bounds, block.offset, pair_map, B, threshold=threshold)
-    alive = np.zeros(0, np.int64) if dense else kp.survivors(bounds.bound, pair_map, max(threshold, _bar(best, B)))
-    return Screened(best, alive + block.offset, bounds.bound[alive])
-
-
-def _merge_screens(parts: Sequence[Screened], B: int) -> Screened:
-    best = kp.merge_top_pairs([part.best for part in parts], B)
-    return Screened(best, np.concatenate([part.ids for part in parts]), np.concatenate([part.bound for part in parts]))
-
-
-@dataclass(frozen=True)
-class _MergeScreens:
-    B: int
-
-    def __call__(self, parts: Sequence[Screened]) -> Screened:
-        return _merge_screens(parts, self.B)
-
-
-@dataclass(frozen=True)
-class _MergePairs:
-    B: int
-
-    def __call__(self, parts: Sequence[kp.TopPairs]) -> kp.TopPairs:
-        return kp.merge_top_pairs(parts, self.B)
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A task of the dense search: the products between two ranges of columns."""
-
-    ref: Ref
-    spans: tuple[int, int, int, int]
-    nbytes: int
-
-
-def tile_chunk(tile: Tile, centred: bool, dual: Any, pair_map: kp.PairMap, B: int, threshold: float) -> kp.TopPairs:
-    """Return the best products of one tile."""
-    i0, i1, j0, j1 = tile.spans
-    ids = np.arange(i0, i1) if i0 == j0 else np.concatenate((np.arange(j0, j1), np.arange(i0, i1)))
-    data = source_of(tile.ref)
-    X = np.asarray(scaled(data.columns(ids), scale_of(data, ids, centred=centred), data.scale.row_factor))
-    local = (0, i1 - i0, 0, i1 - i0) if i0 == j0 else (j1 - j0, j1 - j0 + i1 - i0, 0, j1 - j0)
-    return dense_pairs(X, received(dual), ids, pair_map, B, tiles=[local], threshold=threshold)
-
-
-@dataclass(frozen=True)
-class ColumnRange:
-    """A task of the sparse fallback: surviving columns ``[lo, hi)`` against all before them."""
-
-    lo: int
-    hi: int
-    nbytes: int
-
-
-def range_chunk(
-    part: ColumnRange, survivors: tuple[Any, ...], dual: Any, ids: Any, bound: Any, pair_map: kp.PairMap, B: int, threshold: float
-) -> kp.TopPairs:
-    """Return the best products of one range of surviving columns."""
-    u, names = received(dual), received(ids)
-    data, indices, indptr = (received(array) for array in survivors)
-    X = sp.csc_array((data, indices, indptr), shape=(len(u), len(names)), copy=False)
-    return fallback_pairs(X, u, names, pair_map, B, (part.lo, part.hi), bound=received(bound), threshold=threshold)
-
-
-def _bar(top: kp.TopPairs, B: int) -> float:
-    return float(top.keys[B - 1]) if len(top.keys) >= B else 0.0
-
-
-def _nbytes(part: Any) -> int:
-    return int(part.nbytes)
 
 
 class PairColumns:
@@ -160,14 +55,14 @@ class PairColumns:
 
     def features(self, ids: np.ndarray) -> np.ndarray:
         """Return the sorted distinct features behind coordinates."""
-        found = np.unique(ids)
-        return found[found >= 0]
+        features = np.unique(ids)
+        return features[features >= 0]
 
     def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the coordinates themselves; their factors are part of the columns."""
         return ids, np.ones(len(ids))
 
-    def build(self, data: Any, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+    def build(self, data: BlockStore | MemoryBlocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the product columns."""
         return kp.pair_columns(raw, features, ids, self.map)
 
@@ -186,8 +81,8 @@ class PairAtoms(PairColumns):
 
     Notes
     -----
-    Atom ids are ``(j, -1)`` linear, ``(j, j)`` square, ``(i, j)`` with ``i < j``. Kept between rounds: non-zeros per column, row maxima,
-    and the columns of frequent features (a few bytes per non-zero).
+    Atom ids are ``(j, -1)`` linear, ``(j, j)`` square, ``(i, j)`` with ``i < j``. Remembered between rounds: non-zeros per column, row
+    maxima, and the columns of frequent features (a few bytes per non-zero).
     """
 
     kind = "poly2"
@@ -198,8 +93,12 @@ class PairAtoms(PairColumns):
         self.limits = limits or kp.PairLimits()
         self._counts: np.ndarray | None = None
         self._row_max: np.ndarray | None = None
-        self._kept = np.zeros(0, np.int64)
-        self._columns: Columns | None = None
+        self._cached_ids = np.zeros(0, np.int64)
+        self._cached: Columns | None = None
+
+    def count(self, n_features: int) -> int:
+        """Return the number of coordinates: linear terms, squares and products."""
+        return (n_features + 1) * (n_features + 2) // 2 - 1
 
     # -- what the loop asks of atoms -----------------------------------------------------------------------------------------
 
@@ -209,11 +108,11 @@ class PairAtoms(PairColumns):
         return [search(ctx, u, query.size) for u, query in zip(duals, queries, strict=True)]
 
     def squares(self, top: kp.TopPairs) -> np.ndarray:
-        """Return the scores of found coordinates."""
+        """Return the scores of ranked coordinates."""
         return top.values**2
 
-    def shipped(self, ctx: RunContext) -> PairColumns:
-        """Return the form that travels with tasks: without what is kept between rounds."""
+    def for_workers(self, ctx: RunContext) -> PairColumns:
+        """Return the form that travels with tasks: without what is remembered between rounds."""
         return PairColumns(self.map, centred=self.centred)
 
     # -- dense data: tiles ---------------------------------------------------------------------------------------------------
@@ -221,9 +120,8 @@ class PairAtoms(PairColumns):
     def _dense(self, ctx: RunContext, u: np.ndarray, B: int) -> kp.TopPairs:
         dual = ctx.share("dual", u)
         best = self._screen(ctx, dual, np.zeros(0), B, 0.0).best
-        program = BlockProgram("dense-pairs", tile_chunk, _MergePairs(B), _nbytes, 40 * B)
-        found = ctx.run_pass(plan(program, self._tiles(ctx), self.centred, dual, self.map, B, _bar(best, B)))
-        return kp.merge_top_pairs([best, found], B)
+        products = ctx.run_pass(plan(tile_program(B), self._tiles(ctx), self.centred, dual, self.map, B, key_at(best, B)))
+        return kp.merge_top_pairs([best, products], B)
 
     def _tiles(self, ctx: RunContext) -> list[Tile]:
         n, d = ctx.data.n_rows, ctx.data.n_cols
@@ -240,21 +138,21 @@ class PairAtoms(PairColumns):
         leading = kp.most_frequent(self._non_zeros(ctx), self.limits.head_start)
         best = self._head(ctx, u, leading, B, 0, 0.0)
         dual, weight = ctx.share("dual", u), ctx.share("weight", kp.row_weight(u, self._maxima(ctx)))
-        screen = self._screen(ctx, dual, weight, B, _bar(best, B))
+        screen = self._screen(ctx, dual, weight, B, key_at(best, B))
         best = kp.merge_top_pairs([best, screen.best], B)
-        screen = self._again(screen._replace(best=best), B, by_frequency=True)
-        ctx.emit({"event": "pairs", "survivors": len(screen.ids), "threshold": _bar(best, B)})
+        screen = self._screen_again(screen._replace(best=best), B, by_frequency=True)
+        ctx.emit({"event": "pairs", "survivors": len(screen.ids), "threshold": key_at(best, B)})
         done = int(np.isin(screen.ids, leading).sum())
         head = screen.ids[: max(self.limits.max_head, done)]
-        best = kp.merge_top_pairs([best, self._head(ctx, u, head, B, done, _bar(best, B))], B)
+        best = kp.merge_top_pairs([best, self._head(ctx, u, head, B, done, key_at(best, B))], B)
         if len(screen.ids) > len(head):
-            best = self._fallback(ctx, u, dual, self._again(screen._replace(best=best), B), head, B)
+            best = self._fallback(ctx, u, dual, self._screen_again(screen._replace(best=best), B), head, B)
         return best
 
-    def _again(self, screen: Screened, B: int, by_frequency: bool = False) -> Screened:
-        """Screen the survivors with the best found since; order them by frequency when they come from a pass."""
-        kept = kp.survivors(screen.bound, self.map, _bar(screen.best, B))
-        ids, bound = screen.ids[kept], screen.bound[kept]
+    def _screen_again(self, screen: Screened, B: int, by_frequency: bool = False) -> Screened:
+        """Screen the survivors with the best coordinates so far; order them by frequency when they come from a pass."""
+        surviving = kp.survivors(screen.bound, self.map, key_at(screen.best, B))
+        ids, bound = screen.ids[surviving], screen.bound[surviving]
         if by_frequency:
             assert self._counts is not None
             order = np.searchsorted(ids, kp.by_frequency(ids, self._counts[ids]))
@@ -262,15 +160,15 @@ class PairAtoms(PairColumns):
         return Screened(screen.best, ids, bound)
 
     def _screen(self, ctx: RunContext, dual: Any, weight: Any, B: int, threshold: float) -> Screened:
-        program = BlockProgram("pair-bounds", screen_chunk, _MergeScreens(B), _Double(), 16 * min(ctx.data.n_cols, 1 << 20) + 40 * B)
+        program = screen_program(B, ctx.data.n_cols)
         return ctx.run_pass(plan(program, column_tasks(ctx.data), self.centred, dual, weight, self.map, B, threshold))
 
     def _head(self, ctx: RunContext, u: np.ndarray, ids: np.ndarray, B: int, done: int, threshold: float) -> kp.TopPairs:
-        X, where = self._hold(ctx, ids)
-        return head_pairs(X, u, ids, self.map, B, columns=where, done=done, threshold=threshold)
+        X, columns = self._fetch(ctx, ids)
+        return head_pairs(X, u, ids, self.map, B, columns=columns, done=done, threshold=threshold)
 
     def _fallback(self, ctx: RunContext, u: np.ndarray, dual: Any, screen: Screened, searched: np.ndarray, B: int) -> kp.TopPairs:
-        done, bar = int(np.isin(screen.ids, searched).sum()), _bar(screen.best, B)
+        done, bar = int(np.isin(screen.ids, searched).sum()), key_at(screen.best, B)
         if done == len(screen.ids):
             return screen.best
         order = np.argsort(screen.ids)
@@ -283,27 +181,26 @@ class PairAtoms(PairColumns):
                 f"{self.limits.budget:.3g}. Features of equal frequency and size defeat the screening: drop rare features"
             )
         shared = tuple(ctx.share(f"survivors-{name}", array) for name, array in (("x", X.data), ("i", X.indices), ("p", X.indptr)))
-        parts = _ranges(done, len(screen.ids), products, 24 * X.nnz)
-        program = BlockProgram("pair-fallback", range_chunk, _MergePairs(B), _nbytes, 40 * B)
+        parts = column_ranges(done, len(screen.ids), products, 24 * X.nnz)
         extra = (shared, dual, ctx.share("survivors", screen.ids), ctx.share("bounds", screen.bound), self.map, B, bar)
-        return kp.merge_top_pairs([screen.best, ctx.run_pass(plan(program, parts, *extra))], B)
+        return kp.merge_top_pairs([screen.best, ctx.run_pass(plan(range_program(B), parts, *extra))], B)
 
-    def _hold(self, ctx: RunContext, ids: np.ndarray) -> tuple[sp.csc_array, np.ndarray]:
-        """Return columns that include ``ids``, and where each of these stands: those in memory, or kept copies."""
-        if isinstance(ctx.data, MemoryBlocks) and _unscaled(ctx.data, ids, self.centred):
+    def _fetch(self, ctx: RunContext, ids: np.ndarray) -> tuple[sp.csc_array, np.ndarray]:
+        """Return columns that include ``ids``, and the index of each of these: those in memory, or copies that stay between rounds."""
+        if isinstance(ctx.data, MemoryBlocks) and _has_no_scale(ctx.data, ids, self.centred):
             return sp.csc_array(ctx.data.by_columns), ids
-        missing = np.setdiff1d(ids, self._kept)
+        missing = np.setdiff1d(ids, self._cached_ids)
         if len(missing):
-            if len(self._kept) + len(missing) > KEPT_COLUMNS:
-                self._kept, self._columns, missing = np.zeros(0, np.int64), None, np.sort(ids)
+            if len(self._cached_ids) + len(missing) > MAX_CACHED_COLUMNS:
+                self._cached_ids, self._cached, missing = np.zeros(0, np.int64), None, np.sort(ids)
             fetched = scaled_columns(ctx, missing, centred=self.centred)
-            parts = [fetched] if self._columns is None else [self._columns, fetched]
-            self._columns = parts[0] if len(parts) == 1 else sp.csc_array(sp.hstack(parts, format="csc"))
-            self._kept = np.concatenate((self._kept, missing))
-        if self._columns is None:
-            self._columns = sp.csc_array((ctx.data.n_rows, 0))
-        order = np.argsort(self._kept)
-        return sp.csc_array(self._columns), order[np.searchsorted(self._kept, ids, sorter=order)]
+            parts = [fetched] if self._cached is None else [self._cached, fetched]
+            self._cached = parts[0] if len(parts) == 1 else sp.csc_array(sp.hstack(parts, format="csc"))
+            self._cached_ids = np.concatenate((self._cached_ids, missing))
+        if self._cached is None:
+            self._cached = sp.csc_array((ctx.data.n_rows, 0))
+        order = np.argsort(self._cached_ids)
+        return sp.csc_array(self._cached), order[np.searchsorted(self._cached_ids, ids, sorter=order)]
 
     # -- statistics of the data ----------------------------------------------------------------------------------------------
 
@@ -314,27 +211,10 @@ class PairAtoms(PairColumns):
 
     def _maxima(self, ctx: RunContext) -> np.ndarray:
         if self._row_max is None:
-            program = BlockProgram("row-maxima", row_max_chunk, _maximum, _Double(), 8 * ctx.data.n_rows)
-            self._row_max = np.asarray(ctx.run_pass(plan(program, column_tasks(ctx.data), self.centred)))
+            self._row_max = np.asarray(ctx.run_pass(plan(row_max_program(ctx.data.n_rows), column_tasks(ctx.data), self.centred)))
         return self._row_max
 
 
-@dataclass(frozen=True)
-class _Double:
-    """Task memory of a pass that may scale its stripe."""
-
-    def __call__(self, task: Task) -> int:
-        return 3 * task_bytes(task)
-
-
-def _unscaled(data: MemoryBlocks, ids: np.ndarray, centred: bool) -> bool:
+def _has_no_scale(data: MemoryBlocks, ids: np.ndarray, centred: bool) -> bool:
     scale = scale_of(data, np.sort(ids), centred=centred)
     return scale.factor is None and scale.shift is None and data.scale.row_factor is None
-
-
-def _ranges(lo: int, hi: int, products: int, nbytes: int) -> list[ColumnRange]:
-    """Split the columns into ranges of about equal products: their number grows with the square of the position."""
-    pieces = int(np.clip(products // RANGE_PRODUCTS, 1, max(hi - lo, 1)))
-    edges = np.sqrt(np.linspace(lo**2, hi**2, pieces + 1)).round().astype(int)
-    edges[0], edges[-1] = lo, hi
-    return [ColumnRange(int(a), int(b), nbytes) for a, b in pairwise(edges) if b > a]

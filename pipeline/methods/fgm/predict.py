@@ -11,14 +11,14 @@ import scipy.sparse as sp
 from ....kernels.features import expansions
 from ....kernels.features.pairs import PairMap, pair_columns
 from ....storage import BlockStore
-from ...models.linear_predict import check_width, product
+from ...models.linear_predict import check_width, multiply_rows
 from ...models.predictor import Predictor, column_batches
 from ...passes.blocks import table_of
 from ...passes.columns import Columns, fetch_columns
 from ...passes.scaling import inverse_row_norms, scaled
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding
-from .atoms import take
+from .atoms import take_columns
 from .config import FGMConfig
 from .model import FGMModel, positions
 
@@ -84,10 +84,10 @@ def mapped_columns(model: FGMModel, raw: Columns, row_factor: np.ndarray | None 
         config = FGMConfig.model_validate_json(model.params_json)
         return pair_columns(columns, model.features, model.coordinates, PairMap(config.gamma, config.coef0))
     if model.kind in ("hik", "additive_gaussian"):
-        return _expanded(model, columns)
+        return _expand(model, columns)
     if len(model.coordinates) == len(model.features):
         return columns
-    return take(columns, model.features, model.coordinates)
+    return take_columns(columns, model.features, model.coordinates)
 
 
 def _expansion(model: FGMModel) -> expansions.Expansion:
@@ -95,7 +95,7 @@ def _expansion(model: FGMModel) -> expansions.Expansion:
     return expansions.Expansion(model.kind, gamma=config.gamma, n_bins=config.n_bins)  # pyright: ignore[reportArgumentType]
 
 
-def _expanded(model: FGMModel, columns: Columns) -> Columns:
+def _expand(model: FGMModel, columns: Columns) -> Columns:
     expansion = _expansion(model)
     full = expansions.expand(columns, expansion, model.ranges[0], model.ranges[1])
     every = (model.features[:, None] * expansion.width + np.arange(expansion.width)).ravel()
@@ -104,7 +104,7 @@ def _expanded(model: FGMModel, columns: Columns) -> Columns:
 
 def decision_values(model: FGMModel, columns: Columns) -> np.ndarray:
     """Return ``(n_samples, n_machines)`` decision values from the model's coordinates."""
-    return product(columns, model.weights) + model.intercepts
+    return multiply_rows(columns, model.weights) + model.intercepts
 
 
 def staged_decision_values(model: FGMModel, columns: Columns) -> Iterator[tuple[int, np.ndarray]]:
@@ -124,4 +124,4 @@ def _after_round(model: FGMModel, columns: Columns, t: int) -> tuple[int, np.nda
             intercepts[k] = -bias
             selected.append(machine.selected(t))
     count = len(np.unique(np.concatenate(selected), axis=0)) if selected else 0
-    return count, product(columns, weights.T) + intercepts
+    return count, multiply_rows(columns, weights.T) + intercepts

@@ -8,6 +8,7 @@ the same bits.
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -18,7 +19,7 @@ from ....cluster import BlockProgram, plan
 from ....kernels.mixed_norm import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowQuery, add_sums
 from ....kernels.mixed_norm.row_block import RememberingBlock
 from ....kernels.mixed_norm.rows_blocked import FAN_IN
-from ....storage import block_cache
+from ....storage import BlockStore, MemoryBlocks, block_cache
 from ...passes.blocks import Columns, Ref, scale_of, serial, source_of, table_of
 from ...passes.columns import stack
 from ...passes.scaling import scaled
@@ -52,7 +53,7 @@ class ColumnMaker(Protocol):
         """Return the features behind atoms."""
         ...
 
-    def build(self, data: Any, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
+    def build(self, data: BlockStore | MemoryBlocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
         """Return the columns of atoms."""
         ...
 
@@ -79,7 +80,7 @@ class DesignPart:
     token: str
     rows: tuple[int, int]
     nbytes: int
-    atoms: Any = field(compare=False, repr=False)
+    atoms: ColumnMaker = field(compare=False, repr=False)
     cuts: tuple[np.ndarray, ...] = field(compare=False, repr=False)
 
     def load(self) -> RememberingBlock:
@@ -102,11 +103,11 @@ _OPERATIONS = {**ROW_OPERATIONS, "decision": _decision}
 
 def rows_chunk(part: DesignPart, y: Any, cost: Any, name: str, query: RowQuery) -> Sums:
     """Run one operation on a block of rows (on a worker)."""
-    cut = slice(*part.rows)
-    return _OPERATIONS[name](block_cache().load(part), received(y)[cut], received(cost)[cut], query)
+    span = slice(*part.rows)
+    return _OPERATIONS[name](block_cache().load(part), received(y)[span], received(cost)[span], query)
 
 
-def _joined(parts: Sequence[Sums]) -> Sums:
+def _concatenate(parts: Sequence[Sums]) -> Sums:
     return (np.concatenate([part[0] for part in parts]),)
 
 
@@ -116,7 +117,7 @@ def _part_bytes(part: DesignPart) -> int:
 
 
 class RemoteDesign:
-    """Columns of the cuts, left where the rows are; the counterpart of :class:`gramplane.pipeline.methods.fgm.design.Design`.
+    """Columns of the cuts, left where the rows are; the counterpart of :class:`gramplane.pipeline.methods.fgm.designs.Design`.
 
     Parameters
     ----------
@@ -154,19 +155,19 @@ class RemoteDesign:
             p,
             loss,
             lambda name, query: run(name, query, add_sums, 8 * (p * p + 2 * p + 3)),
-            lambda name, query: list(run(name, query, _joined, 8 * len(y))),
+            lambda name, query: list(run(name, query, _concatenate, 8 * len(y))),
         )
 
-    def decide(self, omega: np.ndarray, bias: float) -> np.ndarray:
+    def decision_values(self, omega: np.ndarray, bias: float) -> np.ndarray:
         """Return the decision values ``Z omega - bias``, ``(n_samples,)``."""
         n = self._ctx.data.n_rows
         if not self.widths:
             return np.full(n, -bias)
         none = np.zeros(n)
-        return self._run("decision", RowQuery("squared_hinge", omega, bias), _joined, 8 * n, none, none)[0]
+        return self._run("decision", RowQuery("squared_hinge", omega, bias), _concatenate, 8 * n, none, none)[0]
 
     def _run(self, name: str, query: RowQuery, combine: Any, result: int, y: Any, cost: Any) -> Sums:
-        joined = 2 * result if combine is _joined else None
+        joined = 2 * result if combine is _concatenate else None
         program = BlockProgram(f"rows-{name}", rows_chunk, combine, _part_bytes, result, combine_bytes=joined)
         return self._ctx.run_pass(plan(program, self._parts(), y, cost, name, query, split_every=FAN_IN))
 
@@ -178,10 +179,23 @@ class RemoteDesign:
         return [DesignPart(ref, token, (lo, min(lo + ROW_BLOCK, n)), nbytes, self._atoms, cuts) for lo in edges]
 
 
-def design_bytes(data: Any, columns: int) -> int:
+def design_bytes(data: BlockStore | MemoryBlocks, columns: int) -> int:
     """Bound the bytes of ``columns`` columns of the data on the driver: dense, or the heaviest sparse ones by their counts."""
     if data.meta.kind == "dense":
         return 8 * data.n_rows * columns
-    counts = table_of(data, "counts")
-    heaviest = counts if columns >= len(counts) else np.partition(counts, len(counts) - columns)[-columns:]
-    return 12 * int(heaviest.sum(dtype=np.int64)) * max(1, columns // max(len(counts), 1))
+    sizes = _SPARSE_BYTES.setdefault(data, {})
+    if columns not in sizes:
+        counts = table_of(data, "counts")
+        sizes[columns] = 12 * _sum_of_largest(counts, columns) * max(1, columns // max(len(counts), 1))
+    return sizes[columns]
+
+
+def _sum_of_largest(counts: np.ndarray, k: int) -> int:
+    """Return the sum of the k largest counts, of all where there are fewer: by how often each occurs, which takes no sorting."""
+    frequencies = np.bincount(counts)[::-1]
+    chosen = np.clip(k - (np.cumsum(frequencies) - frequencies), 0, frequencies)
+    return int(chosen @ np.arange(len(frequencies))[::-1])
+
+
+_SPARSE_BYTES: weakref.WeakKeyDictionary[BlockStore | MemoryBlocks, dict[int, int]] = weakref.WeakKeyDictionary()
+"""Bytes of columns of sparse data by their number: the counts of a wide store are searched once for each."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from ....kernels.features.scores import TopB, merge_top
 from ...passes.blocks import Block, Task, column_tasks, load_blocks, task_bytes
 from ...records.context import RunContext, received
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 class Query(NamedTuple):
     """What one machine asks of a pass.
@@ -29,7 +26,7 @@ class Query(NamedTuple):
     Attributes
     ----------
     size
-        Number of atoms wanted, B.
+        Number of atoms, B.
     threshold
         A valid lower bound of the key at that rank (0: none known); columns that cannot reach it are skipped.
     """
@@ -39,14 +36,14 @@ class Query(NamedTuple):
 
 
 class Partial(NamedTuple):
-    """What a task found for one machine: the best complete atoms, and sums of the groups that a stripe border cuts."""
+    """What a task finds for one machine: the best complete atoms, and sums of the groups that a stripe border cuts."""
 
     top: TopB
     cut: CutGroups | None = None
 
 
-class Atoms(Protocol):
-    """A collection of candidate columns groups: how to score them in a block, and how to build their columns."""
+class ScoredAtoms(Protocol):
+    """A collection of candidates as far as the scoring pass needs it."""
 
     @property
     def centred(self) -> bool:
@@ -57,38 +54,38 @@ class Atoms(Protocol):
         """Score the atoms of one stripe for every dual vector."""
         ...
 
-    def shipped(self, ctx: RunContext) -> Atoms:
+    def for_workers(self, ctx: RunContext) -> ScoredAtoms:
         """Return the form that travels with tasks."""
         ...
 
     def complete(self, partial: Partial, query: Query) -> TopB:
-        """Settle the atoms that stripe borders cut."""
+        """Return the best atoms, those that stripe borders cut among them."""
         ...
 
 
 def merge_partials(parts: Sequence[Partial], size: int) -> Partial:
-    """Merge partial findings."""
+    """Merge the results of several tasks for one machine."""
     top = merge_top([part.top for part in parts], size)
     cuts = [part.cut for part in parts if part.cut is not None]
     return Partial(top, merge_cut_groups(cuts) if cuts else None)
 
 
-def _merge_machines(found: Sequence[Sequence[Partial]], queries: Sequence[Query]) -> list[Partial]:
-    return [merge_partials(parts, query.size) for parts, query in zip(zip(*found, strict=True), queries, strict=True)]
+def _merge_machines(results: Sequence[Sequence[Partial]], queries: Sequence[Query]) -> list[Partial]:
+    return [merge_partials(parts, query.size) for parts, query in zip(zip(*results, strict=True), queries, strict=True)]
 
 
-def score_chunk(task: Task, atoms: Atoms, duals: Any, queries: tuple[Query, ...]) -> list[Partial]:
+def score_chunk(task: Task, atoms: ScoredAtoms, duals: Any, queries: tuple[Query, ...]) -> list[Partial]:
     """Score the stripes of one task (on a worker)."""
     vectors = received(duals)
-    found: list[Partial] | None = None
+    best: list[Partial] = []
     for block in load_blocks(task, centred=atoms.centred):
-        here = atoms.score_block(block, vectors, queries)
-        found = here if found is None else _merge_machines([found, here], queries)
-        queries = tuple(_raised(query, partial) for query, partial in zip(queries, found, strict=True))
-    return found or []
+        partials = atoms.score_block(block, vectors, queries)
+        best = _merge_machines([best, partials], queries) if best else partials
+        queries = tuple(_raise_threshold(query, partial) for query, partial in zip(queries, best, strict=True))
+    return best
 
 
-def _raised(query: Query, partial: Partial) -> Query:
+def _raise_threshold(query: Query, partial: Partial) -> Query:
     # B complete atoms of earlier stripes bound the B-th key of the whole from below, so later stripes may skip more.
     keys = partial.top.keys
     return Query(query.size, max(query.threshold, float(keys[-1]))) if len(keys) == query.size else query
@@ -100,20 +97,19 @@ class _Merge:
 
     queries: tuple[Query, ...]
 
-    def __call__(self, found: Sequence[list[Partial]]) -> list[Partial]:
-        return _merge_machines(found, self.queries)
+    def __call__(self, results: Sequence[list[Partial]]) -> list[Partial]:
+        return _merge_machines(results, self.queries)
 
 
 def score_program(queries: tuple[Query, ...], n_rows: int, name: str = "feature-scores") -> BlockProgram[list[Partial]]:
     """Return the scoring pass as data."""
     result = sum(24 * query.size for query in queries) + 256
     vectors = 8 * n_rows * len(queries)
-    bytes_of: Callable[[Task], int] = _Bound(vectors)
-    return BlockProgram(name=name, chunk=score_chunk, combine=_Merge(queries), task_bytes=bytes_of, result_bytes=result)
+    return BlockProgram(name=name, chunk=score_chunk, combine=_Merge(queries), task_bytes=_TaskBytes(vectors), result_bytes=result)
 
 
 @dataclass(frozen=True)
-class _Bound:
+class _TaskBytes:
     vectors: int
 
     def __call__(self, task: Task) -> int:
@@ -127,22 +123,10 @@ def scaled_duals(ctx: RunContext, duals: np.ndarray) -> np.ndarray:
     return duals if row_factor is None else duals * row_factor
 
 
-def select_atoms(ctx: RunContext, atoms: Atoms, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:
-    """Return, for every dual vector, its best atoms by ``(-score, id)``.
-
-    Parameters
-    ----------
-    ctx
-        Executor and data.
-    atoms
-        Candidate collection.
-    duals
-        ``(n_machines, n_samples)`` vectors ``u = alpha * y``.
-    queries
-        One per machine.
-    """
-    asked = tuple(queries)
-    program = score_program(asked, ctx.data.n_rows)
-    work = plan(program, column_tasks(ctx.data), atoms.shipped(ctx), ctx.share("dual", scaled_duals(ctx, duals)), asked)
+def select_atoms(ctx: RunContext, atoms: ScoredAtoms, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:
+    """Return the best atoms by ``(-score, id)`` for each of the ``(n_machines, n_samples)`` dual vectors ``u = alpha * y``."""
+    queries = tuple(queries)
+    program = score_program(queries, ctx.data.n_rows)
+    work = plan(program, column_tasks(ctx.data), atoms.for_workers(ctx), ctx.share("dual", scaled_duals(ctx, duals)), queries)
     partials = ctx.run_pass(work)
-    return [atoms.complete(partial, query) for partial, query in zip(partials, asked, strict=True)]
+    return [atoms.complete(partial, query) for partial, query in zip(partials, queries, strict=True)]

@@ -9,48 +9,43 @@ import numpy as np
 from ...inputs.labels import Inputs
 from ...loops.run import run_loop
 from ...records.context import RunContext
+from .candidates import build_atoms
 from .config import FGMConfig
-from .fgm_setup import build_atoms, build_machines
 from .loop import FGMLoop
-from .machine import Machine
 from .model import positions
+from .problem import BinaryProblem, binary_problems
 
 
-def _resampled(machines: list[Machine], seed: np.random.SeedSequence) -> list[Machine]:
-    n = len(machines[0].y)
+def _resample(problems: list[BinaryProblem], seed: np.random.SeedSequence) -> list[BinaryProblem]:
+    n = len(problems[0].y)
     counts = np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n)).astype(float)
-    return [replace(machine, cost=machine.cost * counts) for machine in machines]
+    return [replace(problem, cost=problem.cost * counts) for problem in problems]
 
 
-def _has_both(machine: Machine) -> bool:
-    used = machine.cost > 0
-    return bool(np.any(machine.y[used] > 0) and np.any(machine.y[used] < 0))
+def _has_both_labels(problem: BinaryProblem) -> bool:
+    used = problem.cost > 0
+    return bool(np.any(problem.y[used] > 0) and np.any(problem.y[used] < 0))
 
 
 def bootstrap_frequencies(config: FGMConfig, inputs: Inputs, ctx: RunContext, n_resamples: int, reference: np.ndarray) -> np.ndarray:
-    """Return selection frequencies over ``n_resamples`` resamples that share the passes of one loop.
+    """Return how often atoms are selected over ``n_resamples`` resamples that share the passes of one loop.
 
-    Returns
-    -------
-    numpy.ndarray
-        One frequency per atom; for pairs one per row of ``reference``.
+    One frequency per atom; for pairs one per row of ``reference``.
     """
-    atoms, available = build_atoms(config, inputs)
-    config = config.model_copy(update={"B": min(config.B, available)})
-    machines = build_machines(config, inputs)
+    atoms, is_pairs = build_atoms(config, inputs), config.feature_map == "poly2"
+    available = atoms.count(int(inputs.data.n_cols))
+    problems = binary_problems(config.model_copy(update={"B": min(config.B, available)}), inputs)
     seeds = np.random.SeedSequence(ctx.seed).spawn(n_resamples)
-    resamples = [machine for seed in seeds for machine in _resampled(machines, seed) if _has_both(machine)]
+    resamples = [problem for seed in seeds for problem in _resample(problems, seed) if _has_both_labels(problem)]
     state = run_loop(FGMLoop(atoms, resamples), ctx, keep=False).state
-    counts = np.zeros(len(reference) if config.feature_map == "poly2" else available)
-    for found in state.machines:
-        _count(counts, found.selected(), reference, config.feature_map == "poly2")
+    counts = np.zeros(len(reference) if is_pairs else available)
+    for machine in state.machines:
+        selected = machine.selected()
+        counts[_positions_of_pairs(selected, reference) if is_pairs else selected] += 1.0
     return counts / max(len(resamples), 1)
 
 
-def _count(counts: np.ndarray, selected: np.ndarray, reference: np.ndarray, pairs: bool) -> None:
-    if not pairs:
-        counts[selected] += 1.0
-        return
+def _positions_of_pairs(selected: np.ndarray, reference: np.ndarray) -> np.ndarray:
     known = {tuple(pair) for pair in reference.tolist()}
     shared = np.array([pair for pair in selected.tolist() if tuple(pair) in known], np.int64).reshape(-1, 2)
-    counts[positions(reference, shared)] += 1.0
+    return positions(reference, shared)

@@ -1,4 +1,4 @@
-"""Parameters of learning from streams."""
+"""Parameters of the group lasso."""
 
 from __future__ import annotations
 
@@ -15,28 +15,46 @@ class GroupLassoConfig(MethodConfig):
     takes_streams = True
 
     penalty: Literal["gl", "sgl", "egl", "l1"] = Field(
-        "gl", description="group lasso, sparse group lasso, enhanced sparse group lasso (see rho), or plain l1"
+        "gl",
+        description="gl, group lasso: lam sum_g sqrt(d_g) ||w_g||; sgl, sparse group lasso: lam sum_g (sqrt(d_g) ||w_g|| + r_g ||w_g||_1); "
+        "egl: the same, with a threshold that decays over the rounds (see rho); l1: lam ||w||_1",
     )
-    lam: NonNegative = Field(0.01, description="weight of the penalty beside the mean loss; group g costs lam sqrt(d_g) ||w_g||")
+    lam: NonNegative = Field(
+        0.01, description="weight of the penalty beside the mean loss; group g of d_g features costs lam sqrt(d_g) ||w_g||"
+    )
     gamma: Positive = Field(
         1.0, description="da: weight of the proximity term, gamma/sqrt(t) in round t; fobos: steps are 1/(gamma sqrt(t))"
     )
-    r: NonNegative | list[NonNegative] = Field(1.0, description="sgl, egl: lam r_g ||w_g||_1 is added; one number, or one per group")
-    rho: NonNegative = Field(0.0, description="egl: l1 part of the proximity term, a threshold that decays as rho gamma/sqrt(t)")
-    algorithm: Literal["da", "fobos", "fista"] = Field(
-        "da", description="dual averaging or forward-backward splitting over a stream of rows; fista: the batch optimum with its gap"
+    r: NonNegative | list[NonNegative] = Field(
+        1.0, description="sgl, egl: share of the l1 norm inside groups, lam r_g ||w_g||_1 is added; one number, or one per group"
     )
-    loss: Literal["auto", "logistic", "squared", "hinge"] = Field(
-        "auto", description="loss of a row; auto: logistic for classes, squared for real targets"
+    rho: NonNegative = Field(0.0, description="egl: l1 part of the proximity term; the threshold of round t is lam r_g + rho gamma/sqrt(t)")
+    algorithm: Literal["da", "fobos", "fista"] = Field(
+        "da",
+        description="da: dual averaging over the rows as they come; fobos: forward-backward splitting over the same; fista: the batch "
+        "optimum with its duality gap",
     )
     epochs: Count = Field(1, description="da, fobos: passes over the rows")
     batch_size: Count = Field(1, description="da, fobos: rows of a round")
-    shuffle: bool = Field(True, description="da, fobos: blocks of rows, and rows inside a block, in a seeded order, a new one each epoch")
-    fit_intercept: bool = Field(True, description="fit an intercept without penalty")
+    shuffle: bool = Field(
+        True,
+        description="da, fobos: blocks of rows, and rows inside a block, in a seeded order, a new one each epoch; partial_fit takes rows "
+        "as they come",
+    )
+    fit_intercept: bool = Field(
+        True,
+        description="fit an intercept without penalty; in a stream it has steps of its own, whatever gamma, batch_size and the scale of "
+        "the features",
+    )
     average: bool = Field(False, description="da: predict with the mean of all iterates, at the cost of a dense sweep per round")
+    loss: Literal["auto", "logistic", "squared", "hinge"] = Field(
+        "auto", description="loss of a row; auto: logistic for classes, squared for real targets"
+    )
     tol: Positive = Field(1e-4, description="fista: duality gap at which the fit ends, relative to the objective")
     max_iter: Count = Field(1000, description="fista: steps at most")
-    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of the loss per class")
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(
+        None, description="factor of the loss per class; a stream that is read once, and partial_fit, take no balanced ones"
+    )
 
     @model_validator(mode="after")
     def _parts_agree(self) -> GroupLassoConfig:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ....kernels.features.groups import build_groups
 from ....kernels.group_lasso.groups import neighbours
+from ....kernels.group_lasso.mean_losses import LossName
 from ....kernels.group_lasso.penalty import GroupPenalty, group_penalty, single_features
 from ...inputs.labels import Inputs, labels_of, store_inputs
 from ...inputs.scores import held_out_rows, with_held_out
@@ -17,19 +18,7 @@ from ...records.context import RunContext
 from .config import GroupLassoConfig
 
 
-@dataclass(frozen=True)
-class GroupLassoInputs(Inputs):
-    """What a fit gets beside its parameters; without groups every feature is one by itself."""
-
-    @property
-    def targets(self) -> np.ndarray:
-        """``(n_machines, n_samples)``: labels -1 and 1 of every machine, or the numbers."""
-        if self.classes is None:
-            return np.asarray(self.target, np.float64)[None]
-        return np.stack([labels_of(self, k) for k in range(self.n_machines)])
-
-
-def group_lasso_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> GroupLassoInputs:
+def read_store(ctx: RunContext, extra: Mapping[str, Any]) -> Inputs:
     """Return target, weights and groups of a store; ``extra`` may hold ``groups``, ``test_share`` and ``held_out``.
 
     Raises
@@ -37,14 +26,19 @@ def group_lasso_inputs(ctx: RunContext, extra: Mapping[str, Any]) -> GroupLassoI
     DataError
         No target, or one class only.
     """
-    found = store_inputs(ctx, "group-lasso")
+    inputs = store_inputs(ctx, "group-lasso")
     groups = ctx.data.groups() if extra.get("groups") is None else extra["groups"]
-    held_out = held_out_rows(extra, found.target, ctx.seed, found.classes)
-    inputs = GroupLassoInputs(found.data, found.target, found.classes, found.sample_weight, groups, held_out)
-    return with_held_out(inputs, held_out)
+    return with_held_out(replace(inputs, groups=groups), held_out_rows(extra, inputs.target, ctx.seed, inputs.classes))
 
 
-def loss_of(config: GroupLassoConfig, classes: Any) -> str:
+def machine_targets(inputs: Inputs) -> np.ndarray:
+    """Return ``(n_machines, n_samples)`` labels -1 and 1 of every machine, or the numbers."""
+    if inputs.classes is None:
+        return np.asarray(inputs.target, np.float64)[None]
+    return np.stack([labels_of(inputs, k) for k in range(inputs.n_machines)])
+
+
+def resolve_loss(config: GroupLassoConfig, classes: Any) -> LossName:
     """Return the loss of a fit.
 
     Raises
@@ -59,8 +53,8 @@ def loss_of(config: GroupLassoConfig, classes: Any) -> str:
     return config.loss
 
 
-def penalty_of(config: GroupLassoConfig, n_features: int, groups: Any) -> tuple[GroupPenalty, np.ndarray]:
-    """Return the penalty without its factor ``lam``, and the label of every group.
+def build_penalty(config: GroupLassoConfig, n_features: int, groups: Any) -> tuple[GroupPenalty, np.ndarray]:
+    """Return the penalty without its factor ``lam``, and the label of every group; without groups every feature is one by itself.
 
     Raises
     ------

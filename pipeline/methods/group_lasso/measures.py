@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ....kernels.group_lasso.dual_averaging import row_products
-from ....kernels.group_lasso.streams import StreamLearner
-from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
-from .rows import RowBlocks, block_order, step_end
-
-if TYPE_CHECKING:
-    from .inputs import GroupLassoInputs
-    from .stream import StreamLoop
-
-NAN = float("nan")
+from ...inputs.labels import Inputs
+from ...inputs.scores import NAN, AccuracyTracker, R2Tracker, accuracy_metrics
+from .rows import RowBlocks, RowRef
 
 
 @dataclass(frozen=True)
@@ -36,18 +30,10 @@ class Measures:
     figures: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def nothing(cls, inputs: GroupLassoInputs) -> Measures:
+    def unknown(cls, inputs: Inputs) -> Measures:
         """Return no figures, by the names they will have."""
         name = "r2" if inputs.classes is None else "accuracy"
         return cls(figures={"final_loss": NAN, f"train_{name}": NAN, f"test_{name}": NAN})
-
-
-def losses_of(kind: str, targets: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the loss of every decision value."""
-    if kind == "squared":
-        return 0.5 * np.square(values - targets)
-    margins = targets * values
-    return np.maximum(1.0 - margins, 0.0) if kind == "hinge" else np.logaddexp(0.0, -margins)
 
 
 def decision_rows(blocks: RowBlocks, weights: np.ndarray, biases: np.ndarray, n: int) -> np.ndarray:
@@ -61,27 +47,18 @@ def decision_rows(blocks: RowBlocks, weights: np.ndarray, biases: np.ndarray, n:
     return out
 
 
-def measured(loop: StreamLoop, learner: StreamLearner, seed: int) -> Measures:
-    """Measure the last model of a fit: one more pass over the rows."""
-    weights, biases, _ = learner.weights(loop.config.average)
-    values, inputs = decision_rows(loop.blocks, weights, biases, loop.targets.shape[1]), loop.inputs
-    losses = (losses_of(loop.machine.loss, loop.targets, values) * loop.weight).sum(axis=0)
-    name = {"squared": "r2"} if inputs.classes is None else {}
-    fit = R2Tracker(0, inputs.target, inputs.held_out) if name else AccuracyTracker(0, len(values), inputs.target, inputs.held_out)
-    scores = accuracy_metrics([fit], dict(enumerate(values)))
-    by_step = np.array([sum(losses[slice(*ref.rows)].sum() for ref in refs) for refs in _steps(loop, seed)])
-    return Measures(by_step, {"final_loss": float(losses.sum() / loop.weight.sum()), **scores})
+def fit_tracker(inputs: Inputs, held_out: np.ndarray | None) -> AccuracyTracker | R2Tracker:
+    """Return what scores the machines of one fit."""
+    if inputs.classes is None:
+        return R2Tracker(0, inputs.target, held_out)
+    return AccuracyTracker(0, inputs.n_machines, inputs.target, held_out)
 
 
-def _steps(loop: StreamLoop, seed: int) -> Iterator[list[Any]]:
-    """Yield the blocks of every step of the fit."""
-    refs = loop.blocks.refs()
-    for epoch in range(loop.config.epochs):
-        order, start = block_order(len(refs), seed, epoch, loop.config.shuffle), 0
-        while start < len(order):
-            end = step_end(refs, order, start)
-            yield [refs[int(k)] for k in order[start:end]]
-            start = end
+def measure(inputs: Inputs, values: np.ndarray, losses: np.ndarray, weight: np.ndarray, steps: Iterable[Sequence[RowRef]]) -> Measures:
+    """Return the figures of a model with decision values ``(n_machines, n)`` and weighted losses ``(n,)``; ``steps`` are blocks of rows."""
+    by_step = np.array([sum(losses[slice(*ref.rows)].sum() for ref in refs) for refs in steps])
+    scores = accuracy_metrics([fit_tracker(inputs, inputs.held_out)], dict(enumerate(values)))
+    return Measures(by_step, {"final_loss": float(losses.sum() / weight.sum()), **scores})
 
 
 def regret_rows(along: np.ndarray, ended: np.ndarray) -> list[dict[str, Any]]:
@@ -91,27 +68,27 @@ def regret_rows(along: np.ndarray, ended: np.ndarray) -> list[dict[str, Any]]:
     ends of the steps.
     """
     weight, rows = np.cumsum(along[:, 2]), np.cumsum(along[:, 0])
-    mean = np.divide(np.cumsum(along[:, 1]), weight, out=np.full(len(along), NAN), where=weight > 0)
-    found = []
+    mean = _mean(np.cumsum(along[:, 1]), weight)
+    regret = np.full(len(along), NAN)
     if len(ended):
-        paid = np.cumsum(along[:, 1] + along[:, 3] * along[:, 2]) - np.cumsum(ended)
-        regret = np.divide(paid, weight, out=np.full(len(along), NAN), where=weight > 0) - along[-1, 3]
-    else:
-        regret = np.full(len(along), NAN)
-    for k in range(len(along)):
-        found.append(
-            {
-                "step": k + 1,
-                "rows": int(rows[k]),
-                "loss": _number(along[k, 1] / along[k, 2]) if along[k, 2] > 0 else None,
-                "mean_loss": _number(mean[k]),
-                "penalty": _number(along[k, 3]),
-                "regret": _number(regret[k]),
-                "features": int(along[k, 4]),
-                "groups": int(along[k, 5]),
-            }
-        )
-    return found
+        regret = _mean(np.cumsum(along[:, 1] + along[:, 3] * along[:, 2]) - np.cumsum(ended), weight) - along[-1, 3]
+    return [
+        {
+            "step": k + 1,
+            "rows": int(rows[k]),
+            "loss": _number(along[k, 1] / along[k, 2]) if along[k, 2] > 0 else None,
+            "mean_loss": _number(mean[k]),
+            "penalty": _number(along[k, 3]),
+            "regret": _number(regret[k]),
+            "features": int(along[k, 4]),
+            "groups": int(along[k, 5]),
+        }
+        for k in range(len(along))
+    ]
+
+
+def _mean(sums: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    return np.divide(sums, weight, out=np.full(len(sums), NAN), where=weight > 0)
 
 
 def _number(value: float) -> float | None:

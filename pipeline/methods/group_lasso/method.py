@@ -1,192 +1,277 @@
-"""The group lasso as a method of the runner: on a stream of rows, or (``algorithm="fista"``) as a batch."""
+"""The group lasso as a method: two engines, on a stream of rows or as a batch, which the parameters choose."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
-from importlib import import_module
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 
 from ....storage.ingest.text.row_text import PIECE
-from ...loops.prepared import Prepared
+from ...inputs.labels import Inputs, row_weights
+from ...method import Method, weights_by_label
 from ...models.linear import LinearModel, raw_coefficients
+from ...models.linear_predict import LinearPredictor
+from ...passes.blocks import column_tasks
 from ...records.context import RunContext
-from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
-from .batch import HELD as BATCH_HELD
+from ...records.holdings import holdings_plan, refuse_beyond
+from .batch_loop import BatchLoop
+from .batch_problem import BatchProblem, BatchState
 from .config import GroupLassoConfig
-from .inputs import GroupLassoInputs, group_lasso_inputs
-from .measures import regret_rows
-from .rows import HELD as ROWS_HELD
-from .rows import NO_ROWS, rows_held
-from .stream import Machine, StreamLoop, StreamState, figures_of, state_bytes
-from .text import TextData, TextLoop, text_inputs
+from .inputs import build_penalty, machine_targets, read_store, resolve_loss
+from .measures import fit_tracker, regret_rows
+from .memory import FEWER_COLUMNS, HELD, batch_holdings, resolve_engine, stream_holdings
+from .moments_pass import moment_bytes, row_refs
+from .rows import NEEDS_ROWS
+from .stream_loop import StreamLoop
+from .stream_state import StreamState
+from .text import TextData, read_text
+from .text_loop import TextLoop
 
-SHOWN = 1000
+MAX_TABLE_ROWS = 1000
 """Features and groups in the report's tables."""
 
 
-def engine_of(config: GroupLassoConfig) -> Any:
-    """Return the module that fits: with ``build_loop``, ``model_of``, ``summary``, ``tables`` and ``plan_of``, as this one has them."""
-    if config.algorithm == "fista":
-        return import_module(".group_lasso_batch", __package__)
-    return sys.modules[__name__]
+class GroupLasso(Method):
+    """Linear machines with few groups of features: what both engines share; :meth:`start` chooses."""
+
+    name = "group-lasso"
+    config_type = GroupLassoConfig
+    models = {LinearModel: LinearPredictor()}
+    held = HELD
+    programs = "methods.group_lasso.moments_pass"
+
+    config: GroupLassoConfig
+    inputs: Inputs
+
+    @classmethod
+    def read_inputs(cls, config: GroupLassoConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[GroupLassoConfig, Inputs]:
+        """Return parameters, and target, weights and groups of a store or text.
+
+        ``extra`` may hold ``groups``, ``test_share`` and ``held_out``.
+
+        Raises
+        ------
+        DataError
+            No target, or one class only.
+        ValueError
+            A parameter that needs all rows at once, and a text.
+        """
+        data: Any = ctx.data
+        return config, read_text(config, data, extra) if isinstance(data, TextData) else read_store(ctx, extra)
+
+    @classmethod
+    def start(cls, config: GroupLassoConfig, inputs: Inputs, ctx: RunContext) -> Self:
+        """Return the engine of the parameters, ready to run on inputs."""
+        engine: Any = choose_engine(config)
+        return engine(config, inputs, engine.build_loop(config, inputs, ctx), ctx)
+
+    def _selected_figures(self, model: LinearModel) -> dict[str, Any]:
+        return {"n_selected": len(model.features), "n_groups": len(model.arrays["active_groups"]), "n_features": model.n_features}
+
+    def _selected_tables(self, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
+        """Return the tables of selected features, largest weights first, and of selected groups."""
+        names, features, labels = self.ctx.data.feature_names(), model.features, json.loads(model.classes_json)
+        coef: Any = model.coef[:, features]
+        weights = coef.toarray() if sp.issparse(coef) else coef
+        order = np.lexsort((features, -np.abs(weights).sum(axis=0)))[:MAX_TABLE_ROWS]
+        rows = [
+            {"feature": f"x{features[j]}" if names is None else names[features[j]], **weights_by_label(weights[:, j], labels)}
+            for j in order
+        ]
+        return {"selected": rows, "groups": [{"group": int(label)} for label in model.arrays["active_groups"][:MAX_TABLE_ROWS]]}
 
 
-def prepare(config: GroupLassoConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
-    """Return the method ready to run on ``ctx.data``; ``extra`` may hold ``groups``, ``test_share`` and ``held_out``."""
-    engine = engine_of(config)
-    inputs = text_inputs(config, ctx.data, extra) if isinstance(ctx.data, TextData) else group_lasso_inputs(ctx, extra)
-    loop = engine.build_loop(config, inputs, ctx)
-    return Prepared(
-        loop=loop,
-        model=lambda state, ctx: engine.model_of(loop, state, ctx),
-        summary=engine.summary,
-        tables=lambda state, model: engine.tables(state, model, ctx.data.feature_names()),
-        plan=engine.plan_of(loop, ctx),
-    )
+class StreamGroupLasso(GroupLasso):
+    """``algorithm="da"`` and ``"fobos"``: rows are learnt as they come, of a store, of arrays, or of a text."""
+
+    loop: StreamLoop | TextLoop
+
+    @classmethod
+    def build_loop(cls, config: GroupLassoConfig, inputs: Inputs, ctx: RunContext) -> StreamLoop | TextLoop:
+        """Return the loop of a fit on a stream.
+
+        Raises
+        ------
+        DataError
+            A class without weight, or a store whose rows cannot be read.
+        ValueError
+            Groups, loss or algorithm that do not suit.
+        gramplane.cluster.MemoryBoundExceeded
+            Weights, or rows that have to be made, beyond what the driver may hold.
+        """
+        data = inputs.data
+        is_text = isinstance(data, TextData)
+        loop = TextLoop(config, inputs) if is_text else StreamLoop(config, inputs, ctx.fit_limit)
+        has_rows = is_text or "rows" in getattr(data.meta, "layouts", ("rows",))
+        remedy = "algorithm='fista', fewer features" if has_rows else NEEDS_ROWS
+        refuse_beyond(stream_holdings(loop.learners, data), ctx.fit_limit, cls.name, remedy)
+        return loop
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Blocks per epoch, bytes read, memory of the state."""
+        loop, config, data = self.loop, self.config, self.inputs.data
+        plan = {
+            **holdings_plan(stream_holdings(loop.learners, data)),
+            "algorithm": config.algorithm,
+            "machines": loop.learners.n_machines,
+            "groups": loop.learners.penalty.n_groups,
+            "state_bytes": int(loop.learners.state_bytes),
+            "task_bytes": 0,
+        }
+        if isinstance(loop, TextLoop):
+            return {**plan, "rows_from": "standard input" if data.url == "-" else "text", "text_bytes_per_step": PIECE}
+        return {
+            **plan,
+            "rows_from": "row blocks" if "rows" in data.meta.layouts else "columns, made into rows once",
+            "epochs": config.epochs,
+            "rounds_at_most": config.epochs * -(-int(np.count_nonzero(loop.weight > 0)) // config.batch_size),
+            "bytes_read_per_epoch": int(sum(ref.nbytes for ref in data.column_blocks())),
+        }
+
+    def model(self, state: StreamState, ctx: RunContext) -> LinearModel:
+        """Return the model of the newest round, or of the mean of all iterates."""
+        mean_loss = state.ended.sum() / state.along[:, 2].sum() if len(state.ended) else float("nan")
+        n_rows = int(state.along[:, 0].sum())
+        return self.loop.learners.model(state.point, self.inputs.classes, ctx.data.scale, n_rows, mean_loss)
+
+    def summary(self, state: StreamState, model: LinearModel) -> dict[str, Any]:
+        """Return losses, rounds, and what was selected; a stream has no certificate."""
+        figures, objective = state.metrics(), model.figures["objective"]
+        return {
+            "objective": objective if np.isfinite(objective) else None,
+            "gap": None,
+            "mean_loss": figures["mean_loss"],
+            "rows": figures["rows"],
+            "rounds": int(model.figures["rounds"]),
+            "epochs": state.epoch,
+            **self._selected_figures(model),
+            "stop": state.stop,
+            "classes": json.loads(model.classes_json),
+        }
+
+    def tables(self, state: StreamState, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
+        """Return the stream step by step, selected features with their weights, selected groups."""
+        return {"stream": regret_rows(state.along, state.ended), **self._selected_tables(model)}
 
 
-def build_loop(config: GroupLassoConfig, inputs: GroupLassoInputs, ctx: RunContext) -> StreamLoop | TextLoop:
-    """Return the loop of a fit on a stream.
+class BatchGroupLasso(GroupLasso):
+    """``algorithm="fista"``: the optimum over all rows, with its duality gap."""
 
-    Raises
-    ------
-    DataError
-        A class without weight, or a store whose rows cannot be read.
-    ValueError
-        Groups, loss or algorithm that do not suit.
-    gramplane.cluster.MemoryBoundExceeded
-        Weights, or rows that have to be made, beyond what the driver may hold.
-    """
-    text = isinstance(inputs.data, TextData)
-    loop = TextLoop(config, inputs) if text else StreamLoop(config, inputs, ctx.driver_memory)
-    remedy = "algorithm='fista', fewer features" if text or "rows" in getattr(inputs.data.meta, "layouts", ("rows",)) else NO_ROWS
-    refuse_beyond(driver_held(loop), ctx.driver_memory, "group-lasso", remedy)
-    return loop
+    loop: BatchLoop
 
+    @classmethod
+    def build_loop(cls, config: GroupLassoConfig, inputs: Inputs, ctx: RunContext) -> BatchLoop:
+        """Return the loop of a batch fit.
 
-SUMS = Held("sums of the learner, and what a checkpoint keeps of them", "3 s", "s bytes of one state: `state_bytes` of the plan")
-WEIGHTS = Held("weights as they are measured", "16 d T")
-VECTORS = Held("labels and weights of rows, decision values", "(8 T + 32) n")
-TEXT = Held("a piece of text and its rows", f"{8 * PIECE}", "of a text that is read once")
+        Raises
+        ------
+        DataError
+            A class without weight.
+        ValueError
+            Groups or a loss that do not suit, or no penalty.
+        gramplane.cluster.MemoryBoundExceeded
+            Weights, vectors and the first columns are more than the driver may hold.
+        """
+        penalty, labels = build_penalty(config, int(inputs.data.n_cols), inputs.groups)
+        weight, loss = row_weights(config, inputs), resolve_loss(config, inputs.classes)
+        if not config.lam > 0:
+            raise ValueError(f"lam={config.lam!r}: algorithm='fista' needs a penalty; without one there is no certificate")
+        problem = BatchProblem(
+            machine_targets(inputs),
+            weight / weight.sum(),
+            loss,
+            penalty,
+            config.lam,
+            fit_bias=config.fit_intercept,
+            tol=config.tol,
+            max_iter=config.max_iter,
+            tracker=fit_tracker(inputs, inputs.held_out),
+        )
+        holdings = batch_holdings(inputs.data, inputs.n_machines, _batch_engine(problem, inputs, ctx))
+        refuse_beyond(holdings, ctx.fit_limit, cls.name, FEWER_COLUMNS)
+        return BatchLoop(problem, labels)
 
-STREAM_HELD = (SUMS, WEIGHTS, VECTORS, TEXT, *ROWS_HELD)
-"""What the driver may hold of a stream."""
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Engine, tasks of a pass, bytes read, memory of a task."""
+        problem, data = self.loop.problem, self.ctx.data
+        engine, machines = _batch_engine(problem, self.inputs, self.ctx), len(problem.targets)
+        rows, columns, on_moments = row_refs(data), column_tasks(data), engine == "gram"
+        return {
+            **holdings_plan(batch_holdings(data, machines, engine)),
+            "algorithm": "fista",
+            "engine": engine,
+            "machines": machines,
+            "groups": problem.penalty.n_groups,
+            "passes_at_most": 1 if on_moments else problem.max_iter,
+            "tasks_per_pass": len(rows) if on_moments else len(columns),
+            "bytes_read_per_pass": int(sum(ref.nbytes for task in columns for ref in task)),
+            "task_bytes": int(
+                max(3 * part.nbytes for part in rows) if on_moments else max(2 * ref.nbytes for task in columns for ref in task)
+            ),
+            **({"moment_bytes": moment_bytes(data, machines)} if on_moments else {}),
+        }
 
-HELD = (*STREAM_HELD, *BATCH_HELD)
-"""What the driver may hold, of a stream or a batch."""
+    def model(self, state: BatchState, ctx: RunContext) -> LinearModel:
+        """Return the model of the last state, for columns without scaling."""
+        result, classes, scale = self.loop.result(state), self.inputs.classes, ctx.data.scale
+        coef, intercepts = raw_coefficients(result.weights, result.biases, scale.factor, scale.shift)
+        figures = {"objective": result.objective, "gap": result.gap, "lambda_max": result.lambda_max}
+        return LinearModel(
+            params_json=self.config.model_dump_json(),
+            classes_json=json.dumps(None if classes is None else list(classes)),
+            tasks_json="null",
+            n_features=int(ctx.data.n_cols),
+            coef=coef,
+            intercepts=intercepts,
+            row_scaled=scale.kind == "unit-row",
+            figures={**figures, "rounds": float(state.iteration), "converged": float(result.converged)},
+            arrays={"active_groups": self.loop.labels[np.unique(np.concatenate(result.active))]},
+        )
 
+    def summary(self, state: BatchState, model: LinearModel) -> dict[str, Any]:
+        """Return the certificate, and what was selected."""
+        return {
+            "objective": model.figures["objective"],
+            "gap": model.figures["gap"],
+            "certified_over": "all groups",
+            "lambda_max": model.figures["lambda_max"],
+            "engine": state.engine,
+            **self._selected_figures(model),
+            "stop": "tol" if state.stop == "gap" else state.stop,
+            "classes": json.loads(model.classes_json),
+        }
 
-def driver_held(loop: StreamLoop | TextLoop) -> tuple[Holding, ...]:
-    """Return what the driver holds: the learner and the copy a checkpoint keeps, weights of T machines, rows as they pass."""
-    machine, data = loop.machine, loop.inputs.data
-    d, n = machine.penalty.n_features, data.n_rows
-    held = (
-        SUMS.of(s=state_bytes(machine)),
-        WEIGHTS.of(d=d, T=machine.n_machines),
-        VECTORS.of(n=n, T=machine.n_machines),
-    )
-    if isinstance(data, TextData):
-        return (*held, TEXT.of())
-    return (*held, *rows_held(data))
-
-
-def model_of(loop: StreamLoop | TextLoop, state: StreamState, ctx: RunContext) -> LinearModel:
-    """Return the model of the newest round, or of the mean of all iterates."""
-    return linear_model(loop.machine, loop.inputs.classes, ctx.data, state)
-
-
-def plan_of(loop: StreamLoop | TextLoop, ctx: RunContext) -> dict[str, Any]:
-    """Return what the run will do: blocks per epoch, bytes read, memory of the state."""
-    config, data = loop.config, ctx.data
-    state = state_bytes(loop.machine)
-    plan = {
-        **holdings_plan(driver_held(loop)),
-        "algorithm": config.algorithm,
-        "machines": loop.machine.n_machines,
-        "groups": loop.machine.penalty.n_groups,
-        "state_bytes": int(state),
-        "task_bytes": 0,
-    }
-    if isinstance(data, TextData):
-        return {**plan, "rows_from": "standard input" if data.url == "-" else "text", "text_bytes_per_step": PIECE}
-    return {
-        **plan,
-        "rows_from": "row blocks" if "rows" in data.meta.layouts else "columns, made into rows once",
-        "epochs": config.epochs,
-        "rounds_at_most": config.epochs * -(-int(np.count_nonzero(loop.weight > 0)) // config.batch_size),
-        "bytes_read_per_epoch": int(sum(ref.nbytes for ref in data.column_blocks())),
-    }
-
-
-def linear_model(machine: Machine, classes: Any, data: Any, state: StreamState) -> LinearModel:
-    """Return the model at a point of a stream, of data with these scales."""
-    config = machine.config
-    learner = machine.learner(state.point)
-    weights, biases, omega = learner.weights(config.average)
-    coef, intercepts = raw_coefficients(weights, biases, data.scale.factor, data.scale.shift)
-    rounds, last = float(learner.rounds), figures_of(state.along) if len(state.along) else {}
-    return LinearModel(
-        params_json=config.model_dump_json(),
-        classes_json=json.dumps(None if classes is None else list(classes)),
-        tasks_json="null",
-        n_features=int(data.n_cols),
-        coef=coef,
-        intercepts=intercepts,
-        row_scaled=data.scale.kind == "unit-row",
-        figures={"objective": _objective(state, omega), "gap": float("nan"), "rounds": rounds, "rows": float(last.get("rows", 0))},
-        arrays={"active_groups": machine.labels[learner.active()]},
-    )
-
-
-def _objective(state: StreamState, omega: np.ndarray) -> float:
-    """Return the mean loss of the last model plus Omega, summed over the machines; NaN where the rows are gone."""
-    if not len(state.ended):
-        return float("nan")
-    return float(state.ended.sum() / state.along[:, 2].sum() + omega.sum())
-
-
-def summary(state: StreamState, model: LinearModel) -> dict[str, Any]:
-    """Return the figures of a finished run as a small JSON object."""
-    figures = figures_of(state.along)
-    objective = model.figures["objective"]
-    return {
-        "objective": objective if np.isfinite(objective) else None,
-        "gap": None,
-        "mean_loss": figures["mean_loss"],
-        "rows": figures["rows"],
-        "rounds": int(model.figures["rounds"]),
-        "epochs": state.epoch,
-        "n_selected": len(model.features),
-        "n_groups": len(model.arrays["active_groups"]),
-        "n_features": model.n_features,
-        "stop": state.stop,
-        "classes": json.loads(model.classes_json),
-    }
+    def tables(self, state: BatchState, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
+        """Return the certificate of every machine, selected features and groups."""
+        classes = json.loads(model.classes_json)
+        labels = classes if classes is not None and len(state.machines) > 1 else [None] * len(state.machines)
+        rows = [
+            {
+                **({} if label is None else {"class": label}),
+                "objective": machine.objective,
+                "gap": machine.gap,
+                "lambda_max": machine.lambda_max,
+                "groups in the set": len(machine.groups),
+                "stop": machine.stop,
+            }
+            for label, machine in zip(labels, state.machines, strict=True)
+        ]
+        return {"certificates": rows, **self._selected_tables(model)}
 
 
-def tables(state: StreamState, model: LinearModel, names: list[str] | None) -> dict[str, list[dict[str, Any]]]:
-    """Return the report's tables: the stream step by step, selected groups, selected features with their weights."""
-    return {"stream": regret_rows(state.along, state.ended), **selected_tables(model, names)}
+ENGINES: dict[str, type[GroupLasso]] = {"da": StreamGroupLasso, "fobos": StreamGroupLasso, "fista": BatchGroupLasso}
 
 
-def selected_tables(model: LinearModel, names: list[str] | None) -> dict[str, list[dict[str, Any]]]:
-    """Return the tables of selected features, largest weights first, and of selected groups."""
-    features = model.features
-    coef: Any = model.coef[:, features]
-    weights = coef.toarray() if sp.issparse(coef) else coef
-    order = np.lexsort((features, -np.abs(weights).sum(axis=0)))[:SHOWN]
-    labels = json.loads(model.classes_json)
-    rows = [{"feature": f"x{features[j]}" if names is None else names[features[j]], **_weights(weights[:, j], labels)} for j in order]
-    groups = [{"group": int(label)} for label in model.arrays.get("active_groups", ())[:SHOWN]]
-    return {"selected": rows, "groups": groups}
+def choose_engine(config: GroupLassoConfig) -> type[GroupLasso]:
+    """Return the engine of an algorithm."""
+    return ENGINES[config.algorithm]
 
 
-def _weights(column: np.ndarray, labels: Any) -> dict[str, float]:
-    if len(column) == 1:
-        return {"weight": float(column[0])}
-    return {f"weight[{label}]": float(value) for label, value in zip(labels, column, strict=True)}
+def _batch_engine(problem: BatchProblem, inputs: Inputs, ctx: RunContext) -> str:
+    return resolve_engine(problem.engine, problem.loss, inputs.data, len(problem.targets), ctx.driver_memory)

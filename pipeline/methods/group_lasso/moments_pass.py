@@ -40,19 +40,19 @@ def fetch_scaled(ctx: RunContext, features: np.ndarray) -> Columns:
 def slopes_chunk(task: Task, vectors: Any) -> np.ndarray:
     """Return ``U X`` for the columns of one task, ``(m, k)``, of vectors that have the factors of the rows (on a worker)."""
     U = received(vectors)
-    return _joined([_block_slopes(ref, U) for ref in task])
+    return _side_by_side([_block_slopes(ref, U) for ref in task])
 
 
 def _block_slopes(ref: Ref, U: np.ndarray) -> np.ndarray:
-    scale, found = scale_as_given(source_of(ref), slice(*ref.cols)), correlations_many(block_cache().load(ref), U)
+    scale, slopes = scale_as_given(source_of(ref), slice(*ref.cols)), correlations_many(block_cache().load(ref), U)
     if scale.shift is not None:
-        found -= U.sum(axis=1)[:, None] * scale.shift
+        slopes -= U.sum(axis=1)[:, None] * scale.shift
     if scale.factor is not None:
-        found *= scale.factor
-    return found
+        slopes *= scale.factor
+    return slopes
 
 
-def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+def _side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(parts, axis=1)
 
 
@@ -63,23 +63,16 @@ class _SlopeBytes:
 
     def __call__(self, task: Task) -> int:
         columns = sum(ref.cols[1] - ref.cols[0] for ref in task)
-        # The largest stripe as read and as held, the vectors, their sums over every column, apart and joined, scales and places of columns.
+        # The largest stripe as read and as held, the vectors, their sums over every column, by stripe and joined, scales and
+        # positions of columns.
         return 2 * task_bytes(task) + self.nbytes + (16 * self.count + 24) * columns
 
 
 def feature_slopes(ctx: RunContext, U: np.ndarray) -> np.ndarray:
-    """Return ``U X`` over all (scaled) columns, ``(m, n_features)``, in one pass.
-
-    Parameters
-    ----------
-    ctx
-        Executor and data.
-    U
-        ``(m, n)`` vectors over the rows.
-    """
+    """Return ``U X`` over all (scaled) columns, ``(m, n_features)``, of ``(m, n)`` vectors over the rows, in one pass."""
     tasks, result, row_factor = column_tasks(ctx.data), 8 * len(U) * ctx.data.n_cols, ctx.data.scale.row_factor
     duals = U if row_factor is None else U * row_factor
-    program = BlockProgram("slopes", slopes_chunk, _joined, _SlopeBytes(len(U), U.nbytes), result, combine_bytes=2 * result)
+    program = BlockProgram("slopes", slopes_chunk, _side_by_side, _SlopeBytes(len(U), U.nbytes), result, combine_bytes=2 * result)
     return ctx.run_pass(plan(program, tasks, ctx.share("slopes", duals, len(tasks))))
 
 
@@ -128,7 +121,7 @@ def moments_chunk(part: RowsRef, targets: Any, cost: Any, shift: np.ndarray | No
     return row_moments(part.load(), received(targets)[span], received(cost)[span], shift=shift)
 
 
-def _added(parts: Sequence[np.ndarray]) -> np.ndarray:
+def _add(parts: Sequence[np.ndarray]) -> np.ndarray:
     total = parts[0].copy()
     for part in parts[1:]:
         total += part
@@ -148,40 +141,22 @@ def moment_bytes(data: BlockStore | MemoryBlocks, n_targets: int) -> int:
 def moments_pass(ctx: RunContext, targets: np.ndarray, cost: np.ndarray, *, centre: bool) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the raw moments of all rows (see :func:`gramplane.kernels.group_lasso.moments.row_moments`) and the shift they are about.
 
-    Parameters
-    ----------
-    ctx
-        Executor and data.
-    targets
-        ``(n, m)``.
-    cost
-        ``(n,)``.
-    centre
-        Sum dense columns about the mean of the first rows, ``None`` being returned for no shift.
+    ``targets`` are ``(n, m)``, ``cost`` ``(n,)``. With ``centre`` dense columns are summed about the mean of the first rows; the shift is
+    ``None`` where there is none.
     """
     refs, shift = row_refs(ctx.data), None
     if centre and ctx.data.meta.kind == "dense":
         first = RowsRef(refs[0].ref, (0, min(FIRST_ROWS, ctx.data.n_rows)), 0).load()
         shift = np.asarray(first, dtype=np.float64).mean(axis=0)
-    program = BlockProgram("moments", moments_chunk, _added, _moments_bytes, moment_bytes(ctx.data, targets.shape[1]))
+    program = BlockProgram("moments", moments_chunk, _add, _moments_bytes, moment_bytes(ctx.data, targets.shape[1]))
     return ctx.run_pass(plan(program, refs, ctx.share("targets", targets, len(refs)), ctx.share("costs", cost, len(refs)), shift)), shift
 
 
 # -- decisions -------------------------------------------------------------------------------------------------------------
 
 
-def decided(ctx: RunContext, weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
-    """Return ``(n_machines, n)`` decision values of all rows; columns with weights are fetched, few at a time.
-
-    Parameters
-    ----------
-    ctx
-        Executor and data.
-    weights
-        ``(n_machines, n_features)`` of scaled columns.
-    biases
-        ``(n_machines,)``.
-    """
+def decision_values(ctx: RunContext, weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
+    """Return ``(n_machines, n)`` decision values of all rows; columns with weights are fetched, few at a time."""
     features = np.flatnonzero(weights.any(axis=0))
     width = max(1, ctx.driver_memory // (32 * ctx.data.n_rows))
     values = np.tile(biases[:, None], (1, ctx.data.n_rows))

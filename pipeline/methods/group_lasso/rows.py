@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.features.views import flat
 from ....kernels.group_lasso.dual_averaging import Rows, sound
-from ....storage import ColumnScale, MemoryBlocks
-from ....storage.layout import STRIPE_BYTES
+from ....storage import BlockStore, ColumnScale, MemoryBlocks
 from ...records.holdings import Held, Holding, refuse_beyond
 
 STEP_BYTES = 64 << 20
@@ -21,19 +20,32 @@ STEP_BYTES = 64 << 20
 UNSCALED = ColumnScale()
 """Rows as they are."""
 
-NO_ROWS = "ingest the store with --layout both"
+NEEDS_ROWS = "ingest the store with --layout both"
 """What helps where rows would have to be made of columns."""
 
 _BLOCKS, _ROWS = 0x57EA, 0x57EB
-
+"""What tells the two kinds of orders apart that are drawn from one seed."""
 
 MADE = Held("rows made of the store's columns, which it has alone", "stored", "dense")
 MADE_SPARSE = Held("rows made of the store's columns, which it has alone", "2 stored", "sparse")
-LEARNED = Held("a block of rows as it is learned", "40 entries", "of the block; where rows were made")
-READ = Held("a block of rows as it is read and learned", "4 stored", "`--layout both`")
 
-HELD = (MADE, MADE_SPARSE, LEARNED, READ)
-"""What may be held of rows as they pass."""
+
+class RowRef(Protocol):
+    """A block of rows by name."""
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Half-open range."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the block."""
+        ...
+
+    def load(self) -> Any:
+        """Return the rows."""
+        ...
 
 
 class RowBlocks:
@@ -55,80 +67,66 @@ class RowBlocks:
         No row-wise layout, and too large to make one.
     """
 
-    def __init__(self, data: Any, budget: int) -> None:
-        self.data, self._scale = data, data.scale
-        self._held: Any = None
-        self._rows: Any = None
-        if isinstance(data, MemoryBlocks):
-            self._held = data
-            self._rows = data.X if _is_rows(data.X) else None
-        elif "rows" not in data.meta.layouts:
-            refuse_beyond([made_rows(data)], budget, "group-lasso", NO_ROWS)
-        else:
-            self._held = data
+    def __init__(self, data: BlockStore | MemoryBlocks, budget: int) -> None:
+        self._data, self._scale = data, data.scale
+        self._source: BlockStore | MemoryBlocks | None = data
+        self._rows = data.X if isinstance(data, MemoryBlocks) and _is_stored_form(data.X) else None
+        if isinstance(data, BlockStore) and "rows" not in data.meta.layouts:
+            refuse_beyond([rows_to_make(data)], budget, "group-lasso", NEEDS_ROWS)
+            self._source = None
 
     @property
-    def source(self) -> Any:
-        """What has the row blocks; rows of a store without them are made when first asked for."""
-        if self._held is None:
-            every = self.data.columns(np.arange(self.data.n_cols))
-            self._held = MemoryBlocks(sp.csr_array(every) if sp.issparse(every) else every)
-        return self._held
+    def source(self) -> BlockStore | MemoryBlocks:
+        """What has the row blocks; rows of a store without them are made at first use."""
+        if self._source is None:
+            columns = self._data.columns(np.arange(self._data.n_cols))
+            self._source = MemoryBlocks(sp.csr_array(columns) if sp.issparse(columns) else columns)
+        return self._source
 
-    def refs(self) -> Sequence[Any]:
+    def refs(self) -> Sequence[RowRef]:
         """References to the row blocks, in row order."""
         return self.source.row_blocks()
 
-    def load(self, ref: Any) -> Rows:
+    def load(self, ref: RowRef) -> Rows:
         """Return a block as rows in the order they are stored."""
         if self._rows is None:
             return scaled_rows(ref.load(), ref.rows[0], self._scale)
         # SciPy copies every part that is taken of a matrix.
         indptr = self._rows.indptr[ref.rows[0] : ref.rows[1] + 1].astype(np.int64)
         part = slice(int(indptr[0]), int(indptr[-1]))
-        return _scaled(self._rows.data[part], self._rows.indices[part], indptr - indptr[0], ref.rows[0], self._scale)
+        return _scale_entries(self._rows.data[part], self._rows.indices[part], indptr - indptr[0], ref.rows[0], self._scale)
 
 
-def _is_rows(X: Any) -> bool:
+def _is_stored_form(X: Any) -> bool:
     """Return whether a matrix is CSR as block stores have it."""
     return sp.issparse(X) and X.format == "csr" and X.indices.dtype == np.int32 and bool(X.has_canonical_format)
 
 
-def made_rows(data: Any) -> Holding:
+def rows_to_make(data: BlockStore) -> Holding:
     """Return what it takes to make rows of a store that has columns only."""
     if data.meta.kind == "dense":
         return MADE.of(stored=data.n_rows * data.n_cols * data.meta.itemsize)
-    return MADE_SPARSE.of(stored=_entries(data) * (data.meta.itemsize + 4))
+    return MADE_SPARSE.of(stored=entry_count(data) * (data.meta.itemsize + 4))
 
 
-def _entries(data: Any) -> int:
+def entry_count(data: BlockStore) -> int:
+    """Return the entries of a store: non-zeros, or all of a dense one."""
     return data.n_rows * data.n_cols if data.meta.kind == "dense" else int(np.asarray(data.column_table("counts"), np.int64).sum())
 
 
-def rows_held(data: Any) -> tuple[Holding, ...]:
-    """Return what the driver holds of rows as they pass: those that had to be made, and a block as it is read and as it is learned."""
-    if isinstance(data, MemoryBlocks):
-        return ()
-    if "rows" not in data.meta.layouts:
-        # Rows that are made are cut into blocks of as many bytes as those of a store, and of one row at least.
-        block = max(min(_entries(data), STRIPE_BYTES // data.meta.itemsize), data.n_cols)
-        return made_rows(data), LEARNED.of(entries=block)
-    return (READ.of(stored=max((ref.nbytes for ref in data.row_blocks()), default=0)),)
-
-
-def scaled_rows(X: Any, first: int, scale: Any) -> Rows:
+def scaled_rows(X: Any, first: int, scale: ColumnScale) -> Rows:
     """Return rows as compiled loops read them, ``r_i (x_ij - mu_j) s_j``; ``first`` is the number of the first one."""
     if sp.issparse(X):
-        return _scaled(X.data, np.asarray(X.indices, np.int32), X.indptr.astype(np.int64), first, scale)
+        return _scale_entries(X.data, np.asarray(X.indices, np.int32), X.indptr.astype(np.int64), first, scale)
     dense = np.asarray(X, np.float64)
     dense = dense if scale.shift is None else dense - scale.shift
     indptr, indices = np.arange(len(dense) + 1, dtype=np.int64) * X.shape[1], np.tile(np.arange(X.shape[1], dtype=np.int32), len(dense))
-    return _scaled(np.array(dense, order="C").ravel(), indices, indptr, first, scale)
+    return _scale_entries(np.array(dense, order="C").ravel(), indices, indptr, first, scale)
 
 
-def _scaled(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, first: int, scale: ColumnScale) -> Rows:
+def _scale_entries(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, first: int, scale: ColumnScale) -> Rows:
     n = len(indptr) - 1
-    # Values that need no change are looked at where they lie.
+    # Values that need no change are not copied.
     values = data.astype(np.float64, copy=scale.factor is not None or scale.row_factor is not None)
     if scale.factor is not None:
         values *= np.asarray(scale.factor)[indices]
@@ -161,14 +159,30 @@ def row_order(n: int, seed: int, epoch: int, block: int, shuffle: bool) -> np.nd
     return np.random.default_rng(np.random.SeedSequence((seed, _ROWS, epoch, block))).permutation(n).astype(np.int64)
 
 
-def step_end(refs: Sequence[Any], order: np.ndarray, start: int, nbytes: int | None = None) -> int:
-    """Return the place in ``order`` behind the last block of the step that begins at ``start``; a step has ``nbytes`` of rows at most."""
+def ordered_rows(blocks: RowBlocks, ref: RowRef, number: int, epoch: int, seed: int, shuffle: bool) -> Rows:
+    """Return a block as rows in the order in which an epoch takes them."""
+    rows = blocks.load(ref)
+    return Rows(rows.indptr, rows.indices, rows.values, row_order(ref.rows[1] - ref.rows[0], seed, epoch, number, shuffle))
+
+
+def step_end(refs: Sequence[RowRef], order: np.ndarray, start: int, nbytes: int | None = None) -> int:
+    """Return the index in ``order`` behind the last block of the step that begins at ``start``; a step has ``nbytes`` of rows at most."""
     sizes = np.cumsum([refs[int(k)].nbytes for k in order[start:]])
     return start + max(1, int(np.searchsorted(sizes, STEP_BYTES if nbytes is None else nbytes, side="right")))
 
 
-def moved(state: Any, rows: int, end: int | None, epochs: int) -> Any:
+def step_blocks(refs: Sequence[RowRef], seed: int, epochs: int, shuffle: bool) -> Iterator[list[RowRef]]:
+    """Yield the blocks of every step of a fit."""
+    for epoch in range(epochs):
+        order, start = block_order(len(refs), seed, epoch, shuffle), 0
+        while start < len(order):
+            end = step_end(refs, order, start)
+            yield [refs[int(k)] for k in order[start:end]]
+            start = end
+
+
+def advance(state: Any, n_rows: int, end: int | None, epochs: int) -> Any:
     """Return a state after a step that took some rows, up to the block at ``end`` of the epoch's order; ``None`` ends the epoch."""
     epoch = state.epoch + (end is None)
     stop = "epochs" if epoch == epochs else None
-    return replace(state, iteration=state.iteration + 1, stop=stop, epoch=epoch, block=end or 0, rows=state.rows + rows)
+    return replace(state, iteration=state.iteration + 1, stop=stop, epoch=epoch, block=end or 0, rows=state.rows + n_rows)

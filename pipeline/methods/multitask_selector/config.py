@@ -15,23 +15,39 @@ class SelectorConfig(MethodConfig):
     has_tasks = True
 
     penalty: Literal["imtfs", "amtfs", "mtfts"] = Field(
-        "mtfts", description="imtfs: every task chooses alone; amtfs: all choose together; mtfts: together, and each some of these"
+        "mtfts",
+        description="imtfs: every task chooses by itself; amtfs: all tasks have the same features; mtfts: each has some of those that "
+        "all choose",
     )
-    lam: NonNegative = Field(0.1, description="weight of the penalty beside the mean loss of a round, summed over tasks")
-    gamma: Positive = Field(1.0, description="da: weight of the proximity term, gamma/sqrt(t) in round t")
-    r: NonNegative = Field(0.01, description="mtfts: lam r sum |W_jq| is added to lam sum_j ||W_j||")
-    loss: Literal["squared", "logistic", "hinge"] = Field("squared", description="loss of a row; squared for numbers, else for classes")
+    lam: NonNegative = Field(0.1, description="weight of the penalty beside the mean losses of the tasks")
+    gamma: Positive = Field(
+        1.0,
+        description="da: weight of the proximity term, gamma/sqrt(t) in round t; of the order of the rows' squared norms, or predictions "
+        "grow without bound",
+    )
+    r: NonNegative = Field(0.01, description="mtfts: share of the l1 norm, lam r sum |W_jq| is added to lam sum_j ||W_j||")
+    loss: Literal["squared", "logistic", "hinge"] = Field(
+        "squared", description="loss of a row; squared, (y - f)^2 / 2, for numbers, the others for two classes"
+    )
     algorithm: Literal["da", "fista"] = Field("da", description="dual averaging over rounds of one row per task; fista: the batch optimum")
     epochs: Count = Field(1, description="da: passes over the rows")
-    shuffle: bool = Field(True, description="da: rows of every task in a seeded order, a new one each epoch")
+    shuffle: bool = Field(
+        True, description="da: rows of every task in a seeded order, a new one each epoch; else the k-th rows of all tasks make up round k"
+    )
     fit_intercept: bool = Field(False, description="fit an intercept for every task, without penalty")
     task_offset: Literal["mean", "shrunken"] | None = Field(
-        None, description="squared: subtract the mean of the target, or each task's mean, shrunk towards it, before fitting"
+        None,
+        description="squared: what is subtracted from the target before the fit and added to predictions. mean: the mean of all training "
+        "rows; shrunken: each task's own mean, shrunk towards it by what the task's rows can tell",
     )
-    refit: NonNegative | None = Field(None, description="fit again at this lam on the selected features alone")
+    refit: NonNegative | None = Field(
+        None, description="fit once more at this lam on the selected features alone: a strong penalty selects, a weak one gives the weights"
+    )
     tol: Positive = Field(1e-4, description="fista: duality gap at which the fit ends, relative to the objective")
     max_iter: Count = Field(1000, description="fista: sweeps (squared), Newton steps (logistic) or proximal steps (hinge) at most")
-    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of the loss per class")
+    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(
+        None, description="factor of the loss per class; partial_fit takes no balanced ones"
+    )
 
     @model_validator(mode="after")
     def _suits_the_loss(self) -> SelectorConfig:

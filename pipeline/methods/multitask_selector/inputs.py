@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.group_lasso.task_selection import TaskRows
-from ....storage import MemoryBlocks
+from ....storage import BlockStore, MemoryBlocks
 from ...inputs.labels import row_weights
 from ...inputs.tasks import TaskInputs
 from ...passes.blocks import constant_features, scale_as_given
@@ -17,6 +17,8 @@ from ...passes.scaling import scaled
 from ...records.holdings import Held, Holding
 from ...records.scale import FeatureScale
 from .config import SelectorConfig
+
+Data = BlockStore | MemoryBlocks
 
 ENTRY_BYTES = 40
 """Bytes the driver holds per entry while rows are read and evaluated, at most."""
@@ -39,8 +41,8 @@ class SelectorData:
         Number of features.
     names
         The tasks.
-    kept
-        ``(n_features,)`` features that may have weights: beside intercepts, not those that are constant.
+    selectable
+        ``(n_features,)`` features that may have weights: with intercepts not those that are constant.
     scale
         Factors of the columns as they were learned from, which are those of the model.
     """
@@ -49,7 +51,7 @@ class SelectorData:
     offsets: np.ndarray
     n_features: int
     names: tuple[Any, ...]
-    kept: np.ndarray
+    selectable: np.ndarray
     scale: FeatureScale
 
     @property
@@ -78,8 +80,8 @@ def check_loss(config: SelectorConfig, inputs: TaskInputs) -> None:
         raise ValueError("loss='squared': the target holds classes; use 'logistic' or 'hinge'")
 
 
-def entry_count(data: Any) -> int:
-    """Return the entries of a data set as its rows are held: non-zeros, or all where columns are shifted or dense."""
+def entry_count(data: Data) -> int:
+    """Return the entries of a data set as its rows are held: non-zeros, or all of dense data."""
     if data.meta.kind == "dense":
         return int(data.n_rows * data.n_cols)
     return int(np.asarray(data.column_table("counts"), np.int64).sum())
@@ -99,15 +101,15 @@ HELD = (ROWS, WEIGHTS, VECTORS, ORDERED, MOMENTS)
 """What the driver holds."""
 
 
-def driver_held(data: Any, n_tasks: int, algorithm: str, driver_memory: int) -> tuple[Holding, ...]:
+def driver_holdings(data: Data, n_tasks: int, algorithm: str, driver_memory: int) -> tuple[Holding, ...]:
     """Return what the driver holds: rounds of one row per task read rows from all over the data, so all of them, and weights."""
     n, d = data.n_rows, data.n_cols
-    held = ROWS.of(entries=entry_count(data)), WEIGHTS.of(d=d, T=n_tasks), VECTORS.of(n=n)
-    moments = MOMENTS.of(d=d, T=n_tasks)
+    entries = entry_count(data)
+    holdings = ROWS.of(entries=entries), WEIGHTS.of(d=d, T=n_tasks), VECTORS.of(n=n)
     if algorithm != "fista":
-        return held
-    ordered = ORDERED.of(entries=entry_count(data))
-    return (*held, ordered, moments) if moments_fit(d, n_tasks, driver_memory) else (*held, ordered)
+        return holdings
+    moments = (MOMENTS.of(d=d, T=n_tasks),) if moments_fit(d, n_tasks, driver_memory) else ()
+    return (*holdings, ORDERED.of(entries=entries), *moments)
 
 
 def moments_fit(d: int, n_tasks: int, driver_memory: int) -> bool:
@@ -115,35 +117,35 @@ def moments_fit(d: int, n_tasks: int, driver_memory: int) -> bool:
     return 8 * n_tasks * (d + 2) ** 2 <= MOMENT_SHARE * driver_memory
 
 
-def sparse_rows(X: Any) -> sp.csr_array:
-    """Return rows as float64 CSR with ascending columns; what was given is never changed."""
-    found = sp.csr_array(X, dtype=np.float64)
-    if not found.has_canonical_format:
-        found = found.copy()
-        found.sum_duplicates()
-    return found
+def _canonical_rows(X: Any) -> sp.csr_array:
+    """Return rows as float64 CSR with ascending columns; ``X`` is never changed."""
+    rows = sp.csr_array(X, dtype=np.float64)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
 
 
 def task_rows(X: Any, codes: np.ndarray, target: np.ndarray, weight: np.ndarray) -> TaskRows:
     """Return rows ``(n, d)`` of any form with their tasks, as compiled loops read them."""
-    found: Any = sparse_rows(X)
-    parts = found.indptr.astype(np.int64), found.indices.astype(np.int32), found.data
+    rows: Any = _canonical_rows(X)
+    parts = rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data
     return TaskRows(*parts, codes.astype(np.int64), np.asarray(target, np.float64), np.asarray(weight, np.float64))
 
 
-def _scaled_rows(data: Any, scale: FeatureScale) -> Any:
+def _scaled_rows(data: Data, scale: FeatureScale) -> Any:
     """Return all rows, scaled; those in memory that have no scales as they lie."""
     if isinstance(data, MemoryBlocks) and data.scale.kind == "none":
         return data.X
     return scaled(data.columns(np.arange(data.n_cols)), scale, data.scale.row_factor)
 
 
-def features_kept(data: Any, fit_intercept: bool) -> np.ndarray:
+def selectable_features(data: Data, fit_intercept: bool) -> np.ndarray:
     """Return which features may have weights, ``(n_features,)``: an intercept takes out those that are constant as they are read."""
-    kept = np.ones(data.n_cols, bool)
+    selectable = np.ones(data.n_cols, bool)
     if fit_intercept:
-        kept[constant_features(data)] = False
-    return kept
+        selectable[constant_features(data)] = False
+    return selectable
 
 
 def selector_data(config: SelectorConfig, inputs: TaskInputs) -> SelectorData:
@@ -156,18 +158,17 @@ def selector_data(config: SelectorConfig, inputs: TaskInputs) -> SelectorData:
     ValueError
         Class weights that do not suit the target.
     """
-    given: Any = inputs
-    weight = row_weights(config, given)  # pyright: ignore[reportArgumentType] (both have a class weight)
+    weight = row_weights(config, inputs)
     offsets = task_offsets(config.task_offset, inputs.codes, inputs.signs(), weight, inputs.n_tasks)
     data, scale = inputs.data, scale_as_given(inputs.data, np.arange(inputs.data.n_cols))
     rows = task_rows(_scaled_rows(data, scale), inputs.codes, inputs.signs() - offsets[inputs.codes], weight)
-    return SelectorData(rows, offsets, int(data.n_cols), inputs.names, features_kept(data, config.fit_intercept), scale)
+    return SelectorData(rows, offsets, int(data.n_cols), inputs.names, selectable_features(data, config.fit_intercept), scale)
 
 
-def without_bound(gamma: float, row: int, name: Any, where: str = "") -> str:
-    """Return what to say of a stream whose predictions diverge."""
-    told = f"gamma={gamma:g}: predictions grow without bound ({where}row {row}, task {name!r})"
-    return f"{told}; raise gamma to the order of the rows' squared norms, or scale the features"
+def divergence_message(gamma: float, row: int, name: Any, prefix: str = "") -> str:
+    """Return the message of a stream whose predictions diverge."""
+    reason = f"gamma={gamma:g}: predictions grow without bound ({prefix}row {row}, task {name!r})"
+    return f"{reason}; raise gamma to the order of the rows' squared norms, or scale the features"
 
 
 def task_offsets(kind: str | None, codes: np.ndarray, target: np.ndarray, weight: np.ndarray, n_tasks: int) -> np.ndarray:
@@ -184,8 +185,8 @@ def task_offsets(kind: str | None, codes: np.ndarray, target: np.ndarray, weight
     counts = np.bincount(codes, weight > 0, n_tasks)
     totals = np.bincount(codes, weight, n_tasks)
     means = np.bincount(codes, weight * target, n_tasks) / totals
-    spread = float(weight @ np.square(target - means[codes])) / float(weight.sum())
-    within = spread * counts.sum() / max(counts.sum() - n_tasks, 1.0)
+    scatter = float(weight @ np.square(target - means[codes])) / float(weight.sum())
+    within = scatter * counts.sum() / max(counts.sum() - n_tasks, 1.0)
     between = max(0.0, float(np.var(means)) - float(np.mean(within / counts)))
     noise = between + within / counts
     return mean + (means - mean) * np.divide(between, noise, out=np.zeros(n_tasks), where=noise > 0)

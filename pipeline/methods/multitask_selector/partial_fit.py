@@ -1,4 +1,4 @@
-"""What an estimator keeps between calls of ``partial_fit``: sums over complete rounds, and the rows of the open one."""
+"""What an estimator remembers between calls of ``partial_fit``: sums over complete rounds, and the rows of the open one."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 
 from ....kernels.group_lasso.task_selection import Diverged, OpenRound, Rounds, TaskRows, TaskStream, run_rounds, task_penalty
 from .config import SelectorConfig
-from .inputs import task_rows, without_bound
+from .inputs import divergence_message, task_rows
 
 
 @dataclass
-class Learned:
+class TaskLearner:
     """What ``partial_fit`` goes on from.
 
     Attributes
@@ -48,25 +47,13 @@ class Learned:
         ValueError
             Predictions grow without bound.
         """
-        had = self.rows.n
-        every = self.rows.followed_by(rows) if had else rows
-        order = np.flatnonzero(every.weight > 0)
+        n_open = self.rows.n
+        together = self.rows.followed_by(rows) if n_open else rows
+        order = np.flatnonzero(together.weight > 0)
+        opened = OpenRound(np.arange(n_open), self.slopes)
         try:
-            left = run_rounds(self.stream, every, order[order >= had], self.rounds, OpenRound(np.arange(had), self.slopes)).open
+            opened = run_rounds(self.stream, together, order[order >= n_open], self.rounds, opened).open
         except Diverged as error:
-            name = names[every.codes[error.row]]
-            raise ValueError(without_bound(self.rounds.gamma, error.row - had, name)) from None
-        self.rows, self.slopes = every.chosen(left.rows), left.slopes
-
-
-def first_not_finite(X: Any) -> int | None:
-    """Return the first row that holds NaN or infinity; ``None`` if there is none, or rows cannot be told."""
-    if sp.issparse(X):
-        entries: Any = sp.coo_array(X)
-        rows = np.sort(entries.coords[0][~np.isfinite(entries.data)])
-        return int(rows[0]) if rows.size else None
-    try:
-        rows = np.flatnonzero(~np.isfinite(np.asarray(X, np.float64)).all(axis=1))
-    except (TypeError, ValueError, np.exceptions.AxisError):
-        return None
-    return int(rows[0]) if rows.size else None
+            name = names[together.codes[error.row]]
+            raise ValueError(divergence_message(self.rounds.gamma, error.row - n_open, name)) from None
+        self.rows, self.slopes = together.chosen(opened.rows), opened.slopes

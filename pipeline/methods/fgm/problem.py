@@ -1,6 +1,6 @@
-"""One binary machine of an FGM fit: its data, its state, and the rules by which it cuts and stops.
+"""One binary problem of an FGM fit, and the rules by which its machine cuts and stops.
 
-Several machines (classes one-vs-rest, folds, resamples, parameter settings) share the passes of one loop, see
+Several problems (classes one-vs-rest, folds, resamples, parameter settings) share the passes of one loop, see
 :mod:`gramplane.pipeline.methods.fgm.loop`.
 """
 
@@ -14,6 +14,7 @@ import numpy as np
 from ....kernels.features.pairs import TopPairs
 from ....kernels.features.scores import TopB
 from ....kernels.mixed_norm.outer_bound import best_bound
+from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs
 from .config import FGMConfig
 from .model import MachineState
 
@@ -21,8 +22,8 @@ Top = TopB | TopPairs
 
 
 @dataclass(frozen=True)
-class Machine:
-    """A binary problem: labels, loss weights and parameters.
+class BinaryProblem:
+    """Labels -1 and +1 with the weights of their losses, and parameters.
 
     Attributes
     ----------
@@ -38,15 +39,15 @@ class Machine:
     cost: np.ndarray
     config: FGMConfig
 
-    def start(self) -> np.ndarray:
-        """Return the start ``u = alpha * y``: the dual at w = 0, feasible with and without intercept."""
+    def start_dual(self) -> np.ndarray:
+        """Return ``u = alpha * y``, ``(n_samples,)``: the dual at w = 0, feasible with and without intercept."""
         alpha = self.cost / self.config.C
         if self.config.fit_intercept:
             share = float(alpha[self.y > 0].sum() / alpha.sum())
             alpha = alpha * np.where(self.y > 0, 1.0 - share, share)
         return alpha * self.y
 
-    def at_zero(self) -> tuple[float, float]:
+    def best_constant(self) -> tuple[float, float]:
         """Return ``(objective, bias)`` of the best model without any feature (decision ``-bias``)."""
         plus, minus = float(self.cost[self.y > 0].sum()), float(self.cost[self.y < 0].sum())
         logistic = self.config.loss == "logistic"
@@ -58,74 +59,80 @@ class Machine:
         return 0.5 * plus * (1.0 - f) ** 2 + 0.5 * minus * (1.0 + f) ** 2, -f
 
 
-def fresh(machine: Machine, top: Top) -> MachineState:
+def binary_problems(config: FGMConfig, inputs: Inputs) -> list[BinaryProblem]:
+    """Return one problem per class (one for two classes), with the weights of its losses."""
+    cost = row_costs(config, inputs)
+    refuse_idle_classes(inputs.labels, inputs.target, cost)
+    return [BinaryProblem(labels_of(inputs, k), cost, config) for k in range(inputs.n_machines)]
+
+
+def initial_state(problem: BinaryProblem, top: Top) -> MachineState:
     """Return the state before the first round, from the pass with the start dual; if no atom scores, the best constant is optimal."""
     if len(top.ids):
         return MachineState((), (), (), (), np.asarray(top.ids), 0.0, None)
-    return MachineState((), (), (), (), np.asarray(top.ids), machine.at_zero()[0], "no_signal")
+    return MachineState((), (), (), (), np.asarray(top.ids), problem.best_constant()[0], "no_signal")
 
 
-def next_cut(machine: Machine, state: MachineState) -> np.ndarray:
+def next_cut(problem: BinaryProblem, state: MachineState) -> np.ndarray:
     """Return the atoms of the next cut: the pending ones, cut short where they would exceed ``n_features_to_select``."""
-    ids = state.pending_ids
-    wanted = machine.config.n_features_to_select
-    if wanted is None:
+    ids, limit = state.pending_ids, problem.config.n_features_to_select
+    if limit is None:
         return ids
-    have = _atom_set(state.selected())
-    new = np.cumsum([atom not in have for atom in _atoms(ids)])
-    return ids[: int(np.searchsorted(new, wanted - len(have), side="right"))] if len(have) + new[-1] > wanted else ids
+    selected = _atom_set(state.selected())
+    n_new = np.cumsum([atom not in selected for atom in _atoms(ids)])
+    return ids[: int(np.searchsorted(n_new, limit - len(selected), side="right"))] if len(selected) + n_new[-1] > limit else ids
 
 
-def relative(value: float, scale: float) -> float:
+def _relative(value: float, scale: float) -> float:
     """Return ``value / scale`` guarded against a zero scale."""
     return value / max(abs(scale), np.finfo(float).tiny)
 
 
-def close_round(machine: Machine, state: MachineState, top: Top, squares: np.ndarray, residual: np.ndarray) -> MachineState:
-    """Settle the round just solved with the best atoms of its dual vector: outer gap, candidates, stop.
+def close_round(problem: BinaryProblem, state: MachineState, top: Top, squares: np.ndarray, residual: np.ndarray) -> MachineState:
+    """Return the state after a solved round, with what the best atoms of its dual vector decide: outer gap, candidates, stop.
 
     ``top`` and its ``squares`` rank all atoms, the ones barred from a new cut included: the certificate needs them.
     """
-    alpha = residual * machine.y
-    norm2 = float(np.sum(squares[: machine.config.B]))
+    alpha = residual * problem.y
+    norm2 = float(np.sum(squares[: problem.config.B]))
     record = state.rounds[-1]
-    bound = max(state.lower_bound, best_bound(alpha, machine.cost, norm2, machine.config.loss))
+    bound = max(state.lower_bound, best_bound(alpha, problem.cost, norm2, problem.config.loss))
     record = replace(record, outer_gap=max(record.objective - bound, 0.0))
     state = replace(
-        state, rounds=(*state.rounds[:-1], record), pending_ids=_candidates(machine, state, np.asarray(top.ids)), lower_bound=bound
+        state, rounds=(*state.rounds[:-1], record), pending_ids=_candidates(problem, state, np.asarray(top.ids)), lower_bound=bound
     )
-    stop = _stop_reason(machine, state)
+    stop = _stop_reason(problem, state)
     return state if stop is None else replace(state, stop=stop)
 
 
-def _candidates(machine: Machine, state: MachineState, ids: np.ndarray) -> np.ndarray:
-    if not machine.config.allow_repeat:
+def _candidates(problem: BinaryProblem, state: MachineState, ids: np.ndarray) -> np.ndarray:
+    if not problem.config.allow_repeat:
         used = _atom_set(state.selected())
         ids = ids[np.array([atom not in used for atom in _atoms(ids)], dtype=bool)]
-    return ids[: machine.config.B]
+    return ids[: problem.config.B]
 
 
-def _stop_reason(machine: Machine, state: MachineState) -> str | None:
-    config, record = machine.config, state.rounds[-1]
+def _stop_reason(problem: BinaryProblem, state: MachineState) -> str | None:
+    config, record = problem.config, state.rounds[-1]
     if config.n_features_to_select is not None and record.n_selected >= config.n_features_to_select:
         return "n_features_to_select"
-    if config.outer_tol is not None and _outer_test(machine, state) <= config.outer_tol:
+    if config.outer_tol is not None and _outer_test(problem, state) <= config.outer_tol:
         return "outer_tol"
-    if _no_new_cut(state):
+    if _is_optimal(state):
         return "optimal"
     return "max_rounds" if len(state.rounds) >= config.max_rounds else None
 
 
-def _outer_test(machine: Machine, state: MachineState) -> float:
+def _outer_test(problem: BinaryProblem, state: MachineState) -> float:
     record = state.rounds[-1]
-    if machine.config.outer_stop == "gap":
-        return relative(record.outer_gap, record.objective)
-    first = machine.at_zero()[0]
+    if problem.config.outer_stop == "gap":
+        return _relative(record.outer_gap, record.objective)
+    first = problem.best_constant()[0]
     before = state.rounds[-2].objective if len(state.rounds) > 1 else first
-    return relative(before - record.objective, first)
+    return _relative(before - record.objective, first)
 
 
-def _no_new_cut(state: MachineState) -> bool:
+def _is_optimal(state: MachineState) -> bool:
     # A cut that is already active has no violation left: the cutting-plane problem is solved (Theorem 2).
     pending = _atom_set(state.pending_ids)
     return not pending or any(len(cut) == len(pending) and _atom_set(cut) == pending for cut in state.cuts)

@@ -1,11 +1,10 @@
-"""The batch optimum of feature selection over many tasks, with its duality gap: the rival of the rounds.
+"""The batch optimum of feature selection over many tasks, with its duality gap: what the rounds are compared with.
 
 Solvers and certificate: :mod:`gramplane.kernels.group_lasso.on_rows`, every feature being a group over all tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -21,9 +20,9 @@ from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import SelectorConfig
 from .inputs import SelectorData, moments_fit
-from .rounds import Solution, lam_of, objective
+from .objective import Solution, objective_value, penalty_weight
 
-LIMITS = {"squared": 500, "logistic": 5, "hinge": 250}
+STEP_LIMITS = {"squared": 500, "logistic": 5, "hinge": 250}
 """Sweeps, Newton steps or proximal steps of a step of the loop, by loss."""
 
 CUT_SHORT = 2
@@ -76,95 +75,113 @@ class BatchLoop:
         Parameters.
     data
         Rows of the fit.
-    fits
-        The fit whose accuracy or R2 is followed.
+
+    Attributes
+    ----------
+    trackers
+        The fit whose accuracy or R2 is followed, if any.
     """
 
     state_type = BatchState
+    counter = "sweeps"
 
-    def __init__(self, config: SelectorConfig, data: SelectorData, fits: Sequence[AccuracyTracker | R2Tracker] = ()) -> None:
-        self.config, self.data, self.fits = config, data, tuple(fits)
+    def __init__(self, config: SelectorConfig, data: SelectorData) -> None:
+        self.config, self.data = config, data
+        self.trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()
 
     def init(self, ctx: RunContext) -> BatchState:
         """Return weights of zero."""
-        return self._fresh(0, 0, self.data.kept)
+        return self._start_phase(0, 0, self.data.selectable)
 
-    def _fresh(self, iteration: int, phase: int, kept: np.ndarray) -> BatchState:
+    def _start_phase(self, iteration: int, phase: int, selectable: np.ndarray) -> BatchState:
         weights = np.zeros((self.data.n_tasks, self.data.n_features))
-        return BatchState(iteration, phase, 0, weights, np.zeros(self.data.n_tasks), np.inf, np.inf, 0.0, kept)
+        return BatchState(iteration, phase, 0, weights, np.zeros(self.data.n_tasks), np.inf, np.inf, 0.0, selectable)
 
     @cached_property
-    def _order(self) -> np.ndarray:
+    def _rows_by_task(self) -> np.ndarray:
         """Rows with a weight, task by task."""
         used = np.flatnonzero(self.data.rows.weight > 0)
         return used[np.argsort(self.data.rows.codes[used], kind="stable")]
 
     @cached_property
-    def _sorted(self) -> Any:
+    def _sorted_rows(self) -> Any:
         rows = self.data.rows
-        return sp.csr_array((rows.values, rows.indices, rows.indptr), shape=(rows.n, self.data.n_features))[self._order]
+        return sp.csr_array((rows.values, rows.indices, rows.indptr), shape=(rows.n, self.data.n_features))[self._rows_by_task]
 
     def problem(self, state: BatchState) -> batch.RowProblem:
         """Return the problem of a phase, over the features that may have weights."""
-        config, rows, order = self.config, self.data.rows, self._order
+        config, rows, order = self.config, self.data.rows, self._rows_by_task
         edges = np.concatenate([[0], np.cumsum(np.bincount(rows.codes[order], minlength=self.data.n_tasks))]).astype(np.int64)
-        X = self._sorted if state.kept.all() else self._sorted[:, np.flatnonzero(state.kept)]
+        X = self._sorted_rows if state.kept.all() else self._sorted_rows[:, np.flatnonzero(state.kept)]
         penalty = task_penalty(config.penalty, X.shape[1], config.r)
-        loss, lam = MeanLoss(config.loss, state.mu), lam_of(config, state.phase)
+        loss, lam = MeanLoss(config.loss, state.mu), penalty_weight(config, state.phase)
         cost = self.data.mean_weights[order]
         return batch.RowProblem(batch.TaskRows(X, edges), rows.target[order], cost, loss, penalty, lam, config.fit_intercept)
 
-    def moment_bytes(self) -> int:
-        """Return the bytes of the moments of all tasks."""
-        return 8 * self.data.n_tasks * (self.data.n_features + 2) ** 2
+    @property
+    def plan(self) -> dict[str, int]:
+        """Bytes of the moments of all tasks, and sweeps of both fits."""
+        fits = 1 if self.config.refit is None else 2
+        return {
+            "moment_bytes": 8 * self.data.n_tasks * (self.data.n_features + 2) ** 2,
+            "sweeps_at_most": self.config.max_iter * fits,
+        }
 
     def step(self, state: BatchState, ctx: RunContext) -> Step[BatchState]:
         """Descend until the gap closes, or a fixed number of times."""
-        config, kept = self.config, np.flatnonzero(state.kept)
+        config, columns = self.config, np.flatnonzero(state.kept)
         method = "auto" if moments_fit(self.data.n_features, self.data.n_tasks, ctx.driver_memory) else "fista"
-        limit = min(LIMITS[config.loss], config.max_iter - state.sweeps)
-        warm = {"warm": state.weights[:, kept], "biases": state.intercepts}
-        found = batch.solve_rows(self.problem(state), **warm, tol=config.tol, max_iter=limit, method=method)
+        limit = min(STEP_LIMITS[config.loss], config.max_iter - state.sweeps)
+        warm = {"warm": state.weights[:, columns], "biases": state.intercepts}
+        solution = batch.solve_rows(self.problem(state), **warm, tol=config.tol, max_iter=limit, method=method)
         weights = np.zeros_like(state.weights)
-        weights[:, kept] = found.copies
-        moved = replace(
+        weights[:, columns] = solution.copies
+        after = replace(
             state,
             iteration=state.iteration + 1,
-            sweeps=state.sweeps + found.steps,
+            sweeps=state.sweeps + solution.steps,
             weights=weights,
-            intercepts=found.biases,
-            objective=found.objective,
-            gap=max(found.gap, 0.0),
-            mu=found.mu,
+            intercepts=solution.biases,
+            objective=solution.objective,
+            gap=max(solution.gap, 0.0),
+            mu=solution.mu,
         )
-        return Step(self._turned(moved, found.stop), self._metrics(moved))
+        return Step(self._next_phase(after, solution.stop), self._metrics(after))
 
-    def _turned(self, state: BatchState, reason: str) -> BatchState:
-        """Return the state with its reason to stop, or turned to the second fit."""
+    def _next_phase(self, state: BatchState, reason: str) -> BatchState:
+        """Return the state with its reason to stop, or that of the second fit before its first step."""
         if reason == "max_iter" and state.sweeps < self.config.max_iter:
             return state
         # A model without the second fit is of another problem. Where round-off forbids the tolerance the selection is as good as it gets.
         if state.phase == 0 and self.config.refit is not None and state.weights.any():
-            return self._fresh(state.iteration, CUT_SHORT if reason == "max_iter" else 1, np.asarray(state.weights.any(axis=0)))
+            return self._start_phase(state.iteration, CUT_SHORT if reason == "max_iter" else 1, np.asarray(state.weights.any(axis=0)))
         if state.phase == CUT_SHORT:
             return replace(state, stop="max_iter")
         return replace(state, stop="tol" if reason == "gap" else reason)
 
     def _metrics(self, state: BatchState) -> dict[str, Any]:
-        chosen = state.weights.any(axis=0)
+        selected = state.weights.any(axis=0)
         values = self.data.rows.decide(state.weights, state.intercepts) + self.data.offsets[self.data.rows.codes]
         return {
             "phase": min(state.phase, 1),
             "objective": state.objective,
             "gap": state.gap,
             "sweeps": state.sweeps,
-            "n_selected": int(chosen.sum()),
+            "n_selected": int(selected.sum()),
             "nonzeros": int(np.count_nonzero(state.weights)),
-            **accuracy_metrics(self.fits, {0: values}),
+            **accuracy_metrics(self.trackers, {0: values}),
         }
 
     def solution(self, state: BatchState) -> Solution:
         """Return the weights with their objective, summed anew over the rows, and their gap."""
         values = self.data.rows.decide(state.weights, state.intercepts)
-        value = objective(self.config, self.data, lam_of(self.config, state.phase), state.weights, values)
+        value = objective_value(self.config, self.data, penalty_weight(self.config, state.phase), state.weights, values)
         return Solution(state.weights, state.intercepts, value, state.gap)
+
+    def count(self, state: BatchState) -> int:
+        """Return the number of sweeps of the last phase."""
+        return state.sweeps
+
+    def tables(self, state: BatchState) -> dict[str, list[dict[str, Any]]]:
+        """Return no table of its own."""
+        return {}

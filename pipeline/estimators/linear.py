@@ -1,0 +1,147 @@
+"""What estimators share whose models are weights of features: rows in, weights out, selected columns, streams of rows."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from ..models.linear import LinearModel
+from ..models.linear_predict import row_decision_values
+from .inputs import Selection, fan_out, fit_context, in_memory, is_store, opened_for
+from .supervised import SupervisedEstimator
+
+
+class LinearEstimator(SupervisedEstimator):
+    """Base of estimators of numeric rows; the first row that is not finite is named."""
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit on arrays, sparse matrices, Dask arrays, or a block store.
+
+        Parameters
+        ----------
+        X
+            ``(n_samples, n_features)``; a block store (its path or object) may hold target, weights and groups itself.
+        y
+            ``(n_samples,)`` target.
+        sample_weight
+            ``(n_samples,)`` factors of the losses; rows of weight 0 are not learnt from.
+
+        Raises
+        ------
+        ValueError
+            A parameter out of range, data that are not finite, one class only, groups that do not fit the data, iterates that diverge.
+        """
+        config = self._config()
+        self._fit(self._inputs(X, y, sample_weight), config)
+        return self
+
+    def _checked(self, X: Any, **options: Any) -> Any:
+        X = in_memory(X)
+        try:
+            return super()._checked(X, **options)
+        except ValueError as error:
+            row = _first_row_not_finite(X)
+            if row is None:
+                raise
+            raise ValueError(f"row {row}: {error}") from None
+
+    def _values(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        if is_store(X):
+            with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
+                return self._method.predictor(self.model_).decision_values(self.model_, ctx)
+        return self._row_values(self._checked(X, reset=False))
+
+    def _row_values(self, X: Any) -> np.ndarray:
+        """Return ``(n, n_machines)`` decision values of validated rows in memory."""
+        return row_decision_values(self.model_, X)
+
+
+class FeatureSelection(Selection):
+    """What estimators share whose model names the features that it reads."""
+
+    n_features_in_: int
+    model_: Any
+
+    def _get_support_mask(self) -> np.ndarray:
+        check_is_fitted(self)
+        mask = np.zeros(self.n_features_in_, dtype=bool)
+        mask[self.model_.features] = True
+        return mask
+
+
+class StreamEstimator(LinearEstimator):
+    """Base of estimators that learn from a stream of rows, too: ``partial_fit`` keeps sums, of which a model is made when it is asked for.
+
+    A subclass says which figure of its model counts the iterations, and makes a model of its stream in :meth:`_stream_model`.
+    """
+
+    _iterations: ClassVar[str] = "iterations"
+    _model: LinearModel | None = None
+    _stream: Any = None
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._model is not None or self._stream is not None
+
+    def _stream_model(self) -> LinearModel:
+        """Return the model of the rows so far."""
+        raise NotImplementedError
+
+    @property
+    def model_(self) -> LinearModel:  # pyright: ignore[reportIncompatibleVariableOverride] (made when it is asked for)
+        """The fitted machines, a plain record; after ``partial_fit`` made when first asked for, which takes a sweep over all weights."""
+        if self._model is None:
+            check_is_fitted(self)
+            self._model = self._stream_model()
+        return self._model
+
+    @model_.setter
+    def model_(self, model: LinearModel) -> None:
+        self._model = model
+
+    def _set_model(self, model: LinearModel) -> None:
+        super()._set_model(model)
+        self._stream = None
+        self.converged_ = model.figures.get("converged", 1.0) > 0
+
+    @property
+    def coef_(self) -> np.ndarray | sp.csr_array:
+        """Weights of every machine, ``(n_machines, n_features)``."""
+        return self.model_.coef
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Intercept of every machine, ``(n_machines,)``."""
+        return self.model_.intercepts
+
+    @property
+    def objective_(self) -> float:
+        """Value of the batch problem at the weights; NaN after ``partial_fit``, whose rows are gone."""
+        return self.model_.figures["objective"]
+
+    @property
+    def dual_gap_(self) -> float:
+        """Distance of the objective to the optimum at most; NaN for streams, which have no bound."""
+        return self.model_.figures["gap"]
+
+    @property
+    def n_iter_(self) -> int:
+        """Closed rounds of a stream, or steps of a batch."""
+        return int(self.model_.figures[self._iterations])
+
+
+def _first_row_not_finite(X: Any) -> int | None:
+    """Return the first row that holds NaN or infinity; ``None`` if there is none, or rows cannot be told."""
+    if sp.issparse(X):
+        entries: Any = sp.coo_array(X)
+        rows = np.sort(entries.coords[0][~np.isfinite(entries.data)])
+    else:
+        try:
+            values = np.asarray(X)
+            rows = np.flatnonzero(~np.isfinite(values if values.dtype.kind == "c" else values.astype(np.float64)).all(axis=1))
+        except (TypeError, ValueError, np.exceptions.AxisError):
+            return None
+    return int(rows[0]) if rows.size else None

@@ -1,0 +1,126 @@
+"""What estimators with a target share: data, target and weights from any form in which users have them, decisions, labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight
+
+from ...storage import DataError, MemoryBlocks
+from ..inputs.labels import Inputs
+from ..records.data_set import DataSet
+from .base import MethodEstimator
+from .inputs import Classifying, Predicting, is_store, opened_for, validated
+
+
+class SupervisedEstimator(MethodEstimator):
+    """Base of estimators of rows with a target; a subclass says how it decides on rows in :meth:`_values`."""
+
+    _is_classifier: ClassVar[bool] = True
+    _forms: ClassVar[Mapping[str, Any]] = {"accept_sparse": "csr", "accept_large_sparse": False}
+    """Forms of matrices that are taken as they are, as scikit-learn names them."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags: Any = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # -- data ----------------------------------------------------------------------------------------------------------------------
+
+    def _inputs(self, X: Any, y: Any, sample_weight: Any = None) -> Inputs:
+        """Return data, target and weights from any form of data."""
+        if y is None and not is_store(X):
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        data, y = self._data(X, y)
+        target, classes = self._target(data, y)
+        return Inputs(data, target, classes, self._weight(data, sample_weight))
+
+    def _data(self, X: Any, y: Any = None) -> tuple[Any, Any]:
+        """Return the data set of a fit, and the target checked against it."""
+        if is_store(X):
+            store = opened_for(self, X)
+            self.n_features_in_ = store.n_cols
+            return store, y
+        if y is None:
+            return self._blocks(self._checked(X)), None
+        X, y = self._checked(X, y=y, multi_output=False, y_numeric=not self._is_classifier)
+        return self._blocks(X), y
+
+    def _checked(self, X: Any, **options: Any) -> Any:
+        """Return rows in memory as scikit-learn validates them, with the target among ``options`` also that."""
+        return validated(self, X, dtype=[np.float64, np.float32], **self._forms, **options)
+
+    def _blocks(self, X: Any) -> MemoryBlocks:
+        """Return validated rows as passes read them."""
+        return MemoryBlocks(X)
+
+    def _target(self, data: DataSet, y: Any) -> tuple[np.ndarray, tuple[Any, ...] | None]:
+        """Return the numbers that are fitted, and the classes in order (``None`` for regression)."""
+        y = self._stored_target(data) if y is None else column_or_1d(y, warn=True)
+        if len(y) != data.n_rows:
+            raise ValueError(f"y has {len(y)} entries, the data has {data.n_rows} rows: inconsistent numbers of samples")
+        if not self._is_classifier:
+            target = np.asarray(y, np.float64)
+            if not np.isfinite(target).all():
+                raise ValueError("y holds NaN or infinity")
+            return target, None
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y holds one class only ({self.classes_.tolist()[0]!r}); a classifier needs samples of at least two classes")
+        return codes, tuple(self.classes_.tolist())
+
+    def _stored_target(self, data: Any) -> np.ndarray:
+        if not data.has_table("y"):
+            raise DataError("there is no target; give y, or ingest a file that has one", data.url)
+        labels, target = data.meta.labels, data.target()
+        return target if labels is None else np.asarray(labels)[target.astype(np.int64)]
+
+    def _weight(self, data: DataSet, sample_weight: Any) -> np.ndarray | None:
+        if sample_weight is None and is_store(data) and data.has_table("weight"):
+            sample_weight = data.row_table("weight")
+        return None if sample_weight is None else checked_weight(sample_weight, data.n_rows)
+
+    # -- results -------------------------------------------------------------------------------------------------------------------
+
+    def _values(self, X: Any) -> np.ndarray:
+        """Return ``(n_samples, n_machines)`` decision values of any form of data."""
+        raise NotImplementedError
+
+
+class SupervisedClassifier(Classifying, SupervisedEstimator):
+    """What classifiers share: decisions and labels."""
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``."""
+        values = self._values(X)
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted class labels, ``(n_samples,)``."""
+        return labelled(self.decision_function(X), self.classes_)
+
+
+class SupervisedRegressor(Predicting, SupervisedEstimator):
+    """What regressors share: values."""
+
+    _left_out = ("class_weight",)
+    _is_classifier = False
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted values, ``(n_samples,)``."""
+        return self._values(X)[:, 0]
+
+
+def labelled(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return the labels that decision values speak for."""
+    return classes[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
+
+
+def checked_weight(sample_weight: Any, n: int) -> np.ndarray:
+    """Return the weights of n rows, refused where they are not as many, negative or not finite."""
+    return _check_sample_weight(sample_weight, np.empty((n, 0)), dtype=np.float64, ensure_non_negative=True)

@@ -1,0 +1,261 @@
+"""The loop of batch group lasso: the optimum over all rows, with its duality gap, for one target or for one machine per class.
+
+    min  sum_i c_i loss(y_i, x_i'w + b) + lam Omega(v),  w = scatter(v)        (docs/methods.md, "Batch group lasso")
+
+Three engines end at the same optimum; ``auto`` takes the first that suits:
+
+* ``gram`` (squared loss, few columns): one pass sums the second moments of the rows; nothing of the rows is kept.
+* ``working_set``: machines are solved on the columns of some groups; a pass over all columns gives the gap of the whole problem and the
+  groups that violate the dual most, which join.
+* ``fista``: all columns are held, steps are accelerated proximal gradients. Kept as a comparison.
+
+Source: Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, section 3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ....kernels.group_lasso.mean_losses import MeanLoss
+from ....kernels.group_lasso.on_moments import Moments, centred, solve_moments
+from ....kernels.group_lasso.on_rows import RowProblem, RowSolution, solve_rows
+from ....kernels.group_lasso.penalty import GroupPenalty
+from ....kernels.group_lasso.working_set import WorkingColumns
+from ...inputs.scores import NAN, R2Tracker, accuracy_metrics
+from ...loops.protocol import Step
+from ...records.context import RunContext
+from ...records.holdings import refuse_beyond
+from .batch_problem import BatchMachine, BatchProblem, BatchResult, BatchState
+from .memory import FEWER_COLUMNS, FIRST_GROUPS, resolve_engine, working_set_columns
+from .moments_pass import decision_values, feature_slopes, fetch_scaled, moments_pass
+
+MORE_GROUPS = 10
+"""Groups that may join a later set at least; it may also double."""
+
+INNER_TOL_SHARE, TIGHTENING = 0.3, 0.1
+"""A set's problem is solved to this share of the tolerance; the factor of that share where no group is left to join."""
+
+GAP_SHARE = 0.1
+"""Where steps read the rows, a set's problem is not solved closer than to this share of the whole problem's last gap, either."""
+
+SWEEPS, SET_SWEEPS, NEWTON_STEPS, PROXIMAL_STEPS = 25, 5000, 50, 300
+"""Steps of a machine within one step of the loop: sweeps on moments of all columns, and on those of a set; for other losses."""
+
+
+class BatchLoop:
+    """Iteration of batch group lasso; a step is one round of every machine that has not stopped.
+
+    Parameters
+    ----------
+    problem
+        What is minimised.
+    labels
+        ``(n_groups,)`` label of every group; default: its number.
+    """
+
+    state_type = BatchState
+
+    def __init__(self, problem: BatchProblem, labels: np.ndarray | None = None) -> None:
+        self.problem = problem
+        self.labels = np.arange(problem.penalty.n_groups) if labels is None else labels
+        self._moments: list[Moments] | None = None
+        self._columns: dict[int, WorkingColumns] = {}
+
+    # -- the contract of a loop ---------------------------------------------------------------------------------------------
+
+    def init(self, ctx: RunContext) -> BatchState:
+        """Return the state before the first step: zeros, over no groups or over all."""
+        problem = self.problem
+        engine = resolve_engine(problem.engine, problem.loss, ctx.data, len(problem.targets), ctx.driver_memory)
+        has_all = engine != "working_set"
+        groups = np.arange(problem.penalty.n_groups if has_all else 0, dtype=np.int64)
+        joined, copies = np.full(1 if has_all else 0, len(groups)), np.zeros((1, problem.penalty.n_copies if has_all else 0))
+        start = BatchMachine(groups, joined, copies, np.zeros(1), np.inf, -np.inf, NAN, INNER_TOL_SHARE * problem.tol)
+        return BatchState(0, engine, (start,) * len(problem.targets))
+
+    def step(self, state: BatchState, ctx: RunContext) -> Step[BatchState]:
+        """Return the state after one more round."""
+        running = [m for m, machine in enumerate(state.machines) if machine.stop is None]
+        machines = list(state.machines)
+        advance = self._step_on_moments if state.engine == "gram" else self._step_on_rows
+        for m, machine in zip(running, advance(running, state, ctx), strict=True):
+            is_out_of_steps = machine.stop is None and state.iteration + 1 >= self.problem.max_iter
+            machines[m] = replace(machine, stop="max_iter") if is_out_of_steps else machine
+        after = BatchState(state.iteration + 1, state.engine, tuple(machines))
+        return Step(after, {**self._metrics(after), **self._scores(after, ctx)})
+
+    def _metrics(self, state: BatchState) -> dict[str, Any]:
+        return {
+            "objective": sum(machine.objective for machine in state.machines),
+            "gap": sum(machine.gap for machine in state.machines),
+            "n_groups": sum(len(self._active_groups(machine)) for machine in state.machines),
+            "n_working": sum(len(machine.groups) for machine in state.machines),
+            "lambda_max": max(machine.lambda_max for machine in state.machines),
+            "engine": state.engine,
+        }
+
+    def _scores(self, state: BatchState, ctx: RunContext) -> dict[str, Any]:
+        """Return accuracies (R2) of the last model: what a run shows, and folds are compared by."""
+        tracker = self.problem.tracker
+        if tracker is None or (ctx.run is None and tracker.held_out is None):
+            return {}
+        if state.stop is None:
+            name = "r2" if isinstance(tracker, R2Tracker) else "accuracy"
+            return {f"train_{name}": NAN, f"test_{name}": NAN}
+        result = self.result(state)
+        return accuracy_metrics([tracker], dict(enumerate(decision_values(ctx, result.weights, result.biases))))
+
+    # -- moments -------------------------------------------------------------------------------------------------------------
+
+    def _step_on_moments(self, which: Sequence[int], state: BatchState, ctx: RunContext) -> list[BatchMachine]:
+        moments = self._all_moments(ctx)
+        return [self._descend(state.machines[m], moments[m]) for m in which]
+
+    def _all_moments(self, ctx: RunContext) -> list[Moments]:
+        # Not part of the state: a resumed run sums them again, to the same bits.
+        if self._moments is None:
+            problem, n_targets = self.problem, len(self.problem.targets)
+            targets = np.ascontiguousarray(problem.targets.T)
+            raw, shift = moments_pass(ctx, targets, problem.cost, centre=problem.fit_bias)
+            moments = [centred(raw, problem.fit_bias, m, n_targets) for m in range(n_targets)]
+            self._moments = moments if shift is None else [replace(one, means=one.means + shift) for one in moments]
+        return self._moments
+
+    def _descend(self, machine: BatchMachine, moments: Moments) -> BatchMachine:
+        problem = self.problem
+        # The first step is the pass, and shows how far from the optimum zeros are.
+        limit = SWEEPS if np.isfinite(machine.objective) else 0
+        solution = solve_moments(moments, problem.penalty, problem.lam, warm=machine.copies, tol=problem.tol, max_sweeps=limit)
+        largest = float(problem.penalty.dual_norms(moments.cross).max(initial=0.0))
+        biases = moments.biases(problem.penalty.scatter(solution.copies))
+        after = replace(machine, copies=solution.copies, biases=biases, objective=solution.objective, lambda_max=largest)
+        after = replace(after, lower=max(machine.lower, solution.objective - solution.gap))
+        return replace(after, stop="gap") if solution.stop == "gap" else after
+
+    # -- rows ----------------------------------------------------------------------------------------------------------------
+
+    def _step_on_rows(self, which: Sequence[int], state: BatchState, ctx: RunContext) -> list[BatchMachine]:
+        solved = [self._solve(m, state, ctx) for m in which]
+        U = np.stack([self.problem.cost * solution.slopes for _, solution in solved])
+        machines = [state.machines[m] for m in which]
+        if state.engine == "fista":
+            slopes = [self._feature_slopes(rows, u) for (rows, _), u in zip(solved, U, strict=True)]
+            if state.iteration == 0:
+                largest = [self._lambda_max(m, rows) for m, (rows, _) in zip(which, solved, strict=True)]
+                machines = [replace(machine, lambda_max=value) for machine, value in zip(machines, largest, strict=True)]
+        else:
+            slopes = list(feature_slopes(ctx, U)[:, None])
+        return [
+            self._certify(machine, m, solution, z) for machine, m, (_, solution), z in zip(machines, which, solved, slopes, strict=True)
+        ]
+
+    def _feature_slopes(self, rows: WorkingColumns, u: np.ndarray) -> np.ndarray:
+        """Return ``X'u`` over all features, ``(1, n_features)``, of columns in memory."""
+        slopes = np.zeros((1, self.problem.penalty.n_features))
+        slopes[:, rows.features] = rows.slopes(u)
+        return slopes
+
+    def _solve(self, m: int, state: BatchState, ctx: RunContext) -> tuple[WorkingColumns, RowSolution]:
+        """Solve the problem of a machine's working set."""
+        machine, loss = state.machines[m], self.problem.loss
+        rows = self._working_columns(m, machine, ctx)
+        small = self._rows_problem(m, rows, self.problem.penalty.restricted(machine.groups, rows.features), machine.mu)
+        method = "fista" if state.engine == "fista" else "auto"
+        limit = PROXIMAL_STEPS if method == "fista" or loss == "hinge" else SET_SWEEPS if loss == "squared" else NEWTON_STEPS
+        tol = machine.inner_tol
+        if loss != "squared" and np.isfinite(machine.objective):
+            # Far from the optimum a set is not worth a close solution: it will grow.
+            tol = max(tol, GAP_SHARE * machine.gap / machine.objective)
+        solution = solve_rows(small, warm=machine.copies, biases=machine.biases, tol=tol, max_iter=limit, method=method)
+        # Columns are centred here: the bias of raw ones is another.
+        return rows, solution._replace(biases=solution.biases - small.penalty.scatter(solution.copies) @ rows.means)
+
+    def _rows_problem(self, m: int, rows: WorkingColumns, penalty: GroupPenalty, mu: float) -> RowProblem:
+        problem = self.problem
+        loss = MeanLoss(problem.loss, mu)
+        return RowProblem(rows, problem.targets[m], problem.cost, loss, penalty, problem.lam, problem.fit_bias)
+
+    def _lambda_max(self, m: int, rows: WorkingColumns) -> float:
+        """Return the least lam without any feature, from rows of all columns."""
+        none, penalty = np.zeros(0, np.int64), self.problem.penalty
+        constant = solve_rows(self._rows_problem(m, rows, penalty.restricted(none, none), 0.0))
+        return float(penalty.dual_norms(self._feature_slopes(rows, self.problem.cost * constant.slopes)).max(initial=0.0))
+
+    def _working_columns(self, m: int, machine: BatchMachine, ctx: RunContext) -> WorkingColumns:
+        """Return the columns of a machine's set; those that are missing are fetched, as they joined."""
+        penalty, problem = self.problem.penalty, self.problem
+        columns = self._columns.setdefault(m, WorkingColumns(problem.cost, problem.fit_bias))
+        ends = np.cumsum(machine.joined)
+        for lo, hi in zip((ends - machine.joined)[columns.n_batches :], ends[columns.n_batches :], strict=True):
+            members = np.unique(penalty.members[penalty.copies_of(machine.groups[lo:hi])])
+            new = np.setdiff1d(members, columns.features)
+            holding = working_set_columns(ctx.data, np.concatenate([columns.features, new]))
+            refuse_beyond([holding], ctx.driver_memory, "group-lasso", FEWER_COLUMNS)
+            columns.append(new, fetch_scaled(ctx, new))
+        return columns
+
+    def _certify(self, machine: BatchMachine, m: int, solution: RowSolution, z: np.ndarray) -> BatchMachine:
+        """Return a machine with the certificate over all groups, and with the groups that violate it most."""
+        problem = self.problem
+        norms = problem.penalty.dual_norms(z)
+        loss, max_norm = MeanLoss(problem.loss, solution.mu), float(norms.max(initial=0.0))
+        dual = loss.dual_value(problem.targets[m], problem.cost, solution.slopes, max_norm, problem.lam)
+        largest = machine.lambda_max if len(machine.groups) else max_norm
+        after = replace(
+            machine,
+            copies=solution.copies,
+            biases=solution.biases,
+            objective=solution.objective,
+            lower=max(machine.lower, dual),
+            lambda_max=largest,
+            mu=solution.mu,
+        )
+        return self._grow(after, norms, solution.stop)
+
+    def _grow(self, machine: BatchMachine, norms: np.ndarray, inner_stop: str) -> BatchMachine:
+        """Return a machine with its reason to stop, or with the violating groups of greatest norm in its set."""
+        problem = self.problem
+        if machine.gap <= problem.tol * machine.objective:
+            return replace(machine, stop="gap")
+        violates = norms > problem.lam
+        violates[machine.groups] = False
+        ids = np.flatnonzero(violates)
+        limit = max(MORE_GROUPS, len(machine.groups)) if len(machine.groups) else FIRST_GROUPS
+        new = np.sort(ids[np.lexsort((ids, -norms[ids]))][:limit])
+        if not len(new):
+            if inner_stop == "no_progress":
+                return replace(machine, stop="no_progress")
+            return replace(machine, inner_tol=TIGHTENING * machine.inner_tol) if inner_stop == "gap" else machine
+        sizes = int(np.diff(problem.penalty.indptr)[new].sum())
+        copies = np.concatenate([machine.copies, np.zeros((1, sizes))], axis=1)
+        return replace(machine, groups=np.concatenate([machine.groups, new]), joined=np.append(machine.joined, len(new)), copies=copies)
+
+    # -- results -------------------------------------------------------------------------------------------------------------
+
+    def _full(self, machine: BatchMachine) -> np.ndarray:
+        copies = np.zeros((1, self.problem.penalty.n_copies))
+        copies[:, self.problem.penalty.copies_of(machine.groups)] = machine.copies
+        return copies
+
+    def _active_groups(self, machine: BatchMachine) -> np.ndarray:
+        alive = machine.copies.any(axis=0)
+        owners = np.repeat(machine.groups, np.diff(self.problem.penalty.indptr)[machine.groups])
+        return np.unique(owners[alive])
+
+    def result(self, state: BatchState) -> BatchResult:
+        """Return the fit of the last state."""
+        machines = state.machines
+        return BatchResult(
+            weights=np.concatenate([self.problem.penalty.scatter(self._full(machine)) for machine in machines]),
+            biases=np.concatenate([machine.biases for machine in machines]),
+            active=tuple(self._active_groups(machine) for machine in machines),
+            objective=sum(machine.objective for machine in machines),
+            gap=sum(machine.gap for machine in machines),
+            lambda_max=max(machine.lambda_max for machine in machines),
+            converged=all(machine.stop == "gap" for machine in machines),
+            engine=state.engine,
+        )

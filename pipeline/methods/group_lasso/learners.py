@@ -1,0 +1,102 @@
+"""Learners of a fit on a stream, and the linear model of a learner."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ....kernels.group_lasso.groups import Groups, stream_groups
+from ....kernels.group_lasso.penalty import GroupPenalty
+from ....kernels.group_lasso.streams import StreamLearner, StreamPoint
+from ....storage import ColumnScale
+from ...inputs.labels import Inputs
+from ...models.linear import LinearModel, raw_coefficients
+from .config import GroupLassoConfig
+from .inputs import build_penalty, resolve_loss
+
+
+@dataclass(frozen=True)
+class LearnerFactory:
+    """Makes the learners of a fit.
+
+    Attributes
+    ----------
+    config, penalty, labels
+        Parameters, penalty, and the label of every group.
+    loss, n_machines
+        The loss, and how many machines share the stream.
+    """
+
+    config: GroupLassoConfig
+    penalty: GroupPenalty
+    labels: np.ndarray
+    loss: Any  # (a name of the kernels)
+    n_machines: int
+
+    @classmethod
+    def create(cls, config: GroupLassoConfig, inputs: Inputs, n_features: int) -> LearnerFactory:
+        """Return the factory of a fit.
+
+        Raises
+        ------
+        ValueError
+            Groups, loss or algorithm that do not suit.
+        """
+        penalty, labels = build_penalty(config, n_features, inputs.groups)
+        if config.algorithm == "fobos" and penalty.overlapping:
+            raise ValueError("groups overlap, but algorithm='fobos' needs a partition of the features; use algorithm='da' or 'fista'")
+        return cls(config, penalty, labels, resolve_loss(config, inputs.classes), inputs.n_machines)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The penalty as compiled loops read it."""
+        return stream_groups(self.penalty, self.config.lam)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of a learner: sums, their mean where iterates are averaged, a bit per feature, two numbers per group."""
+        width = self.penalty.n_features * (2 if self.config.average else 1)
+        return self.n_machines * (8 * (width + 2 * self.penalty.n_groups) + self.penalty.n_features // 8 + 1)
+
+    def learner(self, point: StreamPoint | None = None) -> StreamLearner:
+        """Return a learner, at a point of its stream."""
+        config = self.config
+        learner = StreamLearner(
+            self.penalty,
+            config.lam,
+            self.n_machines,
+            loss=self.loss,
+            gamma=config.gamma,
+            rho=config.rho,
+            batch=config.batch_size,
+            intercept=config.fit_intercept,
+            average=config.average,
+            algorithm="fobos" if config.algorithm == "fobos" else "da",
+            groups=self.groups,
+        )
+        return learner if point is None else learner.restore(point)
+
+    def model(
+        self, point: StreamPoint, classes: Sequence[Any] | None, scale: ColumnScale, n_rows: int = 0, mean_loss: float = float("nan")
+    ) -> LinearModel:
+        """Return the model at a point of a stream of rows with these scales; ``mean_loss`` is that of all rows, NaN where they are gone."""
+        learner = self.learner(point)
+        weights, biases, omega = learner.weights(self.config.average)
+        coef, intercepts = raw_coefficients(weights, biases, scale.factor, scale.shift)
+        objective = float(mean_loss + omega.sum())
+        return LinearModel(
+            params_json=self.config.model_dump_json(),
+            classes_json=json.dumps(None if classes is None else list(classes)),
+            tasks_json="null",
+            n_features=self.penalty.n_features,
+            coef=coef,
+            intercepts=intercepts,
+            row_scaled=scale.kind == "unit-row",
+            figures={"objective": objective, "gap": float("nan"), "rounds": float(learner.rounds), "rows": float(n_rows)},
+            arrays={"active_groups": self.labels[learner.active()]},
+        )

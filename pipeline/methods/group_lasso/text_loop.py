@@ -1,0 +1,96 @@
+"""One pass over a text as a loop: a step takes a piece of text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ....kernels.group_lasso.dual_averaging import Rows
+from ....kernels.group_lasso.streams import StreamLearner
+from ....storage import DataError
+from ....storage.ingest.text.row_text import Consumed, TextPiece
+from ...inputs.labels import Inputs, class_factors
+from ...loops.protocol import Step
+from ...records.context import RunContext
+from .config import GroupLassoConfig
+from .inputs import machine_targets
+from .learners import LearnerFactory
+from .stream_state import StreamState, Totals
+
+
+class TextLoop:
+    """One pass over a text, in its order."""
+
+    state_type = StreamState
+
+    def __init__(self, config: GroupLassoConfig, inputs: Inputs) -> None:
+        self.config, self.inputs, self.text = config, inputs, inputs.data.text
+        self.learners = LearnerFactory.create(config, inputs, int(inputs.data.n_cols))
+        self._factors = np.ones(0)
+        if isinstance(config.class_weight, dict):
+            if inputs.classes is None:
+                raise ValueError(f"class_weight={config.class_weight!r}: the target holds real numbers, there are no classes")
+            self._factors = class_factors(config.class_weight, inputs.labels, inputs.target)
+
+    def init(self, ctx: RunContext) -> StreamState:
+        """Return the state before the first row."""
+        return StreamState.start(self.learners.learner().point())
+
+    def step(self, state: StreamState, ctx: RunContext) -> Step[StreamState]:
+        """Take the rows of a piece of text.
+
+        Raises
+        ------
+        DataError
+            The next line breaks a rule; all rows before it are learned, and in the last checkpoint.
+        """
+        if state.offset != self.text.consumed.nbytes:
+            self._expect_same_beginning(state, ctx)
+        piece = self._read(state)
+        learner = self.learners.learner(state.point)
+        before = Totals.of(learner)
+        self._take(learner, piece)
+        if piece.last:
+            learner.finish()
+        state = replace(
+            state,
+            iteration=state.iteration + 1,
+            stop="end" if piece.last else None,
+            epoch=int(piece.last),
+            block=piece.lines,
+            rows=state.rows + len(piece.y),
+            offset=piece.end,
+            point=learner.point(),
+        ).with_step(before, learner, len(piece.y), self.config.average)
+        return Step(state, state.metrics())
+
+    def about(self) -> dict[str, Any]:
+        """Return what a checkpoint says of the text that was read, for a resume to compare."""
+        consumed = self.text.consumed
+        return {"text": {"bytes": consumed.nbytes, "crc32c": consumed.crc}}
+
+    def _expect_same_beginning(self, state: StreamState, ctx: RunContext) -> None:
+        """Have the beginning of the text read again and compared with what the run learned from."""
+        record = None if ctx.run is None else (ctx.run.checkpoint_about() or {}).get("text")
+        if record is not None:
+            self.text.expect(Consumed(record["bytes"], record["crc32c"]))
+        ctx.emit({"event": "phase", "phase": f"the first {state.offset} bytes of the text are read again, to see that they are the same"})
+
+    def _read(self, state: StreamState) -> TextPiece:
+        try:
+            return self.text.piece(state.offset, state.block)
+        except DataError as error:
+            if error.line is None or not state.rows:
+                raise
+            message = f"{error.reason} (row {state.rows + 1}; the {state.rows} rows before it are learned, resume goes on with this one)"
+            raise DataError(message, error.file, error.line, error.column) from error
+
+    def _take(self, learner: StreamLearner, piece: TextPiece) -> None:
+        target, weight = piece.y, np.ones(len(piece.y))
+        if self.inputs.classes is not None:
+            target = np.searchsorted(np.array(self.inputs.classes, np.float64), piece.y)
+            weight = self._factors[target] if len(self._factors) else weight
+        rows = Rows(piece.indptr, piece.indices, piece.values, np.arange(len(piece.y), dtype=np.int64))
+        learner.take(rows, machine_targets(replace(self.inputs, target=target)), weight)

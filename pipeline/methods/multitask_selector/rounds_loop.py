@@ -1,0 +1,267 @@
+"""Feature selection over many tasks by dual averaging: rounds of one row per task, epochs in seeded orders, a second fit on the selection.
+
+Arithmetic and references: :mod:`gramplane.kernels.group_lasso.task_selection`. A step of the loop is a number of whole epochs, or of whole
+rounds of a long one, fixed by the data alone; its state holds sums of subgradients, from which the weights follow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ....kernels.group_lasso.mean_losses import MeanLoss
+from ....kernels.group_lasso.task_selection import CLOSE, Diverged, OpenRound, Rounds, TaskStream, run_rounds, task_penalty
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
+from ...loops.protocol import Step
+from ...records.context import RunContext
+from .config import SelectorConfig
+from .inputs import SelectorData, divergence_message
+from .objective import Solution, objective_value, penalty_weight
+
+STEP_ENTRIES = 1 << 17
+"""Entries of rows that a step reads at most; more where the weights alone have more."""
+
+N_STEPS = 20
+"""A fit of few rows and many epochs takes about this many steps, so that its progress can be seen."""
+
+
+@dataclass(frozen=True)
+class SelectorState:
+    """State of the stream.
+
+    Attributes
+    ----------
+    iteration
+        Steps so far.
+    phase
+        0 while features are selected, 1 while they are fitted again.
+    epoch, part
+        Finished epochs of this phase, and finished parts of the next one.
+    t, sums, bias, paid, norms
+        See :class:`gramplane.kernels.group_lasso.task_selection.TaskStream`.
+    kept
+        ``(d,)`` features that may have weights.
+    along
+        ``(n_steps, 6)``: phase, rows, rounds, sum of losses, penalty at the end, features with a weight.
+    stop
+        Why it ended, or ``None``.
+    """
+
+    record_name: ClassVar[str] = "SelectorState"
+    record_version: ClassVar[int] = 2
+
+    iteration: int
+    phase: int
+    epoch: int
+    part: int
+    t: int
+    sums: np.ndarray
+    bias: np.ndarray
+    paid: np.ndarray
+    norms: np.ndarray
+    kept: np.ndarray
+    along: np.ndarray
+    stop: str | None = None
+
+    @property
+    def stream(self) -> TaskStream:
+        """The sums, to be changed in place."""
+        return TaskStream(self.t, self.sums.copy(), self.bias.copy(), self.paid.copy(), self.norms.copy())
+
+
+class RoundsLoop:
+    """Rounds of one row per task, epoch after epoch.
+
+    Parameters
+    ----------
+    config
+        Parameters.
+    data
+        Rows of the fit.
+    seed
+        Root of the orders.
+
+    Attributes
+    ----------
+    trackers
+        The fit whose accuracy or R2 is followed, if any.
+    """
+
+    state_type = SelectorState
+    counter = "rounds"
+
+    def __init__(self, config: SelectorConfig, data: SelectorData, seed: int) -> None:
+        self.config, self.data, self.seed = config, data, seed
+        self.trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()
+
+    def init(self, ctx: RunContext) -> SelectorState:
+        """Return the state before the first round."""
+        return self._start_phase(0, 0, self.data.selectable, np.zeros((0, 6)))
+
+    def _start_phase(self, iteration: int, phase: int, selectable: np.ndarray, along: np.ndarray) -> SelectorState:
+        empty = TaskStream.empty(self.data.n_features, self.data.n_tasks)
+        return SelectorState(iteration, phase, 0, 0, empty.t, empty.sums, empty.bias, empty.paid, empty.norms, selectable, along)
+
+    def rounds(self, state: SelectorState) -> Rounds:
+        """Return what the steps of this phase minimise."""
+        config = self.config
+        penalty = task_penalty(config.penalty, self.data.n_features, config.r)
+        selectable = None if state.kept.all() else state.kept
+        return Rounds(penalty, penalty_weight(config, state.phase), config.gamma, config.loss, config.fit_intercept, selectable)
+
+    def step(self, state: SelectorState, ctx: RunContext) -> Step[SelectorState]:
+        """Read the next epochs, or the next part of one."""
+        stream, rounds = state.stream, self.rounds(state)
+        order, epoch, part = self.next_rows(state.epoch, state.part)
+        try:
+            progress = run_rounds(stream, self.data.rows, order, rounds, OpenRound.none())
+        except Diverged as error:
+            name = self.data.names[int(self.data.rows.codes[error.row])]
+            raise ValueError(divergence_message(self.config.gamma, error.row, name, f"round {stream.t + 1}, ")) from None
+        after = replace(state, iteration=state.iteration + 1, epoch=epoch, part=part, t=stream.t, sums=stream.sums)
+        after = replace(after, bias=stream.bias, paid=stream.paid, norms=stream.norms)
+        weights = rounds.weights(stream)
+        metrics = self._metrics(after, weights, rounds, progress.loss / progress.weight)
+        newest = [state.phase, progress.weight, stream.t - state.t, progress.loss, metrics["penalty"], metrics["n_selected"]]
+        return Step(self._next_phase(replace(after, along=np.vstack([state.along, newest])), weights), metrics)
+
+    def _next_phase(self, state: SelectorState, weights: np.ndarray) -> SelectorState:
+        """Return the state with its reason to stop, or that of the second fit before its first round."""
+        if state.epoch < self.config.epochs:
+            return state
+        if state.phase == 0 and self.config.refit is not None:
+            return self._start_phase(state.iteration, 1, np.asarray(weights.any(axis=0)), state.along)
+        return replace(state, stop="epochs")
+
+    def _metrics(self, state: SelectorState, weights: np.ndarray, rounds: Rounds, loss: float) -> dict[str, Any]:
+        selected = weights.any(axis=0)
+        figures = {"epoch": state.epoch, "phase": state.phase, "rounds": state.t, "loss": loss}
+        penalty = rounds.lam * rounds.penalty.value(weights)
+        counts = {"penalty": penalty, "n_selected": int(selected.sum()), "nonzeros": int(np.count_nonzero(weights))}
+        return {**figures, **counts, **self._evaluate(state, weights, rounds)}
+
+    def _evaluate(self, state: SelectorState, weights: np.ndarray, rounds: Rounds) -> dict[str, Any]:
+        """Return objective and scores after whole epochs: they cost a pass over the rows."""
+        if state.part:
+            zeros = {0: np.zeros(self.data.rows.n)}
+            return {"objective": np.nan, **dict.fromkeys(accuracy_metrics(self.trackers, zeros), np.nan)}
+        values = self.data.rows.decide(weights, rounds.intercepts(state.stream))
+        return {
+            "objective": objective_value(self.config, self.data, rounds.lam, weights, values),
+            **accuracy_metrics(self.trackers, {0: values + self.data.offsets[self.data.rows.codes]}),
+        }
+
+    # -- results -------------------------------------------------------------------------------------------------------------------
+
+    def solution(self, state: SelectorState) -> Solution:
+        """Return the weights of the last round and their objective."""
+        stream, rounds = state.stream, self.rounds(state)
+        weights, intercepts = rounds.weights(stream), rounds.intercepts(stream)
+        value = objective_value(self.config, self.data, rounds.lam, weights, self.data.rows.decide(weights, intercepts))
+        return Solution(weights, intercepts, value, float("nan"))
+
+    def count(self, state: SelectorState) -> int:
+        """Return the number of rounds of the last phase."""
+        return state.t
+
+    def tables(self, state: SelectorState) -> dict[str, list[dict[str, Any]]]:
+        """Return the stream step by step."""
+        return {"stream": self.regret_curve(state)}
+
+    def regret_curve(self, state: SelectorState) -> list[dict[str, Any]]:
+        """Return a row per step of a finished stream: rows so far, loss of the step and of all rows so far, average regret, features.
+
+        The regret is what was paid so far, losses before they were learnt from and penalties at the ends of steps, less what the last
+        model would have paid, per row: the joint form of Theorem 4 over the tasks. It is that of the last fit, where there are two.
+        """
+        along, last = state.along, state.along[:, 0] == state.phase
+        rows, totals = np.cumsum(along[:, 1]), np.cumsum(along[:, 3])
+        regrets = np.full(len(along), np.nan)
+        paid = along[last, 3] + along[last, 2] * along[last, 4]
+        fixed = self._last_losses(state, int(last.sum())) + along[last, 2] * along[-1, 4]
+        regrets[last] = np.cumsum(paid - fixed) / np.cumsum(along[last, 1])
+        return [
+            {
+                "rows": float(rows[k]),
+                "loss": float(along[k, 3] / along[k, 1]),
+                "mean_loss": float(totals[k] / rows[k]),
+                "regret": float(regrets[k]) if last[k] else None,
+                "features": int(along[k, 5]),
+            }
+            for k in range(len(along))
+        ]
+
+    def _last_losses(self, state: SelectorState, n_steps: int) -> np.ndarray:
+        """Return the sum of the last model's losses over the rows of every step of the last fit, ``(n_steps,)``."""
+        data, rounds, stream = self.data, self.rounds(state), state.stream
+        values = data.rows.decide(rounds.weights(stream), rounds.intercepts(stream))
+        losses = data.rows.weight * MeanLoss(self.config.loss).exact(data.rows.target, values)
+        sums, epoch, part = np.zeros(n_steps), 0, 0
+        for k in range(n_steps):
+            order, epoch, part = self.next_rows(epoch, part)
+            sums[k] = losses[order[order >= 0]].sum()
+        return sums
+
+    # -- orders --------------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _used_rows(self) -> np.ndarray:
+        """Rows of positive weight, task by task, those of a task ascending."""
+        used = np.flatnonzero(self.data.rows.weight > 0)
+        return used[np.argsort(self.data.rows.codes[used], kind="stable")]
+
+    @cached_property
+    def _codes(self) -> np.ndarray:
+        """Tasks of the rows in the narrowest type: numbers of two bytes are sorted by counting."""
+        return self.data.rows.codes.astype(np.min_scalar_type(self.data.n_tasks))
+
+    @cached_property
+    def _ranks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Indices into ``_used_rows`` of the rows of every round, round after round, and the edges of the rounds, ``(n_rounds + 1,)``."""
+        counts = np.bincount(self.data.rows.codes[self._used_rows], minlength=self.data.n_tasks)
+        ranks = np.arange(len(self._used_rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.argsort(ranks, kind="stable"), np.concatenate([[0], np.cumsum(np.bincount(ranks))])
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds of an epoch: the rows of the largest task."""
+        return len(self._ranks[1]) - 1
+
+    @cached_property
+    def schedule(self) -> tuple[int, int]:
+        """Return ``(epochs of a step, parts of an epoch)``; one of them is 1."""
+        indptr = self.data.rows.indptr
+        entries = max(int(np.diff(indptr)[self._used_rows].sum()), 1)
+        limit = max(STEP_ENTRIES, self.data.n_features * self.data.n_tasks)
+        return max(min(limit // entries, -(-self.config.epochs // N_STEPS)), 1), min(-(-entries // limit), self.n_rounds)
+
+    @property
+    def plan(self) -> dict[str, int]:
+        """Rounds, steps and epochs."""
+        epochs, parts = self.schedule
+        return {"rounds_per_epoch": self.n_rounds, "epochs_per_step": epochs, "steps_per_epoch": parts, "epochs": self.config.epochs}
+
+    def epoch_order(self, epoch: int) -> np.ndarray:
+        """Return the rows of an epoch, round after round; the k-th rows of all tasks make up round k.
+
+        The rows of every task are permuted anew from ``(seed, epoch)``, unless ``shuffle`` is off.
+        """
+        used = self._used_rows
+        if self.config.shuffle:
+            shuffled = np.random.default_rng(np.random.SeedSequence((self.seed, 0x57EA, epoch))).permutation(used)
+            used = shuffled[np.argsort(self._codes[shuffled], kind="stable")]
+        return used[self._ranks[0]]
+
+    def next_rows(self, epoch: int, part: int) -> tuple[np.ndarray, int, int]:
+        """Return the rows of the step that begins at a part of an epoch, with ``CLOSE`` where a round must end, and what follows it."""
+        epochs, parts = self.schedule
+        if parts == 1:
+            last = min(epoch + epochs, self.config.epochs)
+            return np.concatenate([np.append(self.epoch_order(k), CLOSE) for k in range(epoch, last)]), last, 0
+        edges = self._ranks[1]
+        lo, hi = (edges[k * (len(edges) - 1) // parts] for k in (part, part + 1))
+        ends_epoch = part + 1 == parts
+        return np.append(self.epoch_order(epoch)[lo:hi], CLOSE), epoch + ends_epoch, 0 if ends_epoch else part + 1
