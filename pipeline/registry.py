@@ -9,6 +9,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from .records.charts import SystemCharts
+
 if TYPE_CHECKING:
     from .method import Method
     from .records.config import MethodConfig
@@ -81,6 +83,12 @@ class MethodInfo:
     def shares_passes(self) -> bool:
         """Whether the fits of a grid share passes: its folder has a file for that."""
         return find_spec(f"{self.package}.grid") is not None
+
+    @cached_property
+    def charts(self) -> SystemCharts:
+        """Charts and words that its system brings to reports."""
+        has_charts = find_spec(f".methods.{self.system}.charts", __package__) is not None
+        return self.module("charts").CHARTS if has_charts else SystemCharts()
 
     def prepare(self, config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Method:
         """Return the method ready to run on ``ctx.data``.

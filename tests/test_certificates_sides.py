@@ -30,7 +30,7 @@ mve                      the same steps and ascent                              
                                                                                         last of its convex problems
 spe                      none: more than a third of its eigenvalues is positive         test_pipeline_embedding
 semantic-ranker          ``DENSE_BASE``: base by Lanczos                                here
-social-strength          ``HELD_PAIRS``: the pairs' matrix, beyond it products          here
+social-strength          ``MAX_DENSE_PAIRS``: the pairs' matrix, beyond it products      here
 social-strength          ``user_kernels.DENSE``: least eigenvalues by Lanczos           test_kernels_social
 logistic duals           ``MANY`` steps of conjugate gradients, then a factorisation    here, of social-strength
 machines in memory       ``smo_shrink``: variables at rest leave the matrix             test_kernels_smo
@@ -270,7 +270,7 @@ SIDES = {
         {"loss": "squared_hinge", "C": 0.3, "B": 20.0, "base": 12, "tol": 1e-6, "max_iter": 3000, "graph": "union"},
         lambda model: told.pairs_kernel(model, X, TRIPLES),
         {"gramplane.kernels.spectral.neighbors.DENSE_BASE": 10},
-        "gramplane.pipeline.methods.npkl.loop.eigsh",
+        "gramplane.kernels.spectral.neighbors.eigsh",
         extra={"constraints": TRIPLES},
         slack=1e-7,
     ),
@@ -298,7 +298,7 @@ SIDES = {
         {"n_neighbors": 4, "tol": 1e-5, "max_iter": 3000, "base": 12},
         lambda model: told.image_ranking(model, X, [text.split() for text in TAGS]),
         {"gramplane.kernels.spectral.neighbors.DENSE_BASE": 10},
-        "gramplane.pipeline.methods.npkl.loop.eigsh",
+        "gramplane.kernels.spectral.neighbors.eigsh",
         rel=1e-5,
         slack=1e-6,
         extra={"tags": TAGS},
@@ -317,7 +317,7 @@ SIDES = {
         "social-strength",
         {"kernels": ["rbf(gamma=0.5)[0:2]", "rbf(gamma=0.2)[3:6]"], "normalize": "none", "pair_kernel": "tensor", "C": 0.1, "tol": 1e-6},
         gram_value(lambda model, K: told.strength(model, K, PAIRS, LINKS), ["rbf(gamma=0.5)[0:2]", "rbf(gamma=0.2)[3:6]"]),
-        {"gramplane.pipeline.methods.social_strength.loop.HELD_PAIRS": 10},
+        {"gramplane.pipeline.methods.social_strength.loop.MAX_DENSE_PAIRS": 10},
         "gramplane.pipeline.methods.social_strength.loop.PairGram",
         rel=1e-5,
         slack=1e-6,

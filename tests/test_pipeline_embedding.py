@@ -14,14 +14,16 @@ from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.embeddings.config import ColoredMVUConfig, MVEConfig, SPEConfig
 from gramplane.pipeline.methods.embeddings.estimator import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
-from gramplane.pipeline.methods.embeddings.loop import edge_squares, labels_of, neighbour_accuracy
-from gramplane.pipeline.methods.embeddings.method import build_loop, prepare
+from gramplane.pipeline.methods.embeddings.labels import neighbour_accuracy, read_labels
+from gramplane.pipeline.methods.embeddings.loop import edge_squares
+from gramplane.pipeline.methods.embeddings.method import MVE, SPE, EmbeddingInputs
+from gramplane.pipeline.methods.embeddings.method import ColoredMVU as ColoredMVUMethod
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks, RunStore
 from gramplane.storage.ingest import ingest
 
 ALL = {"colored": ColoredMVU, "volume": MinimumVolumeEmbedding, "structure": StructurePreservingEmbedding}
-CONFIGS = {"colored": ColoredMVUConfig, "volume": MVEConfig, "structure": SPEConfig}
+METHODS = {"colored": ColoredMVUMethod, "volume": MVE, "structure": SPE}
 LEAST_CHECKS = 40
 
 
@@ -86,8 +88,8 @@ def test_labels_order_the_map_and_rows_without_one_are_placed_by_their_neighbour
 def test_minus_one_is_a_class_where_the_only_other_label_is_one():
     X, y = blobs(2)
     np.testing.assert_array_equal(fitted("colored", X, 2 * y - 1).embedding_, fitted("colored", X, y).embedding_)
-    assert labels_of(np.array([-1, 1, 2, 1])).codes.tolist() == [-1, 0, 1, 0]
-    assert labels_of(np.array([-1.0, 1.0, np.nan])).codes.tolist() == [0, 1, -1]
+    assert read_labels(np.array([-1, 1, 2, 1])).codes.tolist() == [-1, 0, 1, 0]
+    assert read_labels(np.array([-1.0, 1.0, np.nan])).codes.tolist() == [0, 1, -1]
 
 
 def test_real_targets_order_the_map():
@@ -110,7 +112,7 @@ class Stopped(Exception):
 def test_a_run_stopped_after_any_step_resumes_to_the_same_bits(name, tmp_path):
     X, y = blobs(4)
     store = ingest((X, y), tmp_path / "data.zarr")
-    config = CONFIGS[name](graph="union", n_neighbors=3, tol=1e-3 if name == "volume" else 1e-5)
+    config = METHODS[name].config_type(graph="union", n_neighbors=3, tol=1e-3 if name == "volume" else 1e-5)
 
     def course(folder, steps=None):
         def sink(event):
@@ -119,7 +121,7 @@ def test_a_run_stopped_after_any_step_resumes_to_the_same_bits(name, tmp_path):
 
         run = RunStore.open(folder) if folder.exists() else RunStore.create(folder, {})
         ctx = RunContext(open_executor("sync").__enter__(), store, run=run, emit=sink)
-        ready = prepare(config, ctx, {})
+        ready = METHODS[name].prepare(config, ctx, {})
         outcome = run_loop(ready.loop, ctx)
         model = ready.model(outcome.state, ctx)
         return outcome, model, ready.summary(outcome.state, model), ready.tables(outcome.state, model)
@@ -139,7 +141,7 @@ def test_a_run_stopped_after_any_step_resumes_to_the_same_bits(name, tmp_path):
 def test_every_state_of_a_working_set_has_a_dual_variable_per_triple():
     X, _ = blobs(4)
     ctx = context(MemoryBlocks(X))
-    loop = build_loop(SPEConfig(graph="union", n_neighbors=3, tol=1e-5), ctx.data, None, ctx, pytest.fail)
+    loop = SPE.build_loop(SPEConfig(graph="union", n_neighbors=3, tol=1e-5), EmbeddingInputs(ctx.data, None), ctx)
     states = [loop.init(ctx)]
     while states[-1].stop is None:
         states.append(loop.step(states[-1], ctx).state)
@@ -151,7 +153,7 @@ def test_summary_and_tables_of_a_run(name, tmp_path):
     X, y = blobs(5, 40)
     store = ingest((X, np.array(["no", "yes"])[y]), tmp_path / "data.zarr")
     ctx = context(store)
-    ready = prepare(CONFIGS[name](graph="union"), ctx, {"test_share": 0.25})
+    ready = METHODS[name].prepare(METHODS[name].config_type(graph="union"), ctx, {"test_share": 0.25})
     outcome = run_loop(ready.loop, ctx, keep=False)
     model = ready.model(outcome.state, ctx)
     summary, tables = ready.summary(outcome.state, model), ready.tables(outcome.state, model)
@@ -175,7 +177,7 @@ def test_the_fit_does_not_see_labels_held_out(tmp_path):
     models = []
     for data in (store, moved):
         ctx = context(data)
-        ready = prepare(ColoredMVUConfig(graph="union"), ctx, {"held_out": mask})
+        ready = ColoredMVUMethod.prepare(ColoredMVUConfig(graph="union"), ctx, {"held_out": mask})
         models.append(ready.model(run_loop(ready.loop, ctx, keep=False).state, ctx))
     np.testing.assert_array_equal(models[0].arrays["scores"], models[1].arrays["scores"])
 
@@ -250,14 +252,14 @@ def test_bad_data_is_refused(tmp_path):
         ColoredMVU().fit(X, y[:-1])
     with pytest.raises(ValueError, match="n_samples=2: an embedding needs at least 3 rows"):
         MinimumVolumeEmbedding().fit(X[:2])
-    with pytest.raises(ValueError, match="no strings"):
+    with pytest.raises(ValueError, match="mve takes rows of numeric features; these data are strings"):
         MinimumVolumeEmbedding().fit(["abc", "abd", "bcd"])
     with pytest.raises(ValueError, match="NaN"):
         MinimumVolumeEmbedding().fit(np.full((5, 4), np.nan))
     with pytest.raises(MemoryBoundExceeded, match=r"mve: this process would hold 50.* KiB \(matrices of a decomposition 27 KiB"):
-        build_loop(MVEConfig(), MemoryBlocks(X), None, replace(context(MemoryBlocks(X)), driver_memory=1 << 10), pytest.fail)
+        MVE.build_loop(MVEConfig(), EmbeddingInputs(MemoryBlocks(X), None), replace(context(MemoryBlocks(X)), driver_memory=1 << 10))
     with pytest.raises(DataError, match="there is no target; colored-mvu needs one"):
-        prepare(ColoredMVUConfig(), context(ingest(X, tmp_path / "plain.zarr")), {})
+        ColoredMVUMethod.prepare(ColoredMVUConfig(), context(ingest(X, tmp_path / "plain.zarr")), {})
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -427,7 +427,7 @@ def test_bad_data_and_bad_calls(tmp_path):
         SimpleNPKL().fit(np.full((5, 2), np.nan), [(0, 1, 1)])
     with pytest.raises(ValueError, match="n_samples=1"):
         SimpleNPKL().fit(np.ones((1, 2)), [(0, 1, 1)])
-    with pytest.raises(ValueError, match="no strings"):
+    with pytest.raises(ValueError, match="npkl takes rows of numeric features; these data are strings"):
         SimpleNPKL().fit(["ab", "cd"], [(0, 1, 1)])
     with pytest.warns(UserWarning, match="n_neighbors=5 exceeds the 3 other rows"):
         SimpleNPKL().fit(X[:4], [(0, 1, 1)])

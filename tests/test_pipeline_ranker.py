@@ -17,7 +17,7 @@ from gramplane.kernels.ranking.warp import graph_laplacian
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.semantic_ranker.config import RankerConfig, VisualRankConfig
 from gramplane.pipeline.methods.semantic_ranker.estimator import SemanticKernelRanker, VisualRank
-from gramplane.pipeline.methods.semantic_ranker.method import build_loop, model_of, prepare
+from gramplane.pipeline.methods.semantic_ranker.method import Ranker, RankerInputs
 from gramplane.pipeline.models.spectral import SpectralModel
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.synthetic.images import planted_images
@@ -284,7 +284,8 @@ def test_a_killed_loop_ends_with_the_same_bits(tmp_path):
     config = RankerConfig(tol=1e-9)
     with open_executor(None) as executor:
         ctx = run_context(executor, store, tmp_path / "run")
-        loop = build_loop(config, store, q.tags, ctx, pytest.fail)
+        ready = Ranker.start(config, RankerInputs(store, q.tags, np.full(36, 1 / 36)), ctx)
+        loop = ready.loop
         straight = run_loop(loop, RunContext(executor, store)).state
 
         class Killed(Exception):
@@ -298,10 +299,9 @@ def test_a_killed_loop_ends_with_the_same_bits(tmp_path):
 
         with pytest.raises(Killed):
             run_loop(Dying(config, loop.images, 0), ctx)
-        outcome = run_loop(build_loop(config, store, q.tags, ctx, pytest.fail), ctx)
+        outcome = run_loop(Ranker.build_loop(config, ready.inputs, ctx), ctx)
         assert outcome.resumed_at == 4
-        prior = np.full(36, 1 / 36)
-        a, b = (model_of(config, loop, state, prior, ctx) for state in (straight, outcome.state))
+        a, b = (ready.model(state, ctx) for state in (straight, outcome.state))
     for name, array in a.arrays.items():
         np.testing.assert_array_equal(array, b.arrays[name])
     np.testing.assert_array_equal(a.eigenvectors, b.eigenvectors)
@@ -326,7 +326,7 @@ def test_a_run_tells_its_ranking(tmp_path):
     store = ingest((q.X, q.relevant.astype(int)), tmp_path / "images.zarr")
     with open_executor(None) as executor:
         ctx = run_context(executor, store, tmp_path / "run")
-        ready = prepare(RankerConfig(), ctx, {"tags": q.tag_lines()})
+        ready = Ranker.prepare(RankerConfig(), ctx, {"tags": q.tag_lines()})
         state = run_loop(ready.loop, ctx).state
         model = ready.model(state, ctx)
     peer = SemanticKernelRanker().fit(q.X, q.tags)
@@ -349,7 +349,7 @@ def test_without_relevance_there_is_nothing_to_judge(tmp_path):
     store = ingest(q.X, tmp_path / "images.zarr")
     with open_executor(None) as executor:
         ctx = run_context(executor, store, tmp_path / "run")
-        ready = prepare(RankerConfig(), ctx, {"tags": q.tag_lines(), "prior": np.arange(36).tolist()})
+        ready = Ranker.prepare(RankerConfig(), ctx, {"tags": q.tag_lines(), "prior": np.arange(36).tolist()})
         state = run_loop(ready.loop, ctx).state
         model = ready.model(state, ctx)
     assert set(ready.tables(state, model)) == {"ranking", "spectrum"}
@@ -397,7 +397,7 @@ def test_bad_data_and_tags_are_refused():
         fit(np.where(q.X > 2, np.nan, q.X), q.tags)
     with pytest.raises(ValueError, match="n_samples=1"):
         fit(q.X[:1], q.tags[:1])
-    with pytest.raises(ValueError, match="strings have none"):
+    with pytest.raises(ValueError, match="semantic-ranker takes rows of numeric features; these data are strings"):
         fit(["a"] * 36, q.tags)
     with pytest.raises(ValueError, match="squared distances overflow"):
         fit(q.X * 1e200, q.tags)
@@ -427,9 +427,9 @@ def test_the_limits_of_a_fit_warn_and_refuse():
     with open_executor(None) as executor:
         ctx = RunContext(executor, MemoryBlocks(q.X), driver_memory=1 << 15)
         with pytest.raises(MemoryBoundExceeded, match=r"semantic-ranker: this process would hold .* KiB .*rank the images of one query"):
-            build_loop(RankerConfig(), ctx.data, q.tags, ctx, pytest.fail)
+            Ranker.build_loop(RankerConfig(), RankerInputs(ctx.data, q.tags, np.full(36, 1 / 36)), ctx)
         with pytest.raises(ValueError, match="n_neighbors=36 exceeds the 35 other images"):
-            prepare(RankerConfig(n_neighbors=36), RunContext(executor, ctx.data), {"tags": q.tag_lines()})
+            Ranker.prepare(RankerConfig(n_neighbors=36), RunContext(executor, ctx.data), {"tags": q.tag_lines()})
 
 
 def test_groups_without_ties_have_no_order():

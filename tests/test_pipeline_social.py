@@ -13,7 +13,7 @@ from gramplane.kernels.ranking.user_kernels import cosine, incidence_kernel, row
 from gramplane.pipeline import SocialStrengthRanker
 from gramplane.pipeline.methods.social_strength.config import SocialConfig
 from gramplane.pipeline.methods.social_strength.model import SocialModel
-from gramplane.pipeline.methods.social_strength.scores import direct_scores, hits, user_scores
+from gramplane.pipeline.methods.social_strength.scores import direct_scores, hit_rates, user_scores
 from gramplane.pipeline.synthetic.social_graph import VIEWS, social_graph
 from gramplane.storage import DataError, read_model, write_model
 from tests.support.oracles import social as oracle
@@ -128,7 +128,7 @@ def test_rounds_of_newton_steps_grow_until_the_gap_closes(monkeypatch):
     raw, pairs, z = problem()
     whole = SocialStrengthRanker(1e-4, "tensor", tol=1e-8).fit(raw, pairs, z)
     assert whole.n_iter_ == 2
-    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.loop.ROUND", 1)
+    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.loop.FIRST_ROUND_STEPS", 1)
     rounds = SocialStrengthRanker(1e-4, "tensor", tol=1e-8).fit(raw, pairs, z)
     assert rounds.n_iter_ > 3 and rounds.converged_
     assert rounds.objective_ == pytest.approx(whole.objective_, rel=1e-7)
@@ -137,7 +137,7 @@ def test_rounds_of_newton_steps_grow_until_the_gap_closes(monkeypatch):
 def test_many_pairs_are_not_held_and_the_answer_is_the_same(monkeypatch):
     raw, pairs, z = problem()
     held = SocialStrengthRanker(0.01, "mlpk", tol=1e-9).fit(raw, pairs, z)
-    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.loop.HELD_PAIRS", 1)
+    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.loop.MAX_DENSE_PAIRS", 1)
     passed = SocialStrengthRanker(0.01, "mlpk", tol=1e-9).fit(raw, pairs, z)
     assert passed.objective_ == pytest.approx(held.objective_, rel=1e-7)
     np.testing.assert_allclose(passed.decision_function(pairs), held.decision_function(pairs), atol=1e-3)
@@ -161,7 +161,7 @@ def test_recommended_users_are_the_strongest_others():
     linked = links(pairs, z, 24) - np.eye(24)
     users = np.arange(24)
     for score in (user_scores(machine.model_), direct_scores(machine.model_)):
-        found = hits(score, linked, users, 5)
+        found = hit_rates(score, linked, users, 5)
         tops = [np.argsort(-np.where(np.arange(24) == u, -np.inf, score(np.array([u]))[0]), kind="stable")[:5] for u in users]
         expected = [np.mean([linked[u, top[:m]].mean() for u, top in zip(users, tops)]) for m in range(1, 6)]
         np.testing.assert_allclose(found, expected)
@@ -327,7 +327,7 @@ def planted(seed):
     views = [row_maximum(K) for K in graph.views]
     scores = {"learnt": user_scores(machine.model_), "direct": direct_scores(machine.model_), "uniform": lambda u: np.sum(views, axis=0)[u]}
     scores |= {name: (lambda u, K=K: K[u]) for name, K in zip(VIEWS, views, strict=True)}
-    return {name: hits(score, graph.contacts, held)[-1] for name, score in scores.items()}, machine.kernel_weights_
+    return {name: hit_rates(score, graph.contacts, held)[-1] for name, score in scores.items()}, machine.kernel_weights_
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])

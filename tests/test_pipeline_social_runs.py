@@ -12,7 +12,7 @@ from gramplane.kernels.ranking.user_kernels import row_maximum
 from gramplane.pipeline import SocialStrengthRanker, load_model, resume_run, run_method
 from gramplane.pipeline.grams.given import GivenGrams
 from gramplane.pipeline.grams.settings import GramSettings
-from gramplane.pipeline.methods.social_strength.scores import decide_users
+from gramplane.pipeline.methods.social_strength.predict import SocialPredictor
 from gramplane.pipeline.methods.social_strength.view_pass import Scaling, ViewGrams
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import RunStore
@@ -146,7 +146,7 @@ def test_no_pass_takes_more_than_its_plan(tmp_path):
     ids=["similarity", "import vectors", "tensor"],
 )
 def test_a_stopped_run_ends_at_the_same_bits(users, tmp_path, params, monkeypatch):
-    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.loop.ROUND", 1)
+    monkeypatch.setattr("gramplane.pipeline.methods.social_strength.loop.FIRST_ROUND_STEPS", 1)
     run(users, "straight", tmp_path, **params)
     for last in range(1, load_model(tmp_path / "straight").n_iter_):
 
@@ -188,17 +188,17 @@ def test_stores_of_users_are_scored_as_new_users(users, tmp_path):
     _, X, table = users
     fitted = SocialStrengthRanker(0.05, kernels=SPECS).fit(X, table[:, :2], table[:, 2])
     ctx = RunContext(None, ingest(X[:5], tmp_path / "new"))  # type: ignore[arg-type]
-    found = decide_users(fitted.model_, ctx)
+    found = SocialPredictor().decision_values(fitted.model_, ctx)
     assert found.shape == (5, 40)
     np.testing.assert_array_equal(fitted.decision_function(tmp_path / "new"), found)
     others = ~np.eye(40, dtype=bool)[:5]
     np.testing.assert_allclose(found[others], fitted.score_users(np.arange(5))[others], atol=1e-5)
     narrow = RunContext(None, ingest(X[:5, :20], tmp_path / "narrow"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="has 20 features, the model was trained on 28"):
-        decide_users(fitted.model_, narrow)
+        SocialPredictor().decision_values(fitted.model_, narrow)
     raw, pairs, z = problem()
     with pytest.raises(ValueError, match="views were given as matrices"):
-        decide_users(SocialStrengthRanker().fit(raw, pairs, z).model_, ctx)
+        SocialPredictor().decision_values(SocialStrengthRanker().fit(raw, pairs, z).model_, ctx)
 
 
 def test_runs_without_views_and_with_too_many_users_are_refused(users, tmp_path):

@@ -16,12 +16,16 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from gramplane.pipeline import METHODS
+from gramplane.pipeline.records.charts import Chart, Legend, Series, short
+from gramplane.pipeline.records.shared_charts import accuracy, gaps, objective, weights
 from gramplane.storage import RunStore
 from gramplane.workflows.checking import ConfigError
-from gramplane.workflows.report import RunView, write_report, write_views
+from gramplane.workflows.report import RunView, charts, write_report, write_views
+from gramplane.workflows.report.charts import PALETTE, plain_text
 from gramplane.workflows.report.collect import view_run
-from gramplane.workflows.report.figures import PALETTE, accuracy, gaps, objective, pictures, safe, weights
-from gramplane.workflows.report.glossary import explained
+from gramplane.workflows.report.figures import pictures
+from gramplane.workflows.report.glossary import TERMS, explained, glossary
 from gramplane.workflows.report.pixels import pixel_usage
 from gramplane.workflows.report.render import TABLE_ROWS, cards, cell, make_table, page, summary_rows
 from gramplane.workflows.report.tables import csv_files
@@ -115,6 +119,11 @@ def test_the_page_stays_small_however_many_features():
     assert f"The first {TABLE_ROWS} of 20,000 rows" in text
 
 
+def image_of(chart) -> str:
+    """Return the image of a chart as text."""
+    return images(f'<img src="{charts.picture(chart).uri}">')[0]
+
+
 def test_figures_show_what_there_is():
     titles = [picture.title for picture in pictures([view()])]
     assert titles == [
@@ -134,10 +143,9 @@ def test_labels_and_values_stand_in_the_figures():
 
 
 def test_scores_along_the_path_are_a_line():
-    alone = accuracy([view(scores=[{"store": "t", "accuracy": 0.9}])])[0].uri
-    path = accuracy([view(scores=[{"store": "t", "path": [{"n_selected": 10, "accuracy": 0.8}, {"n_selected": 50, "accuracy": 0.9}]}])])[
-        0
-    ].uri
+    alone = image_of(accuracy([view(scores=[{"store": "t", "accuracy": 0.9}])])[0])
+    points = [{"n_selected": 10, "accuracy": 0.8}, {"n_selected": 50, "accuracy": 0.9}]
+    path = image_of(accuracy([view(scores=[{"store": "t", "path": points}])])[0])
     assert len(path) > len(alone)
 
 
@@ -206,7 +214,7 @@ def test_what_there_was_to_choose_from_stands_beside_what_was_chosen():
     assert shown["candidates"] == "2,144" and "candidates" not in {card["name"] for card in cards(view(settings={"n_atoms": 64}))}
     used = [{"kernel": f"k{j}", "weight": 1.0} for j in range(6)]
     run = bare(tables={"kernels": used}, summary={"n_selected": 3}, meanings={"threshold": "share of the largest"})
-    (drawn,) = weights(run, "")
+    (drawn,) = weights(run)
     assert "6 heaviest of 6 kernels with a weight. 3 of them count as selected" in drawn.caption
     assert "3 of these 6 count as selected (threshold: share of the largest)." in page([run])
 
@@ -220,7 +228,7 @@ def test_what_there_was_to_choose_from_stands_beside_what_was_chosen():
     ],
 )
 def test_what_a_sign_says(more: dict, words: str):
-    (drawn,) = weights(view(**more), "")
+    (drawn,) = weights(view(**more))
     assert words in drawn.caption
 
 
@@ -235,7 +243,7 @@ def test_captions_speak_of_the_method():
 
 def test_lines_of_one_run_differ_in_colour_and_the_legend_shows_their_dashes():
     (drawn,) = accuracy([view()])
-    image = images(f'<img src="{drawn.uri}">')[0]
+    image = image_of(drawn)
     legend = image[image.index('id="legend_1"') :]
     assert PALETTE[0] in legend and PALETTE[1] in legend
     ends = [[float(x) for x in re.findall(r"[ML] ([0-9.]+) ", path)] for path in re.findall(r'<path d="(M [^"]*)"[^>]*stroke', legend)]
@@ -303,8 +311,8 @@ def test_missing_and_odd_values_are_shown_as_nothing():
 
 def test_weights_of_several_classes_are_drawn_by_the_largest():
     rows = [{"feature": "a", "weight[x]": 1.0, "weight[y]": -3.0}]
-    (picture,) = weights(view(selected=rows), "")
-    assert picture.uri
+    (chart,) = weights(view(selected=rows))
+    assert list(chart.series[0].y) == [-3.0] and image_of(chart)
 
 
 # -- pixels ----------------------------------------------------------------------------------------------------------
@@ -326,8 +334,8 @@ def test_other_names_are_no_pixels(names: list[str]):
 
 
 def test_dollars_are_dollars_and_long_names_are_cut():
-    assert safe("a$b$c") == r"a\$b\$c"
-    assert len(safe("z" * 100)) == 40
+    assert plain_text(short("a$b$c")) == r"a\$b\$c"
+    assert len(short("z" * 100)) == 40
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -342,3 +350,29 @@ def test_files_are_written_whole(tmp_path: Path):
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path):
     with pytest.raises(ConfigError, match="is not a run directory"):
         write_report([tmp_path], tmp_path)
+
+
+# -- what systems bring ----------------------------------------------------------------------------------------------
+
+
+def test_a_word_is_explained_in_one_place():
+    shared = list(TERMS)
+    own = {info.system: list(info.charts.glossary) for info in METHODS.values()}
+    every = [*shared, *(word for words in own.values() for word in words)]
+    assert sorted(every) == sorted(set(every)) == sorted(glossary())
+
+
+def test_runs_of_a_method_that_is_gone_have_the_shared_charts():
+    titles = [picture.title for picture in pictures([view(method="gone")])]
+    assert titles[0] == "Accuracy against number of features" and titles[1:] == [picture.title for picture in pictures([view()])][1:]
+
+
+def test_charts_are_drawn_as_they_say():
+    line, bars = Series([1, 2, 3], [1.0, 10.0, 500.0], "a$b"), Series([1, 2], [2.0, 1.0], "b", "bar", 1)
+    log = image_of(Chart("t", "c", series=[line], y_scale="log", legend=Legend("below", 2, "kinds")))
+    assert "1e+02" in log and "a$b" in log and "kinds" in log
+    assert "1e+02" not in image_of(Chart("t", "c", series=[line, bars], x_scale="falling", from_zero=True))
+    heat = image_of(Chart("t", "c", "heat", names=["k1", "k2"], row_names=["r1"], matrix=[[1.0, -2.0]]))
+    assert all(name in heat for name in ("k1", "k2", "r1"))
+    with pytest.raises(KeyError):
+        image_of(Chart("t", "c", "cake"))  # pyright: ignore[reportArgumentType] (what a type check refuses)

@@ -10,15 +10,19 @@ import pytest
 
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import run_method
+from gramplane.pipeline.methods.kta_path.charts import path_accuracy, path_counts, path_weights
+from gramplane.pipeline.methods.unsupervised_mkl.charts import changed_bases, kernels_in_use
+from gramplane.pipeline.records.charts import Chart
 from gramplane.storage.ingest import ingest
-from gramplane.workflows.report import RunView, write_report
+from gramplane.workflows.report import RunView, charts, write_report
 from gramplane.workflows.report.collect import view_run
 from gramplane.workflows.report.figures import pictures
-from gramplane.workflows.report.path_figures import changed_bases, kernels_in_use, path_accuracy, path_counts, path_weights
 from tests.support.fgm_problems import planted
 
 
-def image(picture) -> str:
+def image(chart) -> str:
+    """Return the image of a chart, or of a figure of a page, as text."""
+    picture = charts.picture(chart) if isinstance(chart, Chart) else chart
     return base64.b64decode(picture.uri.removeprefix("data:image/svg+xml;base64,")).decode()
 
 
@@ -44,7 +48,7 @@ def test_the_path_is_drawn(runs):
     for title in ("Accuracy against number of kernels along p", "Kernels along p", "Weights along p", "Kernels by weight"):
         assert titles.count(title) == 1, title
     assert sum(title.startswith("Accuracy") for title in titles) == 1
-    accuracy, counts, weights = (found[0] for found in (path_accuracy([view]), path_counts([view]), path_weights(view, "")))
+    accuracy, counts, weights = (found[0] for found in (path_accuracy([view]), path_counts([view]), path_weights(view)))
     assert "held-out rows" in image(accuracy) and "training rows" in image(accuracy)
     assert "active kernels" in image(counts)
     best = view.tables["kernels"][0]["kernel"]
@@ -77,9 +81,9 @@ def test_runs_without_a_path_draw_nothing():
     empty = RunView(name="a", path="/a", method="kta-path", title="t", tables={"path": [], "path_weights": []})
     for figure in (path_counts, path_accuracy, changed_bases, kernels_in_use):
         assert figure([empty]) == []
-    assert path_weights(empty, "") == []
+    assert path_weights(empty) == []
     odd = RunView(name="a", path="/a", method="x", title="t", tables={"path": [{"p": 2.0, "n_active": 0}], "path_weights": [{"p": 2.0}]})
-    assert len(path_counts([odd])) == 1 and path_accuracy([odd]) == [] and path_weights(odd, "") == []
+    assert len(path_counts([odd])) == 1 and path_accuracy([odd]) == [] and path_weights(odd) == []
     wide = [{"p": 2.0 - 0.1 * k, "n_active": 100_000 // 10**k} for k in range(6)]
     far = RunView(name="b", path="/b", method="x", title="t", tables={"path": wide})
     assert image(path_counts([far, odd])[0]).count("<path") > 5

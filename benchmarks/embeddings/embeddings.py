@@ -33,7 +33,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from gramplane.kernels.spectral.embeddings import structure_of
 from gramplane.pipeline.methods.embeddings.config import MVEConfig
 from gramplane.pipeline.methods.embeddings.estimator import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
-from gramplane.pipeline.methods.embeddings.loop import near_of
+from gramplane.pipeline.methods.embeddings.loop import build_graph
 
 PUBLISHED = {
     "wine": (90.5, 91.9, 90.9, 75.2, 87.1),
@@ -102,7 +102,7 @@ def principal(X: np.ndarray) -> np.ndarray:
 
 def maps(X: np.ndarray) -> dict[str, list[np.ndarray]]:
     """The maps of every method under its settings."""
-    energy = {graph: near_of(MVEConfig(graph=graph), X).energy for graph in GRAPHS}  # pyright: ignore[reportArgumentType]
+    energy = {graph: build_graph(MVEConfig(graph=graph), X).energy for graph in GRAPHS}  # pyright: ignore[reportArgumentType]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         volume = [
@@ -196,7 +196,7 @@ def times(report: bench.Report, name: str, n: int, reps: int, triples: bool) -> 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = bench.alternate(fits, reps)
-    near = near_of(MVEConfig(), X)
+    near = build_graph(MVEConfig(), X)
     B = 100 * near.energy
     edges = {"n": len(X), "B": B, "rows": near.rows, "cols": near.cols, "goal": near.goal}
     onehot = np.eye(2)[np.unique(y, return_inverse=True)[1]]

@@ -24,7 +24,7 @@ from gramplane.kernels.ranking.pair_kernels import PAIR_KERNELS
 from gramplane.kernels.ranking.training_pairs import training_pairs
 from gramplane.kernels.ranking.user_kernels import incidence_kernel, row_maximum
 from gramplane.pipeline import SocialStrengthRanker
-from gramplane.pipeline.methods.social_strength.scores import direct_scores, hits, user_scores
+from gramplane.pipeline.methods.social_strength.scores import direct_scores, hit_rates, user_scores
 from gramplane.pipeline.synthetic.social_graph import VIEWS, SocialGraph, social_graph
 
 C = 0.01
@@ -75,7 +75,7 @@ def friends(given: Problem) -> dict[str, np.ndarray]:
     every["uniform, learnt"] = given.fit(weights="uniform").score_users(np.arange(len(given.target)))
     for kind in PAIR_KERNELS[1:]:
         every[f"KTA, {kind}"] = given.fit(kind).score_users(np.arange(len(given.target)))
-    return {name: hits(lambda u, F=F: F[u], given.graph.contacts, held, FIRST)[[0, FIRST - 1]] for name, F in every.items()}
+    return {name: hit_rates(lambda u, F=F: F[u], given.graph.contacts, held, FIRST)[[0, FIRST - 1]] for name, F in every.items()}
 
 
 def groups(given: Problem, seed: int) -> dict[str, float]:

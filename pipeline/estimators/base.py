@@ -18,7 +18,7 @@ from ..models.predictor import Predictor
 from ..records.context import RunContext
 from ..records.validation import configured
 from .inputs import OneThread, fan_out, fit_context, history_arrays, seed_of, warn_user
-from .parameters import RUN_PARAMETERS, Parameter, constructor, documentation, method_parameters
+from .parameters import RUN_PARAMETERS, Parameter, declare_parameters, method_parameters
 
 
 class MethodEstimator(OneThread, BaseEstimator):
@@ -55,9 +55,7 @@ class MethodEstimator(OneThread, BaseEstimator):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if not cls.__name__.startswith("_") and hasattr(cls, "_method"):
-            parameters = cls._parameters()
-            cls.__init__ = constructor(parameters)
-            cls.__doc__ = documentation(cls, parameters)
+            declare_parameters(cls, cls._parameters())
 
     @classmethod
     def _parameters(cls) -> list[Parameter]:

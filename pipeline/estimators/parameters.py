@@ -138,6 +138,12 @@ def constructor(parameters: Sequence[Parameter]) -> Callable[..., None]:
     return __init__
 
 
+def declare_parameters(cls: Any, parameters: Sequence[Parameter]) -> None:
+    """Give a class its constructor, and the documentation of its parameters."""
+    cls.__init__ = constructor(parameters)
+    cls.__doc__ = documentation(cls, parameters)
+
+
 SECTIONS = ("Attributes", "Notes", "Examples", "References")
 """Sections of a class' documentation behind its parameters, in order; one that a class does not write is that of its base."""
 

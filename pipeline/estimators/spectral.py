@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,3 +47,7 @@ class SpectralEstimator(KernelEstimator):
         figures = model.figures
         self.objective_, self.dual_gap_ = figures["objective"], figures["gap"]
         self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
+
+    @classmethod
+    def _model_params(cls, model: SpectralModel, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return json.loads(model.config_json)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...pipeline.records.run_view import RunView
 from ..checking import ConfigError
 from .collect import replace_text, view_run
-from .view import RunView
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...pipeline.records.run_view import RunView
 from ..checking import ConfigError
-from .view import RunView
 
 _STEPS = ("iteration", "objective", "gap", "outer_gap", "n_selected", "train_accuracy", "test_accuracy")
 
@@ -41,7 +41,7 @@ def _last(history: list[dict[str, Any]]) -> dict[str, Any]:
     return {key: history[-1][key] for key in _STEPS if history and history[-1].get(key) is not None}
 
 
-def _held(path: Path) -> bool:
+def _is_locked(path: Path) -> bool:
     """Return whether a process holds the run. A shared lock is tried, for microseconds: the lock file's pid may be another's by now."""
     try:
         with (path / "lock").open("rb") as file:
@@ -56,7 +56,7 @@ def _held(path: Path) -> bool:
 def _state(run: Any) -> str:
     if run.read_json("summary") is not None:
         return "done"
-    return "running" if _held(run.path) else "stopped" if run.history() else "not started"
+    return "running" if _is_locked(run.path) else "stopped" if run.history() else "not started"
 
 
 def run_figures(path: str | Path) -> dict[str, Any]:
@@ -69,12 +69,12 @@ def run_figures(path: str | Path) -> dict[str, Any]:
     """
     tuned, run = is_tuned(path), _open(path)
     summary, history, state = run.read_json("summary"), run.history(), _state(run)
-    place = run.read_json("where") or {}
+    started = run.read_json("where") or {}
     figures = {
         "run": str(path),
         "state": state,
         "method": run.config["tune" if tuned else "method"],
-        "data": place.get("data"),
+        "data": started.get("data"),
         "rounds": len(history),
     }
     note = _replaced(run, path)
@@ -88,8 +88,8 @@ def _replaced(run: Any, path: str | Path) -> dict[str, str]:
     from ...pipeline.runs.replaced import replaced_data
 
     best = Path(fitted(path))
-    told = replaced_data(_open(best) if is_run(best) else run)
-    return {} if told is None else {"data_replaced": told}
+    message = replaced_data(_open(best) if is_run(best) else run)
+    return {} if message is None else {"data_replaced": message}
 
 
 def view_run(path: str | Path, name: str | None = None) -> RunView:
@@ -113,7 +113,7 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
     if is_tuned(path) and not is_run(fitted(path)):
         raise ConfigError(f"{path}: the grid is not finished, there is no fit to report on yet; give the tune command again")
     run = _open(fitted(path))
-    config, place, tables = run.config, run.read_json("where") or {}, run.read_json("tables") or {}
+    config, started, tables = run.config, run.read_json("where") or {}, run.read_json("tables") or {}
     history, info = run.history(), METHODS[config["method"]]
     return RunView(
         name=shown,
@@ -121,7 +121,7 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
         method=config["method"],
         title=info.title,
         params=config["params"],
-        settings={**place, **_replaced(run, run.path), "data_digest": config["data_digest"], "seed": config["seed"], **_decisions(run)},
+        settings={**started, **_replaced(run, run.path), "data_digest": config["data_digest"], "seed": config["seed"], **_decisions(run)},
         meanings={name: field.description or "" for name, field in info.config.model_fields.items()},
         state=_state(run),
         summary=run.read_json("summary") or {**_last(history), "iterations": len(history)},
@@ -142,14 +142,14 @@ def save_score(path: str | Path, store: str, table: Mapping[str, Any]) -> None:
     from ..console import plain
 
     run = _open(path)
-    kept = run.read_json("scores") or {}
-    run.write_json("scores", {**kept, store: plain(table)})
+    saved = run.read_json("scores") or {}
+    run.write_json("scores", {**saved, store: plain(table)})
 
 
 def saved_scores(path: str | Path) -> list[dict[str, Any]]:
     """Return the metric tables kept in a run directory, one row per store."""
-    kept = _open(path).read_json("scores") or {}
-    return [{"store": Path(store).name, **table} for store, table in kept.items()]
+    saved = _open(path).read_json("scores") or {}
+    return [{"store": Path(store).name, **table} for store, table in saved.items()]
 
 
 def write_json(path: Path, value: Any) -> Path:

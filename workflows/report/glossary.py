@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 
 TERMS: Mapping[str, str] = {
     # -- figures of a run ------------------------------------------------------------------------------------------------
@@ -41,11 +42,8 @@ TERMS: Mapping[str, str] = {
     "iteration": "Number of the step.",
     "round": "Rounds as max_rounds counts them: solved and looked outside.",
     "phase": "What the step did.",
-    "outer_gap": "How far the objective is from the least value over all features, at most.",
     "restricted_gap": "Gap of the problem over the working set.",
     "relative_gap": "Gap as a share of the objective; the fit ends at tol.",
-    "working_gap": "Relative gap over the kernels in the working set.",
-    "working_kernels": "Kernels in the working set.",
     "n_selected": "What counts as selected after the step; of several classes the most.",
     "n_kernels": "Kernels there are so far.",
     "n_nodes": "Nodes of the working set; their ancestors are among them.",
@@ -53,33 +51,15 @@ TERMS: Mapping[str, str] = {
     "looked_at": "Nodes outside whose value was computed or bounded.",
     "bound": "Bound of the squared dual norm over the working set.",
     "worst_outside": "The same of the nodes outside; above the bound it keeps the gap open.",
-    "inner_steps": "Steps of the solver of the sub-problem.",
     "newton_steps": "Newton steps so far.",
-    "solves": "Problems of one set of weights solved so far.",
-    "sweeps": "Passes of the solver over all weights so far.",
     "machines": "Decision functions still worked on: one, or one per class or task.",
-    "refit_objective": "Objective after the weights of the rules kept were fitted again.",
-    "violation": "Largest violation of the optimality conditions.",
-    "weight_sum": "Sum of all weights.",
-    "changed": "Points whose bases changed.",
-    "kept": "Points that kept their bases, which were better.",
-    "p": "Exponent of the path; as it falls, kernels leave.",
-    "n_active": "Kernels with a weight at this p.",
-    "n_aligned": "Kernels whose alignment with the labels is known.",
-    "n_points": "Points of the path so far.",
-    "n_machines": "Points of the path with a trained machine.",
     "epoch": "Passes over all rows so far.",
     "rows": "Rows used so far, or rows scored.",
     "loss": "Mean loss of the rows of the step, each before it was learnt from.",
     "mean_loss": "Mean loss of all rows so far, each before it was learnt from.",
-    "final_loss": "Mean loss of the last model on all rows.",
     "penalty": "Value of the penalty, or (as a parameter) its weight or kind.",
     "regret": "Mean loss along the stream, minus that of the last model on the same rows.",
     "n_groups": "Groups with a weight.",
-    "n_working": "Groups in the working set.",
-    "lambda_max": "The least lam at which every weight is zero.",
-    "engine": "How the problem was solved.",
-    "nonzeros": "Weights that are not zero.",
     "train_accuracy": "Share of training rows told right.",
     "test_accuracy": "Share of rows told right that were held out of the fit.",
     "train_r2": "Explained share of the variance of training rows.",
@@ -89,12 +69,6 @@ TERMS: Mapping[str, str] = {
     "retries": "Tasks that were tried again after an error.",
     "validation": "Score of the best single kernel on rows set aside inside the fit.",
     "seconds": "Seconds of the round on the clock.",
-    "minus": "Unlabelled rows assigned to class -1.",
-    "zero": "Unlabelled rows assigned to neither class.",
-    "plus": "Unlabelled rows assigned to class +1.",
-    "flips": "Unlabelled rows whose assignment changed.",
-    "running": "Starts that still move.",
-    "solver_steps": "Steps of the solver of the convex problems.",
     # -- selected things -------------------------------------------------------------------------------------------------
     "weight": "Weight in the decision function; in brackets the class or task it is of.",
     "feature": "Name of the column; x0, x1, ... without names; a product of two has a *, and a column of a map its number in brackets.",
@@ -102,27 +76,16 @@ TERMS: Mapping[str, str] = {
     "task": "Name of the task.",
     "features": "Features with a weight.",
     "group": "Label of the group.",
-    "groups in the set": "Groups in the working set.",
     "class": "The class that the machine tells from the others.",
     "stop": "Why it ended.",
     "step": "Number of the step.",
-    "rule": "Conditions that all hold where the rule votes.",
-    "start": "The machine it began with.",
     "machine": "The class the weights are of, or the machine compared.",
-    "convex_problems": "Convex problems solved.",
     "norm": "Length of the weights over all tasks.",
-    "vote": "The class, or direction, that the rule speaks for.",
     "support": "Training rows: that a rule holds for, that carry a decision, or of a class.",
-    "length": "Conditions of the rule.",
     "kernel": "Words behind it are its normalisation: trace (mean diagonal 1), cosine (diagonal 1), centre (mean zero in feature space).",
     "alignment": "How well the kernel agrees with the labels.",
-    "leaves_at_p": "The p at which the kernel's weight becomes zero; 0: it never does.",
     "depth": "Steps from a root of the graph; for sets, their size.",
-    "nodes": "Nodes of the working set.",
-    "d": "Penalty weight of the node: larger, and it is chosen later.",
-    "norm_share": "Share of the sum of the norms of all nodes' functions.",
     "size": "Members of the group.",
-    "heaviest": "Kernel of largest weight in the group.",
     "intercept": "Constant of the decision function.",
     "label": "The class.",
     # -- kernels over rows, rankings -------------------------------------------------------------------------------------
@@ -131,48 +94,12 @@ TERMS: Mapping[str, str] = {
     "rank": "Positive eigenvalues of the kernel matrix; in a table the place in the order.",
     "eigenvalue": "Of the learned kernel matrix.",
     "share": "Share of the sum of all.",
-    "constraints": "Pairs of rows that are known to belong together or apart.",
-    "given": "Pairs of this kind that were given.",
-    "satisfied": "Pairs whose entry of the kernel has the right sign.",
-    "violated": "Pairs whose entry of the kernel has the wrong sign, or none.",
-    "mean_entry": "Mean entry of the kernel at these pairs.",
-    "n_neighbors": "Neighbours that every row is linked with in the graph.",
-    "n_rows": "Rows that the kernel is learnt for.",
-    "images": "Images, one a row.",
-    "tags": "Tags of the image, or how many different ones there are.",
-    "untagged": "Images without a tag.",
-    "active_pairs": "Neighbours by looks that the kernel places further apart than their looks.",
     "pairs": "Pairs that the loss looks at.",
-    "base": "Dimensions the kernel is learnt in.",
     "cap_used": "Share of the cap of the kernel's size that is used.",
-    "walk_steps": "Steps of the random walk.",
     "row": "Number of the row in the store.",
-    "score": "Share of the random walk's time.",
-    "prior": "Score before the kernel was learnt.",
-    "relevant": "Whether the row's label is the one asked for.",
     "ranking": "What the order is by.",
-    "average_precision": "Mean precision over the places of the relevant rows; 1 at best.",
-    "n": "Length of the list.",
-    "first": "Length of the list.",
     "chance": "The same figure of a random order.",
-    "edges": "Pairs of neighbours whose distance the kernel keeps.",
-    "graph_components": "Parts of the graph of neighbours that no edge links.",
-    "isolated_rows": "Rows without a neighbour in the graph.",
-    "cap": "Largest size of the kernel allowed, tr K^2.",
-    "map_share": "Share of the kernel's trace that the coordinates of the map hold.",
-    "n_triples": "Triples in the working set: two rows and a neighbour that must be nearer than a stranger.",
-    "worst_violation": "By how much a stranger is nearer than a neighbour, at most, in squared distances.",
-    "decompositions": "Eigendecompositions so far.",
-    "component_0": "First coordinate of the map.",
-    "component_1": "Second coordinate of the map.",
     "index": "Place of the eigenvalue, largest first.",
-    "users": "Users, one a row.",
-    "linked_pairs": "Pairs with a tie.",
-    "pairs_kept": "Pairs with a coefficient.",
-    "learnt": "Share of ties among the first, in the order of the learnt strengths.",
-    "direct": "The same in the order of the weighted sum of the views.",
-    "n_import": "Import vectors so far: pairs with a coefficient.",
-    "uniform_alignment": "Alignment of the views' plain sum with the ties.",
     # -- scores ----------------------------------------------------------------------------------------------------------
     "store": "Where the scored rows lie.",
     "accuracy": "Share of rows told right.",
@@ -197,18 +124,12 @@ TERMS: Mapping[str, str] = {
     "data_replaced": "The store has other content now than when the run was made from it.",
     "data_digest": "Checksum of the store's content; a run never continues on other data.",
     "seed": "Root of all random numbers.",
-    "atoms": "What is chosen from: linear (columns), groups, or columns of a feature map.",
-    "n_atoms": "How many of them there are.",
-    "solve_at": "Where the sub-problem is solved: on the driver, or by passes over the store.",
     "solve_on": "Where machines are solved: on a matrix in memory, or by passes over the store.",
-    "design_bytes_at_most": "Memory of the chosen columns on the driver.",
     "rounds_at_most": "Rounds, if nothing stops the run before.",
     "passes_at_most": "Passes over all columns, if nothing stops the run before; a round may send further tasks for the columns it chose.",
     "tasks_per_pass": "Block tasks of one pass over all the data; a round may make several passes.",
     "bytes_read_per_pass": "Bytes of the store that one pass over all the data reads.",
-    "bytes_read_per_epoch": "Bytes of the store that one pass over all rows reads.",
     "task_bytes": "Memory of the largest block task, at most.",
-    "state_bytes": "Memory of what is kept between rows.",
     "moment_bytes": "Memory of the sums over rows.",
     "matrix_bytes": "Memory of the matrices that machines are solved on.",
     "iterations_at_most": "Rounds, if nothing stops the run before.",
@@ -218,33 +139,10 @@ TERMS: Mapping[str, str] = {
     "gram_bytes": "Size of all kernel matrices.",
     "gram_store": "The store of kernel matrices.",
     "kernels": "Kernels there are to choose from.",
-    "graph_nodes": "Nodes of the whole graph, built or not.",
-    "nodes_at_most": "Largest working set allowed.",
     "learning_tasks": "Tasks of the data.",
-    "pooled_matrix_bytes": "Memory of the matrix of all rows of all tasks.",
-    "second_layer": "Where the second layer is computed.",
-    "machine_points": "Points of the path that get a machine.",
-    "points": "Points of the path.",
-    "algorithm": "How the problem is solved.",
     "epochs": "Passes over all rows.",
-    "rows_from": "How rows are read.",
-    "text_bytes_per_step": "Bytes of text that one step reads.",
-    "rounds_per_epoch": "Rounds of one pass over all rows.",
-    "epochs_per_step": "Passes over all rows between checkpoints.",
-    "steps_per_epoch": "Checkpoints within one pass over all rows.",
-    "sweeps_at_most": "Passes of the solver over all weights, if nothing stops it before.",
-    "iterations_at_most_per_round": "Steps between two new kernels, if nothing stops them before.",
-    "new_kernels_at_most": "Kernels that may be added to those given.",
-    "second_layer_bytes": "Memory of the second layer.",
-    "n_bases": "Points that every point is rebuilt from.",
-    "max_rules": "Largest working set allowed.",
-    "max_visits": "Nodes that one search outside may look at.",
     "driver_bytes": "Memory that the process which started the run holds at most, beside its programs.",
     "driver_holds": "What it is made of: each thing with its formula.",
-    "labelled": "Labelled rows.",
-    "unlabelled": "Unlabelled rows, or their store.",
-    "unlabelled_digest": "Checksum of the store of unlabelled rows.",
-    "starts": "Machines to begin with; the best result is kept.",
 }
 """Headings, without what is in brackets behind them."""
 
@@ -276,11 +174,19 @@ STOPS: Mapping[str, str] = {
 """Reasons of a stop."""
 
 
+@cache
+def glossary() -> Mapping[str, str]:
+    """Return the words that reports share, and those of every system."""
+    from ...pipeline.registry import METHODS
+
+    return {**{name: meaning for info in METHODS.values() for name, meaning in info.charts.glossary.items()}, **TERMS}
+
+
 def explained(heading: str) -> str:
     """Return what a heading means, or nothing: ``weight[a]`` is a ``weight``, ``seconds_solve`` a part of the seconds."""
     name = re.sub(r"\[.*\]$", "", heading, flags=re.DOTALL)
-    if name in TERMS:
-        return TERMS[name]
+    if name in glossary():
+        return glossary()[name]
     return f"Seconds of the part {name.removeprefix('seconds_')!r} of the round." if name.startswith("seconds_") else ""
 
 
@@ -291,5 +197,5 @@ def stop_text(stop: object) -> str:
 
 def words(meanings: Mapping[str, str]) -> list[dict[str, str]]:
     """Return ``{"name", "meaning"}`` of the headings that have a meaning, ``weight[a]`` and ``weight[b]`` as one."""
-    found = {re.sub(r"\[.*\]$", "[…]", name, flags=re.DOTALL): meaning for name, meaning in meanings.items()}
-    return [{"name": name, "meaning": meaning} for name, meaning in sorted(found.items()) if meaning]
+    merged = {re.sub(r"\[.*\]$", "[…]", name, flags=re.DOTALL): meaning for name, meaning in meanings.items()}
+    return [{"name": name, "meaning": meaning} for name, meaning in sorted(merged.items()) if meaning]

@@ -16,7 +16,7 @@ _PIXEL = re.compile(r"pixel_(\d{1,3})_(\d{1,3})")
 MAX_SIDE = 512
 TOP_PAIRS = 25
 
-Place = tuple[int, int]
+Pixel = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class PixelUsage:
     """
 
     usage: np.ndarray
-    pairs: tuple[tuple[Place, Place, float], ...]
+    pairs: tuple[tuple[Pixel, Pixel, float], ...]
 
     def paint(self, axes: Axes) -> None:
         """Draw the heat map with the pairs as lines between pixel centres and squares as rings."""
@@ -57,7 +57,7 @@ def _cells(axes: Axes, side: int) -> None:
     axes.spines[:].set_visible(False)
 
 
-def _pair(axes: Axes, first: Place, second: Place, weight: float, largest: float) -> None:
+def _pair(axes: Axes, first: Pixel, second: Pixel, weight: float, largest: float) -> None:
     colour = "#1f5fa8" if weight >= 0 else "#d2691e"
     share = abs(weight) / largest
     if first == second:
@@ -67,11 +67,11 @@ def _pair(axes: Axes, first: Place, second: Place, weight: float, largest: float
     axes.plot([c0, c1], [r0, r1], color=colour, linewidth=0.8 + 3.0 * share, alpha=0.75, marker="o", markersize=3.5, solid_capstyle="round")
 
 
-def _places(name: str) -> list[Place] | None:
+def _pixels(name: str) -> list[Pixel] | None:
     """Return the pixels a feature's name speaks of, or ``None`` when it speaks of something else."""
     parts = [_PIXEL.fullmatch(part) for part in name.split("*")]
-    found = [(int(part[1]), int(part[2])) for part in parts if part is not None]
-    return found if len(found) == len(parts) <= 2 else None
+    pixels = [(int(part[1]), int(part[2])) for part in parts if part is not None]
+    return pixels if len(pixels) == len(parts) <= 2 else None
 
 
 def pixel_usage(weights: Sequence[tuple[str, float]]) -> PixelUsage | None:
@@ -82,17 +82,16 @@ def pixel_usage(weights: Sequence[tuple[str, float]]) -> PixelUsage | None:
     weights
         ``(feature name, weight)``, largest weight first.
     """
-    found = [(_places(name), weight) for name, weight in weights]
-    known = [(places, weight) for places, weight in found if places is not None]
-    if not known or len(known) < len(found):
+    known = [(pixels, weight) for name, weight in weights if (pixels := _pixels(name)) is not None]
+    if not known or len(known) < len(weights):
         return None
-    rows = 1 + max(row for places, _ in known for row, _ in places)
-    columns = 1 + max(column for places, _ in known for _, column in places)
+    rows = 1 + max(row for pixels, _ in known for row, _ in pixels)
+    columns = 1 + max(column for pixels, _ in known for _, column in pixels)
     if max(rows, columns) > MAX_SIDE:
         return None
     usage = np.zeros((max(rows, columns),) * 2)
-    for places, weight in known:
-        for place in set(places):
-            usage[place] += abs(weight)
-    pairs = tuple((places[0], places[-1], weight) for places, weight in known)
+    for pixels, weight in known:
+        for pixel in set(pixels):
+            usage[pixel] += abs(weight)
+    pairs = tuple((pixels[0], pixels[-1], weight) for pixels, weight in known)
     return PixelUsage(usage, pairs)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from ...pipeline.records.run_view import Row, RunView, known, number, step_word
+from .figures import pictures, system_charts
 from .glossary import explained, stop_text, words
-from .view import Row, RunView, known, number, step_word
 
 TABLE_ROWS = 200
 """Rows of a table on the page; the CSV file beside it has all."""
@@ -107,8 +108,8 @@ def seconds(run: RunView) -> float:
 def unseen(run: RunView, measure: str) -> float:
     """Return accuracy or R2 on data the fit has not seen: of the last score, else of the held-out rows of the last round."""
     scored = [number(score.get(measure)) for score in run.scores]
-    held = run.column(f"test_{measure}")[-1:]
-    return next((value for value in [*reversed(scored), *held] if math.isfinite(value)), math.nan)
+    held_out = run.column(f"test_{measure}")[-1:]
+    return next((value for value in [*reversed(scored), *held_out] if math.isfinite(value)), math.nan)
 
 
 _UNSEEN = (("accuracy on unseen rows", "accuracy"), ("R2 on unseen rows", "r2"))
@@ -127,12 +128,12 @@ def _candidates(run: RunView) -> Any:
 
 def cards(run: RunView) -> list[dict[str, str]]:
     """Return the key figures on top of the page of one run."""
-    found: list[tuple[str, Any]] = [(name, share(unseen(run, measure))) for name, measure in _UNSEEN]
-    found += [(f"selected {run.unit}", run.summary.get("n_selected")), ("candidates", _candidates(run))]
-    found += [("columns in the data", run.summary.get("n_features")), ("kernels in all", run.summary.get("n_kernels"))]
+    figures: list[tuple[str, Any]] = [(name, share(unseen(run, measure))) for name, measure in _UNSEEN]
+    figures += [(f"selected {run.unit}", run.summary.get("n_selected")), ("candidates", _candidates(run))]
+    figures += [("columns in the data", run.summary.get("n_features")), ("kernels in all", run.summary.get("n_kernels"))]
     name, took = _time(run)
-    found += [(f"{run.step}s", run.steps), (name, round(took, 2) if known([took]) else None)]
-    shown = [{"name": name, "value": cell(value)} for name, value in found if cell(value)]
+    figures += [(f"{run.step}s", run.steps), (name, round(took, 2) if known([took]) else None)]
+    shown = [{"name": name, "value": cell(value)} for name, value in figures if cell(value)]
     return [{**card, "meaning": explained(card["name"])} for card in shown]
 
 
@@ -141,8 +142,8 @@ def _figure(run: RunView, key: str) -> Any:
     if key == "steps":
         return run.steps
     if key in ("rounds", "stream_rounds"):
-        told = run.summary.get("rounds")
-        return told if (run.step == "step") == (key == "stream_rounds") and told != run.steps else None
+        rounds = run.summary.get("rounds")
+        return rounds if (run.step == "step") == (key == "stream_rounds") and rounds != run.steps else None
     if key == "n_atoms":
         return _candidates(run)
     return stop_text(run.summary.get(key)) if key == "stop" else run.summary.get(key)
@@ -158,8 +159,8 @@ def summary_rows(runs: Sequence[RunView]) -> list[dict[str, Any]]:
     named = {**_SUMMARY, "steps": steps, "objective": "upper bound" if all(run.bounded for run in runs) else "objective"}
     rows += [(label, [_figure(run, key) for run in runs]) for key, label in named.items()]
     rows.append(("seconds in rounds", [seconds(run) for run in runs]))
-    told = [(name, values, explained(name)) for name, values in rows] + _differing(runs)
-    filled = [{"name": name, "values": [cell(value) for value in values], "meaning": meaning} for name, values, meaning in told]
+    explained_rows = [(name, values, explained(name)) for name, values in rows] + _differing(runs)
+    filled = [{"name": name, "values": [cell(value) for value in values], "meaning": meaning} for name, values, meaning in explained_rows]
     return [row for row in filled if any(row["values"])]
 
 
@@ -168,8 +169,8 @@ def _differing(runs: Sequence[RunView]) -> list[tuple[str, list[Any], str]]:
         return []
     keys = dict.fromkeys(key for run in runs for key in run.params)
     values = {key: [run.params.get(key) for run in runs] for key in keys}
-    told = {key: next((run.meanings[key] for run in runs if run.meanings.get(key)), "") for key in keys}
-    return [(key, found, told[key]) for key, found in values.items() if any(value != found[0] for value in found)]
+    meanings = {key: next((run.meanings[key] for run in runs if run.meanings.get(key)), "") for key in keys}
+    return [(key, row, meanings[key]) for key, row in values.items() if any(value != row[0] for value in row)]
 
 
 def _scores(runs: Sequence[RunView]) -> Table | None:
@@ -178,37 +179,16 @@ def _scores(runs: Sequence[RunView]) -> Table | None:
     return make_table("Scores", flat) if flat else None
 
 
-_TABLES = (
-    ("rules", "Rules by weight", "All of them are in rules.csv and rules.json.", True),
-    ("depths", "Kernels by depth", "All of them are in depths.csv.", True),
-    ("groups", "Groups with a weight", "All of them are in groups.csv.", True),
-    ("validation", "Validation", "On rows held out, beside the labelled rows alone and every unlabelled row irrelevant.", True),
-    ("starts", "Starts", "Every step of them is in assignments.csv.", True),
-    ("certificates", "Certificates", "One for each machine; gaps are over all groups.", True),
-    ("constraints", "Pairs of rows", "Entries of the learned kernel at the pairs given.", True),
-    ("ranking", "First of the ranking", "All scores are what predict writes.", True),
-    ("precision", "Relevant among the first", "Beside the order of the prior, and chance.", True),
-    ("rankings", "Rankings of the training pairs", "Beside the learnt one those that need no learning; direct: by weighted views.", True),
-    ("hits", "Ties among the first", "Of users with ties, over all other users; only ties of the training pairs count.", True),
-    ("eigenvalues", "Eigenvalues between tasks", "Of the weights between tasks: how many directions they share.", False),
-)
-"""Tables of methods: name, title, note, and whether the page shows it open."""
-
-
-def _title(key: str, title: str, run: RunView) -> str:
-    return "Groups of tasks by weight" if key == "groups" and "tasks" in run.tables[key][0] else title
-
-
 def _of_scores(run: RunView, key: str) -> list[dict[str, Any]]:
     return [{"store": score.get("store"), **row} for score in run.scores for row in score.get(key) or []]
 
 
 def _kernel_note(run: RunView) -> str:
-    chosen, told = run.summary.get("n_selected"), "All of them are in kernels.csv."
+    chosen, note = run.summary.get("n_selected"), "All of them are in kernels.csv."
     if chosen in (None, len(run.kernels)):
-        return told
+        return note
     rule = run.meanings.get("threshold")
-    return f"{told} {cell(chosen)} of these {len(run.kernels)} count as selected{f' (threshold: {rule})' if rule else ''}."
+    return f"{note} {cell(chosen)} of these {len(run.kernels)} count as selected{f' (threshold: {rule})' if rule else ''}."
 
 
 def _run_part(run: RunView) -> Named:
@@ -218,7 +198,9 @@ def _run_part(run: RunView) -> Named:
     if run.kernels:
         tables.append(make_table("Kernels by weight", run.kernels, _kernel_note(run), opened=True))
     tables += [
-        make_table(_title(key, title, run), run.tables[key], note, opened) for key, title, note, opened in _TABLES if run.tables.get(key)
+        make_table(shown.title, run.tables[shown.name], shown.note, shown.is_open)
+        for shown in system_charts(run).tables
+        if run.tables.get(shown.name)
     ]
     parts = (("Scores by class", _of_scores(run, "classes"), True), ("Scores by task", _of_scores(run, "tasks"), False))
     tables += [make_table(title, rows, opened=opened) for title, rows, opened in parts if rows]
@@ -230,9 +212,9 @@ def _run_part(run: RunView) -> Named:
 
 
 def _settings(run: RunView) -> list[dict[str, str]]:
-    given = [(key, value, run.meanings.get(key, "")) for key, value in run.params.items()]
+    parameters = [(key, value, run.meanings.get(key, "")) for key, value in run.params.items()]
     decided = [(key, value, explained(key)) for key, value in run.settings.items()]
-    return [{"name": key, "value": cell(value), "meaning": meaning} for key, value, meaning in [*given, *decided]]
+    return [{"name": key, "value": cell(value), "meaning": meaning} for key, value, meaning in [*parameters, *decided]]
 
 
 def _notice(run: RunView) -> str:
@@ -240,15 +222,15 @@ def _notice(run: RunView) -> str:
     if run.state == "done":
         return ""
     reached = f"after {run.step} {len(run.history)}" if run.history else "before its first round"
-    told = {"running": f"{run.name} is still running, here {reached}", "not started": f"{run.name} has not begun"}
+    notices = {"running": f"{run.name} is still running, here {reached}", "not started": f"{run.name} has not begun"}
     again = "" if run.state == "running" else f"; gramplane resume {run.path} continues it"
-    return f"{told.get(run.state, f'{run.name} is not finished: it was interrupted {reached}')}{again}."
+    return f"{notices.get(run.state, f'{run.name} is not finished: it was interrupted {reached}')}{again}."
 
 
 def _words(rows: Sequence[Row], tables: Sequence[Table]) -> list[dict[str, str]]:
     headings = [name for table in tables if table.title != "Configuration" for name in table.columns]
-    told = {str(row["name"]): str(row["meaning"]) for row in rows}
-    return words({**{name: explained(name) for name in headings}, **told})
+    meanings = {str(row["name"]): str(row["meaning"]) for row in rows}
+    return words({**{name: explained(name) for name in headings}, **meanings})
 
 
 def page(runs: Sequence[RunView], footer: str = "") -> str:
@@ -268,8 +250,6 @@ def page(runs: Sequence[RunView], footer: str = "") -> str:
     """
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
-
-    from .figures import pictures
 
     folder = resources.files(__package__ or "")
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(folder.joinpath("page.html.j2").read_text("utf-8"))

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 
-from .view import Row, RunView
+from ...pipeline.records.run_view import Row, RunView
 
 
 def csv_text(rows: Sequence[Row]) -> str:

@@ -18,24 +18,24 @@ class EmbeddingConfig(MethodConfig):
 
     n_components: Count = Field(2, description="coordinates of the map")
     n_neighbors: Count = Field(5, description="nearest neighbours of a row in the graph")
-    graph: Literal["mutual", "union"] = Field("mutual", description="edges where both are a neighbour of the other, or one of them")
-    B: Positive | None = Field(None, description=CAP)
+    graph: Literal["mutual", "union"] = Field(
+        "mutual", description="edges where both are a neighbour of the other, or one of them; a warning says when it is not connected"
+    )
+    C: Positive = Field(1.0, description="weight of squared errors of squared distances of neighbours, C/2 * sum, in units of their mean")
+    B: Positive | None = Field(None, description=f"{CAP}. With a small cap the map is crushed")
+    tol: Positive = Field(1e-4, description="relative duality gap at which the fit ends")
+    max_iter: Count = Field(200, description="steps at most; a warning says when they end the fit")
 
 
 class ColoredMVUConfig(EmbeddingConfig):
     """Parameters of coloured maximum variance unfolding (``colored-mvu``)."""
 
-    C: Positive = Field(1.0, description="weight of squared errors of squared distances of neighbours, C/2 * sum, in units of their mean")
-    tol: Positive = Field(1e-4, description="relative duality gap at which the fit ends")
-    max_iter: Count = Field(200, description="steps at most")
-
 
 class MVEConfig(EmbeddingConfig):
     """Parameters of minimum volume embedding (``mve``)."""
 
-    C: Positive = Field(1.0, description="weight of squared errors of squared distances of neighbours, C/2 * sum, in units of their mean")
     tol: Positive = Field(1e-4, description="relative decrease of the objective, by a problem solved to a tenth of it, that ends the fit")
-    max_iter: Count = Field(200, description="convex problems at most")
+    max_iter: Count = Field(200, description="convex problems at most; a warning says when they end the fit")
 
 
 class SPEConfig(EmbeddingConfig):
@@ -44,5 +44,6 @@ class SPEConfig(EmbeddingConfig):
     C: Positive = Field(
         1.0, description="cost of the largest violation: one as large as the mean distance costs C times the best value without triples"
     )
+    B: Positive | None = Field(None, description=f"{CAP}. It only sizes the map")
     tol: Positive = Field(1e-3, description="relative gap, over all triples, at which the fit ends")
-    max_iter: Count = Field(100, description="rounds of cutting planes at most")
+    max_iter: Count = Field(100, description="rounds of cutting planes at most; a warning says when they end the fit")

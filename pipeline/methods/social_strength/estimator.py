@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.ranking.harmonic import harmonic_values, strength_graph
-from ...estimators.inputs import fan_out, fit_context, in_memory, is_store, opened_for, warn_user
+from ....storage import GramStore
+from ...estimators.inputs import fan_out, fit_context, in_memory, is_store, opened_for
 from ...estimators.kernels import KernelEstimator
+from ...estimators.parameters import RUN_PARAMETERS
 from ...grams.given import GivenGrams, as_stack
-from ...loops.run import run_loop
 from ...models.kernel_predict import spans
 from . import scores as scoring
-from .config import PairKernel, SocialConfig
-from .method import build_loop, checked_links, model_of
+from .links import read_links
+from .loop import SocialState
+from .method import Social, SocialInputs
 from .model import SocialModel
-
-EARLY = "max_iter={} ended the fit with a relative gap of {:.1e}; tol={:g} was asked for"
 
 
 class SocialStrengthRanker(KernelEstimator):
@@ -34,45 +34,6 @@ class SocialStrengthRanker(KernelEstimator):
         \min_a \frac1N \sum_i \ln\big(1 + e^{-y_i f_i}\big) + \frac C2 a' K_p a, \qquad f = K_p a, \quad y = 2z - 1,
 
     is solved over the N training pairs, :math:`K_p` a kernel of pairs. The strength of a tie is :math:`1/(1 + e^{-f})`.
-
-    Parameters
-    ----------
-    C
-        Weight of the norm; a larger ``C`` is a plainer model. scikit-learn's ``C`` is ``1 / (C N)``.
-    pair_kernel
-        ``"similarity"`` (a weighted sum of the views at u, v and an offset), ``"difference"`` (the thesis': gives every user the same order
-        of candidates), ``"mlpk"`` (its square), ``"tensor"`` (directed), ``"tensor-symmetric"``.
-    weights
-        Of the views: ``"kta"`` by alignment with the links, or ``"uniform"``.
-    kernels
-        ``"precomputed"``: ``fit`` is given matrices. Else a list of kernels (``KernelSpec`` or short texts) over the users' features.
-    alignment
-        ``"unit"``: links have ones on the diagonal, as the views do; ``"off-diagonal"``: the diagonal is left out of all inner products.
-    normalize
-        Views before use: ``"row_max"`` divides rows by their largest entry; ``"cosine"``; both are shifted to be positive semi-definite.
-        ``"none"`` takes them as they are, which must be positive semi-definite then.
-    view_scale
-        c of the similarity kernel: size of the views beside the offset.
-    n_import
-        Pairs that the model may keep at most, chosen one after the other (import vectors); all by default.
-    import_tol
-        Relative decrease of the objective at which no more pairs are chosen.
-    n_candidates
-        Pairs tried in every choice, drawn at random; ``None`` tries all.
-    tol
-        Duality gap relative to the objective at which the fit ends. The Newton steps are halved where the objective would rise.
-    max_iter
-        Newton steps at most; a warning tells when it ends the fit.
-    grams, gram_store
-        Where matrices lie: ``"auto"`` decides from sizes; ``"memory"``, ``"store"`` (at the path ``gram_store``), ``"recompute"``.
-    cluster
-        Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."`` ...
-    random_state
-        Of the candidates.
-    verbose
-        Log one line per step.
-    callbacks
-        Functions called with an event record per step.
 
     Attributes
     ----------
@@ -87,54 +48,26 @@ class SocialStrengthRanker(KernelEstimator):
     n_iter_, converged_, history_
         Steps, whether the fit ended by itself, and one array per figure over the steps.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramplane.pipeline import SocialStrengthRanker
+    >>> interests = np.array([[3, 1, 0], [2, 1, 0], [3, 2, 1], [0, 1, 3], [0, 2, 3], [1, 0, 2]])
+    >>> items = np.array([[1, 0, 2], [1, 1, 2], [0, 1, 2], [2, 0, 1], [2, 1, 0], [1, 2, 0]])
+    >>> views = [interests @ interests.T, items @ items.T]
+    >>> ties = SocialStrengthRanker().fit(views, [[0, 1], [0, 2], [3, 4], [0, 3], [1, 4], [2, 5]], [1, 1, 1, 0, 0, 0])
+    >>> ties.recommend(1, 2).tolist()
+    [2, 0]
+
     References
     ----------
     Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), chapter 7. Its labels ``1 - z`` are read as ``2z - 1``.
     """
 
-    _config_type = SocialConfig
-    _is_classifier = False
+    _method = Social
+    _run_parameters = (RUN_PARAMETERS[0], replace(RUN_PARAMETERS[1], text="Of the candidates."), *RUN_PARAMETERS[2:])
     model_: SocialModel  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def __init__(
-        self,
-        C: float = 1.0,
-        pair_kernel: PairKernel = "similarity",
-        weights: Literal["kta", "uniform"] = "kta",
-        kernels: Any = "precomputed",
-        alignment: Literal["unit", "off-diagonal"] = "unit",
-        normalize: Literal["row_max", "cosine", "none"] = "row_max",
-        view_scale: float = 10.0,
-        n_import: int | None = None,
-        import_tol: float = 1e-3,
-        n_candidates: int | None = 59,
-        tol: float = 1e-6,
-        max_iter: int = 100,
-        grams: str = "auto",
-        gram_store: str | None = None,
-        cluster: str | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Any = None,
-    ) -> None:
-        self.C = C
-        self.pair_kernel = pair_kernel
-        self.weights = weights
-        self.kernels = kernels
-        self.alignment = alignment
-        self.normalize = normalize
-        self.view_scale = view_scale
-        self.n_import = n_import
-        self.import_tol = import_tol
-        self.n_candidates = n_candidates
-        self.tol = tol
-        self.max_iter = max_iter
-        self.grams = grams
-        self.gram_store = gram_store
-        self.cluster = cluster
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
+    normalize: str
 
     # -- fit -----------------------------------------------------------------------------------------------------------------------
 
@@ -159,25 +92,27 @@ class SocialStrengthRanker(KernelEstimator):
         ValueError
             Pairs or similarities that are none, a user whose row is zero in every view, no view that is aligned with the links.
         """
-        config = self._config()
         data, _ = self._data(kernels)
-        links = checked_links(_table(pairs, z), data.n_rows, in_memory(target, "target"))
-        with self._context(data) as ctx:
-            loop = build_loop(config, data, links, ctx)
-            outcome = run_loop(loop, ctx, keep=False)
-            self._set_model(model_of(config, loop, outcome.state, ctx))
-        self._set_history(outcome.history)
-        if not self.converged_:
-            warn_user(EARLY.format(self.max_iter, self.dual_gap_ / self.objective_, self.tol), ConvergenceWarning)
+        links = read_links(_pair_table(pairs, z), data.n_rows, in_memory(target, "target"))
+        self._fit(SocialInputs(data, links))
         return self
 
+    def _unfinished(self, state: SocialState) -> str:
+        config = self._config()
+        return (
+            f"max_iter={config.max_iter} ended the fit with a relative gap of {state.gap / state.objective:.1e}; tol={config.tol:g} was "
+            "asked for"
+        )
+
     def _matrices(self, X: Any, y: Any) -> tuple[GivenGrams, Any]:
-        data = GivenGrams(in_memory(X, "kernels") if not isinstance(X, str) else _store(X), definite=self.normalize == "none")
+        source = GramStore.open(X) if isinstance(X, str) else in_memory(X, "kernels")
+        # Views that are not shifted must be positive semi-definite themselves.
+        data = GivenGrams(source, definite=self.normalize == "none")
         self.n_features_in_ = data.n_rows
         return data, y
 
-    def _set_model(self, model: SocialModel) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        self.model_ = model
+    def _set_model(self, model: SocialModel) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] (a record of its own)
+        super()._set_model(model)  # pyright: ignore[reportArgumentType]
         self.kernel_weights_ = model.theta / model.theta.sum()
         self.alignment_, self.alignments_ = model.figures["alignment"], model.arrays["singles"]
         self.pairs_, self.coef_ = model.pairs, model.coef
@@ -195,12 +130,12 @@ class SocialStrengthRanker(KernelEstimator):
         check_is_fitted(self, "model_")
         if is_store(pairs):
             with fit_context(opened_for(self, pairs), None, fan_out(None, 0), 0) as ctx:
-                return scoring.decide_users(self.model_, ctx)
+                return self._method.predictor(self.model_).decision_values(self.model_, ctx)
         return scoring.pair_scores(self.model_, self._pairs(pairs))
 
     def predict_proba(self, pairs: Any) -> np.ndarray:
         """Return the strengths ``1 / (1 + exp(-f))`` of pairs of users ``(m, 2)``, ``(m,)``."""
-        return scoring.strengths(self.decision_function(pairs))
+        return scoring.tie_strengths(self.decision_function(pairs))
 
     def predict(self, pairs: Any) -> np.ndarray:
         """Return 1 for pairs that are rather linked than not, else 0, ``(m,)``."""
@@ -230,10 +165,10 @@ class SocialStrengthRanker(KernelEstimator):
         stack, k, n = as_stack(in_memory(kernels, "kernels")), len(self.model_.theta), self.model_.n_train
         if stack.shape[0] != k or stack.shape[2] != n or not np.isfinite(stack).all():
             raise ValueError(f"kernels have shape {stack.shape}; the model needs ({k}, n_new, {n}), finite")
-        own = None if diagonals is None else np.asarray(diagonals, np.float64)
-        if own is not None and own.shape != stack.shape[:2]:
-            raise ValueError(f"diagonals have shape {own.shape}; they must be {stack.shape[:2]}")
-        return scoring.new_user_scores(self.model_, stack, own)
+        with_self = None if diagonals is None else np.asarray(diagonals, np.float64)
+        if with_self is not None and with_self.shape != stack.shape[:2]:
+            raise ValueError(f"diagonals have shape {with_self.shape}; they must be {stack.shape[:2]}")
+        return scoring.new_user_scores(self.model_, stack, with_self)
 
     # -- uses ----------------------------------------------------------------------------------------------------------------------
 
@@ -252,7 +187,7 @@ class SocialStrengthRanker(KernelEstimator):
             Sort by the weighted sum of the views instead.
         """
         values = self.score_users([user], direct=direct)[0]
-        return scoring.first_of(values, np.append(np.asarray(exclude, np.int64), user), _count("k", k))
+        return scoring.top_ranked(values, np.append(np.asarray(exclude, np.int64), user), _positive_int("k", k))
 
     def recommend_groups(
         self, user: int, membership: Any, k: int = 10, *, score: Literal["decision", "probability"] = "decision", n_popular: int = 1000
@@ -278,10 +213,10 @@ class SocialStrengthRanker(KernelEstimator):
         members.eliminate_zeros()
         ones: Any = sp.csr_array((np.ones(members.nnz), members.indices, members.indptr), shape=members.shape)
         values = self.score_users([user])[0]
-        totals = scoring.group_scores(scoring.strengths(values) if score == "probability" else values, ones)
-        others = np.setdiff1d(np.arange(ones.shape[1]), scoring.popular(ones, _count("n_popular", n_popular)))
+        totals = scoring.group_scores(scoring.tie_strengths(values) if score == "probability" else values, ones)
+        others = np.setdiff1d(np.arange(ones.shape[1]), scoring.largest_groups(ones, _positive_int("n_popular", n_popular)))
         joined = ones.indices[slice(*ones.indptr[user : user + 2])]
-        return scoring.first_of(totals, np.concatenate([joined, others]), _count("k", k))
+        return scoring.top_ranked(totals, np.concatenate([joined, others]), _positive_int("k", k))
 
     def label_users(self, labels: Any) -> np.ndarray:
         """Return labels of all users by the harmonic function on the strengths of ties; given ones stay.
@@ -296,7 +231,7 @@ class SocialStrengthRanker(KernelEstimator):
         if values.shape[:1] != (n,):
             raise ValueError(f"labels have shape {values.shape}; there are {n} users")
         score = scoring.user_scores(self.model_)
-        parts = [scoring.strengths(score(np.arange(lo, hi))) for lo, hi in spans(n, scoring.USERS)]
+        parts = [scoring.tie_strengths(score(np.arange(lo, hi))) for lo, hi in spans(n, scoring.BATCH_USERS)]
         return harmonic_values(strength_graph(np.concatenate(parts)), values)
 
     # -- checks --------------------------------------------------------------------------------------------------------------------
@@ -306,21 +241,21 @@ class SocialStrengthRanker(KernelEstimator):
         return self.model_.n_train
 
     def _users(self, users: Any) -> np.ndarray:
-        found = np.atleast_1d(np.asarray(users))
+        rows = np.atleast_1d(np.asarray(users))
         n = self._n_users()
-        if found.ndim != 1 or found.dtype.kind not in "iu" or (found.size and not (found.min() >= 0 and found.max() < n)):
+        if rows.ndim != 1 or rows.dtype.kind not in "iu" or (rows.size and not (rows.min() >= 0 and rows.max() < n)):
             raise ValueError(f"users={users!r}: must be row numbers from 0 to {n - 1}")
-        return found.astype(np.int64)
+        return rows.astype(np.int64)
 
     def _pairs(self, pairs: Any) -> np.ndarray:
-        found = np.asarray(in_memory(pairs, "pairs"))
-        if found.ndim != 2 or found.shape[1:] != (2,):
-            raise ValueError(f"pairs have shape {found.shape}; they must be (n_pairs, 2)")
-        self._users(found.ravel())
-        return found.astype(np.int64)
+        table = np.asarray(in_memory(pairs, "pairs"))
+        if table.ndim != 2 or table.shape[1:] != (2,):
+            raise ValueError(f"pairs have shape {table.shape}; they must be (n_pairs, 2)")
+        self._users(table.ravel())
+        return table.astype(np.int64)
 
 
-def _table(pairs: Any, z: Any) -> np.ndarray:
+def _pair_table(pairs: Any, z: Any) -> np.ndarray:
     ends, labels = np.asarray(in_memory(pairs, "pairs")), np.asarray(in_memory(z, "z"))
     if ends.ndim != 2 or ends.shape[1:] != (2,):
         raise ValueError(f"pairs have shape {ends.shape}; they must be (n_pairs, 2)")
@@ -329,13 +264,7 @@ def _table(pairs: Any, z: Any) -> np.ndarray:
     return np.column_stack([ends, labels])
 
 
-def _store(path: str) -> Any:
-    from ....storage import GramStore
-
-    return GramStore.open(path)
-
-
-def _count(name: str, value: Any) -> int:
+def _positive_int(name: str, value: Any) -> int:
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name}={value!r}: must be a whole number of at least 1")
     return int(value)

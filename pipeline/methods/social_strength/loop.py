@@ -25,37 +25,18 @@ from ...grams.weighted_sum import MATRIX_SHARE
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import SocialConfig
+from .links import Links
 from .view_pass import Scaling, ViewGrams
 
-ROUND = 16
+FIRST_ROUND_STEPS = 16
 """Newton steps of the first round; every next one takes twice as many. A round starts from the best certified point of the one before,
 which may lie behind its last step: many short rounds would not get anywhere."""
 
-HELD_PAIRS = 4096
-"""Up to this many pairs their Gram matrix is held, which lets hard systems be factorised; beyond, products go over the users."""
+MAX_DENSE_PAIRS = 4096
+"""Up to this many pairs their Gram matrix is in memory, which lets hard systems be factorised; beyond, products go over the users."""
 
-ENTRIES = 1 << 20
+LOOKUP_ENTRIES = 1 << 20
 """Entries of the links that are looked up at a time."""
-
-
-@dataclass(frozen=True)
-class Links:
-    """Training pairs and the links that views are aligned with.
-
-    Attributes
-    ----------
-    pairs, z
-        ``(m, 2)`` users, and ``(m,)`` 1 for a link, 0 for none.
-    target
-        ``(n, n)`` symmetric links without their diagonal; of the linked pairs by default.
-    known
-        ``(n,)`` True for users that some pair or link names: the others may have links nobody has seen.
-    """
-
-    pairs: np.ndarray
-    z: np.ndarray
-    target: sp.csr_array
-    known: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -108,21 +89,7 @@ class SocialState:
 
 
 class SocialLoop:
-    """Weights of the views, then rounds over the training pairs.
-
-    Parameters
-    ----------
-    config
-        Parameters.
-    specs
-        Views.
-    settings
-        Where their matrices lie.
-    links
-        Training pairs.
-    data
-        Matrices that were given, which take the place of the run's data set.
-    """
+    """Weights of the views, then rounds over the training pairs; ``data`` are matrices that were given, in place of the run's data."""
 
     state_type = SocialState
 
@@ -130,7 +97,7 @@ class SocialLoop:
         self.config, self.specs, self.settings, self.links, self.data = config, tuple(specs), settings, links, data
         self.grams = Held(lambda ctx: ViewGrams(ctx, self.specs, settings, centre=True), data)
         self._gram: Gram | None = None
-        self._kernel: np.ndarray | None = None
+        self._weighted_views: np.ndarray | None = None
         self._machine: ImportMachine | None = None
 
     # -- steps ---------------------------------------------------------------------------------------------------------------------
@@ -138,36 +105,46 @@ class SocialLoop:
     def init(self, ctx: RunContext) -> SocialState:
         """Return the state before the views are weighed."""
         k, m = len(self.specs), len(self.links.z)
-        none = np.zeros(0, np.int64)
         # Without a coefficient every pair has the loss ln 2, and nothing is certified.
         return SocialState(
-            0, np.full(k, k**-0.5), np.zeros((k, 0)), np.zeros(k), 0.0, 0.0, np.zeros(k), none, np.zeros(m), float(np.log(2)), np.inf
+            iteration=0,
+            theta=np.full(k, k**-0.5),
+            factors=np.zeros((k, 0)),
+            shifts=np.zeros(k),
+            alignment=0.0,
+            uniform=0.0,
+            singles=np.zeros(k),
+            chosen=np.zeros(0, np.int64),
+            coef=np.zeros(m),
+            objective=float(np.log(2)),
+            gap=np.inf,
         )
 
     def step(self, state: SocialState, ctx: RunContext) -> Step[SocialState]:
         """Weigh the views, or take a round over the pairs."""
         if not state.iteration:
-            new, phase = self._weighed(state, ctx), "weights"
+            new, phase = self._weigh_views(state, ctx), "weights"
         elif self.config.n_import is None:
-            new, phase = self._round(state, ctx), "newton"
+            new, phase = self._newton_round(state, ctx), "newton"
         else:
-            new, phase = self._imported(state, ctx), "import"
+            new, phase = self._add_import(state, ctx), "import"
         new = replace(new, iteration=state.iteration + 1)
         metrics = {"phase": phase, "objective": new.objective, "gap": new.gap, "alignment": new.alignment}
         more = {"n_selected": int(np.count_nonzero(new.theta)), "n_import": len(new.chosen), "newton_steps": new.newton_steps}
         return Step(new, {**metrics, **more})
 
-    def _round(self, state: SocialState, ctx: RunContext) -> SocialState:
-        left = min(ROUND << (state.iteration - 1), self.config.max_iter - state.newton_steps)
-        found = rank_pairs(self.gram(state, ctx), self.links.z, self.config.C, warm=state.coef, tol=self.config.tol, max_iter=left)
-        taken = state.newton_steps + found.steps
-        stop = "tol" if found.converged else "max_iter" if taken >= self.config.max_iter else None
-        if stop is None and found.steps < left and found.gap >= state.gap:
+    def _newton_round(self, state: SocialState, ctx: RunContext) -> SocialState:
+        config = self.config
+        limit = min(FIRST_ROUND_STEPS << (state.iteration - 1), config.max_iter - state.newton_steps)
+        fit = rank_pairs(self.gram(state, ctx), self.links.z, config.C, warm=state.coef, tol=config.tol, max_iter=limit)
+        n_steps = state.newton_steps + fit.steps
+        stop = "tol" if fit.converged else "max_iter" if n_steps >= config.max_iter else None
+        if stop is None and fit.steps < limit and fit.gap >= state.gap:
             stop = "stalled"
-        return replace(state, coef=found.coef, objective=found.objective, gap=found.gap, newton_steps=taken, stop=stop)
+        return replace(state, coef=fit.coef, objective=fit.objective, gap=fit.gap, newton_steps=n_steps, stop=stop)
 
-    def _imported(self, state: SocialState, ctx: RunContext) -> SocialState:
-        gram, before = self.gram(state, ctx), self._imports(state, ctx)
+    def _add_import(self, state: SocialState, ctx: RunContext) -> SocialState:
+        gram, before = self.gram(state, ctx), self._import_machine(state, ctx)
         machine = import_step(gram, self.links.z, self.config.C, before, self._candidates(state, ctx))
         gap = full_gap(gram, self.links.z, self.config.C, machine)
         self._machine = machine
@@ -181,17 +158,17 @@ class SocialLoop:
         return replace(state, chosen=machine.chosen, coef=machine.dual, objective=machine.objective, gap=gap, stop=stop)
 
     def _candidates(self, state: SocialState, ctx: RunContext) -> np.ndarray:
-        left = np.setdiff1d(np.arange(len(self.links.z)), state.chosen)
+        others = np.setdiff1d(np.arange(len(self.links.z)), state.chosen)
         count = self.config.n_candidates
-        if count is None or len(left) <= count:
-            return left
-        return np.sort(np.random.default_rng([ctx.seed, state.iteration]).choice(left, count, replace=False))
+        if count is None or len(others) <= count:
+            return others
+        return np.sort(np.random.default_rng([ctx.seed, state.iteration]).choice(others, count, replace=False))
 
-    def _imports(self, state: SocialState, ctx: RunContext) -> ImportMachine:
+    def _import_machine(self, state: SocialState, ctx: RunContext) -> ImportMachine:
         """Return the machine of a state: the one of the last step, or after a resume the same again."""
-        held = self._machine
-        if held is not None and np.array_equal(held.chosen, state.chosen):
-            return held
+        last = self._machine
+        if last is not None and np.array_equal(last.chosen, state.chosen):
+            return last
         if not len(state.chosen):
             return empty_machine(self.links.z)
         factor = import_factor(self.gram(state, ctx), state.chosen)
@@ -199,25 +176,25 @@ class SocialLoop:
 
     def coefficients(self, state: SocialState, ctx: RunContext) -> np.ndarray:
         """Return the coefficients of the pairs, ``(m,)``: zero but at import vectors where there are some."""
-        return state.coef if self.config.n_import is None else self._imports(state, ctx).coefficients()
+        return state.coef if self.config.n_import is None else self._import_machine(state, ctx).coefficients()
 
     # -- views ---------------------------------------------------------------------------------------------------------------------
 
-    def _weighed(self, state: SocialState, ctx: RunContext) -> SocialState:
+    def _weigh_views(self, state: SocialState, ctx: RunContext) -> SocialState:
         grams = self.grams(ctx)
-        scaling = self._scaling(grams)
-        found = self._aligned(grams, scaling)
+        scaling = self._find_scaling(grams)
+        aligned = self._align(grams, scaling)
         return replace(
             state,
-            theta=found.weights,
+            theta=aligned.weights,
             factors=scaling.factors,
             shifts=scaling.shifts,
-            alignment=found.value,
-            uniform=found.uniform,
-            singles=found.singles,
+            alignment=aligned.value,
+            uniform=aligned.uniform,
+            singles=aligned.singles,
         )
 
-    def _scaling(self, grams: ViewGrams) -> Scaling:
+    def _find_scaling(self, grams: ViewGrams) -> Scaling:
         maxima, sizes = grams.extremes()
         empty = ~(sizes > 0).any(axis=0)
         if empty.any():
@@ -230,20 +207,20 @@ class SocialLoop:
             return Scaling(factors, np.zeros(len(maxima)))
         return Scaling(factors, np.maximum(-grams.least_eigenvalues(factors), 0.0))
 
-    def _aligned(self, grams: ViewGrams, scaling: Scaling) -> Aligned:
+    def _align(self, grams: ViewGrams, scaling: Scaling) -> Aligned:
         links, config = self.links, self.config
         sums = grams.matrix_sums(scaling, links.known)
-        with_links = _with_target(sums, self._linked_sums(grams, scaling), links)
+        with_links = _add_target(sums, self._target_products(grams, scaling), links)
         return aligned_weights(with_links.centred(config.alignment), uniform=config.weights == "uniform")
 
-    def _linked_sums(self, grams: ViewGrams, scaling: Scaling) -> np.ndarray:
+    def _target_products(self, grams: ViewGrams, scaling: Scaling) -> np.ndarray:
         """Return the inner products of the views with the links beside the diagonal, ``(k,)``."""
         upper = sp.triu(self.links.target, 1, format="coo")
         total = np.zeros(len(self.specs))
-        for lo in range(0, upper.nnz, ENTRIES):
-            part = slice(lo, lo + ENTRIES)
-            places = (ids[part].astype(np.int64) for ids in (upper.row, upper.col))
-            total += 2.0 * (grams.view_entries(scaling, *places) @ upper.data[part])
+        for lo in range(0, upper.nnz, LOOKUP_ENTRIES):
+            part = slice(lo, lo + LOOKUP_ENTRIES)
+            rows, cols = (ids[part].astype(np.int64) for ids in (upper.row, upper.col))
+            total += 2.0 * (grams.view_entries(scaling, rows, cols) @ upper.data[part])
         return total
 
     def entries(self, state: SocialState, ctx: RunContext) -> np.ndarray:
@@ -252,22 +229,22 @@ class SocialLoop:
 
     def kernel(self, state: SocialState, ctx: RunContext) -> np.ndarray:
         """Return the weighted sum of the views, float32 ``(n, n)``."""
-        if self._kernel is None:
-            self._kernel = self.grams(ctx).weighted(state.scaling, state.theta)
-        return self._kernel
+        if self._weighted_views is None:
+            self._weighted_views = self.grams(ctx).weighted(state.scaling, state.theta)
+        return self._weighted_views
 
     def gram(self, state: SocialState, ctx: RunContext) -> Gram:
         """Return the Gram matrix of the training pairs."""
         if self._gram is None:
-            self._gram = self._pair_gram(state, ctx)
+            self._gram = self._build_gram(state, ctx)
         return self._gram
 
-    def _pair_gram(self, state: SocialState, ctx: RunContext) -> Gram:
+    def _build_gram(self, state: SocialState, ctx: RunContext) -> Gram:
         kind, pairs = self.config.pair_kernel, self.links.pairs
         if kind == "similarity":
             return FactorGram(similarity_features(self.entries(state, ctx), state.theta, self.config.view_scale))
         kernel, m = self.kernel(state, ctx), len(pairs)
-        if m > HELD_PAIRS or 8 * m * m > MATRIX_SHARE * ctx.driver_memory:
+        if m > MAX_DENSE_PAIRS or 8 * m * m > MATRIX_SHARE * ctx.driver_memory:
             return PairGram(kernel, pairs, kind)
         matrix = np.empty((m, m))
         for lo in range(0, m, 512):
@@ -276,9 +253,9 @@ class SocialLoop:
         return DenseGram(matrix)
 
 
-def _with_target(sums: MatrixSums, products: np.ndarray, links: Links) -> MatrixSums:
+def _add_target(sums: MatrixSums, products: np.ndarray, links: Links) -> MatrixSums:
     """Return the sums with those of the links at the end; everybody is linked with himself."""
-    target, own = links.target, links.known.astype(np.float64)
-    rows = np.asarray(target.sum(axis=1)).ravel() + own
+    target, diagonal = links.target, links.known.astype(np.float64)
+    rows = np.asarray(target.sum(axis=1)).ravel() + diagonal
     traces = sums.diagonals[:, links.known].sum(axis=1)
-    return sums.with_matrix(products + traces, float(np.square(target.data).sum() + own.sum()), rows, own)
+    return sums.with_matrix(products + traces, float(np.square(target.data).sum() + diagonal.sum()), rows, diagonal)

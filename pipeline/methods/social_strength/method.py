@@ -1,126 +1,166 @@
-"""Social strength modelling as a method of the runner: training pairs in, a model of ties, tables with its baselines out."""
+"""Social strength modelling as a method: from views and training pairs to a loop, from its state to a model of ties and tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from ....storage import DataError
 from ...grams.given import GivenGrams
 from ...grams.memory import BLOCKS, IN_PLACE, PACKED
 from ...grams.sources import pair_bytes, row_pairs
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs
-from ...loops.prepared import Prepared
+from ...method import Method
 from ...models.kernel_build import data_scaling, support_rows_of
 from ...records.context import RunContext
+from ...records.data_set import DataSet
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .config import SocialConfig
-from .loop import Links, SocialLoop, SocialState
+from .links import Links, read_links
+from .loop import SocialLoop, SocialState
 from .model import SocialModel
+from .predict import SocialPredictor
 from .scores import hit_table, pair_scores
-
-# -- training pairs ----------------------------------------------------------------------------------------------------------------
-
-
-def checked_links(table: Any, n: int, target: Any = None) -> Links:
-    """Return training pairs and links, checked.
-
-    Parameters
-    ----------
-    table
-        ``(m, 3)`` rows u, v, z.
-    n
-        Number of users.
-    target
-        ``(n, n)`` links that views are aligned with, dense or sparse; those of the pairs by default.
-
-    Raises
-    ------
-    DataError
-        A pair that is none, by its number, or labels that are all equal.
-    """
-    rows = np.asarray(table, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[1:] != (3,) or not len(rows):
-        raise DataError(f"pairs have shape {rows.shape}; they must be (n_pairs, 3): two users and z, at least one pair")
-
-    def refuse(wrong: np.ndarray, told: Callable[[np.ndarray], str]) -> None:
-        if wrong.any():
-            i = int(np.argmax(wrong))
-            raise DataError(f"pair {i}: {told(rows[i])}")
-
-    ends, z = rows[:, :2], rows[:, 2]
-    refuse(np.isnan(rows.sum(axis=1)) | np.isinf(rows.sum(axis=1)), lambda row: f"{row.tolist()} is not made of finite numbers")
-    outside = ((ends < 0) | (ends >= n) | (ends != np.floor(ends))).any(axis=1)
-    refuse(outside, lambda row: f"user {_plain(row[:2][(row[:2] < 0) | (row[:2] >= n) | (row[:2] % 1 != 0)][0])}{_range(n)}")
-    refuse(ends[:, 0] == ends[:, 1], lambda row: f"user {int(row[0])} is paired with himself; a pair has two users")
-    refuse((z != 0) & (z != 1), lambda row: f"z={_plain(row[2])}: must be 1 for a link or 0 for none")
-    if np.all(z == z[0]):
-        raise DataError(f"all {len(z)} pairs have z={int(z[0])}; linked and unlinked pairs are needed")
-    pairs, linked = np.ascontiguousarray(ends.astype(np.int64)), z == 1
-    links = _links_of(pairs[linked], n) if target is None else _target(target, n)
-    known = np.zeros(n, dtype=bool)
-    known[pairs] = True
-    known[links.indices] = True
-    return Links(pairs, z.astype(np.int64), links, known)
-
-
-def _plain(value: float) -> str:
-    return f"{value:g}"
-
-
-def _range(n: int) -> str:
-    return f": must be a row number from 0 to {n - 1}"
-
-
-def _links_of(pairs: np.ndarray, n: int) -> sp.csr_array:
-    both = np.concatenate([pairs, pairs[:, ::-1]]).T
-    found = sp.csr_array((np.ones(both.shape[1]), tuple(both)), shape=(n, n))
-    found.sum_duplicates()
-    found.data[:] = 1.0
-    return found
-
-
-def _target(target: Any, n: int) -> sp.csr_array:
-    given = sp.csr_array(target, dtype=np.float64)
-    if given.shape != (n, n) or not np.isfinite(given.data).all():
-        raise ValueError(f"target has shape {given.shape}; it must be finite and (n_users, n_users), here {n} users")
-    both = sp.csr_array(0.5 * (given + given.T))
-    both = sp.csr_array(both - sp.diags_array(both.diagonal()))
-    both.eliminate_zeros()
-    return both
-
-
-# -- loop ----------------------------------------------------------------------------------------------------------------------
-
-
-def build_loop(config: SocialConfig, data: Any, links: Links, ctx: RunContext) -> SocialLoop:
-    """Return the loop of a fit.
-
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        More users than the driver can hold the matrix of.
-    """
-    specs = resolved_kernels(config.kernels, data, "cosine" if config.normalize == "cosine" else "none")
-    loop = SocialLoop(config, specs, gram_settings(config, specs, data, ctx), links, given_grams_or_none(data))
-    refuse_beyond(driver_held(loop, data.n_rows, ctx), ctx.driver_memory, "social-strength", "fewer users")
-    return loop
-
 
 SCORES = Held("scores of all pairs of users", "4 M n^2", "M = 2 for `pair_kernel: similarity`, else 1")
 SUM = Held("sum of the views, and a copy", "8 n^2")
 AT_PAIRS = Held("views at the pairs", "16 k p", "p pairs")
 
-HELD = (SCORES, PACKED, IN_PLACE, BLOCKS, SUM, AT_PAIRS)
-"""What the driver holds."""
+
+@dataclass(frozen=True)
+class SocialInputs:
+    """Users (their features, or matrices of their similarities), and the ties that are known."""
+
+    data: DataSet
+    links: Links
 
 
-def driver_held(loop: SocialLoop, n: int, ctx: RunContext) -> tuple[Holding, ...]:
+class Social(Method):
+    """The strength of ties between users: weights of several views of them, and a ranking learnt from some pairs."""
+
+    name = "social-strength"
+    config_type = SocialConfig
+    models = {SocialModel: SocialPredictor()}
+    held = (SCORES, PACKED, IN_PLACE, BLOCKS, SUM, AT_PAIRS)
+    programs = "methods.social_strength.view_pass"
+
+    config: SocialConfig
+    inputs: SocialInputs
+    loop: SocialLoop
+
+    @classmethod
+    def read_inputs(cls, config: SocialConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[SocialConfig, SocialInputs]:
+        """Return parameters, users and pairs; ``extra["pairs"]`` has rows u, v, z. The views may be those of a Gram store."""
+        if config.kernels == "precomputed" and config.gram_store is None:
+            raise ValueError("social-strength needs views: kernels over the users (--kernels), or a Gram store of matrices (--grams)")
+        # Views that are not shifted must be positive semi-definite themselves.
+        config, inputs = with_gram_store(config, Inputs(ctx.data, np.zeros(0), None), definite=config.normalize == "none")
+        return config, SocialInputs(inputs.data, read_links(extra["pairs"], inputs.data.n_rows))
+
+    @classmethod
+    def build_loop(cls, config: SocialConfig, inputs: SocialInputs, ctx: RunContext) -> SocialLoop:
+        """Return the loop of a fit.
+
+        Raises
+        ------
+        gramplane.cluster.MemoryBoundExceeded
+            More users than the driver can hold the matrix of.
+        """
+        data = inputs.data
+        specs = resolved_kernels(config.kernels, data, "cosine" if config.normalize == "cosine" else "none")
+        loop = SocialLoop(config, specs, gram_settings(config, specs, data, ctx), inputs.links, given_grams_or_none(data))
+        refuse_beyond(driver_holdings(loop, data.n_rows, ctx), ctx.driver_memory, cls.name, "fewer users")
+        return loop
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Gram policy, tasks of a pass, memory of a task, pairs."""
+        loop, config = self.loop, self.config
+        data = _loop_data(loop, self.ctx)
+        refs = row_pairs(data, loop.specs, loop.settings.block)
+        z = loop.links.z
+        return {
+            **loop.settings.describe(data.n_rows, len(loop.specs)),
+            **holdings_plan(driver_holdings(loop, data.n_rows, self.ctx)),
+            "users": data.n_rows,
+            "pairs": len(z),
+            "linked_pairs": int(z.sum()),
+            "iterations_at_most": 1 + (config.max_iter if config.n_import is None else min(config.n_import, len(z))),
+            "tasks_per_pass": len(refs),
+            "task_bytes": int(max(pair_bytes(ref) + 6 * ref.nbytes for ref in refs)),
+        }
+
+    def model(self, state: SocialState, ctx: RunContext) -> SocialModel:
+        """Return the model of ties."""
+        loop, config = self.loop, self.config
+        data, grams, coef = _loop_data(loop, ctx), loop.grams(ctx), loop.coefficients(state, ctx)
+        is_given = isinstance(data, GivenGrams)
+        rows, texts = (None, ()) if is_given else support_rows_of(data, np.arange(data.n_rows))
+        with_coefficient = np.flatnonzero(coef)
+        offset, view_weights = 0.0, np.zeros(len(state.theta))
+        strengths = np.zeros((0, data.n_rows), np.float32)
+        if config.pair_kernel == "similarity":
+            offset = float(coef.sum())
+            view_weights = config.view_scale**2 * state.theta * (loop.entries(state, ctx) @ coef)
+            strengths = grams.weighted(state.scaling, view_weights)
+        return SocialModel(
+            params_json=config.model_dump_json(),
+            kernels_json=json.dumps([spec.to_json() for spec in loop.specs]),
+            n_features=int(data.n_cols),
+            n_train=data.n_rows,
+            precomputed=is_given,
+            theta=state.theta,
+            factors=state.factors,
+            shifts=state.shifts,
+            norms=tuple(grams.normalizations),
+            rows=rows,
+            texts=texts,
+            pairs=loop.links.pairs[with_coefficient],
+            coef=coef[with_coefficient],
+            view_weights=view_weights,
+            offset=offset,
+            kernel=loop.kernel(state, ctx),
+            strengths=strengths,
+            figures=_figures(state),
+            arrays={"singles": state.singles, "chosen": state.chosen, "baseline_auc": _baseline_areas(loop, state, ctx)},
+            **data_scaling(data),
+        )
+
+    def summary(self, state: SocialState, model: SocialModel) -> dict[str, Any]:
+        """Return certificate, alignments, and the area under the curve of the learnt ranking over the training pairs."""
+        return {
+            "objective": float(state.objective),
+            "gap": float(state.gap),
+            "certified_over": "the training pairs, for these weights of the views",
+            "alignment": float(state.alignment),
+            "uniform_alignment": float(state.uniform),
+            "n_selected": int(np.count_nonzero(state.theta)),
+            "n_kernels": len(state.theta),
+            "pairs": len(self.loop.links.z),
+            "pairs_kept": len(model.coef),
+            "auc": learnt_area(model, self.loop.links),
+            "stop": state.stop,
+        }
+
+    def tables(self, state: SocialState, model: SocialModel) -> dict[str, list[dict[str, Any]]]:
+        """Return views by weight, the learnt ranking of the training pairs with its baselines, hits among the first m."""
+        names, links = [str(spec) for spec in self.loop.specs], self.loop.links
+        shares, singles = model.theta / model.theta.sum(), model.arrays["singles"]
+        order = np.lexsort((np.arange(len(names)), -shares))
+        areas = [learnt_area(model, links), *model.arrays["baseline_auc"].tolist()]
+        return {
+            "kernels": [{"kernel": names[q], "weight": float(shares[q]), "alignment": float(singles[q])} for q in order],
+            "rankings": [{"ranking": name, "auc": area} for name, area in zip(["learnt", "direct", "uniform", *names], areas, strict=True)],
+            "hits": hit_table(model, links),
+        }
+
+
+def driver_holdings(loop: SocialLoop, n: int, ctx: RunContext) -> tuple[Holding, ...]:
     """Return what the driver holds: scores of all pairs of users, views in memory, the kernel of the pairs."""
     matrices, pairs, k = 2 if loop.config.pair_kernel == "similarity" else 1, len(loop.links.z), len(loop.specs)
     return (
@@ -131,83 +171,8 @@ def driver_held(loop: SocialLoop, n: int, ctx: RunContext) -> tuple[Holding, ...
     )
 
 
-def prepare(config: SocialConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Prepared:
-    """Return the method ready to run on ``ctx.data``, the users; ``extra["pairs"]`` holds rows u, v, z."""
-    config, data = _views(config, ctx)
-    links = checked_links(extra["pairs"], data.n_rows)
-    loop = build_loop(config, data, links, ctx)
-    return Prepared(
-        loop=loop,
-        model=lambda state, ctx: model_of(config, loop, state, ctx),
-        summary=lambda state, model: summary(state, model, loop),
-        tables=lambda state, model: tables(model, loop),
-        plan=plan_of(config, loop, ctx),
-    )
-
-
-def _views(config: SocialConfig, ctx: RunContext) -> tuple[SocialConfig, Any]:
-    """Return parameters and data of a run whose views may be those of a Gram store; only unshifted ones must be definite."""
-    if config.kernels == "precomputed" and config.gram_store is None:
-        raise ValueError("social-strength needs views: kernels over the users (--kernels), or a Gram store of matrices (--grams)")
-    config, inputs = with_gram_store(config, Inputs(ctx.data, np.zeros(0), None), definite=config.normalize == "none")
-    return config, inputs.data
-
-
-def plan_of(config: SocialConfig, loop: SocialLoop, ctx: RunContext) -> dict[str, Any]:
-    """Return what the run will do: place of the matrices, tasks of a pass, memory of a task, pairs."""
-    data = ctx.data if loop.data is None else loop.data
-    refs = row_pairs(data, loop.specs, loop.settings.block)
-    z = loop.links.z
-    return {
-        **loop.settings.describe(data.n_rows, len(loop.specs)),
-        **holdings_plan(driver_held(loop, data.n_rows, ctx)),
-        "users": data.n_rows,
-        "pairs": len(z),
-        "linked_pairs": int(z.sum()),
-        "iterations_at_most": 1 + (config.max_iter if config.n_import is None else min(config.n_import, len(z))),
-        "tasks_per_pass": len(refs),
-        "task_bytes": int(max(pair_bytes(ref) + 6 * ref.nbytes for ref in refs)),
-    }
-
-
-# -- model ---------------------------------------------------------------------------------------------------------------------
-
-
-def model_of(config: SocialConfig, loop: SocialLoop, state: SocialState, ctx: RunContext) -> SocialModel:
-    """Return the model of a finished fit."""
-    data = ctx.data if loop.data is None else loop.data
-    grams, coef = loop.grams(ctx), loop.coefficients(state, ctx)
-    given = isinstance(data, GivenGrams)
-    rows, texts = (None, ()) if given else support_rows_of(data, np.arange(data.n_rows))
-    kept = np.flatnonzero(coef)
-    offset, view_weights = 0.0, np.zeros(len(state.theta))
-    strengths = np.zeros((0, data.n_rows), np.float32)
-    if config.pair_kernel == "similarity":
-        offset = float(coef.sum())
-        view_weights = config.view_scale**2 * state.theta * (loop.entries(state, ctx) @ coef)
-        strengths = grams.weighted(state.scaling, view_weights)
-    return SocialModel(
-        params_json=config.model_dump_json(),
-        kernels_json=json.dumps([spec.to_json() for spec in loop.specs]),
-        n_features=int(data.n_cols),
-        n_train=data.n_rows,
-        precomputed=given,
-        theta=state.theta,
-        factors=state.factors,
-        shifts=state.shifts,
-        norms=tuple(grams.normalizations),
-        rows=rows,
-        texts=texts,
-        pairs=loop.links.pairs[kept],
-        coef=coef[kept],
-        view_weights=view_weights,
-        offset=offset,
-        kernel=loop.kernel(state, ctx),
-        strengths=strengths,
-        figures=_figures(state),
-        arrays={"singles": state.singles, "chosen": state.chosen, "baseline_auc": _baselines(loop, state, ctx)},
-        **data_scaling(data),
-    )
+def _loop_data(loop: SocialLoop, ctx: RunContext) -> Any:
+    return ctx.data if loop.data is None else loop.data
 
 
 def _figures(state: SocialState) -> dict[str, float]:
@@ -222,42 +187,18 @@ def _figures(state: SocialState) -> dict[str, float]:
     }
 
 
-def _baselines(loop: SocialLoop, state: SocialState, ctx: RunContext) -> np.ndarray:
+def _area(z: np.ndarray, scores: np.ndarray) -> float:
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(z, scores))
+
+
+def _baseline_areas(loop: SocialLoop, state: SocialState, ctx: RunContext) -> np.ndarray:
     """Return the area under the curve over the training pairs of sorting by K_u, by equal weights, and by every view, ``(2 + k,)``."""
-    from sklearn.metrics import roc_auc_score
-
     entries = loop.entries(state, ctx)
-    scores = np.vstack([state.theta @ entries, entries.mean(axis=0), entries])
-    return np.array([float(roc_auc_score(loop.links.z, row)) for row in scores])
+    return np.array([_area(loop.links.z, row) for row in np.vstack([state.theta @ entries, entries.mean(axis=0), entries])])
 
 
-def summary(state: SocialState, model: SocialModel, loop: SocialLoop) -> dict[str, Any]:
-    """Return the figures of a finished run as a small JSON object."""
-    return {
-        "objective": float(state.objective),
-        "gap": float(state.gap),
-        "certified_over": "the training pairs, for these weights of the views",
-        "alignment": float(state.alignment),
-        "uniform_alignment": float(state.uniform),
-        "n_selected": int(np.count_nonzero(state.theta)),
-        "n_kernels": len(state.theta),
-        "pairs": len(loop.links.z),
-        "pairs_kept": len(model.coef),
-        "auc": float(tables(model, loop, hits=False)["rankings"][0]["auc"]),
-        "stop": state.stop,
-    }
-
-
-def tables(model: SocialModel, loop: SocialLoop, hits: bool = True) -> dict[str, list[dict[str, Any]]]:
-    """Return the report's tables: views by weight, rankings of the training pairs beside the model's, hits among the first m."""
-    from sklearn.metrics import roc_auc_score
-
-    names = [str(spec) for spec in loop.specs]
-    shares, singles = model.theta / model.theta.sum(), model.arrays["singles"]
-    order = np.lexsort((np.arange(len(names)), -shares))
-    views = [{"kernel": names[q], "weight": float(shares[q]), "alignment": float(singles[q])} for q in order]
-    own = float(roc_auc_score(loop.links.z, pair_scores(model, loop.links.pairs)))
-    areas = model.arrays["baseline_auc"].tolist()
-    told = zip(["learnt", "direct", "uniform", *names], [own, *areas], strict=True)
-    found = {"kernels": views, "rankings": [{"ranking": name, "auc": area} for name, area in told]}
-    return {**found, "hits": hit_table(model, loop.links)} if hits else found
+def learnt_area(model: SocialModel, links: Links) -> float:
+    """Return the area under the curve of the learnt ranking over the training pairs."""
+    return _area(links.z, pair_scores(model, links.pairs))

@@ -2,7 +2,7 @@
 
 A view t is ``(d_u + d_v) / 2 K^t_uv + delta [u = v]`` with factors d and a shift of its own
 (:mod:`gramplane.kernels.ranking.user_kernels`); the raw entries are those of :class:`gramplane.pipeline.grams.grams.Grams`, and nothing is
-rewritten. Block pairs are loaded wherever they lie, so every place gives the same bits.
+rewritten. Block pairs are loaded wherever they lie, so the bits are the same wherever that is.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ def extremes_chunk(ref: PairRef, norms: Norms) -> list[Extremes]:
 def shares_chunk(ref: PairRef, norms: Norms, factors: Any, mask: Any) -> list[Shares]:
     """Return the shares of one block pair in the sums of the views, of the users in the mask alone."""
     scaled = _scaled(ref, norms, received(factors))
-    inside = received(mask)
-    scaled *= inside[slice(*ref.rows), None]
-    scaled *= inside[slice(*ref.cols)]
-    alone = ref.rows == ref.cols
+    in_mask = received(mask)
+    scaled *= in_mask[slice(*ref.rows), None]
+    scaled *= in_mask[slice(*ref.cols)]
+    is_diagonal = ref.rows == ref.cols
     flat = scaled.reshape(len(scaled), -1)
     with one_thread():
-        products = (1.0 if alone else 2.0) * (flat @ flat.T)
-    diagonal = np.diagonal(scaled, axis1=1, axis2=2).copy() if alone else None
+        products = (1.0 if is_diagonal else 2.0) * (flat @ flat.T)
+    diagonal = np.diagonal(scaled, axis1=1, axis2=2).copy() if is_diagonal else None
     return [Shares(ref.rows, ref.cols, products, scaled.sum(axis=2), scaled.sum(axis=1), diagonal)]
 
 
@@ -94,7 +94,7 @@ def _scaled(ref: PairRef, norms: Norms, factors: np.ndarray) -> np.ndarray:
     return scaled_block(normalised(ref, norms), factors[:, slice(*ref.rows)], factors[:, slice(*ref.cols)])
 
 
-def _bytes(ref: PairRef) -> int:
+def _step_bytes(ref: PairRef) -> int:
     # The entries in float64, their factors, and a copy.
     return pair_bytes(ref) + 6 * ref.nbytes
 
@@ -104,13 +104,13 @@ class ViewGrams(Grams):
 
     def extremes(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the largest entry, and the largest size of an entry, of every row of every matrix, ``(k, n)`` each; one pass."""
-        found = np.full((2, self.k, self.n), -np.inf)
+        extremes = np.full((2, self.k, self.n), -np.inf)
         for part in self._view_pass("view-extremes", extremes_chunk, 32 * self.k * self.settings.block, self._norms):
             for span, values in ((part.rows, part.to_rows), (part.cols, part.to_cols)):
-                inside = found[:, :, slice(*span)]
-                np.maximum(inside, values, out=inside)
-        found *= self.scale[:, None]
-        return found[0], found[1]
+                part_of_span = extremes[:, :, slice(*span)]
+                np.maximum(part_of_span, values, out=part_of_span)
+        extremes *= self.scale[:, None]
+        return extremes[0], extremes[1]
 
     def matrix_sums(self, scaling: Scaling, mask: np.ndarray) -> MatrixSums:
         """Return the sums of the views over the users in the mask ``(n,)``; one pass."""
@@ -128,12 +128,12 @@ class ViewGrams(Grams):
 
     def least_eigenvalues(self, factors: np.ndarray) -> np.ndarray:
         """Return the least eigenvalue of every view before its shift, ``(k,)``, or a little less; one weighted sum each."""
-        found = np.array([self._least(q, factors[q]) for q in range(self.k)])
-        # The room of these sums is not asked for again.
+        eigenvalues = np.array([self._least_eigenvalue(q, factors[q]) for q in range(self.k)])
+        # The memory of these sums is not needed again.
         self._matrix = None
-        return found
+        return eigenvalues
 
-    def _least(self, q: int, factors: np.ndarray) -> float:
+    def _least_eigenvalue(self, q: int, factors: np.ndarray) -> float:
         gram: Gram = self.combine(np.eye(self.k)[q])
 
         def product(x: np.ndarray) -> np.ndarray:
@@ -142,18 +142,18 @@ class ViewGrams(Grams):
         return least_eigenvalue(product, self.n, lambda: scaled_block(gram.rows(np.arange(self.n)), factors, factors))
 
     def view_entries(self, scaling: Scaling, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return the entries of every view at some places, ``(k, m)``; at most one pass."""
+        """Return the entries of every view at rows and columns, ``(k, m)``; at most one pass."""
         d = scaling.factors
-        found = self.entries(rows, columns) * (0.5 * (d[:, rows] + d[:, columns]))
-        return found + scaling.shifts[:, None] * (rows == columns)
+        scaled = self.entries(rows, columns) * (0.5 * (d[:, rows] + d[:, columns]))
+        return scaled + scaling.shifts[:, None] * (rows == columns)
 
     def weighted(self, scaling: Scaling, theta: np.ndarray) -> np.ndarray:
         """Return ``sum_t theta_t K^t`` of the views, float32 ``(n, n)``, a matrix of its own; one pass."""
         matrix, factors = np.empty((self.n, self.n), np.float32), self._factors(scaling)
         for batch in self._batches():
             result = 4 * max((ref.rows[1] - ref.rows[0]) * (ref.cols[1] - ref.cols[0]) for ref in batch) + 256
-            for found in self._view_pass("view-sum", weighted_chunk, result, self._norms, factors, theta, refs=batch):
-                _place(matrix, found)
+            for filled in self._view_pass("view-sum", weighted_chunk, result, self._norms, factors, theta, refs=batch):
+                _place(matrix, filled)
         matrix.flat[:: self.n + 1] += np.float32(theta @ scaling.shifts)
         return matrix
 
@@ -162,5 +162,5 @@ class ViewGrams(Grams):
 
     def _view_pass(self, name: str, chunk: Any, result: int, *broadcast: Any, refs: list[PairRef] | None = None) -> list[Any]:
         chosen = self._refs if refs is None else refs
-        program = BlockProgram(name, chunk, listed, _bytes, result + 512, combine_bytes=2 * (result + 512) * len(chosen))
+        program = BlockProgram(name, chunk, listed, _step_bytes, result + 512, combine_bytes=2 * (result + 512) * len(chosen))
         return self.ctx.run_pass(plan(program, chosen, *broadcast))

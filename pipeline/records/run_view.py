@@ -43,7 +43,7 @@ class RunView:
     tables
         Further tables of the method by name; of methods on kernels ``kernels`` (``{"kernel": name, "weight": w}``, largest first) and
         ``weights`` (``{"machine": class, "iteration": t, name: w, ...}``).
-    beside
+    is_compared
         Whether there are other runs on the page, so that figures of this one alone name it.
     """
 
@@ -61,7 +61,7 @@ class RunView:
     scores: Sequence[Row] = ()
     trials: Sequence[Row] = ()
     tables: Mapping[str, Sequence[Row]] = field(default_factory=dict)
-    beside: bool = False
+    is_compared: bool = False
 
     @property
     def bounded(self) -> bool:
@@ -120,7 +120,7 @@ def known(values: Sequence[float]) -> bool:
 
 def named(runs: Sequence[RunView]) -> bool:
     """Return whether lines in a figure of these runs carry their names."""
-    return len(runs) > 1 or any(run.beside for run in runs)
+    return len(runs) > 1 or any(run.is_compared for run in runs)
 
 
 def step_word(runs: Sequence[RunView]) -> str:

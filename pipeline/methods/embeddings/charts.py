@@ -1,0 +1,67 @@
+"""Charts of embeddings: the map, and the eigenvalues of the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...records.charts import FAINT, Chart, Legend, Series, SystemCharts, short
+from ...records.run_view import Row, RunView, known, number
+from ...records.shared_charts import column, spectra
+
+MAX_POINTS = 2000
+"""Points of a map; more would make the page large and the picture black."""
+
+MAX_LABELS = 8
+"""Labels with a colour each; of more all points have one colour."""
+
+
+def maps(run: RunView) -> list[Chart]:
+    """Return the first two coordinates of every row, coloured by label where there is one."""
+    rows = [row for row in run.tables.get("embedding", ()) if known([number(row.get("component_0"))])]
+    if not rows:
+        return []
+    step = -(-len(rows) // MAX_POINTS)
+    shown = rows[::step]
+    which = "Every point is a row" if step == 1 else f"{len(shown):,} of {len(rows):,} rows, evenly chosen"
+    labels = list(dict.fromkeys(str(row["label"]) for row in shown if row.get("label") is not None))
+    coloured = labels if len(labels) <= MAX_LABELS else []
+    return [
+        Chart(
+            "Map",
+            f"{which}{'; colours are labels' if labels else ''}.",
+            series=_points_by_label(shown, coloured),
+            x_label="first coordinate",
+            y_label="second coordinate",
+            equal=True,
+            legend=Legend("above", min(4, len(coloured) + 1)) if coloured else None,
+            size=(6.0, 4.6),
+        )
+    ]
+
+
+def _points_by_label(rows: Sequence[Row], labels: Sequence[str]) -> list[Series]:
+    if not labels:
+        return [_points(rows)]
+    series = [_points([row for row in rows if str(row.get("label")) == name], short(name, 24), k) for k, name in enumerate(labels)]
+    unlabelled = [row for row in rows if row.get("label") is None]
+    return [*series, _points(unlabelled, "without a label", FAINT, 10.0, 0.4)] if unlabelled else series
+
+
+def _points(rows: Sequence[Row], label: str = "", colour: int | str = 0, area: float = 14.0, opacity: float = 0.75) -> Series:
+    return Series(column(rows, "component_0"), column(rows, "component_1"), label, "point", colour, width=area, opacity=opacity)
+
+
+GLOSSARY = {
+    "edges": "Pairs of neighbours whose distance the kernel keeps.",
+    "graph_components": "Parts of the graph of neighbours that no edge links.",
+    "isolated_rows": "Rows without a neighbour in the graph.",
+    "cap": "Largest size of the kernel allowed, tr K^2.",
+    "map_share": "Share of the kernel's trace that the coordinates of the map hold.",
+    "n_triples": "Triples in the working set: two rows and a neighbour that must be nearer than a stranger.",
+    "worst_violation": "By how much a stranger is nearer than a neighbour, at most, in squared distances.",
+    "decompositions": "Eigendecompositions so far.",
+    "component_0": "First coordinate of the map.",
+    "component_1": "Second coordinate of the map.",
+}
+
+CHARTS = SystemCharts(single=(maps, spectra), glossary=GLOSSARY)

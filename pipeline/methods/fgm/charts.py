@@ -1,0 +1,16 @@
+"""Words of reports on feature generating machines."""
+
+from __future__ import annotations
+
+from ...records.charts import SystemCharts
+
+GLOSSARY = {
+    "outer_gap": "How far the objective is from the least value over all features, at most.",
+    "inner_steps": "Steps of the solver of the sub-problem.",
+    "atoms": "What is chosen from: linear (columns), groups, or columns of a feature map.",
+    "n_atoms": "How many of them there are.",
+    "solve_at": "Where the sub-problem is solved: on the driver, or by passes over the store.",
+    "design_bytes_at_most": "Memory of the chosen columns on the driver.",
+}
+
+CHARTS = SystemCharts(glossary=GLOSSARY)

@@ -1,0 +1,16 @@
+"""What reports show of a subspace that tasks share: which tasks learn together."""
+
+from __future__ import annotations
+
+from ...records.charts import ShownTable, SystemCharts
+from ...records.shared_charts import task_heat_maps
+
+TABLES = (
+    ShownTable("eigenvalues", "Eigenvalues between tasks", "Of the weights between tasks: how many directions they share.", is_open=False),
+)
+
+GLOSSARY = {
+    "pooled_matrix_bytes": "Memory of the matrix of all rows of all tasks.",
+}
+
+CHARTS = SystemCharts(single=(task_heat_maps,), tables=TABLES, glossary=GLOSSARY)

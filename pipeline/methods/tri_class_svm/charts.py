@@ -1,0 +1,51 @@
+"""Charts of tri-class machines: the objective of every start, and how many unlabelled rows belong to which class, step by step."""
+
+from __future__ import annotations
+
+from ...records.charts import Chart, Legend, Series, ShownTable, SystemCharts, short
+from ...records.run_view import RunView
+from ...records.shared_charts import column, stacked_bars
+
+SIDES = (("minus", "-1", 1), ("zero", "neither", 5), ("plus", "+1", 0))
+"""Figure of the history, its label, and its colour."""
+
+
+def assignments(run: RunView) -> list[Chart]:
+    """Return the objective of every start, and the assignment of the unlabelled rows by the best machine, over the steps."""
+    rows = run.tables.get("assignments", ())
+    if not rows or "minus" not in rows[0]:
+        return []
+    lines = []
+    for k, name in enumerate(dict.fromkeys(str(row["start"]) for row in rows)):
+        of_start = [row for row in rows if row["start"] == name]
+        lines.append(Series(column(of_start, "iteration"), column(of_start, "objective"), short(name), colour=k, marker="o"))
+    caption = "Objective of every start after each of its convex problems; it never rises."
+    charts = [Chart("Objective by start", caption, series=lines, x_label="step", y_label="objective", whole="x", legend=Legend())]
+    if any(value > 0 for key, _, _ in SIDES for value in run.column(key)):
+        bars = stacked_bars(run.column("iteration"), [(run.column(key), label, colour) for key, label, colour in SIDES])
+        caption = "Assigned by the best machine of each step."
+        charts.append(Chart("Unlabelled rows", caption, series=bars, x_label="step", y_label="rows", legend=Legend("above", 3)))
+    return charts
+
+
+TABLES = (
+    ShownTable("validation", "Validation", "On rows held out, beside the labelled rows alone and every unlabelled row irrelevant."),
+    ShownTable("starts", "Starts", "Every step of them is in assignments.csv."),
+)
+
+GLOSSARY = {
+    "minus": "Unlabelled rows assigned to class -1.",
+    "zero": "Unlabelled rows assigned to neither class.",
+    "plus": "Unlabelled rows assigned to class +1.",
+    "flips": "Unlabelled rows whose assignment changed.",
+    "running": "Starts that still move.",
+    "solver_steps": "Steps of the solver of the convex problems.",
+    "start": "The machine it began with.",
+    "convex_problems": "Convex problems solved.",
+    "labelled": "Labelled rows.",
+    "unlabelled": "Unlabelled rows, or their store.",
+    "unlabelled_digest": "Checksum of the store of unlabelled rows.",
+    "starts": "Machines to begin with; the best result is kept.",
+}
+
+CHARTS = SystemCharts(single=(assignments,), tables=TABLES, glossary=GLOSSARY)

@@ -1,0 +1,180 @@
+"""Chart: a figure of a report as data. Systems say what is to be seen in which words; who draws it decides how it looks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .run_view import RunView, known, named
+
+FAINT = "#6b7280"
+"""Colour of what stands behind what is named."""
+
+MAX_MARKED_STEPS = 60
+"""Up to this many steps every one has its mark or bar; more are drawn as plain lines and areas, which keeps a page small."""
+
+Mark = Literal["line", "step", "band", "bar", "area", "point"]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Numbers that are drawn in one way.
+
+    Attributes
+    ----------
+    x, y
+        As many numbers each; NaN is left out.
+    label
+        In the legend; empty: it has no entry.
+    mark
+        ``band`` fills from ``base`` to y, ``bar`` stands on ``base``, ``area`` on the areas before it; ``step`` changes half way.
+    colour
+        Number in the palette of the page, or a colour.
+    style, marker
+        Of lines: ``"-"``, ``"--"`` or ``":"``; ``""``, ``"o"`` or ``"D"`` at its points.
+    base
+        Where bands and bars begin; empty: at zero.
+    width
+        Of a line in points, of a bar on the x axis, of a point in square points; ``None``: as usual.
+    opacity
+        From 0 to 1; ``None``: as usual.
+    """
+
+    x: Sequence[float]
+    y: Sequence[float]
+    label: str = ""
+    mark: Mark = "line"
+    colour: int | str = 0
+    style: str = "-"
+    marker: str = ""
+    base: Sequence[float] = ()
+    width: float | None = None
+    opacity: float | None = None
+
+
+@dataclass(frozen=True)
+class Legend:
+    """Position and form of a legend."""
+
+    position: Literal["inside", "above", "below"] = "inside"
+    columns: int = 1
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure of a report.
+
+    Attributes
+    ----------
+    title, caption
+        Its heading, and what it says.
+    kind
+        ``"series"`` on two axes; ``"ranking"``: a bar for each of ``names``, from the one series' y; ``"heat"``: ``matrix``, whose
+        columns are ``names`` and whose rows are ``row_names``.
+    series
+        What is drawn, the last on top.
+    x_label, y_label
+        Of the axes.
+    x_scale
+        ``"falling"`` runs from right to left.
+    y_scale
+        ``"log"`` where the numbers differ enough for a power of ten among the ticks; ``"symlog"`` has room for zero.
+    whole
+        Axes whose ticks are whole numbers: ``""``, ``"x"``, ``"y"`` or ``"xy"``.
+    from_zero
+        Whether the y axis begins at zero.
+    equal
+        Whether one unit is as long on both axes.
+    legend
+        ``None``: there is none.
+    size
+        Inches.
+    """
+
+    title: str
+    caption: str
+    kind: Literal["series", "ranking", "heat"] = "series"
+    series: Sequence[Series] = ()
+    x_label: str = ""
+    y_label: str = ""
+    x_scale: Literal["linear", "log", "falling"] = "linear"
+    y_scale: Literal["linear", "log", "symlog"] = "linear"
+    whole: Literal["", "x", "y", "xy"] = ""
+    from_zero: bool = False
+    equal: bool = False
+    legend: Legend | None = None
+    size: tuple[float, float] = (6.0, 3.3)
+    names: Sequence[str] = ()
+    row_names: Sequence[str] = ()
+    matrix: Sequence[Sequence[float]] = ()
+
+
+@dataclass(frozen=True)
+class ShownTable:
+    """A table of a run as a page shows it: its name, heading and note, and whether it is open."""
+
+    name: str
+    title: str
+    note: str
+    is_open: bool = True
+
+
+@dataclass(frozen=True)
+class SystemCharts:
+    """What a system brings to reports, ``CHARTS`` in its ``charts.py``.
+
+    Attributes
+    ----------
+    comparing
+        Functions that return charts of several runs in one picture, from all runs of a page.
+    single
+        Functions that return charts of one run.
+    tables
+        Tables of a run that the page shows; the others are files only.
+    glossary
+        What the headings of its tables mean that no other system has.
+    """
+
+    comparing: Sequence[Callable[[Sequence[RunView]], list[Chart]]] = ()
+    single: Sequence[Callable[[RunView], list[Chart]]] = ()
+    tables: Sequence[ShownTable] = ()
+    glossary: Mapping[str, str] = field(default_factory=dict)
+
+
+def short(name: object, width: int = 40) -> str:
+    """Return a name fit for a label: on one line, at most ``width`` characters."""
+    text = " ".join(str(name).split())
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def run_label(run: RunView, runs: Sequence[RunView], what: str = "") -> str:
+    """Return the label of a line of a run, which names the run where there are others."""
+    return " ".join(part for part in (short(run.name) if named(runs) else "", what) if part)
+
+
+def step_marker(run: RunView) -> str:
+    """Return the marker of a line over the steps of a run."""
+    return "o" if len(run.history) <= MAX_MARKED_STEPS else ""
+
+
+def run_lines(runs: Sequence[RunView], keys: Sequence[tuple[str, str, str]], x: str = "iteration", positive: bool = False) -> list[Series]:
+    """Return lines ``(key, label, style)`` of the histories of runs; of ``positive`` ones only values above zero.
+
+    One run has a colour per line, several have one each.
+    """
+    lines = []
+    for i, run in enumerate(runs):
+        for k, (key, label, style) in enumerate(keys):
+            values = [value if value > 0 or not positive else math.nan for value in run.column(key)]
+            if known(values) and known(run.column(x)):
+                colour = i if len(runs) > 1 else k
+                lines.append(Series(run.column(x), values, run_label(run, runs, label), "line", colour, style, step_marker(run)))
+    return lines
+
+
+def legend_of(series: Sequence[Series], runs: Sequence[RunView]) -> Legend | None:
+    """Return the legend of a chart of runs, which needs none for a single line of a single run."""
+    return Legend() if len(series) > 1 or (series and named(runs)) else None

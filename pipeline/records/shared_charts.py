@@ -1,0 +1,410 @@
+"""Charts that several systems share: certificates, objective, accuracy, weights, working sets, spectra, streams, time and traffic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .charts import FAINT, MAX_MARKED_STEPS, Chart, Legend, Series, legend_of, run_label, run_lines, short, step_marker
+from .run_view import Row, RunView, known, named, number, step_word, weight_of
+
+MAX_WEIGHTS = 30
+"""Bars in the chart of weights."""
+
+MAX_PANELS = 4
+"""Machines whose weights are drawn; the tables have all."""
+
+MAX_NAMED = 8
+"""Lines with a colour of their own; further ones are grey."""
+
+MAX_EIGENVALUES = 40
+"""Eigenvalues drawn as bars."""
+
+
+# -- objective and certificates ------------------------------------------------------------------------------------------------
+
+
+def objective(runs: Sequence[RunView]) -> list[Chart]:
+    """Return the objective per round; of runs with two bounds it is the upper one, which has a chart of its own."""
+    runs = [run for run in runs if not run.bounded]
+    if not any(known(run.column("objective")) for run in runs):
+        return []
+    word, lines = step_word(runs), run_lines(runs, [("objective", "", "-")])
+    cuts = "; it falls as cuts are added" if all(run.method == "fgm" for run in runs) else ""
+    caption = f"Value of the problem after each {word}{cuts}."
+    return [Chart("Objective", caption, series=lines, x_label=word, whole="x", legend=legend_of(lines, runs))]
+
+
+def gaps(runs: Sequence[RunView]) -> list[Chart]:
+    """Return the certificates per round, on a logarithmic scale: two of methods that choose columns in cuts, else one."""
+    runs = [run for run in runs if not run.bounded and not known(run.column("restricted_gap"))]
+    with_cuts = [run for run in runs if known(run.column("outer_gap"))]
+    others = [run for run in runs if run not in with_cuts]
+    over = list(dict.fromkeys(str(run.summary["certified_over"]) for run in others if run.summary.get("certified_over")))
+    problem = f", over {over[0]}" if len(over) == 1 else ""
+    both = "Certified distance to the exact optimum (solid), and the duality gap left in the round's sub-problem (dotted)."
+    one = f"Certified distance of the objective to the least value{problem}."
+    parts = (
+        ("Gaps", both, with_cuts, [("outer_gap", "to the exact optimum", "-"), ("gap", "of the sub-problem", ":")]),
+        ("Gap", one, others, [("gap", "", "-")]),
+    )
+    return [_gap_chart(*part, step_word(part[2])) for part in parts if _is_positive(part[2], [key for key, _, _ in part[3]])]
+
+
+def _is_positive(runs: Sequence[RunView], keys: Sequence[str]) -> bool:
+    return any(value > 0 for run in runs for key in keys for value in run.column(key))
+
+
+def _gap_chart(title: str, caption: str, runs: Sequence[RunView], keys: Sequence[tuple[str, str, str]], word: str = "round") -> Chart:
+    lines = run_lines(runs, keys, positive=True)
+    return Chart(title, caption, series=lines, x_label=word, whole="x", y_scale="log", legend=legend_of(lines, runs))
+
+
+def bounds(runs: Sequence[RunView]) -> list[Chart]:
+    """Return upper and lower bound per round, and the gap between them on a logarithmic scale."""
+    runs = [run for run in runs if run.bounded]
+    if not runs:
+        return []
+    series = [part for i, run in enumerate(runs) for part in _band(run, i, run_label(run, runs))]
+    closing = (
+        "Upper bound (solid) and lower bound (dashed) of the optimum, both rigorous; the model returned has the value of the upper one."
+    )
+    gap = (
+        "In units of the upper bound, or of one if that is smaller; the fit ends at tol. The bounds over all kernels move when those over "
+        "the working set (dotted) have met and all kernels are looked at."
+    )
+    keys = [("relative_gap", "all kernels", "-"), ("working_gap", "working set", ":")]
+    return [
+        Chart("Bounds", closing, series=series, x_label="round", whole="x", legend=Legend()),
+        _gap_chart("Gap between the bounds", gap, runs, keys),
+    ]
+
+
+def _band(run: RunView, colour: int, label: str) -> list[Series]:
+    rounds, upper, lower = run.column("iteration"), run.column("upper_bound"), run.column("lower_bound")
+    marker = step_marker(run)
+    return [
+        Series(rounds, upper, f"{label} upper".strip(), colour=colour, marker=marker),
+        Series(rounds, lower, f"{label} lower".strip(), colour=colour, style="--", marker=marker),
+        Series(rounds, upper, mark="band", colour=colour, base=lower, opacity=0.12),
+    ]
+
+
+def certificates(runs: Sequence[RunView]) -> list[Chart]:
+    """Return the certified gap over all nodes of a graph, with that of the working set, per iteration."""
+    runs = [run for run in runs if _has_graph_certificate(run)]
+    if not runs:
+        return []
+    caption = "Certified distance to the optimum over all nodes, many of them never built (solid), and over the working set (dotted)."
+    return [_gap_chart("Certificate", caption, runs, [("gap", "all nodes", "-"), ("restricted_gap", "working set", ":")])]
+
+
+def working_sets(runs: Sequence[RunView]) -> list[Chart]:
+    """Return the size of the working set per iteration."""
+    runs = [run for run in runs if _has_graph_certificate(run)]
+    if not _is_positive(runs, ["n_nodes"]):
+        return []
+    lines = run_lines(runs, [("n_nodes", "", "-")])
+    caption = "Nodes of the graph with a weight to be found, all their ancestors among them."
+    return [Chart("Working set", caption, series=lines, x_label="round", y_label="nodes", whole="x", legend=legend_of(lines, runs))]
+
+
+def _has_graph_certificate(run: RunView) -> bool:
+    """Return whether a run closes a certificate over a whole graph around a restricted problem."""
+    return known(run.column("restricted_gap"))
+
+
+# -- what is selected ----------------------------------------------------------------------------------------------------------
+
+
+def kernels_kept(runs: Sequence[RunView]) -> list[Chart]:
+    """Return the number of kernels with a weight per round, of runs that close two bounds."""
+    runs = [run for run in runs if run.bounded]
+    if not _is_positive(runs, ["n_selected"]):
+        return []
+    return [kernel_counts("Kernels kept", "Kernels with a weight in the best model so far; of several classes the most.", runs)]
+
+
+def kernel_counts(title: str, caption: str, runs: Sequence[RunView]) -> Chart:
+    """Return the chart of ``n_selected`` kernels per round."""
+    lines = run_lines(runs, [("n_selected", "", "-")])
+    legend = legend_of(lines, runs)
+    return Chart(title, caption, series=lines, x_label="round", y_label="kernels", whole="x", from_zero=True, legend=legend)
+
+
+def accuracy(runs: Sequence[RunView]) -> list[Chart]:
+    """Return accuracy against the number of selected features, on training and held-out rows."""
+    runs = [run for run in runs if not run.along_path]
+    is_followed = any(known(run.column("train_accuracy")) and known(run.column("n_selected")) for run in runs)
+    if not is_followed and not any("n_selected" in run.summary and any("accuracy" in score for score in run.scores) for run in runs):
+        return []
+    keys = [("test_accuracy", "held-out rows", "-"), ("train_accuracy", "training rows", "--")]
+    series = [*run_lines(runs, keys, x="n_selected"), *scored_points(runs)]
+    units = list(dict.fromkeys(run.unit for run in runs))
+    title, caption = _accuracy_words(runs, units, step_word(runs))
+    x_label = f"selected {' or '.join(units)}"
+    return [Chart(title, caption, series=series, x_label=x_label, y_label="accuracy", whole="x", legend=Legend())]
+
+
+def _accuracy_words(runs: Sequence[RunView], units: Sequence[str], word: str) -> tuple[str, str]:
+    if units == ["kernels"]:
+        return "Accuracy against number of kernels", f"Every point is the best model after one {word}."
+    if all(run.method == "fgm" for run in runs):
+        return "Accuracy along the path", "Each round adds features; every point is the model after one round."
+    return f"Accuracy against number of {' or '.join(units)}", f"Every point is the model after one {word}."
+
+
+def scored_points(runs: Sequence[RunView]) -> list[Series]:
+    """Return the accuracy on each scored store: along the path where the score followed it, else of the final model."""
+    series = []
+    for i, run in enumerate(runs):
+        for score in run.scores:
+            points = score.get("path") or [{"n_selected": run.summary.get("n_selected"), "accuracy": score.get("accuracy")}]
+            x, y = ([number(point.get(key)) for point in points] for key in ("n_selected", "accuracy"))
+            if known(x) and known(y):
+                label = run_label(run, runs, short(score.get("store", "scored"), 24))
+                series.append(Series(x, y, label, colour=i if len(runs) > 1 else 2, marker="D"))
+    return series
+
+
+def weights(run: RunView) -> list[Chart]:
+    """Return the bar chart of the largest weights."""
+    every = run.selected or run.kernels
+    rows = [row for row in every if known([weight_of(row)])][:MAX_WEIGHTS]
+    if not rows:
+        return []
+    several = any(key.startswith("weight[") for key in rows[0])
+    if run.selected:
+        title, caption = "Selected features", f"The {len(rows)} largest of {len(every):,} weights{_sign_words(run, several)}."
+    else:
+        largest = "; of several classes the largest" if several else ""
+        title = "Kernels by weight"
+        caption = f"The {len(rows)} heaviest of {len(every):,} kernels with a weight{largest}.{_count_words(run, len(every))}"
+    return [
+        Chart(
+            title,
+            caption,
+            "ranking",
+            [Series(range(len(rows)), [weight_of(row) for row in rows])],
+            x_label="weight in the machine" if run.along_path else "weight",
+            names=[short(row["feature"] if run.selected else row["kernel"]) for row in rows],
+            size=(6.0, 0.7 + 0.19 * len(rows)),
+        )
+    ]
+
+
+def _count_words(run: RunView, in_use: int) -> str:
+    """Return which of the kernels drawn count as selected, and in what their weights are measured, where that needs saying."""
+    chosen = run.summary.get("n_selected")
+    counted = "" if chosen in (None, in_use) else f" {chosen} of them count as selected, the others weigh too little."
+    scaled = " Weights of the machine sum to the number of rows; along p they are drawn before that scaling." if run.along_path else ""
+    return counted + scaled
+
+
+def _sign_words(run: RunView, several: bool) -> str:
+    """Return what the sign of a weight says, of a method that names its classes."""
+    classes = run.summary.get("classes")
+    if several:
+        return "; of several classes the largest in size, positive where it speaks for its class"
+    if isinstance(classes, (list, tuple)) and len(classes) == 2:
+        no, yes = (" ".join(str(name).split())[:60] for name in classes)
+        return f"; positive ones speak for class {yes}, negative ones for class {no}"
+    return "" if "classes" not in run.summary else "; positive ones raise the prediction, negative ones lower it"
+
+
+def weight_paths(run: RunView) -> list[Chart]:
+    """Return the weights of the heaviest kernels along the rounds, one chart per machine."""
+    rows = run.tables.get("weights", ())
+    machines = list(dict.fromkeys(row["machine"] for row in rows))
+    caption = "Weights tried in each round, of the kernels that are heaviest in the end; the grey ones follow behind those named."
+    if len(machines) > MAX_PANELS:
+        caption += f" The first {MAX_PANELS} of {len(machines)} classes; weights.csv has all."
+    return [
+        Chart(
+            "Weights along the rounds" + (f", class {machine}" if len(machines) > 1 else ""),
+            caption,
+            series=_weight_lines([row for row in rows if row["machine"] == machine]),
+            x_label="round",
+            y_label="weight",
+            whole="x",
+            from_zero=True,
+            legend=Legend("below", 2),
+            size=(6.0, 3.8),
+        )
+        for machine in machines[:MAX_PANELS]
+    ]
+
+
+def _weight_lines(rows: Sequence[Row]) -> list[Series]:
+    rounds = column(rows, "iteration")
+    # The heaviest of this machine, which the order of all machines together need not show.
+    names = sorted((key for key in rows[0] if key not in ("machine", "iteration")), key=lambda name: -number(rows[-1].get(name)))
+    grey = [Series(rounds, column(rows, name), colour=FAINT, width=0.8, opacity=0.5) for name in names[MAX_NAMED:]]
+    return grey + [Series(rounds, column(rows, name), short(name, 30), colour=k) for k, name in enumerate(names[:MAX_NAMED])]
+
+
+def column(rows: Sequence[Row], key: str) -> list[float]:
+    """Return one figure of a table; NaN where a row lacks it."""
+    return [number(row.get(key)) for row in rows]
+
+
+# -- tasks, spectra, streams ---------------------------------------------------------------------------------------------------
+
+_HEAT_MAPS = (
+    ("task_kernels", "Kernels by task", "Weight of every kernel in the machine of every task; the heaviest kernels stand left."),
+    ("task_features", "Features by task", "Weight of every selected feature in every task, largest norms left; blue positive."),
+    ("task_pairs", "Tasks that learn together", "Weight of one task's rows in another's machine, summed over kernels."),
+)
+
+
+def task_heat_maps(run: RunView) -> list[Chart]:
+    """Return the weights of kernels or features by task, and the weights between tasks."""
+    return [_heat_map(title, caption, rows) for key, title, caption in _HEAT_MAPS if len(rows := run.tables.get(key, ())) > 1]
+
+
+def _heat_map(title: str, caption: str, rows: Sequence[Row]) -> Chart:
+    names = [key for key in rows[0] if key != "task"]
+    return Chart(
+        title,
+        caption,
+        "heat",
+        y_label="task",
+        names=[short(name, 20) for name in names],
+        row_names=[short(row["task"], 20) for row in rows],
+        matrix=[[number(row.get(name)) for name in names] for row in rows],
+        size=(7.2, 5.6),
+    )
+
+
+def spectra(run: RunView) -> list[Chart]:
+    """Return the largest eigenvalues of the kernel."""
+    values = column(run.tables.get("spectrum", ()), "eigenvalue")
+    if not known(values):
+        return []
+    bars = Series(range(1, 1 + len(values[:MAX_EIGENVALUES])), values[:MAX_EIGENVALUES], mark="bar")
+    caption = f"The {min(MAX_EIGENVALUES, len(values))} largest of {len(values):,} positive eigenvalues of the learned kernel matrix."
+    return [Chart("Spectrum of the kernel", caption, series=[bars], x_label="eigenvalue", y_label="size")]
+
+
+def dual_ascents(run: RunView) -> list[Chart]:
+    """Return both objectives of the dual ascent, which close on the optimum from both sides."""
+    dual, primal, steps = run.column("dual"), run.column("primal"), run.column("iteration")
+    if not known(dual) or not known(primal) or len(steps) < 2:
+        return []
+    series = [Series(steps, primal, "primal", marker="o"), Series(steps, dual, "dual", colour=1, style="--", marker="o")]
+    caption = "Objective of the kernel at every round (primal), and the bound below the optimum (dual)."
+    return [Chart("Primal and dual", caption, series=series, x_label="round", y_label="objective", legend=Legend())]
+
+
+_STREAMS = (
+    (
+        "Loss along the stream",
+        "Loss of rows before they were learned: mean of each step (solid) and of all rows so far (dotted).",
+        "loss",
+        (("loss", "step", "-"), ("mean_loss", "so far", ":")),
+    ),
+    (
+        "Average regret",
+        "Loss and penalty paid so far, per row, less what the last model would have paid on the same rows; the penalty is that at the "
+        "ends of steps. Dual averaging brings it to zero as one over the root of the number of rounds.",
+        "regret per row",
+        (("regret", "", "-"),),
+    ),
+    (
+        "Sparsity along the stream",
+        "Features (solid) and groups (dotted) with a weight at the end of each step.",
+        "with a weight",
+        (("features", "features", "-"), ("groups", "groups", ":")),
+    ),
+)
+
+
+def streams(runs: Sequence[RunView]) -> list[Chart]:
+    """Return losses, regret and sparsity along the rows that were learned."""
+    runs = [run for run in runs if run.tables.get("stream")]
+    return [chart for words in _STREAMS for chart in _stream_charts(runs, *words)]
+
+
+def _stream_charts(runs: Sequence[RunView], title: str, caption: str, y_label: str, keys: Sequence[tuple[str, str, str]]) -> list[Chart]:
+    lines = [
+        Series(column(run.tables["stream"], "rows"), values, run_label(run, runs, name), "line", i, style, step_marker(run))
+        for i, run in enumerate(runs)
+        for key, name, style in keys
+        if known(values := column(run.tables["stream"], key))
+    ]
+    if not lines:
+        return []
+    from_zero = min(value for line in lines for value in line.y if math.isfinite(value)) >= 0
+    legend = legend_of(lines, runs)
+    return [Chart(title, caption, series=lines, x_label="rows", y_label=y_label, from_zero=from_zero, legend=legend)]
+
+
+# -- time and traffic ----------------------------------------------------------------------------------------------------------
+
+
+def phases(run: RunView) -> list[Chart]:
+    """Return seconds by phase, one on top of the other per round."""
+    parts = {name: values for name, values in run.phases().items() if any(value > 0 for value in values)}
+    if not parts:
+        return []
+    heights = {short(name): [value if value > 0 else 0.0 for value in values] for name, values in parts.items()}
+    rounds = run.column("iteration")
+    if len(rounds) > MAX_MARKED_STEPS:
+        series = [Series(rounds, values, name, "area", k) for k, (name, values) in enumerate(heights.items())]
+    else:
+        series = stacked_bars(rounds, [(values, name, k) for k, (name, values) in enumerate(heights.items())])
+    legend = Legend("above", min(4, len(parts)))
+    caption = f"Where the time of each {run.step} went."
+    return [Chart("Seconds by phase", caption, series=series, x_label=run.step, y_label="seconds", whole="x", legend=legend)]
+
+
+def stacked_bars(x: Sequence[float], parts: Sequence[tuple[Sequence[float], str, int]]) -> list[Series]:
+    """Return bars on top of each other, from ``(heights, label, colour)`` of each layer."""
+    floor, bars = [0.0] * len(x), []
+    for heights, label, colour in parts:
+        bars.append(Series(x, heights, label, "bar", colour, base=floor))
+        floor = [a + b for a, b in zip(floor, heights, strict=True)]
+    return bars
+
+
+def traffic(runs: Sequence[RunView]) -> list[Chart]:
+    """Return tasks and bytes of their blocks per round."""
+    word = step_word(runs)
+    parts: Any = (
+        ("tasks", 1.0, f"Tasks per {word}", f"Block tasks of all passes of a {word}, counted, not timed.", "tasks", "xy"),
+        (
+            "bytes",
+            2.0**20,
+            f"Bytes per {word}",
+            f"Blocks that the tasks of a {word} worked on, read from the store or computed.",
+            "MiB",
+            "x",
+        ),
+    )
+    return [
+        Chart(
+            title,
+            caption,
+            series=_side_by_side(runs, key, unit),
+            x_label=word,
+            y_label=label,
+            whole=whole,
+            legend=Legend() if named(runs) else None,
+        )
+        for key, unit, title, caption, label, whole in parts
+        if _is_positive(runs, [key])
+    ]
+
+
+def _side_by_side(runs: Sequence[RunView], key: str, unit: float) -> list[Series]:
+    """Return one figure of every run, as bars side by side or, of many rounds, as lines."""
+    width, series = 0.72 / len(runs), []
+    for i, run in enumerate(runs):
+        values, rounds, label = [value / unit for value in run.column(key)], run.column("iteration"), run_label(run, runs)
+        if len(rounds) > MAX_MARKED_STEPS:
+            series.append(Series(rounds, values, label, colour=i))
+            continue
+        shift = (i - (len(runs) - 1) / 2) * width
+        series.append(Series([at + shift for at in rounds], values, label, "bar", i, width=width))
+    return series
