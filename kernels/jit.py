@@ -91,14 +91,28 @@ def keep_if_possible(decorate: Callable[[bool], Any], function: Any) -> Any:
     cache: Any = getattr(made, "_cache", None)
     for name in ("save_overload", "load_overload"):
         if hasattr(cache, name):
-            setattr(cache, name, _forgiven(getattr(cache, name)))
+            setattr(cache, name, _forgiven(getattr(cache, name), cache.flush))
+    _stamp(made, function)
     return made
 
 
-def _forgiven(touch: Callable[..., Any]) -> Callable[..., Any]:
+def _stamp(made: Any, function: Any) -> None:
+    """Let what is cached of a function be made anew when a file of a compiled function that it calls changes, not its own file alone."""
+    called = (function.__globals__.get(name) for name in function.__code__.co_names)
+    files: list[Any] = [getattr(getattr(each, "_cache", None), "_cache_file", None) for each in (made, *called)]
+    if hasattr(files[0], "_source_stamp"):
+        files[0].stamps = {files[0]._source_stamp}.union(*(file.stamps for file in files[1:] if hasattr(file, "stamps")))
+        files[0]._source_stamp = tuple(sorted(files[0].stamps))
+
+
+def _forgiven(touch: Callable[..., Any], flush: Callable[[], None]) -> Callable[..., Any]:
     def tried(*args: Any) -> Any:
         with suppress(OSError, EOFError):
-            return touch(*args)
+            try:
+                return touch(*args)
+            except (AttributeError, ImportError):
+                # What is cached names a class or a module that is no more: the code was changed.
+                flush()
         return None
 
     return tried

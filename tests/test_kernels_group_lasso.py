@@ -7,10 +7,10 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.kernels.features.groups import build_groups
-from gramplane.kernels.group_lasso.mean_losses import best_dual
 from gramplane.kernels.group_lasso.moments import row_moments, unshifted
 from gramplane.kernels.group_lasso.on_moments import centred, solve_moments
 from gramplane.kernels.group_lasso.penalty import GroupPenalty, group_penalty, single_features
+from gramplane.kernels.losses import best_dual
 from gramplane.tests.support.oracles import group_lasso as oracle
 
 OVERLAPPING = [[0, 1, 2], [2, 3, 4], [4, 5, 6, 7], [0, 7]]

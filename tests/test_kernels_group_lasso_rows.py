@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.kernels.group_lasso.mean_losses import MeanLoss
 from gramplane.kernels.group_lasso.on_rows import RowProblem, TaskRows, solve_rows
 from gramplane.kernels.group_lasso.working_set import WorkingColumns
+from gramplane.kernels.losses import mean_loss
 from gramplane.tests.support.oracles import group_lasso as oracle
 from gramplane.tests.test_kernels_group_lasso import penalty_of, tasks_of
 
@@ -21,7 +21,7 @@ def problem_of(loss, kind="sgl", n_tasks=1, bias=True, share=0.3):
         tasks = [(X, np.where(y > np.median(y), 1.0, -1.0), cost) for X, y, cost in tasks]
     X, y, cost = (np.concatenate([task[k] for task in tasks]) for k in range(3))
     edges = np.concatenate(([0], np.cumsum([len(task[1]) for task in tasks])))
-    problem = RowProblem(TaskRows(X, edges), y, cost, MeanLoss(loss), penalty, 1e6, bias)
+    problem = RowProblem(TaskRows(X, edges), y, cost, mean_loss(loss), penalty, 1e6, bias)
     nothing = solve_rows(problem)
     largest = penalty.dual_norms(problem.rows.slopes(cost * nothing.slopes)).max()
     return replace(problem, lam=share * largest), tasks, groups
@@ -60,7 +60,7 @@ def test_fista_never_goes_uphill_and_its_gap_bounds_what_is_left(loss):
     problem, _, _ = problem_of(loss, share=0.3)
     best = solve_rows(problem, tol=1e-3, max_iter=5000)
     best = best.objective - best.gap
-    fixed = replace(problem, loss=MeanLoss(loss, 1e-3)) if loss == "hinge" else problem
+    fixed = replace(problem, loss=mean_loss(loss, 1e-3)) if loss == "hinge" else problem
     runs = [solve_rows(fixed, tol=1e-12, max_iter=k, method="fista") for k in (0, 1, 2, 5, 9)]
     assert all(run.objective - best <= run.gap + 1e-9 for run in runs)
     if loss != "hinge":

@@ -8,12 +8,14 @@ import scipy.sparse as sp
 
 from gramplane.kernels.features.groups import build_groups
 from gramplane.kernels.group_lasso.dual_averaging import Rows
-from gramplane.kernels.group_lasso.intercepts import STEEPNESS, intercept_after
+from gramplane.kernels.group_lasso.intercepts import intercept_after
 from gramplane.kernels.group_lasso.penalty import group_penalty
 from gramplane.kernels.group_lasso.streams import StreamLearner
 from gramplane.kernels.group_lasso.task_selection import OpenRound, Rounds, TaskRows, TaskStream, run_rounds, task_penalty
+from gramplane.kernels.losses import LOSSES
 
 BATCHES = (1, 10, 100, 1000)
+STEEPNESS = {name: loss.steepness for name, loss in LOSSES.items() if hasattr(loss, "steepness")}
 GAMMAS = dict(zip(BATCHES, (0.01, 0.01, 0.02, 0.02), strict=True))
 N, WIDTH, PER_ROW = 40_000, 20_000, 30
 

@@ -122,3 +122,30 @@ def test_processes_name_what_they_compile_apart():
     first, second = (int(subprocess.check_output([sys.executable, "-c", program])) for _ in range(2))
     assert min(first, second) > 1 << 20
     assert abs(first - second) > 1 << 20
+
+
+def test_a_cache_that_names_a_class_that_is_no_more_is_written_anew(tmp_path):
+    text = "from typing import NamedTuple\nfrom gramplane.kernels.jit import compiled\nclass Old(NamedTuple):\n    x: float\n"
+    text += "@compiled\ndef twice(a):\n    return 2.0 * a.x\nprint(twice(Old(2.0)), sum(twice.stats.cache_hits.values()))\n"
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    said = []
+    for name in ("Old", "", "New", ""):
+        if name:
+            (tmp_path / "example.py").write_text(text.replace("Old", name))
+        done = subprocess.run([sys.executable, "-c", "import example"], env=environment, capture_output=True, text=True, check=True)
+        said.append(done.stdout.split())
+    assert said == [["4.0", "0"], ["4.0", "1"]] * 2
+
+
+def test_a_change_of_a_file_is_noticed_by_functions_of_others_that_call_what_it_compiles(tmp_path):
+    head = "from gramplane.kernels.jit import compiled\n"
+    (tmp_path / "middle.py").write_text(head + "from lowest import one\n@compiled\ndef two():\n    return 2.0 * one()\n")
+    (tmp_path / "highest.py").write_text(head + "from middle import two\n@compiled\ndef three():\n    return two()\nprint(three())\n")
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    said = []
+    for value in ("1.0", "21.00"):
+        (tmp_path / "lowest.py").write_text(head + f"@compiled\ndef one():\n    return {value}\n")
+        command = [sys.executable, "-c", "import highest; print(sum(highest.three.stats.cache_hits.values()))"]
+        for _ in range(2):
+            said.append(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split())
+    assert said == [["2.0", "0"], ["2.0", "1"], ["42.0", "0"], ["42.0", "1"]]

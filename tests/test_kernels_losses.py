@@ -1,10 +1,30 @@
-"""Losses: written-out values, differences, duality."""
+"""Losses: written-out values, differences, duality, and compiled rows against classes."""
 
 import numpy as np
 import pytest
 
-from gramplane.kernels.mixed_norm.losses import LOSSES, loss_named
+from gramplane.kernels.group_lasso.on_rows import RowProblem, TaskRows, solve_rows
+from gramplane.kernels.group_lasso.penalty import single_features
+from gramplane.kernels.group_lasso.streams import StreamLearner
+from gramplane.kernels.group_lasso.task_selection import OpenRound, Rounds, TaskStream, run_rounds, task_penalty
+from gramplane.kernels.group_lasso.task_selection import TaskRows as RoundRows
+from gramplane.kernels.jit import compiled
+from gramplane.kernels.losses import (
+    LOSSES,
+    LossKind,
+    MarginLoss,
+    RowLoss,
+    curvature_at_dual,
+    margin_loss,
+    margin_terms,
+    mean_loss,
+    value_and_slope,
+)
+from gramplane.kernels.mixed_norm import rows_for
 from tests.support.oracles import fgm_subproblem as oracle
+
+MARGIN_LOSSES = [name for name, loss in LOSSES.items() if isinstance(loss, MarginLoss)]
+ROW_LOSSES = [name for name, loss in LOSSES.items() if isinstance(loss, RowLoss)]
 
 
 @pytest.fixture
@@ -15,10 +35,19 @@ def rows():
     return y, 3 * rng.normal(size=30), cost
 
 
-@pytest.mark.parametrize("name", LOSSES)
+def test_every_number_is_that_of_one_loss_and_every_loss_of_margins_has_its_oracle():
+    assert [loss.kind for loss in LOSSES.values()] == list(LossKind)
+    assert [loss.name.upper() for loss in LOSSES.values()] == [kind.name for kind in LossKind]
+    assert set(MARGIN_LOSSES) == set(oracle.LOSSES)
+
+
+# -- losses of margins -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MARGIN_LOSSES)
 def test_value_and_utility_are_the_written_out_ones(name, rows):
     y, f, cost = rows
-    loss = LOSSES[name]
+    loss = margin_loss(name)
     assert loss.name == name
     assert loss.value(y, f, cost) == pytest.approx(oracle.loss_value(name, y, f, cost))
     alpha = loss.dual(y, f, cost)
@@ -28,28 +57,127 @@ def test_value_and_utility_are_the_written_out_ones(name, rows):
     assert (alpha <= high).all()
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", MARGIN_LOSSES)
 def test_gradient_is_the_difference_and_curvature_bounds_it(name, rows):
     y, f, cost = rows
-    loss, eps = LOSSES[name], 1e-6
+    loss, eps = margin_loss(name), 1e-6
     steps = eps * np.eye(30)
     slopes = np.array([(loss.value(y, f + e, cost) - loss.value(y, f - e, cost)) / (2 * eps) for e in steps])
     np.testing.assert_allclose(loss.gradient(y, f, cost), slopes, atol=1e-7)
     g = np.linspace(-4, 4, 30)
     change = np.abs(loss.gradient(y, g, cost) - loss.gradient(y, f, cost))
-    assert (change <= loss.curvature * cost * np.abs(g - f) + 1e-12).all()
+    assert (change <= loss.max_curvature * cost * np.abs(g - f) + 1e-12).all()
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", MARGIN_LOSSES)
 def test_fenchel_equality_holds_at_the_pair_and_inequality_elsewhere(name, rows):
     y, f, cost = rows
-    loss = LOSSES[name]
+    loss = margin_loss(name)
     alpha = loss.dual(y, f, cost)
     assert loss.utility(alpha, cost) == pytest.approx(loss.value(y, f, cost) + alpha @ (y * f))
     for other in (0.5 * alpha, loss.dual(y, f + 1.0, cost)):
         assert loss.utility(other, cost) <= loss.value(y, f, cost) + other @ (y * f)
 
 
-def test_unknown_loss_is_named():
-    with pytest.raises(ValueError, match="loss='absolute': must be one of logistic, squared_hinge"):
-        loss_named("absolute")
+@compiled
+def all_margin_terms(kind, margin, cost, out):
+    for i in range(margin.size):
+        out[0, i], out[1, i], out[2, i] = margin_terms(kind, margin[i], cost[i])
+        out[3, i] = curvature_at_dual(kind, out[1, i], cost[i]) if out[1, i] > 0.0 else 0.0
+
+
+@pytest.mark.parametrize("name", MARGIN_LOSSES)
+def test_compiled_rows_are_those_of_the_class(name, rows):
+    y, f, cost = rows
+    loss, out, eps = margin_loss(name), np.empty((4, 30)), 1e-5
+    all_margin_terms(int(loss.kind), y * f, cost, out)
+    one = np.ones(1)
+    np.testing.assert_allclose(out[0], [loss.value(one * a, one * b, one * c) for a, b, c in zip(y, f, cost)], rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(out[1], loss.dual(y, f, cost), rtol=1e-12)
+    bends = (loss.gradient(y, f + eps, cost) - loss.gradient(y, f - eps, cost)) / (2 * eps)
+    np.testing.assert_allclose(out[2], bends, rtol=1e-4, atol=1e-9)
+    np.testing.assert_allclose(out[3], out[2], rtol=1e-9, atol=1e-12)
+
+
+def test_a_number_without_a_loss_is_answered_by_nan():
+    out = np.zeros((4, 1))
+    all_margin_terms(99, np.ones(1), np.ones(1), out)
+    assert np.isnan(out[:3]).all()
+    assert np.isnan(value_and_slope(99, 1.0, 0.5)).all()
+
+
+@pytest.mark.parametrize("name", MARGIN_LOSSES)
+@pytest.mark.parametrize(("positive", "negative"), [(3.0, 1.0), (0.2, 5.0), (2.0, 2.0)])
+def test_the_best_constant_is_where_its_value_is_least(name, positive, negative):
+    loss = margin_loss(name)
+    f = loss.best_constant(positive, negative)
+    assert f == pytest.approx(MarginLoss.best_constant(loss, positive, negative), abs=1e-12)
+    values = [loss.constant_value(positive, negative, f + step) for step in (-1e-3, 0.0, 1e-3)]
+    assert values[1] == min(values)
+    for at in (0.0, f):
+        assert loss.constant_value(positive, negative, at) == pytest.approx(MarginLoss.constant_value(loss, positive, negative, at))
+
+
+@pytest.mark.parametrize("name", MARGIN_LOSSES)
+@pytest.mark.parametrize("norm2", [1e-3, 1.0, 50.0])
+def test_the_best_scaled_dual_is_the_best_of_many(name, norm2, rows):
+    y, f, cost = rows
+    loss = margin_loss(name)
+    alpha = loss.dual(y, f, cost)
+    ends = loss.dual_bounds(cost)[1][alpha > 0] / alpha[alpha > 0]
+    scales = np.linspace(0.0, min(float(ends.min()), 5.0), 5_001)[1:]
+    best = max(loss.utility(s * alpha, cost) - 0.5 * s * s * norm2 for s in scales)
+    for found in (loss.best_scaled_dual(alpha, cost, norm2), MarginLoss.best_scaled_dual(loss, alpha, cost, norm2)):
+        assert best * (1 - 1e-12) <= found == pytest.approx(best, rel=1e-5)
+    assert loss.best_bound(alpha, cost, norm2) == pytest.approx(MarginLoss.best_bound(loss, alpha, cost, norm2))
+    assert loss.best_scaled_dual(0.0 * alpha, cost, norm2) == MarginLoss.best_scaled_dual(loss, 0.0 * alpha, cost, norm2) == 0.0
+
+
+# -- losses of rows --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ROW_LOSSES)
+def test_compiled_values_and_slopes_are_those_of_the_class(name, rows):
+    y, f, _ = rows
+    loss = mean_loss(name, 1e-9)
+    found = np.array([value_and_slope(int(loss.kind), a, b) for a, b in zip(y, f)])
+    np.testing.assert_allclose(found[:, 0], loss.exact(y, f), rtol=1e-12)
+    np.testing.assert_allclose(found[:, 1], -loss.slopes(y, f), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ROW_LOSSES)
+def test_slopes_bends_and_utilities_belong_together(name, rows):
+    y, f, _ = rows
+    loss, eps = mean_loss(name, 0.5), 1e-6
+    np.testing.assert_allclose(loss.slopes(y, f), -(loss.values(y, f + eps) - loss.values(y, f - eps)) / (2 * eps), atol=1e-7)
+    np.testing.assert_allclose(loss.bends(y, f), -(loss.slopes(y, f + eps) - loss.slopes(y, f - eps)) / (2 * eps), atol=1e-7)
+    assert (loss.bends(y, f) <= loss.max_curvature + 1e-12).all()
+    s = loss.slopes(y, f)
+    # The utility is that of the loss itself, which a smoothed one lies below by mu s^2 / 2.
+    np.testing.assert_allclose(loss.utilities(y, s) - s * f, loss.values(y, f) + 0.5 * loss.mu * s * s, atol=1e-12)
+
+
+# -- solvers say what they need --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["absolute", "hinge"])
+def test_a_loss_that_is_unknown_or_has_no_margins_is_named(name):
+    with pytest.raises(ValueError, match=f"loss='{name}': must be one of logistic, .*squared_hinge"):
+        margin_loss(name)
+
+
+def test_a_mismatch_names_the_loss_and_the_solver():
+    Z, one = np.ones((2, 1)), np.ones(2)
+    with pytest.raises(ValueError, match=r"loss='hinge': .*; the sub-problem of the Feature Generating Machine needs its dual and utility"):
+        rows_for(Z, one, one, "hinge")
+    with pytest.raises(ValueError, match="loss='squared_hinge': must be one of hinge, logistic, squared; a stream needs its steepness"):
+        StreamLearner(single_features(1), 1.0, loss="squared_hinge", gamma=1.0)
+    rounds = Rounds(task_penalty("amtfs", 1, 0.0), 1.0, 1.0, "squared_hinge")
+    none = RoundRows(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+    with pytest.raises(ValueError, match=r"loss='squared_hinge': .*; the selector needs its steepness"):
+        run_rounds(TaskStream.empty(1, 1), none, np.zeros(0, np.int64), rounds, OpenRound.none())
+    problem = RowProblem(TaskRows(Z, np.array([0, 2])), one, one, margin_loss("squared_hinge"), single_features(1), 1.0, False)
+    with pytest.raises(ValueError, match=r"loss='squared_hinge': .*; the group lasso on rows needs its values and slopes and bends"):
+        solve_rows(problem)
+    with pytest.raises(ValueError, match=r"loss='squared_hinge': .*; a group lasso needs its"):
+        mean_loss("squared_hinge")

@@ -10,7 +10,7 @@ from gramplane.kernels.mixed_norm import SOLVERS, GroupProblem, LocalRows, solve
 from tests.support.oracles import fgm_subproblem as oracle
 from tests.support.subproblems import KINDS, instance
 
-LOSSES = ("squared_hinge", "logistic")
+LOSSES = tuple(oracle.LOSSES)
 CASES = [(loss, fit_bias) for loss in LOSSES for fit_bias in (False, True)]
 TIGHT = 1e-10
 
@@ -60,7 +60,7 @@ def test_solution_satisfies_the_optimality_conditions(kind, loss, fit_bias):
     s = solved(case, loss, fit_bias)
     f = case.dense @ s.omega - s.bias
     margins = case.y * f
-    alpha = case.cost * (np.maximum(1 - margins, 0) if loss == "squared_hinge" else 1 / (1 + np.exp(margins)))
+    alpha = case.cost * oracle.LOSSES[loss].share(margins)
     np.testing.assert_allclose(s.residual, alpha * case.y, atol=1e-9)
     np.testing.assert_allclose(s.correlations, case.dense.T @ s.residual, atol=1e-8)
     np.testing.assert_allclose(s.omega, np.repeat(s.weights, np.diff(case.starts)) * s.correlations, atol=1e-4 * s.gamma)
@@ -242,7 +242,7 @@ def test_steps_that_leave_the_objective_as_it_is_end_a_search():
 
 def test_short_steps_are_followed_by_few():
     cases = [instance(kind, seed, scale=0.05) for kind in ("sparse", "weighted", "sparse32") for seed in range(8)]
-    assert sum(solved(case, *options, tol=1e-9).iterations for case in cases for options in CASES) <= 800
+    assert sum(solved(case, *options, tol=1e-9).iterations for case in cases for options in CASES) <= 200 * len(CASES)
 
 
 def test_paper_rule_of_apg_stops_early_and_says_so():
@@ -260,7 +260,7 @@ def test_paper_rule_of_apg_stops_early_and_says_so():
         ({"starts": np.array([0, 3, 3, 12])}, "starts=.*without an empty group"),
         ({"starts": np.array([0, 3, 6])}, "must rise from 0 to the 12 columns"),
         ({"loss": "logistic"}, "the rows were made for 'squared_hinge'"),
-        ({"loss": "hinge"}, "loss='hinge': must be one of logistic, squared_hinge"),
+        ({"loss": "hinge"}, "loss='hinge': must be one of logistic, .*squared_hinge"),
     ],
 )
 def test_problem_that_does_not_fit_together_is_refused(change, message):

@@ -22,7 +22,7 @@ from gramplane.kernels.mixed_norm.row_block import RememberingBlock, row_block
 from tests.support.oracles import fgm_subproblem as oracle
 from tests.support.subproblems import KINDS, instance
 
-LOSSES = ("squared_hinge", "logistic")
+LOSSES = tuple(oracle.LOSSES)
 CASES = [(loss, fit_bias) for loss in LOSSES for fit_bias in (False, True)]
 
 
@@ -95,11 +95,7 @@ def test_curvature_after_moves_is_the_one_written_out(kind, loss, fit_bias, make
         found, u = rows.curvature(), rows.residual()
         alpha, used = u * case.y, case.cost > 0
         weights = np.zeros(57)
-        weights[used] = (
-            np.where(alpha[used] > 0, case.cost[used], 0)
-            if loss == "squared_hinge"
-            else (alpha - alpha**2 / np.where(used, case.cost, 1))[used]
-        )
+        weights[used] = case.cost[used] * oracle.LOSSES[loss].curvature(alpha[used] / case.cost[used])
         np.testing.assert_allclose(np.tril(found.gram), np.tril((Z * weights[:, None]).T @ Z), atol=1e-10)
         np.testing.assert_allclose(found.sums, Z.T @ weights, atol=1e-10)
         assert found.total == pytest.approx(weights.sum())

@@ -297,9 +297,9 @@ def group_scores(c_local: Array, offset: int, index: GroupIndex, B: int) -> tupl
 
 
 @compiled
-def _merge_sums(where: Array, sums: Array, high: Array, low: Array) -> None:
-    for p in range(where.size):
-        g = where[p]
+def _merge_sums(positions: Array, sums: Array, high: Array, low: Array) -> None:
+    for p in range(positions.size):
+        g = positions[p]
         high[g], low[g] = _add(high[g], low[g], sums[p, 0], sums[p, 1])
 
 
@@ -314,9 +314,9 @@ def merge_partials(parts: Sequence[tuple[Array, Array]]) -> CutGroups:
     parts = [part for part in parts if len(part[0])]
     if not parts:
         return CutGroups(np.zeros(0, np.int64), np.zeros((0, 2)))
-    ids, where = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
+    ids, positions = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
     high, low = np.zeros(ids.size), np.zeros(ids.size)
-    _merge_sums(where, np.concatenate([part[1] for part in parts]), high, low)
+    _merge_sums(positions, np.concatenate([part[1] for part in parts]), high, low)
     return CutGroups(ids, np.stack((high, low), axis=1))
 
 
@@ -346,11 +346,11 @@ def _children(parent: Array, begin: Array, child: Array) -> None:
         begin[(parent[g] if parent[g] >= 0 else n) + 1] += 1
     for g in range(n + 1):
         begin[g + 1] += begin[g]
-    place = begin.copy()
+    next_child = begin.copy()
     for g in range(n):
         around = parent[g] if parent[g] >= 0 else n
-        child[place[around]] = g
-        place[around] += 1
+        child[next_child[around]] = g
+        next_child[around] += 1
 
 
 @compiled
@@ -480,6 +480,6 @@ def cut_columns(index: GroupIndex, chosen: Array) -> tuple[Array, Array]:
     if ids.size and (ids[0] < 0 or ids[-1] >= index.n_groups):
         raise ValueError(f"group {ids[0] if ids[0] < 0 else ids[-1]} does not exist; groups are 0 to {index.n_groups - 1}")
     parts = [index.members[index.indptr[g] : index.indptr[g + 1]] for g in ids]
-    features, where = np.unique(np.concatenate(parts or [np.zeros(0, np.int64)]), return_inverse=True)
-    total = np.bincount(where, weights=np.repeat(index.weight[ids], [part.size for part in parts]), minlength=features.size)
+    features, positions = np.unique(np.concatenate(parts or [np.zeros(0, np.int64)]), return_inverse=True)
+    total = np.bincount(positions, weights=np.repeat(index.weight[ids], [part.size for part in parts]), minlength=features.size)
     return features, np.sqrt(total)

@@ -44,8 +44,8 @@ class RowForm(NamedTuple):
         dtype = np.result_type(self.values, block.values)
         size = len(self.values) + int(block.starts[-1])
         made = RowForm(np.empty_like(self.starts), np.empty(size, np.int32), np.empty(size, dtype), self.width + len(block.starts) - 1)
-        own, new = (values.astype(dtype, copy=False) for values in (self.values, block.values))
-        _append(self.starts, self.columns, own, new, block.rows, block.starts, self.width, *made[:3])
+        old, new = (values.astype(dtype, copy=False) for values in (self.values, block.values))
+        _append(self.starts, self.columns, old, new, block.rows, block.starts, self.width, *made[:3])
         return made
 
     def matrix(self) -> sp.csr_array:

@@ -183,8 +183,8 @@ def most_frequent(counts: Array, K: int) -> Array:
     if counts.size >= MAX_FEATURES:
         raise ValueError(f"the data has {counts.size} features; products of features are named for fewer than 2**31")
     K = min(K, int(np.count_nonzero(counts)))
-    least = np.partition(counts, counts.size - K)[counts.size - K] if K else 1
-    leading = np.flatnonzero(counts >= least)
+    min_count = np.partition(counts, counts.size - K)[counts.size - K] if K else 1
+    leading = np.flatnonzero(counts >= min_count)
     return by_frequency(leading, counts[leading])[:K]
 
 
@@ -306,9 +306,9 @@ def coordinate_top(bounds: PairBounds, features: Array | int, pair_map: PairMap,
 def _single_top(values: Array, first: Array, second: Array | None, B: int, threshold: float) -> TopB:
     keys = np.abs(values)
     # Names are made for candidates only; what is not a number must stay one, to be refused.
-    kept = np.flatnonzero(~(keys < threshold) & (keys != 0.0))
-    names = np.stack((first[kept], np.full(kept.size, -1) if second is None else second[kept]), axis=1)
-    return top_b(keys[kept], values[kept], B, encode(names), threshold=threshold)
+    passing = np.flatnonzero(~(keys < threshold) & (keys != 0.0))
+    names = np.stack((first[passing], np.full(passing.size, -1) if second is None else second[passing]), axis=1)
+    return top_b(keys[passing], values[passing], B, encode(names), threshold=threshold)
 
 
 def pair_columns(X: Columns, features: Array, ids: Array, pair_map: PairMap) -> Columns:
@@ -337,7 +337,7 @@ def pair_columns(X: Columns, features: Array, ids: Array, pair_map: PairMap) -> 
         If a coordinate needs a feature that is not among ``features``.
     """
     ids = np.asarray(ids, np.int64).reshape(-1, 2)
-    first, second = _places(features, ids[:, 0]), _places(features, np.maximum(ids[:, 1], ids[:, 0]))
+    first, second = _positions(features, ids[:, 0]), _positions(features, np.maximum(ids[:, 1], ids[:, 0]))
     linear, square = ids[:, 1] == -1, ids[:, 1] == ids[:, 0]
     factor = np.where(linear, pair_map.linear, np.where(square, pair_map.square, pair_map.product))
     if isinstance(X, np.ndarray):
@@ -346,12 +346,12 @@ def pair_columns(X: Columns, features: Array, ids: Array, pair_map: PairMap) -> 
     return _sparse_products(X, first, second, linear, factor)
 
 
-def _places(features: Array, wanted: Array) -> Array:
-    where = np.searchsorted(features, wanted)
-    missing = np.flatnonzero(np.take(features, where, mode="clip") != wanted) if len(features) else np.arange(len(wanted))
+def _positions(features: Array, names: Array) -> Array:
+    positions = np.searchsorted(features, names)
+    missing = np.flatnonzero(np.take(features, positions, mode="clip") != names) if len(features) else np.arange(len(names))
     if missing.size:
-        raise ValueError(f"coordinate {missing[0]} needs feature {wanted[missing[0]]}, which is not among the columns given")
-    return where
+        raise ValueError(f"coordinate {missing[0]} needs feature {names[missing[0]]}, which is not among the columns given")
+    return positions
 
 
 @compiled

@@ -123,24 +123,24 @@ def _raise_bar(
         size += 1
     for a in range(hi.size):
         for b in range(a if diagonal else hj.size):
-            least = (abs(ratio[a, b]) - error) * hi[a] * hj[b]
-            if least > bar:
-                size = offer(keys, ids, spare, size, least, int(np.int64(0)), 0.0)
+            lower = (abs(ratio[a, b]) - error) * hi[a] * hj[b]
+            if lower > bar:
+                size = offer(keys, ids, spare, size, lower, int(np.int64(0)), 0.0)
                 if size == keys.size:
                     bar = max(bar, keys[0])
     return bar
 
 
 @compiled
-def _candidates(ratio: Array, hi: Array, hj: Array, diagonal: bool, error: float, bar: float, where: Array) -> int:
-    """Count the tile's products that may reach the bar; write the first of them into where (q, 2)."""
+def _candidates(ratio: Array, hi: Array, hj: Array, diagonal: bool, error: float, bar: float, positions: Array) -> int:
+    """Count the tile's products that may reach the bar; write the first of them into positions (q, 2)."""
     size = int(np.int64(0))
     for a in range(hi.size):
         for b in range(a if diagonal else hj.size):
-            most = (abs(ratio[a, b]) + error) * hi[a] * hj[b]
-            if most >= bar and most > 0.0:
-                if size < where.shape[0]:
-                    where[size, 0], where[size, 1] = a, b
+            upper = (abs(ratio[a, b]) + error) * hi[a] * hj[b]
+            if upper >= bar and upper > 0.0:
+                if size < positions.shape[0]:
+                    positions[size, 0], positions[size, 1] = a, b
                 size += 1
     return size
 
@@ -155,10 +155,10 @@ def _proposed(X: Array, u: Array, B: int, bar: float, tiles: Iterable[Tile], dty
         ratio, diagonal = _approximate(X, u, h, tile, dtype), tile[0] == tile[2]
         left, right = h[tile[0] : tile[1]], h[tile[2] : tile[3]]
         bar = _raise_bar(ratio, left, right, diagonal, error, bar, keys, ids, spare)
-        where = np.empty((_candidates(ratio, left, right, diagonal, error, bar, np.empty((0, 2), np.int64)), 2), np.int64)
-        _candidates(ratio, left, right, diagonal, error, bar, where)
-        tops.append((np.abs(ratio[where[:, 0], where[:, 1]]) + error) * left[where[:, 0]] * right[where[:, 1]])
-        pairs.append(where + np.array([tile[0], tile[2]]))
+        positions = np.empty((_candidates(ratio, left, right, diagonal, error, bar, np.empty((0, 2), np.int64)), 2), np.int64)
+        _candidates(ratio, left, right, diagonal, error, bar, positions)
+        tops.append((np.abs(ratio[positions[:, 0], positions[:, 1]]) + error) * left[positions[:, 0]] * right[positions[:, 1]])
+        pairs.append(positions + np.array([tile[0], tile[2]]))
     top, pair = np.concatenate(tops), np.concatenate(pairs)
     return pair[top >= bar]
 

@@ -42,16 +42,16 @@ def _gather(
     values: Array, rows: Array, ends: Array, u: Array, lo: int, hi: int, at: Array, begin: Array, column: Array, value: Array
 ) -> None:
     """Turn the rows lo .. hi - 1 of the columns round: entries by row, columns ascending; at is each column's next entry."""
-    place = begin[: hi - lo].copy()
+    next_entry = begin[: hi - lo].copy()
     for k in range(ends.size):
         p = at[k]
         while p < ends[k] and rows[p] < hi:
             i = np.int64(rows[p])
             if u[i] != 0.0:
-                q = place[i - lo]
+                q = next_entry[i - lo]
                 column[q] = k
                 value[q] = values[p]
-                place[i - lo] = q + 1
+                next_entry[i - lo] = q + 1
             p += 1
         at[k] = p
 
@@ -319,5 +319,5 @@ def fallback_pairs(
     column, value = np.empty(size, np.uint32), np.empty(size, part.values.dtype)
     _gather(part.values, part.rows, part.ends, u, 0, u.size, part.begins.copy(), begin, column, value)
     rows = (begin, column, value)
-    found = _by_column(*part, u, *rows, *column_range, bounds, names, pair_map.product, float(threshold), np.zeros(K), *heap)
-    return _finished(heap, found)
+    size = _by_column(*part, u, *rows, *column_range, bounds, names, pair_map.product, float(threshold), np.zeros(K), *heap)
+    return _finished(heap, size)

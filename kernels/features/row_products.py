@@ -16,7 +16,7 @@ from ..jit import blas_threads, one_thread
 BLOCK_VALUES = 1 << 20
 """Values of a block of rows, 8 MB: enough for a thread to be worth its start, and small enough to stay in a cache while types change."""
 
-FEW = 4
+MIN_THREADED_BLOCKS = 4
 """Blocks from which on threads are worth their start."""
 
 
@@ -40,7 +40,7 @@ def row_product(X: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     out = np.empty((len(X), right.shape[1]))
     spans = [slice(*span) for span in pairwise(row_edges(*X.shape))]
 
-    threads = min(blas_threads(), len(spans)) if len(spans) >= FEW else 1
+    threads = min(blas_threads(), len(spans)) if len(spans) >= MIN_THREADED_BLOCKS else 1
 
     def multiply(first: int) -> None:
         with one_thread():

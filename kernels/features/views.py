@@ -54,10 +54,10 @@ def shape(X: Columns) -> tuple[int, int]:
     TypeError
         If ``X`` is not two-dimensional.
     """
-    found = getattr(X, "shape", None)
-    if found is None or len(found) != 2:
-        raise TypeError(f"X has shape {found}; a block of columns has two dimensions")
-    return int(found[0]), int(found[1])
+    dimensions = getattr(X, "shape", None)
+    if dimensions is None or len(dimensions) != 2:
+        raise TypeError(f"X has shape {dimensions}; a block of columns has two dimensions")
+    return int(dimensions[0]), int(dimensions[1])
 
 
 def view(X: Columns) -> SparseView | DenseView:
@@ -134,6 +134,6 @@ def checked_dual(u: np.ndarray, n_samples: int, name: str = "u") -> np.ndarray:
     if out.shape[-1:] != (n_samples,):
         raise ValueError(f"{name} has shape {out.shape}; its last dimension must be the {n_samples} rows of X")
     if not np.isfinite(out).all():
-        where = int(np.argmin(np.isfinite(out).reshape(-1, n_samples).all(axis=0)))
-        raise ValueError(f"{name}[{where}] is not finite; a dual vector must be finite")
+        row = int(np.argmin(np.isfinite(out).reshape(-1, n_samples).all(axis=0)))
+        raise ValueError(f"{name}[{row}] is not finite; a dual vector must be finite")
     return out if out.flags.writeable else out.copy()

@@ -4,16 +4,16 @@ After t rounds with subgradient sum s the weights are (Yang 2011, Theorem 1, mul
 
 ``w_g = -(1 / (gamma sqrt(t))) [1 - t k_g / ||c_g||]_+ c_g``, ``c_g = S(s_g, t tau_g + rho gamma sqrt(t))``,
 
-so that only s is kept, and only the weights a row meets are made. The intercept has steps of its own:
+so that s alone is the state, and only the weights that a row meets are computed. The intercept has steps of its own:
 `gramplane.kernels.group_lasso.intercepts`.
 
 A group can have weights only while some ``|s_j|`` of it exceeds ``t (tau_g + k_g / sqrt(d_g)) + rho gamma sqrt(t)``, for
-``||S(s_g, tau)|| <= sqrt(d_g) (max |s_j| - tau)``. That bar never falls: a group wakes only where a sum is changed: a bit per feature tells
-whether its group may be awake, and all others are passed over without touching what is kept of them. Groups that are awake get their scale
-once a round.
+``||S(s_g, tau)|| <= sqrt(d_g) (max |s_j| - tau)``. That bar never falls, so a group becomes active only where a sum is changed. A bit per
+feature tells whether its group may be active; all others are passed over without reading their sums. Active groups get their scale once a
+round.
 
-A round takes a fixed number of rows, wherever calls cut the stream: rows of a round that is not full are kept, with their slopes, until it
-is. So no cut changes a bit.
+A round takes a fixed number of rows, wherever calls cut the stream: rows of a round that is not full wait, with their slopes, until it is.
+So no cut changes a bit.
 """
 
 from __future__ import annotations
@@ -23,17 +23,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import compiled, prefetch
+from ..losses import LossKind, value_and_slope
 from .groups import Array, Groups, add_shrunken, group_of, shrunken
 from .intercepts import intercept_after
 
-LOSSES = ("logistic", "squared", "hinge")
-"""Losses of a stream, by their number in compiled loops."""
+BAR_MARGIN = 1e-9
+"""Relative margin by which a sum may fall short and its group still counts as active: round-off is a millionth of that."""
 
-MARGIN = 1e-9
-"""Relative margin by which a sum may fall short and its group still counts as awake: round-off is a millionth of that."""
-
-FAR = 1 << 16
-"""Sums of more features than this do not stay in the cache next to the processor: those of the next row are asked for ahead of time."""
+MIN_PREFETCH_FEATURES = 1 << 16
+"""Sums of more features than this do not stay in the cache next to the processor: those of the next row are fetched ahead of time."""
 
 
 class Rows(NamedTuple):
@@ -54,7 +52,7 @@ class Rows(NamedTuple):
 
 
 @compiled
-def sound(rows: Rows, n_features: int) -> Any:
+def is_valid_csr(rows: Rows, n_features: int) -> Any:
     """Return whether rows can be learned: places in order, features that exist, finite values."""
     end, bad = 0, False
     for start in rows.indptr:
@@ -73,14 +71,12 @@ def sound(rows: Rows, n_features: int) -> Any:
     return exponent < mask and (end == 0 or index < n_features)
 
 
-SQUARED = LOSSES.index("squared")
-
 N_TOTALS = 6
-"""Sums that a machine keeps beside those of its features, see `advance_average`."""
+"""Sums that a machine has beside those of its features, see `advance_average`."""
 
 
 class Rule(NamedTuple):
-    """How a stream is learned: number of the loss, rows of a round, gamma, ``rho gamma``, whether there is an intercept, its steepness."""
+    """How a stream is learned: kind of the loss, rows of a round, gamma, ``rho gamma``, whether there is an intercept, its steepness."""
 
     loss: int
     batch: int
@@ -91,13 +87,13 @@ class Rule(NamedTuple):
 
 
 @compiled(inline=True)
-def suffer(rule: Any, y: Any, weight: Any, product: Any, totals: Any) -> Any:
+def note_loss(rule: Any, y: Any, weight: Any, product: Any, totals: Any) -> Any:
     """Note the loss of a row, ``product`` being ``<w, x>``; return its weighted slope."""
-    if rule.intercept and rule.loss == SQUARED and totals[2] == 0.0:
-        # The first row of all: what was lost on it is noted, and learning begins at its target.
+    if rule.intercept and rule.loss == LossKind.SQUARED and totals[2] == 0.0:
+        # The first row of all: its loss counts, and learning begins at its target.
         totals[0], loss, slope = y, 0.5 * y * y, 0.0
     else:
-        loss, slope = loss_slope(rule.loss, y, product + totals[0])
+        loss, slope = value_and_slope(rule.loss, y, product + totals[0])
     totals[1] += weight * loss
     totals[2] += weight
     totals[5] += weight
@@ -111,32 +107,18 @@ def move_intercept(rule: Any, slope: Any, share: Any, totals: Any) -> None:
     totals[4] += mean * mean
     totals[5] = 0.0
     if rule.intercept and totals[4] > 0.0:
-        totals[0] = intercept_after(totals[0], slope, rule.steepness, totals[4], rule.loss != SQUARED)
+        totals[0] = intercept_after(totals[0], slope, rule.steepness, totals[4], rule.loss != LossKind.SQUARED)
 
 
-@compiled
-def loss_slope(kind: int, y: Any, f: Any) -> tuple[float, float]:
-    """Return the loss of a row and its derivative in the decision value: logistic, squared or hinge."""
-    if kind == 1:
-        return 0.5 * (f - y) * (f - y), f - y
-    m = y * f
-    if kind == 2:
-        return (1.0 - m, -y) if m < 1.0 else (0.0, 0.0)
-    e = np.exp(-abs(m))
-    if m > 0.0:
-        return np.log1p(e), -y * e / (1.0 + e)
-    return np.log1p(e) - m, -y / (1.0 + e)
-
-
-class Awake(NamedTuple):
-    """What is known of the groups from round to round; all of it can be made anew from the sums.
+class ActiveGroups(NamedTuple):
+    """Which groups may have weights, from round to round; all of it follows from the sums.
 
     Attributes
     ----------
     flags
         uint8 ``(n_features // 8 + 1,)``: a bit per feature, set wherever its group may have weights.
     scales
-        float64 ``(n_groups, 2)``: ``[1 - t k_g / ||c_g||]_+`` with the round it was made in; 0 there: never awake.
+        float64 ``(n_groups, 2)``: ``[1 - t k_g / ||c_g||]_+`` with the round it was made in; 0 there: never active.
     """
 
     flags: Array
@@ -145,11 +127,11 @@ class Awake(NamedTuple):
 
 @compiled
 def _scale(sums: Array, flags: Array, starts: Array, members: Array, g: Any, k: Any, tau: Any, bar: float) -> float:
-    """Return ``[1 - t k_g / ||c_g||]_+`` of a group; it goes to sleep if no member exceeds ``bar``."""
+    """Return ``[1 - t k_g / ||c_g||]_+`` of a group; it is no longer active if no member exceeds ``bar``."""
     total, peak, listed = 0.0, 0.0, members.size > 0
     for p in range(starts[g], starts[g + 1]):
         size = abs(sums[members[p] if listed else p])
-        # What is not a number is not asleep.
+        # NaN stays active.
         peak = peak if size <= peak else size
         c = max(size - tau, 0.0)
         total += c * c
@@ -162,59 +144,59 @@ def _scale(sums: Array, flags: Array, starts: Array, members: Array, g: Any, k: 
 
 
 @compiled(inline=True)
-def _find_awake(indices: Array, first: Any, last: Any, flags: Array, found: Array) -> Any:
-    """Write the places of a row's entries whose groups are awake; return how many. No branch: which ones cannot be foreseen."""
+def _find_active(indices: Array, first: Any, last: Any, flags: Array, entries: Array) -> Any:
+    """Write which of a row's entries have active groups, return how many; no branch, for which ones cannot be foreseen."""
     n = 0
     for p in range(first, last):
         # Unsigned indices need no test for counting from the end.
         j = np.uint32(indices[p])
-        found[n] = p
+        entries[n] = p
         n += np.int64((flags[j >> np.uint32(3)] >> (j & np.uint32(7))) & np.uint8(1))
     return n
 
 
 @compiled
-def _margins_even(
-    rows: Rows, first: int, last: int, weight: Array, sums: Array, awake: Awake, groups: Groups, t: float, fade: float, found: Array,
-    out: Array,
+def _products_even(
+    rows: Rows, first: int, last: int, weight: Array, sums: Array, active: ActiveGroups, groups: Groups, t: float, fade: float,
+    entries: Array, out: Array,
 ) -> None:  # fmt: skip
-    """Write ``-gamma sqrt(t) <w, x>`` of the rows at places ``first`` to ``last``, where all groups are alike and follow each other."""
+    """Write ``-gamma sqrt(t) <w, x>`` of the rows ``order[first:last]``, where all groups are alike and follow each other."""
     # What the loops read is named first: reaching into a tuple of arrays inside them counts references each time.
     indptr, order, indices, values = rows.indptr, rows.order, rows.indices, rows.values
-    flags, scales, starts, members, magic = awake.flags, awake.scales, groups.starts, groups.members, np.uint64(groups.magic)
-    k, tau, bar = t * groups.cost[0], t * groups.inner[0] + fade, (t * groups.near + fade) * (1.0 - MARGIN)
-    for place in range(first, last):
-        i, total = order[place], 0.0
+    flags, scales, starts, members, magic = active.flags, active.scales, groups.starts, groups.members, np.uint64(groups.magic)
+    k, tau, bar = t * groups.cost[0], t * groups.inner[0] + fade, (t * groups.zero_level + fade) * (1.0 - BAR_MARGIN)
+    for at in range(first, last):
+        i, total = order[at], 0.0
         if weight[i] == 0.0:
             continue
-        n = _find_awake(indices, indptr[i], indptr[i + 1], flags, found)
+        n = _find_active(indices, indptr[i], indptr[i + 1], flags, entries)
         for e in range(n):
-            p = found[e]
+            p = entries[e]
             j = np.uint32(indices[p])
             g = np.uint32((np.uint64(j) * magic) >> np.uint64(32))
             if scales[g, 1] != t:
                 scales[g, 0], scales[g, 1] = _scale(sums, flags, starts, members, np.int64(g), k, tau, bar), t
             total += values[p] * (scales[g, 0] * shrunken(sums[j], tau))
-        out[place] = total
+        out[at] = total
 
 
 @compiled
-def _margins_apart(
-    rows: Rows, first: int, last: int, weight: Array, sums: Array, awake: Awake, groups: Groups, t: float, fade: float, found: Array,
-    out: Array,
+def _products_partition(
+    rows: Rows, first: int, last: int, weight: Array, sums: Array, active: ActiveGroups, groups: Groups, t: float, fade: float,
+    entries: Array, out: Array,
 ) -> None:  # fmt: skip
     """Write ``-gamma sqrt(t) <w, x>`` of some rows for any groups that do not overlap, or none."""
     indptr, order, indices, values = rows.indptr, rows.order, rows.indices, rows.values
-    flags, scales, starts, members = awake.flags, awake.scales, groups.starts, groups.members
+    flags, scales, starts, members = active.flags, active.scales, groups.starts, groups.members
     owner, inner, cost, alone = groups.owner, groups.inner, groups.cost, groups.cost.size == 0
-    level, bar = t * groups.single + fade, (t * groups.near + fade) * (1.0 - MARGIN)
-    for place in range(first, last):
-        i, total = order[place], 0.0
+    level, bar = t * groups.single + fade, (t * groups.zero_level + fade) * (1.0 - BAR_MARGIN)
+    for at in range(first, last):
+        i, total = order[at], 0.0
         if weight[i] == 0.0:
             continue
-        n = _find_awake(indices, indptr[i], indptr[i + 1], flags, found)
+        n = _find_active(indices, indptr[i], indptr[i + 1], flags, entries)
         for e in range(n):
-            p = found[e]
+            p = entries[e]
             j = np.uint32(indices[p])
             if alone:
                 total += values[p] * shrunken(sums[j], level)
@@ -224,17 +206,17 @@ def _margins_apart(
             if scales[g, 1] != t:
                 scales[g, 0], scales[g, 1] = _scale(sums, flags, starts, members, np.int64(g), k, tau, bar), t
             total += values[p] * (scales[g, 0] * shrunken(sums[j], tau))
-        out[place] = total
+        out[at] = total
 
 
 @compiled
-def _margins_overlap(
-    rows: Rows, first: int, last: int, weight: Array, sums: Array, awake: Awake, groups: Groups, t: float, fade: float, out: Array
+def _products_overlap(
+    rows: Rows, first: int, last: int, weight: Array, sums: Array, active: ActiveGroups, groups: Groups, t: float, fade: float, out: Array
 ) -> None:
     """Write ``-gamma sqrt(t) <w, x>`` of some rows for groups that overlap: the sum over the copies of a feature."""
-    begins, owners, scales, flags = groups.feature_starts, groups.feature_groups, awake.scales, awake.flags
-    for place in range(first, last):
-        i, total = rows.order[place], 0.0
+    begins, owners, scales, flags = groups.feature_starts, groups.feature_groups, active.scales, active.flags
+    for at in range(first, last):
+        i, total = rows.order[at], 0.0
         if weight[i] == 0.0:
             continue
         for p in range(rows.indptr[i], rows.indptr[i + 1]):
@@ -247,16 +229,16 @@ def _margins_overlap(
                     continue
                 k, tau = t * groups.cost[g], t * groups.inner[g] + fade
                 if scales[g, 1] != t:
-                    # No group goes to sleep: its features may be those of another one.
+                    # No group is deactivated: its features may be those of another one.
                     scales[g, 0], scales[g, 1] = _scale(sums, flags, groups.starts, groups.members, g, k, tau, -1.0), t
                 total += rows.values[p] * (scales[g, 0] * shrunken(sums[j], tau))
-        out[place] = total
+        out[at] = total
 
 
 @compiled
-def _wake(awake: Awake, groups: Groups, j: Any) -> None:
+def _activate(active: ActiveGroups, groups: Groups, j: Any) -> None:
     """Set the bits of all members of the groups of a feature."""
-    flags, scales = awake.flags, awake.scales
+    flags, scales = active.flags, active.scales
     if groups.cost.size == 0:
         flags[j >> 3] |= np.uint8(1 << (j & 7))
         return
@@ -264,7 +246,7 @@ def _wake(awake: Awake, groups: Groups, j: Any) -> None:
     first, last = (groups.feature_starts[j], groups.feature_starts[j + 1]) if overlap else (np.int64(0), np.int64(1))
     for e in range(first, last):
         g = np.int64(groups.feature_groups[e]) if overlap else group_of(groups, j)
-        # The bit of a feature does not tell which of its groups are awake; no round has the number -1.
+        # The bit of a feature does not tell which of its groups are active; no round has the number -1.
         if overlap and scales[g, 1] != 0.0:
             continue
         scales[g, 1] = -1.0
@@ -276,32 +258,33 @@ def _wake(awake: Awake, groups: Groups, j: Any) -> None:
 @compiled(inline=True)
 def _add_row(indices: Array, values: Array, first: Any, last: Any, step: float, sums: Array, flags: Array, bar: float) -> bool:
     """Add ``step x`` to the sums; return whether one that exceeds the bar has no bit."""
-    found = False
+    must_activate = False
     for p in range(first, last):
         j = np.uint32(indices[p])
         new = sums[j] + step * values[p]
         sums[j] = new
-        found |= (not abs(new) <= bar) & ((flags[j >> np.uint32(3)] >> (j & np.uint32(7))) & np.uint8(1) == 0)
-    return found
+        must_activate |= (not abs(new) <= bar) & ((flags[j >> np.uint32(3)] >> (j & np.uint32(7))) & np.uint8(1) == 0)
+    return must_activate
 
 
 @compiled(inline=True)
-def _fetch(indices: Array, first: Any, last: Any, sums: Array) -> None:
+def _prefetch_sums(indices: Array, first: Any, last: Any, sums: Array) -> None:
     for p in range(first, last):
         prefetch(sums, np.uint32(indices[p]))
 
 
 @compiled
 def _add_rows(
-    rows: Rows, first: int, last: int, slopes: Array, share: float, sums: Array, awake: Awake, groups: Groups, bar: float, total: float
-) -> float:
-    """Add ``share slope x`` of some rows, in their order, to the sums, and wake groups; return ``total + share slope + ...``."""
+    rows: Rows, first: int, last: int, slopes: Array, share: float, sums: Array, active: ActiveGroups, groups: Groups, bar: float,
+    total: float,
+) -> float:  # fmt: skip
+    """Add ``share slope x`` of some rows, in their order, to the sums, and activate groups; return ``total + share slope + ...``."""
     indptr, order, indices, values = rows.indptr, rows.order, rows.indices, rows.values
-    flags, overlap, ahead = awake.flags, groups.feature_starts.size > 0, len(order) if sums.size > FAR else 0
-    for place in range(first, last):
-        i, step = order[place], share * slopes[place]
-        if place + 1 < ahead:
-            _fetch(indices, indptr[order[place + 1]], indptr[order[place + 1] + 1], sums)
+    flags, overlap, ahead = active.flags, groups.feature_starts.size > 0, len(order) if sums.size > MIN_PREFETCH_FEATURES else 0
+    for at in range(first, last):
+        i, step = order[at], share * slopes[at]
+        if at + 1 < ahead:
+            _prefetch_sums(indices, indptr[order[at + 1]], indptr[order[at + 1] + 1], sums)
         if step == 0.0:
             continue
         total += step
@@ -309,7 +292,7 @@ def _add_rows(
             for p in range(indptr[i], indptr[i + 1]):
                 j = np.int64(indices[p])
                 if (not abs(sums[j]) <= bar) & (overlap | ((flags[j >> 3] >> (j & 7)) & 1 == 0)):
-                    _wake(awake, groups, j)
+                    _activate(active, groups, j)
     return total
 
 
@@ -319,28 +302,28 @@ def row_products(rows: Rows, weights: Array, flags: Array, out: Array) -> None:
     indptr, indices, values, longest = rows.indptr, rows.indices, rows.values, 0
     for i in range(indptr.size - 1):
         longest = max(longest, indptr[i + 1] - indptr[i])
-    found = np.empty(longest + 1, np.int64)
+    entries = np.empty(longest + 1, np.int64)
     for i in range(indptr.size - 1):
         total = 0.0
-        n = _find_awake(indices, indptr[i], indptr[i + 1], flags, found)
+        n = _find_active(indices, indptr[i], indptr[i + 1], flags, entries)
         for e in range(n):
-            total += values[found[e]] * weights[np.uint32(indices[found[e]])]
+            total += values[entries[e]] * weights[np.uint32(indices[entries[e]])]
         out[i] = total
 
 
 @compiled
-def wake_groups(sums: Array, groups: Groups, rule: Rule, t: float, awake: Awake) -> None:
+def activate_groups(sums: Array, groups: Groups, rule: Rule, t: float, active: ActiveGroups) -> None:
     """Set the bits of all groups that may have weights after t rounds."""
-    bar = (t * groups.near + rule.fade * np.sqrt(t)) * (1.0 - MARGIN)
+    bar = (t * groups.zero_level + rule.fade * np.sqrt(t)) * (1.0 - BAR_MARGIN)
     for j in range(sums.size):
         if not abs(sums[j]) <= bar:
-            _wake(awake, groups, j)
+            _activate(active, groups, j)
 
 
 @compiled
 def advance_average(
-    rows: Rows, target: Array, weight: Array, held: Rows, kept: Array, rule: Rule, groups: Groups,
-    sums: Array, awake: Awake, counts: Array, totals: Array, slopes: Array, mean: Array, finish: bool,
+    rows: Rows, target: Array, weight: Array, open_rows: Rows, open_slopes: Array, rule: Rule, groups: Groups,
+    sums: Array, active: ActiveGroups, counts: Array, totals: Array, slopes: Array, mean: Array, finish: bool,
 ) -> int:  # fmt: skip
     """Take rows by dual averaging.
 
@@ -348,57 +331,57 @@ def advance_average(
     ----------
     rows, target, weight
         Rows with their targets (labels -1 and 1) and weights; rows of weight 0 are passed over.
-    held, kept
+    open_rows, open_slopes
         Rows of the open round that earlier calls brought, and their slopes.
-    sums, awake
-        s, and what is known of the groups; changed.
+    sums, active
+        s, and which groups may have weights; changed.
     counts, totals
         Rounds closed and rows of the open one; the bias, sums of losses, of weights, of the biases of all rounds, and of the squared mean
         weights of rounds, weights of the open round; changed.
     slopes
         float64 ``(n,)``: the slope of every row, written.
     mean
-        Sum of the weights of all rounds; empty: not wanted.
+        Sum of the weights of all rounds; empty: not computed.
     finish
         Close the open round after the last row, however few rows it has.
 
     Returns
     -------
     int
-        Place of the first row whose round is open still; -1: the held rows, and all, belong to it.
+        Position in the order of the first row whose round is still open; -1: the open rows, and all of these, belong to it.
     """
-    n, first, n_held, place, longest = len(rows.order), 0, len(held.order), 0, 0
+    n, first, n_open, at, longest = len(rows.order), 0, len(open_rows.order), 0, 0
     for i in rows.order:
         longest = max(longest, rows.indptr[i + 1] - rows.indptr[i])
-    found = np.empty(longest + 1, np.int64)
+    entries = np.empty(longest + 1, np.int64)
     while True:
         t = float(counts[0])
         root, fade = rule.gamma * np.sqrt(t), rule.fade * np.sqrt(t)
         # The rows up to the end of the round, or of the call.
-        begin, count = place, counts[1]
-        while place < n and count < rule.batch:
-            count += 1 if weight[rows.order[place]] > 0.0 else 0
-            place += 1
-        # Before the first round nothing is awake, and all of them are zero.
+        begin, count = at, counts[1]
+        while at < n and count < rule.batch:
+            count += 1 if weight[rows.order[at]] > 0.0 else 0
+            at += 1
+        # Before the first round no group is active, and all products are zero.
         if groups.feature_starts.size:
-            _margins_overlap(rows, begin, place, weight, sums, awake, groups, t, fade, slopes)
+            _products_overlap(rows, begin, at, weight, sums, active, groups, t, fade, slopes)
         elif groups.magic:
-            _margins_even(rows, begin, place, weight, sums, awake, groups, t, fade, found, slopes)
+            _products_even(rows, begin, at, weight, sums, active, groups, t, fade, entries, slopes)
         else:
-            _margins_apart(rows, begin, place, weight, sums, awake, groups, t, fade, found, slopes)
-        for at in range(begin, place):
-            i = rows.order[at]
-            slopes[at] = suffer(rule, target[i], weight[i], -slopes[at] / root if t > 0.0 else 0.0, totals) if weight[i] > 0.0 else 0.0
+            _products_partition(rows, begin, at, weight, sums, active, groups, t, fade, entries, slopes)
+        for k in range(begin, at):
+            i = rows.order[k]
+            slopes[k] = note_loss(rule, target[i], weight[i], -slopes[k] / root if t > 0.0 else 0.0, totals) if weight[i] > 0.0 else 0.0
         counts[1] = count
         if count < rule.batch and not (finish and count > 0):
-            return first if n_held == 0 else -1
+            return first if n_open == 0 else -1
         if mean.size and t > 0.0:
             add_shrunken(sums, groups, t, fade, -1.0 / root, mean)
             totals[3] += totals[0]
-        share, bar = 1.0 / count, ((t + 1.0) * groups.near + rule.fade * np.sqrt(t + 1.0)) * (1.0 - MARGIN)
-        slope = _add_rows(held, 0, n_held, kept, share, sums, awake, groups, bar, 0.0) if n_held else 0.0
-        slope = _add_rows(rows, first, place, slopes, share, sums, awake, groups, bar, slope)
+        share, bar = 1.0 / count, ((t + 1.0) * groups.zero_level + rule.fade * np.sqrt(t + 1.0)) * (1.0 - BAR_MARGIN)
+        slope = _add_rows(open_rows, 0, n_open, open_slopes, share, sums, active, groups, bar, 0.0) if n_open else 0.0
+        slope = _add_rows(rows, first, at, slopes, share, sums, active, groups, bar, slope)
         move_intercept(rule, slope, share, totals)
-        first, n_held = place, 0
+        first, n_open = at, 0
         counts[0] += 1
         counts[1] = 0

@@ -33,7 +33,7 @@ class Groups(NamedTuple):
         Threshold of a feature that is by itself; where all groups are alike their ``k_g + tau_g``.
     even
         Whether all groups are alike.
-    near
+    zero_level
         Least ``tau_g + k_g / sqrt(d_g)``: while no member of a group exceeds it, the group is zero.
     """
 
@@ -47,7 +47,7 @@ class Groups(NamedTuple):
     inner: Array
     single: float
     even: bool
-    near: float
+    zero_level: float
 
 
 def stream_groups(penalty: GroupPenalty, lam: float) -> Groups:
@@ -56,11 +56,11 @@ def stream_groups(penalty: GroupPenalty, lam: float) -> Groups:
     cost, inner = lam * penalty.kappa, lam * penalty.inner
     both, d, sizes = cost + inner, penalty.n_features, np.diff(penalty.indptr)
     single, even = float(both[0]), bool((both == both[0]).all() and (inner == inner[0]).all())
-    near = float((inner + cost / np.sqrt(sizes)).min())
-    contiguous = penalty.n_copies == d and counts_up(penalty.members)
+    zero_level = float((inner + cost / np.sqrt(sizes)).min())
+    contiguous = penalty.n_copies == d and is_range(penalty.members)
     if not contiguous and penalty.overlapping:
         indptr, owners = _by_feature(penalty)
-        return Groups(penalty.indptr, penalty.members, owner, 0, indptr, owners, cost, inner, single, even, near)
+        return Groups(penalty.indptr, penalty.members, owner, 0, indptr, owners, cost, inner, single, even, zero_level)
     if even and penalty.n_groups == d:
         zero = np.zeros(0)
         return Groups(np.zeros(1, np.int64), none, owner, 0, none.copy(), none.copy(), zero, zero.copy(), single, True, single)
@@ -71,7 +71,7 @@ def stream_groups(penalty: GroupPenalty, lam: float) -> Groups:
         owner = np.empty(d, np.int32)
         owner[penalty.members] = penalty.owner
     members = none if contiguous else penalty.members
-    return Groups(penalty.indptr, members, owner, magic, none.copy(), none.copy(), cost, inner, single, even, near)
+    return Groups(penalty.indptr, members, owner, magic, none.copy(), none.copy(), cost, inner, single, even, zero_level)
 
 
 def neighbours(labels: Any, n_features: int) -> Array | None:
@@ -105,7 +105,7 @@ def _by_feature(penalty: GroupPenalty) -> tuple[Array, Array]:
 
 
 @compiled
-def counts_up(values: Array) -> bool:
+def is_range(values: Array) -> bool:
     """Return whether an array is 0, 1, 2, ..."""
     wrong = False
     for k in range(values.size):

@@ -43,9 +43,6 @@ import numpy as np
 
 from ..jit import compiled
 
-STEEPNESS = {"logistic": 1.0, "squared": 4.0, "hinge": 2.0}
-"""``4 L``, by the name of the loss."""
-
 
 @compiled(inline=True)
 def intercept_after(b: Any, slope: Any, steepness: Any, paid: Any, bounded: Any) -> Any:

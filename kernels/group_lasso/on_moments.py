@@ -25,19 +25,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..jit import compiled, one_thread
-from .mean_losses import best_dual
+from ..losses import best_dual
 from .penalty import GroupPenalty
 
 Array = np.ndarray
 FloatArray = NDArray[np.float64]
 
-DEPTH = 5
+SWEEPS_PER_EXTRAPOLATION = 5
 """Sweeps between two extrapolations."""
 
-RIDGE = 1e-12
+RIDGE_SHARE = 1e-12
 """Share of the trace added to the normal equations of an extrapolation."""
 
-ROUND_OFF = 64 * np.finfo(float).eps
+ROUND_OFF_SHARE = 64 * np.finfo(float).eps
 """A gap below this share of the total square of y is what the moments can tell."""
 
 
@@ -186,7 +186,7 @@ def solve_moments(
     *,
     warm: FloatArray | None = None,
     tol: float = 1e-4,
-    least: float = 0.0,
+    min_gap: float = 0.0,
     max_sweeps: int = 10_000,
 ) -> MomentSolution:
     """Minimise weighted least squares plus ``lam Omega`` from moments alone.
@@ -203,7 +203,7 @@ def solve_moments(
         First copies ``(n_tasks, n_copies)``; zeros by default.
     tol
         Stop when the gap is at most ``tol`` times the objective (or round-off of the moments).
-    least
+    min_gap
         Stop when the gap is at most this, too.
     max_sweeps
         Most sweeps over all groups, a multiple of 5.
@@ -213,7 +213,7 @@ def solve_moments(
     MomentSolution
     """
     with one_thread():
-        return _Descent(moments, penalty, lam).run(warm, tol, least, max_sweeps)
+        return _Descent(moments, penalty, lam).run(warm, tol, min_gap, max_sweeps)
 
 
 class _Descent:
@@ -222,24 +222,24 @@ class _Descent:
         self._curvature = block_curvatures(moments.gram, penalty)
         self._kappa, self._inner = lam * penalty.kappa, lam * penalty.inner
 
-    def run(self, warm: FloatArray | None, tol: float, least: float, limit: int) -> MomentSolution:
+    def run(self, warm: FloatArray | None, tol: float, min_gap: float, limit: int) -> MomentSolution:
         shape = (len(self._moments.cross), self._penalty.n_copies)
         at = self._point(np.zeros(shape) if warm is None else _contiguous(warm).copy())
-        floor, sweeps = max(least, ROUND_OFF * self._moments.square), 0
+        floor, sweeps = max(min_gap, ROUND_OFF_SHARE * self._moments.square), 0
         while at.gap > max(tol * at.objective, floor):
             if sweeps >= limit:
                 return MomentSolution(at.copies, at.objective, at.gap, sweeps, "max_sweeps")
             at = self._advance(at)
-            sweeps += DEPTH
+            sweeps += SWEEPS_PER_EXTRAPOLATION
         return MomentSolution(at.copies, at.objective, at.gap, sweeps, "gap")
 
     def _advance(self, at: _Point) -> _Point:
-        path = np.zeros((DEPTH, *at.copies.shape))
+        path = np.zeros((SWEEPS_PER_EXTRAPOLATION, *at.copies.shape))
         copies, image, penalty = at.copies.copy(), at.image.copy(), self._penalty
         groups = (penalty.indptr, penalty.members, self._curvature, self._kappa, self._inner)
         _sweeps(self._moments.gram, self._moments.cross, *groups, copies, image, path)
         swept = self._point(copies)
-        guess = extrapolated(at.copies, path)
+        guess = extrapolate(at.copies, path)
         if guess is None:
             return swept
         ahead = self._point(guess)
@@ -250,15 +250,15 @@ class _Descent:
         moments, weights = self._moments, self._penalty.scatter(copies)
         image = np.einsum("qij,qj->qi", moments.gram, weights)
         shared = float(np.sum(moments.cross * weights))
-        rest = max(moments.square - 2.0 * shared + float(np.sum(weights * image)), 0.0)
-        objective = 0.5 * rest + self._lam * self._penalty.value(copies)
+        residual_square = max(moments.square - 2.0 * shared + float(np.sum(weights * image)), 0.0)
+        objective = 0.5 * residual_square + self._lam * self._penalty.value(copies)
         reach = float(self._penalty.dual_norms(moments.cross - image).max(initial=0.0))
-        dual = best_dual(rest, moments.square - shared, self._lam / reach if reach > 0.0 else np.inf)
+        dual = best_dual(residual_square, moments.square - shared, self._lam / reach if reach > 0.0 else np.inf)
         # Round-off may put the dual value a hair above the objective.
         return _Point(copies, image, objective, max(objective - dual, 0.0))
 
 
-def extrapolated(first: FloatArray, path: FloatArray) -> FloatArray | None:
+def extrapolate(first: FloatArray, path: FloatArray) -> FloatArray | None:
     """Return the affine combination of the last iterates whose differences are least, or None where they do not tell."""
     points = np.concatenate([first[None], path]).reshape(len(path) + 1, -1)
     differences = np.diff(points, axis=0)
@@ -266,6 +266,6 @@ def extrapolated(first: FloatArray, path: FloatArray) -> FloatArray | None:
     trace = float(np.trace(normal))
     if not trace > 1e-280:
         return None
-    shares = np.linalg.solve(normal + RIDGE * trace * np.eye(len(normal)), np.ones(len(normal)))
+    shares = np.linalg.solve(normal + RIDGE_SHARE * trace * np.eye(len(normal)), np.ones(len(normal)))
     total = float(shares.sum())
     return (shares / total @ points[1:]).reshape(first.shape) if total > 0.0 else None

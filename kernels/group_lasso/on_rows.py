@@ -21,8 +21,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..jit import one_thread
+from ..losses import RowLoss, require_loss
 from ..mixed_norm.bias import solve_bias
-from .mean_losses import MeanLoss
 from .moments import row_moments
 from .on_moments import Moments, centred, solve_moments
 from .penalty import GroupPenalty
@@ -30,23 +30,27 @@ from .penalty import GroupPenalty
 Array = np.ndarray
 FloatArray = NDArray[np.float64]
 
-FLATTEST = 1e-3
-"""Newton models bend in every row at least this share of the most in any: a flat row must not ask for an endless step."""
+MIN_CURVATURE_SHARE = 1e-3
+"""Least curvature of a row in a Newton model, as a share of the largest: a flat row must not lead to an endless step."""
 
 MODEL_SHARES = 0.05, 1e-4, 0.0
 """A Newton model is solved to this share of the gap; closer, where that leaves the point where it is."""
 
-HALVINGS = 40
+MAX_HALVINGS = 40
 """Times a Newton step is halved before it is called no descent."""
 
-EVERY = 10
+STEPS_PER_CERTIFICATE = 10
 """Steps of FISTA between two certificates."""
 
-SLACK = 1e-13
+BOUND_SLACK = 1e-13
 """Relative round-off granted to the quadratic bound and to a decrease."""
 
 FIRST_MU, MU_DROP, MU_SHARE = 1.0, 0.25, 0.5
 """Smoothing of the hinge: its first value, its factor, and the share of the gap below which that of the smoothed problem lets it fall."""
+
+
+REQUIRES = ("values", "slopes", "bends", "dual_value")
+"""What the solvers need of a loss."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +103,8 @@ class TaskRows:
         """Return the moments of a weighted least squares problem on these rows."""
         shift = self.shift if fit_bias else None
         raw = row_moments(self.X, target, cost, shift=shift, codes=self.codes, n_tasks=self.n_tasks)
-        found = centred(raw, fit_bias)
-        return found if shift is None else replace(found, means=found.means + shift)
+        result = centred(raw, fit_bias)
+        return result if shift is None else replace(result, means=result.means + shift)
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ class RowProblem:
     y, cost
         ``(n,)`` labels +-1 or targets, and weights; those of a task sum to 1 for the mean loss.
     loss
-        ``"logistic"``, ``"squared"`` or ``"hinge"``.
+        A loss of single rows, see :func:`gramplane.kernels.losses.mean_loss`.
     penalty, lam
         Groups over the columns, and weight of the penalty.
     fit_bias
@@ -124,7 +128,7 @@ class RowProblem:
     rows: Any
     y: FloatArray
     cost: FloatArray
-    loss: MeanLoss
+    loss: RowLoss
     penalty: GroupPenalty
     lam: float
     fit_bias: bool
@@ -174,9 +178,9 @@ class _Point(NamedTuple):
         return self.loss + self.omega
 
 
-def best_bias(loss: MeanLoss, y: FloatArray, cost: FloatArray, z: FloatArray, start: float = 0.0) -> float:
+def best_bias(loss: RowLoss, y: FloatArray, cost: FloatArray, z: FloatArray, start: float = 0.0) -> float:
     """Return the b of least ``sum c loss(y, z + b)``."""
-    if loss.name == "squared":
+    if loss.is_quadratic:
         return float(cost @ (y - z)) / max(float(cost.sum()), np.finfo(float).tiny)
 
     def sums(back: float) -> tuple[float, float, float]:
@@ -222,18 +226,19 @@ def solve_rows(
     -------
     RowSolution
     """
+    require_loss(problem.loss, "the group lasso on rows", *REQUIRES)
     shape = (problem.rows.n_tasks, problem.penalty.n_copies)
     copies = np.zeros(shape) if warm is None else np.ascontiguousarray(warm, dtype=np.float64)
     start = np.zeros(shape[0]) if biases is None else biases
-    if problem.loss.name == "hinge" and not problem.loss.mu > 0.0:
-        problem = replace(problem, loss=MeanLoss("hinge", FIRST_MU))
+    if problem.loss.needs_smoothing and not problem.loss.mu > 0.0:
+        problem = replace(problem, loss=problem.loss.smoothed(FIRST_MU))
     with one_thread():
         solver = _Solver(problem, tol)
         if not problem.penalty.n_copies:
             return solver.solution(solver.point(copies, start), 0, "gap")
-        if method == "fista" or problem.loss.name == "hinge":
+        if method == "fista" or problem.loss.needs_smoothing:
             return solver.fista(solver.point(copies, start), max_iter)
-        if problem.loss.name == "squared":
+        if problem.loss.is_quadratic:
             return solver.descend(copies, max_iter)
         return solver.newton(solver.point(copies, start), max_iter)
 
@@ -279,9 +284,9 @@ class _Solver:
         """Descend on the moments of the rows."""
         problem = self._problem
         moments = problem.rows.moments(problem.y, problem.cost, problem.fit_bias)
-        found = solve_moments(moments, problem.penalty, problem.lam, warm=copies, tol=self._tol, max_sweeps=limit)
-        at = self.point(found.copies, np.zeros(problem.rows.n_tasks))
-        return self.solution(at, found.sweeps, "max_iter" if found.stop == "max_sweeps" else found.stop)
+        result = solve_moments(moments, problem.penalty, problem.lam, warm=copies, tol=self._tol, max_sweeps=limit)
+        at = self.point(result.copies, np.zeros(problem.rows.n_tasks))
+        return self.solution(at, result.sweeps, "max_iter" if result.stop == "max_sweeps" else result.stop)
 
     # -- logistic ----------------------------------------------------------------------------------------------------------
 
@@ -300,10 +305,10 @@ class _Solver:
     def _newton_step(self, at: _Point, gap: float) -> _Point | None:
         problem, y = self._problem, self._problem.y
         bends = problem.loss.bends(y, at.f)
-        bends = np.maximum(bends, max(FLATTEST * float(bends.max()), np.finfo(float).tiny))
+        bends = np.maximum(bends, max(MIN_CURVATURE_SHARE * float(bends.max()), np.finfo(float).tiny))
         moments = problem.rows.moments(at.f + problem.loss.slopes(y, at.f) / bends, problem.cost * bends, problem.fit_bias)
         for share in MODEL_SHARES:
-            model = solve_moments(moments, problem.penalty, problem.lam, warm=at.copies, tol=0.0, least=share * gap)
+            model = solve_moments(moments, problem.penalty, problem.lam, warm=at.copies, tol=0.0, min_gap=share * gap)
             if (model.copies != at.copies).any():
                 return self._towards(at, model.copies)
         return None
@@ -312,7 +317,7 @@ class _Solver:
         """Return the first point on the way to some copies that lies lower: at all of it, a half, a quarter, …."""
         problem, share = self._problem, 1.0
         z = problem.rows.decide(problem.penalty.scatter(copies))
-        for _ in range(HALVINGS):
+        for _ in range(MAX_HALVINGS):
             tried = copies if share == 1.0 else at.copies + share * (copies - at.copies)
             ahead = self.point(tried, at.biases, at.z + share * (z - at.z))
             if ahead.objective < at.objective:
@@ -326,20 +331,20 @@ class _Solver:
         """Take accelerated proximal steps; the objective never rises while the smoothing stays."""
         ahead, momentum, curvature = at, 1.0, self._first_curvature()
         for steps in range(limit):
-            if steps % EVERY == 0:
+            if steps % STEPS_PER_CERTIFICATE == 0:
                 at = self._settled(at)
                 if self._closed:
                     return self.solution(at, steps, "gap")
                 if self._smoother:
                     ahead, momentum, curvature = at, 1.0, curvature / MU_DROP
-            found, curvature = self._proximal(ahead, curvature)
-            if found.objective > at.objective * (1.0 + SLACK) and momentum > 1.0:
+            result, curvature = self._proximal(ahead, curvature)
+            if result.objective > at.objective * (1.0 + BOUND_SLACK) and momentum > 1.0:
                 ahead, momentum = at, 1.0
                 continue
             after = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
             push = (momentum - 1.0) / after
-            ahead = self.point(found.copies + push * (found.copies - at.copies), found.biases, found.z + push * (found.z - at.z))
-            at, momentum = found, after
+            ahead = self.point(result.copies + push * (result.copies - at.copies), result.biases, result.z + push * (result.z - at.z))
+            at, momentum = result, after
         return self.solution(at, limit, "max_iter")
 
     def _settled(self, at: _Point) -> _Point:
@@ -348,14 +353,14 @@ class _Solver:
         self._closed = objective - dual <= self._tol * objective
         self._smoother = False
         problem = self._problem
-        if problem.loss.name != "hinge" or self._closed:
+        if not problem.loss.needs_smoothing or self._closed:
             return at
         share = problem.y * problem.loss.slopes(problem.y, at.f)
         smoothed = at.objective - (dual - 0.5 * problem.loss.mu * float(problem.cost @ (share * share)))
         if smoothed > MU_SHARE * (objective - dual):
             return at
         self._smoother = True
-        self._problem = replace(problem, loss=MeanLoss("hinge", MU_DROP * problem.loss.mu))
+        self._problem = replace(problem, loss=problem.loss.smoothed(MU_DROP * problem.loss.mu))
         return self.point(at.copies, at.biases, at.z)
 
     def _proximal(self, ahead: _Point, curvature: float) -> tuple[_Point, float]:
@@ -363,11 +368,11 @@ class _Solver:
         problem, penalty = self._problem, self._problem.penalty
         slope = problem.rows.slopes(problem.cost * problem.loss.slopes(problem.y, ahead.f))[:, penalty.members]
         while True:
-            found = self.point(penalty.prox(ahead.copies + slope / curvature, problem.lam / curvature), ahead.biases)
-            change = found.copies - ahead.copies
+            result = self.point(penalty.prox(ahead.copies + slope / curvature, problem.lam / curvature), ahead.biases)
+            change = result.copies - ahead.copies
             bound = ahead.loss - float(np.sum(slope * change)) + 0.5 * curvature * float(np.sum(change * change))
-            if found.loss <= bound + SLACK * abs(ahead.loss):
-                return found, curvature
+            if result.loss <= bound + BOUND_SLACK * abs(ahead.loss):
+                return result, curvature
             curvature *= 2.0
 
     def _first_curvature(self) -> float:
@@ -378,5 +383,4 @@ class _Solver:
         if not square > 0.0:
             return 1.0
         image = problem.rows.decide(penalty.scatter(slope))
-        steepest = {"squared": 1.0, "logistic": 0.25}.get(problem.loss.name, 1.0 / max(problem.loss.mu, 1e-300))
-        return max(steepest * float(problem.cost @ (image * image)) / square, 1e-300)
+        return max(problem.loss.max_curvature * float(problem.cost @ (image * image)) / square, 1e-300)

@@ -33,7 +33,7 @@ from ..jit import compiled
 Array = np.ndarray
 FloatArray = NDArray[np.float64]
 
-ROOT_STEPS = 100
+MAX_ROOT_STEPS = 100
 """Newton steps after which the root of a group's shrunk norm is what a float64 can hold; a handful suffices."""
 
 
@@ -120,8 +120,8 @@ class GroupPenalty:
 
     def restricted(self, groups: Array, features: Array) -> GroupPenalty:
         """Return the penalty of some groups alone, over the given features (which hold all of theirs), in these orders."""
-        place = {int(j): k for k, j in enumerate(features)}
-        members = np.array([place[int(j)] for j in self.members[self.copies_of(groups)]], np.int64)
+        position = {int(j): k for k, j in enumerate(features)}
+        members = np.array([position[int(j)] for j in self.members[self.copies_of(groups)]], np.int64)
         indptr = np.concatenate(([0], np.cumsum(np.diff(self.indptr)[groups]))).astype(np.int64)
         return GroupPenalty(indptr, members, self.kappa[groups], self.inner[groups], len(features))
 
@@ -175,7 +175,7 @@ def _dual_norms(z: Array, indptr: Array, members: Array, kappa: Array, inner: Ar
             out[g] = peak / r
             continue
         root = norm / (k + r * np.sqrt(size))
-        for _ in range(ROOT_STEPS if r > 0.0 else 0):
+        for _ in range(MAX_ROOT_STEPS if r > 0.0 else 0):
             square, total = 0.0, 0.0
             for p in range(indptr[g], indptr[g + 1]):
                 for t in range(z.shape[0]):

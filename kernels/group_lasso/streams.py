@@ -7,13 +7,16 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from .dual_averaging import LOSSES, N_TOTALS, Awake, Rows, Rule, advance_average, wake_groups
+from ..losses import named_loss
+from .dual_averaging import N_TOTALS, ActiveGroups, Rows, Rule, activate_groups, advance_average
 from .fobos import advance_fobos
 from .groups import Array, Groups, add_shrunken, mark_active, stream_groups
-from .intercepts import STEEPNESS
 from .penalty import GroupPenalty
 
 Algorithm = Literal["da", "fobos"]
+
+REQUIRES = ("steepness",)
+"""What a stream needs of a loss, beside a branch in :func:`gramplane.kernels.losses.value_and_slope`."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +95,15 @@ class StreamLearner:
         self.groups, self.algorithm, self._lam = groups or stream_groups(penalty, lam), algorithm, lam
         if algorithm == "fobos" and penalty.overlapping:
             raise ValueError("groups overlap, but algorithm='fobos' needs a partition of the features; use algorithm='da'")
-        self.rule = Rule(LOSSES.index(loss), int(batch), float(gamma), float(rho * gamma), bool(intercept), STEEPNESS[loss])
+        law = named_loss(loss, "a stream", *REQUIRES)
+        self.rule = Rule(int(law.kind), int(batch), float(gamma), float(rho * gamma), bool(intercept), law.steepness)
         self._sums = np.zeros((n_machines, n_features))
         self._flags = np.zeros((n_machines, n_features // 8 + 1), np.uint8)
         self._scales = np.zeros((n_machines, self.groups.cost.size, 2))
         self._counts = np.zeros(2, np.int64)
         self._totals = np.zeros((n_machines, N_TOTALS))
         self._means = np.zeros((n_machines, n_features if average else 0))
-        self._held = _Held(n_machines)
+        self._open = _OpenRows(n_machines)
         self._spare = np.zeros(n_features if algorithm == "fobos" else 0)
 
     # -- the stream ------------------------------------------------------------------------------------------------------------------
@@ -128,8 +132,8 @@ class StreamLearner:
             self._counts = before.copy()
             first = self._advance(k, rows, targets[k], weight, slopes[k], finish)
         if first >= 0:
-            self._held.clear()
-        self._held.append(rows, max(first, 0), slopes)
+            self._open.clear()
+        self._open.append(rows, max(first, 0), slopes)
         if not np.isfinite(self._totals).all():
             raise ValueError(
                 f"the loss of the stream is not finite after {int(self._counts[0])} rounds: the iterates diverge; raise gamma="
@@ -137,12 +141,20 @@ class StreamLearner:
             )
 
     def _advance(self, k: int, rows: Rows, target: Array, weight: Array, slopes: Array, finish: bool) -> int:
-        held, kept = self._held.rows, self._held.slopes(k)
+        open_rows, open_slopes = self._open.rows, self._open.slopes(k)
         if self.algorithm == "fobos":
             state = (self._sums[k], self._counts, self._totals[k], slopes, self._spare, finish)
-            return advance_fobos(rows, target, weight, held, kept, self.rule, self.groups, *state)
-        state = (self._sums[k], Awake(self._flags[k], self._scales[k]), self._counts, self._totals[k], slopes, self._means[k], finish)
-        return advance_average(rows, target, weight, held, kept, self.rule, self.groups, *state)
+            return advance_fobos(rows, target, weight, open_rows, open_slopes, self.rule, self.groups, *state)
+        state = (
+            self._sums[k],
+            ActiveGroups(self._flags[k], self._scales[k]),
+            self._counts,
+            self._totals[k],
+            slopes,
+            self._means[k],
+            finish,
+        )
+        return advance_average(rows, target, weight, open_rows, open_slopes, self.rule, self.groups, *state)
 
     def finish(self) -> None:
         """Close the open round, if it has rows."""
@@ -186,11 +198,11 @@ class StreamLearner:
 
     def active(self) -> Array:
         """Return which groups have a weight in some machine, bool ``(n_groups,)``, in the newest round."""
-        found, t = np.zeros(self.penalty.n_groups, bool), float(self.rounds)
+        active, t = np.zeros(self.penalty.n_groups, bool), float(self.rounds)
         factor = t if self.algorithm == "da" else 0.0
         for sums in self._sums if t else ():
-            mark_active(sums, self.groups, factor, self.rule.fade * np.sqrt(factor), found)
-        return found
+            mark_active(sums, self.groups, factor, self.rule.fade * np.sqrt(factor), active)
+        return active
 
     def _penalties(self, weights: Array) -> Array:
         """Return Omega of weights; NaN where the copies of features that overlap are not known."""
@@ -202,16 +214,16 @@ class StreamLearner:
 
     def point(self, copy: bool = True) -> StreamPoint:
         """Return a copy of the state; ``copy=False``: the state itself, of a learner that takes no more rows."""
-        held = self._held.rows
+        open_rows = self._open.rows
         return StreamPoint(
             np.array(self._sums, copy=copy),
             self._counts.copy(),
             self._totals.copy(),
             np.array(self._means, copy=copy),
-            held.indptr.copy(),
-            held.indices.copy(),
-            held.values.copy(),
-            np.stack([self._held.slopes(k) for k in range(len(self._sums))]),
+            open_rows.indptr.copy(),
+            open_rows.indices.copy(),
+            open_rows.values.copy(),
+            np.stack([self._open.slopes(k) for k in range(len(self._sums))]),
         )
 
     def restore(self, point: StreamPoint) -> StreamLearner:
@@ -220,14 +232,14 @@ class StreamLearner:
         self._means = point.means.copy()
         self._scales[:], self._flags[:] = 0.0, 0
         for k, sums in enumerate(self._sums if self.algorithm == "da" else ()):
-            wake_groups(sums, self.groups, self.rule, float(self.rounds), Awake(self._flags[k], self._scales[k]))
-        self._held = _Held(len(point.sums))
+            activate_groups(sums, self.groups, self.rule, float(self.rounds), ActiveGroups(self._flags[k], self._scales[k]))
+        self._open = _OpenRows(len(point.sums))
         order = np.arange(len(point.indptr) - 1, dtype=np.int64)
-        self._held.append(Rows(point.indptr, point.indices, point.values, order), 0, point.slopes)
+        self._open.append(Rows(point.indptr, point.indices, point.values, order), 0, point.slopes)
         return self
 
 
-class _Held:
+class _OpenRows:
     """Rows of the open round in buffers that grow by doubling, so that rows that come one by one are not copied again and again."""
 
     def __init__(self, n_machines: int) -> None:
@@ -251,7 +263,7 @@ class _Held:
         self._n = 0
 
     def append(self, rows: Rows, first: int, slopes: Array) -> None:
-        """Add the rows from place ``first`` on."""
+        """Add the rows from position ``first`` of the order on."""
         chosen = rows.order[first:]
         if not len(chosen):
             return

@@ -19,30 +19,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..jit import compiled
-from .intercepts import STEEPNESS, intercept_after
+from ..losses import LossKind, named_loss, value_and_slope
+from .intercepts import intercept_after
 from .penalty import GroupPenalty, single_features
 
 Array = np.ndarray
 FloatArray = NDArray[np.float64]
 
-LOSSES = {"squared": 0, "logistic": 1, "hinge": 2}
-"""Numbers of the losses in compiled code."""
-
 CLOSE = -1
 """Among the rows to read: closes the open round."""
 
-MARGIN = 1e-6
+NORM_MARGIN = 1e-6
 """Share of its threshold by which a maintained norm must stay below it to be trusted; rounding has moved it by far less."""
 
-REBUILD = 1 << 20
+ROUNDS_PER_SUM = 1 << 20
 """Rounds after which maintained norms are summed anew."""
 
-LARGEST = 1e100
+REQUIRES = ("steepness",)
+"""What rounds need of a loss, beside a branch in :func:`gramplane.kernels.losses.value_and_slope`."""
+
+MAX_PREDICTION = 1e100
 """A prediction beyond this means that the weights diverge."""
 
 
@@ -135,8 +137,8 @@ class TaskRows:
         counts = np.diff(self.indptr)[which]
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
         entries = np.repeat(self.indptr[which] - starts[:-1], counts) + np.arange(starts[-1])
-        rest = self.codes[which], self.target[which], self.weight[which]
-        return TaskRows(starts, self.indices[entries], self.values[entries], *rest)
+        labels = self.codes[which], self.target[which], self.weight[which]
+        return TaskRows(starts, self.indices[entries], self.values[entries], *labels)
 
     def followed_by(self, other: TaskRows) -> TaskRows:
         """Return these rows and then those of another set."""
@@ -177,7 +179,7 @@ class Rounds:
     lam, gamma
         Weights of penalty and proximity term.
     loss
-        A name of ``LOSSES``.
+        Name of a loss of :mod:`gramplane.kernels.losses`.
     fit_intercept
         Whether every task has an intercept.
     kept
@@ -193,9 +195,9 @@ class Rounds:
 
     @cached_property
     def entries(self) -> FloatArray:
-        """Thresholds of entries by feature ``(d,)``: infinite, so that there is no weight, for features that are not kept."""
-        found = self.lam * self.penalty.inner
-        return found if self.kept is None else np.where(self.kept, found, np.inf)
+        """Thresholds of entries by feature ``(d,)``: infinite, so that there is no weight, for features that may have none."""
+        thresholds = self.lam * self.penalty.inner
+        return thresholds if self.kept is None else np.where(self.kept, thresholds, np.inf)
 
     def weights(self, stream: TaskStream) -> FloatArray:
         r"""Return the weights ``(Q, d)`` after the rounds so far, with exact zeros: the step in closed form (Theorem 3).
@@ -204,11 +206,11 @@ class Rounds:
         """
         if stream.t == 0:
             return np.zeros(stream.sums.shape[::-1])
-        found = self.penalty.prox(stream.sums.T / stream.t, self.lam) * (-np.sqrt(stream.t) / self.gamma)
+        weights = self.penalty.prox(stream.sums.T / stream.t, self.lam) * (-np.sqrt(stream.t) / self.gamma)
         if self.kept is not None:
-            found[:, ~self.kept] = 0.0
+            weights[:, ~self.kept] = 0.0
         # Adding zero turns -0.0 into 0.0.
-        return found + 0.0
+        return weights + 0.0
 
     def intercepts(self, stream: TaskStream) -> FloatArray:
         """Return the intercepts ``(Q,)`` after the rounds so far."""
@@ -253,117 +255,165 @@ def run_rounds(stream: TaskStream, rows: TaskRows, order: NDArray[np.int64], rou
         A prediction is not finite or beyond 1e100.
     """
     n_tasks, count = stream.sums.shape[1], len(opened.rows)
-    pending, slopes = np.zeros(n_tasks, np.int64), np.zeros(n_tasks)
+    pending, slopes, is_pending = np.zeros(n_tasks, np.int64), np.zeros(n_tasks), np.zeros(n_tasks, np.bool_)
     pending[:count], slopes[:count] = opened.rows, opened.slopes
-    counters, totals, taken = np.array([stream.t, count, -1]), np.zeros(2), np.zeros(n_tasks, np.int64)
-    weights = np.array([rounds.lam * rounds.penalty.kappa.max(initial=0.0), rounds.gamma, STEEPNESS[rounds.loss]])
-    kinds = np.array([LOSSES[rounds.loss], int(rounds.fit_intercept)])
-    data = (order, rows.indptr, rows.indices, rows.values, rows.codes, rows.target, rows.weight)
-    state = (stream.sums, stream.bias, stream.paid, stream.norms, pending, slopes)
-    _rounds(*data, rounds.entries, weights, kinds, *state, *stream.factors(rounds), taken, counters, totals)
-    stream.t = int(counters[0])
-    if counters[2] >= 0:
-        raise Diverged(int(counters[2]))
-    left = OpenRound(pending[: counters[1]].copy(), slopes[: counters[1]].copy())
-    return Progress(float(totals[0]), float(totals[1]), left)
+    is_pending[rows.codes[opened.rows]] = True
+    data = _Rows(rows.indptr, rows.indices, rows.values, rows.codes, rows.target, rows.weight)
+    state = _State(stream.sums, stream.bias, stream.paid, stream.norms, pending, slopes, is_pending, *stream.factors(rounds))
+    stream.t, count, diverged, loss, weight = _advance(data, order, rounds.entries, _rule(rounds), state, stream.t, count)
+    if diverged >= 0:
+        raise Diverged(diverged)
+    return Progress(loss, weight, OpenRound(pending[:count].copy(), slopes[:count].copy()))
+
+
+class _Rows(NamedTuple):
+    """:class:`TaskRows` as compiled loops read them."""
+
+    indptr: Any
+    indices: Any
+    values: Any
+    codes: Any
+    target: Any
+    weight: Any
+
+
+class _Rule(NamedTuple):
+    """What the steps minimise: threshold of the norm of a row of W per round, gamma, number of the loss, and the intercepts' rule."""
+
+    threshold: float
+    gamma: float
+    loss: int
+    intercept: bool
+    steepness: float
+
+
+class _State(NamedTuple):
+    """What rounds change: the arrays of :class:`TaskStream`, the open round, and factors of rows of W with the rounds they are of.
+
+    The open round has rows ``pending`` with their ``slopes``, in the order of arrival, and tasks ``is_pending``.
+    """
+
+    sums: Array
+    bias: Array
+    paid: Array
+    norms: Array
+    pending: Array
+    slopes: Array
+    is_pending: Array
+    scale: Array
+    stamp: Array
+
+
+def _rule(rounds: Rounds) -> _Rule:
+    loss = named_loss(rounds.loss, "the selector", *REQUIRES)
+    threshold = float(rounds.lam * rounds.penalty.kappa.max(initial=0.0))
+    return _Rule(threshold, float(rounds.gamma), int(loss.kind), bool(rounds.fit_intercept), loss.steepness)
 
 
 @compiled
-def _rounds(
-    order: Array,
-    indptr: Array,
-    indices: Array,
-    values: Array,
-    codes: Array,
-    target: Array,
-    weight: Array,
-    entries: Array,
-    weights: Array,
-    kinds: Array,
-    sums: Array,
-    bias: Array,
-    paid: Array,
-    norms: Array,
-    pending: Array,
-    slopes: Array,
-    scale: Array,
-    stamp: Array,
-    taken: Array,
-    counters: Array,
-    totals: Array,
-) -> None:
-    row, gamma, steepness, loss, with_bias = weights[0], weights[1], weights[2], kinds[0], kinds[1] == 1
-    t, count = counters[0], counters[1]
-    n_tasks = sums.shape[1]
-    for k in range(count):
-        taken[codes[pending[k]]] = 1
-    step = 1.0 / (gamma * np.sqrt(t)) if t > 0 else 0.0
-    for place in range(len(order) + 1):
-        ended = place == len(order)
-        i = CLOSE if ended else order[place]
-        if count == n_tasks or (count > 0 and not ended and (i < 0 or taken[codes[i]] == 1)):
-            # The sums do not change within a round, so its rows wait until it closes; they are added in the order of arrival.
-            for k in range(count):
-                a, u = pending[k], slopes[k]
-                q = codes[a]
-                taken[q] = 0
-                if with_bias:
-                    # A stream of numbers begins at the first of them.
-                    before = target[a] if loss == 0 and paid[q] == 0.0 else bias[q]
-                    paid[q] += weight[a] * weight[a]
-                    bias[q] = intercept_after(before, u, steepness, paid[q], loss != 0)
-                for p in range(indptr[a], indptr[a + 1]):
-                    j = indices[p]
-                    old = sums[j, q]
-                    sums[j, q] = old + u * values[p]
-                    # The difference of squares of what is stored, so that rounding does not pile up.
-                    norms[j] += (sums[j, q] - old) * (sums[j, q] + old)
-            t, count = t + 1, 0
-            step = 1.0 / (gamma * np.sqrt(t))
-            if t % REBUILD == 0:
-                for j in range(len(norms)):
-                    norms[j] = 0.0
-                    for q in range(n_tasks):
-                        norms[j] += sums[j, q] * sums[j, q]
+def _advance(rows: _Rows, order: Any, entries: Any, rule: _Rule, state: _State, t: int, count: int) -> tuple[int, int, int, float, float]:
+    """Read rows; return closed rounds, rows of the open one, the row where predictions diverge or -1, and sums of losses and weights."""
+    # Arrays are named once: reaching into a tuple of arrays for every row counts references each time.
+    indptr, indices, values, codes, target, weight = rows
+    sums, bias, paid, norms, pending, slopes, is_pending, scale, stamp = state
+    n_tasks, losses, weights = sums.shape[1], 0.0, 0.0
+    step = 1.0 / (rule.gamma * np.sqrt(t)) if t > 0 else 0.0
+    for i in order:
+        if count > 0 and (count == n_tasks or i < 0 or is_pending[codes[i]]):
+            t, count = _close_round(rows, rule, state, t, count), 0
+            step = 1.0 / (rule.gamma * np.sqrt(t))
         if i < 0:
             continue
-        q, y = codes[i], target[i]
+        q = codes[i]
         f = bias[q]
         if t > 0:
-            for p in range(indptr[i], indptr[i + 1]):
-                j = indices[p]
-                tau = t * entries[j]
-                bound = t * row + tau
-                if norms[j] <= bound * bound * (1.0 - MARGIN):
-                    continue
-                if stamp[j] != t:
-                    stamp[j], scale[j] = t, step
-                    if row > 0.0:
-                        square = 0.0
-                        for s in range(n_tasks):
-                            over = abs(sums[j, s]) - tau
-                            if over > 0.0:
-                                square += over * over
-                        norm = np.sqrt(square)
-                        scale[j] = step * (1.0 - t * row / norm) if norm > t * row else 0.0
-                over = abs(sums[j, q]) - tau
-                if over > 0.0:
-                    f -= values[p] * scale[j] * (over if sums[j, q] > 0.0 else -over)
-        if not abs(f) < LARGEST:
-            counters[0], counters[1], counters[2] = t, count, i
-            return
-        if loss == 0:
-            u, told = 0.0 if with_bias and paid[q] == 0.0 else f - y, 0.5 * (f - y) * (f - y)
-        elif loss == 1:
-            e = np.exp(-abs(f))
-            told = np.log1p(e) + max(-y * f, 0.0)
-            u = -y * (e / (1.0 + e) if y * f > 0.0 else 1.0 / (1.0 + e))
-        else:
-            told = max(1.0 - y * f, 0.0)
-            u = -y if told > 0.0 else 0.0
-        totals[0] += weight[i] * told
-        totals[1] += weight[i]
-        pending[count], slopes[count] = i, weight[i] * u
-        taken[q] = 1
+            f = _add_product(f, indices, values, indptr[i], indptr[i + 1], sums, norms, q, entries, rule.threshold, t, step, scale, stamp)
+        if not abs(f) < MAX_PREDICTION:
+            return t, count, i, losses, weights
+        loss, slope = value_and_slope(rule.loss, target[i], f)
+        if rule.intercept and rule.loss == LossKind.SQUARED and paid[q] == 0.0:
+            # The first row of a task: learning begins at its target.
+            slope = 0.0
+        losses += weight[i] * loss
+        weights += weight[i]
+        pending[count], slopes[count], is_pending[q] = i, weight[i] * slope, True
         count += 1
-    counters[0], counters[1] = t, count
+    if count == n_tasks:
+        t, count = _close_round(rows, rule, state, t, count), 0
+    return t, count, -1, losses, weights
+
+
+@compiled(inline=True)
+def _close_round(rows: _Rows, rule: _Rule, state: _State, t: int, count: int) -> int:
+    """Learn from the rows of the open round, which have waited because sums do not change within one; return the number of rounds."""
+    indptr, indices, values, codes, target, weight = rows
+    sums, bias, paid, norms, pending, slopes, is_pending, _, _ = state
+    for k in range(count):
+        i, slope = pending[k], slopes[k]
+        q = codes[i]
+        is_pending[q] = False
+        if rule.intercept:
+            _move_intercept(rule, bias, paid, q, target[i], weight[i], slope)
+        _add_row(indices, values, indptr[i], indptr[i + 1], slope, sums, norms, q)
+    if (t + 1) % ROUNDS_PER_SUM == 0:
+        _sum_norms(sums, norms)
+    return t + 1
+
+
+@compiled(inline=True)
+def _move_intercept(rule: _Rule, bias: Array, paid: Array, q: Any, target: Any, weight: Any, slope: Any) -> None:
+    # A stream of numbers begins at the first of them.
+    before = target if rule.loss == LossKind.SQUARED and paid[q] == 0.0 else bias[q]
+    paid[q] += weight * weight
+    bias[q] = intercept_after(before, slope, rule.steepness, paid[q], rule.loss != LossKind.SQUARED)
+
+
+@compiled(inline=True)
+def _add_row(indices: Array, values: Array, first: Any, last: Any, slope: Any, sums: Array, norms: Array, q: Any) -> None:
+    """Add ``slope x`` to the sums of task q, and what that changes to the squared norms."""
+    for p in range(first, last):
+        j = indices[p]
+        before = sums[j, q]
+        sums[j, q] = before + slope * values[p]
+        # The difference of squares of what is stored, so that rounding does not pile up.
+        norms[j] += (sums[j, q] - before) * (sums[j, q] + before)
+
+
+@compiled
+def _sum_norms(sums: Array, norms: Array) -> None:
+    for j in range(len(norms)):
+        norms[j] = 0.0
+        for q in range(sums.shape[1]):
+            norms[j] += sums[j, q] * sums[j, q]
+
+
+@compiled(inline=True)
+def _add_product(
+    f: Any, indices: Array, values: Array, first: Any, last: Any, sums: Array, norms: Array, q: Any,
+    entries: Any, row: float, t: int, step: float, scale: Array, stamp: Array,
+) -> float:  # fmt: skip
+    """Return ``f + <w_q, x>`` after t rounds; only rows of W whose norms are large enough to matter are looked at."""
+    for p in range(first, last):
+        j = indices[p]
+        tau = t * entries[j]
+        bound = t * row + tau
+        if norms[j] <= bound * bound * (1.0 - NORM_MARGIN):
+            continue
+        if stamp[j] != t:
+            stamp[j], scale[j] = t, step * _shrinkage(sums, j, tau, t * row) if row > 0.0 else step
+        excess = abs(sums[j, q]) - tau
+        if excess > 0.0:
+            f -= values[p] * scale[j] * (excess if sums[j, q] > 0.0 else -excess)
+    return f
+
+
+@compiled(inline=True)
+def _shrinkage(sums: Array, j: Any, tau: float, threshold: float) -> float:
+    """Return ``[1 - threshold / ||S(s_j, tau)||]_+`` of a row of sums."""
+    square = 0.0
+    for q in range(sums.shape[1]):
+        excess = abs(sums[j, q]) - tau
+        if excess > 0.0:
+            square += excess * excess
+    norm = np.sqrt(square)
+    return 1.0 - threshold / norm if norm > threshold else 0.0

@@ -35,7 +35,7 @@ class WorkingColumns:
     def __init__(self, cost: FloatArray, centre: bool) -> None:
         self._cost, self._centre = cost, centre
         self._blocks: list[Any] = []
-        self._gram, self._done = np.zeros((0, 0)), 0
+        self._gram, self._n_summed = np.zeros((0, 0)), 0
         self.features, self.means = np.zeros(0, np.int64), np.zeros(0)
         self.edges, self.spans = np.array([0, len(cost)]), [slice(0, len(cost))]
 
@@ -72,14 +72,14 @@ class WorkingColumns:
 
     def moments(self, target: FloatArray, cost: FloatArray, fit_bias: bool) -> Moments:
         """Return the moments of a weighted least squares problem on centred columns."""
-        raw = self._kept(target) if cost is self._cost else row_moments(self._blocks, target, cost)
+        raw = self._cached_moments(target) if cost is self._cost else row_moments(self._blocks, target, cost)
         return centred(raw, fit_bias)
 
-    def _kept(self, target: FloatArray) -> FloatArray:
+    def _cached_moments(self, target: FloatArray) -> FloatArray:
         """Return raw moments by the weights whose Gram matrix is kept."""
-        while self._done < len(self._blocks):
-            self._widen(self._done)
-            self._done += 1
+        while self._n_summed < len(self._blocks):
+            self._widen(self._n_summed)
+            self._n_summed += 1
         p, cost = len(self._gram), self._cost
         raw = np.zeros((1, p + 2, p + 2))
         raw[0, :p, :p] = self._gram

@@ -25,16 +25,19 @@ MAX_STEPS = 20_000
 ETA = 0.7
 """Factor of the proximal weight tau: up by 1/eta on a failed trial, down by eta at a restart only, which keeps the convergence proof."""
 
-SLACK = 1e-12
+BOUND_SLACK = 1e-12
 """Relative round-off granted to the quadratic bound."""
 
 ROUND_OFF = 1e-14
 """Relative changes of F below this are round-off: neither progress nor a reason to restart."""
 
-PATIENCE = 100
+MAX_IDLE_STEPS = 100
 """Steps in a row without progress after which the solver gives up; the gap still closes for a while when F no longer shows it."""
 
-_UNKNOWN = np.zeros(0)
+FIRST_STEPS = np.concatenate([[0.0], 4.0 ** np.arange(-16, 17)])
+"""Steps along the gradient between which the slope of a loss is looked for that is straight where it starts."""
+
+_NO_GROUPS = np.zeros(0)
 
 
 def solve_apg(
@@ -77,7 +80,7 @@ def solve_apg(
         return _Accelerated(problem, warm, tol, until).run(limit)
 
 
-def _bounded(excess: float, turn: float, slack: float) -> bool:
+def _is_bounded(excess: float, turn: float, slack: float) -> bool:
     # Close to the optimum the differences of losses are round-off, and accepting them would let tau fall without end; the change of the
     # slope along the step is still exact there.
     return excess <= 0 or (excess <= slack and turn <= 0)
@@ -87,67 +90,67 @@ class _Accelerated:
     def __init__(self, problem: GroupProblem, warm: Warm | None, tol: float, until: str) -> None:
         self._problem, self._rows, self._tol, self._until = problem, problem.rows, tol, until
         omega, self._bias = problem.start(warm)
-        self._ahead, self._slope = omega, self._evaluate(omega)
-        self._at = certify(problem, omega, self._slope)
-        self._bound = self._at.objective - self._at.gap
-        self._momentum, self._idle = 1.0, 0
+        self._extrapolated, self._evaluation = omega, self._evaluate(omega)
+        self._point = certify(problem, omega, self._evaluation)
+        self._bound = self._point.objective - self._point.gap
+        self._momentum, self._idle_steps = 1.0, 0
         self._tau = self._first_tau()
 
     def run(self, limit: int) -> GroupSolution:
         steps = 0
-        stop = "gap" if self._closed(self._at.objective) and self._until == "gap" else None
+        stop = "gap" if self._has_converged(self._point.objective) and self._until == "gap" else None
         while stop is None:
             if steps == limit:
                 stop = "max_iter"
                 break
             stop = self._step()
             steps += 1
-        final = certify(self._problem, self._at.omega, self._evaluate(self._at.omega))
+        final = certify(self._problem, self._point.omega, self._evaluate(self._point.omega))
         return solution(self._problem, final, steps, stop)
 
     def _step(self) -> str | None:
         """Take one proximal step from the extrapolated point, or restart there."""
         omega, gamma, loss = self._proximal()
         objective = loss + 0.5 * gamma * gamma
-        if objective > self._at.objective * (1.0 + ROUND_OFF) and self._momentum > 1.0:
+        if objective > self._point.objective * (1.0 + ROUND_OFF) and self._momentum > 1.0:
             return self._restart()
-        before, previous = self._at.objective, self._at.omega
-        self._idle = 0 if objective < before * (1.0 - ROUND_OFF) else self._idle + 1
+        before, previous = self._point.objective, self._point.omega
+        self._idle_steps = 0 if objective < before * (1.0 - ROUND_OFF) else self._idle_steps + 1
         # The loss is taken at the extrapolated point's bias: an upper bound on F until the point is evaluated.
-        self._at = Point(omega, self._slope, _UNKNOWN, gamma, objective, objective - self._bound, _UNKNOWN)
-        if self._until == "gap" and self._closed(objective) and self._confirm():
+        self._point = Point(omega, self._evaluation, _NO_GROUPS, gamma, objective, objective - self._bound, _NO_GROUPS)
+        if self._until == "gap" and self._has_converged(objective) and self._confirm():
             return "gap"
         if self._until == "decrease" and before - objective <= self._tol * before:
             return "decrease"
-        if self._idle == PATIENCE:
+        if self._idle_steps == MAX_IDLE_STEPS:
             return "no_progress"
         momentum = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * self._momentum**2))
-        self._look(omega + (self._momentum - 1.0) / momentum * (omega - previous))
+        self._extrapolate(omega + (self._momentum - 1.0) / momentum * (omega - previous))
         self._momentum = momentum
         return None
 
     def _restart(self) -> None:
         self._momentum = 1.0
         self._tau *= ETA
-        self._look(self._at.omega)
+        self._extrapolate(self._point.omega)
 
     def _proximal(self) -> tuple[FloatArray, float, float]:
         """Return the proximal point of the extrapolated one, its sum of norms and its loss; tau rises until the bound holds."""
-        correlations, loss = self._slope.correlations, self._slope.loss
+        correlations, loss = self._evaluation.correlations, self._evaluation.loss
         while True:
-            omega, threshold = prox_squared_mixed_norm(self._ahead + correlations / self._tau, self._problem.starts, self._tau)
-            change = omega - self._ahead
+            omega, threshold = prox_squared_mixed_norm(self._extrapolated + correlations / self._tau, self._problem.starts, self._tau)
+            change = omega - self._extrapolated
             self._rows.aim(change, 0.0)
             # At a fixed bias the loss is an upper bound on the eliminated one, so the test is only stricter.
             reached, slope = self._rows.line(np.ones(1))[:2, 0].tolist()
             promised, spread = -float(correlations @ change), self._tau * float(change @ change)
-            if _bounded(reached - loss - promised - 0.5 * spread, slope - promised - spread, SLACK * loss):
+            if _is_bounded(reached - loss - promised - 0.5 * spread, slope - promised - spread, BOUND_SLACK * loss):
                 return omega, threshold * self._tau, reached
             self._tau /= ETA
 
-    def _look(self, ahead: FloatArray) -> None:
-        self._ahead, self._slope = ahead, self._evaluate(ahead)
-        there = certify(self._problem, ahead, self._slope)
+    def _extrapolate(self, ahead: FloatArray) -> None:
+        self._extrapolated, self._evaluation = ahead, self._evaluate(ahead)
+        there = certify(self._problem, ahead, self._evaluation)
         self._bound = max(self._bound, there.objective - there.gap)
 
     def _evaluate(self, omega: FloatArray) -> Evaluation:
@@ -156,19 +159,24 @@ class _Accelerated:
             self._bias = evaluation.bias
         return evaluation
 
-    def _closed(self, objective: float) -> bool:
+    def _has_converged(self, objective: float) -> bool:
         return objective - self._bound <= self._tol * objective
 
     def _confirm(self) -> bool:
         """Check the gap with the new point's own dual variables, which are the ones handed back."""
-        self._at = certify(self._problem, self._at.omega, self._evaluate(self._at.omega))
-        return self._at.gap <= self._tol * self._at.objective
+        self._point = certify(self._problem, self._point.omega, self._evaluate(self._point.omega))
+        return self._point.gap <= self._tol * self._point.objective
 
     def _first_tau(self) -> float:
         """Return the curvature of P along its gradient: a lower bound on the Lipschitz constant, right to a small factor."""
-        gradient = self._slope.correlations
+        gradient = self._evaluation.correlations
         square = float(gradient @ gradient)
         if square == 0:
             return 1.0
         self._rows.aim(gradient, 0.0)
-        return max(float(self._rows.line(np.zeros(1))[2, 0]) / square, 1e-300)
+        curvature = float(self._rows.line(np.zeros(1))[2, 0])
+        if curvature == 0:
+            # Every row lies on a straight piece of its loss: the steepest secant of the slope instead.
+            _, slopes, _ = self._rows.line(FIRST_STEPS)
+            curvature = float(np.max((slopes[1:] - slopes[0]) / FIRST_STEPS[1:]))
+        return max(curvature / square, 1e-300)

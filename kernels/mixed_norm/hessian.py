@@ -26,7 +26,7 @@ _potrs: Any
 _potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
 
 
-class Live(NamedTuple):
+class LiveColumns(NamedTuple):
     """The live groups of a point, laid out per live column.
 
     Attributes
@@ -49,10 +49,10 @@ class Live(NamedTuple):
 
 def live_groups(
     omega: FloatArray, correlations: FloatArray, norms: FloatArray, gamma: float, starts: NDArray[np.int64]
-) -> tuple[Live, FloatArray]:
+) -> tuple[LiveColumns, FloatArray]:
     """Return the layout of the groups with a positive norm, and the gradient gamma v - c of F on their columns."""
     columns, owner, unit, stiffness, gradient = _live_columns(omega, correlations, norms, gamma, starts)
-    return Live(columns, owner, unit, stiffness), gradient
+    return LiveColumns(columns, owner, unit, stiffness), gradient
 
 
 @compiled
@@ -76,24 +76,11 @@ def _live_columns(
     return columns, owner, unit, stiffness, gradient
 
 
-def newton_direction(curvature: Curvature, live: Live, gradient: FloatArray, fit_bias: bool, blend: float) -> FloatArray:
-    """Solve H d = -gradient on the live columns.
+def newton_direction(curvature: Curvature, live: LiveColumns, gradient: FloatArray, fit_bias: bool, blend: float) -> FloatArray:
+    """Solve H d = -gradient, (q,), on the live columns; `blend` is the share of the majorant in the penalty's part of H, from 0 to 1.
 
-    Parameters
-    ----------
-    curvature : Curvature
-    live : Live
-        At least one live column.
-    gradient : ndarray of shape (q,)
-    fit_bias : bool
-    blend : float
-        Share of the majorant diag(gamma / r_h) in the penalty's part of H, from 0 (Newton) to 1.
-
-    Returns
-    -------
-    ndarray of shape (q,)
-        A descent direction. If H is numerically singular the blend rises; the majorant is positive definite by itself, and should even that
-        fail the direction is the negative gradient over the largest diagonal entry of H.
+    If H is numerically singular the blend rises; the majorant diag(gamma / r_h) is positive definite by itself, and should even that fail
+    the direction is the negative gradient over the largest diagonal entry of H.
     """
     size = len(live.columns)
     hessian = np.empty((size, size), order="F")

@@ -18,10 +18,10 @@ from .rows import Rows
 
 FloatArray = NDArray[np.float64]
 
-ARMIJO = 1e-4
+ARMIJO_SHARE = 1e-4
 """Least decrease that is accepted, as a share of what the slope promises."""
 
-FLAT = 0.1
+SLOPE_SHARE = 0.1
 """A minimum counts as found when the slope has fallen to this share of the first one."""
 
 ROUND_OFF = 1e-14
@@ -56,10 +56,10 @@ class Path:
 
     def at(self, steps: list[float]) -> list[Trial]:
         """Evaluate F at every step, in one pass over the rows."""
-        where = np.array(steps)
-        figures = self.rows.line(where)
-        figures += penalty_along(self.omega, self.direction, self.starts, where)
-        return [Trial(step, *numbers) for step, numbers in zip(steps, figures.T.tolist(), strict=True)]
+        points = np.array(steps)
+        values = self.rows.line(points)
+        values += penalty_along(self.omega, self.direction, self.starts, points)
+        return [Trial(step, *numbers) for step, numbers in zip(steps, values.T.tolist(), strict=True)]
 
 
 @compiled
@@ -93,16 +93,9 @@ def penalty_along(omega: FloatArray, direction: FloatArray, starts: NDArray[np.i
 
 
 def descend(path: Line, origin: Trial) -> Trial:
-    """Return the full step if it is good enough, else a near-minimiser in (0, 1); the origin if nothing is lower.
-
-    Parameters
-    ----------
-    path : Line
-    origin : Trial
-        F at step 0 with its negative slope; a curvature of infinity when it is not known.
-    """
+    """Return the full step if it is good enough, else a near-minimiser in (0, 1); the origin, of negative slope, if nothing is lower."""
     full = path.at([1.0])[0]
-    return full if _acceptable(full, origin) else _refine(path, origin, full, origin)
+    return full if _is_acceptable(full, origin) else _refine(path, origin, full, origin)
 
 
 def minimise(path: Line) -> Trial:
@@ -111,15 +104,15 @@ def minimise(path: Line) -> Trial:
     if not (origin.slope < 0 and origin.curvature > 0):
         return origin
     first = path.at([-origin.slope / origin.curvature])[0]
-    if first.slope < FLAT * origin.slope and first.curvature > 0:
+    if first.slope < SLOPE_SHARE * origin.slope and first.curvature > 0:
         second = path.at([first.step - first.slope / first.curvature])[0]
-        return second if _acceptable(second, first) else first
-    return first if _acceptable(first, origin) else _refine(path, origin, first, origin)
+        return second if _is_acceptable(second, first) else first
+    return first if _is_acceptable(first, origin) else _refine(path, origin, first, origin)
 
 
-def _acceptable(trial: Trial, origin: Trial) -> bool:
+def _is_acceptable(trial: Trial, origin: Trial) -> bool:
     length = trial.step - origin.step
-    if trial.value <= origin.value + ARMIJO * length * origin.slope:
+    if trial.value <= origin.value + ARMIJO_SHARE * length * origin.slope:
         return True
     # Near the optimum differences of F drown in round-off while slopes are still exact.
     return trial.value <= origin.value + ROUND_OFF * abs(origin.value) and trial.slope <= 0.5 * abs(origin.slope)
@@ -135,20 +128,20 @@ def _refine(path: Line, low: Trial, high: Trial, origin: Trial) -> Trial:
         best = min([best, *trials], key=lambda trial: trial.value)
         low = max([low, *(trial for trial in trials if trial.slope < 0)], key=lambda trial: trial.step)
         high = min([high, *(trial for trial in trials if trial.slope >= 0)], key=lambda trial: trial.step)
-        if best is not origin and _settled(best, low, high, origin):
+        if best is not origin and _is_near_minimum(best, low, high, origin):
             break
     return best
 
 
-def _settled(best: Trial, low: Trial, high: Trial, origin: Trial) -> bool:
-    if abs(best.slope) <= FLAT * abs(origin.slope):
+def _is_near_minimum(best: Trial, low: Trial, high: Trial, origin: Trial) -> bool:
+    if abs(best.slope) <= SLOPE_SHARE * abs(origin.slope):
         return True
     # At a kink, where a group passes zero, the slope never vanishes; the tangents at the ends bound what is left to gain.
-    floor = low.value + low.slope * (_crossing(low, high) - low.step)
-    return best.value - floor <= FLAT * (origin.value - best.value)
+    floor = low.value + low.slope * (_tangent_crossing(low, high) - low.step)
+    return best.value - floor <= SLOPE_SHARE * (origin.value - best.value)
 
 
-def _crossing(low: Trial, high: Trial) -> float:
+def _tangent_crossing(low: Trial, high: Trial) -> float:
     """Return where the tangents at both ends meet: exact for a kink, the middle for a parabola."""
     return (high.value - low.value + low.slope * low.step - high.slope * high.step) / (low.slope - high.slope)
 
@@ -157,6 +150,6 @@ def _candidates(low: Trial, high: Trial) -> list[float]:
     width = high.step - low.step
     steps = {low.step + 0.5 * width}
     if high.slope > low.slope:
-        steps.update((low.step - low.slope * width / (high.slope - low.slope), _crossing(low, high)))
+        steps.update((low.step - low.slope * width / (high.slope - low.slope), _tangent_crossing(low, high)))
     steps.update(end.step - end.slope / end.curvature for end in (low, high) if 0 < end.curvature < math.inf)
     return sorted(step for step in steps if low.step < step < high.step)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..jit import one_thread
 from ..weights.domains import Simplex
 from ..weights.reduced_gradient import ROUND_OFF, reduced_step
-from .hessian import Live, newton_direction
+from .hessian import LiveColumns, newton_direction
 from .line_search import Trial, descend
 from .problem import GroupProblem, GroupSolution, Warm, certify, checked_limits, solution
 from .prox import group_norms
@@ -28,16 +28,16 @@ FloatArray = NDArray[np.float64]
 MAX_STEPS = 2_000
 """Safety net when no cap is given."""
 
-PRECISION = 1e-14
+INNER_TOL = 1e-14
 """Relative gap asked of the problem at fixed weights, about its round-off: the error of J's derivative is its square root."""
 
-FLAT = 1e-3
+SLOPE_SHARE = 1e-3
 """The search of a line ends when J's derivative has fallen to this share of the first one."""
 
-PATIENCE = 10
+MAX_IDLE_STEPS = 10
 """Steps in a row without progress after which the solver gives up."""
 
-VANISHED = 1e-12
+MIN_WEIGHT = 1e-12
 """Weights below this become zero."""
 
 
@@ -84,23 +84,23 @@ class _ReducedGradient:
     def __init__(self, problem: GroupProblem, warm: Warm | None, tol: float) -> None:
         self._problem, self._tol = problem, tol
         omega, self._bias = problem.start(warm)
-        self._at = self._solve(Simplex().start(len(problem.starts) - 1), omega)
+        self._master = self._solve(Simplex().start(len(problem.starts) - 1), omega)
 
     def run(self, limit: int) -> GroupSolution:
         steps = idle = 0
         while True:
-            point = certify(self._problem, self._at.omega, self._problem.rows.evaluate(self._at.omega, self._bias))
+            point = certify(self._problem, self._master.omega, self._problem.rows.evaluate(self._master.omega, self._bias))
             if point.gap <= self._tol * point.objective:
                 return solution(self._problem, point, steps, "gap")
-            if steps == limit or idle == PATIENCE:
+            if steps == limit or idle == MAX_IDLE_STEPS:
                 return solution(self._problem, point, steps, "max_iter" if steps == limit else "no_progress")
-            before = self._at
-            self._at = reduced_step(before, lambda weights, near: self._solve(weights, near.omega), flat=FLAT)
-            idle = 0 if self._at.value < before.value * (1.0 - ROUND_OFF) else idle + 1
+            before = self._master
+            self._master = reduced_step(before, lambda weights, previous: self._solve(weights, previous.omega), flat=SLOPE_SHARE)
+            idle = 0 if self._master.value < before.value * (1.0 - ROUND_OFF) else idle + 1
             steps += 1
 
     def _solve(self, weights: FloatArray, omega: FloatArray) -> _Master:
-        weights = np.where(weights > VANISHED, weights, 0.0)
+        weights = np.where(weights > MIN_WEIGHT, weights, 0.0)
         weights /= weights.sum()
         ridge = _Ridge(self._problem, weights)
         omega, evaluation = ridge.solve(omega, self._bias)
@@ -118,7 +118,7 @@ class _Ridge:
         owner = np.repeat(np.arange(len(weights)), np.diff(problem.starts))
         columns = np.flatnonzero(weights[owner])
         stiffness = 1.0 / weights[owner[columns]]
-        self._live = Live(columns, owner[columns], np.zeros(len(columns)), stiffness)
+        self._live = LiveColumns(columns, owner[columns], np.zeros(len(columns)), stiffness)
         self._pull = np.zeros(len(owner))
         self._pull[columns] = stiffness
 
@@ -133,7 +133,7 @@ class _Ridge:
         previous = np.inf
         for _ in range(200):
             value = self.value(omega, evaluation)
-            if value - self._dual(evaluation) <= PRECISION * value or value >= previous:
+            if value - self._dual(evaluation) <= INNER_TOL * value or value >= previous:
                 break
             previous = value
             step, direction = self._newton(omega, evaluation, value)

@@ -1,9 +1,9 @@
 """Newton's method on the live groups and active rows, the default solver of the sub-problem.
 
 Each step solves H d = -gradient on the groups that are not zero (:mod:`gramplane.kernels.mixed_norm.hessian`). F has no derivative where a
-group vanishes, so two moves step over such points: *wake* leaves zero along c_h for groups with ||c_h|| > gamma, *kill* sends groups that
-would turn around to exactly zero. And H is singular where groups can trade weight at no cost (cuts that share features), so it is blended
-with the penalty's majorant diag(gamma / r_h), less after full steps, more after short ones. F falls at every move.
+group vanishes, so two moves step over such points: groups with ||c_h|| > gamma are activated along c_h, and groups that would turn around
+are dropped to exactly zero. And H is singular where groups can trade weight at no cost (cuts that share features), so it is blended with
+the penalty's majorant diag(gamma / r_h), less after full steps, more after short ones. F falls at every move.
 
 Formulas: docs/methods.md, "Sub-problem". On 300 small random problems the blend needs a quarter of the steps that proximal steps as
 the only safeguard need to a relative gap of 1e-3, and a seventh to 1e-9.
@@ -27,22 +27,22 @@ FloatArray = NDArray[np.float64]
 MAX_STEPS = 500
 """Safety net when no cap is given; a few dozen steps are usual."""
 
-TURNED = 0.25
+MIN_REMAINING_SHARE = 0.25
 """A group is tried at zero when the step leaves less than this share of it along its own direction."""
 
-SHORT = 0.1
+SHORT_STEP = 0.1
 """A step cut shorter than this by the line search makes H stiffer."""
 
-FIRST_BLEND, LEAST_BLEND = 1e-2, 1e-4
+FIRST_BLEND, MIN_BLEND = 1e-2, 1e-4
 """Share of the majorant in H at first, and at least: much less lets round-off choose the direction among groups that can trade weight."""
 
-AWAKE = 1.0 + 1e-10
-"""A zero group wakes when ||c_h|| exceeds gamma by this factor: below it only round-off could tell."""
+ACTIVATION_RATIO = 1.0 + 1e-10
+"""A zero group is activated when ||c_h|| exceeds gamma by this factor: below it only round-off could tell."""
 
-NEGLIGIBLE = 1e-14
+MIN_GROUP_SHARE = 1e-14
 """Groups with a smaller share of gamma become exactly zero."""
 
-PATIENCE = 3
+MAX_IDLE_STEPS = 3
 """Steps in a row that may leave F unchanged."""
 
 
@@ -86,117 +86,117 @@ class _Newton:
         self._problem, self._rows, self._starts = problem, problem.rows, problem.starts
         self._blend = FIRST_BLEND
         omega, bias = problem.start(warm)
-        self._at: Point = certify(problem, omega, self._rows.evaluate(omega, bias))
+        self._point: Point = certify(problem, omega, self._rows.evaluate(omega, bias))
 
     def run(self, tol: float, limit: int) -> GroupSolution:
-        steps = idle = 0
+        steps = idle_steps = 0
         stop = "gap"
         while True:
-            if self._at.gap > tol * self._at.objective:
-                self._wake()
-            if self._at.gap <= tol * self._at.objective:
+            if self._point.gap > tol * self._point.objective:
+                self._activate_groups()
+            if self._point.gap <= tol * self._point.objective:
                 break
-            if steps == limit or idle == PATIENCE:
+            if steps == limit or idle_steps == MAX_IDLE_STEPS:
                 stop = "max_iter" if steps == limit else "no_progress"
                 break
-            before = self._at.objective
+            before = self._point.objective
             self._step()
-            idle = 0 if self._at.objective < before * (1.0 - 1e-15) else idle + 1
+            idle_steps = 0 if self._point.objective < before * (1.0 - 1e-15) else idle_steps + 1
             steps += 1
-        return solution(self._problem, self._at, steps, stop)
+        return solution(self._problem, self._point, steps, stop)
 
-    def _wake(self) -> None:
+    def _activate_groups(self) -> None:
         """Leave zero jointly along c_h (1 - gamma / ||c_h||), the steepest descent among the zero groups."""
-        at = self._at
-        if not at.strongest > AWAKE * at.gamma:
+        at = self._point
+        if not at.strongest > ACTIVATION_RATIO * at.gamma:
             return
-        woken, direction = _waking(at.evaluation.correlations, at.norms, at.pulls, at.gamma, self._starts)
-        if woken:
-            path = self._aim(_Move(direction, 0.0))
-            self._go(path, minimise(path))
+        any_active, direction = _activation_direction(at.evaluation.correlations, at.norms, at.pulls, at.gamma, self._starts)
+        if any_active:
+            path = self._aim_rows(_Move(direction, 0.0))
+            self._move_to(path, minimise(path))
 
     def _step(self) -> None:
-        at = self._at
+        at = self._point
         if not at.gamma > 0:
             return
         curvature = self._rows.curvature()
         live, gradient = live_groups(at.omega, at.evaluation.correlations, at.norms, at.gamma, self._starts)
         direction = np.zeros(len(at.omega))
         direction[live.columns] = newton_direction(curvature, live, gradient, self._problem.fit_bias, self._blend)
-        if not self._kill(direction, curvature):
+        if not self._drop_groups(direction, curvature):
             slope = float(gradient @ direction[live.columns])
             self._search(_Move(direction, self._shift(direction, curvature)), Trial(0.0, at.objective, slope, np.inf))
 
-    def _kill(self, direction: FloatArray, curvature: Curvature) -> bool:
+    def _drop_groups(self, direction: FloatArray, curvature: Curvature) -> bool:
         """Take the full step with the groups that would turn around at exactly zero, if F falls."""
-        at = self._at
-        turned, cut = _turning(at.omega, direction, at.norms, self._starts)
-        if not turned:
+        at = self._point
+        any_vanishes, cut = _vanishing_direction(at.omega, direction, at.norms, self._starts)
+        if not any_vanishes:
             return False
-        path = self._aim(_Move(cut, self._shift(cut, curvature)))
+        path = self._aim_rows(_Move(cut, self._shift(cut, curvature)))
         trial = path.at([1.0])[0]
         if trial.value < at.objective:
-            self._go(path, trial)
+            self._move_to(path, trial)
             return True
         return False
 
     def _search(self, move: _Move, origin: Trial) -> None:
-        path = self._aim(move)
+        path = self._aim_rows(move)
         trial = descend(path, origin)
-        if trial.step < SHORT:
+        if trial.step < SHORT_STEP:
             self._blend = min(10.0 * self._blend, 1.0)
         elif trial.step == 1.0:
-            self._blend = max(self._blend / 3.0, LEAST_BLEND)
-        self._go(path, trial)
+            self._blend = max(self._blend / 3.0, MIN_BLEND)
+        self._move_to(path, trial)
 
     def _shift(self, direction: FloatArray, curvature: Curvature) -> float:
         if not (self._problem.fit_bias and curvature.total > 0):
             return 0.0
         return float(curvature.sums @ direction) / curvature.total
 
-    def _aim(self, move: _Move) -> Path:
+    def _aim_rows(self, move: _Move) -> Path:
         self._rows.aim(move.direction, move.shift)
-        return Path(self._rows, self._at.omega, move.direction, self._starts)
+        return Path(self._rows, self._point.omega, move.direction, self._starts)
 
-    def _go(self, path: Path, trial: Trial) -> None:
+    def _move_to(self, path: Path, trial: Trial) -> None:
         if trial.step == 0:
             return
-        omega = self._at.omega + trial.step * path.direction
-        self._at = certify(self._problem, omega, self._rows.advance(trial.step))
-        if self._at.shortest < NEGLIGIBLE * self._at.gamma:
-            negligible = self._at.norms < NEGLIGIBLE * self._at.gamma
+        omega = self._point.omega + trial.step * path.direction
+        self._point = certify(self._problem, omega, self._rows.advance(trial.step))
+        if self._point.shortest < MIN_GROUP_SHARE * self._point.gamma:
+            negligible = self._point.norms < MIN_GROUP_SHARE * self._point.gamma
             omega[np.repeat(negligible, np.diff(self._starts))] = 0.0
-            self._at = certify(self._problem, omega, self._at.evaluation)
+            self._point = certify(self._problem, omega, self._point.evaluation)
 
 
 @compiled
-def _waking(
+def _activation_direction(
     correlations: FloatArray, norms: FloatArray, pulls: FloatArray, gamma: float, starts: NDArray[np.int64]
 ) -> tuple[bool, FloatArray]:
     """Return whether a zero group pulls by more than gamma, and c_h (1 - gamma / ||c_h||) on all that do."""
     direction = np.zeros(correlations.size)
-    woken = False
+    any_active = False
     for h in range(norms.size):
-        if norms[h] == 0.0 and pulls[h] > AWAKE * gamma:
-            woken = True
+        if norms[h] == 0.0 and pulls[h] > ACTIVATION_RATIO * gamma:
+            any_active = True
             factor = 1.0 - gamma / pulls[h]
             for j in range(starts[h], starts[h + 1]):
                 direction[j] = correlations[j] * factor
-    return woken, direction
+    return any_active, direction
 
 
 @compiled
-def _turning(omega: FloatArray, direction: FloatArray, norms: FloatArray, starts: NDArray[np.int64]) -> tuple[bool, FloatArray]:
+def _vanishing_direction(omega: FloatArray, direction: FloatArray, norms: FloatArray, starts: NDArray[np.int64]) -> tuple[bool, FloatArray]:
     """Return whether the full step turns a group around, and the step that sends all such groups to zero instead."""
     cut = direction.copy()
-    turned = False
+    any_vanishes = False
     for h in range(norms.size):
         if norms[h] > 0.0:
             along = 0.0
             for j in range(starts[h], starts[h + 1]):
                 along += omega[j] * (omega[j] + direction[j])
-            if along <= TURNED * norms[h] * norms[h]:
-                turned = True
+            if along <= MIN_REMAINING_SHARE * norms[h] * norms[h]:
+                any_vanishes = True
                 for j in range(starts[h], starts[h + 1]):
                     cut[j] = -omega[j]
-    return turned, cut
+    return any_vanishes, cut

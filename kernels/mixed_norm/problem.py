@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..jit import compiled
-from .losses import loss_named
+from ..losses import margin_loss
 from .rows import Evaluation, Rows
 
 FloatArray = NDArray[np.float64]
@@ -34,8 +34,8 @@ class GroupProblem:
     starts : ndarray of shape (t + 1,), int64
         Group h holds the columns starts[h]..starts[h + 1] - 1; every group has at least one column, possibly all zero. A feature chosen by
         several cuts has a column in each.
-    loss : {"squared_hinge", "logistic"}
-        Must be that of the rows.
+    loss : str
+        A loss of the margin; must be that of the rows.
     fit_bias : bool
         Decision values z - b instead of z. Needs rows of both classes with positive cost: with one class alone b would be infinite.
 
@@ -51,7 +51,7 @@ class GroupProblem:
     fit_bias: bool
 
     def __post_init__(self) -> None:
-        loss_named(self.loss)
+        margin_loss(self.loss)
         if self.rows.loss != self.loss:
             raise ValueError(f"loss={self.loss!r}: the rows were made for {self.rows.loss!r}")
         starts = self.starts
@@ -125,13 +125,13 @@ def group_lengths(
     shortest = np.inf
     strongest = 0.0
     for h in range(groups):
-        own = 0.0
-        pull = 0.0
+        square = 0.0
+        correlation = 0.0
         for j in range(starts[h], starts[h + 1]):
-            own += omega[j] * omega[j]
-            pull += correlations[j] * correlations[j]
-        norms[h] = math.sqrt(own)
-        pulls[h] = math.sqrt(pull)
+            square += omega[j] * omega[j]
+            correlation += correlations[j] * correlations[j]
+        norms[h] = math.sqrt(square)
+        pulls[h] = math.sqrt(correlation)
         gamma += norms[h]
         if norms[h] > 0.0:
             shortest = min(shortest, norms[h])

@@ -9,18 +9,7 @@ FloatArray = NDArray[np.float64]
 
 
 def group_norms(omega: FloatArray, starts: NDArray[np.int64]) -> FloatArray:
-    """Return the Euclidean norm of every group.
-
-    Parameters
-    ----------
-    omega : ndarray of shape (p,)
-    starts : ndarray of shape (n_groups + 1,)
-        Group h is ``omega[starts[h]:starts[h + 1]]``; no group is empty.
-
-    Returns
-    -------
-    ndarray of shape (n_groups,)
-    """
+    """Return the norm of every group ``omega[starts[h]:starts[h + 1]]``, (n_groups,); no group is empty."""
     return np.sqrt(np.add.reduceat(omega * omega, starts[:-1]))
 
 
@@ -73,5 +62,5 @@ def squared_sum_threshold(norms: FloatArray, tau: float) -> float:
     ordered = np.sort(norms)[::-1]
     sums = np.cumsum(ordered)
     weights = tau + np.arange(1, len(ordered) + 1)
-    kept = np.flatnonzero(ordered * weights > sums)
-    return float(sums[kept[-1]] / weights[kept[-1]]) if kept.size else 0.0
+    shrunk = np.flatnonzero(ordered * weights > sums)
+    return float(sums[shrunk[-1]] / weights[shrunk[-1]]) if shrunk.size else 0.0

@@ -80,11 +80,11 @@ class RememberingBlock:
     def product(self, omega: FloatArray) -> FloatArray:
         """Return Z omega, shape (n,); not to be written."""
         key = omega.tobytes()
-        found = next((product for known, product in self._products if known == key), None)
-        if found is None:
-            found = self._block.product(omega)
-            self._products = (*self._products[-1:], (key, found))
-        return found
+        product = next((product for past, product in self._products if past == key), None)
+        if product is None:
+            product = self._block.product(omega)
+            self._products = (*self._products[-1:], (key, product))
+        return product
 
     def transposed(self, u: FloatArray) -> FloatArray:
         """Return Z'u, shape (p,)."""

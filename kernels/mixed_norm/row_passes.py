@@ -1,75 +1,54 @@
 """One compiled pass over the rows each: loss, bias, line and curvature from decision values z.
 
-All passes use f_i = z_i - b (the paper's sign) and margins m_i = y_i f_i. `logistic` chooses between the two losses of
-:mod:`gramplane.kernels.mixed_norm.losses`; the two loops are written out so that the squared hinge has no exponentials and vectorises.
+All passes use f_i = z_i - b (the paper's sign) and margins m_i = y_i f_i. `kind` is the number of a loss of
+:mod:`gramplane.kernels.losses`; it does not change in a loop, so the compiler makes a loop of its own for every loss: that of the squared
+hinge has no exponentials and vectorises.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..jit import compiled
+from ..losses import curvature_at_dual, margin_terms
 
 FloatArray = NDArray[np.float64]
 
 
-@compiled(inline=True)
-def _sigmoid_parts(margin: float) -> tuple[float, float, float]:
-    # 1 / (1 + e^m), its derivative's size, and log(1 + e^-m), from one exponential that cannot overflow.
-    small = math.exp(-abs(margin))
-    other = 1.0 / (1.0 + small)
-    share = small * other if margin > 0.0 else other
-    return share, small * other * other, max(-margin, 0.0) + math.log1p(small)
-
-
 @compiled(reassociate=True)
-def point_pass(logistic: bool, z: FloatArray, y: FloatArray, cost: FloatArray, bias: float, residual: FloatArray) -> tuple[float, float]:
+def point_pass(kind: int, z: FloatArray, y: FloatArray, cost: FloatArray, bias: float, residual: FloatArray) -> tuple[float, float]:
     """Write u = alpha y into `residual` and return the loss P and the balance sum_i u_i."""
     loss = 0.0
     balance = 0.0
-    if logistic:
-        for i in range(z.size):
-            share, _, value = _sigmoid_parts(y[i] * (z[i] - bias))
-            residual[i] = cost[i] * share * y[i]
-            loss += cost[i] * value
-            balance += residual[i]
-    else:
-        for i in range(z.size):
-            slack = max(1.0 - y[i] * (z[i] - bias), 0.0)
-            alpha = cost[i] * slack
-            residual[i] = alpha * y[i]
-            loss += 0.5 * alpha * slack
-            balance += alpha * y[i]
+    for i in range(z.size):
+        value, alpha, _ = margin_terms(kind, y[i] * (z[i] - bias), cost[i])
+        residual[i] = alpha * y[i]
+        loss += value
+        balance += alpha * y[i]
     return loss, balance
 
 
+# Below costs are factors of the sums: taken into the terms they would be kept apart from what they are multiplied with.
+
+
 @compiled(reassociate=True)
-def bias_pass(logistic: bool, z: FloatArray, y: FloatArray, cost: FloatArray, bias: float) -> tuple[float, float, float]:
+def bias_pass(kind: int, z: FloatArray, y: FloatArray, cost: FloatArray, bias: float) -> tuple[float, float, float]:
     """Return sum_i u_i, its derivative in the bias, and sum_i |u_i|."""
     balance = 0.0
     slope = 0.0
     mass = 0.0
-    if logistic:
-        for i in range(z.size):
-            share, curvature, _ = _sigmoid_parts(y[i] * (z[i] - bias))
-            balance += cost[i] * share * y[i]
-            slope += cost[i] * curvature
-            mass += cost[i] * share
-    else:
-        for i in range(z.size):
-            slack = max(1.0 - y[i] * (z[i] - bias), 0.0)
-            balance += cost[i] * slack * y[i]
-            slope += cost[i] if slack > 0.0 else 0.0
-            mass += cost[i] * slack
+    for i in range(z.size):
+        _, share, curvature = margin_terms(kind, y[i] * (z[i] - bias), 1.0)
+        balance += cost[i] * share * y[i]
+        slope += cost[i] * curvature
+        mass += cost[i] * share
     return balance, slope, mass
 
 
 @compiled(reassociate=True)
 def line_pass(
-    logistic: bool,
+    kind: int,
     z: FloatArray,
     move: FloatArray,
     y: FloatArray,
@@ -85,20 +64,12 @@ def line_pass(
         loss = 0.0
         slope = 0.0
         curvature = 0.0
-        if logistic:
-            for i in range(z.size):
-                speed = move[i] - shift
-                share, bend, value = _sigmoid_parts(y[i] * (z[i] - bias + step * speed))
-                loss += cost[i] * value
-                slope -= cost[i] * share * y[i] * speed
-                curvature += cost[i] * bend * speed * speed
-        else:
-            for i in range(z.size):
-                speed = move[i] - shift
-                slack = max(1.0 - y[i] * (z[i] - bias + step * speed), 0.0)
-                loss += 0.5 * cost[i] * slack * slack
-                slope -= cost[i] * slack * y[i] * speed
-                curvature += cost[i] * speed * speed if slack > 0.0 else 0.0
+        for i in range(z.size):
+            speed = move[i] - shift
+            value, share, bend = margin_terms(kind, y[i] * (z[i] - bias + step * speed), 1.0)
+            loss += cost[i] * value
+            slope -= cost[i] * share * y[i] * speed
+            curvature += cost[i] * bend * speed * speed
         out[0, k] = loss
         out[1, k] = slope
         out[2, k] = curvature
@@ -106,17 +77,14 @@ def line_pass(
 
 
 @compiled
-def curvature_pass(logistic: bool, residual: FloatArray, cost: FloatArray, weights: FloatArray) -> float:
-    """Write the second derivatives D of P in z into `weights` and return their sum.
-
-    They follow from u alone: C_i where u_i is not zero (squared hinge, generalised derivative), alpha_i (1 - alpha_i / C_i) (logistic).
-    """
+def curvature_pass(kind: int, residual: FloatArray, cost: FloatArray, weights: FloatArray) -> float:
+    """Write the second derivatives D of P in z into `weights` and return their sum; they follow from u alone."""
     total = 0.0
     for i in range(residual.size):
         alpha = abs(residual[i])
         weight = 0.0
         if alpha > 0.0:
-            weight = alpha * max(1.0 - alpha / cost[i], 0.0) if logistic else cost[i]
+            weight = curvature_at_dual(kind, alpha, cost[i])
         weights[i] = weight
         total += weight
     return total

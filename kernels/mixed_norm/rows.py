@@ -7,14 +7,13 @@ in this process (:class:`gramplane.kernels.mixed_norm.rows_local.LocalRows`) or 
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..jit import compiled
-from .losses import loss_named
+from ..losses import margin_loss
 
 FloatArray = NDArray[np.float64]
 
@@ -105,12 +104,7 @@ class Rows(Protocol):
         ...
 
 
-def bias_reach(loss: str) -> float:
-    """Return how far the first Newton step of the bias may go: the flat tails of the logistic loss throw it off, the hinge has none."""
-    return 4.0 if loss == "logistic" else math.inf
-
-
-def checked_rows(y: FloatArray, cost: FloatArray, loss: str) -> tuple[FloatArray, FloatArray]:
+def check_rows(y: FloatArray, cost: FloatArray, loss: str) -> tuple[FloatArray, FloatArray]:
     """Return labels and costs as float64 copies after checking them.
 
     Raises
@@ -118,11 +112,11 @@ def checked_rows(y: FloatArray, cost: FloatArray, loss: str) -> tuple[FloatArray
     ValueError
         If the loss is unknown, a label is not +-1, or a cost is negative, infinite or NaN; the message names the first such row.
     """
-    loss_named(loss)
+    margin_loss(loss)
     labels, costs = np.array(y, dtype=np.float64), np.array(cost, dtype=np.float64)
     if labels.shape != costs.shape or labels.ndim != 1:
         raise ValueError(f"y has shape {labels.shape} and cost {costs.shape}: must be two vectors of the same length")
-    label, cost_row = first_wrong(labels, costs)
+    label, cost_row = first_invalid_row(labels, costs)
     if label >= 0:
         raise ValueError(f"y[{label}]={labels[label]}: labels are +1 or -1")
     if cost_row >= 0:
@@ -131,7 +125,7 @@ def checked_rows(y: FloatArray, cost: FloatArray, loss: str) -> tuple[FloatArray
 
 
 @compiled
-def first_wrong(labels: FloatArray, costs: FloatArray) -> tuple[int, int]:
+def first_invalid_row(labels: FloatArray, costs: FloatArray) -> tuple[int, int]:
     """Return the first row whose label is not +-1 and the first whose cost is negative, infinite or NaN; -1 where there is none."""
     label = -1
     cost = -1

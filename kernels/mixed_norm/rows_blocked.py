@@ -16,10 +16,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ..losses import margin_loss
 from .bias import solve_bias
 from .row_block import RememberingBlock, RowBlock, row_block
 from .row_passes import bias_pass, curvature_pass, line_pass, point_pass
-from .rows import Curvature, Evaluation, Rows, bias_reach, checked_rows
+from .rows import Curvature, Evaluation, Rows, check_rows
 from .rows_local import LocalRows
 
 FloatArray = NDArray[np.float64]
@@ -32,7 +33,7 @@ FAN_IN = 8
 """Partial sums that are added together at one node of the tree."""
 
 
-def _none() -> FloatArray:
+def _no_numbers() -> FloatArray:
     return np.zeros(0)
 
 
@@ -51,19 +52,19 @@ class RowQuery:
     """
 
     loss: str
-    omega: FloatArray = field(default_factory=_none)
+    omega: FloatArray = field(default_factory=_no_numbers)
     bias: float = 0.0
-    direction: FloatArray = field(default_factory=_none)
+    direction: FloatArray = field(default_factory=_no_numbers)
     shift: float = 0.0
-    steps: FloatArray = field(default_factory=_none)
+    steps: FloatArray = field(default_factory=_no_numbers)
 
 
-def class_cost_of(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
+def class_costs(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
     """Return the cost of the positive and of the negative rows, shape (2,)."""
     return (np.array([cost[y > 0].sum(), cost[y < 0].sum()], dtype=np.float64),)
 
 
-def evaluate_of(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
+def evaluate_block(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
     """Return (P, sum u) and the block's part of Z'u."""
     block, at = _at(matrix, y, cost, query)
     u = np.empty(block.n)
@@ -71,20 +72,20 @@ def evaluate_of(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -
     return np.array(sums), block.transposed(u)
 
 
-def bias_of(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
+def bias_sums(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
     """Return (sum u, its derivative in the bias, sum |u|)."""
     _, at = _at(matrix, y, cost, query)
     return (np.array(bias_pass(*at, query.bias)),)
 
 
-def line_of(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
+def line_sums(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
     """Return the losses, slopes and curvatures at every step, shape (3, n_steps)."""
-    block, (logistic, z, labels, costs) = _at(matrix, y, cost, query)
+    block, (kind, z, labels, costs) = _at(matrix, y, cost, query)
     move = block.product(query.direction)
-    return (line_pass(logistic, z, move, labels, costs, query.bias, query.shift, query.steps),)
+    return (line_pass(kind, z, move, labels, costs, query.bias, query.shift, query.steps),)
 
 
-def curvature_of(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
+def curvature_sums(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
     """Return the lower triangle of Z'DZ (p, p), Z'D1 (p,) and sum D (1,)."""
     block, at = _at(matrix, y, cost, query)
     u, weights = np.empty(block.n), np.empty(block.n)
@@ -95,7 +96,7 @@ def curvature_of(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) 
     return gram, sums, np.array([total])
 
 
-def residual_of(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
+def block_residual(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
     """Return the block's u = alpha y, shape (n_rows,): the only result that is gathered, not summed."""
     block, at = _at(matrix, y, cost, query)
     u = np.empty(block.n)
@@ -104,21 +105,21 @@ def residual_of(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -
 
 
 ROW_OPERATIONS: dict[str, Callable[[Any, FloatArray, FloatArray, RowQuery], Sums]] = {
-    "class_cost": class_cost_of,
-    "evaluate": evaluate_of,
-    "bias": bias_of,
-    "line": line_of,
-    "curvature": curvature_of,
-    "residual": residual_of,
+    "class_cost": class_costs,
+    "evaluate": evaluate_block,
+    "bias": bias_sums,
+    "line": line_sums,
+    "curvature": curvature_sums,
+    "residual": block_residual,
 }
 
 
-def _at(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> tuple[RowBlock, tuple[bool, FloatArray, FloatArray, FloatArray]]:
+def _at(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> tuple[RowBlock, tuple[int, FloatArray, FloatArray, FloatArray]]:
     block = row_block(matrix)
-    return block, (query.loss == "logistic", block.product(query.omega), _writeable(y), _writeable(cost))
+    return block, (int(margin_loss(query.loss).kind), block.product(query.omega), _as_writeable(y), _as_writeable(cost))
 
 
-def _writeable(vector: FloatArray) -> FloatArray:
+def _as_writeable(vector: FloatArray) -> FloatArray:
     # Labels and costs may arrive read-only or as float32; copies are small beside Z and keep one compiled form.
     usable = vector.dtype == np.float64 and vector.flags.writeable and vector.flags.c_contiguous
     return vector if usable else np.array(vector, dtype=np.float64)
@@ -160,7 +161,8 @@ class BlockedRows:
     ----------
     n, p : int
         Rows and columns of Z.
-    loss : {"squared_hinge", "logistic"}
+    loss : str
+        A loss of the margin.
     map_reduce : callable
         (name, query) -> the operation ``ROW_OPERATIONS[name]`` on every block, added as :func:`tree_sum` does.
     gather : callable
@@ -211,16 +213,16 @@ class BlockedRows:
 
     def curvature(self) -> Curvature:
         """Return the second derivatives at the current point."""
-        gram, sums, total = self._map_reduce("curvature", replace(self._query, direction=_none()))
+        gram, sums, total = self._map_reduce("curvature", replace(self._query, direction=_no_numbers()))
         return Curvature(np.asfortranarray(gram), sums, float(total[0]))
 
     def residual(self) -> FloatArray:
         """Return u = alpha y at the current point."""
-        return np.concatenate(list(self._gather("residual", replace(self._query, direction=_none()))))
+        return np.concatenate(list(self._gather("residual", replace(self._query, direction=_no_numbers()))))
 
     def _settle(self, query: RowQuery) -> Evaluation:
         if self._fitted:
-            bias = solve_bias(lambda at: self._balance(replace(query, bias=at)), query.bias, bias_reach(self.loss))
+            bias = solve_bias(lambda at: self._balance(replace(query, bias=at)), query.bias, margin_loss(self.loss).first_bias_step)
             query = replace(query, bias=bias)
         self._query = query
         sums, correlations = self._map_reduce("evaluate", query)
@@ -233,15 +235,8 @@ class BlockedRows:
 
 
 def blocks_in_process(matrix: Any, y: FloatArray, cost: FloatArray, loss: str) -> BlockedRows:
-    """Return rows in blocks of :data:`ROW_BLOCK`, worked on one after the other in this process; dense Z is not copied.
-
-    Parameters
-    ----------
-    matrix : ndarray, csc_array or csr_array of shape (n, p)
-    y, cost : ndarray of shape (n,)
-    loss : {"squared_hinge", "logistic"}
-    """
-    labels, costs = checked_rows(y, cost, loss)
+    """Return rows in blocks of :data:`ROW_BLOCK`, worked on one after the other in this process; dense Z is not copied."""
+    labels, costs = check_rows(y, cost, loss)
     whole = sp.csr_array(matrix) if sp.issparse(matrix) and matrix.format != "csr" else matrix
     cuts = [(low, min(low + ROW_BLOCK, len(labels))) for low in range(0, len(labels), ROW_BLOCK)]
     blocks = [(RememberingBlock(_rows_between(whole, *cut)), labels[slice(*cut)], costs[slice(*cut)]) for cut in cuts]
@@ -269,7 +264,8 @@ def rows_for(matrix: Any, y: FloatArray, cost: FloatArray, loss: str) -> Rows:
         Labels +-1.
     cost : ndarray of shape (n,)
         C_i >= 0.
-    loss : {"squared_hinge", "logistic"}
+    loss : str
+        A loss of the margin.
 
     Raises
     ------

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..losses import margin_loss
 from .bias import solve_bias
 from .row_block import row_block
 from .row_passes import bias_pass, changed_rows, curvature_pass, line_pass, point_pass
-from .rows import Curvature, Evaluation, bias_reach, checked_rows
+from .rows import Curvature, Evaluation, check_rows
 
 FloatArray = NDArray[np.float64]
 
@@ -32,7 +33,8 @@ class LocalRows:
         Labels +-1.
     cost : ndarray of shape (n,)
         C_i >= 0.
-    loss : {"squared_hinge", "logistic"}
+    loss : str
+        A loss of the margin.
 
     Notes
     -----
@@ -43,12 +45,13 @@ class LocalRows:
 
     def __init__(self, matrix: Any, y: FloatArray, cost: FloatArray, loss: str) -> None:
         self.loss = loss
-        self._y, self._cost = checked_rows(y, cost, loss)
+        self._y, self._cost = check_rows(y, cost, loss)
         self._block = row_block(matrix)
         self.n, self.p = self._block.n, self._block.p
         if self.n != len(self._y):
             raise ValueError(f"Z has {self.n} rows and y {len(self._y)}: must be equal")
-        self._logistic = loss == "logistic"
+        law = margin_loss(loss)
+        self._kind, self._bias_step = int(law.kind), law.first_bias_step
         self._residual = np.zeros(self.n)
         self._weights, self._summed = np.zeros(self.n), np.zeros(self.n)
         self._gram = np.zeros((self.p, self.p), order="F")
@@ -73,7 +76,7 @@ class LocalRows:
     def line(self, steps: FloatArray) -> FloatArray:
         """Return P, its slope and its curvature at every step, shape (3, n_steps)."""
         bias = self._bias or 0.0
-        return line_pass(self._logistic, self._z, self._move, self._y, self._cost, bias, self._shift, steps)
+        return line_pass(self._kind, self._z, self._move, self._y, self._cost, bias, self._shift, steps)
 
     def advance(self, step: float) -> Evaluation:
         """Move along the line and eliminate the bias there."""
@@ -83,7 +86,7 @@ class LocalRows:
 
     def curvature(self) -> Curvature:
         """Return the second derivatives at the current point, updating those of the point before where that is cheaper."""
-        total = curvature_pass(self._logistic, self._residual, self._cost, self._weights)
+        total = curvature_pass(self._kind, self._residual, self._cost, self._weights)
         rows, changes, used = changed_rows(self._weights, self._summed)
         if self._updates >= REBUILD_EVERY or len(rows) > REBUILD_SHARE * used:
             self._forget()
@@ -105,13 +108,13 @@ class LocalRows:
 
     def _settle(self, bias: float | None) -> Evaluation:
         if bias is not None:
-            bias = solve_bias(self._balance, bias, bias_reach(self.loss))
+            bias = solve_bias(self._balance, bias, self._bias_step)
         self._bias = bias
         at = bias or 0.0
-        loss, balance = point_pass(self._logistic, self._z, self._y, self._cost, at, self._residual)
+        loss, balance = point_pass(self._kind, self._z, self._y, self._cost, at, self._residual)
         correlations = self._block.transposed(self._residual)
         # U(alpha) = P + sum_i alpha_i m_i at a pair (z, alpha): no second formula, no cancellation of logarithms.
         return Evaluation(loss, loss + float(correlations @ self._omega) - at * balance, correlations, at)
 
     def _balance(self, bias: float) -> tuple[float, float, float]:
-        return bias_pass(self._logistic, self._z, self._y, self._cost, bias)
+        return bias_pass(self._kind, self._z, self._y, self._cost, bias)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from ..jit import one_thread
-from ..mixed_norm.losses import Logistic
+from ..losses import Logistic
 from ..svm.dual import Gram
 from ..svm.logistic import logistic_problem, solve_logistic
 from .pair_kernels import FactorGram

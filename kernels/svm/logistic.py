@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import get_lapack_funcs
 
 from ..jit import one_thread
+from ..losses import Logistic
 from ..mixed_norm.bias import solve_bias
-from ..mixed_norm.losses import Logistic
 from ..mixed_norm.problem import checked_limits
 from .dual import DenseGram, DualSolution, Gram, Warm, checked_cost, checked_labels
 

@@ -65,6 +65,32 @@ def labels_of(inputs: Inputs, machine: int) -> np.ndarray:
     return np.where(inputs.target == (1 if len(inputs.labels) == 2 else machine), 1.0, -1.0)
 
 
+def resolve_loss(loss: str, classes: Any, for_numbers: Sequence[str], for_classes: Sequence[str]) -> str:
+    """Return the loss of a fit from a parameter: for ``"auto"`` the first of those that suit the target.
+
+    Parameters
+    ----------
+    loss
+        The parameter.
+    classes
+        Classes of the target, or ``None`` for real numbers.
+    for_numbers, for_classes
+        Losses that a method has for real numbers and for classes.
+
+    Raises
+    ------
+    ValueError
+        The loss does not suit the target; the message says what the target holds, and what to use.
+    """
+    known = for_numbers if classes is None else for_classes
+    if loss == "auto":
+        return known[0]
+    if loss not in known:
+        content = "real numbers" if classes is None else "classes"
+        raise ValueError(f"loss={loss!r}: the target holds {content}; use {' or '.join(map(repr, known))}")
+    return loss
+
+
 def dual_problems(config: Any, inputs: Inputs, epsilon: float = 0.1) -> list[DualProblem]:
     """Return one problem per machine: hinge for classes, epsilon-insensitive for real targets.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ....kernels.features.pairs import TopPairs
 from ....kernels.features.scores import TopB
-from ....kernels.mixed_norm.outer_bound import best_bound
+from ....kernels.losses import margin_loss
 from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs
 from .config import FGMConfig
 from .model import MachineState
@@ -50,13 +50,9 @@ class BinaryProblem:
     def best_constant(self) -> tuple[float, float]:
         """Return ``(objective, bias)`` of the best model without any feature (decision ``-bias``)."""
         plus, minus = float(self.cost[self.y > 0].sum()), float(self.cost[self.y < 0].sum())
-        logistic = self.config.loss == "logistic"
-        f = 0.0
-        if self.config.fit_intercept:
-            f = float(np.log(plus / minus)) if logistic else (plus - minus) / (plus + minus)
-        if logistic:
-            return plus * float(np.log1p(np.exp(-f))) + minus * float(np.log1p(np.exp(f))), -f
-        return 0.5 * plus * (1.0 - f) ** 2 + 0.5 * minus * (1.0 + f) ** 2, -f
+        loss = margin_loss(self.config.loss)
+        f = loss.best_constant(plus, minus) if self.config.fit_intercept else 0.0
+        return loss.constant_value(plus, minus, f), -f
 
 
 def binary_problems(config: FGMConfig, inputs: Inputs) -> list[BinaryProblem]:
@@ -96,7 +92,7 @@ def close_round(problem: BinaryProblem, state: MachineState, top: Top, squares: 
     alpha = residual * problem.y
     norm2 = float(np.sum(squares[: problem.config.B]))
     record = state.rounds[-1]
-    bound = max(state.lower_bound, best_bound(alpha, problem.cost, norm2, problem.config.loss))
+    bound = max(state.lower_bound, margin_loss(problem.config.loss).best_bound(alpha, problem.cost, norm2))
     record = replace(record, outer_gap=max(record.objective - bound, 0.0))
     state = replace(
         state, rounds=(*state.rounds[:-1], record), pending_ids=_candidates(problem, state, np.asarray(top.ids)), lower_bound=bound

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.features.views import flat
-from ....kernels.group_lasso.dual_averaging import Rows, sound
+from ....kernels.group_lasso.dual_averaging import Rows, is_valid_csr
 from ....storage import BlockStore, ColumnScale, MemoryBlocks
 from ...records.holdings import Held, Holding, refuse_beyond
 
@@ -142,7 +142,7 @@ def plain_rows(X: Any, n_features: int) -> Rows | None:
     if X.indices.dtype != np.int32 or X.dtype.itemsize > 8:
         return None
     rows = scaled_rows(X, 0, UNSCALED)
-    return rows if sound(rows, n_features) else None
+    return rows if is_valid_csr(rows, n_features) else None
 
 
 def block_order(n_blocks: int, seed: int, epoch: int, shuffle: bool) -> np.ndarray:

@@ -1,17 +1,48 @@
 """Slow, obvious twins of the FGM sub-problem: formulas written out, general-purpose optimisers, enumeration of all cuts."""
 
+from collections.abc import Callable
 from itertools import combinations, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import xlogy
 
 
+class MarginLoss(NamedTuple):
+    """A loss of the margin m of a row of cost 1: value and p = minus its slope; of p utility, its slope, bound, and curvature."""
+
+    value: Callable[[Any], Any]
+    share: Callable[[Any], Any]
+    utility: Callable[[Any], Any]
+    utility_slope: Callable[[Any], Any]
+    most: float | None
+    curvature: Callable[[Any], Any]
+
+
+LOSSES = {
+    "squared_hinge": MarginLoss(
+        lambda m: np.maximum(0.0, 1.0 - m) ** 2 / 2,
+        lambda m: np.maximum(0.0, 1.0 - m),
+        lambda p: p - p * p / 2,
+        lambda p: 1.0 - p,
+        None,
+        lambda p: 1.0 * (p > 0),
+    ),
+    "logistic": MarginLoss(
+        lambda m: np.logaddexp(0.0, -m),
+        lambda m: 1.0 / (1.0 + np.exp(m)),
+        lambda p: -xlogy(p, p) - xlogy(1.0 - p, 1.0 - p),
+        lambda p: np.log((1.0 - p) / p),
+        1.0,
+        lambda p: p * (1.0 - p),
+    ),
+}
+"""By name, every loss that the product has."""
+
+
 def loss_value(loss, y, f, cost):
-    margins = y * f
-    if loss == "squared_hinge":
-        return sum(c * max(0.0, 1.0 - m) ** 2 / 2 for c, m in zip(cost, margins))
-    return sum(c * np.logaddexp(0.0, -m) for c, m in zip(cost, margins))
+    return sum(c * LOSSES[loss].value(m) for c, m in zip(cost, y * f))
 
 
 def objective(Z, y, cost, starts, loss, omega, bias):
@@ -21,12 +52,9 @@ def objective(Z, y, cost, starts, loss, omega, bias):
 
 
 def utility(loss, alpha, cost):
-    """The dual utility from its printed form, constant included; rows without cost do not exist."""
+    """The dual utility, constant included; rows without cost do not exist."""
     used = cost > 0
-    a, c = alpha[used], cost[used]
-    if loss == "squared_hinge":
-        return np.sum(a) - np.sum(a * a / c) / 2
-    return -np.sum(xlogy(a, a) + xlogy(c - a, c - a)) + np.sum(c * np.log(c))
+    return np.sum(cost[used] * LOSSES[loss].utility(alpha[used] / cost[used]))
 
 
 def dual_optimum(Z, y, cost, starts, loss, fit_bias):
@@ -35,16 +63,15 @@ def dual_optimum(Z, y, cost, starts, loss, fit_bias):
     signed, y, cost = Z[used] * y[used, None], y[used], cost[used]
     n = len(cost)
     grams = [signed[:, a:b] @ signed[:, a:b].T for a, b in pairwise(starts)]
-    logistic = loss == "logistic"
-    inset = 1e-9 * cost if logistic else np.zeros(n)
-    bounds = [(e, c - e if logistic else None) for e, c in zip(inset, cost)] + [(0, None)]
+    most = LOSSES[loss].most
+    inset = np.zeros(n) if most is None else 1e-9 * cost
+    bounds = [(e, None if most is None else c * most - e) for e, c in zip(inset, cost)] + [(0, None)]
 
     def value(v):
         return -(utility(loss, v[:n], cost) - v[n])
 
     def gradient(v):
-        slope = np.log(v[:n] / (cost - v[:n])) if logistic else v[:n] / cost - 1
-        return np.append(slope, 1.0)
+        return np.append(-LOSSES[loss].utility_slope(v[:n] / cost), 1.0)
 
     constraints = [
         {
@@ -78,7 +105,7 @@ def relaxed_optimum(X, y, cost, budget, loss, fit_bias):
     def gradient(v):
         w, d, b = split(v)
         margins = y * (X @ w - b)
-        alpha = cost * np.maximum(1 - margins, 0) if loss == "squared_hinge" else cost / (1 + np.exp(margins))
+        alpha = cost * LOSSES[loss].share(margins)
         parts = [w / d - X.T @ (alpha * y), -0.5 * (w / d) ** 2]
         return np.concatenate([*parts, [np.sum(alpha * y)]] if fit_bias else parts)
 
