@@ -22,7 +22,7 @@ from numba.extending import intrinsic
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _name_apart() -> None:
+def _number_functions_at_random() -> None:
     """Let the functions that this process compiles have names that no other process gives.
 
     numba numbers the functions of a process from 1 and names by that number what cached code refers to. Two cache files that were written
@@ -34,7 +34,7 @@ def _name_apart() -> None:
         identity._unique_ids = itertools.count(secrets.randbits(48))
 
 
-_name_apart()
+_number_functions_at_random()
 
 
 @overload
@@ -44,43 +44,28 @@ def compiled(*, reassociate: bool = False, inline: bool = False) -> Callable[[F]
 def compiled(function: Any = None, *, reassociate: bool = False, inline: bool = False) -> Any:
     """Compile a function with numba: cached on disk, without the interpreter lock, IEEE division.
 
-    Parameters
-    ----------
-    function : callable, optional
-        The function, when used as a bare decorator.
-    reassociate : bool
-        Let sums be re-ordered so that they vectorise. The order is fixed at compile time, so results repeat bit for bit on one kind
-        of CPU; NaN and infinity keep their meaning. Measured: a gather loop gets *slower* with it, so it is asked for loop by loop.
-    inline : bool
-        Paste the body into compiled callers, which saves a call in an inner loop.
-
-    Returns
-    -------
-    callable
-        The compiled function, or a decorator.
+    ``function``: the function, when used as a bare decorator. ``reassociate``: let sums be re-ordered so that they vectorise. The order is
+    fixed at compile time, so results repeat bit for bit on one kind of CPU; NaN and infinity keep their meaning. Measured: a gather loop
+    gets *slower* with it, so it is chosen loop by loop. ``inline``: paste the body into compiled callers, which saves a call in an inner
+    loop. Returns the compiled function, or a decorator.
     """
-    # Without the second entry point, for callers in C, which nobody asks for: a tenth of the time to compile.
+    # Without the second entry point, for callers in C, which nobody needs: a tenth of the time to compile.
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     if reassociate:
         options["fastmath"] = {"reassoc"}
     if inline:
         options["inline"] = "always"
 
-    def decorate(given: Any) -> Any:
-        return keep_if_possible(lambda cache: numba.njit(**options, cache=cache), given)
+    def decorate(target: Any) -> Any:
+        return cache_if_possible(lambda cache: numba.njit(**options, cache=cache), target)
 
     return decorate if function is None else decorate(function)
 
 
-def keep_if_possible(decorate: Callable[[bool], Any], function: Any) -> Any:
+def cache_if_possible(decorate: Callable[[bool], Any], function: Any) -> Any:
     """Compile a function with numba's cache where there is one to write to; a cache that is full or may not be written costs time only.
 
-    Parameters
-    ----------
-    decorate : callable
-        Returns the decorator, with the cache or without.
-    function : callable
-        What is to be compiled.
+    ``decorate``: returns the decorator, with the cache or without; ``function``: what is to be compiled.
     """
     try:
         made = decorate(True)(function)
@@ -91,7 +76,7 @@ def keep_if_possible(decorate: Callable[[bool], Any], function: Any) -> Any:
     cache: Any = getattr(made, "_cache", None)
     for name in ("save_overload", "load_overload"):
         if hasattr(cache, name):
-            setattr(cache, name, _forgiven(getattr(cache, name), cache.flush))
+            setattr(cache, name, _ignore_io_errors(getattr(cache, name), cache.flush))
     _stamp(made, function)
     return made
 
@@ -105,7 +90,7 @@ def _stamp(made: Any, function: Any) -> None:
         files[0]._source_stamp = tuple(sorted(files[0].stamps))
 
 
-def _forgiven(touch: Callable[..., Any], flush: Callable[[], None]) -> Callable[..., Any]:
+def _ignore_io_errors(touch: Callable[..., Any], flush: Callable[[], None]) -> Callable[..., Any]:
     def tried(*args: Any) -> Any:
         with suppress(OSError, EOFError):
             try:
@@ -145,11 +130,11 @@ def _build_fused(context: Any, builder: Any, signature: Any, arguments: Any) -> 
 
 def _build_prefetch(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-    place = builder.bitcast(builder.gep(data, [arguments[1]]), cgutils.voidptr_t)
+    pointer = builder.bitcast(builder.gep(data, [arguments[1]]), cgutils.voidptr_t)
     number = ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
     # For writing, into every level of the cache, data.
-    builder.call(builder.module.declare_intrinsic("llvm.prefetch", [cgutils.voidptr_t], kind), [place, number(1), number(3), number(1)])
+    builder.call(builder.module.declare_intrinsic("llvm.prefetch", [cgutils.voidptr_t], kind), [pointer, number(1), number(3), number(1)])
     return context.get_dummy_value()
 
 
@@ -157,7 +142,7 @@ class one_thread:
     """Hold BLAS to one thread inside a ``with`` block, whatever the caller had set; re-entrant.
 
     Entering again in the same thread costs about a microsecond, entering from outside some tens. Most BLAS libraries keep one limit for the
-    whole process, so the threads that are inside count as one holder: the last to leave restores what the first one found.
+    whole process, so the threads that are inside count as one holder: the last to leave restores what was set before the first one.
 
     Notes
     -----
@@ -186,26 +171,26 @@ class _Hold:
         self._here = threading.local()
         self._holders = 0
         self._controller: Any = None
-        self._found: Any = None
+        self._limiter: Any = None
         self._threads = 1
 
     @property
     def threads(self) -> int:
         """Threads that BLAS has outside."""
         with self._lock:
-            return self._threads if self._holders else self._most()
+            return self._threads if self._holders else self._max_threads()
 
     def enter(self) -> None:
         depth = getattr(self._here, "depth", 0)
         self._here.depth = depth + 1
         if depth == 0:
             with self._lock:
-                # Every thread sets the limit: where BLAS sits on OpenMP it is kept per thread.
+                # Every thread sets the limit: where BLAS sits on OpenMP it is set per thread.
                 _take_control()
-                self._threads = self._threads if self._holders else self._most()
+                self._threads = self._threads if self._holders else self._max_threads()
                 limiter = self._libraries().limit(limits=1, user_api="blas")
                 if self._holders == 0:
-                    self._found = limiter
+                    self._limiter = limiter
                 self._holders += 1
 
     def leave(self) -> None:
@@ -215,12 +200,12 @@ class _Hold:
                 self._holders -= 1
                 if self._holders == 0:
                     _take_control()
-                    self._found.restore_original_limits()
+                    self._limiter.restore_original_limits()
                     _take_control()
 
-    def _most(self) -> int:
-        found = (library.num_threads for library in self._libraries().lib_controllers if library.user_api == "blas")
-        return max((int(number or 1) for number in found), default=1)
+    def _max_threads(self) -> int:
+        limits = (library.num_threads for library in self._libraries().lib_controllers if library.user_api == "blas")
+        return max((int(number or 1) for number in limits), default=1)
 
     def _libraries(self) -> threadpoolctl.ThreadpoolController:
         # Listing the libraries takes a millisecond, so it is done once; SciPy's own BLAS must be loaded before that.

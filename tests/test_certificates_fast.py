@@ -18,7 +18,7 @@ from gramplane.kernels.rules import machine as rule_machine
 from gramplane.kernels.spectral import dual_ascent as spectral_dual
 from gramplane.kernels.spectral import embeddings
 from gramplane.kernels.spectral import problem as spectral_problem
-from gramplane.kernels.spectral.dual_ascent import begin, relative_gap, solve
+from gramplane.kernels.spectral.dual_ascent import begin, relative_gap, solve_dual
 from gramplane.kernels.spectral.pair_losses import EntryTerms
 from gramplane.kernels.spectral.problem import SpectralProblem, evaluate
 from gramplane.pipeline import load_model, run_method
@@ -58,18 +58,18 @@ def start_of(problem):
 @pytest.mark.parametrize(("loss", "p", "form"), FORMS)
 @pytest.mark.parametrize("n", [220, 820])
 def test_bounds_of_filtered_eigenpairs_are_bounds(n, loss, p, form, monkeypatch):
-    if n <= spectral.DENSE:
-        monkeypatch.setattr(spectral, "DENSE", 100)
+    if n <= spectral.MAX_DENSE_ROWS:
+        monkeypatch.setattr(spectral, "MAX_DENSE_ROWS", 100)
     problem = pairs_problem(n, loss, p, **form)
-    state = solve(problem, start_of(problem), tol=1e-3, max_iter=150)
+    state = solve_dual(problem, start_of(problem), tol=1e-3, max_iter=150)
     assert state.stop == "gap" and not state.exact, "the fast path did not run"
     below = densely(problem, state.best_alpha, monkeypatch).dual
     assert state.best_dual <= below + 1e-12 * abs(below) and state.best_dual == pytest.approx(below, rel=1e-5)
     if state.primal_anchor is None:
         assert state.best_primal == pytest.approx(densely(problem, state.primal_alpha, monkeypatch).primal, rel=1e-6)
     if n == 220:
-        monkeypatch.setattr(spectral, "DENSE", 800)
-        whole = solve(problem, start_of(problem), tol=1e-6, max_iter=2000)
+        monkeypatch.setattr(spectral, "MAX_DENSE_ROWS", 800)
+        whole = solve_dual(problem, start_of(problem), tol=1e-6, max_iter=2000)
         assert whole.exact and whole.best_dual <= state.best_primal + 1e-9 and state.best_dual <= whole.best_primal + 1e-9
 
 
@@ -84,7 +84,7 @@ def test_a_dual_of_coarse_eigenpairs_is_forgotten_before_the_end(loss, p, form, 
 
     problem = pairs_problem(60, loss, p, **form)
     monkeypatch.setattr(spectral_problem, "positive_part", coarse)
-    state = solve(problem, start_of(problem), tol=1e-3, max_iter=300)
+    state = solve_dual(problem, start_of(problem), tol=1e-3, max_iter=300)
     monkeypatch.undo()
     below = evaluate(problem, state.best_alpha).dual
     assert state.tight and state.stop == "gap" and relative_gap(problem, state) <= 1e-3
@@ -125,7 +125,7 @@ def test_an_embedding_by_the_ascent_has_the_bounds_of_newton_steps(monkeypatch, 
 
     exact = bounds("newton", tol=1e-8)
     monkeypatch.setattr(embeddings, "NEWTON_ROWS", 20)
-    monkeypatch.setattr(spectral, "DENSE", 10)
+    monkeypatch.setattr(spectral, "MAX_DENSE_ROWS", 10)
     monkeypatch.setattr(spectral, "WHOLE", 10)
     low, high = bounds("ascent", tol=1e-3)
     scale = max(abs(high), abs(low))
@@ -170,7 +170,7 @@ def test_rules_of_many_tasks_keep_their_bounds_beyond_the_largest_system(monkeyp
             return run_method("rule-ensemble", params, data=store.url, run=str(tmp_path / name)).summary
 
     whole = run("whole", 1e-3)
-    monkeypatch.setattr(rule_machine, "LARGEST_SYSTEM", 1)
+    monkeypatch.setattr(rule_machine, "MAX_UNKNOWNS", 1)
     blocks = run("blocks", 1e-2)
     assert blocks["objective"] - blocks["gap"] <= whole["objective"] * (1 + 1e-6)
     assert whole["objective"] - whole["gap"] <= blocks["objective"] * (1 + 1e-6)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gramplane.kernels.alignment import alignment as module
 from gramplane.kernels.alignment.alignment import Alignments, alignments
-from gramplane.kernels.alignment.median_width import FEW, GROUPS, RANK_TOLERANCE, median_distance
+from gramplane.kernels.alignment.median_width import COARSE_GROUPS, MAX_EXACT_VALUES, RANK_TOLERANCE, median_distance
 from gramplane.kernels.grams.cosine_sums import LONG, WORK, gaussian_forms
 from tests.support.oracles import kta
 
@@ -28,8 +28,8 @@ SHAPES = {
     "binary": lambda m: (RNG.random(m) < 0.3) * 1.0,
     "binary, no zero": lambda m: 2.0 + (RNG.random(m) < 0.3),
     "three values": lambda m: RNG.integers(-1, 2, m) * 1.0,
-    "as many as few": lambda m: np.arange(m) % FEW * 1.0,
-    "one more than few": lambda m: np.arange(m) % (FEW + 1) * 1.0,
+    "as many as few": lambda m: np.arange(m) % MAX_EXACT_VALUES * 1.0,
+    "one more than few": lambda m: np.arange(m) % (MAX_EXACT_VALUES + 1) * 1.0,
     "integers": lambda m: RNG.integers(0, 256, m) * 1.0,
     "half zeros": lambda m: RNG.normal(size=m) * (RNG.random(m) < 0.5),
     "nearly all zeros": lambda m: np.where(np.arange(m) == m // 2, 3.5, 0.0),
@@ -148,7 +148,7 @@ def test_every_pair_is_within_the_bound(span: float, eps: float) -> None:
 # --- widths -----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("m", [2, 3, 4, 31, 4 * GROUPS - 1, 4 * GROUPS, 700])
+@pytest.mark.parametrize("m", [2, 3, 4, 31, 4 * COARSE_GROUPS - 1, 4 * COARSE_GROUPS, 700])
 @pytest.mark.parametrize("name", list(SHAPES))
 def test_widths_are_medians_of_the_non_zero_distances(name: str, m: int) -> None:
     x = SHAPES[name](m)
@@ -156,7 +156,7 @@ def test_widths_are_medians_of_the_non_zero_distances(name: str, m: int) -> None
     if not away.size:
         return
     width = alignments(x[:, None], target(m)).widths[0]
-    if len(np.unique(x)) <= FEW:
+    if len(np.unique(x)) <= MAX_EXACT_VALUES:
         assert width == kta.lower_median(x)
     else:
         share, just_below = np.mean(away <= width), np.mean(away < width)
@@ -165,7 +165,7 @@ def test_widths_are_medians_of_the_non_zero_distances(name: str, m: int) -> None
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(-30, 30), min_size=2, max_size=FEW, unique=True), st.data())
+@given(st.lists(st.integers(-30, 30), min_size=2, max_size=MAX_EXACT_VALUES, unique=True), st.data())
 def test_widths_of_counted_values_are_exact(values: list[int], data: st.DataObject) -> None:
     counts = data.draw(st.lists(st.integers(1, 9), min_size=len(values), max_size=len(values)))
     v = np.sort(np.array(values, float))
@@ -196,7 +196,7 @@ def test_results_do_not_depend_on_how_columns_are_cut_or_held(kernel: str, metho
             parts = [alignments(block[:, lo : lo + step], y, kernel=kernel, method=method) for lo in range(0, X.shape[1], step)]
             assert same(whole, Alignments(*map(np.concatenate, zip(*parts, strict=True))))
     for tile in (1, 100, 150):
-        monkeypatch.setattr(module, "TILE", tile)
+        monkeypatch.setattr(module, "TILE_ENTRIES", tile)
         assert same(whole, alignments(X, y, kernel=kernel, method=method))
         assert same(whole, alignments(sparse, y, kernel=kernel, method=method))
 

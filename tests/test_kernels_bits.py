@@ -10,7 +10,7 @@ import scipy.linalg
 
 from gramplane.kernels.bank import block_product
 from gramplane.kernels.bank import products as bank_products
-from gramplane.kernels.eigen.dense import BY_VALUE, dense_positive
+from gramplane.kernels.eigen.dense import MIN_ROWS_BY_VALUE, dense_positive
 from gramplane.kernels.grams import cosine_sums as alignment_expansion
 from gramplane.kernels.grams import distances, feature_sums
 from gramplane.kernels.grams import strips as gram_bands
@@ -91,7 +91,7 @@ def calls(n, p, k):
     }
 
 
-SHAPES = [(33, 20, 3), (300, 129, 17), (260, BY_VALUE + 3, 1)]
+SHAPES = [(33, 20, 3), (300, 129, 17), (260, MIN_ROWS_BY_VALUE + 3, 1)]
 
 
 def moved():

@@ -15,14 +15,14 @@ from gramplane.kernels.spectral.embeddings import (
     label_target,
     leading_directions,
     neighbourhood,
-    solved,
+    solve_kernel,
     split_target,
     structure_of,
     structure_step,
     value_factor,
     volume_step,
 )
-from gramplane.kernels.spectral.newton import Hessian, Proximal, decompose, edges_of, newton_start, newton_steps
+from gramplane.kernels.spectral.newton import Hessian, Proximal, decompose, newton_start, newton_steps, prepare_edges
 from gramplane.kernels.spectral.problem import SpectralProblem
 from gramplane.kernels.spectral.triple_losses import TripleTerms, new_triples, project_shared, worst_triples
 from tests.support.oracles.embedding import (
@@ -170,7 +170,7 @@ def test_new_triples_are_those_not_known():
 def test_the_hessian_is_the_derivative_of_the_gradient(weight, rank):
     near = near_of(points(5))
     problem = colored_problem(near, label_target(FACTOR), 0.7, 20.0)
-    edges, rng = edges_of(problem), np.random.default_rng(2)
+    edges, rng = prepare_edges(problem), np.random.default_rng(2)
     alpha, v = rng.normal(size=near.terms.size), rng.normal(size=near.terms.size)
     prox = Proximal(weight, np.linalg.qr(points(4, 9, 3))[0][:, :rank], np.array([3.0, 1.0, 0.2])[:rank])
     at = decompose(problem, edges, alpha, prox)
@@ -206,7 +206,7 @@ def test_newton_steps_end_at_the_optimum_whether_the_cap_is_active_or_not(B, C):
 def test_newton_steps_and_projected_gradients_agree():
     near = near_of(points(7, 25, 3), 3)
     problem = colored_problem(near, label_target(class_factor(np.arange(25) % 3, 3)), 1.0, 200.0)
-    other = solved(problem, np.zeros(near.terms.size), 1e-6)
+    other = solve_kernel(problem, np.zeros(near.terms.size), 1e-6)
     state, at = newton_steps(problem, newton_start(near.n, np.zeros(near.terms.size)), tol=1e-6)
     assert state.best_primal == pytest.approx(other.upper, rel=3e-6)
     assert state.best_dual == pytest.approx(other.lower, rel=3e-6)
@@ -222,7 +222,7 @@ def test_newton_steps_one_by_one_have_the_bits_of_steps_at_once():
     while state.stop is None:
         state, _ = newton_steps(problem, state, tol=1e-6, steps=1)
     assert straight.iteration > 4
-    assert state.prox.moved
+    assert state.prox.is_moved
     for name in (field.name for field in fields(state)):
         one, other = getattr(state, name), getattr(straight, name)
         for a, b in zip(vars(one).values(), vars(other).values(), strict=True) if name.endswith("prox") else [(one, other)]:

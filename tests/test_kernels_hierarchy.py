@@ -7,7 +7,7 @@ from gramplane.kernels.graphs.norms import (
     DualPoint,
     Hull,
     NodeSet,
-    checked_rho,
+    check_rho,
     descendant_form,
     descendant_norms,
     dual_bound,
@@ -201,7 +201,7 @@ def test_hulls_refuse(d, parents, words):
 @pytest.mark.parametrize("rho", [1.0, 2.5, np.nan, -1])
 def test_rho_is_checked(rho):
     with pytest.raises(ValueError, match="rho="):
-        checked_rho(rho)
+        check_rho(rho)
 
 
 def _below(key):

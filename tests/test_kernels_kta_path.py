@@ -25,7 +25,14 @@ from gramplane.kernels.alignment.path import (
     threshold,
     weights_at,
 )
-from gramplane.kernels.alignment.path_weights import bracketed, closed_form, corrected, derivatives, removal_cost, stationarity
+from gramplane.kernels.alignment.path_weights import (
+    bracket_weights,
+    closed_form,
+    correct_weights,
+    removal_cost,
+    stationarity,
+    weight_derivatives,
+)
 from tests.support.oracles import kta
 
 RNG = np.random.default_rng(3)
@@ -127,7 +134,7 @@ def test_near_one_weights_tend_to_those_at_one(divergence: Divergence, centre: f
 def test_derivatives_are_finite_differences(divergence: Divergence, centre: float, p: float) -> None:
     this, h = problem(divergence, centre), 3e-4
     before, eta, after = (weights_at(this, A + 0.5, q) for q in (p - h, p, p + h))
-    first, second = derivatives(this, eta, p)
+    first, second = weight_derivatives(this, eta, p)
     np.testing.assert_allclose(first, (after - before) / (2 * h), rtol=2e-5, atol=1e-6)
     np.testing.assert_allclose(second, (after - 2 * eta + before) / h**2, rtol=2e-3, atol=2e-5)
 
@@ -135,19 +142,19 @@ def test_derivatives_are_finite_differences(divergence: Divergence, centre: floa
 def test_newton_and_bracket_meet_from_bad_guesses() -> None:
     for this in (problem(), problem(KL, 0.1), problem(CUBIC, 0.1)):
         loads = this.loads(A + 0.1)
-        exact = bracketed(this, loads, 1.4)
+        exact = bracket_weights(this, loads, 1.4)
         for guess in (1e-8, 1.0, 1e6):
-            eta, steps = corrected(this, np.full(40, guess), loads, 1.4)
+            eta, steps = correct_weights(this, np.full(40, guess), loads, 1.4)
             np.testing.assert_allclose(eta, exact, rtol=1e-9)
             assert steps >= 40
-    assert corrected(this, exact, loads, 1.4)[1] == 0
+    assert correct_weights(this, exact, loads, 1.4)[1] == 0
 
 
 def test_a_weight_is_corrected_alike_alone_and_beside_others() -> None:
     for this in (problem(), problem(KL, 0.1), problem(CUBIC, 0.1)):
         loads, guess = this.loads(A + 0.1), np.geomspace(1e-3, 1e3, 40)
-        together, steps = corrected(this, guess, loads, 1.4)
-        alone = [corrected(this, guess[i : i + 1], loads[i : i + 1], 1.4) for i in range(40)]
+        together, steps = correct_weights(this, guess, loads, 1.4)
+        alone = [correct_weights(this, guess[i : i + 1], loads[i : i + 1], 1.4) for i in range(40)]
         np.testing.assert_allclose(together, np.concatenate([eta for eta, _ in alone]), rtol=1e-14)
         assert steps == sum(taken for _, taken in alone)
 
@@ -157,7 +164,7 @@ def test_a_bracket_ends_where_its_roots_are_found(monkeypatch) -> None:
     monkeypatch.setattr(kta_weights, "_newton_terms", lambda *args: taken.append(args) or terms(*args))
     for this in (problem(), problem(KL, 0.1), problem(CUBIC, 0.1)):
         for p in (1.05, 1.4, 2.4):
-            bracketed(this, this.loads(A + 0.1), p)
+            bracket_weights(this, this.loads(A + 0.1), p)
     assert len(taken) <= 110
 
 

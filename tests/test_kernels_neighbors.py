@@ -64,7 +64,7 @@ def test_ties_go_to_the_lower_id():
 def test_chunks_and_tiles_change_no_bit(name, rows, columns, tile, monkeypatch):
     X = data_sets()[name]
     whole, n = nearest_rows(X, 5), len(X)
-    monkeypatch.setattr(neighbors, "ROWS", tile)
+    monkeypatch.setattr(neighbors, "TILE_ROWS", tile)
     monkeypatch.setattr(neighbors, "COLUMNS", tile)
     for lo in range(0, n, rows):
         left = X[lo : lo + rows]

@@ -21,9 +21,9 @@ from gramplane.kernels.ranking.random_walk import (
     walk_on_factor,
     walk_scores,
 )
-from gramplane.kernels.ranking.tags import counted_tags, counts_of, some_rows, tag_vectors, untagged_rows
+from gramplane.kernels.ranking.tags import count_tags, counts_of, some_rows, tag_vectors, untagged_rows
 from gramplane.kernels.ranking.warp import graph_laplacian, warp_of
-from gramplane.kernels.spectral.dual_ascent import kernel_at, solve
+from gramplane.kernels.spectral.dual_ascent import kernel_at, solve_dual
 from gramplane.kernels.spectral.pair_losses import DistanceTerms
 from gramplane.kernels.spectral.problem import SpectralProblem, cap_used
 from tests.support.oracles import ranking as oracle
@@ -125,10 +125,10 @@ def test_a_copy_of_a_row_shares_its_score():
 
 def test_blocks_and_anew_computed_rows_give_the_same_bits(monkeypatch):
     F, prior = centred(2, n=23), normalised_prior(None, 23)
-    monkeypatch.setattr(ranking, "BLOCK", 5)
+    monkeypatch.setattr(ranking, "ROWS_PER_BLOCK", 5)
     held, anew = (walk_scores(walk_on_factor(F, held=kept), prior).values for kept in (True, False))
     np.testing.assert_array_equal(held, anew)
-    monkeypatch.setattr(ranking, "BLOCK", 512)
+    monkeypatch.setattr(ranking, "ROWS_PER_BLOCK", 512)
     np.testing.assert_allclose(walk_scores(walk_on_factor(F), prior).values, held, atol=1e-13)
 
 
@@ -188,7 +188,7 @@ TAGS = [["cat", "pet"], ["cat", "dog", "dog"], ["cat"], ["pet", "cat", "snow"], 
 
 
 def test_vectors_are_those_of_the_definition():
-    counts, names = counted_tags(TAGS)
+    counts, names = count_tags(TAGS)
     assert names == ("cat", "dog", "pet", "snow")
     assert counts.toarray()[1].tolist() == [1, 2, 0, 0]
     found = tag_vectors(counts).toarray()
@@ -205,7 +205,7 @@ def test_rare_tags_weigh_more_than_common_ones():
 
 
 def test_forms_of_tags_agree():
-    base, _ = counted_tags(TAGS)
+    base, _ = count_tags(TAGS)
     matrix = base.toarray()
     lines = [" ".join(row) for row in TAGS]
     forms = [lines, [tuple(row) for row in TAGS], np.array(lines, dtype=object), np.array(lines), ["  cat \tpet", *lines[1:]]]
@@ -234,7 +234,7 @@ def test_tables_and_missing_values_of_tags():
 
 
 def test_scale_of_counts_order_of_tags_and_copies_of_tags():
-    counts, _ = counted_tags(TAGS)
+    counts, _ = count_tags(TAGS)
     base = tag_vectors(counts)
     np.testing.assert_allclose(tag_vectors(counts * 7.0).toarray(), base.toarray(), atol=1e-15)
     np.testing.assert_allclose(tag_vectors(counts * 1e200).toarray(), base.toarray(), atol=1e-15)
@@ -247,7 +247,7 @@ def test_scale_of_counts_order_of_tags_and_copies_of_tags():
 
 
 def test_rare_tags_are_dropped():
-    counts, _ = counted_tags(TAGS)
+    counts, _ = count_tags(TAGS)
     kept = np.flatnonzero(tag_vectors(counts, 2).toarray().any(axis=0))
     assert kept.tolist() == [2, 3]
 
@@ -346,7 +346,7 @@ def problem(V, pairs, d2, C=1.0, B=1.0):
 
 
 def solved(found, tol=1e-9):
-    state = solve(found, np.zeros(found.terms.size), tol=tol, max_iter=3000)
+    state = solve_dual(found, np.zeros(found.terms.size), tol=tol, max_iter=3000)
     part = kernel_at(found, state, tol=tol)
     return state, part, (part.part.vectors * part.spectrum) @ part.part.vectors.T
 

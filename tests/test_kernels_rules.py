@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.graphs.norms import dual_bound, effective_weights
-from gramplane.kernels.rules.bits import conjunctions, counts, forward, gram, pack, row_bytes, transposed, unpack
+from gramplane.kernels.rules.bits import apply_columns, apply_transpose, conjunctions, counts, pack, pack_rows, unpack, weighted_gram
 from gramplane.kernels.rules.cuts import CutMachine, refined_cuts
 from gramplane.kernels.rules.lattice import RuleLattice
-from gramplane.kernels.rules.machine import RuleProblem, TaskRows, solve_rules
-from gramplane.kernels.rules.newton import cost_planes, curvature
+from gramplane.kernels.rules.machine import MergedRows, RuleProblem, solve_rules
+from gramplane.kernels.rules.newton import cost_planes, zone_curvature
 from gramplane.kernels.rules.propositions import (
     ABOVE,
     AT_MOST,
@@ -97,14 +97,14 @@ def test_thresholds_are_a_matter_of_the_training_values_alone_and_part_neighbour
 def test_packed_products_are_those_of_the_columns(width, n):
     rng = np.random.default_rng(width)
     flags = (rng.random((width, n)) < 0.4).astype(np.uint8)
-    columns, rows = pack(flags), row_bytes(flags)
+    columns, rows = pack(flags), pack_rows(flags)
     np.testing.assert_array_equal(unpack(columns, n), flags)
     np.testing.assert_array_equal(counts(columns), flags.sum(axis=1))
     coef, u = rng.normal(size=width), rng.normal(size=n)
-    np.testing.assert_allclose(forward(rows, coef), flags.T @ coef, atol=1e-12)
-    np.testing.assert_allclose(transposed(rows, u, width), flags @ u, atol=1e-12)
+    np.testing.assert_allclose(apply_columns(rows, coef), flags.T @ coef, atol=1e-12)
+    np.testing.assert_allclose(apply_transpose(rows, u, width), flags @ u, atol=1e-12)
     shared = np.empty((width, width))
-    gram(columns, pack(np.ones((1, n), np.uint8)), np.array([2.0]), shared)
+    weighted_gram(columns, pack(np.ones((1, n), np.uint8)), np.array([2.0]), shared)
     np.testing.assert_array_equal(shared, 2.0 * (flags.astype(int) @ flags.T))
     item = sorted({0, width // 2, width - 1})
     np.testing.assert_array_equal(unpack(conjunctions([item, []], columns, n), n), [flags[item].all(axis=0), np.ones(n)])
@@ -119,7 +119,9 @@ def test_curvature_takes_costs_as_bit_planes():
     zone = np.flatnonzero(rng.random(150) < 0.4)
     Z, c = flags[:, zone].astype(float), cost[zone]
     expected = (Z * c) @ Z.T - np.outer(Z @ c, Z @ c) / c.sum()
-    np.testing.assert_allclose(curvature(np.ascontiguousarray(row_bytes(flags)), multiples, unit, zone, np.arange(9)), expected, atol=1e-9)
+    np.testing.assert_allclose(
+        zone_curvature(np.ascontiguousarray(pack_rows(flags)), multiples, unit, zone, np.arange(9)), expected, atol=1e-9
+    )
     uneven = rng.random(150) * 1e4
     multiples, unit = cost_planes(uneven)
     assert (multiples * unit >= uneven * (1 - 1e-9)).all()
@@ -129,9 +131,9 @@ def test_curvature_writes_within_its_arrays(tmp_path):
     """A place beyond an array is silent where bounds are not looked at: a process of its own looks."""
     program = """if True:
         import numpy as np
-        from gramplane.kernels.rules.newton import cost_planes, curvature
+        from gramplane.kernels.rules.newton import cost_planes, zone_curvature
         multiples, unit = cost_planes(np.ones(70))
-        print(curvature(np.full((70, 1), 7, np.uint8), multiples, unit, np.arange(65), np.arange(3)).tolist())
+        print(zone_curvature(np.full((70, 1), 7, np.uint8), multiples, unit, np.arange(65), np.arange(3)).tolist())
     """
     place = os.pathsep.join([str(ROOT / "tests" / "support" / "_bare"), str(ROOT)])
     env = {**os.environ, "PYTHONPATH": place, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
@@ -212,8 +214,8 @@ def test_merged_rows_are_the_rows():
     nodes = whole(lattice)
     problem = lattice.problem(nodes, 1.5)
     assert len(problem.tasks[0].y) <= 16 < 300
-    rows = row_bytes(lattice.flags(nodes))
-    apart = TaskRows(rows, lattice.y[0], lattice.cost[0], np.arange(300), np.ones(300))
+    rows = pack_rows(lattice.flags(nodes))
+    apart = MergedRows(rows, lattice.y[0], lattice.cost[0], np.arange(300), np.ones(300))
     one, two = solve_rules(problem, tol=1e-4), solve_rules(RuleProblem(nodes.hull, [apart], np.eye(1), 1.5), tol=1e-4)
     np.testing.assert_allclose(one.objective, two.objective, rtol=2e-4)
     assert len(one.alpha[0]) == 300

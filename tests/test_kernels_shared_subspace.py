@@ -35,7 +35,7 @@ from gramplane.kernels.tasks.shared_subspace import (
     nuclear_norms,
     roots,
 )
-from gramplane.kernels.tasks.subspace_interior import InteriorPath, _Newton
+from gramplane.kernels.tasks.subspace_interior import InteriorPath, _NewtonSystem
 from gramplane.kernels.weights.psd_sets import TraceBall
 from tests.support.oracles import shared_subspace as oracle
 
@@ -90,7 +90,7 @@ def test_a_step_out_of_balance_is_balanced_anywhere_on_the_interior_path():
     first[np.unique(codes, return_index=True)[1]] = 1.0
     for _ in range(13):
         view = path.view(point)
-        step = _Newton(path, point, view, point.levels[:, None, None] * np.eye(T) - view.forms)._balanced(first)
+        step = _NewtonSystem(path, point, view, point.levels[:, None, None] * np.eye(T) - view.forms)._balanced(first)
         np.testing.assert_allclose(path.member.T @ (view.beta + step), 0.0, atol=1e-12)
         assert (step <= first).all()
         point = path.advance(point, view)

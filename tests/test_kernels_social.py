@@ -22,11 +22,11 @@ from gramplane.kernels.ranking.pair_ranking import empty_machine, full_gap, impo
 from gramplane.kernels.ranking.training_pairs import training_pairs
 from gramplane.kernels.ranking.user_kernels import (
     comment_kernel,
-    cosine,
     incidence_kernel,
     least_eigenvalue,
+    normalise_cosine,
+    normalise_row_maximum,
     row_factors,
-    row_maximum,
     scaled_block,
     text_kernel,
     visual_kernel,
@@ -81,7 +81,7 @@ def test_incidence_counts_are_definite_and_row_maxima_make_them_indefinite(seed)
     d = row_factors(K.max(axis=1))
     divided = K / K.max(axis=1)[:, None]
     np.testing.assert_allclose(scaled_block(K, d, d), 0.5 * (divided + divided.T), rtol=1e-14)
-    shifted = row_maximum(K)
+    shifted = normalise_row_maximum(K)
     assert np.linalg.eigvalsh(shifted)[0] > -1e-12
     off = ~np.eye(9, dtype=bool)
     np.testing.assert_allclose(shifted[off], (0.5 * (divided + divided.T))[off], rtol=1e-14)
@@ -102,9 +102,9 @@ def test_rows_without_items_stay_zero_and_cosines_stay_definite():
     B = np.random.default_rng(1).random((8, 20)) < 0.4
     B[3] = False
     K = incidence_kernel(B)
-    found = row_maximum(K)
+    found = normalise_row_maximum(K)
     assert np.all(np.delete(found[3], 3) == 0)
-    C = cosine(K)
+    C = normalise_cosine(K)
     np.testing.assert_allclose(np.diag(C), (np.arange(8) != 3).astype(float), atol=1e-12)
     assert np.linalg.eigvalsh(C)[0] > -1e-12
     assert C[0, 1] == pytest.approx(K[0, 1] / np.sqrt(K[0, 0] * K[1, 1]))
@@ -217,7 +217,7 @@ def test_no_view_that_is_aligned_and_links_that_are_constant_are_refused():
 
 def test_ones_on_the_diagonal_of_the_links_raise_alignments_of_few_users():
     graph = social_graph(40, n_test=0, seed=1)
-    views = np.array([row_maximum(K) for K in graph.views])
+    views = np.array([normalise_row_maximum(K) for K in graph.views])
     Y = graph.contacts.astype(float)
     for K in views:
         assert oracle.alignment(K, Y + np.eye(40)) > oracle.alignment(K, Y)

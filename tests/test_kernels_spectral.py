@@ -8,13 +8,13 @@ import scipy.sparse as sp
 from scipy.linalg import block_diag
 
 from gramplane.kernels.eigen import tall_blocks
-from gramplane.kernels.eigen.chebyshev import filtered, orthonormalise, planned
+from gramplane.kernels.eigen.chebyshev import filter_block, orthonormalise, plan_block
 from gramplane.kernels.eigen.components import connected_parts
 from gramplane.kernels.eigen.operator import SymmetricOperator
 from gramplane.kernels.eigen.panels import Panels, filter_step
 from gramplane.kernels.eigen.positive_part import kernel_spectrum, normalized_laplacian, positive_part
-from gramplane.kernels.eigen.spectrum import estimated_spectrum
-from gramplane.kernels.eigen.tall_blocks import divided, gram
+from gramplane.kernels.eigen.spectrum import estimate_spectrum
+from gramplane.kernels.eigen.tall_blocks import gram_matrix, solve_columns
 from tests.support.oracles.spectral import best_kernel, graph_problem, laplacian_energy, positive_pairs
 
 
@@ -327,8 +327,8 @@ def test_scale_of_the_matrix_scales_the_values():
 
 def test_bits_do_not_depend_on_threads(monkeypatch):
     # So that every step has tiles to share out.
-    monkeypatch.setattr(tall_blocks, "TILE", 32)
-    monkeypatch.setattr(tall_blocks, "ROWS", 100)
+    monkeypatch.setattr(tall_blocks, "TILE_COLUMNS", 32)
+    monkeypatch.setattr(tall_blocks, "TILE_ROWS", 100)
     A = graph_problem(330, seed=9, pairs=0.3, neighbours=9)[0]
     found = [positive_part(operator(A), method="chebyshev", threads=threads) for threads in (1, 3, 1)]
     for part in found[1:]:
@@ -360,7 +360,7 @@ def test_positive_part_refuses(given, message):
 def test_spectrum_counts_eigenvalues():
     A = graph_problem(400, seed=1, pairs=0.4, neighbours=10)[0]
     values = np.linalg.eigvalsh(A)
-    found = estimated_spectrum(operator(A), 0)
+    found = estimate_spectrum(operator(A), 0)
     assert found.lo <= values[0] + 1e-9
     assert found.top >= values[-1] - 1e-9
     assert found.top - found.lo <= 1.1 * (values[-1] - values[0])
@@ -375,7 +375,7 @@ def test_filter_is_the_chebyshev_polynomial():
     lo, hi, top = values[0] - 0.1, -0.2, values[-1] + 0.1
     V = np.random.default_rng(0).normal(size=(90, 70))
     block = V.copy()
-    filtered(Panels.of(operator(A), np.float64), block, 7, (lo, hi), top, 1)
+    filter_block(Panels.of(operator(A), np.float64), block, 7, (lo, hi), top, 1)
     units = lambda t: np.polynomial.chebyshev.chebval(2 * (t - lo) / (hi - lo) - 1, [0] * 7 + [1])  # noqa: E731
     np.testing.assert_allclose(block, (vectors * (units(values) / units(top))) @ (vectors.T @ V), atol=1e-11)
 
@@ -384,7 +384,7 @@ def test_filter_is_the_chebyshev_polynomial():
 def test_the_planned_degree_is_about_the_least_that_leaves_the_tolerance(tol):
     A = graph_problem(400, seed=1, pairs=0.4, neighbours=10)[0]
     values = np.linalg.eigvalsh(A)
-    plan = planned(estimated_spectrum(operator(A), 0), np.count_nonzero(values > 0), 400, np.count_nonzero(A), tol)
+    plan = plan_block(estimate_spectrum(operator(A), 0), np.count_nonzero(values > 0), 400, np.count_nonzero(A), tol)
     (lo, edge), outside = plan.damped, values[values > max(0.0, plan.damped[1])]
 
     def left(degree):
@@ -406,10 +406,10 @@ def test_fused_step(step):
 
 def test_tall_blocks_in_tiles():
     V = np.random.default_rng(0).normal(size=(2100, 530))
-    np.testing.assert_allclose(gram(V, 2), V.T @ V, atol=1e-9)
+    np.testing.assert_allclose(gram_matrix(V, 2), V.T @ V, atol=1e-9)
     L, scale = np.tril(np.random.default_rng(1).normal(size=(530, 530))) / 40 + np.eye(530), np.linspace(1, 2, 530)
     W = V.copy()
-    divided(W, scale, L, 2)
+    solve_columns(W, scale, L, 2)
     np.testing.assert_allclose(W @ L.T, V * scale, atol=1e-9)
     orthonormalise(V, 2)
     np.testing.assert_allclose(V.T @ V, np.eye(530), atol=1e-3)

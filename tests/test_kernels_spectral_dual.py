@@ -10,7 +10,7 @@ from gramplane.kernels.eigen.operator import SymmetricOperator
 from gramplane.kernels.eigen.positive_part import kernel_spectrum, normalized_laplacian, positive_part
 from gramplane.kernels.spectral import dual_ascent as spectral_dual
 from gramplane.kernels.spectral import problem as spectral_problem
-from gramplane.kernels.spectral.dual_ascent import SpectralState, advance, begin, kernel_at, relative_gap, solve
+from gramplane.kernels.spectral.dual_ascent import SpectralState, advance, begin, kernel_at, relative_gap, solve_dual
 from gramplane.kernels.spectral.pair_losses import DistanceTerms, EntryTerms
 from gramplane.kernels.spectral.problem import Anchor, SpectralProblem, cap_used, equal_penalty, evaluate, proximal_spectrum
 from gramplane.storage.records import from_arrays, to_arrays
@@ -38,7 +38,7 @@ def problem_of(S, T, loss="squared_hinge", C=1.0, p=2.0, B=None, G=None, **optio
 
 
 def solved(problem, tol=1e-7, max_iter=2000):
-    state = solve(problem, np.full(problem.terms.size, problem.C), tol=tol, max_iter=max_iter)
+    state = solve_dual(problem, np.full(problem.terms.size, problem.C), tol=tol, max_iter=max_iter)
     found = kernel_at(problem, state, tol=tol)
     return state, found, (found.part.vectors * found.spectrum) @ found.part.vectors.T
 
@@ -278,7 +278,7 @@ def test_squared_distances_instead_of_entries():
     goal = rng.uniform(0.5, 2, len(i))
     M = SymmetricOperator(sp.csr_array((n, n)), y)
     problem = SpectralProblem(M, DistanceTerms(n, i, j), goal, "square", 1.5, 2.0, 2.0)
-    state = solve(problem, np.zeros(len(i)), tol=1e-8, max_iter=2000)
+    state = solve_dual(problem, np.zeros(len(i)), tol=1e-8, max_iter=2000)
     assert state.converged
     ends = np.zeros((len(i), n))
     ends[np.arange(len(i)), i], ends[np.arange(len(i)), j] = 1, -1
@@ -319,15 +319,15 @@ def test_a_gap_is_certified_with_tight_eigenpairs_only(monkeypatch):
 
     monkeypatch.setattr(spectral_problem, "positive_part", sloppy)
     problem = problem_of(S, T, "squared_hinge", 1.0, 2.0, 20.0)
-    state = solve(problem, np.ones(problem.terms.size), tol=1e-3, max_iter=200)
+    state = solve_dual(problem, np.ones(problem.terms.size), tol=1e-3, max_iter=200)
     monkeypatch.undo()
     exact = evaluate(problem, state.best_alpha).dual
     assert state.converged
     assert state.tight
-    assert asked[0] == spectral_dual.COARSE
+    assert asked[0] == spectral_dual.COARSE_ACCURACY
     assert asked[-1] <= 1e-5
     assert state.best_dual == pytest.approx(exact, rel=1e-3)
-    stopped = solve(problem, np.ones(problem.terms.size), tol=1e-9, max_iter=3)
+    stopped = solve_dual(problem, np.ones(problem.terms.size), tol=1e-9, max_iter=3)
     assert stopped.stop == "max_iter"
     assert stopped.iteration == 3
 

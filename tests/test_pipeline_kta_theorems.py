@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.kernels.alignment.path import DIVERGENCES, EUCLIDEAN, AlignmentProblem, excess_bound, threshold
-from gramplane.kernels.alignment.path_weights import derivatives
+from gramplane.kernels.alignment.path_weights import weight_derivatives
 from gramplane.pipeline import KTASelectionPath
 from tests.support.fgm_problems import planted
 from tests.support.oracles import kta
@@ -119,7 +119,7 @@ def test_derivatives_along_the_path():
     p, step = 1.6, 1e-5
     eta = machine.weights_at(p)
     held = machine.weights_at(p - 0.1) > 0
-    first, second = derivatives(AlignmentProblem(machine.lam1_, machine.lam2_, EUCLIDEAN), eta[held], p)
+    first, second = weight_derivatives(AlignmentProblem(machine.lam1_, machine.lam2_, EUCLIDEAN), eta[held], p)
     before, after = machine.weights_at(p - step)[held], machine.weights_at(p + step)[held]
     np.testing.assert_allclose((after - before) / (2 * step), first, rtol=1e-5, atol=1e-8)
     before, after = machine.weights_at(p - 1e-3)[held], machine.weights_at(p + 1e-3)[held]

@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 
 from gramplane.kernels.ranking.pair_kernels import PAIR_KERNELS
 from gramplane.kernels.ranking.training_pairs import training_pairs
-from gramplane.kernels.ranking.user_kernels import cosine, incidence_kernel, row_maximum
+from gramplane.kernels.ranking.user_kernels import incidence_kernel, normalise_cosine, normalise_row_maximum
 from gramplane.pipeline import SocialStrengthRanker
 from gramplane.pipeline.methods.social_strength.config import SocialConfig
 from gramplane.pipeline.methods.social_strength.model import SocialModel
@@ -28,7 +28,7 @@ def test_weights_and_scores_are_those_of_the_definition(kind, normalize):
     raw, pairs, z = problem()
     assert np.linalg.eigvalsh(raw[1])[0] < -0.1
     machine = SocialStrengthRanker(0.05, kind, normalize=normalize, tol=1e-9).fit(raw, pairs, z)
-    views = [(row_maximum if normalize == "row_max" else cosine)(K) for K in raw]
+    views = [(normalise_row_maximum if normalize == "row_max" else normalise_cosine)(K) for K in raw]
     value, theta = oracle.best_alignment(views, links(pairs, z, len(raw[0])))
     assert machine.alignment_ == pytest.approx(value, abs=1e-5)
     np.testing.assert_allclose(machine.kernel_weights_, theta / theta.sum(), atol=2e-4)
@@ -53,11 +53,11 @@ def test_weights_and_scores_are_those_of_the_definition(kind, normalize):
 
 def test_off_diagonal_alignment_target_and_uniform_weights():
     raw, pairs, z = problem(seed=1)
-    views, Y = [row_maximum(K) for K in raw], links(pairs, z, 24)
+    views, Y = [normalise_row_maximum(K) for K in raw], links(pairs, z, 24)
     machine = SocialStrengthRanker(alignment="off-diagonal").fit(raw, pairs, z)
     value, _ = oracle.best_alignment(views, Y, oracle.without_diagonal)
     assert machine.alignment_ == pytest.approx(value, abs=1e-5)
-    groups = row_maximum(incidence_kernel(np.random.default_rng(3).random((24, 30)) < 0.3))
+    groups = normalise_row_maximum(incidence_kernel(np.random.default_rng(3).random((24, 30)) < 0.3))
     np.fill_diagonal(groups, 1.0)
     for target in (groups, sp.csr_array(groups)):
         real = SocialStrengthRanker().fit(raw, pairs, z, target)
@@ -72,7 +72,7 @@ def test_off_diagonal_alignment_target_and_uniform_weights():
 
 def test_users_that_nothing_names_take_no_part_in_the_alignment():
     raw, pairs, z = problem(20)
-    raw = np.array([row_maximum(K) for K in raw])
+    raw = np.array([normalise_row_maximum(K) for K in raw])
     keep = np.unique(pairs)
     assert len(keep) == 20
     wider = np.array([np.block([[K, 0.1 * K[:, :4]], [0.1 * K[:4], np.eye(4) + 0 * K[:4, :4]]]) for K in raw])
@@ -200,14 +200,14 @@ def test_labels_are_carried_over_the_strengths():
 @pytest.mark.parametrize("normalize", ["row_max", "cosine", "none"])
 def test_new_users_are_scored_as_if_they_had_been_there(normalize):
     raw, pairs, z = problem()
-    raw = np.array([row_maximum(K) for K in raw]) if normalize == "none" else raw
+    raw = np.array([normalise_row_maximum(K) for K in raw]) if normalize == "none" else raw
     machine = SocialStrengthRanker(0.05, normalize=normalize).fit(raw, pairs, z)
     chosen = [3, 8]
     found = machine.score_new_users(raw[:, chosen], np.stack([np.diag(K)[chosen] for K in raw]))
     others = np.setdiff1d(np.arange(24), chosen)
     np.testing.assert_allclose(found[:, others], machine.score_users(chosen)[:, others], atol=1e-5)
-    plain = SocialStrengthRanker(0.05, "tensor", normalize="none").fit(np.array([row_maximum(K) for K in raw]), pairs, z)
-    rows = np.array([row_maximum(K)[chosen] for K in raw])
+    plain = SocialStrengthRanker(0.05, "tensor", normalize="none").fit(np.array([normalise_row_maximum(K) for K in raw]), pairs, z)
+    rows = np.array([normalise_row_maximum(K)[chosen] for K in raw])
     np.testing.assert_allclose(plain.score_new_users(rows), plain.score_users(chosen), atol=1e-5)
     for bad, told in ((raw[:2, chosen], r"the model needs \(3, n_new, 24\)"), (raw[:, chosen] * np.nan, "finite")):
         with pytest.raises(ValueError, match=told):
@@ -324,7 +324,7 @@ def planted(seed):
     pairs, z = training_pairs(graph.contacts, graph.comments, graph.views, users=known)
     target = graph.contacts & ~graph.held_out & ~graph.held_out[:, None]
     machine = SocialStrengthRanker(0.01).fit(graph.views, pairs, z, target)
-    views = [row_maximum(K) for K in graph.views]
+    views = [normalise_row_maximum(K) for K in graph.views]
     scores = {"learnt": user_scores(machine.model_), "direct": direct_scores(machine.model_), "uniform": lambda u: np.sum(views, axis=0)[u]}
     scores |= {name: (lambda u, K=K: K[u]) for name, K in zip(VIEWS, views, strict=True)}
     return {name: hit_rates(score, graph.contacts, held)[-1] for name, score in scores.items()}, machine.kernel_weights_

@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor, plan
 from gramplane.kernels.alignment.target_alignment import MatrixSums
-from gramplane.kernels.ranking.user_kernels import row_maximum
+from gramplane.kernels.ranking.user_kernels import normalise_row_maximum
 from gramplane.pipeline import SocialStrengthRanker, load_model, resume_run, run_method
 from gramplane.pipeline.grams.given import GivenGrams
 from gramplane.pipeline.grams.settings import GramSettings
@@ -111,7 +111,7 @@ def test_a_run_its_tables_and_the_estimator_it_loads(users, tmp_path):
     assert areas["learnt"] == pytest.approx(roc_auc_score(table[:, 2], loaded.decision_function(table[:, :2])))
     direct = [loaded.score_users([u], direct=True)[0, v] for u, v in table[:, :2]]
     assert areas["direct"] == pytest.approx(roc_auc_score(table[:, 2], direct), abs=1e-3)
-    single = row_maximum(X[:, :12] @ X[:, :12].T)[table[:, 0], table[:, 1]]
+    single = normalise_row_maximum(X[:, :12] @ X[:, :12].T)[table[:, 0], table[:, 1]]
     assert areas[SPECS[0]] == pytest.approx(roc_auc_score(table[:, 2], single), abs=1e-3)
     assert [row["first"] for row in tables["hits"]] == list(range(1, 11))
     assert json.loads(json.dumps(tables)) == tables

@@ -29,9 +29,9 @@ from typing import Any
 import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris, load_wine
+from sklearn.metrics import rand_score
 from sklearn.preprocessing import StandardScaler
 
-from gramplane.kernels.spectral.partitions import rand_accuracy
 from gramplane.pipeline import SimpleNPKL
 
 SETTINGS = tuple((neighbors, C) for C in (0.05, 0.1, 0.2, 0.5) for neighbors in (5, 10, 20))
@@ -166,7 +166,7 @@ def run_set(name: str, options: object, report: bench.Report) -> None:
     steps: list[float] = []
 
     def add(method: str, labels: np.ndarray) -> None:
-        rows.setdefault(method, []).append(100 * rand_accuracy(labels, y))
+        rows.setdefault(method, []).append(100 * rand_score(labels, y))
 
     for seed in range(given["draws"]):
         X, y = data_set(name, given["data"], seed)
@@ -178,7 +178,7 @@ def run_set(name: str, options: object, report: bench.Report) -> None:
             chosen = chosen_setting(X, pairs, k, method, seed, given["graph"])
             for setting in SETTINGS:
                 labels, fit, took = clusters(X, pairs, k, method, setting, given["graph"])
-                at_setting.setdefault((method, setting), []).append(100 * rand_accuracy(labels, y))
+                at_setting.setdefault((method, setting), []).append(100 * rand_score(labels, y))
                 if setting == chosen:
                     add(method, labels)
                     seconds.setdefault(method, []).append(took)

@@ -22,7 +22,7 @@ import numpy as np
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.ranking.pair_kernels import PAIR_KERNELS
 from gramplane.kernels.ranking.training_pairs import training_pairs
-from gramplane.kernels.ranking.user_kernels import incidence_kernel, row_maximum
+from gramplane.kernels.ranking.user_kernels import incidence_kernel, normalise_row_maximum
 from gramplane.pipeline import SocialStrengthRanker
 from gramplane.pipeline.methods.social_strength.scores import direct_scores, hit_rates, user_scores
 from gramplane.pipeline.synthetic.social_graph import VIEWS, SocialGraph, social_graph
@@ -62,7 +62,7 @@ def problem(graph: SocialGraph, views: np.ndarray | None = None) -> Problem:
 def scores(machine: SocialStrengthRanker, views: np.ndarray) -> Scores:
     """What the machine says, learnt and direct, and every view alone."""
     users = np.arange(len(views[0]))
-    shown = np.array([row_maximum(view) for view in views])
+    shown = np.array([normalise_row_maximum(view) for view in views])
     found = {"KTA, learnt": user_scores(machine.model_)(users), "KTA, direct": direct_scores(machine.model_)(users)}
     return {**found, "uniform, direct": shown.mean(axis=0), **dict(zip(VIEWS, shown, strict=True))}
 
@@ -88,12 +88,12 @@ def groups(given: Problem, seed: int) -> dict[str, float]:
     views = np.array([incidence_kernel(seen) if q == place else view for q, view in enumerate(graph.views)])
     # As in the thesis the target is the kernel of groups, which then is no view; here its weight would be one.
     rest = [q for q in range(len(VIEWS)) if q != place]
-    target = row_maximum(views[place])
+    target = normalise_row_maximum(views[place])
     target[graph.held_out] = target[:, graph.held_out] = 0.0
     fitted = Problem(graph, views[rest], given.pairs, given.z, target)
     names = [VIEWS[q] for q in rest]
     machine = fitted.fit()
-    shown = np.array([row_maximum(view) for view in fitted.views])
+    shown = np.array([normalise_row_maximum(view) for view in fitted.views])
     every = {
         "KTA, learnt": machine.score_users(np.arange(len(target))),
         "KTA, direct": machine.score_users(np.arange(len(target)), direct=True),

@@ -16,27 +16,26 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import Array
 from ..features.views import Columns, SparseView, shape, view
 from ..grams.cosine_sums import LONG, WORK, gaussian_forms
 from ..jit import compiled
-from .distinct_values import FEW, ROOT_TWO, few_valued, linear_columns, load_points, pair_forms, sort_points
-from .median_width import median_distance
+from .distinct_values import ROOT_TWO, align_few_valued, align_linear_columns, load_points, sort_points, sum_pairs
+from .median_width import MAX_EXACT_VALUES, median_distance
 
-Array = np.ndarray
+TILE_ENTRIES = 1 << 16
+"""Entries handled at a time: half a megabyte stays in the second cache while it is transposed, sorted and summed."""
 
-TILE = 1 << 16
-"""Entries handled at a time: half a megabyte stays in the second cache while it is turned, sorted and summed."""
-
-FINEST = 1e-15
-"""Smallest error per pair asked of the expansion; rounding is counted with as much again."""
+MIN_ERROR_PER_PAIR = 1e-15
+"""Smallest error per pair that the expansion is asked for; rounding is counted with as much again."""
 
 
-LARGEST = 1e300
-"""Largest entry taken: the range of a column must not overflow."""
+MAX_ABS_VALUE = 1e300
+"""Entries beyond it in size are refused: the range of a column must not overflow."""
 
 
 class Alignments(NamedTuple):
-    """What a path of kernels needs of every feature, float64 ``(k,)`` each.
+    """Alignments of one kernel per feature, float64 ``(k,)`` each.
 
     Attributes
     ----------
@@ -47,7 +46,7 @@ class Alignments(NamedTuple):
     widths
         sigma_i of ``exp(-(x - x')^2 / (2 sigma_i^2))``; 0 for a constant feature and for kernels without a width.
     errors
-        Bounds of ``|values - exact|`` from the truncated expansion; 0 where nothing is truncated. Rounding comes beside.
+        Bounds of ``|values - exact|`` from the truncated expansion; 0 where nothing is truncated. Rounding is not counted.
     """
 
     values: Array
@@ -64,7 +63,7 @@ class _Target(NamedTuple):
 
 
 class _Tile(NamedTuple):
-    """Columns ``lo:hi`` entry by entry: float64 values, their rows, and where each column begins."""
+    """Columns ``lo:hi`` entry by entry: float64 values, their rows, and the first entry of each column."""
 
     lo: int
     hi: int
@@ -73,14 +72,14 @@ class _Tile(NamedTuple):
     starts: Array
 
 
-def _tiles(X: Columns) -> Iterator[_Tile]:
+def _read_tiles(X: Columns) -> Iterator[_Tile]:
     m, k = shape(X)
     if isinstance(X, np.ndarray):
-        step = max(1, TILE // m)
+        step = max(1, TILE_ENTRIES // m)
         rows = np.tile(np.arange(m, dtype=np.uint32), min(step, k))
         for lo in range(0, k, step):
             hi = min(lo + step, k)
-            # A copy even of a transposed view: compiled code is told that it may write.
+            # A copy even of a transposed view: compiled code takes arrays that it may write.
             values = np.array(X[:, lo:hi].T, dtype=np.float64, order="C").reshape(-1)
             yield _Tile(lo, hi, values, rows[: values.size], np.arange(hi - lo + 1) * m)
         return
@@ -89,14 +88,14 @@ def _tiles(X: Columns) -> Iterator[_Tile]:
     starts = block.starts.astype(np.int64)
     lo = 0
     while lo < k:
-        hi = max(lo + 1, int(np.searchsorted(starts, starts[lo] + TILE, side="right")) - 1)
+        hi = max(lo + 1, int(np.searchsorted(starts, starts[lo] + TILE_ENTRIES, side="right")) - 1)
         first, last = starts[lo], starts[hi]
         yield _Tile(lo, hi, block.values[first:last].astype(np.float64), block.rows[first:last], starts[lo : hi + 1] - first)
         lo = hi
 
 
 @compiled
-def _distinct(ordered: Array, times: Array, lo: int, hi: int, m: float, v: Array, before: Array) -> int:
+def _collect_distinct(ordered: Array, times: Array, lo: int, hi: int, m: float, v: Array, before: Array) -> int:
     """Fill v with the distinct values of a column, entries sorted, and before with the counts in front of each; return how many."""
     zeros = m
     for p in range(lo, hi):
@@ -124,31 +123,31 @@ def _distinct(ordered: Array, times: Array, lo: int, hi: int, m: float, v: Array
 
 
 @compiled
-def _certified(z: Array, s: Array, c: Array, m: float, tol: float, usual: float, work: Array) -> tuple[float, float, float]:
-    """Return a, trace and the error bound of a by the expansion, refined until the bound is tol max(a, usual); trace 0 if it never is."""
+def _align_by_expansion(z: Array, s: Array, c: Array, m: float, tol: float, usual: float, work: Array) -> tuple[float, float, float]:
+    """Return alignment, trace and the error bound by the expansion, refined until it is tol max(a, usual); trace 0 if it never is."""
     weight = 0.0
     for i in range(s.size):
         weight += abs(s[i])
     eps = tol / (10.0 * m)
     while True:
         form, mass = gaussian_forms(z, s, c, eps, work)
-        trace, per_pair = m - mass / m, eps + FINEST
+        trace, per_pair = m - mass / m, eps + MIN_ERROR_PER_PAIR
         slack = per_pair * m
-        finer = FINEST
+        finer = MIN_ERROR_PER_PAIR
         if trace > 2.0 * slack:
             a = max(form, 0.0) / trace
             error = (per_pair * weight * weight + a * slack) / (trace - slack)
-            wanted = tol * max(a, usual)
-            if error <= wanted:
+            max_error = tol * max(a, usual)
+            if error <= max_error:
                 return a, trace, error
-            finer = max(0.5 * eps * wanted / error, FINEST)
-        if eps <= FINEST:
+            finer = max(0.5 * eps * max_error / error, MIN_ERROR_PER_PAIR)
+        if eps <= MIN_ERROR_PER_PAIR:
             return 0.0, 0.0, 0.0
         eps = finer
 
 
 @compiled
-def _many_valued(
+def _align_many_valued(
     values: Array,
     rows: Array,
     starts: Array,
@@ -157,7 +156,7 @@ def _many_valued(
     which: Array,
     labels: Array,
     times: Array,
-    given: Array,
+    sigmas: Array,
     tol: float,
     out: Array,
 ) -> None:
@@ -172,11 +171,11 @@ def _many_valued(
         j = which[q]
         first, last = int(starts[j]), int(starts[j + 1])
         n = load_points(values, rows, first, last, labels, times, m, x, s, c)
-        distinct = _distinct(ordered, counted, first, last, m, v, before)
+        distinct = _collect_distinct(ordered, counted, first, last, m, v, before)
         if distinct < 2:
             continue
         span = v[distinct - 1] - v[0]
-        width = given[j] if given[j] > 0.0 else median_distance(v, before, distinct)
+        width = sigmas[j] if sigmas[j] > 0.0 else median_distance(v, before, distinct)
         # Finer than this nothing is left of the kernel but its diagonal; the quotients below stay finite.
         width = float(max(width, 1e-100 * span))
         a, trace, error = 0.0, 0.0, 0.0
@@ -185,25 +184,25 @@ def _many_valued(
                 sort_points(x, s, c, n)
             for i in range(n):
                 z[i] = x[i] / (ROOT_TWO * width)
-            a, trace, error = _certified(z[:n], s[:n], c[:n], m, tol, usual, work)
+            a, trace, error = _align_by_expansion(z[:n], s[:n], c[:n], m, tol, usual, work)
         if trace == 0.0:
-            form, trace = pair_forms(x, s, c, n, m, width)
+            form, trace = sum_pairs(x, s, c, n, m, width)
             a = form / trace if trace > 0.0 else 0.0
         out[0, j], out[1, j], out[2, j], out[3, j] = a, trace, width, error
 
 
-def _rbf(tile: _Tile, target: _Target, given: Array, method: str, tol: float, out: Array) -> None:
+def _align_rbf(tile: _Tile, target: _Target, sigmas: Array, method: str, tol: float, out: Array) -> None:
     direct = method == "direct"
     many = np.zeros(tile.hi - tile.lo, np.bool_)
-    few_valued(tile.values, tile.rows, tile.starts, *target, given, 1 if direct else FEW, out, many)
+    align_few_valued(tile.values, tile.rows, tile.starts, *target, sigmas, 1 if direct else MAX_EXACT_VALUES, out, many)
     which = np.flatnonzero(many)
     if not which.size:
         return
-    ordered, counted = _sorted(tile, which, target.times)
-    _many_valued(tile.values, tile.rows, tile.starts, ordered, counted, which, *target, given, 0.0 if direct else tol, out)
+    ordered, counted = _sort_columns(tile, which, target.times)
+    _align_many_valued(tile.values, tile.rows, tile.starts, ordered, counted, which, *target, sigmas, 0.0 if direct else tol, out)
 
 
-def _sorted(tile: _Tile, which: Array, times: Array) -> tuple[Array, Array]:
+def _sort_columns(tile: _Tile, which: Array, times: Array) -> tuple[Array, Array]:
     """Return the entries with the columns ``which`` sorted, and how often each counts."""
     ordered, alike = tile.values.copy(), bool(np.all(times == times[0]))
     counted = np.full(ordered.size, times[0])
@@ -218,40 +217,28 @@ def _sorted(tile: _Tile, which: Array, times: Array) -> tuple[Array, Array]:
     return ordered, counted
 
 
-def _linear(tile: _Tile, target: _Target, given: Array, method: str, tol: float, out: Array) -> None:
-    linear_columns(tile.values, tile.rows, tile.starts, *target, out)
+def _align_linear(tile: _Tile, target: _Target, sigmas: Array, method: str, tol: float, out: Array) -> None:
+    align_linear_columns(tile.values, tile.rows, tile.starts, *target, out)
 
 
-KERNELS: dict[str, Callable[[_Tile, _Target, Array, str, float, Array], None]] = {"rbf": _rbf, "linear": _linear}
+KERNELS: dict[str, Callable[[_Tile, _Target, Array, str, float, Array], None]] = {"rbf": _align_rbf, "linear": _align_linear}
 METHODS = ("auto", "direct")
 
 
 def row_counts(sample_weight: Array | None, m: int) -> Array:
-    """Return how often every row counts, float64 ``(m,)``; 1 without weights.
-
-    Raises
-    ------
-    ValueError
-        If there are not m finite numbers >= 0.
-    """
+    """Return how often every row counts, float64 ``(m,)``: finite numbers >= 0; 1 without weights."""
     if sample_weight is None:
         return np.ones(m)
     times = np.array(sample_weight, dtype=np.float64)
     wrong = ~(np.isfinite(times) & (times >= 0.0))
     if times.shape != (m,) or wrong.any():
-        found = f"sample_weight[{int(np.argmax(wrong))}] = {times[np.argmax(wrong)]}" if times.shape == (m,) else f"shape {times.shape}"
-        raise ValueError(f"sample_weight has {found}; it needs a finite number >= 0 for each of the {m} rows of X")
+        problem = f"sample_weight[{int(np.argmax(wrong))}] = {times[np.argmax(wrong)]}" if times.shape == (m,) else f"shape {times.shape}"
+        raise ValueError(f"sample_weight has {problem}; it needs a finite number >= 0 for each of the {m} rows of X")
     return times
 
 
-def centred_target(y: Array, m: int, times: Array | None = None) -> Array:
-    """Return ``H y`` as contiguous float64: for rows that count several times their sum.
-
-    Raises
-    ------
-    ValueError
-        If y has not m finite entries, or all are equal.
-    """
+def centre_target(y: Array, m: int, times: Array | None = None) -> Array:
+    """Return ``H y`` as contiguous float64, summed for rows that count several times; refuse a y that is constant or not finite."""
     target = np.array(y, dtype=np.float64)
     if target.shape != (m,):
         raise ValueError(f"y has shape {target.shape}; it needs one entry for each of the {m} rows of X")
@@ -264,30 +251,23 @@ def centred_target(y: Array, m: int, times: Array | None = None) -> Array:
     return times * (target - np.average(target, weights=times))
 
 
-def _checked_widths(widths: Array | float | None, k: int) -> Array:
+def _check_widths(widths: Array | float | None, k: int) -> Array:
     if widths is None:
         return np.zeros(k)
-    given = np.array(np.broadcast_to(np.asarray(widths, dtype=np.float64), (k,)))
-    wrong = ~(np.isfinite(given) & (given > 0.0))
+    sigmas = np.array(np.broadcast_to(np.asarray(widths, dtype=np.float64), (k,)))
+    wrong = ~(np.isfinite(sigmas) & (sigmas > 0.0))
     if wrong.any():
-        raise ValueError(f"widths[{int(np.argmax(wrong))}] is {given[np.argmax(wrong)]}; a width is finite and > 0")
-    return given
-
-
-def _chosen_rows(X: Columns, kept: Array) -> Columns:
-    """Return some rows, ascending, in the same form."""
-    if isinstance(X, np.ndarray):
-        return X[kept]
-    return type(X)(X[kept])
+        raise ValueError(f"widths[{int(np.argmax(wrong))}] is {sigmas[np.argmax(wrong)]}; a width is finite and > 0")
+    return sigmas
 
 
 def _check_values(tile: _Tile) -> None:
-    if not tile.values.size or (tile.values.min() >= -LARGEST and tile.values.max() <= LARGEST):
+    if not tile.values.size or (tile.values.min() >= -MAX_ABS_VALUE and tile.values.max() <= MAX_ABS_VALUE):
         return
     with np.errstate(invalid="ignore"):
-        at = int(np.argmin(np.abs(tile.values) <= LARGEST))
+        at = int(np.argmin(np.abs(tile.values) <= MAX_ABS_VALUE))
     column = int(np.searchsorted(tile.starts, at, side="right")) - 1
-    raise ValueError(f"X[{tile.rows[at]}, {tile.lo + column}] is {tile.values[at]}; values are finite and at most {LARGEST} in size")
+    raise ValueError(f"X[{tile.rows[at]}, {tile.lo + column}] is {tile.values[at]}; values are finite and at most {MAX_ABS_VALUE} in size")
 
 
 def alignments(
@@ -317,7 +297,7 @@ def alignments(
         sigma of each column; by default the median of its non-zero pairwise distances (see ``median_width``).
     method : {"auto", "direct"}
         ``direct`` takes an exponential for every pair of rows: slow, for checks. ``auto`` goes through counts where a column has at most
-        FEW distinct values (exact), else by the cosine expansion.
+        MAX_EXACT_VALUES distinct values (exact), else by the cosine expansion.
     tol : float
         The expansion's error is at most ``tol max(a_i, ||H y||^2 / m)``; the second is the size of an unrelated feature's alignment.
     sample_weight : ndarray of shape (m,), optional
@@ -343,17 +323,19 @@ def alignments(
         raise ValueError(f"tol is {tol}; it lies in [1e-12, 0.1]")
     if kernel == "linear" and widths is not None:
         raise ValueError("widths are given, but the linear kernel has none")
-    given, times = _checked_widths(widths, k), row_counts(sample_weight, m)
+    sigmas, times = _check_widths(widths, k), row_counts(sample_weight, m)
     if not times.all():
-        centred_target(y, m)
-        kept = np.flatnonzero(times)
+        centre_target(y, m)
+        used = np.flatnonzero(times)
         options = {"kernel": kernel, "widths": widths, "method": method, "tol": tol}
-        return alignments(_chosen_rows(X, kept), np.asarray(y)[kept], sample_weight=times[kept], **options)
-    target = _Target(centred_target(y, m, None if sample_weight is None else times), times)
+        return alignments(
+            X[used] if isinstance(X, np.ndarray) else type(X)(X[used]), np.asarray(y)[used], sample_weight=times[used], **options
+        )
+    target = _Target(centre_target(y, m, None if sample_weight is None else times), times)
     out = np.zeros((4, k))
-    for tile in _tiles(X):
+    for tile in _read_tiles(X):
         _check_values(tile)
         part = np.zeros((4, tile.hi - tile.lo))
-        KERNELS[kernel](tile, target, given[tile.lo : tile.hi], method, tol, part)
+        KERNELS[kernel](tile, target, sigmas[tile.lo : tile.hi], method, tol, part)
         out[:, tile.lo : tile.hi] = part
     return Alignments(*out)

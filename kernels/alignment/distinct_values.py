@@ -14,10 +14,9 @@ import math
 
 import numpy as np
 
+from ..arrays import Array
 from ..jit import compiled
-from .median_width import FEW, median_distance
-
-Array = np.ndarray
+from .median_width import median_distance
 
 ROOT_TWO = math.sqrt(2.0)
 
@@ -28,18 +27,18 @@ SLOT_BITS = 7
 @compiled
 def load_points(values: Array, rows: Array, lo: int, hi: int, labels: Array, times: Array, m: float, x: Array, s: Array, c: Array) -> int:
     """Fill x, s, c with the points of a column, whose rows count ``times`` each and m together; return how many."""
-    n, total, held = 0, 0.0, 0.0
+    n, total, counted = 0, 0.0, 0.0
     for p in range(lo, hi):
         if values[p] != 0.0:
             x[n] = values[p]
             s[n] = labels[rows[p]]
             c[n] = times[rows[p]]
             total += s[n]
-            held += c[n]
+            counted += c[n]
             n += 1
     if n == labels.size:
         return n
-    x[n], s[n], c[n] = 0.0, -total, m - held
+    x[n], s[n], c[n] = 0.0, -total, m - counted
     return n + 1
 
 
@@ -60,13 +59,13 @@ def sort_points(x: Array, s: Array, c: Array, n: int) -> None:
 
 
 @compiled(inline=True)
-def _slot(bits: int) -> int:
+def _find_slot(bits: int) -> int:
     """Return where to look first for a value with these bits (multiplicative hashing; the top bits are the best mixed)."""
     return int(np.int64((np.uint64(bits) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - SLOT_BITS)))
 
 
 @compiled
-def value_table(
+def fill_value_table(
     values: Array,
     bits: Array,
     rows: Array,
@@ -85,7 +84,7 @@ def value_table(
 
     ``bits`` are the values as int64; ``slots`` (2 ** SLOT_BITS,) and ``filled_at`` (m,) are work space.
     """
-    n, at, total, held, filled = 0, 0, 0.0, 0.0, 0
+    n, at, total, counted, filled = 0, 0, 0.0, 0.0, 0
     slots[:] = -1
     # Without a branch: where zeros are many and anywhere, guessing wrong costs more than the rest.
     for p in range(lo, hi):
@@ -95,7 +94,7 @@ def value_table(
         p = int(filled_at[q])
         x = values[p]
         if n == 0 or v[at] != x:
-            slot = _slot(bits[p])
+            slot = _find_slot(bits[p])
             while slots[slot] >= 0 and v[slots[slot]] != x:
                 slot = (slot + 1) & (slots.size - 1)
             if slots[slot] < 0:
@@ -108,18 +107,18 @@ def value_table(
         s[at] += label
         c[at] += count
         total += label
-        held += count
+        counted += count
     if filled < labels.size:
         if n == v.size:
             return -1
-        v[n], s[n], c[n] = 0.0, -total, m - held
+        v[n], s[n], c[n] = 0.0, -total, m - counted
         n += 1
     sort_points(v, s, c, n)
     return n
 
 
 @compiled
-def table_width(v: Array, c: Array, n: int) -> float:
+def median_table_distance(v: Array, c: Array, n: int) -> float:
     """Return the median non-zero distance of a table of counts, n >= 2."""
     before = np.empty(n + 1)
     before[0] = 0.0
@@ -129,7 +128,7 @@ def table_width(v: Array, c: Array, n: int) -> float:
 
 
 @compiled
-def pair_forms(x: Array, s: Array, c: Array, n: int, m: float, width: float) -> tuple[float, float]:
+def sum_pairs(x: Array, s: Array, c: Array, n: int, m: float, width: float) -> tuple[float, float]:
     """Return ``y~' K y~`` and ``trace(H K H)`` of the Gaussian kernel from every pair of the table."""
     form, mass = 0.0, 0.0
     for i in range(n):
@@ -145,36 +144,36 @@ def pair_forms(x: Array, s: Array, c: Array, n: int, m: float, width: float) -> 
 
 
 @compiled
-def few_valued(
-    values: Array, rows: Array, starts: Array, labels: Array, times: Array, given: Array, limit: int, out: Array, many: Array
+def align_few_valued(
+    values: Array, rows: Array, starts: Array, labels: Array, times: Array, sigmas: Array, limit: int, out: Array, many: Array
 ) -> None:
     """Write alignment, trace, width of columns of at most ``limit`` distinct values into out (4, k); mark the others.
 
-    ``given`` (k,) widths, 0 for the median. A constant column keeps its zeros.
+    ``sigmas`` (k,), 0 for the median. A constant column keeps its zeros.
     """
     v, s, c, slots = np.empty(limit), np.empty(limit), np.empty(limit), np.empty(1 << SLOT_BITS, np.int64)
     bits, m = values.view(np.int64), times.sum()
     filled_at = np.empty(labels.size, np.int64)
     for j in range(many.size):
-        n = value_table(values, bits, rows, starts[j], starts[j + 1], labels, times, m, v, s, c, slots, filled_at)
+        n = fill_value_table(values, bits, rows, starts[j], starts[j + 1], labels, times, m, v, s, c, slots, filled_at)
         many[j] = n < 0
         if n < 2:
             continue
-        width = given[j] if given[j] > 0.0 else table_width(v, c, n)
+        width = sigmas[j] if sigmas[j] > 0.0 else median_table_distance(v, c, n)
         if n == 2:
             # One distance, one kernel value: it cancels from the alignment.
             z = (v[1] - v[0]) / (ROOT_TWO * width)
             out[0, j] = m * (s[1] / c[0]) * (s[1] / c[1])
             out[1, j] = 2.0 * c[0] * c[1] * -math.expm1(-z * z) / m
         else:
-            form, trace = pair_forms(v, s, c, n, m, width)
+            form, trace = sum_pairs(v, s, c, n, m, width)
             out[0, j] = form / trace if trace > 0.0 else 0.0
             out[1, j] = trace
         out[2, j] = width
 
 
 @compiled
-def linear_columns(values: Array, rows: Array, starts: Array, labels: Array, times: Array, out: Array) -> None:
+def align_linear_columns(values: Array, rows: Array, starts: Array, labels: Array, times: Array, out: Array) -> None:
     """Write alignment and trace of the linear kernel of every column into out (4, k)."""
     m = times.sum()
     x, s, c = np.empty(labels.size), np.empty(labels.size), np.empty(labels.size)
@@ -195,6 +194,3 @@ def linear_columns(values: Array, rows: Array, starts: Array, labels: Array, tim
             square += c[i] * centred * centred
         out[0, j] = product * product / square
         out[1, j] = square
-
-
-__all__ = ["FEW", "ROOT_TWO", "few_valued", "linear_columns", "load_points", "pair_forms", "sort_points"]

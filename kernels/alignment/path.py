@@ -14,77 +14,40 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from .path_weights import (
-    ACCURACY,
-    DIVERGENCES,
-    EUCLIDEAN,
-    KL,
-    AlignmentProblem,
-    Divergence,
-    FloatArray,
-    bracketed,
-    closed_form,
-    corrected,
-    derivatives,
-    removal_cost,
-    weights_at,
-)
-
-__all__ = [
-    "ACCURACY",
-    "DIVERGENCES",
-    "EUCLIDEAN",
-    "KL",
-    "AlignmentProblem",
-    "Divergence",
-    "KernelPath",
-    "excess_bound",
-    "juncture_points",
-    "kernel_path",
-    "lam2_for",
-    "p_for",
-    "p_grid",
-    "threshold",
-    "weights_at",
-]
+from ..arrays import FloatArray, IntArray
+from .path_weights import DIVERGENCES as DIVERGENCES
+from .path_weights import EUCLIDEAN as EUCLIDEAN
+from .path_weights import KL as KL
+from .path_weights import AlignmentProblem, bracket_weights, closed_form, correct_weights, removal_cost, weight_derivatives
+from .path_weights import Divergence as Divergence
+from .path_weights import weights_at as weights_at
 
 NEVER_ACTIVE = np.inf
 ALWAYS_ACTIVE = 0.0
 
-SMALLEST = 1e-150
+MIN_WEIGHT = 1e-150
 """A weight below it counts as zero even with eps = 0: its powers leave float64."""
 
 
 @dataclass(frozen=True, eq=False)
 class KernelPath:
-    """Weights along p.
+    """Weights at the points of a path.
 
-    Attributes
-    ----------
-    p_grid
-        float64 (n_points,), descending.
-    weights
-        csr_array (n_points, n): the active kernels' weights.
-    n_active
-        int64 (n_points,) active kernels; never rises.
-    junctures
-        float64 (n,): kernel i is active at p exactly when ``p > junctures[i]``; inf if not even at p_start, 0 if still at p_end.
-    newton_steps
-        int64 (n_points,) Newton steps of all weights together (equal loads once).
-    p_end
-        Where the junctures' search ended.
+    ``p_grid``: float64 (n_points,), descending; ``weights``: csr_array (n_points, n): the active kernels' weights; ``n_active``: int64
+    (n_points,) active kernels; never rises; ``junctures``: float64 (n,): kernel i is active at p exactly when ``p > junctures[i]``; inf if
+    not even at p_start, 0 if still at p_end; ``newton_steps``: int64 (n_points,) Newton steps of all weights together (equal loads once);
+    ``p_end``: the p at which the search for junctures ended.
     """
 
     p_grid: FloatArray
     weights: sp.csr_array
-    n_active: NDArray[np.int64]
+    n_active: IntArray
     junctures: FloatArray
-    newton_steps: NDArray[np.int64]
+    newton_steps: IntArray
     p_end: float
 
-    def selected(self, point: int) -> NDArray[np.int64]:
+    def selected(self, point: int) -> IntArray:
         """Return the active kernels at grid point ``point``, ascending."""
         first, last = self.weights.indptr[point], self.weights.indptr[point + 1]
         return self.weights.indices[first:last].astype(np.int64)
@@ -119,7 +82,7 @@ def p_grid(p_start: float = 2.0, p_end: float = 1.0, dp: float = 0.01) -> FloatA
 
 def threshold(problem: AlignmentProblem, p: float, eps: float) -> float:
     """Return tau(p): a kernel is active (weight above eps) exactly when its load exceeds it."""
-    eps = max(eps, SMALLEST)
+    eps = max(eps, MIN_WEIGHT)
     norm = problem.lam2 * p * eps ** (p - 1.0)
     return norm if problem.lam1 == 0.0 else problem.lam1 * float(problem.divergence.first(np.array([eps]))[0]) + norm
 
@@ -146,21 +109,21 @@ def juncture_points(problem: AlignmentProblem, a: FloatArray, *, eps: float = 1e
     """
     _check_eps(eps)
     p_grid(p_start, p_end)
-    return _junctures(problem, problem.loads(a), eps, p_start, p_end)
+    return _find_junctures(problem, problem.loads(a), eps, p_start, p_end)
 
 
-def _junctures(problem: AlignmentProblem, loads: FloatArray, eps: float, p_start: float, p_end: float) -> FloatArray:
+def _find_junctures(problem: AlignmentProblem, loads: FloatArray, eps: float, p_start: float, p_end: float) -> FloatArray:
     out = np.full(loads.shape, NEVER_ACTIVE)
     out[loads > threshold(problem, p_start, eps)] = ALWAYS_ACTIVE
     leaves = (out == ALWAYS_ACTIVE) & (loads <= threshold(problem, p_end, eps))
     if not leaves.any():
         return out
     shift = threshold(problem, 1.0, eps) - problem.lam2
-    wanted, log_eps = np.log((loads[leaves] - shift) / problem.lam2), np.log(max(eps, SMALLEST))
-    # log p + (p - 1) log eps is concave and falls: Newton from p_start, where it lies below what is wanted, descends to the root.
-    p = np.full(wanted.shape, p_start)
+    target, log_eps = np.log((loads[leaves] - shift) / problem.lam2), np.log(max(eps, MIN_WEIGHT))
+    # log p + (p - 1) log eps is concave and falls: Newton from p_start, where it lies below the target, descends to the root.
+    p = np.full(target.shape, p_start)
     for _ in range(50):
-        step = (np.log(p) + (p - 1.0) * log_eps - wanted) / (1.0 / p + log_eps)
+        step = (np.log(p) + (p - 1.0) * log_eps - target) / (1.0 / p + log_eps)
         p -= step
         if np.abs(step).max() <= 1e-15 * p_start:
             break
@@ -180,7 +143,7 @@ def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: f
     n_features : int
         At least 1.
     p_start, p_end : float
-        As given there.
+        As there.
 
     Returns
     -------
@@ -198,9 +161,9 @@ def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: f
     if n_features >= ordered.size or ordered[n_features] > p_start:
         return p_start
     high = float(ordered[n_features])
-    least = int(np.searchsorted(ordered, p_end, side="left"))
+    n_last = int(np.searchsorted(ordered, p_end, side="left"))
     if high == ALWAYS_ACTIVE or high < p_end:
-        raise ValueError(f"n_features is {n_features}; at p = {p_end} still {least} kernels are active: raise lam2 or eps (see lam2_for)")
+        raise ValueError(f"n_features is {n_features}; at p = {p_end} still {n_last} kernels are active: raise lam2 or eps (see lam2_for)")
     if not np.searchsorted(ordered, high, side="left"):
         raise ValueError(f"n_features is {n_features}; the last {int((ordered == high).sum())} kernels leave together at p = {high}")
     left = ordered[ordered < high]
@@ -210,22 +173,8 @@ def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: f
 def lam2_for(problem: AlignmentProblem, a: FloatArray, n_features: int, *, p: float = 1.0, eps: float = 1e-4) -> float:
     """Return the lam2 with which ``n_features`` kernels are active at p, all else as in ``problem``.
 
-    Parameters
-    ----------
-    problem : AlignmentProblem
-        Its lam2 is not used.
-    a : ndarray of shape (n,)
-        Alignments >= 0.
-    n_features : int
-        In [1, n).
-    p : float
-    eps : float
-        In (0, 1/e).
-
-    Raises
-    ------
-    ValueError
-        If no lam2 >= 0 gives that number: the alignments at the cut are equal, or lam1 alone keeps fewer.
+    The alignments a ``(n,)`` are >= 0, ``n_features`` is in [1, n) and eps in (0, 1/e). Raises ValueError if no lam2 >= 0 gives that
+    number: the alignments at the cut are equal, or lam1 alone keeps fewer.
     """
     _check_eps(eps)
     if eps == 0.0:
@@ -253,20 +202,22 @@ def excess_bound(problem: AlignmentProblem, n: int, p: float, eps: float) -> flo
     return n * removal_cost(problem, eps, p)
 
 
-def _predicted(problem: AlignmentProblem, eta: FloatArray, p: float, step: float, order: int) -> FloatArray:
+def _predict_weights(problem: AlignmentProblem, eta: FloatArray, p: float, step: float, order: int) -> FloatArray:
     """Return the Taylor guess at p - step, floored at half the weight."""
     if order == 0 or problem.lam2 == 0.0:
         return eta
-    first, second = derivatives(problem, eta, p, order)
+    first, second = weight_derivatives(problem, eta, p, order)
     return np.maximum(eta - step * first + (0.5 * step * step) * second, 0.5 * eta)
 
 
-def _point(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, before: float, p: float, order: int) -> tuple[FloatArray, int]:
+def _solve_point(
+    problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, before: float, p: float, order: int
+) -> tuple[FloatArray, int]:
     if p == 1.0:
         exact = closed_form(problem, loads, p)
         if exact is not None:
             return exact, 0
-    return corrected(problem, _predicted(problem, eta, before, before - p, order), loads, p)
+    return correct_weights(problem, _predict_weights(problem, eta, before, before - p, order), loads, p)
 
 
 def kernel_path(
@@ -315,22 +266,20 @@ def kernel_path(
     for point, p in enumerate(map(float, grid)):
         first = int(np.searchsorted(loads, threshold(problem, p, eps), side="right"))
         if point == 0:
-            low, eta = first, _start(problem, loads[first:], p)
+            low, eta = first, closed_form(problem, loads[first:], p)
+            eta = bracket_weights(problem, loads[first:], p) if eta is None else eta
         else:
             low, eta = first, eta[first - low :]
-            eta, steps[point] = _point(problem, eta, loads[low:], float(grid[point - 1]), p, order)
+            eta, steps[point] = _solve_point(problem, eta, loads[low:], float(grid[point - 1]), p, order)
         ids = np.flatnonzero(kinds >= low)
         rows.append((ids, eta[kinds[ids] - low]))
     n_active = np.array([len(ids) for ids, _ in rows], np.int64)
-    return KernelPath(grid, _stacked(rows, all_loads.size), n_active, _junctures(problem, all_loads, eps, p_start, p_end), steps, p_end)
+    return KernelPath(
+        grid, _stack_rows(rows, all_loads.size), n_active, _find_junctures(problem, all_loads, eps, p_start, p_end), steps, p_end
+    )
 
 
-def _start(problem: AlignmentProblem, loads: FloatArray, p: float) -> FloatArray:
-    eta = closed_form(problem, loads, p)
-    return bracketed(problem, loads, p) if eta is None else eta
-
-
-def _stacked(rows: list[tuple[NDArray[np.int64], FloatArray]], n: int) -> sp.csr_array:
+def _stack_rows(rows: list[tuple[IntArray, FloatArray]], n: int) -> sp.csr_array:
     """Return rows of (ids, values) as one matrix."""
     ends = np.cumsum([0] + [len(ids) for ids, _ in rows])
     index = np.int32 if max(int(ends[-1]), n) < 2**31 else np.int64

@@ -18,7 +18,7 @@ from itertools import pairwise
 
 import numpy as np
 
-Array = np.ndarray
+from ..arrays import Array
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Cells:
     members
         int64 (k,) kernels by rising alignment.
     starts
-        int64 (n_cells + 1,) where each cell begins among the members.
+        int64 (n_cells + 1,) first member of each cell.
     shares
         float64 (k,): t of every member.
     low, high
@@ -61,9 +61,9 @@ class Cells:
         """Return the kernels active at a point, ascending, and their weights."""
         sizes = np.diff(self.starts)
         w = (1.0 - self.shares) * np.repeat(self.low[point], sizes) + self.shares * np.repeat(self.high[point], sizes)
-        held = np.repeat(self.high[point] > 0.0, sizes)
-        order = np.argsort(self.members[held])
-        return self.members[held][order], w[held][order]
+        active = np.repeat(self.high[point] > 0.0, sizes)
+        order = np.argsort(self.members[active])
+        return self.members[active][order], w[active][order]
 
 
 def cut_cells(a: Array, weights: Array, *, tol: float, most: int) -> Cells | None:
@@ -87,55 +87,55 @@ def cut_cells(a: Array, weights: Array, *, tol: float, most: int) -> Cells | Non
     # A point's active kernels are the upper end of the sorted ones.
     edges = np.unique(np.append((eta == 0.0).sum(axis=1), len(levels)))
     edges = np.unique(np.append(edges, 0)) if len(levels) else np.zeros(1, np.int64)
-    edges = _refined(levels, eta * times, times, edges, total, tol, most)
+    edges = _refine_cells(levels, eta * times, times, edges, total, tol, most)
     if edges is None:
         return None
     low, high = eta[:, edges[:-1]], eta[:, edges[1:] - 1]
-    shares = _shares(levels, edges)
+    shares = _member_shares(levels, edges)
     mixed = (1.0 - shares) * np.repeat(low, np.diff(edges), axis=1) + shares * np.repeat(high, np.diff(edges), axis=1)
     error = np.divide((np.abs(mixed - eta) * times).sum(axis=1), total, out=np.zeros(len(total)), where=total > 0.0)
     starts = np.append(first, len(order))[edges]
     return Cells(order, starts, np.repeat(shares, times), low, high, error)
 
 
-def _shares(levels: Array, edges: Array) -> Array:
+def _member_shares(levels: Array, edges: Array) -> Array:
     sizes = np.diff(edges)
     low, span = np.repeat(levels[edges[:-1]], sizes), np.repeat(levels[edges[1:] - 1] - levels[edges[:-1]], sizes)
     return np.divide(levels - low, span, out=np.zeros(len(levels)), where=span > 0.0)
 
 
-def _refined(levels: Array, mass: Array, times: Array, edges: Array, total: Array, tol: float, most: int) -> Array | None:
+def _refine_cells(levels: Array, mass: Array, times: Array, edges: Array, total: Array, tol: float, most: int) -> Array | None:
     """Halve the cell with the largest error at the worst point, where half of its error lies, until no point is worse than tol."""
     unit = np.divide(1.0, total, out=np.zeros(len(total)), where=total > 0.0)[:, None]
 
     def errors(lo: int, hi: int) -> Array:
-        return _errors(levels[lo:hi], mass[:, lo:hi], times[lo:hi]) * unit
+        return _cell_errors(levels[lo:hi], mass[:, lo:hi], times[lo:hi]) * unit
 
     cells = [(int(lo), int(hi)) for lo, hi in pairwise(edges)]
-    held = [errors(*cell).sum(axis=1) for cell in cells]
+    cell_sums = [errors(*cell).sum(axis=1) for cell in cells]
     while len(cells) <= most:
-        worst = np.sum(held, axis=0) if held else np.zeros(len(total))
+        worst = np.sum(cell_sums, axis=0) if cell_sums else np.zeros(len(total))
         if worst.max() <= tol:
             return np.array(sorted({edge for cell in cells for edge in cell} | {0}), np.int64)
         point = int(np.argmax(worst))
-        place = max(range(len(held)), key=lambda c: float(held[c][point]))
-        lo, hi = cells.pop(place)
-        held.pop(place)
-        middle = lo + _half(errors(lo, hi)[point])
+        largest = max(range(len(cell_sums)), key=lambda c: float(cell_sums[c][point]))
+        lo, hi = cells.pop(largest)
+        cell_sums.pop(largest)
+        middle = lo + _cut_position(errors(lo, hi)[point])
         for cell in ((lo, middle), (middle, hi)):
             cells.append(cell)
-            held.append(errors(*cell).sum(axis=1))
+            cell_sums.append(errors(*cell).sum(axis=1))
     return None
 
 
-def _errors(levels: Array, mass: Array, times: Array) -> Array:
+def _cell_errors(levels: Array, mass: Array, times: Array) -> Array:
     """Return how far the interpolated weights of one cell are from their own, times the kernels that share them."""
     t = np.divide(levels - levels[0], levels[-1] - levels[0], out=np.zeros(len(levels)), where=levels[-1] > levels[0])
     ends = mass[:, [0, -1]] / times[[0, -1]]
     return np.abs(np.outer(ends[:, 0], 1.0 - t) + np.outer(ends[:, 1], t) - mass / times) * times
 
 
-def _half(error: Array) -> int:
+def _cut_position(error: Array) -> int:
     """Return where to cut a cell, inside it."""
     running = np.cumsum(error)
     return int(np.clip(np.searchsorted(running, 0.5 * running[-1]) + 1, 1, len(error) - 1))

@@ -21,17 +21,18 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.special import wrightomega
 
-FloatArray = NDArray[np.float64]
+from ..arrays import FloatArray
+
 Function = Callable[[FloatArray], FloatArray]
 
-ACCURACY = 1e-12
+NEWTON_ACCURACY = 1e-12
 """Newton stops at |G| <= ACCURACY min(1 + |b|, |b| + lam2 p eta^(p-1)): small weights keep their digits, whatever the unit of a."""
 
-MAX_NEWTON = 40
+MAX_NEWTON_STEPS = 40
 """Newton steps before a bracket takes over."""
 
-LARGEST = 1e300
-"""Weights beyond it, or below its inverse, are not looked for."""
+MAX_WEIGHT = 1e300
+"""Weights beyond it, or below its inverse, are not searched."""
 
 EPSILON = float(np.finfo(float).eps)
 
@@ -40,12 +41,8 @@ EPSILON = float(np.finfo(float).eps)
 class Divergence:
     """Generator F of a Bregman divergence by its derivatives; F strictly convex on (0, inf).
 
-    Attributes
-    ----------
-    name
-        For messages and records.
-    first, second, third
-        F', F'', F''': arrays of positive numbers to arrays. F'(0) may be -inf.
+    ``name``: for messages and records. ``first``, ``second``, ``third``: F', F'', F''': arrays of positive numbers to arrays. F'(0) may be
+    -inf.
     """
 
     name: str
@@ -113,16 +110,13 @@ class AlignmentProblem:
     def loads(self, a: FloatArray) -> FloatArray:
         """Return ``b = a + lam1 F'(eta0)`` of alignments (n,).
 
-        Raises
-        ------
-        ValueError
-            If an alignment is negative or not finite, or the centre has another length.
+        Raises ValueError if an alignment is negative or not finite, or the centre has another length.
         """
         a = np.asarray(a, dtype=np.float64)
         wrong = ~(np.isfinite(a) & (a >= 0.0))
         if a.ndim != 1 or wrong.any():
-            found = f"a[{int(np.argmax(wrong))}] = {a[np.argmax(wrong)]}" if a.ndim == 1 else f"shape {a.shape}"
-            raise ValueError(f"alignments have {found}; they are a vector of finite numbers >= 0")
+            problem = f"a[{int(np.argmax(wrong))}] = {a[np.argmax(wrong)]}" if a.ndim == 1 else f"shape {a.shape}"
+            raise ValueError(f"alignments have {problem}; they are a vector of finite numbers >= 0")
         if np.ndim(self.centre) and np.shape(self.centre) != a.shape:
             raise ValueError(f"centre has shape {np.shape(self.centre)}; it is a number or one for each of the {a.size} kernels")
         return a + self._pull() if self.lam1 > 0.0 else a.copy()
@@ -130,10 +124,7 @@ class AlignmentProblem:
     def check_p(self, p: float) -> None:
         """Refuse a p at which the problem has no single solution.
 
-        Raises
-        ------
-        ValueError
-            If p < 1, or p = 1 without a divergence.
+        That is p < 1, and p = 1 without a divergence.
         """
         if not (np.isfinite(p) and p >= 1.0):
             raise ValueError(f"p is {p}; it is finite and >= 1")
@@ -154,22 +145,14 @@ def _newton_terms(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray,
     if problem.lam1 > 0.0:
         G += problem.lam1 * problem.divergence.first(eta)
         D += problem.lam1 * problem.divergence.second(eta)
-    return G, D, ACCURACY * np.minimum(1.0 + size, size + slope)
+    return G, D, NEWTON_ACCURACY * np.minimum(1.0 + size, size + slope)
 
 
-def derivatives(problem: AlignmentProblem, eta: FloatArray, p: float, order: int = 2) -> tuple[FloatArray, FloatArray]:
+def weight_derivatives(problem: AlignmentProblem, eta: FloatArray, p: float, order: int = 2) -> tuple[FloatArray, FloatArray]:
     """Return d eta / dp and d^2 eta / dp^2 at the solution for p, shapes (n,); with order 1 the second is zero.
 
-    Differentiating G = 0 once and twice (Jawanpuria 2014, appendix A.3.4, with the bracket around F''' + p (p-1) (p-2) eta^(p-3) that its
-    print lacks).
-
-    Parameters
-    ----------
-    problem : AlignmentProblem
-    eta : ndarray of shape (n,)
-        Positive weights with G = 0.
-    p : float
-    order : {1, 2}
+    They follow from G = 0 differentiated once and twice (Jawanpuria 2014, appendix A.3.4, with the bracket around
+    F''' + p (p-1) (p-2) eta^(p-3) that its print lacks). ``eta`` are positive weights with G = 0.
     """
     lam1, lam2, F = problem.lam1, problem.lam2, problem.divergence
     log, power = np.log(eta), lam2 * eta ** (p - 1.0)
@@ -192,18 +175,7 @@ def closed_form(problem: AlignmentProblem, loads: FloatArray, p: float) -> Float
     Known: lam1 = 0; lam2 = 0 or p = 1 (both divergences); squared distance at p = 2 and p = 1.5; KL at every p through the Lambert
     function: with c = lam2 p (p-1) / lam1, ``w = c eta^(p-1)`` solves ``w + log w = log c + (p-1) b / lam1``.
 
-    Parameters
-    ----------
-    problem : AlignmentProblem
-    loads : ndarray of shape (n,)
-        From :meth:`AlignmentProblem.loads`.
-    p : float
-        >= 1.
-
-    Raises
-    ------
-    ValueError
-        If a weight is too large for float64.
+    The loads are those of :meth:`AlignmentProblem.loads`. Raises ValueError if a weight is too large for float64.
     """
     lam1, lam2 = problem.lam1, problem.lam2
     with np.errstate(over="ignore", divide="ignore"):
@@ -216,7 +188,7 @@ def closed_form(problem: AlignmentProblem, loads: FloatArray, p: float) -> Float
         else:
             eta = None
     if eta is not None:
-        _refuse_large(eta <= LARGEST, p)
+        _refuse_large(eta <= MAX_WEIGHT, p)
     return eta
 
 
@@ -248,25 +220,18 @@ def _kl_form(lam1: float, lam2: float, loads: FloatArray, p: float) -> FloatArra
     return np.exp(np.where(w > 1.0, large / q, loads / lam1 - w / q))
 
 
-def corrected(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, p: float) -> tuple[FloatArray, int]:
+def correct_weights(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, p: float) -> tuple[FloatArray, int]:
     """Return the solution at p from a guess by Newton's method, and how many steps all weights took together.
 
-    Parameters
-    ----------
-    problem : AlignmentProblem
-    eta : ndarray of shape (n,)
-        Positive guess.
-    loads : ndarray of shape (n,)
-        Loads whose solution is positive.
-    p : float
+    The guess ``eta`` ``(n,)`` is positive, and so is the solution for the loads.
     """
     eta, steps = eta.copy(), 0
     todo: NDArray[np.intp] = np.arange(eta.size)
     x, b = eta, loads
-    for _ in range(MAX_NEWTON):
+    for _ in range(MAX_NEWTON_STEPS):
         with np.errstate(over="ignore"):
             G, D, small = _newton_terms(problem, x, b, p)
-            moved = np.clip(x - G / D, 0.5 * x, LARGEST)
+            moved = np.clip(x - G / D, 0.5 * x, MAX_WEIGHT)
         far = np.abs(G) > small
         steps += int(far.sum())
         # A step that rounding swallows is the last one too.
@@ -277,30 +242,30 @@ def corrected(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, p: 
             break
         x = eta[todo] = moved
     else:
-        eta[todo] = bracketed(problem, b, p)
-    _refuse_large(eta < LARGEST, p)
+        eta[todo] = bracket_weights(problem, b, p)
+    _refuse_large(eta < MAX_WEIGHT, p)
     return eta, steps
 
 
-def bracketed(problem: AlignmentProblem, loads: FloatArray, p: float) -> FloatArray:
-    """Return the solution at p by Newton's method kept inside a bracket of log eta; for loads whose solution is positive."""
+def bracket_weights(problem: AlignmentProblem, loads: FloatArray, p: float) -> FloatArray:
+    """Return the solution at p by Newton's method inside a bracket of log eta; for loads whose solution is positive."""
     low, high = np.ones_like(loads), np.ones_like(loads)
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         for _ in range(12):
             low = np.where(stationarity(problem, low, loads, p) > 0.0, low * low * 0.25, low)
             high = np.where(stationarity(problem, high, loads, p) < 0.0, high * high * 4.0, high)
-        low, high = np.maximum(low, 1.0 / LARGEST), np.minimum(high, LARGEST)
+        low, high = np.maximum(low, 1.0 / MAX_WEIGHT), np.minimum(high, MAX_WEIGHT)
         _refuse_large(stationarity(problem, high, loads, p) >= 0.0, p)
         eta = np.sqrt(low) * np.sqrt(high)
         for _ in range(200):
             G, D, small = _newton_terms(problem, eta, loads, p)
             low, high = np.where(G <= 0.0, eta, low), np.where(G >= 0.0, eta, high)
-            near = (np.abs(G) <= small) | (high <= low * (1.0 + 4.0 * EPSILON))
-            if near.all():
+            solved = (np.abs(G) <= small) | (high <= low * (1.0 + 4.0 * EPSILON))
+            if solved.all():
                 break
             moved = eta - G / D
             moved = np.where((moved > low) & (moved < high), moved, np.sqrt(low) * np.sqrt(high))
-            eta = np.where(near, eta, moved)
+            eta = np.where(solved, eta, moved)
     return eta
 
 
@@ -328,7 +293,7 @@ def weights_at(problem: AlignmentProblem, a: FloatArray, p: float) -> FloatArray
     with np.errstate(divide="ignore"):
         floor = problem.lam1 * float(problem.divergence.first(np.zeros(1))[0]) + (problem.lam2 if p == 1.0 else 0.0)
     eta, positive = np.zeros_like(loads), loads > floor
-    eta[positive] = bracketed(problem, loads[positive], p)
+    eta[positive] = bracket_weights(problem, loads[positive], p)
     return eta
 
 

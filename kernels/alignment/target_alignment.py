@@ -21,21 +21,21 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..jit import one_thread
 
-FloatArray = NDArray[np.float64]
 Alignment = Literal["unit", "off-diagonal"]
 
-RIDGE = 1e-12
+RIDGE_SHARE = 1e-12
 """Added to the diagonal of M, relative to it: kernels that are multiples of one another share a weight."""
 
-NOTHING = 1e-14
-"""A centred matrix whose squared norm is below this share of the raw one has nothing but rounding."""
+CONSTANT_SHARE = 1e-14
+"""A centred matrix whose squared norm is below this share of the raw one is constant but for rounding."""
 
 
 @dataclass(frozen=True)
 class MatrixSums:
-    """What alignments need of k symmetric matrices over n rows.
+    """Inner products, row sums and diagonals of k symmetric matrices over n rows.
 
     Attributes
     ----------
@@ -83,20 +83,20 @@ class MatrixSums:
     def centred(self, alignment: Alignment = "unit") -> FloatArray:
         """Return the inner products of the centred matrices, ``(k, k)``.
 
-        ``"off-diagonal"`` leaves the diagonal out of everything: entries beside it are centred by their mean.
+        ``"off-diagonal"`` leaves the diagonal out of everything: the other entries are centred by their mean.
         """
         n = self.count
         if alignment == "off-diagonal":
-            beside = self.row_sums.sum(axis=1) - self.diagonals.sum(axis=1)
+            off_diagonal = self.row_sums.sum(axis=1) - self.diagonals.sum(axis=1)
             raw = self.products - self.diagonals @ self.diagonals.T
-            found = raw - np.outer(beside, beside) / max(n * (n - 1), 1)
+            centred = raw - np.outer(off_diagonal, off_diagonal) / max(n * (n - 1), 1)
         else:
             raw, totals = self.products, self.row_sums.sum(axis=1) / n
-            found = raw - (2.0 / n) * (self.row_sums @ self.row_sums.T) + np.outer(totals, totals)
-        constant = np.diagonal(found) <= NOTHING * np.diagonal(raw)
-        found[constant] = 0.0
-        found[:, constant] = 0.0
-        return found
+            centred = raw - (2.0 / n) * (self.row_sums @ self.row_sums.T) + np.outer(totals, totals)
+        constant = np.diagonal(centred) <= CONSTANT_SHARE * np.diagonal(raw)
+        centred[constant] = 0.0
+        centred[:, constant] = 0.0
+        return centred
 
 
 @dataclass(frozen=True)
@@ -138,24 +138,24 @@ def aligned_weights(centred: FloatArray, *, uniform: bool = False) -> Aligned:
     k = len(a)
     if not square > 0.0:
         raise ValueError("the target is constant: every pair of users is linked alike, so no view can tell links from others")
-    singles = np.array([_rho(M, a, square, row) for row in np.eye(k)])
+    singles = np.array([_alignment_value(M, a, square, row) for row in np.eye(k)])
     equal = np.full(k, k**-0.5)
-    weights = equal if uniform else _best(M, a)
+    weights = equal if uniform else _solve_weights(M, a)
     if not weights.any():
         best = int(np.argmax(singles))
         raise ValueError(
             f"no view is aligned with the links: the best is view {best} with the alignment {singles[best]:.3g}, which must be above 0; "
             "weights='uniform' takes the views as they are"
         )
-    return Aligned(weights, _rho(M, a, square, weights), _rho(M, a, square, equal), singles)
+    return Aligned(weights, _alignment_value(M, a, square, weights), _alignment_value(M, a, square, equal), singles)
 
 
-def _rho(M: FloatArray, a: FloatArray, square: float, theta: FloatArray) -> float:
+def _alignment_value(M: FloatArray, a: FloatArray, square: float, theta: FloatArray) -> float:
     norm = float(theta @ M @ theta)
     return float(a @ theta) / float(np.sqrt(norm * square)) if norm > 0.0 else 0.0
 
 
-def _best(M: FloatArray, a: FloatArray) -> FloatArray:
+def _solve_weights(M: FloatArray, a: FloatArray) -> FloatArray:
     """Return argmin over theta >= 0 of ``theta'M theta - 2 a'theta``, of norm 1, or zeros."""
     # Loaded on demand: it takes a third of a second, which every worker would pay.
     from scipy.optimize import nnls
@@ -167,12 +167,12 @@ def _best(M: FloatArray, a: FloatArray) -> FloatArray:
     # In units of each matrix' norm: scaling a kernel scales its weight and nothing else.
     unit = np.divide(1.0, np.sqrt(diagonal), out=np.zeros(len(a)), where=used)
     scaled = (M * unit * unit[:, None])[np.ix_(used, used)]
-    scaled.flat[:: len(scaled) + 1] += RIDGE * len(scaled)
+    scaled.flat[:: len(scaled) + 1] += RIDGE_SHARE * len(scaled)
     with one_thread():
         values, vectors = np.linalg.eigh(scaled)
-        root = np.sqrt(np.maximum(values, RIDGE))
-        found, _ = nnls(root[:, None] * vectors.T, (vectors.T @ (a * unit)[used]) / root)
+        root = np.sqrt(np.maximum(values, RIDGE_SHARE))
+        scaled_theta, _ = nnls(root[:, None] * vectors.T, (vectors.T @ (a * unit)[used]) / root)
     theta = np.zeros(len(a))
-    theta[used] = found
+    theta[used] = scaled_theta
     theta *= unit
     return theta / np.linalg.norm(theta)

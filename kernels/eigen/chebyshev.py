@@ -14,45 +14,37 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..jit import one_thread
 from ..memory_bound import refuse_array
 from .dense import dense_bytes, dense_positive
 from .operator import SymmetricOperator
-from .panels import WIDTH, Panels
+from .panels import PANEL_WIDTH, Panels
 from .spectrum import Spectrum
-from .tall_blocks import divided, gram, inner_product, rotated, rotated_apart, shared_out, solved_lower
+from .tall_blocks import gram_matrix, inner_product, rotate_columns, rotate_in_place, share_tiles, solve_columns, solve_lower
 
-FloatArray = NDArray[np.float64]
 Block = NDArray[Any]
 
-GROWTH = 1e6
+MAX_STAGE_GROWTH = 1e6
 """Largest growth at the top of the spectrum in one stage, relative to the damped part: more makes float32 columns dependent."""
 
-STAGES = 12
+MAX_STAGES = 12
 """Stages after which the best subspace so far is returned, with the error it has."""
 
-SAMPLES = 64
-"""Ritz pairs whose residual tells the error, evenly spaced by rank."""
+RESIDUAL_SAMPLES = 64
+"""Ritz pairs from whose residuals the error is estimated, evenly spaced by rank."""
 
-MARGINS = (1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.6, 2.0)
+RANK_MARGINS = (1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.6, 2.0)
 SPARE = 20
 """Columns of a block: one of these times the estimated rank, and some more."""
 
 
 @dataclass(frozen=True)
-class Leading:
+class LeadingPairs:
     """Positive eigenpairs that a filtered subspace holds.
 
-    Attributes
-    ----------
-    values
-        Descending, ``(r,)``.
-    vectors
-        ``(n, r)`` float64.
-    block
-        The whole subspace, Ritz vectors by descending value, ``(n, b)`` float32; nothing if the matrix turned out to be better dense.
-    error
-        Estimated relative error of ``sum_i values_i^2``.
+    ``values``: descending, ``(r,)``; ``vectors``: ``(n, r)`` float64; ``block``: the whole subspace, Ritz vectors by descending value,
+    ``(n, b)`` float32; nothing if the matrix turned out to be better dense; ``error``: estimated relative error of ``sum_i values_i^2``.
     """
 
     values: FloatArray
@@ -63,18 +55,10 @@ class Leading:
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """How many columns, what is damped, and the total degree that is expected to do.
+    """Size of a block, the interval that is damped, and the total degree that is expected to do.
 
-    Attributes
-    ----------
-    columns
-        b.
-    damped
-        The interval whose eigenvectors shrink; its upper end has about b eigenvalues above it.
-    top
-        Upper end of the spectrum.
-    degree
-        Total degree for a random block.
+    ``columns``: b; ``damped``: the interval whose eigenvectors shrink; its upper end has about b eigenvalues above it; ``top``: upper end
+    of the spectrum; ``degree``: total degree for a random block.
     """
 
     columns: int
@@ -83,20 +67,20 @@ class BlockPlan:
     degree: int
 
     def stage(self, left: int) -> int:
-        """Return the degree of the next of equal stages that together reach a degree, none of which grows beyond ``GROWTH``."""
+        """Return the degree of the next of equal stages that together reach a degree, none of which grows beyond ``MAX_STAGE_GROWTH``."""
         rate = math.acosh(1 + 2 * (self.top - self.damped[1]) / (self.damped[1] - self.damped[0]))
-        most = max(1, int(math.acosh(GROWTH) / rate))
-        return math.ceil(left / math.ceil(left / most))
+        max_degree = max(1, int(math.acosh(MAX_STAGE_GROWTH) / rate))
+        return math.ceil(left / math.ceil(left / max_degree))
 
 
-def planned(spectrum: Spectrum, rank: float, n: int, entries: int, tol: float, columns: int | None = None) -> BlockPlan:
+def plan_block(spectrum: Spectrum, rank: float, n: int, entries: int, tol: float, columns: int | None = None) -> BlockPlan:
     """Return the cheapest plan by a count of operations, over block sizes.
 
     After degree m, a random block leaves about ``1e6 sum_i s_i^2 / cosh(m a_i)^2`` of ``sum_i s_i^2`` outside (the factor: seen between 1e5
     and 1e7 on graphs), where ``cosh a_i`` is the eigenvalue s_i in units of the damped interval.
     """
-    sizes = sorted({min(n, int(margin * rank) + SPARE) for margin in MARGINS}) if columns is None else [columns]
-    plans = [_plan(spectrum, size, tol) for size in sizes]
+    sizes = sorted({min(n, int(margin * rank) + SPARE) for margin in RANK_MARGINS}) if columns is None else [columns]
+    plans = [_plan_size(spectrum, size, tol) for size in sizes]
     # In units of one double precision product inside a dense matrix: sparse ones cost ten times as much, eigenvectors three times.
     costs = [
         10 * p.degree * entries * p.columns
@@ -108,7 +92,7 @@ def planned(spectrum: Spectrum, rank: float, n: int, entries: int, tol: float, c
     return plans[int(np.argmin(costs))]
 
 
-def _plan(spectrum: Spectrum, size: int, tol: float) -> BlockPlan:
+def _plan_size(spectrum: Spectrum, size: int, tol: float) -> BlockPlan:
     spread = spectrum.top - spectrum.lo
     level = spectrum.level(size)
     edge = min(max(level, spectrum.lo + 0.05 * spread), spectrum.top - 0.05 * spread)
@@ -133,69 +117,51 @@ def chebyshev_positive(
     max_rank: int | None = None,
     threads: int = 1,
     memory: int | None = None,
-) -> Leading:
+) -> LeadingPairs:
     """Return the positive eigenpairs of a large symmetric matrix.
 
-    Parameters
-    ----------
-    operator
-        A, ``(n, n)``.
-    spectrum
-        Its ends and density; they only decide how large the block is and what is damped.
-    tol
-        Wanted relative error of ``||A_+||_F^2``.
-    start
-        The block of a similar matrix; a smaller degree then does.
-    seed
-        Of the random block otherwise, or of the columns it lacks.
-    max_rank
-        No more pairs than this, the largest.
-    threads
-        Threads that share the tiles; the result does not depend on it.
-    memory
-        Bytes that may be held at once; any by default.
-
-    Raises
-    ------
-    MemoryError
-        A block, or the dense matrix in its place, would take more; before it is made.
+    The ``spectrum`` only decides how large the block is and what is damped. ``tol`` is the relative error of ``||A_+||_F^2``; with the
+    block of a similar matrix as ``start`` a smaller degree does, ``seed`` draws the columns it lacks. At most ``max_rank`` pairs are
+    returned, the largest. ``threads`` share the tiles; the result does not depend on them. Raises MemoryError before a block, or the dense
+    matrix in its place, would take more than ``memory`` bytes.
     """
     n, limit = operator.n, operator.n if max_rank is None else max_rank
     rank = max(0.0, min(spectrum.count(0.0), limit))
-    plan = planned(spectrum, rank, n, operator.sparse.nnz, tol)
+    plan = plan_block(spectrum, rank, n, operator.sparse.nnz, tol)
     refuse_array(f"a block of {plan.columns} columns of {n} rows", block_bytes(n, plan.columns, rank), memory)
-    block, warm = _first_block(n, plan.columns, start, seed)
+    block, warm = _make_first_block(n, plan.columns, start, seed)
     panels, error = Panels.of(operator, np.float32), math.inf
-    # A block that was good for a similar matrix mostly needs one stage; the error tells.
+    # A block that was good for a similar matrix mostly needs one stage; the error decides.
     degree = plan.stage(plan.degree) if warm else plan.degree
-    for stage in range(STAGES):
-        _iterate(panels, block, plan, degree, threads)
+    for stage in range(MAX_STAGES):
+        _filter_in_stages(panels, block, plan, degree, threads)
         ritz = _rayleigh_ritz(operator, block, threads)
-        kept = min(int(np.count_nonzero(ritz.values > 0)), limit)
-        if kept == block.shape[1]:
-            wider = math.ceil(1.5 * kept)
+        n_pairs = min(int(np.count_nonzero(ritz.values > 0)), limit)
+        if n_pairs == block.shape[1]:
+            wider = math.ceil(1.5 * n_pairs)
             if 2 * wider > n:
                 refuse_array(f"a dense decomposition of {n} rows", dense_bytes(n), memory)
-                return Leading(*dense_positive(operator.dense()), None, 0.0)
-            plan = planned(spectrum, rank, n, operator.sparse.nnz, tol, wider)
-            refuse_array(f"a block of {wider} columns of {n} rows", block_bytes(n, wider, kept), memory)
-            block, degree = _widened(block, wider, seed + stage + 1, threads), plan.degree
+                return LeadingPairs(*dense_positive(operator.dense()), None, 0.0)
+            plan = plan_block(spectrum, rank, n, operator.sparse.nnz, tol, wider)
+            refuse_array(f"a block of {wider} columns of {n} rows", block_bytes(n, wider, n_pairs), memory)
+            orthonormalise(block, threads)
+            block, degree = _make_first_block(n, wider, block, seed + stage + 1)[0], plan.degree
             continue
-        error = _error(operator, block, ritz, kept, plan.damped[1], threads)
-        if error <= tol or stage == STAGES - 1:
+        error = _estimate_error(operator, block, ritz, n_pairs, plan.damped[1], threads)
+        if error <= tol or stage == MAX_STAGES - 1:
             break
         orthonormalise(block, threads)
         degree = plan.stage(8)
-    vectors = rotated_apart(block, ritz.weights, kept, threads)
-    return Leading(ritz.values[:kept], vectors, block, error)
+    vectors = rotate_in_place(block, ritz.weights, n_pairs, threads)
+    return LeadingPairs(ritz.values[:n_pairs], vectors, block, error)
 
 
 def block_bytes(n: int, columns: int, rank: float) -> int:
-    """Return the bytes held of a block of b columns with r positive pairs: ``n (8 b + 16 r) + 40 b^2``."""
+    """Return the bytes in use for a block of b columns with r positive pairs: ``n (8 b + 16 r) + 40 b^2``."""
     return int(n * (8 * columns + 16 * rank) + 40 * columns**2)
 
 
-def _first_block(n: int, columns: int, start: Block | None, seed: int) -> tuple[NDArray[np.float32], bool]:
+def _make_first_block(n: int, columns: int, start: Block | None, seed: int) -> tuple[NDArray[np.float32], bool]:
     """Return the first block, ``(n, columns)``, and whether most of it was known before."""
     block = np.empty((n, columns), np.float32)
     known = 0
@@ -203,11 +169,11 @@ def _first_block(n: int, columns: int, start: Block | None, seed: int) -> tuple[
         alive = np.flatnonzero(np.abs(start).max(axis=0, initial=0.0) > 0)[:columns]
         known = len(alive)
         block[:, :known] = start[:, alive]
-    _fill(block[:, known:], seed)
+    _fill_at_random(block[:, known:], seed)
     return block, 2 * known > columns
 
 
-def _fill(block: NDArray[np.float32], seed: int) -> None:
+def _fill_at_random(block: NDArray[np.float32], seed: int) -> None:
     rng = np.random.default_rng((seed, 3))
     scale = np.float32(len(block) ** -0.5)
     for row in range(0, len(block), 1024):
@@ -215,23 +181,18 @@ def _fill(block: NDArray[np.float32], seed: int) -> None:
         part[:] = scale * rng.standard_normal(part.shape, dtype=np.float32)
 
 
-def _widened(block: NDArray[np.float32], columns: int, seed: int, threads: int) -> NDArray[np.float32]:
-    orthonormalise(block, threads)
-    return _first_block(len(block), columns, block, seed)[0]
-
-
-def _iterate(panels: Panels, block: Block, plan: BlockPlan, degree: int, threads: int) -> None:
+def _filter_in_stages(panels: Panels, block: Block, plan: BlockPlan, degree: int, threads: int) -> None:
     """Filter a block by a total degree, in stages between which its columns are made orthonormal."""
     left = degree
     while left > 0:
         step = plan.stage(left)
-        filtered(panels, block, step, plan.damped, plan.top, threads)
+        filter_block(panels, block, step, plan.damped, plan.top, threads)
         left -= step
         if left > 0:
             orthonormalise(block, threads)
 
 
-def filtered(panels: Panels, block: Block, degree: int, damped: tuple[float, float], top: float, threads: int) -> None:
+def filter_block(panels: Panels, block: Block, degree: int, damped: tuple[float, float], top: float, threads: int) -> None:
     """Overwrite V by ``T_degree(A~) V``, scaled, where A~ maps the damped interval to [-1, 1]: eigenvectors above it grow.
 
     With ``e, c`` half width and centre of the interval: ``sigma_1 = e / (top - c)``, ``Y_1 = (sigma_1 / e)(A - c) V``, then with the
@@ -242,9 +203,9 @@ def filtered(panels: Panels, block: Block, degree: int, damped: tuple[float, flo
     first = half / (top - centre)
 
     def panel(lo: int) -> None:
-        columns = slice(lo, min(b, lo + WIDTH))
+        columns = slice(lo, min(b, lo + PANEL_WIDTH))
         wide = columns.stop - lo
-        x, y = np.zeros((n, WIDTH), block.dtype), np.zeros((n, WIDTH), block.dtype)
+        x, y = np.zeros((n, PANEL_WIDTH), block.dtype), np.zeros((n, PANEL_WIDTH), block.dtype)
         x[:, :wide] = block[:, columns]
         panels.step(x, y, first / half, centre, 0.0)
         sigma = first
@@ -254,21 +215,21 @@ def filtered(panels: Panels, block: Block, degree: int, damped: tuple[float, flo
             x, y, sigma = y, x, later
         block[:, columns] = y[:, :wide]
 
-    shared_out(panel, range(0, b, WIDTH), threads)
+    share_tiles(panel, range(0, b, PANEL_WIDTH), threads)
 
 
 def orthonormalise(block: Block, threads: int) -> None:
     """Overwrite V by ``V R^{-1}`` with ``R'R = V'V``: columns orthonormal up to the precision of V."""
-    product = gram(block, threads)
+    product = gram_matrix(block, threads)
     scale = _unit_scale(product)
-    divided(block, scale, _factored(product * np.multiply.outer(scale, scale), 1e-6), threads)
+    solve_columns(block, scale, _factorise(product * np.multiply.outer(scale, scale), 1e-6), threads)
 
 
 def _unit_scale(product: FloatArray) -> FloatArray:
     return 1 / np.sqrt(np.maximum(np.diag(product), np.finfo(np.float32).tiny))
 
 
-def _factored(matrix: FloatArray, shift: float) -> FloatArray:
+def _factorise(matrix: FloatArray, shift: float) -> FloatArray:
     """Return the lower Cholesky factor of a matrix of unit diagonal, shifted until it has one."""
     while True:
         try:
@@ -290,37 +251,37 @@ def _rayleigh_ritz(operator: SymmetricOperator, block: Block, threads: int) -> _
     """Return the Ritz pairs in double precision: ``L^{-1} V'AV L'^{-1} = Q diag(values) Q'`` with ``V'V = L L'``."""
     product = inner_product(block, lambda columns: block[:, columns], threads, np.float64)
     scale = _unit_scale(product)
-    lower = _factored(product * np.multiply.outer(scale, scale), 0.0)
+    lower = _factorise(product * np.multiply.outer(scale, scale), 0.0)
     if np.diag(lower).min() < 1e-4:
         # Columns this close to dependent would leave the vectors orthonormal to less than 1e-8.
         orthonormalise(block, threads)
         product = inner_product(block, lambda columns: block[:, columns], threads, np.float64)
         scale = _unit_scale(product)
-        lower = _factored(product * np.multiply.outer(scale, scale), 1e-14)
+        lower = _factorise(product * np.multiply.outer(scale, scale), 1e-14)
     del product
     exact = Panels.of(operator, np.float64)
     small = inner_product(block, lambda columns: exact.product(block[:, columns]), threads, np.float64)
     small *= np.multiply.outer(scale, scale)
-    small = solved_lower(lower, solved_lower(lower, small, threads).T, threads)
+    small = solve_lower(lower, solve_lower(lower, small, threads).T, threads)
     with one_thread():
         values, vectors = scipy.linalg.eigh(0.5 * (small + small.T), driver="evd", overwrite_a=True, check_finite=False)
-    weights = solved_lower(lower, vectors[:, ::-1], threads, transposed=True)
+    weights = solve_lower(lower, vectors[:, ::-1], threads, transposed=True)
     weights *= scale[:, None]
     return _Ritz(values[::-1].copy(), weights)
 
 
-def _error(operator: SymmetricOperator, block: Block, ritz: _Ritz, kept: int, edge: float, threads: int) -> float:
+def _estimate_error(operator: SymmetricOperator, block: Block, ritz: _Ritz, n_pairs: int, edge: float, threads: int) -> float:
     """Return the estimated relative error of ``sum_i s_i^2``.
 
     A Ritz value s_i with residual ``rho_i = ||A u_i - s_i u_i||`` is too small by about ``rho_i^2 / (s_i - edge)``: what the block misses
     lies below the edge. The residuals are taken at 64 pairs, evenly spaced.
     """
-    if kept == 0:
+    if n_pairs == 0:
         return 0.0
-    sample = np.unique(np.linspace(0, kept - 1, SAMPLES).round().astype(np.intp))
+    sample = np.unique(np.linspace(0, n_pairs - 1, RESIDUAL_SAMPLES).round().astype(np.intp))
     values = ritz.values[sample]
-    vectors = rotated(block, np.ascontiguousarray(ritz.weights[:, sample]), threads)
+    vectors = rotate_columns(block, np.ascontiguousarray(ritz.weights[:, sample]), threads)
     with one_thread():
         residuals = np.square(operator.product(vectors) - vectors * values).sum(axis=0)
     gaps = np.maximum(values - edge, 1e-3 * ritz.values[0])
-    return kept * float(np.mean(2 * values * residuals / gaps)) / float(ritz.values[:kept] @ ritz.values[:kept])
+    return n_pairs * float(np.mean(2 * values * residuals / gaps)) / float(ritz.values[:n_pairs] @ ritz.values[:n_pairs])

@@ -12,27 +12,22 @@ from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from .operator import SymmetricOperator
 
-SMALL = 200
+MAX_UNSPLIT_ROWS = 200
 """Rows up to which a matrix is not worth taking apart."""
 
 
 @dataclass(frozen=True)
-class Part:
+class MatrixPart:
     """A diagonal block of a matrix, after its rows were put in another order.
 
-    Attributes
-    ----------
-    rows
-        Rows of the whole, in the order of the part.
-    operator
-        The matrix ``A[rows, rows]``.
+    ``rows``: rows of the whole, in the order of the part; ``operator``: the matrix ``A[rows, rows]``.
     """
 
     rows: NDArray[np.intp]
     operator: SymmetricOperator
 
 
-def connected_parts(operator: SymmetricOperator) -> list[Part]:
+def connected_parts(operator: SymmetricOperator) -> list[MatrixPart]:
     """Return the connected parts of a matrix, by their first row, without those that hold no entry; all in one if it is small.
 
     Each is in reverse Cuthill-McKee order: rows that a product gathers together then mostly lie in the cache together. A low rank part
@@ -42,24 +37,24 @@ def connected_parts(operator: SymmetricOperator) -> list[Part]:
     if not sparse.data.all():
         sparse = sparse.copy()
         sparse.eliminate_zeros()
-    if operator.n <= SMALL and operator.factor is None:
+    if operator.n <= MAX_UNSPLIT_ROWS and operator.factor is None:
         rows = np.flatnonzero(np.diff(sparse.indptr))
-        return [Part(rows, SymmetricOperator(sparse[rows][:, rows] if len(rows) < operator.n else sparse))] if len(rows) else []
+        return [MatrixPart(rows, SymmetricOperator(sparse[rows][:, rows] if len(rows) < operator.n else sparse))] if len(rows) else []
     pattern = sp.csr_matrix((np.ones(sparse.nnz), sparse.indices, sparse.indptr), shape=sparse.shape)
     if operator.factor is not None:
-        return [_part(operator, sparse, pattern, np.arange(operator.n))]
+        return [_make_part(operator, sparse, pattern, np.arange(operator.n))]
     count, labels = connected_components(pattern, directed=False)
     order = np.argsort(labels, kind="stable")
     ends = np.searchsorted(labels[order], np.arange(count + 1))
     filled = np.diff(sparse.indptr) > 0
     groups = (order[lo:hi] for lo, hi in pairwise(ends))
-    return [_part(operator, sparse, pattern, rows) for rows in groups if filled[rows[0]]]
+    return [_make_part(operator, sparse, pattern, rows) for rows in groups if filled[rows[0]]]
 
 
-def _part(operator: SymmetricOperator, sparse: sp.csr_array, pattern: sp.csr_matrix, rows: NDArray[np.intp]) -> Part:
+def _make_part(operator: SymmetricOperator, sparse: sp.csr_array, pattern: sp.csr_matrix, rows: NDArray[np.intp]) -> MatrixPart:
     if len(rows) > 2:
         rows = rows[reverse_cuthill_mckee(pattern[rows][:, rows], symmetric_mode=True)]
     matrix = sp.csr_array(sparse[rows][:, rows])
     matrix.sort_indices()
     factor = None if operator.factor is None else operator.factor[rows]
-    return Part(rows, SymmetricOperator(matrix, factor, operator.weights, operator.centre))
+    return MatrixPart(rows, SymmetricOperator(matrix, factor, operator.weights, operator.centre))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..jit import one_thread
 
-FloatArray = NDArray[np.float64]
-
-BY_VALUE = 200
-"""Rows from which only the positive eigenpairs of a dense matrix are asked for; below, all of them come sooner."""
+MIN_ROWS_BY_VALUE = 200
+"""Rows from which only the positive eigenpairs of a dense matrix are computed; below, all of them come sooner."""
 
 
 def dense_bytes(n: int) -> int:
@@ -29,7 +27,7 @@ def dense_positive(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     if cut == 0:
         return np.zeros(0), np.zeros((n, 0))
     with one_thread():
-        if n < BY_VALUE:
+        if n < MIN_ROWS_BY_VALUE:
             values, vectors = np.linalg.eigh(matrix)
             keep = values > cut
             values, vectors = values[keep], vectors[:, keep]

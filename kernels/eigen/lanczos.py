@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse.linalg as sla
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..jit import one_thread
 from .operator import SymmetricOperator
-
-FloatArray = NDArray[np.float64]
 
 
 def lanczos_positive(
@@ -19,40 +17,30 @@ def lanczos_positive(
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return the positive eigenvalues, descending, and their eigenvectors, or nothing if they are too many or do not settle.
 
-    Parameters
-    ----------
-    operator
-        A, ``(n, n)``.
-    rank
-        Their number, estimated. Five more pairs are asked for, then twice as many, until one is not positive.
-    tol
-        Wanted relative error of ``||A_+||_F^2``.
-    seed
-        Of the first vector.
-    max_rank
-        No more pairs than this, the largest.
+    ``rank`` is their estimated number: five more pairs are computed, then twice as many, until one is not positive. ``tol`` is the relative
+    error of ``||A_+||_F^2``, ``seed`` draws the first vector, and at most ``max_rank`` pairs are returned, the largest.
     """
     n, limit = operator.n, operator.n if max_rank is None else max_rank
-    wanted = min(rank, limit) + 5
+    size = min(rank, limit) + 5
     rng = np.random.default_rng((seed, 4))
     first = rng.standard_normal(n)
     wrap: Any = sla.LinearOperator
     matrix = wrap((n, n), matvec=lambda v: operator.product(np.ravel(v)), dtype=np.float64)
-    while 4 * wanted < n:
+    while 4 * size < n:
         try:
             with one_thread():
-                values, vectors = _largest(matrix, wanted, first, min(1e-6, tol), rng)
+                values, vectors = _largest_pairs(matrix, size, first, min(1e-6, tol), rng)
         except sla.ArpackNoConvergence:
             return None
-        if values[-1] <= 0 or wanted >= limit:
-            kept = min(int(np.count_nonzero(values > 0)), limit)
-            return values[:kept], vectors[:, :kept]
-        wanted *= 2
+        if values[-1] <= 0 or size >= limit:
+            n_pairs = min(int(np.count_nonzero(values > 0)), limit)
+            return values[:n_pairs], vectors[:, :n_pairs]
+        size *= 2
     return None
 
 
-def _largest(matrix: Any, wanted: int, first: FloatArray, tol: float, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+def _largest_pairs(matrix: Any, size: int, first: FloatArray, tol: float, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
     solve: Any = sla.eigsh
-    values, vectors = solve(matrix, k=wanted, which="LA", v0=first, tol=tol, rng=rng)
+    values, vectors = solve(matrix, k=size, which="LA", v0=first, tol=tol, rng=rng)
     order = np.argsort(-values, kind="stable")
     return values[order], vectors[:, order]

@@ -1,4 +1,4 @@
-"""A large symmetric matrix that is known by what it is made of: a sparse part, and a low rank part that may be centred."""
+"""A large symmetric matrix as the sum of a sparse part and a low rank part that may be centred."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-FloatArray = NDArray[np.float64]
+from ..arrays import FloatArray
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class SymmetricOperator:
     centre: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sparse", _checked_sparse(self.sparse))
+        object.__setattr__(self, "sparse", _check_sparse(self.sparse))
         if self.factor is None:
             if self.weights is not None:
                 raise ValueError("weights: given without a factor whose columns they belong to")
             return
-        factor, weights = _checked_factor(self.factor, self.weights, self.n)
+        factor, weights = _check_factor(self.factor, self.weights, self.n)
         object.__setattr__(self, "factor", factor)
         object.__setattr__(self, "weights", weights)
 
@@ -109,13 +109,13 @@ class SymmetricOperator:
         return out
 
 
-def _checked_sparse(sparse: Any) -> sp.csr_array:
+def _check_sparse(sparse: object) -> sp.csr_array:
     matrix: Any = sp.csr_array(sparse, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"sparse: shape {matrix.shape}; must be square")
     if not np.isfinite(matrix.data).all():
         raise ValueError("sparse: holds an entry that is not finite")
-    # One bilinear form with fixed irregular vectors tells a matrix from its transpose, at the cost of two products.
+    # One bilinear form with fixed irregular vectors distinguishes a matrix from its transpose, at the cost of two products.
     left, right = np.cos(np.arange(matrix.shape[0]) * 1.7 + 0.3), np.sin(np.arange(matrix.shape[0]) * 2.3 + 0.9)
     forward, back = left @ (matrix @ right), right @ (matrix @ left)
     if abs(forward - back) > 1e-9 * np.abs(matrix.data).sum():
@@ -123,14 +123,14 @@ def _checked_sparse(sparse: Any) -> sp.csr_array:
     return matrix
 
 
-def _checked_factor(factor: Any, weights: Any, n: int) -> tuple[Any, FloatArray]:
-    given: Any = sp.csr_array(factor, dtype=np.float64) if sp.issparse(factor) else np.asarray(factor, dtype=np.float64)
-    if given.ndim != 2 or given.shape[0] != n:
-        raise ValueError(f"factor: shape {given.shape}; must be ({n}, k), one row per row of the sparse part")
-    entries = given.data if sp.issparse(given) else given
+def _check_factor(factor: object, weights: ArrayLike | None, n: int) -> tuple[Any, FloatArray]:
+    matrix: Any = sp.csr_array(factor, dtype=np.float64) if sp.issparse(factor) else np.asarray(factor, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != n:
+        raise ValueError(f"factor: shape {matrix.shape}; must be ({n}, k), one row per row of the sparse part")
+    entries = matrix.data if sp.issparse(matrix) else matrix
     if not np.isfinite(np.asarray(entries)).all():
         raise ValueError("factor: holds an entry that is not finite")
-    scale = np.ones(given.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
-    if scale.shape != (given.shape[1],) or not np.isfinite(scale).all():
-        raise ValueError(f"weights: shape {scale.shape}; must be ({given.shape[1]},), finite, one for each column of factor")
-    return given, scale
+    scale = np.ones(matrix.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
+    if scale.shape != (matrix.shape[1],) or not np.isfinite(scale).all():
+        raise ValueError(f"weights: shape {scale.shape}; must be ({matrix.shape[1]},), finite, one for each column of factor")
+    return matrix, scale

@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..jit import compiled
 from .operator import SymmetricOperator
 
 Block = NDArray[Any]
 
-WIDTH = 64
+PANEL_WIDTH = 64
 """Columns of a panel: one gathered row of a float32 panel is four lines of the cache."""
 
 
 @compiled
-def filter_step(indptr: Any, indices: Any, data: Any, x: Any, out: Any, scale: Any, centre: Any, back: Any) -> None:
+def filter_step(indptr: Array, indices: Array, data: Array, x: Array, out: Array, scale: float, centre: float, back: float) -> None:
     """``out <- scale (A - centre I) x + back out`` for panels ``(n, 64)``; all scalars and ``data`` of the panels' dtype."""
     total = np.empty(64, x.dtype)
     for i in range(len(indptr) - 1):
@@ -43,7 +44,7 @@ class Panels:
     operator: SymmetricOperator
 
     @classmethod
-    def of(cls, operator: SymmetricOperator, dtype: Any) -> Panels:
+    def of(cls, operator: SymmetricOperator, dtype: type[np.floating]) -> Panels:
         """Return the panels of an operator in float32 or float64."""
         sparse = operator.sparse
         return cls(sparse.indptr, sparse.indices, sparse.data.astype(dtype), operator)
@@ -59,9 +60,9 @@ class Panels:
         """Return ``A X``, ``(n, m)``, panel by panel."""
         n, m = columns.shape
         out = np.empty((n, m), self.data.dtype)
-        x, y = np.zeros((n, WIDTH), self.data.dtype), np.zeros((n, WIDTH), self.data.dtype)
-        for lo in range(0, m, WIDTH):
-            wide = min(WIDTH, m - lo)
+        x, y = np.zeros((n, PANEL_WIDTH), self.data.dtype), np.zeros((n, PANEL_WIDTH), self.data.dtype)
+        for lo in range(0, m, PANEL_WIDTH):
+            wide = min(PANEL_WIDTH, m - lo)
             x[:, :wide] = columns[:, lo : lo + wide]
             self.step(x, y, 1.0, 0.0, 0.0)
             out[:, lo : lo + wide] = y[:, :wide]

@@ -12,35 +12,34 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..memory_bound import refuse_array
 from .chebyshev import SPARE, chebyshev_positive
-from .components import Part, connected_parts
+from .components import MatrixPart, connected_parts
 from .dense import dense_bytes, dense_positive
 from .lanczos import lanczos_positive
 from .operator import SymmetricOperator
 from .signs import column_signs
-from .spectrum import estimated_spectrum
+from .spectrum import estimate_spectrum
 from .tall_blocks import usable_cores
 
-FloatArray = NDArray[np.float64]
-
-DENSE = 800
+MAX_DENSE_ROWS = 800
 """Rows up to which a connected part of the matrix is solved as a dense one."""
 
 WHOLE = 128
 """Rows up to which looking for parts takes longer than a dense decomposition of the whole."""
 
-SHARE = 0.4
+MAX_BLOCK_SHARE = 0.4
 """Columns a block may have, relative to the rows, before a dense solution comes sooner."""
 
-LEAST = 64
-"""Rows below which a part is solved as a dense one whatever the method."""
+MIN_BLOCK_ROWS = 64
+"""Rows below which a part is solved as a dense one by every method."""
 
 METHODS = ("auto", "dense", "lanczos", "chebyshev")
 
-CHUNK = 1024
+ROWS_PER_CHUNK = 1024
 
-TIE = 1e-10
+TIE_TOLERANCE = 1e-10
 """Eigenvalues that differ by less, relative to the largest, are one eigenvalue where a closed form needs its multiplicity."""
 
 
@@ -48,18 +47,10 @@ TIE = 1e-10
 class PositivePart:
     """``A_+ = U diag(s) U'``: the eigenpairs of A with positive eigenvalue.
 
-    Attributes
-    ----------
-    values
-        s, ``(r,)``, descending, all positive; r may be 0.
-    vectors
-        U, ``(n, r)``, orthonormal columns; the entry largest in magnitude of each column (the first of equals) is positive.
-    block
-        What a later call for a similar matrix may start from, ``(n, b)`` float32; nothing from the dense path.
-    method
-        What found them: ``"dense"``, ``"lanczos"`` or ``"chebyshev"``; that of the largest part.
-    error
-        Estimated relative error of ``||A_+||_F^2`` from the residuals; 0 where none is known of.
+    ``values``: s, ``(r,)``, descending, all positive; r may be 0; ``vectors``: U, ``(n, r)``, orthonormal columns; the entry largest in
+    magnitude of each column (the first of equals) is positive; ``block``: what a later call for a similar matrix may start from, ``(n, b)``
+    float32; nothing from the dense path; ``method``: how they were computed: ``"dense"``, ``"lanczos"`` or ``"chebyshev"``; that of
+    the largest part; ``error``: estimated relative error of ``||A_+||_F^2`` from the residuals; 0 where none is known.
     """
 
     values: FloatArray
@@ -83,58 +74,38 @@ def positive_part(
 ) -> PositivePart:
     """Return the eigenpairs of a symmetric matrix with positive eigenvalue.
 
-    The parts of the matrix that no entry links are solved apart; rows without an entry cost nothing. The result repeats bit for bit, for
-    any number of threads.
+    The parts of the matrix that no entry links are solved one by one; rows without an entry cost nothing. The result repeats bit for bit,
+    for any number of threads.
 
-    Parameters
-    ----------
-    operator
-        A, ``(n, n)``.
-    tol
-        Wanted relative error of ``||A_+||_F^2``; of A_+ itself it is about the square root. The dense path is exact.
-    start
-        ``block`` of the result for a similar matrix; saves half the work and more.
-    seed
-        Of the random vectors.
-    method
-        ``"auto"`` picks by size and estimated rank: dense up to 800 rows per part (up to 128 in all), or where more than a third of all are
-        positive, else ``"chebyshev"``. A named method is used for every part of at least 64 rows; ``"dense"`` takes the matrix whole.
-    max_rank
-        No more pairs than this, the largest.
-    basis
-        V, ``(n, k)`` with orthonormal columns: the matrix is then ``V V'A V V'``, solved as a dense one of k rows.
-    threads
-        Threads that share the work; by default all cores the process may use.
-    memory
-        Bytes that may be held at once for a part of the matrix; any by default.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
-    MemoryError
-        A dense matrix, or a block of columns, would take more than ``memory``; before it is made.
+    ``tol``: relative error of ``||A_+||_F^2``; of A_+ itself it is about the square root. The dense path is exact. ``start``: ``block`` of
+    the result for a similar matrix; saves half the work and more; ``seed``: of the random vectors. ``method``: ``"auto"`` picks by size and
+    estimated rank: dense up to 800 rows per part (up to 128 in all), or where more than a third of all are positive, else ``"chebyshev"``.
+    A named method is used for every part of at least 64 rows; ``"dense"`` takes the matrix whole. ``max_rank``: no more pairs than this,
+    the largest; ``basis``: V, ``(n, k)`` with orthonormal columns: the matrix is then ``V V'A V V'``, solved as a dense one of k rows;
+    ``threads``: threads that share the work; by default all cores the process may use; ``memory``: bytes that one part of the matrix may
+    take; any by default. Raises ValueError if an argument is out of range, and MemoryError before a dense matrix or a block of columns
+    would take more than ``memory``.
     """
     _check_call(operator, tol, start, method, max_rank)
     if basis is not None:
         columns = np.asarray(basis, dtype=np.float64)
         values, inner = dense_positive(operator.restricted(columns))
-        return _finished(values, columns @ inner, None, "dense", max_rank)
+        return _finish_part(values, columns @ inner, None, "dense", max_rank)
     if method == "auto" and operator.n <= WHOLE:
-        return _finished(*_whole(_dense(operator, memory)), None, "dense", max_rank)
+        return _finish_part(*_solve_whole(_make_dense(operator, memory)), None, "dense", max_rank)
     if method == "dense":
-        return _finished(*dense_positive(_dense(operator, memory)), None, "dense", max_rank)
-    call = _Call(tol, seed, method, max_rank, usable_cores() if threads is None else threads, memory)
-    return _assembled(operator.n, [_solved(part, call, start) for part in connected_parts(operator)], max_rank)
+        return _finish_part(*dense_positive(_make_dense(operator, memory)), None, "dense", max_rank)
+    settings = _Settings(tol, seed, method, max_rank, usable_cores() if threads is None else threads, memory)
+    return _assemble_parts(operator.n, [_solve_part(part, settings, start) for part in connected_parts(operator)], max_rank)
 
 
-def _dense(operator: SymmetricOperator, memory: int | None) -> FloatArray:
-    """Return a matrix as a dense one, if its decomposition may take what it takes."""
+def _make_dense(operator: SymmetricOperator, memory: int | None) -> FloatArray:
+    """Return a matrix as a dense one, if its decomposition fits into memory."""
     refuse_array(f"a dense decomposition of {operator.n} rows", dense_bytes(operator.n), memory)
     return operator.dense()
 
 
-def _whole(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _solve_whole(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the positive eigenpairs of a small matrix; rows without an entry are zero in every vector."""
     filled = matrix.any(axis=1)
     if filled.all():
@@ -146,8 +117,8 @@ def _whole(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 @dataclass(frozen=True)
-class _Call:
-    """What every part of the matrix is solved with."""
+class _Settings:
+    """Options that all parts of the matrix share."""
 
     tol: float
     seed: int
@@ -158,7 +129,7 @@ class _Call:
 
 
 @dataclass(frozen=True)
-class _Solved:
+class _SolvedPart:
     """Positive eigenpairs of a part; ``rows`` are its rows in the whole."""
 
     rows: NDArray[np.intp]
@@ -169,7 +140,7 @@ class _Solved:
     error: float = 0.0
 
 
-def _check_call(operator: SymmetricOperator, tol: float, start: Any, method: str, max_rank: int | None) -> None:
+def _check_call(operator: SymmetricOperator, tol: float, start: NDArray[Any] | None, method: str, max_rank: int | None) -> None:
     if method not in METHODS:
         raise ValueError(f"method={method!r}: must be one of {', '.join(METHODS)}")
     if not 0 < tol < 1:
@@ -180,43 +151,44 @@ def _check_call(operator: SymmetricOperator, tol: float, start: Any, method: str
         raise ValueError(f"start: shape {np.shape(start)}; must be ({operator.n}, b), a block of an earlier result")
 
 
-def _solved(part: Part, call: _Call, start: NDArray[Any] | None) -> _Solved:
+def _solve_part(part: MatrixPart, settings: _Settings, start: NDArray[Any] | None) -> _SolvedPart:
     operator, rows = part.operator, part.rows
     n = operator.n
-    if n < LEAST or (call.method == "auto" and n <= DENSE):
-        return _Solved(rows, *dense_positive(_dense(operator, call.memory)), None, "dense")
-    spectrum = estimated_spectrum(operator, call.seed)
+    if n < MIN_BLOCK_ROWS or (settings.method == "auto" and n <= MAX_DENSE_ROWS):
+        return _SolvedPart(rows, *dense_positive(_make_dense(operator, settings.memory)), None, "dense")
+    spectrum = estimate_spectrum(operator, settings.seed)
     if spectrum.top <= 0:
-        return _Solved(rows, np.zeros(0), np.zeros((n, 0)), None, call.method if call.method != "auto" else "chebyshev")
+        return _SolvedPart(rows, np.zeros(0), np.zeros((n, 0)), None, settings.method if settings.method != "auto" else "chebyshev")
     rank = max(0.0, spectrum.count(0.0))
-    if call.method == "lanczos":
-        found = lanczos_positive(operator, round(rank), tol=call.tol, seed=call.seed, max_rank=call.max_rank)
-        if found is not None:
-            return _Solved(rows, *found, found[1].astype(np.float32), "lanczos")
-    wanted = rank if call.max_rank is None else min(rank, call.max_rank)
-    if (call.method == "auto" and 1.1 * wanted + SPARE > SHARE * n) or 1.1 * wanted + SPARE > 0.8 * n:
-        return _Solved(rows, *dense_positive(_dense(operator, call.memory)), None, "dense")
+    if settings.method == "lanczos":
+        pairs = lanczos_positive(operator, round(rank), tol=settings.tol, seed=settings.seed, max_rank=settings.max_rank)
+        if pairs is not None:
+            return _SolvedPart(rows, *pairs, pairs[1].astype(np.float32), "lanczos")
+    size = rank if settings.max_rank is None else min(rank, settings.max_rank)
+    if (settings.method == "auto" and 1.1 * size + SPARE > MAX_BLOCK_SHARE * n) or 1.1 * size + SPARE > 0.8 * n:
+        return _SolvedPart(rows, *dense_positive(_make_dense(operator, settings.memory)), None, "dense")
     first = None if start is None else start[rows]
-    limits: Any = {"max_rank": call.max_rank, "threads": call.threads, "memory": call.memory}
-    got = chebyshev_positive(operator, spectrum, tol=call.tol, start=first, seed=call.seed, **limits)
-    return _Solved(rows, got.values, got.vectors, got.block, "dense" if got.block is None else "chebyshev", got.error)
+    limits: Any = {"max_rank": settings.max_rank, "threads": settings.threads, "memory": settings.memory}
+    leading = chebyshev_positive(operator, spectrum, tol=settings.tol, start=first, seed=settings.seed, **limits)
+    method = "dense" if leading.block is None else "chebyshev"
+    return _SolvedPart(rows, leading.values, leading.vectors, leading.block, method, leading.error)
 
 
-def _assembled(n: int, parts: list[_Solved], max_rank: int | None) -> PositivePart:
+def _assemble_parts(n: int, parts: list[_SolvedPart], max_rank: int | None) -> PositivePart:
     """Put the eigenpairs of the parts together, by descending value, and their blocks side by side."""
     if not parts:
         return PositivePart(np.zeros(0), np.zeros((n, 0)), None, "dense")
     values = np.concatenate([part.values for part in parts])
     order = np.argsort(-values, kind="stable")[:max_rank]
-    place = np.full(len(values), -1)
-    place[order] = np.arange(len(order))
+    column = np.full(len(values), -1)
+    column[order] = np.arange(len(order))
     vectors = np.zeros((n, len(order)))
     ends = np.cumsum([0, *(len(part.values) for part in parts)])
     for part, lo, hi in zip(parts, ends[:-1], ends[1:], strict=True):
-        into = place[lo:hi]
-        for row in range(0, len(part.rows), CHUNK):
-            rows = part.rows[row : row + CHUNK]
-            vectors[rows[:, None], into[into >= 0]] = part.vectors[row : row + CHUNK, into >= 0]
+        into = column[lo:hi]
+        for row in range(0, len(part.rows), ROWS_PER_CHUNK):
+            rows = part.rows[row : row + ROWS_PER_CHUNK]
+            vectors[rows[:, None], into[into >= 0]] = part.vectors[row : row + ROWS_PER_CHUNK, into >= 0]
     widest = max((part.block.shape[1] for part in parts if part.block is not None), default=0)
     block = None if widest == 0 else np.zeros((n, widest), np.float32)
     for part in parts:
@@ -225,10 +197,10 @@ def _assembled(n: int, parts: list[_Solved], max_rank: int | None) -> PositivePa
     largest = max(parts, key=lambda part: len(part.rows))
     squares = [float(part.values @ part.values) for part in parts]
     error = sum(part.error * square for part, square in zip(parts, squares, strict=True)) / max(sum(squares), np.finfo(float).tiny)
-    return _finished(values[order], vectors, block, largest.method, None, error)
+    return _finish_part(values[order], vectors, block, largest.method, None, error)
 
 
-def _finished(
+def _finish_part(
     values: FloatArray, vectors: FloatArray, block: NDArray[np.float32] | None, method: str, max_rank: int | None, error: float = 0.0
 ) -> PositivePart:
     values, vectors = values[:max_rank], np.ascontiguousarray(vectors[:, :max_rank])
@@ -248,26 +220,9 @@ def kernel_spectrum(values: FloatArray, p: float, *, B: float | None = None, G: 
       equal the largest (to 1e-10 of it): any other share is as good.
     * penalty G: ``max tr(AK) - (G/p) tr K^p`` is ``(1/q) G^{-1/(p-1)} sum_i s_i^q`` at ``lam_i = (s_i/G)^{1/(p-1)}``.
 
-    Parameters
-    ----------
-    values
-        s, ``(r,)``, descending and positive; of no value the kernel is zero.
-    p
-        Power, at least 1; above 1 with a penalty.
-    B, G
-        Cap or penalty, above 0; exactly one of them.
-
-    Returns
-    -------
-    lam
-        Eigenvalues of K, ``(r,)``, in the order of ``values``.
-    optimum
-        The optimal value, ``R(A_+)``.
-
-    Raises
-    ------
-    ValueError
-        If the arguments do not describe one of the two problems.
+    ``values``: s, ``(r,)``, descending and positive; of no value the kernel is zero; ``p``: power, at least 1; above 1 with a penalty;
+    ``B``, ``G``: cap or penalty, above 0; exactly one of them. Returns eigenvalues of K, ``(r,)``, in the order of ``values``; the optimal
+    value, ``R(A_+)``. Raises ValueError if the arguments do not describe one of the two problems.
 
     References
     ----------
@@ -280,7 +235,7 @@ def kernel_spectrum(values: FloatArray, p: float, *, B: float | None = None, G: 
     share = values / top
     if B is not None:
         if p == 1:
-            equal = share >= 1 - TIE
+            equal = share >= 1 - TIE_TOLERANCE
             return np.where(equal, B / equal.sum(), 0.0), B * top
         # In units of the largest value no power can overflow: lam = B^{1/p} t^{1/(p-1)} / (sum t^q)^{1/p} with t = s / s_max.
         root = share ** (1 / (p - 1))

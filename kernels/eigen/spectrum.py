@@ -1,4 +1,4 @@
-"""Where the eigenvalues of a large symmetric matrix lie, before any of them is computed: ends and density, from products alone.
+"""Ends and density of the spectrum of a large symmetric matrix, from products alone, before any eigenvalue is computed.
 
 Source: Di Napoli, Polizzi and Saad, "Efficient estimation of eigenvalue counts in an interval", Numer. Linear Algebra Appl. 23 (2016).
 """
@@ -13,27 +13,23 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..jit import compiled, one_thread
 from .operator import SymmetricOperator
-from .panels import WIDTH, Panels
+from .panels import PANEL_WIDTH, Panels
 
-FloatArray = NDArray[np.float64]
 Block = NDArray[Any]
 
-MOMENTS = 120
+MAX_MOMENT = 120
 LANCZOS_STEPS = 40
 
 
 @dataclass(frozen=True)
 class Spectrum:
-    """What is known of a spectrum before it is computed: its ends, and how many eigenvalues lie above a value.
+    """Ends of a spectrum, and an estimate of how many eigenvalues lie above a value.
 
-    Attributes
-    ----------
-    lo, top
-        No eigenvalue lies outside.
-    moments
-        ``trace T_k(A~)``, ``(MOMENTS + 1,)``, estimated, with A~ the matrix mapped to [-1, 1].
+    ``lo``, ``top``: no eigenvalue lies outside; ``moments``: ``trace T_k(A~)``, ``(MOMENTS + 1,)``, estimated, with A~ the matrix mapped to
+    [-1, 1].
     """
 
     lo: float
@@ -49,14 +45,14 @@ class Spectrum:
         angle = math.acos(min(1.0, max(-1.0, (level - centre) / half)))
         k = np.arange(1, len(self.moments))
         steps = 2 * np.sin(k * angle) / (k * np.pi)
-        return float(angle / np.pi * self.moments[0] + (_jackson(len(self.moments))[1:] * steps) @ self.moments[1:])
+        return float(angle / np.pi * self.moments[0] + (_jackson_factors(len(self.moments))[1:] * steps) @ self.moments[1:])
 
-    def level(self, wanted: float) -> float:
-        """Return a value above which an estimated number of eigenvalues lie, by bisection."""
+    def level(self, count: float) -> float:
+        """Return a value above which an estimated ``count`` of eigenvalues lies, by bisection."""
         lo, hi = self.lo, self.top
         for _ in range(50):
             middle = 0.5 * (lo + hi)
-            lo, hi = (middle, hi) if self.count(middle) > wanted else (lo, middle)
+            lo, hi = (middle, hi) if self.count(middle) > count else (lo, middle)
         return 0.5 * (lo + hi)
 
     def positive_density(self) -> tuple[FloatArray, FloatArray]:
@@ -66,19 +62,19 @@ class Spectrum:
         return 0.5 * (edges[1:] + edges[:-1]), np.maximum(0.0, counts[:-1] - counts[1:])
 
 
-def _jackson(length: int) -> FloatArray:
+def _jackson_factors(length: int) -> FloatArray:
     k, w = np.arange(length), np.pi / (length + 1)
     return ((length - k + 1) * np.cos(k * w) + np.sin(k * w) / np.tan(w)) / (length + 1)
 
 
-def estimated_spectrum(operator: SymmetricOperator, seed: int) -> Spectrum:
+def estimate_spectrum(operator: SymmetricOperator, seed: int) -> Spectrum:
     """Return the ends and the density of the spectrum of an operator, from 40 Lanczos steps and 60 products with 64 sign vectors."""
     with one_thread():
-        lo, top = _ends(operator, seed)
-        return Spectrum(lo, top, _moments(operator, lo, top, seed))
+        lo, top = _bound_spectrum(operator, seed)
+        return Spectrum(lo, top, _estimate_moments(operator, lo, top, seed))
 
 
-def _ends(operator: SymmetricOperator, seed: int) -> tuple[float, float]:
+def _bound_spectrum(operator: SymmetricOperator, seed: int) -> tuple[float, float]:
     """Return bounds of the spectrum: the extreme Ritz values of a Lanczos run, moved out by twice their residuals."""
     n = operator.n
     basis = np.zeros((LANCZOS_STEPS + 1, n))
@@ -101,7 +97,7 @@ def _ends(operator: SymmetricOperator, seed: int) -> tuple[float, float]:
 
 
 @compiled
-def _dot(x: Block, y: Block) -> float:
+def _inner_product(x: Block, y: Block) -> float:
     total = 0.0
     for i in range(x.shape[0]):
         for k in range(x.shape[1]):
@@ -109,20 +105,20 @@ def _dot(x: Block, y: Block) -> float:
     return total
 
 
-def _moments(operator: SymmetricOperator, lo: float, top: float, seed: int) -> FloatArray:
-    """Return ``trace T_k(A~)`` for k up to ``MOMENTS``; one product gives two of them, ``T_j T_k = (T_{j+k} + T_{|j-k|}) / 2``."""
+def _estimate_moments(operator: SymmetricOperator, lo: float, top: float, seed: int) -> FloatArray:
+    """Return ``trace T_k(A~)`` for k up to ``MAX_MOMENT``; one product gives two of them, ``T_j T_k = (T_{j+k} + T_{|j-k|}) / 2``."""
     panels, n = Panels.of(operator, np.float32), operator.n
     centre, half = 0.5 * (top + lo), 0.5 * (top - lo)
-    signs = np.random.default_rng((seed, 2)).integers(0, 2, size=(n, WIDTH))
+    signs = np.random.default_rng((seed, 2)).integers(0, 2, size=(n, PANEL_WIDTH))
     old = (2 * signs - 1).astype(np.float32)
     new = np.zeros_like(old)
     panels.step(old, new, 1 / half, centre, 0.0)
-    out = np.empty(MOMENTS + 1)
-    out[0], out[1] = _dot(old, old), _dot(old, new)
-    for k in range(1, MOMENTS // 2 + 1):
-        out[2 * k] = 2 * _dot(new, new) - out[0]
+    out = np.empty(MAX_MOMENT + 1)
+    out[0], out[1] = _inner_product(old, old), _inner_product(old, new)
+    for k in range(1, MAX_MOMENT // 2 + 1):
+        out[2 * k] = 2 * _inner_product(new, new) - out[0]
         panels.step(new, old, 2 / half, centre, -1.0)
         old, new = new, old
-        if 2 * k + 1 <= MOMENTS:
-            out[2 * k + 1] = 2 * _dot(old, new) - out[1]
-    return out / WIDTH
+        if 2 * k + 1 <= MAX_MOMENT:
+            out[2 * k + 1] = 2 * _inner_product(old, new) - out[1]
+    return out / PANEL_WIDTH

@@ -1,4 +1,4 @@
-"""Sets of nodes of a directed acyclic graph that hold all ancestors of their nodes: what active sets over a graph are made of."""
+"""Sets of nodes of a directed acyclic graph that hold all ancestors of their nodes, as active sets over a graph do."""
 
 from __future__ import annotations
 
@@ -10,22 +10,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
+from ..arrays import FloatArray, IntArray
+
 Keys = NDArray[Any]
 """Names of nodes, integers of one type."""
-
-
-def _no_floats() -> FloatArray:
-    return np.zeros(0)
-
-
-def _no_indices() -> IndexArray:
-    return np.zeros(0, np.int64)
-
-
-def _first_pointer() -> IndexArray:
-    return np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True)
@@ -41,38 +29,29 @@ class Hull:
     """
 
     record_name: ClassVar[str] = "Hull"
-    d: FloatArray = field(default_factory=_no_floats)
-    indptr: IndexArray = field(default_factory=_first_pointer)
-    indices: IndexArray = field(default_factory=_no_indices)
+    d: FloatArray = field(default_factory=lambda: np.zeros(0))
+    indptr: IntArray = field(default_factory=lambda: np.zeros(1, np.int64))
+    indices: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def size(self) -> int:
         """Number of nodes."""
         return len(self.d)
 
-    def ancestors(self, w: int) -> IndexArray:
+    def ancestors(self, w: int) -> IntArray:
         """Return the ancestors of a node, itself included, ascending."""
         return self.indices[self.indptr[w] : self.indptr[w + 1]]
 
-    def descendants(self, v: int) -> IndexArray:
+    def descendants(self, v: int) -> IntArray:
         """Return the descendants of a node within the hull, itself included, ascending."""
-        return self.turned.rows[self.turned.indptr[v] : self.turned.indptr[v + 1]]
+        return self.transposed.rows[self.transposed.indptr[v] : self.transposed.indptr[v + 1]]
 
     def joined(self, d: ArrayLike, parents: Sequence[Sequence[int]]) -> Hull:
         """Return the hull with further nodes.
 
-        Parameters
-        ----------
-        d : array_like of shape (m,)
-            Their penalties.
-        parents : sequence of m sequences of int
-            Positions of all parents of each: nodes of the hull, or those that come before it in this list. The ancestors are the parents'
-            ancestors, so that the result is a hull whatever is given.
-
-        Raises
-        ------
-        ValueError
-            If a penalty is not positive and finite, or a parent is not there yet.
+        ``d``: ``(m,)``, their penalties. ``parents``: positions of all parents of each: nodes of the hull, or those that come before it in
+        this list. The ancestors are the parents' ancestors, so that the result is a hull. Raises ValueError if a penalty
+        is not positive and finite, or a parent is not there yet.
         """
         weights = np.asarray(d, dtype=np.float64).reshape(-1)
         if len(weights) != len(parents):
@@ -80,25 +59,25 @@ class Hull:
         if not (np.isfinite(weights).all() and (weights > 0).all()):
             raise ValueError(f"d={float(weights[~(weights > 0) | ~np.isfinite(weights)][0])!r}: must be positive and finite")
         lists = [self.ancestors(w) for w in range(self.size)]
-        for own in parents:
+        for positions in parents:
             at = len(lists)
-            if any(not 0 <= p < at for p in own):
-                raise ValueError(f"node {at}: parents {list(own)} must be positions below its own; ancestors join first")
-            lists.append(np.unique(np.concatenate([*(lists[p] for p in own), np.array([at], np.int64)])))
-        counts = [len(found) for found in lists]
+            if any(not 0 <= p < at for p in positions):
+                raise ValueError(f"node {at}: parents {list(positions)} must be positions below its own; ancestors join first")
+            lists.append(np.unique(np.concatenate([*(lists[p] for p in positions), np.array([at], np.int64)])))
+        counts = [len(row) for row in lists]
         return Hull(
             np.concatenate([self.d, weights]),
             np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(counts, np.int64))]),
-            np.concatenate(lists) if lists else _no_indices(),
+            np.concatenate(lists) if lists else np.zeros(0, np.int64),
         )
 
     @cached_property
-    def turned(self) -> Turned:
+    def transposed(self) -> Transposed:
         """The same pairs ordered by ancestor: descendants of every node."""
         order = np.argsort(self.indices, kind="stable")
         counts = np.bincount(self.indices, minlength=self.size)
         owners = np.repeat(np.arange(self.size), np.diff(self.indptr))
-        return Turned(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]), owners[order])
+        return Transposed(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]), owners[order])
 
     @cached_property
     def log_d(self) -> FloatArray:
@@ -111,14 +90,14 @@ class Hull:
 
     def descendant_sums(self, values: FloatArray) -> FloatArray:
         """Return sum over w in D(v) of values_w, shape (W,)."""
-        return np.add.reduceat(values[self.turned.rows], self.turned.indptr[:-1]) if self.size else np.zeros(0)
+        return np.add.reduceat(values[self.transposed.rows], self.transposed.indptr[:-1]) if self.size else np.zeros(0)
 
 
-class Turned(NamedTuple):
+class Transposed(NamedTuple):
     """Descendants of node v, itself included, ascending: ``rows[indptr[v]:indptr[v + 1]]``."""
 
-    indptr: IndexArray
-    rows: IndexArray
+    indptr: IntArray
+    rows: IntArray
 
 
 @dataclass(frozen=True)
@@ -161,31 +140,24 @@ class NodeSet:
 
     def with_hulls(
         self,
-        wanted: Keys,
+        nodes: Keys,
         parents: Callable[[Keys], Keys],
         penalties: Callable[[Keys], FloatArray],
         limit: int | None = None,
     ) -> NodeSet:
-        """Return the set with the wanted nodes, in their order, each preceded by its ancestors that are lacking.
+        """Return the set with further nodes, in their order, each preceded by its missing ancestors.
 
-        Parameters
-        ----------
-        wanted : ndarray of shape (m, width)
-        parents : callable
-            ``parents(key)`` gives all parents of a node, (r, width).
-        penalties : callable
-            ``penalties(keys)`` gives d of nodes (m, width).
-        limit : int, optional
-            Greatest size: nodes whose hull does not fit any more are left out.
+        ``nodes``: ``(m, width)``; ``parents``: ``parents(key)`` gives all parents of a node, (r, width); ``penalties``:
+        ``penalties(keys)`` gives d of nodes (m, width); ``limit``: greatest size: nodes whose hull does not fit are left out.
         """
         places, new, links = dict(self.places), [], []
-        for key in np.ascontiguousarray(wanted, self.keys.dtype):
-            missing = _lacking(key, parents, places)
+        for key in np.ascontiguousarray(nodes, self.keys.dtype):
+            missing = _missing_ancestors(key, parents, places)
             if limit is not None and len(places) + len(missing) > limit:
                 continue
-            for name, own, above in missing:
+            for name, node, above in missing:
                 places[name] = len(places)
-                new.append(own)
+                new.append(node)
                 links.append([places[one] for one in above])
         if not new:
             return self
@@ -193,20 +165,20 @@ class NodeSet:
         return NodeSet(np.concatenate([self.keys, added]), self.hull.joined(penalties(added), links))
 
 
-def _lacking(key: Keys, parents: Callable[[Keys], Keys], places: dict[bytes, int]) -> list[tuple[bytes, Keys, list[bytes]]]:
+def _missing_ancestors(key: Keys, parents: Callable[[Keys], Keys], places: dict[bytes, int]) -> list[tuple[bytes, Keys, list[bytes]]]:
     """Return the nodes of a hull that are not there yet, ancestors first: name, key, names of its parents."""
-    found: dict[bytes, tuple[bytes, Keys, list[bytes]]] = {}
+    missing: dict[bytes, tuple[bytes, Keys, list[bytes]]] = {}
     stack = [(key, False)]
     while stack:
         node, ready = stack.pop()
         name = node.tobytes()
-        if name in places or name in found:
+        if name in places or name in missing:
             continue
         above = np.ascontiguousarray(parents(node), key.dtype)
         names = [one.tobytes() for one in above]
-        if ready or all(one in places or one in found for one in names):
-            found[name] = (name, node, names)
+        if ready or all(one in places or one in missing for one in names):
+            missing[name] = (name, node, names)
             continue
         stack.append((node, True))
         stack.extend((one, False) for one in above)
-    return list(found.values())
+    return list(missing.values())

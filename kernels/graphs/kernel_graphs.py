@@ -1,6 +1,6 @@
 """Directed acyclic graphs of kernels: grids of products of one kernel per feature, and graphs written out.
 
-A node has a name (a row of integers), all its parents, a depth, a penalty d > 0 and a kernel. The whole graph need never be listed.
+A node has a name (a row of integers), all its parents, a depth, a penalty d > 0 and a kernel. The whole graph is never listed.
 Source: Bach, "Exploring Large Feature Spaces with Hierarchical Multiple Kernel Learning", NIPS 2008 (grids); Jawanpuria, PhD thesis, IIT
 Bombay, 2014, chapter 5 (any graph).
 """
@@ -24,7 +24,7 @@ Keys = np.ndarray
 
 @runtime_checkable
 class KernelDag(Protocol):
-    """What a method needs of a graph of kernels; nodes are named by rows of int64."""
+    """A graph of kernels as methods see it; nodes are named by rows of int64."""
 
     @property
     def width(self) -> int:
@@ -172,7 +172,7 @@ class KernelGrid:
     @property
     def shrinks(self) -> float:
         """``a`` (or its least power) where all kernels decay from 1, wider ones first; else 0."""
-        if not all(_decays(chain) for chain in self.chains) or any(scale != 1.0 for scales in self.scales or () for scale in scales):
+        if not all(_is_decaying(chain) for chain in self.chains) or any(scale != 1.0 for scales in self.scales or () for scale in scales):
             return 0.0
         deepest = int(self.lengths.sum()) if self.limit is None else self.limit
         return self.a if self.a >= 1 else self.a**deepest
@@ -182,7 +182,7 @@ class KernelGrid:
         return KernelGrid(self.chains, self.a, self.limit, tuple(tuple(float(one) for one in chain) for chain in scales))
 
 
-def _decays(chain: tuple[KernelSpec, ...]) -> bool:
+def _is_decaying(chain: tuple[KernelSpec, ...]) -> bool:
     first = chain[0]
     if not family(first.name).decays or any(spec.name != first.name or spec.columns != first.columns for spec in chain):
         return False
@@ -235,29 +235,29 @@ class KernelList:
         if len(set(self.names)) < len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
             raise ValueError(f"node {twice!r} is there twice; names must be distinct")
-        self.kernels = tuple(_product(name, kernel) for name, kernel in zip(self.names, kernels, strict=True))
+        self.kernels = tuple(_parse_product(name, kernel) for name, kernel in zip(self.names, kernels, strict=True))
         self._up = self._linked(parents)
         self._depth = self._depths()
-        given = dict(penalties or {})
-        for name, value in given.items():
+        by_name = dict(penalties or {})
+        for name, value in by_name.items():
             if name not in self.names:
                 raise ValueError(f"d: there is no node {name!r}")
             if not (np.isfinite(value) and value > 0):
                 raise ValueError(f"node {name!r}: d={value!r} must be positive and finite")
-        self._d = np.array([float(given.get(name, self.a ** int(depth))) for name, depth in zip(self.names, self._depth, strict=True)])
+        self._d = np.array([float(by_name.get(name, self.a ** int(depth))) for name, depth in zip(self.names, self._depth, strict=True)])
         self._down: list[list[int]] = [[] for _ in self.names]
         for node, above in enumerate(self._up):
             for one in above:
                 self._down[one].append(node)
 
     def _linked(self, parents: Sequence[Iterable[str]]) -> list[list[int]]:
-        place, found = {name: at for at, name in enumerate(self.names)}, []
+        position, links = {name: at for at, name in enumerate(self.names)}, []
         for name, above in zip(self.names, parents, strict=True):
-            unknown = [one for one in above if one not in place]
+            unknown = [one for one in above if one not in position]
             if unknown:
                 raise ValueError(f"node {name!r}: there is no parent {unknown[0]!r}; the nodes are {', '.join(self.names[:10])}")
-            found.append(sorted({place[one] for one in above}))
-        return found
+            links.append(sorted({position[one] for one in above}))
+        return links
 
     def _depths(self) -> np.ndarray:
         depth, left = np.zeros(len(self.names), np.int64), set(range(len(self.names)))
@@ -284,15 +284,15 @@ class KernelList:
 
     def roots(self) -> Keys:
         """Return the nodes without parents."""
-        return _column([node for node, above in enumerate(self._up) if not above])
+        return _as_keys([node for node, above in enumerate(self._up) if not above])
 
     def children(self, key: Keys) -> Keys:
         """Return the nodes that name this one as a parent."""
-        return _column(self._down[int(key[0])])
+        return _as_keys(self._down[int(key[0])])
 
     def parents(self, key: Keys) -> Keys:
-        """Return the parents that were given."""
-        return _column(self._up[int(key[0])])
+        """Return the parents of a node."""
+        return _as_keys(self._up[int(key[0])])
 
     def depth(self, keys: Keys) -> np.ndarray:
         """Return the longest ways from a root."""
@@ -307,7 +307,7 @@ class KernelList:
         return self.kernels[int(key[0])]
 
     def below(self, key: Keys) -> None:
-        """Return nothing: such a graph is looked at node by node."""
+        """Return nothing: such a graph is searched node by node."""
         return
 
     def scaled(self, scales: Sequence[float]) -> KernelList:
@@ -317,7 +317,7 @@ class KernelList:
         return KernelList(self.names, kernels, up, self.a, dict(zip(self.names, self._d.tolist(), strict=True)))
 
 
-def _product(name: str, kernel: Any) -> ProductSpec:
+def _parse_product(name: str, kernel: Any) -> ProductSpec:
     if isinstance(kernel, ProductSpec):
         return kernel
     try:
@@ -326,5 +326,5 @@ def _product(name: str, kernel: Any) -> ProductSpec:
         raise ValueError(f"node {name!r}: {error}") from None
 
 
-def _column(nodes: Sequence[int]) -> Keys:
+def _as_keys(nodes: Sequence[int]) -> Keys:
     return np.array(nodes, np.int64).reshape(-1, 1)

@@ -26,60 +26,27 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray, IntArray
 from ..jit import compiled
-from .hulls import Hull, NodeSet
+from .hulls import Hull
+from .hulls import NodeSet as NodeSet
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
+MIN_LOG_ETA = -575.0
+"""Logarithm of the least eta that counts as more than zero."""
 
-__all__ = [
-    "TIGHT",
-    "DualBound",
-    "DualPoint",
-    "Hull",
-    "NodeSet",
-    "checked_rho",
-    "descendant_form",
-    "descendant_norms",
-    "dual_bound",
-    "dual_exponent",
-    "effective_weights",
-    "gauge",
-    "gauge_gradient",
-    "joint_weights",
-    "log_psi",
-    "log_slopes",
-    "log_sums",
-    "log_zeta",
-    "outside_bound",
-    "psi_gradient",
-    "shares_of",
-    "start_weights",
-]
-
-LEAST_LOG = -575.0
-"""Logarithm of the least eta that is told from zero."""
-
-PASSES = 30
+MAX_PASSES = 30
 """Improvements of eta tried for a dual bound."""
 
-STRETCH, LONGEST = 1.5, 8.0
+STRIDE_GROWTH, MAX_STRIDE = 1.5, 8.0
 """Growth of the power by which eta moves, from pass to pass, and its limit, in units of 1/rho."""
 
 TIGHT = 1e-6
 """A dual bound this close to what eta attains, relatively, is not improved."""
 
 
-def checked_rho(rho: float) -> float:
-    """Return rho.
-
-    Raises
-    ------
-    ValueError
-        If it is not in (1, 2].
-    """
+def check_rho(rho: float) -> float:
+    """Return rho, which must be in (1, 2]."""
     if not 1.0 < rho <= 2.0:
         raise ValueError(f"rho={rho!r}: must be greater than 1 and at most 2")
     return float(rho)
@@ -144,9 +111,9 @@ def gauge_gradient(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
 
 def shares_of(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
     """Return eta_v = d_v n_v / Omega: where psi is greatest for the dual point that belongs to these norms; equal shares of zero norms."""
-    found = hull.d * descendant_norms(hull, norms, rho)
-    total = float(found.sum())
-    return found / total if total > 0 else np.full(hull.size, 1.0 / max(hull.size, 1))
+    lengths = hull.d * descendant_norms(hull, norms, rho)
+    total = float(lengths.sum())
+    return lengths / total if total > 0 else np.full(hull.size, 1.0 / max(hull.size, 1))
 
 
 # -- dual side: forms to bounds --------------------------------------------------------------------------------------------
@@ -154,12 +121,12 @@ def shares_of(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
 
 def log_zeta(hull: Hull, eta: FloatArray, rho: float) -> FloatArray:
     """Return log zeta_w = log(sum over v in A(w) of d_v^rho eta_v^(1 - rho)) / (1 - rho), shape (W,)."""
-    return _looked_at(hull, _log(eta), np.zeros(hull.size), rho)[0]
+    return _log_terms(hull, _log_above(eta), np.zeros(hull.size), rho)[0]
 
 
 def log_psi(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> float:
     """Return log psi(eta) = log sum_w zeta_w M_w^rhobar of forms M (W,); minus infinity if all are zero."""
-    return log_total(log_zeta(hull, eta, rho) + dual_exponent(rho) * _log(forms, least=-np.inf))
+    return log_total(log_zeta(hull, eta, rho) + dual_exponent(rho) * _log_above(forms, floor=-np.inf))
 
 
 def log_slopes(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> FloatArray:
@@ -167,13 +134,13 @@ def log_slopes(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> Fl
 
     The quotients zeta_w / eta_i, which are bounded, stand together.
     """
-    return _looked_at(hull, _log(eta), dual_exponent(rho) * _log(forms, least=-np.inf), rho)[1]
+    return _log_terms(hull, _log_above(eta), dual_exponent(rho) * _log_above(forms, floor=-np.inf), rho)[1]
 
 
-def _looked_at(hull: Hull, log_eta: FloatArray, powers: FloatArray, rho: float) -> tuple[FloatArray, FloatArray]:
+def _log_terms(hull: Hull, log_eta: FloatArray, powers: FloatArray, rho: float) -> tuple[FloatArray, FloatArray]:
     zeta, slopes = np.empty(hull.size), np.empty(hull.size)
-    turned = hull.turned
-    log_sums(hull.indptr, hull.indices, turned.indptr, turned.rows, hull.log_d, log_eta, powers, float(rho), zeta, slopes)
+    descendants = hull.transposed
+    log_sums(hull.indptr, hull.indices, descendants.indptr, descendants.rows, hull.log_d, log_eta, powers, float(rho), zeta, slopes)
     return zeta, slopes
 
 
@@ -187,7 +154,7 @@ class DualBound(NamedTuple):
     attained
         psi(eta)^(1/rhobar), the greatest one seen: a lower bound.
     eta
-        (W,) where the upper bound was found.
+        (W,) the eta of the upper bound.
     """
 
     value: float
@@ -195,7 +162,7 @@ class DualBound(NamedTuple):
     eta: FloatArray
 
 
-def dual_bound(hull: Hull, forms: FloatArray, rho: float, eta: FloatArray, passes: int = PASSES, tight: float = TIGHT) -> DualBound:
+def dual_bound(hull: Hull, forms: FloatArray, rho: float, eta: FloatArray, passes: int = MAX_PASSES, tight: float = TIGHT) -> DualBound:
     """Bound the squared dual gauge of sqrt(forms) without any more data.
 
     Every pass multiplies eta by a power of (d psi / d eta) / psi, which leaves a maximiser where it is: 1/rho, which raises psi, and more
@@ -216,10 +183,10 @@ def dual_bound(hull: Hull, forms: FloatArray, rho: float, eta: FloatArray, passe
     """
     if not np.any(forms > 0):
         return DualBound(0.0, 0.0, eta)
-    power, powers, turned = dual_exponent(rho), dual_exponent(rho) * _log(forms, least=-np.inf), hull.turned
-    graph = hull.indptr, hull.indices, turned.indptr, turned.rows, hull.log_d
-    best, attained, kept = improved_eta(*graph, _log(eta), powers, float(rho), power, int(passes), float(tight))
-    return DualBound(math.exp(best), math.exp(min(attained, best)), np.exp(kept))
+    power, powers, descendants = dual_exponent(rho), dual_exponent(rho) * _log_above(forms, floor=-np.inf), hull.transposed
+    graph = hull.indptr, hull.indices, descendants.indptr, descendants.rows, hull.log_d
+    best, attained, log_eta = improve_eta(*graph, _log_above(eta), powers, float(rho), power, int(passes), float(tight))
+    return DualBound(math.exp(best), math.exp(min(attained, best)), np.exp(log_eta))
 
 
 def psi_gradient(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> tuple[float, FloatArray]:
@@ -245,7 +212,7 @@ def effective_weights(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float
     value = log_psi(hull, eta, forms, rho)
     if not np.isfinite(value):
         return np.exp(zeta)
-    return np.exp(zeta + (power - 1.0) * _log(forms, least=-np.inf) + (1.0 / power - 1.0) * value)
+    return np.exp(zeta + (power - 1.0) * _log_above(forms, floor=-np.inf) + (1.0 / power - 1.0) * value)
 
 
 # -- certificates ----------------------------------------------------------------------------------------------------------
@@ -268,14 +235,14 @@ def outside_bound(forms: FloatArray, d: FloatArray) -> float:
     """Return the greatest M_w / d_w^2 of some nodes, 0 for none.
 
     Over *all* nodes outside W it and the squared dual gauge over W bound the squared dual gauge over the whole graph: in the proof of
-    Theorem 5.3.2 the shares kappa of such a node may all be put on itself. For a node whose ancestors are all in W it also tells, for
+    Theorem 5.3.2 the shares kappa of such a node may all be put on itself. For a node whose ancestors are all in W it also decides, for
     rho > 1, whether the node alone lowers the optimum: exactly if it is above the squared gauge.
     """
     return float(np.max(forms / (d * d), initial=0.0))
 
 
 class DualPoint(NamedTuple):
-    """A dual point as its value depends on the bound of the dual gauge: max over 0 <= t <= reach of t linear - t^2 (square + bound) / 2.
+    """A dual point, of the value max over 0 <= t <= reach of t linear - t^2 (square + bound) / 2 for a bound of the dual gauge.
 
     Attributes
     ----------
@@ -307,9 +274,9 @@ class DualPoint(NamedTuple):
 # -- logarithms ------------------------------------------------------------------------------------------------------------
 
 
-def _log(values: FloatArray, least: float = LEAST_LOG) -> FloatArray:
+def _log_above(values: FloatArray, floor: float = MIN_LOG_ETA) -> FloatArray:
     with np.errstate(divide="ignore"):
-        return np.maximum(np.log(values), least)
+        return np.maximum(np.log(values), floor)
 
 
 @compiled
@@ -328,10 +295,10 @@ def log_total(terms: FloatArray) -> float:
 
 @compiled
 def log_sums(
-    indptr: IndexArray,
-    indices: IndexArray,
-    turned_indptr: IndexArray,
-    turned: IndexArray,
+    indptr: IntArray,
+    indices: IntArray,
+    below_indptr: IntArray,
+    below: IntArray,
     log_d: FloatArray,
     log_eta: FloatArray,
     powers: FloatArray,
@@ -353,24 +320,24 @@ def log_sums(
         zeta[w] = (top + math.log(total)) / (1.0 - rho)
     for i in range(n):
         top = -np.inf
-        for at in range(turned_indptr[i], turned_indptr[i + 1]):
-            w = turned[at]
+        for at in range(below_indptr[i], below_indptr[i + 1]):
+            w = below[at]
             top = max(top, rho * (zeta[w] - log_eta[i]) + powers[w])
         slopes[i] = top
         if top > -np.inf:
             total = 0.0
-            for at in range(turned_indptr[i], turned_indptr[i + 1]):
-                w = turned[at]
+            for at in range(below_indptr[i], below_indptr[i + 1]):
+                w = below[at]
                 total += math.exp(rho * (zeta[w] - log_eta[i]) + powers[w] - top)
             slopes[i] = rho * log_d[i] + top + math.log(total)
 
 
 @compiled
-def improved_eta(
-    indptr: IndexArray,
-    indices: IndexArray,
-    turned_indptr: IndexArray,
-    turned: IndexArray,
+def improve_eta(
+    indptr: IntArray,
+    indices: IntArray,
+    below_indptr: IntArray,
+    below: IntArray,
     log_d: FloatArray,
     log_eta: FloatArray,
     powers: FloatArray,
@@ -381,18 +348,18 @@ def improved_eta(
 ) -> tuple[float, float, FloatArray]:
     """Return the logarithms of the least bound, of the greatest value attained, and of the eta of the bound."""
     zeta, slopes = np.empty(log_d.size), np.empty(log_d.size)
-    log_eta = np.maximum(log_eta - log_total(log_eta), LEAST_LOG)
-    best, attained, before, stride, kept = np.inf, -np.inf, -np.inf, 1.0, log_eta
+    log_eta = np.maximum(log_eta - log_total(log_eta), MIN_LOG_ETA)
+    best, attained, before, stride, best_eta = np.inf, -np.inf, -np.inf, 1.0, log_eta
     for _ in range(passes + 1):
-        log_sums(indptr, indices, turned_indptr, turned, log_d, log_eta, powers, rho, zeta, slopes)
+        log_sums(indptr, indices, below_indptr, below, log_d, log_eta, powers, rho, zeta, slopes)
         value, steepest = log_total(zeta + powers), slopes.max() / power
         attained = max(attained, value / power)
         if steepest < best:
-            best, kept = steepest, log_eta
+            best, best_eta = steepest, log_eta
         if best - attained <= tight:
             break
-        stride = min(STRETCH * stride, LONGEST) if value >= before else 1.0
+        stride = min(STRIDE_GROWTH * stride, MAX_STRIDE) if value >= before else 1.0
         before = value
         moved = log_eta + stride / rho * (slopes - value)
-        log_eta = np.maximum(moved - log_total(moved), LEAST_LOG)
-    return best, attained, kept
+        log_eta = np.maximum(moved - log_total(moved), MIN_LOG_ETA)
+    return best, attained, best_eta

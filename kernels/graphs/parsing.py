@@ -16,145 +16,145 @@ from .kernel_graphs import KernelDag, KernelGrid, KernelList
 DEFAULT = "subsets(gaussian)"
 """The graph of a fit that names none: products of Gaussian kernels of one feature each, over all subsets of the features."""
 
-FORM = "subsets(KERNEL[; depth=D]) or grid(KERNEL; KERNEL; ...[; depth=D])"
-WORDS = ("gaussian", "monomial", "hermite")
+GRAPH_FORM = "subsets(KERNEL[; depth=D]) or grid(KERNEL; KERNEL; ...[; depth=D])"
+KERNEL_WORDS = ("gaussian", "monomial", "hermite")
 """Kernels of single features beside those of KernelSpec: width in standard deviations; powers, Hermite polynomials up to a degree."""
 
 _TEXT = re.compile(r"\s*(subsets|grid)\s*\((.*)\)\s*", re.DOTALL)
-_WORD = re.compile(rf"({'|'.join(WORDS)})\s*(?:\(\s*(?:(width|degree)\s*=\s*)?([^()]*?)\s*\))?\s*(\[[^\]]*\])?")
+_WORD = re.compile(rf"({'|'.join(KERNEL_WORDS)})\s*(?:\(\s*(?:(width|degree)\s*=\s*)?([^()]*?)\s*\))?\s*(\[[^\]]*\])?")
 _CLASS = re.compile(r"[\w.]+:[\w.]+")
 _HERMITE = "gramplane.kernels.graphs.parsing:hermite"
 _RECORD = ("name", "kernel", "parents", "d")
 
 
-def graph_of(given: Any, a: float = 2.0, d: int | None = None, spread: np.ndarray | None = None) -> KernelDag:
+def graph_of(graph: object, a: float = 2.0, d: int | None = None, spread: np.ndarray | None = None) -> KernelDag:
     """Return the graph that a user means.
 
     Parameters
     ----------
-    given
+    graph
         ``None`` for the default, a graph, a short text, a list of records ``{name, kernel, parents, d}``, or a dictionary from names to
         ``(kernel, parents)`` or to such records without name.
     a
-        Base of the penalties ``a^depth``, where ``given`` is no graph yet.
+        Base of the penalties ``a^depth``, where ``graph`` is none yet.
     d
         Number of features; needed where kernels of a text name no columns.
     spread
-        ``(d,)`` standard deviations, which widths of ``gaussian`` are multiples of; features of spread 0 have no place in its grid. Ones
+        ``(d,)`` standard deviations, which widths of ``gaussian`` are multiples of; features of spread 0 are left out of its grid. Ones
         by default.
 
     Raises
     ------
     ValueError
-        What is given cannot be read; the message names the part.
+        It cannot be read; the message names the part.
     """
-    if isinstance(given, (KernelGrid, KernelList)):
-        return given
-    if given is None or isinstance(given, str):
-        return _grid(DEFAULT if given is None else given, a, d, spread)
-    if isinstance(given, Mapping) and set(given) == {"nodes"}:
-        given = given["nodes"]
-    if isinstance(given, Mapping) and "chains" in given:
-        chains = tuple(tuple(KernelSpec.parse(text) for text in chain) for chain in given["chains"])
-        return KernelGrid(chains, float(given.get("a", a)), given.get("depth"))
-    if isinstance(given, Mapping):
-        given = [_entry(str(name), found) for name, found in given.items()]
-    if isinstance(given, Sequence) and len(given):
-        return _listed(given, a)
-    if isinstance(given, KernelDag):
-        return given
-    raise ValueError(f"dag={given!r}: must be {FORM}, a list of nodes, or a graph")
+    if isinstance(graph, (KernelGrid, KernelList)):
+        return graph
+    if graph is None or isinstance(graph, str):
+        return _parse_grid(DEFAULT if graph is None else graph, a, d, spread)
+    if isinstance(graph, Mapping) and set(graph) == {"nodes"}:
+        graph = graph["nodes"]
+    if isinstance(graph, Mapping) and "chains" in graph:
+        chains = tuple(tuple(KernelSpec.parse(text) for text in chain) for chain in graph["chains"])
+        return KernelGrid(chains, float(graph.get("a", a)), graph.get("depth"))
+    if isinstance(graph, Mapping):
+        graph = [_node_record(str(name), node) for name, node in graph.items()]
+    if isinstance(graph, Sequence) and len(graph):
+        return _parse_nodes(graph, a)
+    if isinstance(graph, KernelDag):
+        return graph
+    raise ValueError(f"dag={graph!r}: must be {GRAPH_FORM}, a list of nodes, or a graph")
 
 
-def check_graph(given: Any, a: float = 2.0) -> None:
-    """Refuse what no data could make a graph of; :func:`graph_record` says what may be given.
+def check_graph(graph: object, a: float = 2.0) -> None:
+    """Refuse what is a graph for no data; the forms are those of :func:`graph_of`.
 
     Raises
     ------
     ValueError
         As :func:`graph_of`.
     """
-    if not (isinstance(given, str) and _CLASS.fullmatch(given)):
-        graph_of(given, a, d=1)
+    if not (isinstance(graph, str) and _CLASS.fullmatch(graph)):
+        graph_of(graph, a, d=1)
 
 
-def graph_record(given: Any) -> Any:
+def graph_record(graph: object) -> Any:
     """Return a graph as a parameter record holds it: texts and lists as they are, ready graphs written out, of others the class."""
-    if isinstance(given, KernelGrid):
-        return {"chains": [[str(spec) for spec in chain] for chain in given.chains], "depth": given.limit, "a": given.a}
-    if isinstance(given, KernelList):
-        keys = np.arange(given.size)[:, None]
-        up = [[given.names[int(one)] for one in given.parents(key)[:, 0]] for key in keys]
-        rows = zip(given.names, given.kernels, up, given.penalties(keys).tolist(), strict=True)
+    if isinstance(graph, KernelGrid):
+        return {"chains": [[str(spec) for spec in chain] for chain in graph.chains], "depth": graph.limit, "a": graph.a}
+    if isinstance(graph, KernelList):
+        keys = np.arange(graph.size)[:, None]
+        up = [[graph.names[int(one)] for one in graph.parents(key)[:, 0]] for key in keys]
+        rows = zip(graph.names, graph.kernels, up, graph.penalties(keys).tolist(), strict=True)
         return {"nodes": [{"name": name, "kernel": str(kernel), "parents": above, "d": d} for name, kernel, above, d in rows]}
-    if isinstance(given, Mapping) and set(given) != {"nodes"} and "chains" not in given:
-        given = [_entry(str(name), found) for name, found in given.items()]
-    if given is None or isinstance(given, (str, Mapping)):
-        return given
-    if isinstance(given, Sequence):
-        return [{key: _plain(value) for key, value in entry.items()} if isinstance(entry, Mapping) else entry for entry in given]
-    return f"{type(given).__module__}:{type(given).__qualname__}"
+    if isinstance(graph, Mapping) and set(graph) != {"nodes"} and "chains" not in graph:
+        graph = [_node_record(str(name), node) for name, node in graph.items()]
+    if graph is None or isinstance(graph, (str, Mapping)):
+        return graph
+    if isinstance(graph, Sequence):
+        return [{key: _plain_value(value) for key, value in entry.items()} if isinstance(entry, Mapping) else entry for entry in graph]
+    return f"{type(graph).__module__}:{type(graph).__qualname__}"
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: object) -> Any:
     if isinstance(value, (str, int, float)) or value is None:
         return value
     return [str(one) for one in value] if isinstance(value, (list, tuple, set)) else str(value)
 
 
-def _entry(name: str, found: Any) -> dict[str, Any]:
-    if isinstance(found, Mapping):
-        return {"name": name, **found}
-    if isinstance(found, (tuple, list)) and len(found) == 2:
-        return {"name": name, "kernel": found[0], "parents": found[1]}
-    return {"name": name, "kernel": found}
+def _node_record(name: str, node: object) -> dict[str, Any]:
+    if isinstance(node, Mapping):
+        return {"name": name, **node}
+    if isinstance(node, (tuple, list)) and len(node) == 2:
+        return {"name": name, "kernel": node[0], "parents": node[1]}
+    return {"name": name, "kernel": node}
 
 
-def _listed(entries: Sequence[Any], a: float) -> KernelList:
-    for place, entry in enumerate(entries):
+def _parse_nodes(entries: Sequence[Any], a: float) -> KernelList:
+    for position, entry in enumerate(entries):
         if not isinstance(entry, Mapping) or "kernel" not in entry or set(entry) - set(_RECORD):
-            raise ValueError(f"dag[{place}]={entry!r}: a node is a record of {', '.join(_RECORD)}; name and kernel are needed")
+            raise ValueError(f"dag[{position}]={entry!r}: a node is a record of {', '.join(_RECORD)}; name and kernel are needed")
         if isinstance(entry.get("parents"), str):
-            raise ValueError(f"dag[{place}]: parents={entry['parents']!r} must be a list of names")
+            raise ValueError(f"dag[{position}]: parents={entry['parents']!r} must be a list of names")
     names = [str(entry.get("name", entry["kernel"])) for entry in entries]
-    own = {name: float(entry["d"]) for name, entry in zip(names, entries, strict=True) if entry.get("d") is not None}
+    penalties = {name: float(entry["d"]) for name, entry in zip(names, entries, strict=True) if entry.get("d") is not None}
     above = [[str(one) for one in entry.get("parents") or ()] for entry in entries]
-    return KernelList(names, [entry["kernel"] for entry in entries], above, a, own)
+    return KernelList(names, [entry["kernel"] for entry in entries], above, a, penalties)
 
 
 # -- grids -----------------------------------------------------------------------------------------------------------------
 
 
-def _grid(text: str, a: float, d: int | None, spread: np.ndarray | None) -> KernelGrid:
-    found = _TEXT.fullmatch(text)
-    if found is None:
-        raise ValueError(f"dag={text!r}: must be of the form {FORM}")
-    parts = [part.strip() for part in found[2].split(";") if part.strip()]
+def _parse_grid(text: str, a: float, d: int | None, spread: np.ndarray | None) -> KernelGrid:
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"dag={text!r}: must be of the form {GRAPH_FORM}")
+    parts = [part.strip() for part in match[2].split(";") if part.strip()]
     limits = [part for part in parts if re.fullmatch(r"depth\s*=.*", part)]
     kernels = [part for part in parts if part not in limits]
-    if not kernels or (found[1] == "subsets" and len(kernels) > 1) or len(limits) > 1:
-        raise ValueError(f"dag={text!r}: must be of the form {FORM}; subsets take one kernel")
-    limit = _limit(limits[0]) if limits else None
+    if not kernels or (match[1] == "subsets" and len(kernels) > 1) or len(limits) > 1:
+        raise ValueError(f"dag={text!r}: must be of the form {GRAPH_FORM}; subsets take one kernel")
+    limit = _parse_limit(limits[0]) if limits else None
     chains: dict[int, list[KernelSpec]] = {}
     try:
         for part in kernels:
-            for column, own in _chain(part, d, spread):
-                chains.setdefault(column, []).extend(own)
+            for column, specs in _parse_chains(part, d, spread):
+                chains.setdefault(column, []).extend(specs)
     except ValueError as error:
         raise ValueError(f"dag={text!r}: {error}") from None
-    if found[1] == "subsets" and any(len(chain) > 1 for chain in chains.values()):
+    if match[1] == "subsets" and any(len(chain) > 1 for chain in chains.values()):
         raise ValueError(f"dag={text!r}: subsets take a single kernel per feature; write grid(...)")
     return KernelGrid(tuple(tuple(chains[column]) for column in sorted(chains)), a, limit)
 
 
-def _limit(text: str) -> int:
+def _parse_limit(text: str) -> int:
     value = text.partition("=")[2].strip()
     if not value.isdigit() or int(value) < 1:
         raise ValueError(f"dag: depth={value}: must be a whole number of at least 1")
     return int(value)
 
 
-def _chain(text: str, d: int | None, spread: np.ndarray | None) -> list[tuple[int, list[KernelSpec]]]:
+def _parse_chains(text: str, d: int | None, spread: np.ndarray | None) -> list[tuple[int, list[KernelSpec]]]:
     """Return the kernels that a part of a text adds to the chains of its features."""
     word = _WORD.fullmatch(text)
     spec = KernelSpec.parse(f"linear{word[4] or ''}") if word else KernelSpec.parse(text)
@@ -165,33 +165,29 @@ def _chain(text: str, d: int | None, spread: np.ndarray | None) -> list[tuple[in
     columns = range(d or 0) if spec.columns is None else spec.columns
     if word is None:
         return [(j, [KernelSpec(spec.name, spec.params, (j,))]) for j in columns]
-    return _worded(word[1], word[2], word[3], list(columns), spread)
+    return _word_chains(word[1], word[2], word[3], list(columns), spread)
 
 
-def _worded(
+def _word_chains(
     name: str, key: str | None, value: str | None, columns: list[int], spread: np.ndarray | None
 ) -> list[tuple[int, list[KernelSpec]]]:
-    wanted = "width" if name == "gaussian" else "degree"
-    number = _number(name, wanted, value) if value else (1.0 if name == "gaussian" else 3.0)
-    if key not in (None, wanted):
-        raise ValueError(f"{name} has no parameter {key!r}; it takes {wanted}")
+    parameter = "width" if name == "gaussian" else "degree"
+    number = _parse_number(name, parameter, value) if value else (1.0 if name == "gaussian" else 3.0)
+    if key not in (None, parameter):
+        raise ValueError(f"{name} has no parameter {key!r}; it takes {parameter}")
     if name == "gaussian":
         widths = np.ones(max(columns, default=0) + 1) if spread is None else spread
-        kept = [j for j in columns if widths[j] > 0]
-        if not kept:
+        varying = [j for j in columns if widths[j] > 0]
+        if not varying:
             raise ValueError("every feature is constant: there is no width to choose")
-        return [(j, [KernelSpec("rbf", (("gamma", _gamma(number * float(widths[j]))),), (j,))]) for j in kept]
+        return [(j, [KernelSpec("rbf", (("gamma", 0.5 / (number * float(widths[j])) ** 2),), (j,))]) for j in varying]
     degrees = range(1, int(number) + 1)
     if name == "monomial":
         return [(j, [KernelSpec("poly", (("degree", q), ("gamma", 1.0), ("coef0", 0.0)), (j,)) for q in degrees]) for j in columns]
     return [(j, [KernelSpec("callable", (("function", _HERMITE), ("degree", q)), (j,)) for q in degrees]) for j in columns]
 
 
-def _gamma(width: float) -> float:
-    return 0.5 / width**2
-
-
-def _number(name: str, key: str, value: str) -> float:
+def _parse_number(name: str, key: str, value: str) -> float:
     try:
         number = float(value)
     except ValueError:
@@ -202,7 +198,7 @@ def _number(name: str, key: str, value: str) -> float:
 
 
 def hermite(X: Any, Z: Any, degree: int = 1) -> np.ndarray:
-    """Return ``h_q(x) h_q(z)`` of one feature, h_q the Hermite polynomial of the given degree q over ``sqrt(2^q q!)``, ``(n, m)``."""
+    """Return ``h_q(x) h_q(z)`` of one feature, h_q the Hermite polynomial of degree q over ``sqrt(2^q q!)``, ``(n, m)``."""
     left, right = (np.asarray(part.toarray() if sp.issparse(part) else part, np.float64)[:, 0] for part in (X, Z))
     chosen = np.zeros(int(degree) + 1)
     chosen[-1] = 1.0 / math.sqrt(2.0 ** int(degree) * math.factorial(int(degree)))

@@ -1,4 +1,4 @@
-r"""Labels of a few nodes of a weighted graph carried to the others by the harmonic function.
+r"""Labels of a few nodes of a weighted graph extended to the others by the harmonic function.
 
 With symmetric weights W >= 0, degrees D, and known values :math:`f_L` the unknown ones minimise :math:`\sum_{ij} W_{ij} (f_i - f_j)^2`:
 
@@ -17,20 +17,19 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from ..arrays import FloatArray, IntArray
 from ..jit import one_thread
-
-FloatArray = NDArray[np.float64]
 
 
 def strength_graph(strengths: ArrayLike) -> FloatArray:
     """Return the mean of a matrix of strengths >= 0 with its transpose, with a zero diagonal: the W of a harmonic function."""
-    given = np.asarray(strengths, dtype=np.float64)
-    W = 0.5 * (given + given.T)
+    directed = np.asarray(strengths, dtype=np.float64)
+    W = 0.5 * (directed + directed.T)
     np.fill_diagonal(W, 0.0)
     return W
 
 
-def harmonic_values(W: Any, labels: ArrayLike) -> FloatArray:
+def harmonic_values(W: object, labels: ArrayLike) -> FloatArray:
     """Return the harmonic function of the known values, ``(n,)``; known values stay.
 
     Parameters
@@ -46,18 +45,18 @@ def harmonic_values(W: Any, labels: ArrayLike) -> FloatArray:
         Weights of another form, no known value, or an unknown node that no path leads from to a known one.
     """
     values = np.array(labels, dtype=np.float64)
-    weights = _checked(W, values)
+    weights = _check_weights(W, values)
     known = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
-    _check_reach(weights, np.asarray(known))
+    _check_linked(weights, np.asarray(known))
     if known.all():
         return values
-    free, held = np.flatnonzero(~known), np.flatnonzero(known)
+    free, fixed = np.flatnonzero(~known), np.flatnonzero(known)
     with one_thread():
-        values[free] = _solved(weights, free, held, values[held])
+        values[free] = _solve_unknown(weights, free, fixed, values[fixed])
     return values
 
 
-def _checked(W: Any, values: FloatArray) -> Any:
+def _check_weights(W: object, values: FloatArray) -> Any:
     weights: Any = sp.csr_array(W, dtype=np.float64) if sp.issparse(W) else np.asarray(W, dtype=np.float64)
     n = len(values)
     if weights.shape != (n, n) or values.ndim not in (1, 2):
@@ -73,7 +72,7 @@ def _checked(W: Any, values: FloatArray) -> Any:
     return weights
 
 
-def _check_reach(weights: Any, known: NDArray[np.bool_]) -> None:
+def _check_linked(weights: Any, known: NDArray[np.bool_]) -> None:
     # Loaded on demand, as every worker would pay for it.
     from scipy.sparse.csgraph import connected_components
 
@@ -89,8 +88,8 @@ def _check_reach(weights: Any, known: NDArray[np.bool_]) -> None:
         )
 
 
-def _solved(weights: Any, free: NDArray[np.int64], held: NDArray[np.int64], known: FloatArray) -> FloatArray:
-    right = weights[free][:, held] @ known
+def _solve_unknown(weights: Any, free: IntArray, fixed: IntArray, known: FloatArray) -> FloatArray:
+    right = weights[free][:, fixed] @ known
     inner = weights[free][:, free]
     degrees = np.asarray(weights[free].sum(axis=1)).ravel() - np.asarray(weights.diagonal())[free]
     if sp.issparse(weights):

@@ -26,27 +26,25 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ..arrays import FloatArray, IntArray
 from ..jit import one_thread
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
-
 USER_KERNELS = ("difference", "mlpk", "tensor", "tensor-symmetric")
-"""Those that look at one kernel of users."""
+"""Kernels of pairs made of one kernel of users."""
 
 PAIR_KERNELS = ("similarity", *USER_KERNELS)
 
 VIEW_SCALE = 10.0
 """c of the similarity kernel: entries of views divided by their row maxima are small beside the offset's 1."""
 
-USERS = 256
-"""Rows of K A held at a time."""
+USERS_PER_TILE = 256
+"""Rows of K A in memory at a time."""
 
-COLUMNS = 1024
+COLUMNS_PER_TILE = 1024
 """Columns of K read in float64 at a time."""
 
 
-def pair_block(K: NDArray[Any], left: IndexArray, right: IndexArray, kind: str) -> FloatArray:
+def pair_block(K: NDArray[Any], left: IntArray, right: IntArray, kind: str) -> FloatArray:
     """Return the kernel between pairs, ``(len(left), len(right))``, from gathered entries of K.
 
     Parameters
@@ -66,21 +64,21 @@ def pair_block(K: NDArray[Any], left: IndexArray, right: IndexArray, kind: str) 
         return entries(0, 0) * entries(1, 1)
     if kind == "tensor-symmetric":
         return entries(0, 0) * entries(1, 1) + entries(0, 1) * entries(1, 0)
-    apart = entries(0, 0) + entries(1, 1) - entries(0, 1) - entries(1, 0)
-    return apart * apart if kind == "mlpk" else apart
+    difference = entries(0, 0) + entries(1, 1) - entries(0, 1) - entries(1, 0)
+    return difference * difference if kind == "mlpk" else difference
 
 
-def pair_diagonal(K: NDArray[Any], pairs: IndexArray, kind: str) -> FloatArray:
+def pair_diagonal(K: NDArray[Any], pairs: IntArray, kind: str) -> FloatArray:
     """Return the kernel of every pair with itself, ``(len(pairs),)``."""
     u, v = pairs.T
-    own, other, both = (K[i, j].astype(np.float64) for i, j in ((u, u), (v, v), (u, v)))
+    first, second, both = (K[i, j].astype(np.float64) for i, j in ((u, u), (v, v), (u, v)))
     if kind == "tensor":
-        return own * other
+        return first * second
     if kind == "tensor-symmetric":
-        return own * other + both * both
+        return first * second + both * both
     # Below zero only by the rounding of single precision.
-    apart = np.maximum(own + other - 2.0 * both, 0.0)
-    return apart * apart if kind == "mlpk" else apart
+    difference = np.maximum(first + second - 2.0 * both, 0.0)
+    return difference * difference if kind == "mlpk" else difference
 
 
 def similarity_features(entries: FloatArray, theta: FloatArray, scale: float = VIEW_SCALE) -> FloatArray:
@@ -116,9 +114,9 @@ class PairSum:
         One of ``USER_KERNELS``.
     """
 
-    def __init__(self, pairs: IndexArray, coef: FloatArray, n: int, kind: str) -> None:
+    def __init__(self, pairs: IntArray, coef: FloatArray, n: int, kind: str) -> None:
         self.kind, self.n = kind, n
-        self._owned: tuple[NDArray[Any], FloatArray] | None = None
+        self._diagonal_of: tuple[NDArray[Any], FloatArray] | None = None
         s, t = pairs.T
         if kind == "difference":
             self._weights = np.asarray(np.bincount(s, coef, n) - np.bincount(t, coef, n), np.float64)
@@ -128,66 +126,63 @@ class PairSum:
             rows, cols, values = [s, t], [t, s], [coef, coef]
         elif kind == "mlpk":
             rows, cols, values = [s, t, s, t], [s, t, t, s], [coef, coef, -coef, -coef]
-        place = (np.concatenate(rows), np.concatenate(cols))
-        self._matrix = sp.csr_array((np.concatenate(values), place), shape=(n, n))
+        entries = (np.concatenate(rows), np.concatenate(cols))
+        self._matrix = sp.csr_array((np.concatenate(values), entries), shape=(n, n))
 
-    def at(self, K: NDArray[Any], pairs: IndexArray) -> FloatArray:
+    def at(self, K: NDArray[Any], pairs: IntArray) -> FloatArray:
         """Return f at pairs of the users themselves, ``(len(pairs),)``; K is ``(n, n)``."""
         u, v = pairs.T
         if self.kind == "difference":
-            g = _times(K, self._weights)
+            g = _multiply(K, self._weights)
             return g[u] - g[v]
-        # Rows of K A of the users that are asked for, some at a time; pairs follow their first user.
+        # Rows of K A of the users in the pairs, some at a time; pairs follow their first user.
         ids, order = np.unique(pairs if self.kind == "mlpk" else u), np.argsort(u, kind="stable")
-        out, own = np.zeros(len(pairs)), np.zeros(self.n)
-        for lo in range(0, len(ids), USERS):
-            held = ids[lo : lo + USERS]
-            rows = K[held].astype(np.float64)
+        out, diagonal = np.zeros(len(pairs)), np.zeros(self.n)
+        for lo in range(0, len(ids), USERS_PER_TILE):
+            users = ids[lo : lo + USERS_PER_TILE]
+            rows = K[users].astype(np.float64)
             product = rows @ self._matrix
-            own[held] = np.einsum("ij,ij->i", product, rows)
-            inside = order[slice(*np.searchsorted(u, [held[0], held[-1] + 1], sorter=order))]
-            for first in range(0, len(inside), USERS):
-                chosen = inside[first : first + USERS]
-                place = np.searchsorted(held, u[chosen])
-                out[chosen] = np.einsum("ij,ij->i", product[place], K[v[chosen]].astype(np.float64))
-        return own[u] + own[v] - 2.0 * out if self.kind == "mlpk" else out
+            diagonal[users] = np.einsum("ij,ij->i", product, rows)
+            inside = order[slice(*np.searchsorted(u, [users[0], users[-1] + 1], sorter=order))]
+            for first in range(0, len(inside), USERS_PER_TILE):
+                chosen = inside[first : first + USERS_PER_TILE]
+                at = np.searchsorted(users, u[chosen])
+                out[chosen] = np.einsum("ij,ij->i", product[at], K[v[chosen]].astype(np.float64))
+        return diagonal[u] + diagonal[v] - 2.0 * out if self.kind == "mlpk" else out
 
     def rows(self, left: NDArray[Any], K: NDArray[Any]) -> FloatArray:
         """Return f(x, v) of some users x and every v, ``(len(left), n)``.
 
-        Parameters
-        ----------
-        left
-            ``(m, n)`` rows of the kernel between the users x, new ones or old, and the n users.
-        K
-            ``(n, n)``.
+        ``left``: ``(m, n)`` rows of the kernel between the users x, new ones or old, and the n users; ``K``: ``(n, n)``.
         """
         left = np.asarray(left, np.float64)
         if self.kind == "difference":
-            return (left @ self._weights)[:, None] - _times(K, self._weights)
+            return (left @ self._weights)[:, None] - _multiply(K, self._weights)
         product = left @ self._matrix
         with one_thread():
-            out = np.concatenate([product @ K[:, lo : lo + COLUMNS].astype(np.float64) for lo in range(0, self.n, COLUMNS)], axis=1)
-        return out if self.kind != "mlpk" else np.einsum("ij,ij->i", product, left)[:, None] + self._own(K) - 2.0 * out
+            out = np.concatenate(
+                [product @ K[:, lo : lo + COLUMNS_PER_TILE].astype(np.float64) for lo in range(0, self.n, COLUMNS_PER_TILE)], axis=1
+            )
+        return out if self.kind != "mlpk" else np.einsum("ij,ij->i", product, left)[:, None] + self._diagonal(K) - 2.0 * out
 
-    def _own(self, K: NDArray[Any]) -> FloatArray:
-        """Return the diagonal of K A K; found once for a matrix, as all users are asked for some at a time."""
-        if self._owned is None or self._owned[0] is not K:
-            parts = (K[lo : lo + USERS].astype(np.float64) for lo in range(0, self.n, USERS))
-            self._owned = K, np.concatenate([np.einsum("ij,ij->i", rows @ self._matrix, rows) for rows in parts])
-        return self._owned[1]
+    def _diagonal(self, K: NDArray[Any]) -> FloatArray:
+        """Return the diagonal of K A K, computed once for a matrix: callers take the users some at a time."""
+        if self._diagonal_of is None or self._diagonal_of[0] is not K:
+            parts = (K[lo : lo + USERS_PER_TILE].astype(np.float64) for lo in range(0, self.n, USERS_PER_TILE))
+            self._diagonal_of = K, np.concatenate([np.einsum("ij,ij->i", rows @ self._matrix, rows) for rows in parts])
+        return self._diagonal_of[1]
 
 
-def _times(K: NDArray[Any], vector: FloatArray) -> FloatArray:
+def _multiply(K: NDArray[Any], vector: FloatArray) -> FloatArray:
     with one_thread():
-        return np.concatenate([K[lo : lo + USERS].astype(np.float64) @ vector for lo in range(0, len(K), USERS)])
+        return np.concatenate([K[lo : lo + USERS_PER_TILE].astype(np.float64) @ vector for lo in range(0, len(K), USERS_PER_TILE)])
 
 
 # -- Gram matrices of pairs ----------------------------------------------------------------------------------------------------
 
 
 class PairGram:
-    """The Gram matrix of pairs as a solver reads it; nothing of its size is held.
+    """The Gram matrix of pairs as a solver reads it; nothing of its size is stored.
 
     Parameters
     ----------
@@ -199,7 +194,7 @@ class PairGram:
         One of ``USER_KERNELS``.
     """
 
-    def __init__(self, K: NDArray[Any], pairs: IndexArray, kind: str) -> None:
+    def __init__(self, K: NDArray[Any], pairs: IntArray, kind: str) -> None:
         ids, places = np.unique(pairs, return_inverse=True)
         self.K = K if len(ids) == len(K) else np.ascontiguousarray(K[np.ix_(ids, ids)])
         self.pairs, self.kind, self.n = places.reshape(-1, 2), kind, len(pairs)
@@ -208,7 +203,7 @@ class PairGram:
         """Return the diagonal, ``(m,)``."""
         return pair_diagonal(self.K, self.pairs, self.kind)
 
-    def rows(self, idx: IndexArray) -> FloatArray:
+    def rows(self, idx: IntArray) -> FloatArray:
         """Return rows ``idx``, ``(len(idx), m)``."""
         return pair_block(self.K, self.pairs[idx], self.pairs, self.kind)
 
@@ -233,7 +228,7 @@ class FactorGram:
         """Return the diagonal, ``(m,)``."""
         return np.einsum("ij,ij->i", self.factor, self.factor)
 
-    def rows(self, idx: IndexArray) -> FloatArray:
+    def rows(self, idx: IntArray) -> FloatArray:
         """Return rows ``idx``, ``(len(idx), m)``."""
         return self.factor[idx] @ self.factor.T
 

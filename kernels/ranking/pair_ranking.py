@@ -11,22 +11,20 @@ there by damped Newton steps; its dual value bounds the objective from below. At
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
+from ..arrays import FloatArray, IntArray
 from ..jit import one_thread
 from ..losses import Logistic
 from ..svm.dual import Gram
 from ..svm.logistic import logistic_problem, solve_logistic
 from .pair_kernels import FactorGram
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
-
-DEPENDENT = 1e-10
+DEPENDENT_SHARE = 1e-10
 """A pair whose squared distance from the span of the import vectors is below this share of its own length adds nothing."""
 
 _LOSS = Logistic()
@@ -36,18 +34,8 @@ _LOSS = Logistic()
 class RankedPairs:
     """A solution over all pairs.
 
-    Attributes
-    ----------
-    coef
-        ``(N,)`` coefficients a.
-    decision
-        ``(N,)`` values f.
-    objective, gap
-        Value of (7.3), and how far it is above the least at most.
-    steps
-        Newton steps.
-    converged
-        Whether the gap is within the tolerance.
+    ``coef``: ``(N,)`` coefficients a; ``decision``: ``(N,)`` values f; ``objective``, ``gap``: value of (7.3), and how far it is above the
+    least at most; ``steps``: Newton steps; ``converged``: whether the gap is within the tolerance.
     """
 
     coef: FloatArray
@@ -58,13 +46,13 @@ class RankedPairs:
     converged: bool
 
 
-def signs(z: NDArray[np.int64]) -> FloatArray:
+def signed_labels(z: IntArray) -> FloatArray:
     """Return the labels ``2 z - 1`` in float64."""
     return 2.0 * np.asarray(z, np.float64) - 1.0
 
 
 def rank_pairs(
-    gram: Gram, z: NDArray[np.int64], C: float, *, warm: FloatArray | None = None, tol: float = 1e-6, max_iter: int | None = None
+    gram: Gram, z: IntArray, C: float, *, warm: FloatArray | None = None, tol: float = 1e-6, max_iter: int | None = None
 ) -> RankedPairs:
     """Minimise (7.3).
 
@@ -83,14 +71,14 @@ def rank_pairs(
     max_iter
         Newton steps at most.
     """
-    problem = logistic_problem(signs(z), 1.0 / (C * len(z)), bias=False)
-    found = solve_logistic(gram, problem, warm=warm, tol=tol, max_iter=max_iter)
-    return RankedPairs(found.beta, found.decision, C * found.upper, C * found.gap, found.iterations, found.converged)
+    problem = logistic_problem(signed_labels(z), 1.0 / (C * len(z)), bias=False)
+    solution = solve_logistic(gram, problem, warm=warm, tol=tol, max_iter=max_iter)
+    return RankedPairs(solution.beta, solution.decision, C * solution.upper, C * solution.gap, solution.iterations, solution.converged)
 
 
-def pair_objective(decision: FloatArray, z: NDArray[np.int64], penalty: float) -> float:
+def pair_objective(decision: FloatArray, z: IntArray, penalty: float) -> float:
     """Return ``1/N sum ln(1 + exp(-y f)) + penalty``."""
-    return _LOSS.value(signs(z), decision, np.full(len(z), 1.0 / len(z))) + penalty
+    return _LOSS.value(signed_labels(z), decision, np.full(len(z), 1.0 / len(z))) + penalty
 
 
 # -- import vectors ------------------------------------------------------------------------------------------------------------
@@ -114,7 +102,7 @@ class ImportMachine:
         ``(q,)`` weights of the factor's columns.
     """
 
-    chosen: IndexArray
+    chosen: IntArray
     dual: FloatArray
     objective: float
     factor: FloatArray
@@ -133,40 +121,38 @@ class ImportMachine:
         return out
 
 
-def empty_machine(z: NDArray[np.int64]) -> ImportMachine:
+def empty_machine(z: IntArray) -> ImportMachine:
     """Return the machine without import vectors: f = 0."""
     n = len(z)
     return ImportMachine(np.zeros(0, np.int64), np.zeros(n), float(np.log(2.0)), np.zeros((n, 0)), np.zeros(0))
 
 
-def import_factor(gram: Gram, chosen: IndexArray) -> FloatArray:
+def import_factor(gram: Gram, chosen: IntArray) -> FloatArray:
     """Return the factor of some import vectors, column by column as it grew, so to the same bits."""
     factor = np.zeros((gram.n, 0))
     for q in range(len(chosen)):
-        factor = _grown(gram, factor, chosen[: q + 1])
+        factor = _grow_factor(gram, factor, chosen[: q + 1])
     return factor
 
 
-def _grown(gram: Gram, factor: FloatArray, chosen: IndexArray) -> FloatArray:
+def _grow_factor(gram: Gram, factor: FloatArray, chosen: IntArray) -> FloatArray:
     """Return the factor with the column of the last of the chosen pairs."""
-    found = np.column_stack([factor, _columns(gram, factor, chosen[-1:])[0]])
+    grown = np.column_stack([factor, _candidate_columns(gram, factor, chosen[-1:])[0]])
     # What is zero but for rounding: a column has no share in the pairs chosen before it.
-    found[chosen[:-1], -1] = 0.0
-    return found
+    grown[chosen[:-1], -1] = 0.0
+    return grown
 
 
-def _columns(gram: Gram, factor: FloatArray, candidates: IndexArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+def _candidate_columns(gram: Gram, factor: FloatArray, candidates: IntArray) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Return the columns ``(N, m)`` that candidates would add to the factor, and which of them are new directions."""
     with one_thread():
         left = np.asarray(gram.rows(candidates), np.float64).T - factor @ factor[candidates].T
-    own = left[candidates, np.arange(len(candidates))]
-    new = own > DEPENDENT * np.maximum(gram.diag()[candidates], np.finfo(float).tiny)
-    return left / np.sqrt(np.where(new, own, 1.0)), new
+    squares = left[candidates, np.arange(len(candidates))]
+    new = squares > DEPENDENT_SHARE * np.maximum(gram.diag()[candidates], np.finfo(float).tiny)
+    return left / np.sqrt(np.where(new, squares, 1.0)), new
 
 
-def import_step(
-    gram: Gram, z: NDArray[np.int64], C: float, machine: ImportMachine, candidates: IndexArray, tol: float = 1e-8
-) -> ImportMachine:
+def import_step(gram: Gram, z: IntArray, C: float, machine: ImportMachine, candidates: IntArray, tol: float = 1e-8) -> ImportMachine:
     """Return the machine with one more import vector: the candidate that one Newton step promises most of, then solved.
 
     Parameters
@@ -185,55 +171,50 @@ def import_step(
     ImportMachine
         The same object where no candidate is a new direction.
     """
-    columns, new = _columns(gram, machine.factor, candidates)
+    columns, new = _candidate_columns(gram, machine.factor, candidates)
     if not new.any():
         return machine
-    values = np.where(new, _promises(z, C, machine, columns), np.inf)
+    values = np.where(new, _predict_objectives(z, C, machine, columns), np.inf)
     best = int(np.argmin(values))
     chosen = np.append(machine.chosen, candidates[best])
     # Computed by itself, as a resumed run does: among other candidates a product may round otherwise.
-    factor = _grown(gram, machine.factor, chosen)
-    found = rank_pairs(FactorGram(factor), z, C, warm=machine.dual, tol=tol)
-    inner = factor.T @ found.coef
-    return ImportMachine(chosen, found.coef, pair_objective(factor @ inner, z, 0.5 * C * float(inner @ inner)), factor, inner)
+    factor = _grow_factor(gram, machine.factor, chosen)
+    solution = rank_pairs(FactorGram(factor), z, C, warm=machine.dual, tol=tol)
+    inner = factor.T @ solution.coef
+    return ImportMachine(chosen, solution.coef, pair_objective(factor @ inner, z, 0.5 * C * float(inner @ inner)), factor, inner)
 
 
-def _promises(z: NDArray[np.int64], C: float, machine: ImportMachine, columns: FloatArray) -> FloatArray:
+def _predict_objectives(z: IntArray, C: float, machine: ImportMachine, columns: FloatArray) -> FloatArray:
     """Return the objective after one Newton step from the present machine with each column added, ``(m,)``."""
-    y, n = signs(z), len(z)
+    y, n = signed_labels(z), len(z)
     slope = -_LOSS.dual(y, machine.decision, np.full(n, 1.0 / n)) * y
     share = np.abs(slope) * n
     curved = share * (1.0 - share) / n
     factor = machine.factor
     with one_thread():
         weighted = curved[:, None] * columns
-        own = np.einsum("ij,ij->j", columns, weighted) + C
+        bends = np.einsum("ij,ij->j", columns, weighted) + C
         pull = columns.T @ slope
         if not factor.shape[1]:
-            inner, move = np.zeros((0, len(pull))), -pull / own
+            inner, move = np.zeros((0, len(pull))), -pull / bends
         else:
             hessian = factor.T @ (curved[:, None] * factor)
             hessian.flat[:: len(hessian) + 1] += C
             root = cho_factor(hessian, lower=True)
             cross = factor.T @ weighted
-            rest = factor.T @ slope + C * machine.inner
-            solved, still = cho_solve(root, cross), cho_solve(root, rest)
-            move = -(pull - cross.T @ still) / (own - np.einsum("ij,ij->j", cross, solved))
+            inner_slope = factor.T @ slope + C * machine.inner
+            solved, still = cho_solve(root, cross), cho_solve(root, inner_slope)
+            move = -(pull - cross.T @ still) / (bends - np.einsum("ij,ij->j", cross, solved))
             inner = -(still[:, None] + solved * move)
         decisions = machine.decision[:, None] + factor @ inner + columns * move
     penalty = 0.5 * C * (((machine.inner[:, None] + inner) ** 2).sum(axis=0) + move**2)
     return np.array([pair_objective(f, z, float(p)) for f, p in zip(decisions.T, penalty, strict=True)])
 
 
-def full_gap(gram: Gram, z: NDArray[np.int64], C: float, machine: ImportMachine) -> float:
+def full_gap(gram: Gram, z: IntArray, C: float, machine: ImportMachine) -> float:
     """Return how far the machine's objective is above the least of (7.3) over all pairs, at most; one product."""
-    y, cost = signs(z), np.full(len(z), 1.0 / (C * len(z)))
+    y, cost = signed_labels(z), np.full(len(z), 1.0 / (C * len(z)))
     alpha = _LOSS.dual(y, machine.decision, cost)
     beta = alpha * y
     bound = _LOSS.utility(alpha, cost) - 0.5 * float(beta @ gram.matvec(beta))
     return max(machine.objective - C * bound, 0.0)
-
-
-def restored(gram: Gram, machine: ImportMachine) -> ImportMachine:
-    """Return a machine read without its factor with the factor."""
-    return replace(machine, factor=import_factor(gram, machine.chosen))

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from ..jit import one_thread
 
-BLOCK = 512
+ROWS_PER_BLOCK = 512
 """Rows of the similarity matrix that are worked on at a time; products rest on it, bit for bit."""
 
-LEAST_TOL = 1e-14
+MIN_TOL = 1e-14
 """Changes below this are rounding."""
 
 
@@ -50,25 +51,25 @@ class Walk:
         """Return ``S r``."""
         weighted, out = self.inverse * r, np.empty(self.n)
         with one_thread():
-            for lo, hi in _spans(self.n):
+            for lo, hi in _row_spans(self.n):
                 out[lo:hi] = self.rows(lo, hi) @ weighted
         return out + r[self.inverse == 0].sum() / self.n
 
     def dense(self) -> np.ndarray:
         """Return S, ``(n, n)``."""
-        parts = [self.rows(lo, hi) for lo, hi in _spans(self.n)]
+        parts = [self.rows(lo, hi) for lo, hi in _row_spans(self.n)]
         weights = np.concatenate([part.toarray() if sp.issparse(part) else part for part in parts])
         return weights * self.inverse + np.where(self.inverse == 0, 1.0 / self.n, 0.0)
 
 
-def _spans(n: int) -> list[tuple[int, int]]:
-    return [(lo, min(lo + BLOCK, n)) for lo in range(0, n, BLOCK)]
+def _row_spans(n: int) -> list[tuple[int, int]]:
+    return [(lo, min(lo + ROWS_PER_BLOCK, n)) for lo in range(0, n, ROWS_PER_BLOCK)]
 
 
-def _over(n: int, rows: Callable[[int, int], Any]) -> Walk:
-    """Return the walk on weights given by rows."""
+def _walk_over(n: int, rows: Callable[[int, int], Any]) -> Walk:
+    """Return the walk on the weights that ``rows`` returns."""
     sums = np.zeros(n)
-    for lo, hi in _spans(n):
+    for lo, hi in _row_spans(n):
         sums += np.asarray(rows(lo, hi).sum(axis=0)).ravel()
     with np.errstate(over="ignore"):
         inverse = np.divide(1.0, sums, out=np.zeros(n), where=sums > 0)
@@ -79,8 +80,8 @@ def _over(n: int, rows: Callable[[int, int], Any]) -> Walk:
 
 def is_stochastic(matrix: Any) -> bool:
     """Return whether a matrix has no negative entry and columns with sum one, to single precision: it is an S already."""
-    least = matrix.min() if matrix.shape[0] else 0.0
-    return bool(least >= 0 and np.all(np.abs(np.asarray(matrix.sum(axis=0, dtype=np.float64)).ravel() - 1.0) <= 1e-6))
+    minimum = matrix.min() if matrix.shape[0] else 0.0
+    return bool(minimum >= 0 and np.all(np.abs(np.asarray(matrix.sum(axis=0, dtype=np.float64)).ravel() - 1.0) <= 1e-6))
 
 
 def walk_on(similarity: Any, diagonal: str = "zero") -> Walk:
@@ -99,10 +100,10 @@ def walk_on(similarity: Any, diagonal: str = "zero") -> Walk:
         if diagonal == "zero":
             weights = weights - sp.diags_array(weights.diagonal())
         weights = sp.csr_array(weights)
-        return _over(n, lambda lo, hi: weights[lo:hi])
+        return _walk_over(n, lambda lo, hi: weights[lo:hi])
 
-    parts = {lo: _clipped(np.array(similarity[lo:hi], dtype=np.float64), lo, diagonal) for lo, hi in _spans(n)}
-    return _over(n, lambda lo, hi: parts[lo])
+    parts = {lo: _clip_rows(np.array(similarity[lo:hi], dtype=np.float64), lo, diagonal) for lo, hi in _row_spans(n)}
+    return _walk_over(n, lambda lo, hi: parts[lo])
 
 
 def walk_on_factor(factor: np.ndarray, diagonal: str = "zero", *, held: bool = True) -> Walk:
@@ -120,15 +121,15 @@ def walk_on_factor(factor: np.ndarray, diagonal: str = "zero", *, held: bool = T
 
     def rows(lo: int, hi: int) -> np.ndarray:
         with one_thread():
-            return _clipped(factor[lo:hi] @ factor.T, lo, diagonal)
+            return _clip_rows(factor[lo:hi] @ factor.T, lo, diagonal)
 
     if not held:
-        return _over(len(factor), rows)
-    parts = {lo: rows(lo, hi) for lo, hi in _spans(len(factor))}
-    return _over(len(factor), lambda lo, hi: parts[lo])
+        return _walk_over(len(factor), rows)
+    parts = {lo: rows(lo, hi) for lo, hi in _row_spans(len(factor))}
+    return _walk_over(len(factor), lambda lo, hi: parts[lo])
 
 
-def _clipped(block: np.ndarray, first: int, diagonal: str) -> np.ndarray:
+def _clip_rows(block: np.ndarray, first: int, diagonal: str) -> np.ndarray:
     """Clip rows of a matrix at 0, in place; ``first`` is the number of the first one."""
     np.maximum(block, 0.0, out=block)
     if diagonal == "zero":
@@ -137,7 +138,7 @@ def _clipped(block: np.ndarray, first: int, diagonal: str) -> np.ndarray:
     return block
 
 
-def normalised_prior(prior: Any, n: int) -> np.ndarray:
+def normalised_prior(prior: ArrayLike | None, n: int) -> np.ndarray:
     """Return a prior with sum one, ``(n,)``; uniform for ``None``.
 
     Raises
@@ -164,14 +165,8 @@ def normalised_prior(prior: Any, n: int) -> np.ndarray:
 class Scores:
     """Where a walk with restarts settles.
 
-    Attributes
-    ----------
-    values
-        ``(n,)`` scores, sum one.
-    steps
-        Products with S.
-    error
-        Bound of the l1 distance from the exact scores, rounding aside; 0 of the exact solution.
+    ``values``: ``(n,)`` scores, sum one; ``steps``: products with S; ``error``: bound of the l1 distance from the exact scores, rounding
+    aside; 0 of the exact solution.
     """
 
     values: np.ndarray
@@ -191,11 +186,11 @@ def walk_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85, tol: float
     damping
         Share of steps that follow S, in [0, 1).
     tol
-        l1 change of the last step; at least ``LEAST_TOL`` is meant.
+        l1 change of the last step; at least ``MIN_TOL`` is meant.
     """
     r, change, steps = prior, np.inf, 0
-    most = 2 + (0 if damping == 0 else math.ceil(math.log(max(tol, LEAST_TOL) / 2.0) / math.log(damping)))
-    while change >= max(tol, LEAST_TOL) and steps < most:
+    max_steps = 2 + (0 if damping == 0 else math.ceil(math.log(max(tol, MIN_TOL) / 2.0) / math.log(damping)))
+    while change >= max(tol, MIN_TOL) and steps < max_steps:
         new = damping * walk.product(r) + (1.0 - damping) * prior
         change, steps, r = float(np.abs(new - r).sum()), steps + 1, new
     return Scores(r, steps, change * damping / (1.0 - damping))
@@ -225,8 +220,8 @@ def top_precision(scores: np.ndarray, relevant: np.ndarray, sizes: Sequence[int]
 
 def average_precision(scores: np.ndarray, relevant: np.ndarray) -> float:
     """Return the mean, over relevant rows, of the precision down to each of them; NaN where none is relevant."""
-    found = np.flatnonzero(np.asarray(relevant, dtype=bool)[ranked(scores)])
-    return float(np.mean(np.arange(1, len(found) + 1) / (found + 1))) if len(found) else float("nan")
+    positions = np.flatnonzero(np.asarray(relevant, dtype=bool)[ranked(scores)])
+    return float(np.mean(np.arange(1, len(positions) + 1) / (positions + 1))) if len(positions) else float("nan")
 
 
 def ndcg(scores: np.ndarray, gains: np.ndarray, size: int | None = None) -> float:

@@ -16,24 +16,18 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-NAMED = 5
-"""Rows that a message names."""
+MAX_NAMED_ROWS = 5
+"""Rows that a message lists."""
 
 
-def counted_tags(rows: Iterable[Iterable[str]]) -> tuple[sp.csr_array, tuple[str, ...]]:
-    """Return how often each row carries each tag, ``(n, V)``, and the tags in ascending order.
-
-    Parameters
-    ----------
-    rows
-        The tags of every row.
-    """
-    given = [list(row) for row in rows]
-    names = sorted({tag for row in given for tag in row})
-    place = {tag: j for j, tag in enumerate(names)}
-    ends = np.cumsum([0, *map(len, given)])
-    columns = np.array([place[tag] for row in given for tag in row], dtype=np.int64)
-    counts = sp.csr_array((np.ones(len(columns)), columns, ends), shape=(len(given), len(names)))
+def count_tags(rows: Iterable[Iterable[str]]) -> tuple[sp.csr_array, tuple[str, ...]]:
+    """Return how often each row carries each tag, ``(n, V)``, and the tags in ascending order, from the tags of every row."""
+    lists = [list(row) for row in rows]
+    names = sorted({tag for row in lists for tag in row})
+    column = {tag: j for j, tag in enumerate(names)}
+    ends = np.cumsum([0, *map(len, lists)])
+    columns = np.array([column[tag] for row in lists for tag in row], dtype=np.int64)
+    counts = sp.csr_array((np.ones(len(columns)), columns, ends), shape=(len(lists), len(names)))
     counts.sum_duplicates()
     return counts, tuple(names)
 
@@ -53,23 +47,23 @@ def counts_of(tags: Any) -> tuple[sp.csr_array, tuple[str, ...] | None]:
         A count that is negative or not finite (its row is named), or something else altogether.
     """
     if sp.issparse(tags):
-        return _checked(sp.csr_array(tags)), None
+        return _check_counts(sp.csr_array(tags)), None
     if isinstance(tags, str) or not hasattr(tags, "__len__"):
         raise ValueError(f"tags: {type(tags).__name__} given; it must be a matrix of counts, or one string or list of tags per row")
     rows = list(tags.to_numpy() if hasattr(tags, "to_numpy") else tags)
-    if rows and all(_numbers(row) for row in rows) and len({len(row) for row in rows}) == 1:
-        return _checked(sp.csr_array(np.asarray(rows, dtype=np.float64))), None
-    return counted_tags(_split(row) for row in rows)
+    if rows and all(_is_count_row(row) for row in rows) and len({len(row) for row in rows}) == 1:
+        return _check_counts(sp.csr_array(np.asarray(rows, dtype=np.float64))), None
+    return count_tags(_split_tags(row) for row in rows)
 
 
-def _numbers(row: Any) -> bool:
+def _is_count_row(row: object) -> bool:
     """Return whether a row is one of a matrix of counts."""
     if isinstance(row, (str, bytes)) or not isinstance(row, (Sequence, np.ndarray)) or not len(row):
         return False
     return np.asarray(row).dtype.kind in "biuf"
 
 
-def _split(row: Any) -> list[str]:
+def _split_tags(row: object) -> list[str]:
     """Return the tags of a row; of a missing value (``None``, NaN) none."""
     if isinstance(row, str):
         return row.split()
@@ -78,7 +72,7 @@ def _split(row: Any) -> list[str]:
     return [] if row is None or row != row else [str(row)]
 
 
-def _checked(counts: sp.csr_array) -> sp.csr_array:
+def _check_counts(counts: sp.csr_array) -> sp.csr_array:
     counts = sp.csr_array(counts, dtype=np.float64, copy=True)
     wrong = ~np.isfinite(counts.data) | (counts.data < 0)
     if wrong.any():
@@ -97,8 +91,8 @@ def untagged_rows(counts: sp.csr_array) -> np.ndarray:
 
 def some_rows(rows: np.ndarray) -> str:
     """Return the numbers of the first rows, and how many more there are, in words."""
-    shown = ", ".join(str(int(row)) for row in rows[:NAMED])
-    return shown if len(rows) <= NAMED else f"{shown} and {len(rows) - NAMED} more"
+    shown = ", ".join(str(int(row)) for row in rows[:MAX_NAMED_ROWS])
+    return shown if len(rows) <= MAX_NAMED_ROWS else f"{shown} and {len(rows) - MAX_NAMED_ROWS} more"
 
 
 def tag_vectors(counts: sp.csr_array, min_images: int = 1) -> sp.csr_array:
@@ -119,7 +113,7 @@ def tag_vectors(counts: sp.csr_array, min_images: int = 1) -> sp.csr_array:
     vectors.eliminate_zeros()
     # By the largest entry first: squares of large counts overflow.
     for length in (lambda rows: rows.max(axis=1).toarray().ravel(), lambda rows: np.sqrt(np.asarray((rows * rows).sum(axis=1)).ravel())):
-        found = length(vectors)
-        factor = np.divide(1.0, found, out=np.zeros(n), where=found > 0)
+        lengths = length(vectors)
+        factor = np.divide(1.0, lengths, out=np.zeros(n), where=lengths > 0)
         vectors.data = vectors.data * np.repeat(factor, np.diff(vectors.indptr))
     return vectors

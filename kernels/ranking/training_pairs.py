@@ -8,32 +8,21 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-IndexArray = NDArray[np.int64]
+from ..arrays import IntArray
 
 
 def training_pairs(
-    contacts: Any, comments: Any, views: ArrayLike, *, per_user: int | None = None, users: ArrayLike | None = None, seed: int = 0
-) -> tuple[IndexArray, IndexArray]:
+    contacts: object, comments: object, views: ArrayLike, *, per_user: int | None = None, users: ArrayLike | None = None, seed: int = 0
+) -> tuple[IntArray, IntArray]:
     """Return pairs ``(m, 2)`` of users and z ``(m,)``: for every user contacts with many comments, and as many least similar others.
 
     Linked pairs of u are the contacts with the most comments. The others are users that are among the N least similar of u under every
     view, N the least number that gives as many as there are linked ones (Zhuang: Kernel learning, thesis, 2011, section 7.3.2, which says
     "top" and means this end). Users who are equally similar are drawn from at random.
 
-    Parameters
-    ----------
-    contacts
-        ``(n, n)`` dense or sparse, not zero for a contact.
-    comments
-        ``(n, n)`` numbers of comments, dense or sparse.
-    views
-        ``(k, n, n)`` similarities.
-    per_user
-        Linked pairs of a user at most; all by default.
-    users
-        Users whose pairs are taken, both ends; all by default.
-    seed
-        Of the draws.
+    ``contacts`` ``(n, n)``, dense or sparse, are not zero for a contact, ``comments`` ``(n, n)`` the numbers of comments, and ``views``
+    ``(k, n, n)`` similarities. At most ``per_user`` linked pairs of a user are taken (all by default), of some ``users`` at both ends (all
+    by default).
     """
     stack = np.asarray(views)
     if stack.ndim != 3 or stack.shape[1] != stack.shape[2]:
@@ -42,24 +31,21 @@ def training_pairs(
     if linked.shape != stack.shape[1:] or counts.shape != stack.shape[1:]:
         raise ValueError(f"contacts have shape {linked.shape} and comments {counts.shape}; the views are of {stack.shape[1]} users")
     chosen = np.arange(len(stack[0])) if users is None else np.asarray(users, dtype=np.int64)
-    rng, found = np.random.default_rng(seed), []
+    rng, rows = np.random.default_rng(seed), []
     for u in chosen.tolist():
-        friends = np.intersect1d(linked.indices[slice(*linked.indptr[u : u + 2])][_nonzero(linked, u)], chosen)
+        row = slice(*linked.indptr[u : u + 2])
+        friends = np.intersect1d(linked.indices[row][linked.data[row] != 0], chosen)
         friends = friends[friends != u]
         said = counts[[u]].toarray().ravel()[friends]
-        kept = friends[np.lexsort((friends, -said))][:per_user]
+        closest = friends[np.lexsort((friends, -said))][:per_user]
         others = np.setdiff1d(chosen, np.append(friends, u))
         far = _least_similar(stack[:, u, others], rng)
-        found += [(u, v, 1) for v in kept.tolist()] + [(u, v, 0) for v in others[far][: len(kept)].tolist()]
-    table = np.array(found, dtype=np.int64).reshape(len(found), 3)
+        rows += [(u, v, 1) for v in closest.tolist()] + [(u, v, 0) for v in others[far][: len(closest)].tolist()]
+    table = np.array(rows, dtype=np.int64).reshape(len(rows), 3)
     return np.ascontiguousarray(table[:, :2]), np.ascontiguousarray(table[:, 2])
 
 
-def _nonzero(matrix: sp.csr_array, row: int) -> NDArray[np.bool_]:
-    return matrix.data[slice(*matrix.indptr[row : row + 2])] != 0
-
-
-def _least_similar(similarity: NDArray[Any], rng: np.random.Generator) -> IndexArray:
+def _least_similar(similarity: NDArray[Any], rng: np.random.Generator) -> IntArray:
     """Return candidates by their worst rank among the views, ``similarity`` (k, m); the first N are least similar under every view."""
     worst = np.zeros(similarity.shape[1], dtype=np.int64)
     for row in similarity:

@@ -1,4 +1,4 @@
-r"""Similarities of the users of a photo-sharing community in seven views, and what makes them comparable before they are weighed.
+r"""Similarities of the users of a photo-sharing community in seven views, and how they are made comparable before they are weighted.
 
 =========  =======================================================  ====================
 view       similarity of u and v                                    function
@@ -28,13 +28,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from ..arrays import FloatArray
 from ..grams.blocks import gram_block
 from ..grams.spec import KernelSpec
 from ..jit import one_thread
 
-FloatArray = NDArray[np.float64]
-
-DENSE = 768
+MAX_DENSE_ORDER = 768
 """Matrices up to this order give their least eigenvalue by a full decomposition, larger ones by Lanczos steps."""
 
 LANCZOS_STEPS = 300
@@ -60,7 +59,9 @@ def visual_kernel(means: ArrayLike, width: float | None = None) -> FloatArray:
     ValueError
         Entries that are not finite, a width that is not positive, or users who are all alike and no width.
     """
-    rows = _finite_rows("means", means)
+    rows = np.ascontiguousarray(means, dtype=np.float64)
+    if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
+        raise ValueError(f"means: shape {rows.shape}; must be (n_users, n_words), finite")
     width = _mean_distance(rows) if width is None else width
     if not (np.isfinite(width) and width > 0):
         raise ValueError(f"width={width!r}: must be above 0; without one it is the mean distance, which is 0 where all users are alike")
@@ -74,7 +75,7 @@ def _mean_distance(rows: FloatArray) -> float:
     return float(pdist(rows).mean()) if len(rows) > 1 else 0.0
 
 
-def text_kernel(tags: Any) -> FloatArray:
+def text_kernel(tags: object) -> FloatArray:
     """Return the cosine of the users' tf-idf vectors, ``(n, n)``: ``tf log(n / r_j)`` where r_j of n users carry tag j.
 
     Parameters
@@ -82,17 +83,17 @@ def text_kernel(tags: Any) -> FloatArray:
     tags
         ``(n, n_tags)`` counts, dense or sparse, not negative.
     """
-    counts = _counts("tags", tags)
+    counts = _read_counts("tags", tags)
     n, n_tags = counts.shape
     carried = np.bincount(counts.indices, minlength=n_tags)
     counts.data *= np.log(n / np.maximum(carried, 1))[counts.indices]
     rows = np.repeat(np.arange(n), np.diff(counts.indptr))
     lengths = np.sqrt(np.bincount(rows, counts.data**2, n))
     counts.data /= np.where(lengths > 0, lengths, 1.0)[rows]
-    return _products(counts)
+    return _inner_products(counts)
 
 
-def comment_kernel(comments: Any) -> FloatArray:
+def comment_kernel(comments: object) -> FloatArray:
     """Return the number of comments between every two users, ``(n, n)``: those of u on v and of v on u; on the diagonal one's own.
 
     Parameters
@@ -100,16 +101,16 @@ def comment_kernel(comments: Any) -> FloatArray:
     comments
         ``(n, n)`` counts, dense or sparse: row the writer, column the owner of the photo.
     """
-    counts = _counts("comments", comments)
+    counts = _read_counts("comments", comments)
     if counts.shape[0] != counts.shape[1]:
         raise ValueError(f"comments: shape {counts.shape}; must be (n_users, n_users)")
-    found = counts.toarray()
-    both = found + found.T
-    np.fill_diagonal(both, np.diagonal(found))
+    directed = counts.toarray()
+    both = directed + directed.T
+    np.fill_diagonal(both, np.diagonal(directed))
     return both
 
 
-def incidence_kernel(membership: Any) -> FloatArray:
+def incidence_kernel(membership: object) -> FloatArray:
     """Return how many items every two users share, ``B B'`` of the binary incidence B, ``(n, n)``: groups, contacts, cells, favourites.
 
     Parameters
@@ -117,29 +118,22 @@ def incidence_kernel(membership: Any) -> FloatArray:
     membership
         ``(n, n_items)`` dense or sparse; every entry above 0 counts as 1.
     """
-    binary = _counts("membership", membership)
+    binary = _read_counts("membership", membership)
     binary.data[:] = 1.0
-    return _products(binary)
+    return _inner_products(binary)
 
 
-def _products(rows: Any) -> FloatArray:
+def _inner_products(rows: sp.csr_array) -> FloatArray:
     return np.ascontiguousarray((rows @ rows.T).toarray(), dtype=np.float64)
 
 
-def _counts(name: str, given: Any) -> Any:
-    found = sp.csr_array(given, dtype=np.float64, copy=True)
-    found.sum_duplicates()
-    found.eliminate_zeros()
-    if found.data.size and not (np.isfinite(found.data).all() and found.data.min() >= 0):
-        raise ValueError(f"{name}: must be finite numbers, not negative; found {found.data[~(found.data >= 0)][:1]}")
-    return found
-
-
-def _finite_rows(name: str, given: ArrayLike) -> FloatArray:
-    rows = np.ascontiguousarray(given, dtype=np.float64)
-    if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
-        raise ValueError(f"{name}: shape {rows.shape}; must be (n_users, n_words), finite")
-    return rows
+def _read_counts(name: str, values: object) -> Any:
+    counts = sp.csr_array(values, dtype=np.float64, copy=True)
+    counts.sum_duplicates()
+    counts.eliminate_zeros()
+    if counts.data.size and not (np.isfinite(counts.data).all() and counts.data.min() >= 0):
+        raise ValueError(f"{name}: must be finite numbers, not negative; found {counts.data[~(counts.data >= 0)][:1]}")
+    return counts
 
 
 # -- normalisation -----------------------------------------------------------------------------------------------------------------
@@ -163,23 +157,23 @@ def scaled_block(block: NDArray[Any], left: FloatArray, right: FloatArray) -> Fl
     return np.multiply(block, 0.5 * (left[..., :, None] + right[..., None, :]), dtype=np.float64)
 
 
-def row_maximum(gram: ArrayLike) -> FloatArray:
+def normalise_row_maximum(gram: ArrayLike) -> FloatArray:
     """Return a matrix with rows divided by their maxima, made symmetric and positive semi-definite; ``(n, n)``, a copy."""
     raw = np.asarray(gram, dtype=np.float64)
     factors = row_factors(raw.max(axis=1))
-    return _shifted(scaled_block(raw, factors, factors))
+    return _shift_to_semidefinite(scaled_block(raw, factors, factors))
 
 
-def cosine(gram: ArrayLike) -> FloatArray:
+def normalise_cosine(gram: ArrayLike) -> FloatArray:
     """Return ``K_uv / sqrt(K_uu K_vv)``, shifted where the result is indefinite; ``(n, n)``, a copy. Rows without length become zero."""
     raw = np.asarray(gram, dtype=np.float64)
     factors = row_factors(np.sqrt(np.maximum(np.diagonal(raw), 0.0)))
-    return _shifted(raw * factors[:, None] * factors)
+    return _shift_to_semidefinite(raw * factors[:, None] * factors)
 
 
-def _shifted(matrix: FloatArray) -> FloatArray:
-    least = least_eigenvalue(lambda x: matrix @ x, len(matrix), lambda: matrix)
-    matrix.flat[:: len(matrix) + 1] += max(0.0, -least)
+def _shift_to_semidefinite(matrix: FloatArray) -> FloatArray:
+    lowest = least_eigenvalue(lambda x: matrix @ x, len(matrix), lambda: matrix)
+    matrix.flat[:: len(matrix) + 1] += max(0.0, -lowest)
     return matrix
 
 
@@ -193,7 +187,7 @@ def least_eigenvalue(product: Callable[[FloatArray], FloatArray], n: int, dense:
     n
         Order.
     dense
-        Returns the matrix ``(n, n)``; asked for up to order DENSE. Without it the steps are taken at any order.
+        Returns the matrix ``(n, n)``; used up to order MAX_DENSE_ORDER. Without it the steps are taken at any order.
 
     Notes
     -----
@@ -201,36 +195,36 @@ def least_eigenvalue(product: Callable[[FloatArray], FloatArray], n: int, dense:
     subtracted from it, so that a shift by the result leaves no eigenvalue negative where the steps saw it.
     """
     with one_thread():
-        if dense is not None and n <= DENSE:
+        if dense is not None and n <= MAX_DENSE_ORDER:
             return float(np.linalg.eigvalsh(dense())[0])
-        return _lanczos(product, n)
+        return _lanczos_bound(product, n)
 
 
-def _lanczos(product: Callable[[FloatArray], FloatArray], n: int) -> float:
+def _lanczos_bound(product: Callable[[FloatArray], FloatArray], n: int) -> float:
     steps = min(n, LANCZOS_STEPS)
-    basis, diagonal, beside = np.zeros((steps, n)), np.zeros(steps), np.zeros(steps)
+    basis, diagonal, off_diagonal = np.zeros((steps, n)), np.zeros(steps), np.zeros(steps)
     vector = np.random.default_rng(0).standard_normal(n)
     basis[0] = vector / np.linalg.norm(vector)
-    least = residual = 0.0
+    lowest = residual = 0.0
     for k in range(steps):
         image = product(basis[k])
         diagonal[k] = image @ basis[k]
         for _ in range(2):
             image -= basis[: k + 1].T @ (basis[: k + 1] @ image)
-        beside[k] = np.linalg.norm(image)
-        if k + 1 == steps or k % 10 == 9 or beside[k] <= 1e-14 * np.abs(diagonal[: k + 1]).max():
-            values, vectors = _ritz(diagonal[: k + 1], beside[:k])
-            least, residual = float(values[0]), float(beside[k] * abs(vectors[-1, 0]))
+        off_diagonal[k] = np.linalg.norm(image)
+        if k + 1 == steps or k % 10 == 9 or off_diagonal[k] <= 1e-14 * np.abs(diagonal[: k + 1]).max():
+            values, vectors = _ritz_pairs(diagonal[: k + 1], off_diagonal[:k])
+            lowest, residual = float(values[0]), float(off_diagonal[k] * abs(vectors[-1, 0]))
             if residual <= LANCZOS_TOL * np.abs(values).max():
                 break
         if k + 1 < steps:
-            basis[k + 1] = image / beside[k]
-    return least - residual
+            basis[k + 1] = image / off_diagonal[k]
+    return lowest - residual
 
 
-def _ritz(diagonal: FloatArray, beside: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _ritz_pairs(diagonal: FloatArray, off_diagonal: FloatArray) -> tuple[FloatArray, FloatArray]:
     # Loaded on demand, as every worker would pay for it.
     from scipy.linalg import eigh_tridiagonal
 
-    values, vectors = eigh_tridiagonal(diagonal, beside)  # pyright: ignore[reportAssignmentType] (vectors are asked for)
+    values, vectors = eigh_tridiagonal(diagonal, off_diagonal)  # pyright: ignore[reportAssignmentType] (vectors are returned)
     return values, vectors

@@ -1,4 +1,4 @@
-r"""A kernel learnt on some points, carried to others: an input kernel that is warped by what was learnt.
+r"""A kernel learnt on some points, extended to others: an input kernel warped by the learnt one.
 
 .. math::
 
@@ -30,18 +30,13 @@ class Warp:
 
     correction: np.ndarray
 
-    def block(self, given: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    def block(self, kernel: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Return the warped kernel between a rows and b columns.
 
-        Parameters
-        ----------
-        given
-            ``(a, b)`` input kernel.
-        left, right
-            ``(a, n)`` and ``(b, n)`` input kernel with the n points.
+        ``kernel``: ``(a, b)`` input kernel; ``left``, ``right``: ``(a, n)`` and ``(b, n)`` input kernel with the n points.
         """
         with one_thread():
-            return given - left @ self.correction @ right.T
+            return kernel - left @ self.correction @ right.T
 
 
 def graph_laplacian(kernel: np.ndarray) -> np.ndarray:
@@ -81,8 +76,8 @@ def warp_of(gram: np.ndarray, factor: np.ndarray, mode: str = "corrected") -> Wa
             bend = graph_laplacian(factor @ factor.T)
         system = bend @ gram
         system[np.diag_indices_from(system)] += 1.0
-        found = scipy.linalg.solve(system, bend, overwrite_a=True)
-    return Warp(0.5 * (found + found.T))
+        correction = scipy.linalg.solve(system, bend, overwrite_a=True)
+    return Warp(0.5 * (correction + correction.T))
 
 
 def _refuse_too_large(gram: np.ndarray, factor: np.ndarray) -> None:

@@ -1,6 +1,6 @@
 """Conjunctions as packed bits: products with 0/1 columns by table look-ups, their weighted Gram matrices by counting bits.
 
-A hull of W conjunctions over n rows is held twice: *columns*, (W, ceil(n / 64)) words, for conjunctions and counts, and *rows*,
+A hull of W conjunctions over n rows is stored twice: *columns*, (W, ceil(n / 64)) words, for conjunctions and counts, and *rows*,
 (n, ceil(W / 8)) bytes, for products. A product with eight columns at once is one look-up per row in a table of their 256 possible sums,
 so Phi f and Phi'u cost n W / 8 additions; sum_i c_i phi_v(i) phi_w(i) over rows of equal weight costs n / 64 counts a pair.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import FloatArray, IntArray
 from ..jit import compiled
 
-FloatArray = NDArray[np.float64]
 Words = NDArray[np.uint64]
 Bytes = NDArray[np.uint8]
 
@@ -51,7 +51,7 @@ def unpack(words: Words, n: int) -> Bytes:
     return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, count=n, bitorder="little")
 
 
-def row_bytes(flags: Bytes) -> Bytes:
+def pack_rows(flags: Bytes) -> Bytes:
     """Return the rows of (k, n) zeros and ones as (n, ceil(k / 8)) bytes, at least one byte a row."""
     k, n = flags.shape
     return np.packbits(flags.T, axis=1, bitorder="little") if k else np.zeros((n, 1), np.uint8)
@@ -67,13 +67,13 @@ def conjunctions(items: list[list[int]], columns: Words, n: int) -> Words:
     )
 
 
-def counts(words: Words) -> NDArray[np.int64]:
+def counts(words: Words) -> IntArray:
     """Return the number of ones of every packed column."""
     return np.bitwise_count(words).sum(axis=1, dtype=np.int64)
 
 
 @compiled
-def forward(rows: Bytes, coef: FloatArray) -> FloatArray:
+def apply_columns(rows: Bytes, coef: FloatArray) -> FloatArray:
     """Return Phi coef, shape (n,)."""
     n, nb = rows.shape
     table = np.zeros((nb, 256))
@@ -96,7 +96,7 @@ def forward(rows: Bytes, coef: FloatArray) -> FloatArray:
 
 
 @compiled
-def transposed(rows: Bytes, u: FloatArray, k: int) -> FloatArray:
+def apply_transpose(rows: Bytes, u: FloatArray, k: int) -> FloatArray:
     """Return Phi'u, shape (k,)."""
     n, nb = rows.shape
     sums = np.zeros((nb, 256))
@@ -119,7 +119,7 @@ def transposed(rows: Bytes, u: FloatArray, k: int) -> FloatArray:
 
 
 @compiled
-def zone_columns(rows: Bytes, zone: NDArray[np.int64], keep: NDArray[np.int64]) -> Words:
+def zone_columns(rows: Bytes, zone: IntArray, keep: IntArray) -> Words:
     """Return some columns restricted to some rows, packed anew: counts then take as many words as the zone has."""
     out = np.zeros((keep.size, (zone.size + 63) // 64), np.uint64)
     for at in range(zone.size):
@@ -131,7 +131,7 @@ def zone_columns(rows: Bytes, zone: NDArray[np.int64], keep: NDArray[np.int64]) 
 
 
 @compiled
-def gram(columns: Words, planes: Words, weights: FloatArray, out: FloatArray) -> None:
+def weighted_gram(columns: Words, planes: Words, weights: FloatArray, out: FloatArray) -> None:
     """Write sum over planes q of weights_q times the rows of plane q that columns v and w share, (W, W), to `out`."""
     size, nw = columns.shape
     masked = np.empty(nw, np.uint64)

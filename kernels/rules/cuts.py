@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .bits import FloatArray
+from ..arrays import FloatArray, IntArray
 from .propositions import ABOVE, AT_MOST
 
 Flags = NDArray[np.uint8]
@@ -20,7 +20,7 @@ Flags = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class CutMachine:
-    """A machine on rules, to move cuts in.
+    """A machine on rules whose cuts may be moved.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class CutMachine:
     items: Sequence[Sequence[int]]
     weights: FloatArray
     bias: FloatArray
-    rows: Sequence[NDArray[np.int64]]
+    rows: Sequence[IntArray]
     y: Sequence[FloatArray]
     cost: Sequence[FloatArray]
 
@@ -50,35 +50,26 @@ class CutMachine:
 
     def decisions(self, flags: Flags) -> FloatArray:
         """Return sum_r w_r phi_r before the bias, (n, T)."""
-        return np.asarray(np.stack([_all(flags, item) for item in self.items], axis=1) @ self.weights, np.float64)
+        return np.asarray(np.stack([_rule_truth(flags, item) for item in self.items], axis=1) @ self.weights, np.float64)
 
 
-def _all(flags: Flags, item: Sequence[int]) -> FloatArray:
+def _rule_truth(flags: Flags, item: Sequence[int]) -> FloatArray:
     return np.logical_and.reduce(flags[list(item)], axis=0).astype(np.float64) if len(item) else np.ones(flags.shape[1])
 
 
-def best_cut(machine: CutMachine, flags: Flags, decisions: FloatArray, e: int, kind: int, cut: float, values: FloatArray) -> float:
+def find_best_cut(machine: CutMachine, flags: Flags, decisions: FloatArray, e: int, kind: int, cut: float, values: FloatArray) -> float:
     """Return the cut of proposition e with the least loss; the one it has if none is better.
 
-    Parameters
-    ----------
-    machine : CutMachine
-    flags : uint8 ndarray of shape (p, n)
-        Truth of the propositions.
-    decisions : ndarray of shape (n, T)
-        With that truth.
-    e, kind, cut
-        The proposition, ``AT_MOST`` or ``ABOVE`` its cut.
-    values : ndarray of shape (n,)
-        Its column, NaN for missing values.
+    ``flags`` are the truth of the propositions, uint8 ``(p, n)``, ``decisions`` ``(n, T)`` with that truth, ``kind`` is ``AT_MOST`` or
+    ``ABOVE``, and ``values`` ``(n,)`` is the column of e, NaN for missing values.
     """
-    own = [r for r, item in enumerate(machine.items) if e in item]
-    others = np.stack([_all(flags, [j for j in machine.items[r] if j != e]) for r in own], axis=1)
-    gain = others @ machine.weights[own]
-    rest = decisions - gain * flags[e][:, None]
+    with_e = [r for r, item in enumerate(machine.items) if e in item]
+    others = np.stack([_rule_truth(flags, [j for j in machine.items[r] if j != e]) for r in with_e], axis=1)
+    gain = others @ machine.weights[with_e]
+    without_e = decisions - gain * flags[e][:, None]
     change = np.zeros(len(values))
     for t, (rows, y, cost) in enumerate(zip(machine.rows, machine.y, machine.cost, strict=True)):
-        base = 1.0 - y * (rest[rows, t] - machine.bias[t])
+        base = 1.0 - y * (without_e[rows, t] - machine.bias[t])
         with_it = cost * np.maximum(base - y * gain[rows, t], 0.0)
         np.add.at(change, rows, with_it - cost * np.maximum(base, 0.0))
     order = np.argsort(values, kind="stable")
@@ -100,7 +91,7 @@ def best_cut(machine: CutMachine, flags: Flags, decisions: FloatArray, e: int, k
 
 
 def refined_cuts(
-    machine: CutMachine, flags: Flags, kinds: NDArray[np.int64], cuts: FloatArray, columns: Sequence[FloatArray]
+    machine: CutMachine, flags: Flags, kinds: IntArray, cuts: FloatArray, columns: Sequence[FloatArray]
 ) -> tuple[FloatArray, Flags]:
     """Move every cut in turn, those of the heaviest rules first; returns cuts and the truth of the propositions.
 
@@ -119,7 +110,7 @@ def refined_cuts(
     for e in np.argsort(-heavy, kind="stable"):
         if heavy[e] == 0 or kinds[e] not in (AT_MOST, ABOVE):
             continue
-        moved = best_cut(machine, flags, decisions, int(e), int(kinds[e]), float(cuts[e]), columns[int(e)])
+        moved = find_best_cut(machine, flags, decisions, int(e), int(kinds[e]), float(cuts[e]), columns[int(e)])
         if moved != cuts[e]:
             cuts[e] = moved
             flags[e] = (columns[int(e)] <= moved) if kinds[e] == AT_MOST else (columns[int(e)] > moved)

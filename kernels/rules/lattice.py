@@ -1,4 +1,4 @@
-"""The lattice of conjunctions of basic propositions over training rows: nodes, restricted problems, looks outside a hull."""
+"""The lattice of conjunctions of basic propositions over training rows: nodes, restricted problems, searches outside a hull."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import FloatArray, IntArray
 from ..graphs.hulls import NodeSet
-from .bits import UNPACKED, FloatArray, Words, conjunctions, row_bytes, unpack
-from .machine import RuleProblem, TaskRows
-from .search import DEPTHS, Search, SignedRows, compatible, find_violators, known_keys, node_keys, signed_rows
+from .bits import UNPACKED, Words, conjunctions, pack_rows, unpack
+from .machine import MergedRows, RuleProblem
+from .search import DEPTHS, Search, SignedRows, find_compatible, find_violators, known_keys, node_keys, order_signed_rows
 
-IndexArray = NDArray[np.int64]
-
-BATCH = 512
+NODES_PER_BATCH = 512
 """Conjunctions whose sums over descendants are computed at once."""
 
 
@@ -41,7 +40,7 @@ class RuleLattice:
 
     columns: Words
     n: int
-    rows: tuple[IndexArray, ...]
+    rows: tuple[IntArray, ...]
     y: tuple[FloatArray, ...]
     cost: tuple[FloatArray, ...]
     similarity: FloatArray
@@ -60,8 +59,8 @@ class RuleLattice:
         if not np.any(B - np.diag(np.diag(B))):
             return np.diag(np.sqrt(np.diag(B)))
         values, vectors = np.linalg.eigh(B)
-        kept = values > 1e-12 * max(float(values.max(initial=0.0)), 0.0)
-        return np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
+        positive = values > 1e-12 * max(float(values.max(initial=0.0)), 0.0)
+        return np.ascontiguousarray(vectors[:, positive] * np.sqrt(values[positive]))
 
     @cached_property
     def keys(self) -> NDArray[np.uint64]:
@@ -71,7 +70,7 @@ class RuleLattice:
     @cached_property
     def pairs(self) -> Words:
         """Bits of the pairs of propositions that may stand in one conjunction."""
-        return compatible(self.columns) if self.skip else np.full((self.p, self.width), ~np.uint64(0))
+        return find_compatible(self.columns) if self.skip else np.full((self.p, self.width), ~np.uint64(0))
 
     @property
     def width(self) -> int:
@@ -138,8 +137,8 @@ class RuleLattice:
 
     def problem(self, nodes: NodeSet, rho: float) -> RuleProblem:
         """Return the problem on a hull."""
-        found = row_bytes(self.flags(nodes))
-        tasks = [TaskRows.of(found[rows], y, cost) for rows, y, cost in zip(self.rows, self.y, self.cost, strict=True)]
+        packed = pack_rows(self.flags(nodes))
+        tasks = [MergedRows.of(packed[rows], y, cost) for rows, y, cost in zip(self.rows, self.y, self.cost, strict=True)]
         return RuleProblem(nodes.hull, tasks, self.root, rho)
 
     def moved(self, columns: Words) -> RuleLattice:
@@ -153,7 +152,7 @@ class RuleLattice:
         costs = np.concatenate(self.cost)
         values, amounts = np.unique(costs, return_counts=True)
         unit = float(values[np.argmax(amounts)])
-        return signed_rows(self.columns, self.n, self.rows, self.y, alpha, self.similarity, unit)
+        return order_signed_rows(self.columns, self.n, self.rows, self.y, alpha, self.similarity, unit)
 
     def outside(
         self,
@@ -168,8 +167,8 @@ class RuleLattice:
     ) -> Search:
         """Look for nodes out of the hull with M / d^2 above the threshold: next to the hull, or everywhere."""
         known = known_keys(self.items(nodes.keys), self.keys)
-        given = self.signed(alpha) if rows is None else rows
-        return find_violators(given, known, self.keys, self.pairs, self.a, threshold, frontier=frontier, depth=depth, visits=visits)
+        signed = self.signed(alpha) if rows is None else rows
+        return find_violators(signed, known, self.keys, self.pairs, self.a, threshold, frontier=frontier, depth=depth, visits=visits)
 
     def descendant_bound(self, nodes: NodeSet, alpha: Sequence[FloatArray]) -> float:
         """Return the thesis' bound of the squared dual gauge outside a hull, over the whole lattice, from one matrix.
@@ -187,8 +186,8 @@ class RuleLattice:
         for t, (rows, y, value) in enumerate(zip(self.rows, self.y, alpha, strict=True)):
             Z[t, rows] = y * value
         best = 0.0
-        for lo in range(0, len(frontier), BATCH):
-            some = frontier[lo : lo + BATCH]
+        for lo in range(0, len(frontier), NODES_PER_BATCH):
+            some = frontier[lo : lo + NODES_PER_BATCH]
             phi = np.stack([X[:, list(u)].all(axis=1) for u in some], axis=1).astype(np.float64)
             # sum over s and t of B_st z_s' R z_t, z_s = phi * Z_s, by the root of B.
             forms = sum((part * (R @ part)).sum(axis=0) for part in (phi * row[:, None] for row in self.root.T @ Z))

@@ -5,9 +5,10 @@ With conjunctions phi_w over a hull W, tasks t and their similarity B (output ke
     1/2 Omega(Q)^2 + sum_t sum_{i in t} C_i max(0, 1 - y_i (sum_w f_wt phi_w(x_i) - b_t)),   Q_w^2 = f_w' B^+ f_w,
 
 Omega the gauge of :mod:`gramplane.kernels.graphs.norms` (Jawanpuria 2014, section 5.2, (5.4), (5.5) and 5.4). As 1/2 Omega^2 is the least
-value of 1/2 sum_w Q_w^2 / delta_w, weights and machine are found together: the closed form of delta after every few Newton steps. With B =
-L L' the solver works on G (W, r), f = G L', Q_w = |G_w|. Every iterate gives a dual point alpha, hence the bound max over 0 <= t <= reach
-of t 1'alpha - t^2 U / 2, U >= the squared dual gauge of M_w = s_w' B s_w, s_wt = sum_{i in t} alpha_i y_i phi_w(x_i).
+value of 1/2 sum_w Q_w^2 / delta_w, weights and machine are optimised together: the closed form of delta after every few Newton steps.
+With B = L L' the solver works on G (W, r), f = G L', Q_w = |G_w|. Every iterate gives a dual point alpha, hence the bound
+max over 0 <= t <= reach of t 1'alpha - t^2 U / 2, U >= the squared dual gauge of M_w = s_w' B s_w,
+s_wt = sum_{i in t} alpha_i y_i phi_w(x_i).
 """
 
 from __future__ import annotations
@@ -17,45 +18,45 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray, IntArray
 from ..graphs.hulls import Hull
 from ..graphs.norms import DualBound, DualPoint, dual_bound, gauge, joint_weights, shares_of, start_weights
 from ..jit import one_thread
-from .bits import Bytes, FloatArray, forward, transposed
-from .newton import bias_root, cost_planes, curvature, multipliers, newton_steps, smooth_value, zone_of
+from .bits import Bytes, apply_columns, apply_transpose
+from .newton import bias_root, cost_planes, find_zone, multipliers, smooth_value, take_newton_steps, zone_curvature
 
 FIRST_SMOOTHING, WARM_SMOOTHING = 0.5, 0.1
 """Width of the hinge's parabola at first, and when a solution is known."""
 
-SHRINK = 0.6
+SMOOTHING_FACTOR = 0.6
 """Factor of that width from one step to the next."""
 
 SHARE_OF_GAP = 8.0 / 3.0
 """The width follows the tolerance: wide parabolas leave a gap of about a sixth of width times the costs inside them."""
 
-FIRST_BLUR, WARM_BLUR, LEAST_BLUR = 0.3, 0.1, 1e-6
+FIRST_BLUR, WARM_BLUR, MIN_BLUR = 0.3, 0.1, 1e-6
 """Norms are smoothed by this share of the largest, halved at every step: a node at exactly zero would stay there."""
 
-BEYOND, LEAPS = 0.5, (0.05, 20.0)
+OVERSTEP, OVERSTEP_LIMITS = 0.5, (0.05, 20.0)
 """Part of a change of the weights that is added to it, and the factors between which the change may lie."""
 
-INNER = 3
+NEWTON_STEPS = 3
 """Newton steps between two re-weightings."""
 
-FEW_PASSES, PASSES, TIGHT = 12, 400, 0.1
+FIRST_PASSES, MAX_PASSES, BOUND_TOLERANCE_SHARE = 12, 400, 0.1
 """Passes for the bound of a dual gauge, which need no data: few at first, many where these can close the gap; and its share of the
 tolerance."""
 
-FEW = 4
-"""Rows are merged when there are so many times fewer different ones."""
+MERGE_RATIO = 4
+"""Rows are merged when the different ones are so many times fewer."""
 
-LARGEST_SYSTEM = 3000
+MAX_UNKNOWNS = 3000
 """Unknowns of one Newton system of tasks that share weight."""
 
 
 @dataclass(frozen=True)
-class TaskRows:
+class MergedRows:
     """Rows of one task on the hull; rows that agree in all conjunctions and in the label are one row of their common cost.
 
     Attributes
@@ -71,23 +72,23 @@ class TaskRows:
     rows: Bytes
     y: FloatArray
     cost: FloatArray
-    member: NDArray[np.int64]
+    member: IntArray
     share: FloatArray
 
     @classmethod
-    def of(cls, rows: Bytes, y: FloatArray, cost: FloatArray) -> TaskRows:
+    def of(cls, rows: Bytes, y: FloatArray, cost: FloatArray) -> MergedRows:
         """Return the rows, merged where that pays."""
         n = len(y)
         keys = np.ascontiguousarray(np.column_stack([rows, (y > 0).astype(np.uint8)]))
         _, first, member = np.unique(keys.view(f"V{keys.shape[1]}").reshape(-1), return_index=True, return_inverse=True)
         member = member.reshape(-1).astype(np.int64)
-        if FEW * len(first) > n:
+        if MERGE_RATIO * len(first) > n:
             return cls(rows, y, cost, np.arange(n), np.ones(n))
         total = np.bincount(member, cost, minlength=len(first)).astype(np.float64)
         return cls(rows[first], y[first], total, member, cost / np.maximum(total[member], np.finfo(float).tiny))
 
     @cached_property
-    def planes(self) -> tuple[NDArray[np.int64], float]:
+    def planes(self) -> tuple[IntArray, float]:
         """Costs as integers and their unit, for Hessians."""
         return cost_planes(self.cost)
 
@@ -110,12 +111,12 @@ class RuleProblem:
     """
 
     hull: Hull
-    tasks: Sequence[TaskRows]
+    tasks: Sequence[MergedRows]
     root: FloatArray
     rho: float
 
     @cached_property
-    def apart(self) -> bool:
+    def tasks_independent(self) -> bool:
         """Whether no two tasks share weight: L is diagonal."""
         return self.root.shape[0] == self.root.shape[1] and not np.any(self.root - np.diag(np.diag(self.root)))
 
@@ -194,7 +195,7 @@ def solve_rules(
 
 
 class RuleSearch:
-    """The point of a search for weights and machine, its best bounds, and the width of the hinge's parabola.
+    """A search for weights and machine: its point, its best bounds, and the width of the hinge's parabola.
 
     Parameters
     ----------
@@ -212,7 +213,7 @@ class RuleSearch:
         known = bool(np.any(self._G))
         self._h = WARM_SMOOTHING if known else FIRST_SMOOTHING
         self._blur = WARM_BLUR if known else FIRST_BLUR
-        self._found: RulePoint | None = None
+        self._best_point: RulePoint | None = None
         self._iterations = self._steps = 0
         self._before: FloatArray | None = None
         self._falls = True
@@ -233,24 +234,32 @@ class RuleSearch:
         top = float(norms.max(initial=0.0))
         if top == 0.0:
             return start_weights(hull)
-        blur, self._blur = max(self._blur, LEAST_BLUR) * top, 0.5 * self._blur
+        blur, self._blur = max(self._blur, MIN_BLUR) * top, 0.5 * self._blur
         delta, before = joint_weights(hull, np.sqrt(norms**2 + blur**2), self.problem.rho), self._before
         self._before = delta
         if before is None or not self._falls:
             return delta
-        return delta * np.clip(delta / np.maximum(before, np.finfo(float).tiny), *LEAPS) ** BEYOND
+        return delta * np.clip(delta / np.maximum(before, np.finfo(float).tiny), *OVERSTEP_LIMITS) ** OVERSTEP
 
     def move(self, delta: FloatArray) -> list[FloatArray]:
         """Take Newton steps at given weights; returns the decisions of every task, before the bias."""
-        if not self.problem.apart:
-            self._G, self._bias, values, steps = coupled_steps(self.problem, delta, self._G, self._bias, self._h, INNER)
+        if not self.problem.tasks_independent:
+            self._G, self._bias, values, steps = take_coupled_steps(self.problem, delta, self._G, self._bias, self._h, NEWTON_STEPS)
             self._steps += steps
             return values
         values = []
         for t, task in enumerate(self.problem.tasks):
             scale = float(self.problem.root[t, t])
-            f, self._bias[t], F, steps = newton_steps(
-                task.rows, *task.planes, task.y, task.cost, delta * scale**2, self._G[:, t] * scale, float(self._bias[t]), self._h, INNER
+            f, self._bias[t], F, steps = take_newton_steps(
+                task.rows,
+                *task.planes,
+                task.y,
+                task.cost,
+                delta * scale**2,
+                self._G[:, t] * scale,
+                float(self._bias[t]),
+                self._h,
+                NEWTON_STEPS,
             )
             self._G[:, t] = f / scale
             self._steps += steps
@@ -258,26 +267,26 @@ class RuleSearch:
         return values
 
     def look(self, values: list[FloatArray], tol: float, eta: FloatArray | None = None) -> RulePoint:
-        """Bound the optimum at the point, keep the best of both sides, narrow the parabola; returns the best so far.
+        """Bound the optimum at the point, keep the better of both bounds, narrow the parabola; returns the best so far.
 
-        The dual gauge is bounded at the given shares ``eta`` as they are, or at the best ones that can be found without data.
+        The dual gauge is bounded at the shares ``eta`` as they are, or at the best ones that follow without data.
         """
         problem, hull = self.problem, self.problem.hull
         tasks, h, norms = problem.tasks, self._h, self.norms
         parts = list(zip(values, tasks, self._bias, strict=True))
         alpha = [multipliers(F, task.y, task.cost, h, b) for F, task, b in parts]
-        sums = np.column_stack([transposed(task.rows, task.y * a, hull.size) for task, a in zip(tasks, alpha, strict=True)])
+        sums = np.column_stack([apply_transpose(task.rows, task.y * a, hull.size) for task, a in zip(tasks, alpha, strict=True)])
         self.forms = np.sum((sums @ problem.root) ** 2, axis=1)
         loss = sum(smooth_value(F, task.y, task.cost, 0.0, b) for F, task, b in parts)
         objective = 0.5 * gauge(hull, norms, problem.rho) ** 2 + loss
-        linear, reach = float(sum(a.sum() for a in alpha)), _reach(alpha, [task.cost for task in tasks])
+        linear, reach = float(sum(a.sum() for a in alpha)), _step_bound(alpha, [task.cost for task in tasks])
         bound = self._bound(eta, DualPoint(linear, 0.0, reach), objective, tol)
-        found = Bounded(alpha, bound.eta, bound.value, linear, reach)
+        bounded = BoundedDual(alpha, bound.eta, bound.value, linear, reach)
         self._iterations += 1
-        self._keep(found, objective, tol)
-        zone = sum(float(task.cost[zone_of(F, task.y, task.cost, h, b)].sum()) for F, task, b in parts)
+        self._keep(bounded, objective, tol)
+        zone = sum(float(task.cost[find_zone(F, task.y, task.cost, h, b)].sum()) for F, task, b in parts)
         target = SHARE_OF_GAP * tol * objective / zone if zone > 0 else h
-        self._h = max(min(target, h), SHRINK * h)
+        self._h = max(min(target, h), SMOOTHING_FACTOR * h)
         return self.best
 
     def _bound(self, eta: FloatArray | None, point: DualPoint, objective: float, tol: float) -> DualBound:
@@ -285,36 +294,36 @@ class RuleSearch:
         hull, rho = self.problem.hull, self.problem.rho
         if eta is not None:
             return dual_bound(hull, self.forms, rho, eta, 0)
-        found = dual_bound(hull, self.forms, rho, shares_of(hull, self.norms, rho), FEW_PASSES, TIGHT * tol)
-        lowest = objective if self._found is None else min(objective, self._found.objective)
-        if lowest - point.value(found.value) <= tol * lowest or lowest - point.value(found.attained) > tol * lowest:
-            return found
-        return dual_bound(hull, self.forms, rho, found.eta, PASSES, TIGHT * tol)
+        first = dual_bound(hull, self.forms, rho, shares_of(hull, self.norms, rho), FIRST_PASSES, BOUND_TOLERANCE_SHARE * tol)
+        lowest = objective if self._best_point is None else min(objective, self._best_point.objective)
+        if lowest - point.value(first.value) <= tol * lowest or lowest - point.value(first.attained) > tol * lowest:
+            return first
+        return dual_bound(hull, self.forms, rho, first.eta, MAX_PASSES, BOUND_TOLERANCE_SHARE * tol)
 
-    def _keep(self, found: Bounded, objective: float, tol: float) -> None:
-        old, dual = self._found, found.value
+    def _keep(self, bounded: BoundedDual, objective: float, tol: float) -> None:
+        old, dual = self._best_point, bounded.value
         self._falls = old is None or objective < old.objective
         point = RulePoint(
             self._G.copy(),
             self._bias.copy(),
-            tuple(task.spread(a) for task, a in zip(self.problem.tasks, found.alpha, strict=True)),
-            found.eta,
+            tuple(task.spread(a) for task, a in zip(self.problem.tasks, bounded.alpha, strict=True)),
+            bounded.eta,
             objective,
             dual,
-            found.bound,
-            found.linear,
-            found.reach,
+            bounded.bound,
+            bounded.linear,
+            bounded.reach,
         )
         if old is not None and dual < old.dual:
             point = replace(point, alpha=old.alpha, eta=old.eta, dual=old.dual, bound=old.bound, linear=old.linear, reach=old.reach)
         if old is not None and objective > old.objective:
             point = replace(point, G=old.G, bias=old.bias, objective=old.objective)
         converged = point.objective - point.dual <= tol * point.objective
-        self.best = self._found = replace(point, iterations=self._iterations, steps=self._steps, converged=converged)
+        self.best = self._best_point = replace(point, iterations=self._iterations, steps=self._steps, converged=converged)
 
 
 @dataclass(frozen=True)
-class Bounded:
+class BoundedDual:
     """A dual point, the bound of its dual gauge and what its value needs."""
 
     alpha: list[FloatArray]
@@ -329,19 +338,19 @@ class Bounded:
         return DualPoint(self.linear, 0.0, self.reach).value(self.bound)
 
 
-def _reach(alpha: Sequence[FloatArray], cost: Sequence[FloatArray]) -> float:
-    found = [float(np.min(c[a > 0] / a[a > 0], initial=np.inf)) for a, c in zip(alpha, cost, strict=True)]
-    return max(min(found), 1.0) if np.isfinite(min(found)) else 1.0
+def _step_bound(alpha: Sequence[FloatArray], cost: Sequence[FloatArray]) -> float:
+    bounds = [float(np.min(c[a > 0] / a[a > 0], initial=np.inf)) for a, c in zip(alpha, cost, strict=True)]
+    return max(min(bounds), 1.0) if np.isfinite(min(bounds)) else 1.0
 
 
-def coupled_steps(
+def take_coupled_steps(
     problem: RuleProblem, delta: FloatArray, G: FloatArray, bias: FloatArray, h: float, steps: int
 ) -> tuple[FloatArray, FloatArray, list[FloatArray], int]:
-    """Take Newton steps for tasks that share weight: one system in all unknowns of the kept nodes; biases eliminated as for one task."""
+    """Take Newton steps for tasks that share weight: one system for all nodes with weight; biases eliminated as for one task."""
     keep = np.flatnonzero(delta > 1e-10 * delta.max())
     root, D = problem.root, np.sqrt(delta[keep])
     unknowns = G[keep] / D[:, None]
-    state = _Coupled(problem, keep, D, h)
+    state = _CoupledSystem(problem, keep, D, h)
     value, bias, values = state.at(unknowns, bias)
     taken = 0
     for _ in range(steps):
@@ -365,39 +374,41 @@ def coupled_steps(
     return out, bias, values, taken
 
 
-class _Coupled:
-    def __init__(self, problem: RuleProblem, keep: NDArray[np.int64], D: FloatArray, h: float) -> None:
+class _CoupledSystem:
+    """Newton systems in the unknowns of all tasks at given weights."""
+
+    def __init__(self, problem: RuleProblem, keep: IntArray, D: FloatArray, h: float) -> None:
         self._problem, self._keep, self._D, self._h = problem, keep, D, h
 
     def at(self, unknowns: FloatArray, bias: FloatArray) -> tuple[float, FloatArray, list[FloatArray]]:
         """Return the smoothed value, the biases and the decisions of every task."""
         f = np.zeros((self._problem.hull.size, len(self._problem.tasks)))
         f[self._keep] = self._D[:, None] * (unknowns @ self._problem.root.T)
-        found, total, values = np.empty(len(bias)), 0.5 * float(np.sum(unknowns**2)), []
+        biases, total, values = np.empty(len(bias)), 0.5 * float(np.sum(unknowns**2)), []
         for t, task in enumerate(self._problem.tasks):
-            F = forward(task.rows, np.ascontiguousarray(f[:, t]))
-            found[t] = bias_root(F, task.y, task.cost, self._h, float(bias[t]))
-            total += smooth_value(F, task.y, task.cost, self._h, found[t])
+            F = apply_columns(task.rows, np.ascontiguousarray(f[:, t]))
+            biases[t] = bias_root(F, task.y, task.cost, self._h, float(bias[t]))
+            total += smooth_value(F, task.y, task.cost, self._h, biases[t])
             values.append(F)
-        return total, found, values
+        return total, biases, values
 
     def sums(self, values: list[FloatArray], bias: FloatArray) -> FloatArray:
-        """Return s (kept, T)."""
+        """Return s ``(k, T)`` of the nodes with weight."""
         parts = []
         for F, task, b in zip(values, self._problem.tasks, bias, strict=True):
             alpha = multipliers(F, task.y, task.cost, self._h, b)
-            parts.append(transposed(task.rows, task.y * alpha, self._problem.hull.size)[self._keep])
+            parts.append(apply_transpose(task.rows, task.y * alpha, self._problem.hull.size)[self._keep])
         return np.column_stack(parts)
 
     def direction(self, values: list[FloatArray], bias: FloatArray, gradient: FloatArray) -> FloatArray:
-        """Return the Newton direction, (kept, r); with very many unknowns from the blocks of the r coordinates alone."""
+        """Return the Newton direction, ``(k, r)``; with very many unknowns from the blocks of the r coordinates alone."""
         k, r = gradient.shape
         root, scale = self._problem.root, np.outer(self._D, self._D)
-        whole = k * r <= LARGEST_SYSTEM
+        whole = k * r <= MAX_UNKNOWNS
         H = np.zeros((r, k, r, k)) if whole else np.zeros((r, k, k))
         for t, (F, task, b) in enumerate(zip(values, self._problem.tasks, bias, strict=True)):
             multiples, unit = task.planes
-            part = scale * curvature(task.rows, multiples, unit / self._h, zone_of(F, task.y, task.cost, self._h, b), self._keep)
+            part = scale * zone_curvature(task.rows, multiples, unit / self._h, find_zone(F, task.y, task.cost, self._h, b), self._keep)
             row = root[t]
             for i in np.flatnonzero(row):
                 if whole:

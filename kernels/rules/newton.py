@@ -12,32 +12,33 @@ alpha_i = C_i H_h'(t_i), so alpha is feasible for the dual at every iterate.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray, IntArray
 from ..jit import compiled
-from .bits import Bytes, FloatArray, forward, gram, transposed, zone_columns
+from .bits import Bytes, apply_columns, apply_transpose, weighted_gram, zone_columns
 
-NEGLIGIBLE = 1e-10
+NEGLIGIBLE_SHARE = 1e-10
 """Columns whose delta is a smaller share of the largest are dropped from a step."""
 
 ARMIJO = 1e-4
+"""Share of the decrease along the slope that a step has to reach."""
 
-ENOUGH = 1e-7
+MIN_DECREASE_SHARE = 1e-7
 """Newton steps that lower the value by a smaller share are the last."""
 
-PLANES = 8
+MAX_PLANES = 8
 """Bits of a row's cost in the Hessian: costs that are not small multiples of one number are rounded up there, and there alone."""
 
 
-def cost_planes(cost: FloatArray) -> tuple[NDArray[np.int64], float]:
+def cost_planes(cost: FloatArray) -> tuple[IntArray, float]:
     """Return integers and a unit so that their product is a row's cost, or just above it."""
     largest = float(cost.max(initial=0.0))
     if largest == 0.0:
         return np.zeros(len(cost), np.int64), 0.0
     unit = float(cost[cost > 0].min())
     multiples = cost / unit
-    if largest / unit >= 2**PLANES or np.abs(multiples - np.rint(multiples)).max() > 1e-9 * largest / unit:
-        unit = largest / (2**PLANES - 1)
+    if largest / unit >= 2**MAX_PLANES or np.abs(multiples - np.rint(multiples)).max() > 1e-9 * largest / unit:
+        unit = largest / (2**MAX_PLANES - 1)
         multiples = np.ceil(cost / unit - 1e-9)
     return np.rint(multiples).astype(np.int64), unit
 
@@ -110,7 +111,7 @@ def multipliers(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: flo
 
 
 @compiled
-def zone_of(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: float) -> NDArray[np.int64]:
+def find_zone(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: float) -> IntArray:
     """Return the rows whose hinge is in its parabola."""
     out = np.empty(F.size, np.int64)
     count = 0
@@ -123,8 +124,8 @@ def zone_of(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: float) 
 
 
 @compiled
-def curvature(rows: Bytes, multiples: NDArray[np.int64], unit: float, zone: NDArray[np.int64], keep: NDArray[np.int64]) -> FloatArray:
-    """Return Phi_Z' diag(c) Phi_Z of the kept columns, c the costs of the zone, with the bias eliminated."""
+def zone_curvature(rows: Bytes, multiples: IntArray, unit: float, zone: IntArray, keep: IntArray) -> FloatArray:
+    """Return Phi_Z' diag(c) Phi_Z of some columns, c the costs of the zone, with the bias eliminated."""
     columns = np.zeros((keep.size + 1, (zone.size + 63) // 64), np.uint64)
     bits = zone_columns(rows, zone, keep)
     for v in range(keep.size):  # a loop: an assignment would compile the texts of errors about shapes
@@ -134,10 +135,10 @@ def curvature(rows: Bytes, multiples: NDArray[np.int64], unit: float, zone: NDAr
     for at in range(zone.size):
         columns[0, at >> 6] |= np.uint64(1) << np.uint64(at & 63)
         many |= multiples[zone[at]]
-    planes = np.zeros((PLANES, columns.shape[1]), np.uint64)
-    values = np.empty(PLANES)
+    planes = np.zeros((MAX_PLANES, columns.shape[1]), np.uint64)
+    values = np.empty(MAX_PLANES)
     count = 0
-    for q in range(PLANES):
+    for q in range(MAX_PLANES):
         if (many >> q) & 1:
             for at in range(zone.size):
                 if (multiples[zone[at]] >> q) & 1:
@@ -145,7 +146,7 @@ def curvature(rows: Bytes, multiples: NDArray[np.int64], unit: float, zone: NDAr
             values[count] = unit * (1 << q)
             count += 1
     full = np.empty((keep.size + 1, keep.size + 1))
-    gram(columns, planes, values[:count], full)
+    weighted_gram(columns, planes, values[:count], full)
     out = np.empty((keep.size, keep.size))
     total = max(full[0, 0], 1e-300)
     for v in range(keep.size):
@@ -155,9 +156,9 @@ def curvature(rows: Bytes, multiples: NDArray[np.int64], unit: float, zone: NDAr
 
 
 @compiled
-def newton_steps(
+def take_newton_steps(
     rows: Bytes,
-    multiples: NDArray[np.int64],
+    multiples: IntArray,
     unit: float,
     y: FloatArray,
     cost: FloatArray,
@@ -168,23 +169,23 @@ def newton_steps(
     steps: int,
 ) -> tuple[FloatArray, float, FloatArray, int]:
     """Take up to `steps` Newton steps from f; returns f, b, F = Phi f, and the steps taken. Columns of negligible delta are dropped."""
-    keep = np.flatnonzero(delta > NEGLIGIBLE * delta.max())
+    keep = np.flatnonzero(delta > NEGLIGIBLE_SHARE * delta.max())
     D = np.sqrt(delta[keep])
     g = f[keep] / D
     full = np.zeros(f.size)
     full[keep] = f[keep]
-    F = forward(rows, full)
+    F = apply_columns(rows, full)
     b = bias_root(F, y, cost, h, b)
     value = 0.5 * np.sum(g * g) + smooth_value(F, y, cost, h, b)
     taken = 0
     for _ in range(steps):
         alpha = multipliers(F, y, cost, h, b)
-        gradient = g - D * transposed(rows, y * alpha, f.size)[keep]
-        H = curvature(rows, multiples, unit / h, zone_of(F, y, cost, h, b), keep)
+        gradient = g - D * apply_transpose(rows, y * alpha, f.size)[keep]
+        H = zone_curvature(rows, multiples, unit / h, find_zone(F, y, cost, h, b), keep)
         direction = newton_direction(H, D, gradient)
         slope = np.sum(gradient * direction)
         full[keep] = D * direction
-        dF = forward(rows, full)
+        dF = apply_columns(rows, full)
         step = 1.0
         trial = np.inf
         for _trial in range(25):
@@ -200,7 +201,7 @@ def newton_steps(
             break
         decrease = value - trial
         F, b, g, value = trial_F, trial_b, trial_g, trial
-        if decrease <= ENOUGH * value:
+        if decrease <= MIN_DECREASE_SHARE * value:
             break
     full[keep] = D * g
     return full, b, F, taken

@@ -14,19 +14,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
+from ..arrays import FloatArray, IntArray
 
 AT_MOST, ABOVE, EQUAL, DIFFERENT, MISSING = range(5)
 SIGNS = ("<=", ">", "=", "!=", "is missing")
-
-
-def _no_indices() -> IndexArray:
-    return np.zeros(0, np.int64)
-
-
-def _no_floats() -> FloatArray:
-    return np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -46,26 +37,27 @@ class Propositions:
     """
 
     record_name: ClassVar[str] = "Propositions"
-    column: IndexArray
-    kind: IndexArray
+    column: IntArray
+    kind: IntArray
     cut: FloatArray
-    known_column: IndexArray
+    known_column: IntArray
     known_value: FloatArray
 
     @classmethod
     def none(cls) -> Propositions:
         """Return no propositions."""
-        return cls(_no_indices(), _no_indices(), _no_floats(), _no_indices(), _no_floats())
+        indices, numbers = np.zeros(0, np.int64), np.zeros(0)
+        return cls(indices, indices, numbers, indices, numbers)
 
     @property
     def size(self) -> int:
         """Number of propositions."""
         return len(self.column)
 
-    def take(self, ids: IndexArray) -> Propositions:
+    def take(self, ids: IntArray) -> Propositions:
         """Return some of them, and the categories of their columns."""
-        kept = np.isin(self.known_column, self.column[ids])
-        return Propositions(self.column[ids], self.kind[ids], self.cut[ids], self.known_column[kept], self.known_value[kept])
+        mine = np.isin(self.known_column, self.column[ids])
+        return Propositions(self.column[ids], self.kind[ids], self.cut[ids], self.known_column[mine], self.known_value[mine])
 
     def joined(self, other: Propositions) -> Propositions:
         """Return these and others, of other columns."""
@@ -81,11 +73,11 @@ class Propositions:
         """Return the training categories of a column; none for a numeric one."""
         return self.known_value[self.known_column == column]
 
-    def flags(self, ids: IndexArray, column: int, values: FloatArray) -> NDArray[np.bool_]:
+    def flags(self, ids: IntArray, column: int, values: FloatArray) -> NDArray[np.bool_]:
         """Return which of some propositions about one column hold of its values, (len(ids), n)."""
         known = self.categories(column)
-        told = np.isin(values, known) if len(known) else ~np.isnan(values)
-        return np.stack([holds(int(self.kind[j]), float(self.cut[j]), values, told) for j in ids])
+        comparable = np.isin(values, known) if len(known) else ~np.isnan(values)
+        return np.stack([holds(int(self.kind[j]), float(self.cut[j]), values, comparable) for j in ids])
 
     def unseen(self, column: int, values: FloatArray) -> int:
         """Return how many values of a categorical column training did not have."""
@@ -93,15 +85,15 @@ class Propositions:
         return int(np.sum(~np.isin(values, known) & ~np.isnan(values))) if len(known) else 0
 
 
-def holds(kind: int, cut: float, values: FloatArray, told: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return where one proposition is true; ``told`` marks values that can be compared."""
+def holds(kind: int, cut: float, values: FloatArray, comparable: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return where one proposition is true; ``comparable`` marks values that can be compared."""
     if kind == MISSING:
         return np.isnan(values)
     if kind == AT_MOST:
-        return told & (values <= cut)
+        return comparable & (values <= cut)
     if kind == ABOVE:
-        return told & (values > cut)
-    return told & ((values == cut) if kind == EQUAL else (values != cut))
+        return comparable & (values > cut)
+    return comparable & ((values == cut) if kind == EQUAL else (values != cut))
 
 
 def column_propositions(column: int, values: FloatArray, n_thresholds: int, categorical: bool) -> Propositions:
@@ -126,8 +118,8 @@ def column_propositions(column: int, values: FloatArray, n_thresholds: int, cate
     elif names > 2:
         kinds, cuts = [EQUAL, DIFFERENT] * names, np.repeat(distinct, 2).tolist()
     elif names == 0 and len(distinct) > 2:
-        found = cuts_of(distinct, values[~missing], n_thresholds)
-        kinds, cuts = [AT_MOST, ABOVE] * len(found), np.repeat(found, 2).tolist()
+        thresholds = choose_cuts(distinct, values[~missing], n_thresholds)
+        kinds, cuts = [AT_MOST, ABOVE] * len(thresholds), np.repeat(thresholds, 2).tolist()
     if missing.any() and not missing.all():
         kinds, cuts = [*kinds, MISSING], [*cuts, 0.0]
     known = distinct if names >= 2 else distinct[:0]
@@ -140,7 +132,7 @@ def column_propositions(column: int, values: FloatArray, n_thresholds: int, cate
     )
 
 
-def cuts_of(distinct: FloatArray, values: FloatArray, count: int) -> FloatArray:
+def choose_cuts(distinct: FloatArray, values: FloatArray, count: int) -> FloatArray:
     """Return at most ``count`` cuts between distinct sorted values: at quantiles of ``values``, halfway to the next value above."""
     if len(distinct) - 1 <= count:
         below = np.arange(len(distinct) - 1)

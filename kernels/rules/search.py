@@ -6,7 +6,7 @@ negative and the sum of the positive z on its support. So a set S of k propositi
     sum_{s,t} |B_st| m_s m_t / a^(2 (k + 1)),   m_t = max(s_t+, s_t-),   d_S = a^|S|,
 
 and neither it nor the proposition that made it is followed further once that is at most the threshold. Rows are ordered by task, sign and
-whether alpha is at its bound C: what those add is a count of bits, and only the others are looked at one by one.
+whether alpha is at its bound C: what those add is a count of bits, and only the others are added one by one.
 """
 
 from __future__ import annotations
@@ -18,44 +18,40 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import FloatArray, IntArray
 from ..jit import compiled
-from .bits import UNPACKED, FloatArray, Words, counts, pack, popcount, unpack
+from .bits import UNPACKED, Words, counts, pack, popcount, unpack
 
-FOUND = 4096
+MAX_VIOLATORS = 4096
 """Conjunctions above the threshold that a search collects before it gives up."""
 
 DEPTHS = 24
-"""Greatest length of a conjunction that is looked at."""
+"""Greatest length of a conjunction that is visited."""
+
+COMPLETE, CUT_BY_LENGTH, GIVEN_UP = range(3)
+"""How a search ends: all was seen, or all but what is too long, or it came to the limit of visits or of violators."""
 
 
 @dataclass(frozen=True)
 class SignedRows:
     """Propositions over the rows with alpha > 0, in the order the search counts them.
 
-    Attributes
-    ----------
-    columns : uint64 ndarray of shape (p, words)
-    starts : int64 ndarray of shape (T, 2, 3)
-        Words of task t and sign (0: y = 1): bounded rows from ``[0]`` to ``[1]``, free ones to ``[2]``.
-    values : ndarray of shape (64 * words,)
-        alpha of every row, 0 in the padding.
-    unit : float
-        alpha of every bounded row.
-    similarity : ndarray of shape (T, T)
-        B.
+    ``columns``: uint64 ``(p, words)``; ``starts``: int64 ``(T, 2, 3)``, words of task t and sign (0: y = 1): bounded rows from ``[0]`` to
+    ``[1]``, free ones to ``[2]``; ``values``: ``(64 * words,)``, alpha of every row, 0 in the padding; ``unit``: alpha of every bounded
+    row; ``similarity``: ``(T, T)``, B.
     """
 
     columns: Words
-    starts: NDArray[np.int64]
+    starts: IntArray
     values: FloatArray
     unit: float
     similarity: FloatArray
 
 
-def signed_rows(
+def order_signed_rows(
     columns: Words,
     n: int,
-    rows: Sequence[NDArray[np.int64]],
+    rows: Sequence[IntArray],
     y: Sequence[FloatArray],
     alpha: Sequence[FloatArray],
     similarity: FloatArray,
@@ -63,18 +59,10 @@ def signed_rows(
 ) -> SignedRows:
     """Put the rows of every task in the order of the search.
 
-    Parameters
-    ----------
-    columns : uint64 ndarray of shape (p, words)
-        Propositions over n rows.
-    n : int
-    rows, y, alpha : sequences of ndarray
-        Of every task: which rows, their labels and multipliers.
-    similarity : ndarray of shape (T, T)
-    unit : float
-        The bound C that most multipliers may have reached.
+    ``columns`` are the propositions over n rows; ``rows``, ``y`` and ``alpha`` rows, labels and multipliers of every task, ``unit`` the
+    bound C that multipliers may have reached.
     """
-    order: list[NDArray[np.int64]] = []
+    order: list[IntArray] = []
     amounts: list[FloatArray] = []
     starts = np.zeros((len(rows), 2, 3), np.int64)
     at = 0
@@ -91,10 +79,12 @@ def signed_rows(
                 at += length // 64
                 starts[t, side, part + 1] = at
     places = np.concatenate(order) if order else np.zeros(0, np.int64)
-    return SignedRows(_ordered(columns, n, places), starts, np.concatenate(amounts), unit, np.ascontiguousarray(similarity, np.float64))
+    return SignedRows(
+        _order_columns(columns, n, places), starts, np.concatenate(amounts), unit, np.ascontiguousarray(similarity, np.float64)
+    )
 
 
-def _ordered(columns: Words, n: int, places: NDArray[np.int64]) -> Words:
+def _order_columns(columns: Words, n: int, places: IntArray) -> Words:
     p, out = len(columns), np.zeros((len(columns), max(len(places) // 64, 1)), np.uint64)
     step = max(UNPACKED // max(n + len(places), 1), 1)
     for lo in range(0, p, step) if len(places) else ():
@@ -103,8 +93,8 @@ def _ordered(columns: Words, n: int, places: NDArray[np.int64]) -> Words:
     return out
 
 
-def compatible(columns: Words) -> Words:
-    """Return which pairs of propositions tell something together: neither contradict nor imply each other on the rows.
+def find_compatible(columns: Words) -> Words:
+    """Return which pairs of propositions neither contradict nor imply each other on the rows.
 
     Bit w % 64 of word w // 64 of row v, (p, ceil(p / 64)): p^2 / 8 bytes.
     """
@@ -114,7 +104,7 @@ def compatible(columns: Words) -> Words:
 
 
 @compiled
-def write_compatible(columns: Words, sizes: NDArray[np.int64], out: Words) -> None:
+def write_compatible(columns: Words, sizes: IntArray, out: Words) -> None:
     """Set the bits of pairs whose shared rows are some, but not all of either."""
     one = np.uint64(1)
     for v in range(columns.shape[0]):
@@ -128,7 +118,7 @@ def write_compatible(columns: Words, sizes: NDArray[np.int64], out: Words) -> No
 
 
 class Search(NamedTuple):
-    """What a search found.
+    """The violators of a search, and how far it went.
 
     Attributes
     ----------
@@ -137,7 +127,7 @@ class Search(NamedTuple):
     values : ndarray of shape (m,)
         Their M / d^2.
     visits : int
-        Conjunctions looked at.
+        Conjunctions visited.
     depth : int
         Longest conjunctions among which nothing else is above the threshold, if the search came to its end.
     finished : bool
@@ -146,7 +136,7 @@ class Search(NamedTuple):
         Whether nothing was left out for its length.
     """
 
-    items: NDArray[np.int64]
+    items: IntArray
     values: FloatArray
     visits: int
     depth: int
@@ -154,20 +144,20 @@ class Search(NamedTuple):
     whole: bool
 
 
-def node_keys(p: int) -> NDArray[np.uint64]:
+def node_keys(p: int) -> Words:
     """Return 64 random bits for every proposition; those of a conjunction are their exclusive or."""
     return np.random.default_rng(0x9E3779B9).integers(0, 2**64, size=p, dtype=np.uint64)
 
 
-def known_keys(items: Sequence[Sequence[int]], keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def known_keys(items: Sequence[Sequence[int]], keys: Words) -> Words:
     """Return the sorted bits of conjunctions."""
     return np.sort(np.array([np.bitwise_xor.reduce(keys[list(item)]) if len(item) else 0 for item in items], np.uint64))
 
 
 def find_violators(
     rows: SignedRows,
-    hull: NDArray[np.uint64],
-    keys: NDArray[np.uint64],
+    hull: Words,
+    keys: Words,
     pairs: Words,
     a: float,
     threshold: float,
@@ -178,52 +168,75 @@ def find_violators(
 ) -> Search:
     """Look for conjunctions out of the hull with M / d^2 above the threshold.
 
-    Parameters
-    ----------
-    rows : SignedRows
-    hull : ndarray of shape (W,)
-        :func:`known_keys` of the hull.
-    keys : ndarray of shape (p,)
-    pairs : uint64 ndarray of shape (p, ceil(p / 64))
-        Bits of the pairs of propositions that may stand in one conjunction, as :func:`compatible` gives them.
-    a : float
-        d = a^length.
-    threshold : float
-    frontier : bool
-        Whether to look at children of the hull only.
-    depth : int
-        Greatest length.
-    visits : int
-        Conjunctions looked at, at most.
+    ``hull`` ``(W,)`` are the :func:`known_keys` of the hull, ``pairs`` the bits of :func:`find_compatible`, and d = a^length.
+    With ``frontier`` only children of the hull are visited, of at most ``depth`` propositions and at most ``visits`` in all.
     """
-    items, values = np.full((FOUND, DEPTHS), -1, np.int64), np.empty(FOUND)
+    items, values = np.full((MAX_VIOLATORS, DEPTHS), -1, np.int64), np.empty(MAX_VIOLATORS)
     scales = np.asarray(float(a) ** (-2.0 * np.arange(DEPTHS + 2)), np.float64)
-    found, seen, cut = walk(
-        rows.columns,
-        rows.starts,
-        rows.values,
-        float(rows.unit),
-        rows.similarity,
-        hull,
-        keys,
-        pairs,
-        scales,
-        float(threshold),
-        bool(frontier),
-        int(min(depth, DEPTHS)),
-        int(visits),
-        items,
-        values,
-    )
-    finished = cut < 2
-    kept = min(found, FOUND)
-    return Search(items[:kept], values[:kept], seen, min(depth, DEPTHS), finished, finished and cut == 0)
+    depth = min(depth, DEPTHS)
+    search = _Walk(
+        rows.columns, rows.starts, rows.values, float(rows.unit), rows.similarity, hull, keys, pairs, scales,
+        float(threshold), bool(frontier), int(depth), int(visits),
+    )  # fmt: skip
+    count, n_visits, end = walk_lattice(search, _empty_path(search), items, values)
+    finished = end != GIVEN_UP
+    return Search(items[:count], values[:count], n_visits, depth, finished, end == COMPLETE)
+
+
+# -- depth first -----------------------------------------------------------------------------------------------------------
+
+
+class _Walk(NamedTuple):
+    """What a walk reads: propositions over the signed rows, the hull, and the limits."""
+
+    columns: Words
+    starts: IntArray
+    amounts: FloatArray
+    unit: float
+    similarity: FloatArray
+    hull: Words
+    keys: Words
+    pairs: Words
+    scales: FloatArray
+    threshold: float
+    frontier: bool
+    depth: int
+    max_visits: int
+
+
+class _Path(NamedTuple):
+    """The set that a walk has come to, a row for each of its beginnings: level l is the set of the first l propositions.
+
+    ``support``: rows on which the set holds; ``name``: exclusive or of its keys; ``last``: its last proposition; ``candidates``: the first
+    ``count`` are propositions that may be added, ascending; ``is_known``: whether the set with them is in the hull; ``at``: the next one to
+    follow, -1 before they were visited. The last three are work space for sums.
+    """
+
+    support: Words
+    name: Words
+    last: IntArray
+    candidates: IntArray
+    is_known: NDArray[np.bool_]
+    count: IntArray
+    at: IntArray
+    word: Words
+    plus: FloatArray
+    minus: FloatArray
+
+
+def _empty_path(search: _Walk) -> _Path:
+    """Return the path of the empty set, which every proposition may extend."""
+    levels, (p, n_words), tasks = search.depth + 1, search.columns.shape, len(search.starts)
+    candidates, count = np.empty((levels, p), np.int64), np.zeros(levels, np.int64)
+    candidates[0], count[0] = np.arange(p), p
+    return _Path(
+        np.full((levels, n_words), ~np.uint64(0)), np.zeros(levels, np.uint64), np.full(levels, -1), candidates,
+        np.zeros((levels, p), np.bool_), count, np.full(levels, -1), np.empty(n_words, np.uint64), np.empty(tasks), np.empty(tasks),
+    )  # fmt: skip
 
 
 @compiled
-def side_sums(
-    word: NDArray[np.uint64], starts: NDArray[np.int64], amounts: FloatArray, unit: float, plus: FloatArray, minus: FloatArray
-) -> None:
+def side_sums(word: Words, starts: IntArray, amounts: FloatArray, unit: float, plus: FloatArray, minus: FloatArray) -> None:
     """Write the sums of the multipliers of the rows in `word`, of positive and of negative rows, task by task."""
     for t in range(starts.shape[0]):
         for side in range(2):
@@ -244,7 +257,7 @@ def side_sums(
 
 
 @compiled
-def forms_of(plus: FloatArray, minus: FloatArray, similarity: FloatArray) -> tuple[float, float]:
+def conjunction_forms(plus: FloatArray, minus: FloatArray, similarity: FloatArray) -> tuple[float, float]:
     """Return M of a conjunction, and the greatest M that a longer one may have."""
     value = 0.0
     bound = 0.0
@@ -256,111 +269,101 @@ def forms_of(plus: FloatArray, minus: FloatArray, similarity: FloatArray) -> tup
 
 
 @compiled
-def extensions(allowed: NDArray[np.uint64], later: NDArray[np.int64], out: NDArray[np.int64], any_will_do: bool) -> int:
-    """Write the propositions of `later` that may stand beside one to `out`, and return how many; or 1 at the first, writing nothing."""
+def list_extensions(allowed: Words, later: IntArray, out: IntArray) -> int:
+    """Write the propositions of `later` that may stand in one conjunction with another to `out`, and return how many."""
     count = 0
     for e in later:
         if (allowed[e >> 6] >> np.uint64(e & 63)) & np.uint64(1):
-            if any_will_do:
-                return 1
             out[count] = e
             count += 1
     return count
 
 
 @compiled
-def walk(
-    columns: Words,
-    starts: NDArray[np.int64],
-    amounts: FloatArray,
-    unit: float,
-    similarity: FloatArray,
-    hull: NDArray[np.uint64],
-    keys: NDArray[np.uint64],
-    pairs: Words,
-    scales: FloatArray,
-    threshold: float,
-    frontier: bool,
-    depth: int,
-    visits: int,
-    items: NDArray[np.int64],
-    values: FloatArray,
-) -> tuple[int, int, int]:
-    """Write what is found to `items` and `values`; returns their number, the visits, and 0, 1 (left out by length) or 2 (given up)."""
-    p, nw = columns.shape
-    tasks = starts.shape[0]
-    support = np.empty((depth + 1, nw), np.uint64)
-    support[0, :] = ~np.uint64(0)
-    given = np.empty((depth + 1, p), np.int64)
-    follow = np.empty((depth + 1, p), np.int64)
-    number = np.zeros(depth + 1, np.int64)
-    at = np.zeros(depth + 1, np.int64)
-    path = np.full(depth + 1, -1, np.int64)
-    names = np.zeros(depth + 1, np.uint64)
-    plus = np.empty(tasks)
-    minus = np.empty(tasks)
-    word = np.empty(nw, np.uint64)
-    found = 0
-    seen = 0
-    cut = 0
-    level = 0
-    count = p
-    for e in range(p):
-        given[0, e] = e
-    opening = True
+def has_extension(allowed: Words, later: IntArray) -> bool:
+    """Return whether a proposition of `later` may stand in one conjunction with another."""
+    for e in later:  # noqa: SIM110 (numba compiles no generators)
+        if (allowed[e >> 6] >> np.uint64(e & 63)) & np.uint64(1):
+            return True
+    return False
+
+
+@compiled
+def visit_extensions(
+    search: _Walk, path: _Path, level: int, items: IntArray, values: FloatArray, n_found: int, n_visits: int
+) -> tuple[int, int, bool]:
+    """Look at every extension of the set on the path; those worth following stay among the candidates, in order.
+
+    Returns how many violators are written and how many sets were visited up to now, and whether neither came to its limit.
+    """
+    # Read once: a field of a tuple that is read in the loop is counted as one more reference to its array, every time.
+    columns, starts, amounts, unit, similarity = search.columns, search.starts, search.amounts, search.unit, search.similarity
+    candidates, support, word, plus, minus = path.candidates[level], path.support[level], path.word, path.plus, path.minus
+    hull, keys, name, is_known = search.hull, search.keys, path.name[level], path.is_known[level]
+    threshold, frontier, scale, next_scale = search.threshold, search.frontier, search.scales[level + 1], search.scales[level + 2]
+    n_follow = 0
+    for c in range(path.count[level]):
+        e = candidates[c]
+        if n_visits >= search.max_visits:
+            return n_found, n_visits, False
+        n_visits += 1
+        for k in range(word.size):
+            word[k] = support[k] & columns[e, k]
+        side_sums(word, starts, amounts, unit, plus, minus)
+        value, bound = conjunction_forms(plus, minus, similarity)
+        value *= scale
+        in_hull = False
+        if value > threshold or frontier:
+            key = name ^ keys[e]
+            at = np.searchsorted(hull, key)
+            in_hull = at < hull.size and hull[at] == key
+        if value > threshold and not in_hull:
+            if n_found == items.shape[0]:
+                return n_found, n_visits, False
+            for k in range(level):
+                items[n_found, k] = path.last[k + 1]
+            items[n_found, level] = e
+            values[n_found] = value
+            n_found += 1
+        if frontier:
+            is_known[c] = in_hull
+        elif bound * next_scale > threshold:
+            candidates[n_follow] = e
+            n_follow += 1
+    if not frontier:
+        path.count[level] = n_follow
+    return n_found, n_visits, True
+
+
+@compiled
+def walk_lattice(search: _Walk, path: _Path, items: IntArray, values: FloatArray) -> tuple[int, int, int]:
+    """Write the violators to `items` and `values`; returns their number, the visits, and how the walk ended."""
+    n_found, n_visits, end, level = 0, 0, COMPLETE, 0
     while level >= 0:
-        if opening:
-            # Look at every extension of the set on the path; those worth following stay in order.
-            kept = 0
-            for c in range(count):
-                e = given[level, c]
-                if seen >= visits:
-                    return found, seen, 2
-                seen += 1
-                for k in range(nw):
-                    word[k] = support[level, k] & columns[e, k]
-                side_sums(word, starts, amounts, unit, plus, minus)
-                value, bound = forms_of(plus, minus, similarity)
-                value *= scales[level + 1]
-                name = names[level] ^ keys[e]
-                known = False
-                if value > threshold or frontier:
-                    place = np.searchsorted(hull, name)
-                    known = place < hull.size and hull[place] == name
-                if value > threshold and not known:
-                    if found == items.shape[0]:
-                        return found, seen, 2
-                    for k in range(level):
-                        items[found, k] = path[k + 1]
-                    items[found, level] = e
-                    values[found] = value
-                    found += 1
-                if frontier:
-                    follow[level, c] = 1 if known else 0
-                elif bound * scales[level + 2] > threshold:
-                    given[level, kept] = e
-                    kept += 1
-            number[level] = count if frontier else kept
-            at[level] = 0
-            opening = False
-        if at[level] >= number[level]:
+        if path.at[level] < 0:
+            n_found, n_visits, is_within_limits = visit_extensions(search, path, level, items, values, n_found, n_visits)
+            if not is_within_limits:
+                return n_found, n_visits, GIVEN_UP
+            path.at[level] = 0
+        c = path.at[level]
+        if c >= path.count[level]:
             level -= 1
             continue
-        c = at[level]
-        at[level] += 1
-        if frontier and follow[level, c] == 0:
+        path.at[level] += 1
+        if search.frontier and not path.is_known[level, c]:
             continue
-        e = given[level, c]
-        last = level + 1 >= depth
-        count = extensions(pairs[e], given[level, c + 1 : number[level]], given[level if last else level + 1], last)
-        if last and count:
-            cut = 1
-        if last or count == 0:
+        e = path.candidates[level, c]
+        later = path.candidates[level, c + 1 : path.count[level]]
+        if level + 1 >= search.depth:
+            if has_extension(search.pairs[e], later):
+                end = CUT_BY_LENGTH
             continue
-        for k in range(nw):
-            support[level + 1, k] = support[level, k] & columns[e, k]
-        names[level + 1] = names[level] ^ keys[e]
-        path[level + 1] = e
+        count = list_extensions(search.pairs[e], later, path.candidates[level + 1])
+        if count == 0:
+            continue
         level += 1
-        opening = True
-    return found, seen, cut
+        for k in range(path.word.size):
+            path.support[level, k] = path.support[level - 1, k] & search.columns[e, k]
+        path.name[level] = path.name[level - 1] ^ search.keys[e]
+        path.last[level], path.count[level], path.at[level] = e, count, -1
+    return n_found, n_visits, end

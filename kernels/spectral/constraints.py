@@ -10,6 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
+from ..arrays import FloatArray, IntArray
+
 
 @dataclass(frozen=True)
 class PairConstraints:
@@ -26,9 +28,9 @@ class PairConstraints:
     """
 
     n: int
-    rows: NDArray[np.int64]
-    cols: NDArray[np.int64]
-    signs: NDArray[np.float64]
+    rows: IntArray
+    cols: IntArray
+    signs: FloatArray
 
     @property
     def size(self) -> int:
@@ -36,11 +38,11 @@ class PairConstraints:
         return len(self.rows)
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> IntArray:
         """Pairs of every row, ``(n,)``."""
         return np.bincount(np.concatenate([self.rows, self.cols]), minlength=self.n)
 
-    def triples(self) -> NDArray[np.int64]:
+    def triples(self) -> IntArray:
         """Return ``(m, 3)`` rows i, j, sign."""
         return np.stack([self.rows, self.cols, self.signs.astype(np.int64)], axis=1)
 
@@ -49,14 +51,14 @@ class PairConstraints:
         return PairConstraints(self.n, self.rows[chosen], self.cols[chosen], self.signs[chosen])
 
 
-def pair_constraints(given: Any, n: int) -> PairConstraints:
+def pair_constraints(pairs: object, n: int) -> PairConstraints:
     """Return constraints from a sparse matrix or from triples.
 
     Parameters
     ----------
-    given
+    pairs
         Sparse ``(n, n)`` matrix with entries +1 and -1: symmetric, or one triangle; or triples ``(i, j, +1 or -1)``, ``(m, 3)``.
-        A pair given several times with one sign is one pair.
+        A pair that is repeated with one sign is one pair.
     n
         Rows of the data.
 
@@ -66,7 +68,7 @@ def pair_constraints(given: Any, n: int) -> PairConstraints:
         No pair at all, another shape, a sign that is neither +1 nor -1, a row outside the data, a row paired with itself, or a pair with
         both signs.
     """
-    i, j, signs = _entries(given, n)
+    i, j, signs = _read_entries(pairs, n)
     if not len(i):
         raise ValueError("constraints: no pair is given; at least one is needed")
     bad = np.flatnonzero((signs != 1) & (signs != -1))
@@ -78,9 +80,9 @@ def pair_constraints(given: Any, n: int) -> PairConstraints:
     if len(out):
         e = out[0]
         raise ValueError(f"constraints: the pair ({i[e]}, {j[e]}) names a row outside 0 ... {n - 1}")
-    own = np.flatnonzero(low == high)
-    if len(own):
-        raise ValueError(f"constraints: the pair ({i[own[0]]}, {i[own[0]]}) pairs a row with itself")
+    loops = np.flatnonzero(low == high)
+    if len(loops):
+        raise ValueError(f"constraints: the pair ({i[loops[0]]}, {i[loops[0]]}) pairs a row with itself")
     keys, first = np.unique(low * np.int64(n) + high, return_index=True)
     places = np.searchsorted(keys, low * np.int64(n) + high)
     against = np.flatnonzero(signs != signs[first][places])
@@ -90,16 +92,19 @@ def pair_constraints(given: Any, n: int) -> PairConstraints:
     return PairConstraints(n, keys // n, keys % n, signs[first])
 
 
-def _entries(given: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    if sp.issparse(given):
-        if given.shape != (n, n):
-            raise ValueError(f"constraints: a matrix of shape {given.shape}; must be ({n}, {n}), one row and column per row of X")
-        matrix = given.tocoo()
+def _read_entries(pairs: Any, n: int) -> tuple[IntArray, IntArray, FloatArray]:
+    if sp.issparse(pairs):
+        if pairs.shape != (n, n):
+            raise ValueError(f"constraints: a matrix of shape {pairs.shape}; must be ({n}, {n}), one row and column per row of X")
+        matrix = pairs.tocoo()
         there = matrix.data != 0
         return matrix.row[there].astype(np.int64), matrix.col[there].astype(np.int64), matrix.data[there].astype(np.float64)
-    if given is None:
+    if pairs is None:
         raise ValueError("constraints: none are given; must be a sparse matrix of +1 and -1, or triples (i, j, +1 or -1)")
-    triples = _numbers(given)
+    try:
+        triples = np.asarray(pairs if isinstance(pairs, np.ndarray) else list(pairs), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("constraints: must be a sparse matrix of +1 and -1, or triples (i, j, +1 or -1) of numbers") from None
     if not triples.size and triples.ndim < 3:
         triples = np.zeros((0, 3))
     if triples.ndim != 2 or triples.shape[1] != 3:
@@ -113,19 +118,12 @@ def _entries(given: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64], 
     return far[:, 0], far[:, 1], triples[:, 2]
 
 
-def _numbers(given: Any) -> NDArray[np.float64]:
-    try:
-        return np.asarray(given if isinstance(given, np.ndarray) else list(given), dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("constraints: must be a sparse matrix of +1 and -1, or triples (i, j, +1 or -1) of numbers") from None
-
-
-CLOSED = 20_000_000
+MAX_CLOSURE_PAIRS = 20_000_000
 """Pairs a closure may have; more would take gigabytes."""
 
 
 def closed(constraints: PairConstraints) -> PairConstraints:
-    """Return all pairs that the given ones imply.
+    """Return all pairs that some imply.
 
     Belonging together is an equivalence: rows linked by such pairs form a part, all of whose pairs belong together; where one pair of rows
     of two parts is apart, all are.
@@ -133,55 +131,50 @@ def closed(constraints: PairConstraints) -> PairConstraints:
     Raises
     ------
     ValueError
-        A pair that is apart within a part, or more pairs than ``CLOSED``.
+        A pair that is apart within a part, or more pairs than ``MAX_CLOSURE_PAIRS``.
     """
     n, together = constraints.n, constraints.signs > 0
     i, j = constraints.rows[together], constraints.cols[together]
     part = connected_components(sp.coo_array((np.ones(len(i)), (i, j)), shape=(n, n)), directed=False)[1].astype(np.int64)
     order = np.argsort(part, kind="stable")
     ends = np.searchsorted(part[order], np.arange(part.max() + 2))
-    apart = constraints.only(~together)
-    _refuse_torn(apart, part)
-    keys = np.minimum(part[apart.rows], part[apart.cols]) * np.int64(n) + np.maximum(part[apart.rows], part[apart.cols])
+    separate = constraints.only(~together)
+    _refuse_torn(separate, part)
+    keys = np.minimum(part[separate.rows], part[separate.cols]) * np.int64(n) + np.maximum(part[separate.rows], part[separate.cols])
     keys = np.unique(np.concatenate([keys, np.unique(part[i]) * np.int64(n + 1)]))
     sizes = np.diff(ends)
     total = int(np.sum(sizes[keys // n] * sizes[keys % n]))
-    if total > CLOSED:
-        raise ValueError(f"closure=True: the constraints imply about {total:,} pairs; at most {CLOSED:,} are allowed")
-    found = [_between(order[ends[a] : ends[a + 1]], order[ends[b] : ends[b + 1]], a == b) for a, b in zip(keys // n, keys % n, strict=True)]
-    low, high, signs = (np.concatenate(column) for column in zip(*found, strict=True))
-    place = np.lexsort((high, low))
-    return PairConstraints(n, low[place], high[place], signs[place])
+    if total > MAX_CLOSURE_PAIRS:
+        raise ValueError(f"closure=True: the constraints imply about {total:,} pairs; at most {MAX_CLOSURE_PAIRS:,} are allowed")
+    groups = [
+        _pairs_between(order[ends[a] : ends[a + 1]], order[ends[b] : ends[b + 1]], a == b) for a, b in zip(keys // n, keys % n, strict=True)
+    ]
+    low, high, signs = (np.concatenate(column) for column in zip(*groups, strict=True))
+    sorting = np.lexsort((high, low))
+    return PairConstraints(n, low[sorting], high[sorting], signs[sorting])
 
 
-def _refuse_torn(apart: PairConstraints, part: NDArray[np.int64]) -> None:
-    torn = np.flatnonzero(part[apart.rows] == part[apart.cols])
+def _refuse_torn(separate: PairConstraints, part: IntArray) -> None:
+    torn = np.flatnonzero(part[separate.rows] == part[separate.cols])
     if len(torn):
         e = torn[0]
         raise ValueError(
-            f"constraints: rows {apart.rows[e]} and {apart.cols[e]} are apart, but pairs that belong together link them; closure=True "
-            "cannot hold both"
+            f"constraints: rows {separate.rows[e]} and {separate.cols[e]} are apart, but pairs that belong together link them; "
+            "closure=True cannot hold both"
         )
 
 
-def _between(
-    left: NDArray[np.int64], right: NDArray[np.int64], own: bool
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+def _pairs_between(left: IntArray, right: IntArray, is_one_part: bool) -> tuple[IntArray, IntArray, FloatArray]:
     """Return all pairs within one part, or between two, lower row first, and their sign."""
-    places = np.triu_indices(len(left), 1) if own else np.indices((len(left), len(right))).reshape(2, -1)
+    places = np.triu_indices(len(left), 1) if is_one_part else np.indices((len(left), len(right))).reshape(2, -1)
     a, b = left[places[0]], right[places[1]]
-    return np.minimum(a, b), np.maximum(a, b), np.full(len(a), 1.0 if own else -1.0)
+    return np.minimum(a, b), np.maximum(a, b), np.full(len(a), 1.0 if is_one_part else -1.0)
 
 
-def margins(constraints: PairConstraints, entries: NDArray[np.float64]) -> NDArray[np.float64]:
+def margins(constraints: PairConstraints, entries: FloatArray) -> FloatArray:
     r"""Return how sure a kernel is of every row: :math:`| \frac{1}{l_i} \sum_j T_{ij} k_{ij} |`, infinite without a pair (l_i = 0).
 
-    Parameters
-    ----------
-    constraints
-        T.
-    entries
-        ``(m,)`` of the kernel at the pairs.
+    T are the constraints, ``entries`` ``(m,)`` the kernel at the pairs.
     """
     signed = constraints.signs * entries
     totals = np.bincount(constraints.rows, signed, constraints.n) + np.bincount(constraints.cols, signed, constraints.n)
@@ -189,12 +182,12 @@ def margins(constraints: PairConstraints, entries: NDArray[np.float64]) -> NDArr
     return np.where(counts > 0, np.abs(totals) / np.maximum(counts, 1), np.inf)
 
 
-def actively_selected(constraints: PairConstraints, entries: NDArray[np.float64], n_select: int) -> PairConstraints:
+def actively_selected(constraints: PairConstraints, entries: FloatArray, n_select: int) -> PairConstraints:
     """Return the pairs of the ``n_select`` rows with the least margins (Zhuang, thesis, 2011, section 3.4); ties by row."""
-    found = margins(constraints, entries)
-    order = np.lexsort((np.arange(constraints.n), found))[:n_select]
+    confidence = margins(constraints, entries)
+    order = np.lexsort((np.arange(constraints.n), confidence))[:n_select]
     chosen = np.zeros(constraints.n, dtype=bool)
-    chosen[order] = np.isfinite(found[order])
+    chosen[order] = np.isfinite(confidence[order])
     return constraints.only(chosen[constraints.rows] | chosen[constraints.cols])
 
 

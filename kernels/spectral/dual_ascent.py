@@ -12,7 +12,7 @@ the kernel of image ranking.
 
 Steps are spectral projected gradients (Birgin, Martinez, Raydan, SIAM J. Optimization 10, 2000): Barzilai-Borwein lengths, accepted by
 a search that lets the dual fall below its last few values. Against accelerated steps with the constant :math:`\sqrt B / \|A_+\|_F + 1/C`
-they took 0.5 to 0.7 of the evaluations on all sets looked at, and they need no Lipschitz constant, which there is only for p = 2.
+they took 0.5 to 0.7 of the evaluations on all sets that were tried, and they need no Lipschitz constant, which there is only for p = 2.
 
 A cap that is not active leaves the optimum at a kink of the dual, :math:`A_+ = 0`, where the closed form is 0/0. Then the problem is
 solved by proximal steps, :math:`K_{t+1} = \arg\min_K P(K) + \frac{G}{2} \|K - K_t\|_F^2` under the same cap, whose duals are smooth:
@@ -30,28 +30,28 @@ import numpy as np
 
 from .problem import Anchor, Evaluation, SpectralProblem, equal_penalty, evaluate
 
-STALLED = 8
+MAX_EVALUATIONS_WITHOUT_RISE = 8
 """Evaluations without a higher dual after which a cap is suspected of not being active."""
-GIVEN_UP = 100
+MAX_EVALUATIONS_WITHOUT_GAIN = 100
 """Evaluations in which the gap did not fall by a thousandth after which it will not."""
-SHRUNK = 0.02
-"""So does a positive part that has shrunk to this share of its largest size."""
-FALL = 0.5
+IDLE_CAP_SHARE = 0.02
+"""A cap is suspected, too, when the positive part has shrunk to this share of its largest size."""
+WEIGHT_FACTOR = 0.5
 """Factor of the weight of proximal steps, from one to the next."""
-FIRST = 1.0
-"""Its first value, in units of the penalty that had equalled the cap."""
-CLOSE = 0.5
-"""Share of the gap that a proximal step may be the reason of before the next one begins."""
-LEAST = 1e-3
-"""Its least value, in units of the first."""
-RECENT = 5
-"""Values of the dual below the least of which no step may fall."""
+FIRST_WEIGHT = 1.0
+"""First weight of a proximal step, in units of the penalty that had equalled the cap."""
+MAX_BLUR_SHARE = 0.5
+"""Share of the gap that may be due to a proximal step before the next one begins."""
+MIN_WEIGHT = 1e-3
+"""Least weight of a proximal step, in units of the first."""
+RECENT_VALUES = 5
+"""A step may not fall below the least of so many last values of the dual."""
 ARMIJO = 1e-4
-COARSE = 1e-3
+COARSE_ACCURACY = 1e-3
 """Accuracy of the eigenpairs while the gap is far from closed."""
-TIGHT = 1e-2
-"""Their final accuracy, in units of the tolerance of the gap."""
-FLOOR = 1e-3
+TIGHT_ACCURACY_SHARE = 1e-2
+"""Final accuracy of the eigenpairs, in units of the tolerance of the gap."""
+MIN_OBJECTIVE_SHARE = 1e-3
 """The gap is measured against the primal objective, or this share of that of K = 0 where it is more."""
 
 
@@ -138,28 +138,28 @@ class SpectralState:
         return self.stop in ("gap", "closed form")
 
 
-_NOTHING = np.zeros(0)
+_EMPTY = np.zeros(0)
 
 
 def begin(problem: SpectralProblem, alpha: np.ndarray) -> SpectralState:
     """Return the state before the first evaluation, at ``alpha``."""
     alpha = problem.project(np.asarray(alpha, dtype=np.float64))
-    return SpectralState(0, alpha, alpha, 0.0, _NOTHING, _NOTHING, alpha, -np.inf, alpha, np.inf)
+    return SpectralState(0, alpha, alpha, 0.0, _EMPTY, _EMPTY, alpha, -np.inf, alpha, np.inf)
 
 
 def relative_gap(problem: SpectralProblem, state: SpectralState) -> float:
-    """Return the gap over the primal objective, or over ``FLOOR`` of that of K = 0 where this is more."""
-    scale = max(abs(state.best_primal), FLOOR * abs(problem.loss_of(np.zeros(problem.terms.size))), np.finfo(float).tiny)
+    """Return the gap over the primal objective, or over ``MIN_OBJECTIVE_SHARE`` of that of K = 0 where this is more."""
+    scale = max(abs(state.best_primal), MIN_OBJECTIVE_SHARE * abs(problem.loss_of(np.zeros(problem.terms.size))), np.finfo(float).tiny)
     with np.errstate(over="ignore"):  # against K = 0, whose objective is 0, no gap is finite
         return state.gap / scale if np.isfinite(state.gap) else np.inf
 
 
 class Evaluator:
-    """Evaluates, and keeps what it found where the kernel has a closed form: the model asks for the same decomposition again."""
+    """Evaluates, and remembers the result where the kernel has a closed form: the model needs the same decomposition again."""
 
     def __init__(self) -> None:
-        self._asked: tuple[SpectralProblem, np.ndarray, float] | None = None
-        self._found: Evaluation | None = None
+        self._arguments: tuple[SpectralProblem, np.ndarray, float] | None = None
+        self._evaluation: Evaluation | None = None
 
     def __call__(
         self, problem: SpectralProblem, alpha: np.ndarray, *, tol: float, start: np.ndarray | None, anchor: Anchor | None
@@ -167,10 +167,10 @@ class Evaluator:
         """Return :func:`gramplane.kernels.spectral.problem.evaluate` of the arguments."""
         if problem.loss != "linear" or start is not None or anchor is not None:
             return evaluate(problem, alpha, tol=tol, start=start, anchor=anchor)
-        asked = self._asked
-        if self._found is None or asked is None or asked[0] is not problem or asked[2] != tol or not np.array_equal(asked[1], alpha):
-            self._asked, self._found = (problem, alpha, tol), evaluate(problem, alpha, tol=tol)
-        return self._found
+        last = self._arguments
+        if self._evaluation is None or last is None or last[0] is not problem or last[2] != tol or not np.array_equal(last[1], alpha):
+            self._arguments, self._evaluation = (problem, alpha, tol), evaluate(problem, alpha, tol=tol)
+        return self._evaluation
 
 
 def advance(
@@ -190,121 +190,121 @@ def advance(
         Of a whole ascent, so that nothing is decomposed twice.
     """
     if problem.loss == "linear" or (state.iteration >= max_iter - 1 and not state.exact):
-        state = _tightened(state)
+        state = _tighten(state)
     start = state.block if state.block.size else None
     evaluator = Evaluator() if evaluator is None else evaluator
-    found = evaluator(problem, state.ahead, tol=_accuracy(problem, state, tol), start=start, anchor=state.anchor)
-    state = _noted(state, found, problem)
+    evaluation = evaluator(problem, state.ahead, tol=_eigen_accuracy(problem, state, tol), start=start, anchor=state.anchor)
+    state = _record_evaluation(state, evaluation, problem)
     if problem.loss == "linear":
         return replace(state, stop="closed form")
     closed = relative_gap(problem, state) <= tol
     if closed and not (state.tight or state.exact):
-        return _tightened(state)
-    if closed or state.iteration >= max_iter or state.idle > GIVEN_UP:
+        return _tighten(state)
+    if closed or state.iteration >= max_iter or state.idle > MAX_EVALUATIONS_WITHOUT_GAIN:
         return replace(state, stop="gap" if closed else "max_iter" if state.iteration >= max_iter else "stalled")
-    return _moved(problem, state, found)
+    return _choose_next_point(problem, state, evaluation)
 
 
-def _accuracy(problem: SpectralProblem, state: SpectralState, tol: float) -> float:
+def _eigen_accuracy(problem: SpectralProblem, state: SpectralState, tol: float) -> float:
     final = final_accuracy(tol)
-    return final if state.tight else float(np.clip(0.1 * relative_gap(problem, state), final, COARSE))
+    return final if state.tight else float(np.clip(0.1 * relative_gap(problem, state), final, COARSE_ACCURACY))
 
 
-def _tightened(state: SpectralState) -> SpectralState:
+def _tighten(state: SpectralState) -> SpectralState:
     """Return the state that goes on from the best point with tight eigenpairs; a coarse dual value is no bound and is forgotten."""
     if state.tight:
         return state
-    fresh = replace(state, tight=True, alpha=state.best_alpha, ahead=state.best_alpha, gradient=_NOTHING, recent=_NOTHING)
-    return replace(fresh, best_dual=-np.inf, since=0, least_gap=np.inf, idle=0)
+    restart = replace(state, tight=True, alpha=state.best_alpha, ahead=state.best_alpha, gradient=_EMPTY, recent=_EMPTY)
+    return replace(restart, best_dual=-np.inf, since=0, least_gap=np.inf, idle=0)
 
 
-def _noted(state: SpectralState, found: Evaluation, problem: SpectralProblem) -> SpectralState:
-    """Return the state with what an evaluation told of the objectives."""
-    block = found.part.block
+def _record_evaluation(state: SpectralState, evaluation: Evaluation, problem: SpectralProblem) -> SpectralState:
+    """Return the state with the objectives of an evaluation."""
+    block = evaluation.part.block
     keep = block is not None and problem.loss != "linear"
     state = replace(
         state,
         iteration=state.iteration + 1,
         since=state.since + 1,
         block=block if keep else np.zeros((0, 0), np.float32),
-        level=max(state.level, equal_penalty(problem, found.part)),
-        rank=len(found.spectrum),
-        exact=found.part.method == "dense",
-        dual=found.dual,
-        primal=found.primal,
+        level=max(state.level, equal_penalty(problem, evaluation.part)),
+        rank=len(evaluation.spectrum),
+        exact=evaluation.part.method == "dense",
+        dual=evaluation.dual,
+        primal=evaluation.primal,
     )
-    if found.dual > state.best_dual:
-        state = replace(state, best_dual=found.dual, best_alpha=state.ahead, since=0)
-    if found.primal < state.best_primal:
-        state = replace(state, best_primal=found.primal, primal_alpha=state.ahead, primal_anchor=state.anchor)
+    if evaluation.dual > state.best_dual:
+        state = replace(state, best_dual=evaluation.dual, best_alpha=state.ahead, since=0)
+    if evaluation.primal < state.best_primal:
+        state = replace(state, best_primal=evaluation.primal, primal_alpha=state.ahead, primal_anchor=state.anchor)
     if state.gap < (1.0 - 1e-3) * state.least_gap:
         return replace(state, least_gap=state.gap, idle=0)
     return replace(state, idle=state.idle + 1)
 
 
-def _moved(problem: SpectralProblem, state: SpectralState, found: Evaluation) -> SpectralState:
+def _choose_next_point(problem: SpectralProblem, state: SpectralState, evaluation: Evaluation) -> SpectralState:
     """Return the state with the point of the next evaluation."""
-    anchor = _anchored(problem, state, found)
+    anchor = _choose_anchor(problem, state, evaluation)
     if anchor is not state.anchor:
         # What is ascended is another function now; its value and gradient at the same point take one more decomposition.
-        return replace(state, anchor=anchor, steps=state.steps + 1, gradient=_NOTHING, recent=_NOTHING, since=0)
-    if len(state.gradient) and not _accepted(problem, state, found):
-        return _shortened(problem, state, found)
-    step = _length(state, found)
-    recent = np.append(state.recent, found.ascended)[-RECENT:]
-    state = replace(state, alpha=state.ahead, gradient=found.gradient, recent=recent, step=step)
+        return replace(state, anchor=anchor, steps=state.steps + 1, gradient=_EMPTY, recent=_EMPTY, since=0)
+    if len(state.gradient) and not _is_accepted(problem, state, evaluation):
+        return _shorten_step(problem, state, evaluation)
+    step = _step_length(state, evaluation)
+    recent = np.append(state.recent, evaluation.ascended)[-RECENT_VALUES:]
+    state = replace(state, alpha=state.ahead, gradient=evaluation.gradient, recent=recent, step=step)
     return replace(state, ahead=problem.project(state.alpha + step * state.gradient))
 
 
-def _anchored(problem: SpectralProblem, state: SpectralState, found: Evaluation) -> Anchor | None:
+def _choose_anchor(problem: SpectralProblem, state: SpectralState, evaluation: Evaluation) -> Anchor | None:
     """Return the anchor of the next evaluation: a first one where the cap seems idle, a new one where the old keeps the gap open."""
     if problem.B is None:
         return None
     if state.anchor is None:
-        shrunk = equal_penalty(problem, found.part) < SHRUNK * state.level
-        if not (shrunk or state.since >= STALLED or not len(found.spectrum)):
+        shrunk = equal_penalty(problem, evaluation.part) < IDLE_CAP_SHARE * state.level
+        if not (shrunk or state.since >= MAX_EVALUATIONS_WITHOUT_RISE or not len(evaluation.spectrum)):
             return None
         largest = problem.C * float(np.abs(problem.goal).max(initial=1.0)) / problem.B ** (1.0 / problem.p)
-        return Anchor(FIRST * (state.level or largest), np.zeros((problem.target.n, 0)), np.zeros(0))
-    if found.blur <= CLOSE * (found.primal - found.dual):
+        return Anchor(FIRST_WEIGHT * (state.level or largest), np.zeros((problem.target.n, 0)), np.zeros(0))
+    if evaluation.blur <= MAX_BLUR_SHARE * (evaluation.primal - evaluation.dual):
         return state.anchor
-    weight = state.anchor.weight * (FALL if state.steps <= np.log(LEAST) / np.log(FALL) else 1.0)
-    return Anchor(weight, found.part.vectors, found.spectrum)
+    weight = state.anchor.weight * (WEIGHT_FACTOR if state.steps <= np.log(MIN_WEIGHT) / np.log(WEIGHT_FACTOR) else 1.0)
+    return Anchor(weight, evaluation.part.vectors, evaluation.spectrum)
 
 
-def _slope(problem: SpectralProblem, state: SpectralState) -> float:
+def _step_slope(problem: SpectralProblem, state: SpectralState) -> float:
     return problem.terms.multiplicity * float(state.gradient @ (state.ahead - state.alpha))
 
 
-def _accepted(problem: SpectralProblem, state: SpectralState, found: Evaluation) -> bool:
+def _is_accepted(problem: SpectralProblem, state: SpectralState, evaluation: Evaluation) -> bool:
     """Return whether the step does not fall below the last few values, up to the accuracy of the eigenpairs."""
     noise = 0.0 if state.exact else 0.1 * max(state.gap, 0.0)
-    rounding = 1e-13 * (abs(found.dual) + abs(found.primal))
-    return found.ascended >= state.recent.min() + ARMIJO * _slope(problem, state) - noise - rounding
+    rounding = 1e-13 * (abs(evaluation.dual) + abs(evaluation.primal))
+    return evaluation.ascended >= state.recent.min() + ARMIJO * _step_slope(problem, state) - noise - rounding
 
 
-def _shortened(problem: SpectralProblem, state: SpectralState, found: Evaluation) -> SpectralState:
+def _shorten_step(problem: SpectralProblem, state: SpectralState, evaluation: Evaluation) -> SpectralState:
     """Return the state with a shorter step: to the top of the parabola through both values and the slope."""
-    slope = _slope(problem, state)
-    lost = slope - (found.ascended - state.recent[-1])
+    slope = _step_slope(problem, state)
+    lost = slope - (evaluation.ascended - state.recent[-1])
     step = state.step * float(np.clip(0.5 * slope / lost, 0.1, 0.5))
     return replace(state, step=step, ahead=problem.project(state.alpha + step * state.gradient))
 
 
-def _length(state: SpectralState, found: Evaluation) -> float:
-    """Return the Barzilai-Borwein length, kept within some powers of ten of the inverse curvature."""
-    first = 1.0 / found.curvature
+def _step_length(state: SpectralState, evaluation: Evaluation) -> float:
+    """Return the Barzilai-Borwein length within some powers of ten of the inverse curvature."""
+    first = 1.0 / evaluation.curvature
     if not len(state.gradient):
         return first
     moved = state.ahead - state.alpha
-    bent = -float(moved @ (found.gradient - state.gradient))
+    bent = -float(moved @ (evaluation.gradient - state.gradient))
     square = float(moved @ moved)
     if square == 0.0:
         return first
     return float(np.clip(square / bent if bent > 1e-16 * square else 10.0 * state.step, 1e-4 * first, 1e6 * first))
 
 
-def solve(problem: SpectralProblem, alpha: np.ndarray, *, tol: float = 1e-4, max_iter: int = 200) -> SpectralState:
+def solve_dual(problem: SpectralProblem, alpha: np.ndarray, *, tol: float = 1e-4, max_iter: int = 200) -> SpectralState:
     """Return the last state of an ascent from ``alpha``."""
     state = begin(problem, alpha)
     while state.stop is None:
@@ -313,7 +313,7 @@ def solve(problem: SpectralProblem, alpha: np.ndarray, *, tol: float = 1e-4, max
 
 
 def kernel_at(problem: SpectralProblem, state: SpectralState, *, tol: float = 1e-4, evaluator: Evaluator | None = None) -> Evaluation:
-    """Return K with the lowest primal objective; from the same state the same bits, and at once from the evaluator that found it."""
+    """Return K with the lowest primal objective; from the same state the same bits, and at once from the evaluator that computed it."""
     start = state.block if state.block.size else None
     evaluator = Evaluator() if evaluator is None else evaluator
     return evaluator(problem, state.primal_alpha, tol=final_accuracy(tol), start=start, anchor=state.primal_anchor)
@@ -321,7 +321,7 @@ def kernel_at(problem: SpectralProblem, state: SpectralState, *, tol: float = 1e
 
 def final_accuracy(tol: float) -> float:
     """Return the accuracy of eigenpairs that a gap of ``tol`` is certified with."""
-    return float(np.clip(TIGHT * tol, 1e-10, 1e-6))
+    return float(np.clip(TIGHT_ACCURACY_SHARE * tol, 1e-10, 1e-6))
 
 
 def progress_figures(problem: SpectralProblem, state: SpectralState) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from ..eigen.operator import SymmetricOperator
 from ..eigen.signs import column_signs
 from ..jit import one_thread
-from .dual_ascent import kernel_at, solve
+from .dual_ascent import kernel_at, solve_dual
 from .newton import NEWTON_ROWS, Decomposed, NewtonState, newton_start, newton_steps
 from .pair_losses import DistanceTerms
 from .problem import SpectralProblem, evaluate
@@ -27,13 +27,14 @@ from .triple_losses import TripleProblem, TripleTerms, new_triples, worst_triple
 CAP = 100.0
 """The default cap of tr KK over that of the centred Gram matrix of the input. With less the map is crushed: at 1 the labels of neighbours
 agree less often than under principal components; from 100 on the cap hardly matters."""
-INNER_TOL = 1e-3
-"""Relative gap of a first convex problem of a sequence; it falls as what the sequence gains."""
+FIRST_INNER_TOL = 1e-3
+"""Relative gap to which the first convex problem of a sequence is solved; later ones follow the gain of the last."""
 INNER_SHARE = 0.1
-TRIALS = 5
+"""Relative gap of a convex problem in units of that gain, and at the end of the tolerance."""
+MAX_TRIALS_PER_STEP = 5
 """Decompositions per Newton step, on average, at most."""
-TINY = float(np.finfo(float).tiny)
-INNER_STEPS = 300
+MIN_POSITIVE = float(np.finfo(float).tiny)
+MAX_INNER_STEPS = 300
 """Decompositions of one convex problem of a sequence at most."""
 
 
@@ -77,9 +78,9 @@ class Neighbourhood:
     def adjacency(self) -> sp.csr_array:
         """Adjacency matrix, ``(n, n)`` CSR with sorted indices."""
         both = np.concatenate([self.rows, self.cols]), np.concatenate([self.cols, self.rows])
-        found = sp.csr_array((np.ones(2 * len(self.rows)), both), shape=(self.n, self.n))
-        found.sort_indices()
-        return found
+        matrix = sp.csr_array((np.ones(2 * len(self.rows)), both), shape=(self.n, self.n))
+        matrix.sort_indices()
+        return matrix
 
     def components(self) -> tuple[int, int]:
         """Return the number of connected components, and of rows without an edge."""
@@ -114,15 +115,15 @@ def leading_directions(X: Any, count: int) -> tuple[float, np.ndarray]:
             centred = X - X.mean(axis=0)
             values, turned = np.linalg.eigh(centred.T @ centred)
             vectors = centred @ turned[:, ::-1][:, :count]
-            return float(values @ values), _normed(vectors, values[::-1])
+            return float(values @ values), _normalise_columns(vectors, values[::-1])
         gram = (X @ X.T).toarray() if sp.issparse(X) else X @ X.T
         means = gram.mean(axis=0)
         gram = gram - means - means[:, None] + means.mean()
         values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
-    return float(values @ values), _normed(vectors[:, ::-1][:, :count], values[::-1])
+    return float(values @ values), _normalise_columns(vectors[:, ::-1][:, :count], values[::-1])
 
 
-def _normed(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _normalise_columns(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return columns of unit length where their eigenvalue is not rounding."""
     keep = values[: vectors.shape[1]] > 1e-12 * max(float(values[0]), np.finfo(float).tiny)
     return vectors[:, keep] / np.linalg.norm(vectors[:, keep], axis=0)
@@ -160,35 +161,25 @@ def split_target(directions: np.ndarray) -> SymmetricOperator:
     return SymmetricOperator(-sp.csr_array(identity), directions, np.full(d, 2.0))
 
 
-def graph_target(near: Neighbourhood) -> SymmetricOperator:
+def graph_target(graph: Neighbourhood) -> SymmetricOperator:
     """Return ``H W H`` of the adjacency matrix W, which makes K centred."""
-    degrees = np.asarray(near.adjacency.sum(axis=1), dtype=np.float64).ravel()
-    ones = np.ones(near.n)
+    degrees = np.asarray(graph.adjacency.sum(axis=1), dtype=np.float64).ravel()
+    ones = np.ones(graph.n)
     # HWH = W - (w 1' + 1 w')/n + (1'w) 11'/n^2, w the degrees; a sum of two squares with opposite signs.
-    shifted = degrees / near.n - 0.5 * degrees.sum() / near.n**2
+    shifted = degrees / graph.n - 0.5 * degrees.sum() / graph.n**2
     factor = np.column_stack([ones + shifted, ones - shifted])
-    return SymmetricOperator(near.adjacency, factor, np.array([-0.5, 0.5]))
+    return SymmetricOperator(graph.adjacency, factor, np.array([-0.5, 0.5]))
 
 
 # -- state ---------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """A kernel matrix that an ascent found, with bounds of the optimum of its convex problem.
+class KernelSolution:
+    """A kernel matrix from an ascent, with bounds of the optimum of its convex problem.
 
-    Attributes
-    ----------
-    vectors, spectrum
-        ``(n, r)`` and ``(r,)``: ``K = U diag(lam) U'``.
-    forms
-        ``(m,)`` u of K.
-    alpha
-        Best dual point.
-    upper, lower
-        Objective of K, and lower bound.
-    evaluations
-        Eigendecompositions it took.
+    ``vectors``, ``spectrum``: ``(n, r)`` and ``(r,)``: ``K = U diag(lam) U'``; ``forms``: ``(m,)`` u of K; ``alpha``: best dual point;
+    ``upper``, ``lower``: objective of K, and lower bound; ``evaluations``: eigendecompositions it took.
     """
 
     vectors: np.ndarray
@@ -239,7 +230,7 @@ class EmbeddingState:
     upper: float = np.inf
     lower: float = -np.inf
     evaluations: int = 0
-    inner_tol: float = INNER_TOL
+    inner_tol: float = FIRST_INNER_TOL
     directions: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     triples: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))
     worst: float = 0.0
@@ -253,13 +244,13 @@ class EmbeddingState:
     @property
     def relative_gap(self) -> float:
         """The gap over the objective."""
-        return self.gap / max(abs(self.upper), TINY) if np.isfinite(self.gap) else np.inf
+        return self.gap / max(abs(self.upper), MIN_POSITIVE) if np.isfinite(self.gap) else np.inf
 
     def coordinates(self, count: int, unit: float) -> np.ndarray:
         """Return the map, ``(n, count)``, in units of the features; zeros beyond the rank of K."""
         out = np.zeros((len(self.vectors), count))
-        held = min(count, len(self.spectrum))
-        out[:, :held] = self.vectors[:, :held] * np.sqrt(unit * self.spectrum[:held])
+        rank = min(count, len(self.spectrum))
+        out[:, :rank] = self.vectors[:, :rank] * np.sqrt(unit * self.spectrum[:rank])
         return out
 
     def share(self, count: int) -> float:
@@ -271,45 +262,47 @@ class EmbeddingState:
 def fresh(n: int, size: int, directions: np.ndarray | None = None) -> EmbeddingState:
     """Return the state before the first step: no dual variable counts."""
     none = np.zeros(size)
-    kept = np.zeros((n, 0)) if directions is None else directions
-    return EmbeddingState(0, newton_start(n, none), none, np.zeros((n, 0)), np.zeros(0), directions=kept)
+    columns = np.zeros((n, 0)) if directions is None else directions
+    return EmbeddingState(0, newton_start(n, none), none, np.zeros((n, 0)), np.zeros(0), directions=columns)
 
 
-def _with_kernel(state: EmbeddingState, kernel: Kernel, upper: float) -> EmbeddingState:
+def _with_kernel(state: EmbeddingState, kernel: KernelSolution, upper: float) -> EmbeddingState:
     return replace(state, vectors=kernel.vectors, spectrum=kernel.spectrum, upper=upper)
 
 
-def _kernel(state: NewtonState, at: Decomposed) -> Kernel:
+def _best_kernel(state: NewtonState, at: Decomposed) -> KernelSolution:
     """Return the best K of Newton's ascent; of each eigenvector the entry largest in magnitude is positive."""
     vectors = at.vectors[:, : at.rank]
     signed = np.ascontiguousarray(vectors * column_signs(vectors))
-    return Kernel(signed, at.spectrum, at.forms, state.best_alpha, state.best_primal, state.best_dual, state.iteration)
+    return KernelSolution(signed, at.spectrum, at.forms, state.best_alpha, state.best_primal, state.best_dual, state.iteration)
 
 
-def solved(problem: SpectralProblem, alpha: np.ndarray, tol: float) -> Kernel:
+def solve_kernel(problem: SpectralProblem, alpha: np.ndarray, tol: float) -> KernelSolution:
     """Return the K of a convex problem, by projected gradients from ``alpha``."""
-    state = solve(problem, alpha, tol=tol, max_iter=INNER_STEPS)
-    found = kernel_at(problem, state, tol=tol)
-    return Kernel(found.part.vectors, found.spectrum, found.forms, state.best_alpha, state.best_primal, state.best_dual, state.iteration)
+    state = solve_dual(problem, alpha, tol=tol, max_iter=MAX_INNER_STEPS)
+    best = kernel_at(problem, state, tol=tol)
+    return KernelSolution(
+        best.part.vectors, best.spectrum, best.forms, state.best_alpha, state.best_primal, state.best_dual, state.iteration
+    )
 
 
 # -- coloured maximum variance unfolding -----------------------------------------------------------------------------------------
 
 
-def colored_problem(near: Neighbourhood, target: SymmetricOperator, C: float, B: float) -> SpectralProblem:
+def colored_problem(graph: Neighbourhood, target: SymmetricOperator, C: float, B: float) -> SpectralProblem:
     """Return ``min_K -tr(MK) + C/2 sum_e (D_e - u_e)^2``: with M of labels coloured maximum variance unfolding."""
-    return SpectralProblem(target, near.terms, near.goal, "square", C, 2.0, B)
+    return SpectralProblem(target, graph.terms, graph.goal, "square", C, 2.0, B)
 
 
 def colored_step(problem: SpectralProblem, state: EmbeddingState, *, tol: float, max_iter: int) -> EmbeddingState:
     """Return the state after a Newton step; where rows are too many for whole decompositions, after the whole ascent."""
     state = replace(state, iteration=state.iteration + 1)
     if len(state.vectors) > NEWTON_ROWS:
-        kernel = solved(problem, state.alpha, tol)
+        kernel = solve_kernel(problem, state.alpha, tol)
         stop = "gap" if kernel.upper - kernel.lower <= tol * abs(kernel.upper) else "max_iter"
     else:
-        ascent, at = newton_steps(problem, state.ascent, tol=tol, max_iter=TRIALS * max_iter, steps=1)
-        kernel, stop = _kernel(ascent, at), ascent.stop or ("max_iter" if state.iteration >= max_iter else None)
+        ascent, at = newton_steps(problem, state.ascent, tol=tol, max_iter=MAX_TRIALS_PER_STEP * max_iter, steps=1)
+        kernel, stop = _best_kernel(ascent, at), ascent.stop or ("max_iter" if state.iteration >= max_iter else None)
         state = replace(state, ascent=ascent)
     state = replace(state, lower=kernel.lower, alpha=kernel.alpha, evaluations=kernel.evaluations, stop=stop)
     return _with_kernel(state, kernel, kernel.upper)
@@ -318,29 +311,31 @@ def colored_step(problem: SpectralProblem, state: EmbeddingState, *, tol: float,
 # -- minimum volume embedding ----------------------------------------------------------------------------------------------------
 
 
-def volume_objective(kernel: Kernel, near: Neighbourhood, count: int, C: float) -> float:
+def volume_objective(kernel: KernelSolution, graph: Neighbourhood, count: int, C: float) -> float:
     """Return ``-sum_{i<=d} lam_i + sum_{i>d} lam_i + C/2 sum_e (D_e - u_e)^2``, which no exact outer step raises."""
     lam = kernel.spectrum
-    return float(lam.sum()) - 2.0 * float(lam[:count].sum()) + 0.5 * C * float(np.sum((near.goal - kernel.forms) ** 2))
+    return float(lam.sum()) - 2.0 * float(lam[:count].sum()) + 0.5 * C * float(np.sum((graph.goal - kernel.forms) ** 2))
 
 
-def volume_step(near: Neighbourhood, state: EmbeddingState, *, count: int, C: float, B: float, tol: float, max_iter: int) -> EmbeddingState:
+def volume_step(
+    graph: Neighbourhood, state: EmbeddingState, *, count: int, C: float, B: float, tol: float, max_iter: int
+) -> EmbeddingState:
     """Return the state after one convex problem: its target splits the eigenvectors of the K before it.
 
     Where what K gains falls below ``tol`` the problem is solved once more, more exactly, before the sequence ends.
     """
-    problem = colored_problem(near, split_target(state.directions), C, B)
-    if near.n > NEWTON_ROWS:
-        kernel = solved(problem, state.alpha, state.inner_tol)
+    problem = colored_problem(graph, split_target(state.directions), C, B)
+    if graph.n > NEWTON_ROWS:
+        kernel = solve_kernel(problem, state.alpha, state.inner_tol)
     else:
-        kernel = _kernel(*newton_steps(problem, newton_start(near.n, state.alpha), tol=state.inner_tol, max_iter=INNER_STEPS))
-    value = volume_objective(kernel, near, count, C)
-    gain = (state.upper - value) / max(abs(value), TINY)
+        kernel = _best_kernel(*newton_steps(problem, newton_start(graph.n, state.alpha), tol=state.inner_tol, max_iter=MAX_INNER_STEPS))
+    value = volume_objective(kernel, graph, count, C)
+    gain = (state.upper - value) / max(abs(value), MIN_POSITIVE)
     state = replace(state, iteration=state.iteration + 1, alpha=kernel.alpha, evaluations=state.evaluations + kernel.evaluations)
     if gain > 0:
         state = replace(_with_kernel(state, kernel, value), directions=kernel.vectors[:, :count])
-    least, ended = INNER_SHARE * tol, gain <= tol and state.inner_tol <= INNER_SHARE * tol
-    aim = least if gain <= tol else max(least, INNER_SHARE * min(gain, 1.0))
+    final_tol, ended = INNER_SHARE * tol, gain <= tol and state.inner_tol <= INNER_SHARE * tol
+    aim = final_tol if gain <= tol else max(final_tol, INNER_SHARE * min(gain, 1.0))
     state = replace(state, lower=state.upper - max(kernel.upper - kernel.lower, 0.0), inner_tol=min(state.inner_tol, aim))
     if ended:
         return replace(state, stop="tol")
@@ -351,63 +346,54 @@ def volume_step(near: Neighbourhood, state: EmbeddingState, *, count: int, C: fl
 
 
 @dataclass(frozen=True)
-class Structure:
-    """What a structure preserving embedding keeps of a graph.
+class StructureProblem:
+    """The problem of a structure preserving embedding.
 
-    Attributes
-    ----------
-    near
-        The graph.
-    target
-        ``H W H``.
-    C
-        Cost of the largest violation, a squared distance.
-    B
-        Cap of tr KK.
+    ``graph``: the neighbour graph; ``target``: ``H W H``; ``C``: cost of the largest violation, a squared distance; ``B``: cap of tr KK.
     """
 
-    near: Neighbourhood
+    graph: Neighbourhood
     target: SymmetricOperator
     C: float
     B: float
 
     def problem(self, triples: np.ndarray) -> TripleProblem:
         """Return the problem on a working set."""
-        return TripleProblem(self.target, TripleTerms(self.near.n, triples), np.zeros(len(triples)), C=self.C, B=self.B)
+        return TripleProblem(self.target, TripleTerms(self.graph.n, triples), np.zeros(len(triples)), C=self.C, B=self.B)
 
-    def worst(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
+    def worst(self, kernel: KernelSolution) -> tuple[np.ndarray, np.ndarray]:
         """Return the most violated triple of every row under a kernel, and its violation."""
-        graph = self.near.adjacency
+        adjacency = self.graph.adjacency
         factor = np.ascontiguousarray(kernel.vectors * np.sqrt(kernel.spectrum))
-        return worst_triples(factor, graph.indptr.astype(np.int64), graph.indices.astype(np.int64))
+        return worst_triples(factor, adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int64))
 
 
-def structure_of(near: Neighbourhood, C: float, B: float) -> Structure:
+def structure_of(graph: Neighbourhood, C: float, B: float) -> StructureProblem:
     r"""Return the problem of a structure preserving embedding, with the cost C of a violation in units of the problem.
 
     A kernel on the cap with two equal eigenvalues has the mean squared distance :math:`2 \sqrt{2 B} / n`. A violation of that size costs C
     times the optimum without triples, :math:`\sqrt B \|(HWH)_+\|_F`.
     """
-    target = graph_target(near)
-    best = _unconstrained(Structure(near, target, 1.0, 1.0)).lower
-    return Structure(near, target, C * near.n * max(-best, TINY) / np.sqrt(8.0), B)
+    target = graph_target(graph)
+    best = _solve_unconstrained(StructureProblem(graph, target, 1.0, 1.0)).lower
+    return StructureProblem(graph, target, C * graph.n * max(-best, MIN_POSITIVE) / np.sqrt(8.0), B)
 
 
-def _unconstrained(structure: Structure) -> Kernel:
+def _solve_unconstrained(structure: StructureProblem) -> KernelSolution:
     """Return the K without triples, a closed form."""
     none = np.zeros(0)
-    found = evaluate(structure.problem(np.zeros((0, 3), np.int64)), none)
-    return Kernel(found.part.vectors, found.spectrum, none, none, found.primal, found.dual, 1)
+    best = evaluate(structure.problem(np.zeros((0, 3), np.int64)), none)
+    return KernelSolution(best.part.vectors, best.spectrum, none, none, best.primal, best.dual, 1)
 
 
-def structure_step(structure: Structure, state: EmbeddingState, *, tol: float, max_iter: int) -> EmbeddingState:
-    """Return the state after one round of cutting planes: solve on the working set, look at all triples, take in the violated ones.
+def structure_step(structure: StructureProblem, state: EmbeddingState, *, tol: float, max_iter: int) -> EmbeddingState:
+    """Return the state after one round of cutting planes: solve on the working set, compute all violations, add the violated triples.
 
     Dual points of a working set are dual points of the whole problem, so ``lower`` is a bound; ``upper`` counts the largest violation of
     all triples.
     """
     problem = structure.problem(state.triples)
-    kernel = solved(problem, state.alpha, state.inner_tol) if len(state.triples) else _unconstrained(structure)
+    kernel = solve_kernel(problem, state.alpha, state.inner_tol) if len(state.triples) else _solve_unconstrained(structure)
     triples, violation = structure.worst(kernel)
     worst = max(0.0, float(violation.max(initial=0.0)))
     # The loss of the working set is taken off: what is left is -tr(MK).
@@ -419,17 +405,17 @@ def structure_step(structure: Structure, state: EmbeddingState, *, tol: float, m
     closed = state.gap <= tol * abs(state.upper)
     if closed or state.iteration >= max_iter:
         return replace(state, stop="gap" if closed else "max_iter")
-    return _enlarged(state, triples[violation > 0.0], tol)
+    return _enlarge_working_set(state, triples[violation > 0.0], tol)
 
 
-def _enlarged(state: EmbeddingState, found: np.ndarray, tol: float) -> EmbeddingState:
+def _enlarge_working_set(state: EmbeddingState, violated: np.ndarray, tol: float) -> EmbeddingState:
     """Return the state with the working set of the next round: triples with weight, and violated ones."""
-    kept, weights = state.triples[state.alpha > 0], state.alpha[state.alpha > 0]
-    added = new_triples(kept, found)
-    least = 0.3 * tol
-    if not len(added) and state.inner_tol <= least:
+    active, weights = state.triples[state.alpha > 0], state.alpha[state.alpha > 0]
+    added = new_triples(active, violated)
+    final_tol = 0.3 * tol
+    if not len(added) and state.inner_tol <= final_tol:
         return replace(state, stop="stalled")
-    aim = INNER_SHARE * state.gap / max(abs(state.lower), TINY)
-    inner = max(least, min(aim, state.inner_tol)) if len(added) else least
+    aim = INNER_SHARE * state.gap / max(abs(state.lower), MIN_POSITIVE)
+    inner = max(final_tol, min(aim, state.inner_tol)) if len(added) else final_tol
     start = np.concatenate([weights, np.zeros(len(added))])
-    return replace(state, triples=np.concatenate([kept, added]), alpha=start, inner_tol=inner)
+    return replace(state, triples=np.concatenate([active, added]), alpha=start, inner_tol=inner)

@@ -20,15 +20,14 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse.linalg import eigsh
 
+from ..arrays import Array, FloatArray, IntArray
 from ..features.top import offer
 from ..features.views import flat
 from ..grams.rows import DENSE_COLUMNS, as_rows
 from ..jit import compiled, one_thread
 from ..rules.bits import pack, popcount
 
-Array = np.ndarray
-
-ROWS, COLUMNS = 256, 2048
+TILE_ROWS, COLUMNS = 256, 2048
 """Rows and columns of a tile of products or counts."""
 
 WORDS_PER_ENTRY = 4
@@ -46,11 +45,11 @@ class Nearest(NamedTuple):
         float64 ``(n, k)`` squared distances; infinite there.
     """
 
-    ids: NDArray[np.int64]
-    squares: NDArray[np.float64]
+    ids: IntArray
+    squares: FloatArray
 
     @property
-    def distances(self) -> NDArray[np.float64]:
+    def distances(self) -> FloatArray:
         """Euclidean distances."""
         return np.sqrt(self.squares)
 
@@ -90,16 +89,18 @@ def nearest_between(left: Any, right: Any, k: int, *, left_start: int = 0, right
     """
     if k < 1:
         raise ValueError(f"k={k}: must be at least 1")
-    found = _Lists.empty(left.shape[0], k)
+    lists = _NeighbourLists.empty(left.shape[0], k)
     same = left is right
-    x, z = _measured(left), None
-    z = x if same else _measured(right)
-    if x.binary and z.binary and _worth_packing(left) and _worth_packing(right):
-        a = _packed(left)
-        _search_bits(a, a if same else _packed(right), left_start, right_start, found)
+    x, z = _measure_rows(left), None
+    z = x if same else _measure_rows(right)
+    if x.binary and z.binary and _is_worth_packing(left) and _is_worth_packing(right):
+        a = _pack_rows(left)
+        b = a if same else _pack_rows(right)
+        for lo, hi in _spans(b.shape[1], COLUMNS):
+            _scan_bits(a, np.ascontiguousarray(b[:, lo:hi]), left_start, right_start + lo, *lists)
     else:
-        _search(x, z, left_start, right_start, found)
-    return found.sorted()
+        _search_numbers(x, z, left_start, right_start, lists)
+    return lists.sorted()
 
 
 def merge_nearest(parts: Sequence[Nearest], k: int) -> Nearest:
@@ -111,7 +112,7 @@ def merge_nearest(parts: Sequence[Nearest], k: int) -> Nearest:
     return Nearest(np.take_along_axis(ids, order, 1), np.take_along_axis(squares, order, 1))
 
 
-def neighbour_graph(ids: NDArray[np.int64], kind: str = "mutual") -> sp.csr_array:
+def neighbour_graph(ids: IntArray, kind: str = "mutual") -> sp.csr_array:
     """Return the affinity of a graph of nearest neighbours: ``S_ij = 1`` where i and j are linked, symmetric, zero diagonal.
 
     Parameters
@@ -129,9 +130,9 @@ def neighbour_graph(ids: NDArray[np.int64], kind: str = "mutual") -> sp.csr_arra
     if kind not in ("mutual", "union"):
         raise ValueError(f"graph={kind!r}: must be 'mutual' or 'union'")
     n, k = ids.shape
-    rows, held = np.repeat(np.arange(n), k), ids.ravel()
-    there = held >= 0
-    one_way = sp.csr_array((np.ones(int(there.sum())), (rows[there], held[there])), shape=(n, n))
+    rows, cols = np.repeat(np.arange(n), k), ids.ravel()
+    there = cols >= 0
+    one_way = sp.csr_array((np.ones(int(there.sum())), (rows[there], cols[there])), shape=(n, n))
     both = one_way.minimum(one_way.T) if kind == "mutual" else one_way.maximum(one_way.T)
     graph = sp.csr_array(both)
     graph.eliminate_zeros()
@@ -147,7 +148,7 @@ def components(graph: sp.csr_array) -> int:
 # -- lists under way ---------------------------------------------------------------------------------------------------------------
 
 
-class _Lists(NamedTuple):
+class _NeighbourLists(NamedTuple):
     """Bounded heaps, one per row, keyed by minus the squared distance."""
 
     keys: Array
@@ -155,7 +156,7 @@ class _Lists(NamedTuple):
     sizes: Array
 
     @classmethod
-    def empty(cls, n: int, k: int) -> _Lists:
+    def empty(cls, n: int, k: int) -> _NeighbourLists:
         return cls(np.zeros((n, k)), np.zeros((n, k), np.int64), np.zeros(n, np.int64))
 
     def sorted(self) -> Nearest:
@@ -173,12 +174,12 @@ def _spans(n: int, size: int) -> Iterator[tuple[int, int]]:
 # -- zeros and ones ----------------------------------------------------------------------------------------------------------------
 
 
-def _worth_packing(rows: Any) -> bool:
+def _is_worth_packing(rows: Any) -> bool:
     n, d = rows.shape
     return not sp.issparse(rows) or d <= DENSE_COLUMNS or -(-d // 64) * n <= WORDS_PER_ENTRY * rows.nnz
 
 
-def _packed(rows: Any) -> NDArray[np.uint64]:
+def _pack_rows(rows: Any) -> NDArray[np.uint64]:
     """Return rows of zeros and ones as words, ``(words, n)``."""
     n, d = rows.shape
     parts = []
@@ -186,12 +187,6 @@ def _packed(rows: Any) -> NDArray[np.uint64]:
         part = rows[lo:hi]
         parts.append(pack((part.toarray() if sp.issparse(part) else part) != 0))
     return np.ascontiguousarray(np.concatenate(parts).T) if parts else np.zeros((max(1, -(-d // 64)), 0), np.uint64)
-
-
-def _search_bits(left: Array, right: Array, left_start: int, right_start: int, found: _Lists) -> None:
-    for lo, hi in _spans(right.shape[1], COLUMNS):
-        tile = np.ascontiguousarray(right[:, lo:hi])
-        _scan_bits(left, tile, left_start, right_start + lo, *found)
 
 
 @compiled
@@ -206,11 +201,11 @@ def _scan_bits(left: Array, right: Array, left_start: int, right_start: int, key
             for j in range(width):
                 counts[j] += popcount(mine ^ other[j])
         size = sizes[i]
-        own = left_start + i - right_start
+        itself = left_start + i - right_start
         full = size == keys.shape[1]
         bar = np.int64(-keys[i, 0]) if full else np.int64(9223372036854775807)
         for j in range(width):
-            if counts[j] <= bar and j != own:
+            if counts[j] <= bar and j != itself:
                 size = offer(keys[i], ids[i], spare, size, -np.float64(counts[j]), right_start + j, 0.0)
                 if size == keys.shape[1]:
                     bar = np.int64(-keys[i, 0])
@@ -220,15 +215,15 @@ def _scan_bits(left: Array, right: Array, left_start: int, right_start: int, key
 # -- numbers -----------------------------------------------------------------------------------------------------------------------
 
 
-class _Measured(NamedTuple):
-    """Rows with what bounds their distances."""
+class _MeasuredRows(NamedTuple):
+    """Rows with their squared norms, which bound distances."""
 
     rows: Any
     norms: Array
     binary: bool
 
 
-def _measured(rows: Any) -> _Measured:
+def _measure_rows(rows: Any) -> _MeasuredRows:
     values = rows.data if sp.issparse(rows) else rows
     binary = bool(np.all((values == 0) | (values == 1)))
     n = rows.shape[0]
@@ -238,34 +233,34 @@ def _measured(rows: Any) -> _Measured:
         norms[lo:hi] = np.asarray(part.multiply(part).sum(axis=1)).ravel() if sp.issparse(part) else np.einsum("ij,ij->i", part, part)
     if not np.isfinite(norms).all():
         raise ValueError(f"X: row {int(np.argmin(np.isfinite(norms)))} holds NaN, infinity, or numbers too large to be squared")
-    return _Measured(rows, norms, binary)
+    return _MeasuredRows(rows, norms, binary)
 
 
-def _search(x: _Measured, z: _Measured, left_start: int, right_start: int, found: _Lists) -> None:
+def _search_numbers(x: _MeasuredRows, z: _MeasuredRows, left_start: int, right_start: int, lists: _NeighbourLists) -> None:
     n, d = x.rows.shape
     # Twice the bound of the rounding of both sums and of the product, per |x|^2 + |z|^2.
     slack = 4.0 * (d + 8) * np.finfo(float).eps
     dense = not sp.issparse(x.rows) or d <= DENSE_COLUMNS
     for a, b in _spans(z.rows.shape[0], COLUMNS):
-        right = _tile(z.rows, a, b, dense)
-        for lo, hi in _spans(n, ROWS):
-            left = _tile(x.rows, lo, hi, dense)
+        right = _read_tile(z.rows, a, b, dense)
+        for lo, hi in _spans(n, TILE_ROWS):
+            left = _read_tile(x.rows, lo, hi, dense)
             with one_thread():
                 products = left @ right.T if dense else (left @ right.T).toarray()
-            lists = (found.keys[lo:hi], found.ids[lo:hi], found.sizes[lo:hi])
+            heaps = (lists.keys[lo:hi], lists.ids[lo:hi], lists.sizes[lo:hi])
             tile = (products, x.norms[lo:hi], z.norms[a:b], slack, left_start + lo, right_start + a)
             if dense:
-                _scan(left, right, *tile, *lists)
+                _scan(left, right, *tile, *heaps)
             else:
-                _scan_sparse(_parts(left), _parts(right), *tile, *lists)
+                _scan_sparse(_csr_parts(left), _csr_parts(right), *tile, *heaps)
 
 
-def _tile(rows: Any, lo: int, hi: int, dense: bool) -> Any:
+def _read_tile(rows: Any, lo: int, hi: int, dense: bool) -> Any:
     part = rows[lo:hi].astype(np.float64)
     return np.ascontiguousarray(part.toarray() if sp.issparse(part) else part) if dense else part
 
 
-def _parts(rows: sp.csr_array) -> tuple[Array, Array, Array]:
+def _csr_parts(rows: sp.csr_array) -> tuple[Array, Array, Array]:
     return flat(rows.data), flat(rows.indices), flat(rows.indptr)
 
 
@@ -317,11 +312,11 @@ def _scan(
     """Offer those rows of a tile that the screening does not exclude."""
     spare = np.zeros(keys.shape[1])
     for i in range(x_norms.size):
-        size, own, mine, row = sizes[i], left_start + i - right_start, x_norms[i], products[i]
+        size, itself, mine, row = sizes[i], left_start + i - right_start, x_norms[i], products[i]
         bar = -keys[i, 0] if size == keys.shape[1] else np.inf
         for j in range(z_norms.size):
             both = mine + z_norms[j]
-            if both - 2.0 * row[j] - slack * both <= bar and j != own:
+            if both - 2.0 * row[j] - slack * both <= bar and j != itself:
                 square = _dense_square(left[i], right[j])
                 size = offer(keys[i], ids[i], spare, size, -square, right_start + j, 0.0)
                 if size == keys.shape[1]:
@@ -346,11 +341,11 @@ def _scan_sparse(
     """As _scan, for CSR rows."""
     spare = np.zeros(keys.shape[1])
     for i in range(x_norms.size):
-        size, own, mine, row = sizes[i], left_start + i - right_start, x_norms[i], products[i]
+        size, itself, mine, row = sizes[i], left_start + i - right_start, x_norms[i], products[i]
         bar = -keys[i, 0] if size == keys.shape[1] else np.inf
         for j in range(z_norms.size):
             both = mine + z_norms[j]
-            if both - 2.0 * row[j] - slack * both <= bar and j != own:
+            if both - 2.0 * row[j] - slack * both <= bar and j != itself:
                 square = _sparse_square(left, i, right, j)
                 size = offer(keys[i], ids[i], spare, size, -square, right_start + j, 0.0)
                 if size == keys.shape[1]:
@@ -369,6 +364,6 @@ def smooth_basis(laplacian: sp.csr_array, size: int) -> np.ndarray:
         if n <= DENSE_BASE or size >= n - 1:
             return np.ascontiguousarray(eigh(laplacian.toarray(), subset_by_index=[0, size - 1])[1])
         # The eigenvalues of L lie in [0, 2]: its least are the largest of 2I - L.
-        turned = sp.csr_array(2.0 * sp.eye_array(n) - laplacian)
-        vectors = eigsh(turned, k=size, which="LA", v0=np.random.default_rng(0).normal(size=n), tol=1e-10)[1]  # pyright: ignore[reportArgumentType] (a float)
+        flipped = sp.csr_array(2.0 * sp.eye_array(n) - laplacian)
+        vectors = eigsh(flipped, k=size, which="LA", v0=np.random.default_rng(0).normal(size=n), tol=1e-10)[1]  # pyright: ignore[reportArgumentType] (a float)
         return np.linalg.qr(vectors[:, ::-1])[0]

@@ -2,7 +2,7 @@ r"""Semismooth Newton steps on the dual of a squared loss on squared distances u
 
 The dual of :mod:`gramplane.kernels.spectral.dual_ascent` with p = 2 and the square loss has the gradient :math:`d - u(A_+ / g) - \alpha /
 C`,
-:math:`g = \max(G, \|A_+\|_F / \sqrt B)`, G the small penalty beside the cap. :math:`A \mapsto A_+` is strongly semismooth. With
+:math:`g = \max(G, \|A_+\|_F / \sqrt B)`, G the small penalty besides the cap. :math:`A \mapsto A_+` is strongly semismooth. With
 :math:`A = U \mathrm{diag}(s) U'`, P its positive and N its other eigenvalues, its derivative in direction E is
 
 .. math::
@@ -30,37 +30,30 @@ from .pair_losses import DistanceTerms
 from .problem import SpectralProblem
 
 EDGE_BYTES = 8 << 20
-"""Differences of eigenvectors along edges that are held at a time."""
+"""Differences of eigenvectors along edges in memory at a time."""
 
 NEWTON_ROWS = 1500
 """Rows up to which whole decompositions are taken."""
-FORCING = 0.1
+FORCING_SHARE = 0.1
 """Conjugate gradients end at this share of the gradient, and sooner far from the optimum than near it."""
-MOST_GRADIENTS = 200
-SHORTEST = 2.0**-20
+MAX_CONJUGATE_GRADIENTS = 200
+"""Steps of conjugate gradients for one direction, at most."""
+MIN_STEP_SHARE = 2.0**-20
 """Least share of a Newton step that is tried."""
 ARMIJO = 1e-4
-FIRST = 0.1
+FIRST_WEIGHT = 0.1
 """First weight of a proximal step, in units of the penalty that equals the cap."""
-FALL = 0.5
+WEIGHT_FACTOR = 0.5
 """Factor of the weight from one proximal step to the next."""
-TINY = float(np.finfo(float).tiny)
+MIN_POSITIVE = float(np.finfo(float).tiny)
 
 
 @dataclass(frozen=True)
 class Edges:
-    """What all steps on a problem share.
+    """Edges and target of a problem, in the form that all steps share.
 
-    Attributes
-    ----------
-    rows, cols
-        ``(m,)`` ends of each edge.
-    scatter
-        ``(n, m)``: +1 and -1 at the ends of each edge.
-    target
-        M as an array, ``(n, n)``.
-    cap
-        B.
+    ``rows``, ``cols``: ``(m,)`` ends of each edge; ``scatter``: ``(n, m)``: +1 and -1 at the ends of each edge; ``target``: M as an array,
+    ``(n, n)``; ``cap``: B.
     """
 
     rows: np.ndarray
@@ -69,11 +62,11 @@ class Edges:
     target: np.ndarray
     cap: float
 
-    def apart(self, columns: np.ndarray) -> np.ndarray:
+    def differences(self, columns: np.ndarray) -> np.ndarray:
         """Return differences of rows along edges, ``(m, k)``."""
-        found = columns[self.rows]
-        found -= columns[self.cols]
-        return found
+        out = columns[self.rows]
+        out -= columns[self.cols]
+        return out
 
     def matrix(self, alpha: np.ndarray) -> np.ndarray:
         """Return A, ``(n, n)``: M plus the Laplacian of the edges with weights alpha."""
@@ -83,13 +76,10 @@ class Edges:
         return self.target + laplacian.reshape(n, n)
 
 
-def edges_of(problem: SpectralProblem) -> Edges:
-    """Return what all steps on a problem share.
+def prepare_edges(problem: SpectralProblem) -> Edges:
+    """Return edges and target of a problem, in the form that all steps share.
 
-    Raises
-    ------
-    ValueError
-        Another problem than a squared loss on distances with p = 2 and a cap.
+    Raises ValueError unless it has a squared loss on distances, p = 2 and a cap.
     """
     terms = problem.terms
     if not (isinstance(terms, DistanceTerms) and terms.sign == 1.0 and problem.loss == "square" and problem.p == 2 and problem.B):
@@ -111,7 +101,7 @@ class Proximal:
     spectrum: np.ndarray
 
     @property
-    def moved(self) -> bool:
+    def is_moved(self) -> bool:
         """Whether K_t is not zero."""
         return len(self.spectrum) > 0
 
@@ -127,31 +117,17 @@ class Proximal:
 
     def product(self, vectors: np.ndarray, spectrum: np.ndarray) -> float:
         """Return ``<K_t, K>``."""
-        return float(spectrum @ ((vectors.T @ self.vectors) ** 2 @ self.spectrum)) if self.moved else 0.0
+        return float(spectrum @ ((vectors.T @ self.vectors) ** 2 @ self.spectrum)) if self.is_moved else 0.0
 
 
 @dataclass(frozen=True)
 class Decomposed:
-    """All eigenpairs of A at a dual point, and what they tell.
+    """All eigenpairs of A at a dual point, and what follows from them.
 
-    Attributes
-    ----------
-    alpha
-        Dual point.
-    values, vectors
-        ``(n,)`` descending, and ``(n, n)``, of A or of A + G K_t; the first ``rank`` values are positive.
-    spectrum
-        ``(rank,)`` eigenvalues of K.
-    forms
-        ``(m,)`` squared distances of the edges under K.
-    dual, primal
-        Both objectives of the problem.
-    ascended, gradient
-        The dual of the proximal step, and its gradient.
-    capped
-        Whether K lies on the cap.
-    blur
-        How much of ``primal - dual`` is due to the proximal step.
+    ``alpha``: dual point; ``values``, ``vectors``: ``(n,)`` descending, and ``(n, n)``, of A or of A + G K_t; the first ``rank`` values are
+    positive; ``spectrum``: ``(rank,)`` eigenvalues of K; ``forms``: ``(m,)`` squared distances of the edges under K; ``dual``, ``primal``:
+    both objectives of the problem; ``ascended``, ``gradient``: the dual of the proximal step, and its gradient; ``capped``: whether K lies
+    on the cap; ``blur``: how much of ``primal - dual`` is due to the proximal step.
     """
 
     alpha: np.ndarray
@@ -170,8 +146,8 @@ class Decomposed:
 
 def decompose(problem: SpectralProblem, edges: Edges, alpha: np.ndarray, prox: Proximal) -> Decomposed:
     """Return all eigenpairs at a dual point, and the K of a proximal step."""
-    own = edges.matrix(alpha)
-    values, vectors = np.linalg.eigh(own + prox.weight * prox.kernel if prox.moved else own)
+    matrix = edges.matrix(alpha)
+    values, vectors = np.linalg.eigh(matrix + prox.weight * prox.kernel if prox.is_moved else matrix)
     values, vectors = values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1])
     rank = int(np.sum(values > len(values) * np.finfo(float).eps * float(np.abs(values).max(initial=0.0))))
     s, root = values[:rank], float(np.sqrt(edges.cap))
@@ -179,11 +155,11 @@ def decompose(problem: SpectralProblem, edges: Edges, alpha: np.ndarray, prox: P
     capped = length >= prox.weight * root and length > 0
     spectrum = s * (root / length) if capped else s / prox.weight
     forms = problem.terms.forms(vectors[:, :rank], spectrum)
-    # <A, K>, and what is ascended beside the goal: <A, K> - G/2 ||K - K_t||^2.
+    # <A, K>, and the ascended function without the goal: <A, K> - G/2 ||K - K_t||^2.
     shared = prox.product(vectors[:, :rank], spectrum)
     aligned = float(s @ spectrum) - prox.weight * shared
     smooth = aligned - 0.5 * prox.weight * (float(spectrum @ spectrum) + prox.square - 2.0 * shared)
-    plain = np.linalg.eigvalsh(own) if prox.moved else values
+    plain = np.linalg.eigvalsh(matrix) if prox.is_moved else values
     regulariser = root * float(np.linalg.norm(np.maximum(plain, 0.0)))
     gained = float(problem.goal @ alpha) - 0.5 * float(alpha @ alpha) / problem.C
     primal = float(alpha @ forms) - aligned + problem.loss_of(forms)
@@ -193,15 +169,7 @@ def decompose(problem: SpectralProblem, edges: Edges, alpha: np.ndarray, prox: P
 
 
 class Hessian:
-    """The negative of a generalised Hessian of the dual at a decomposed point, through its products.
-
-    Parameters
-    ----------
-    problem, edges
-        What is solved.
-    at
-        Where.
-    """
+    """The negative of a generalised Hessian of the dual at a decomposed point, through its products."""
 
     def __init__(self, problem: SpectralProblem, edges: Edges, at: Decomposed) -> None:
         s = at.values[: at.rank]
@@ -212,20 +180,20 @@ class Hessian:
         self._capped = at.capped
         self._weights = s[None, :] / (s[None, :] - np.minimum(at.values, 0.0)[:, None])
         self._weights[: len(s)] = 0.5
-        self._apart = edges.apart(at.vectors[:, : at.rank])
+        self._differences = edges.differences(at.vectors[:, : at.rank])
 
     def product(self, v: np.ndarray) -> np.ndarray:
         """Return the product with ``v`` (m,)."""
-        moved = self._vectors.T @ (self._edges.scatter @ (v[:, None] * self._apart))
+        moved = self._vectors.T @ (self._edges.scatter @ (v[:, None] * self._differences))
         turned = self._vectors @ (self._weights * moved)
-        out = 2.0 * self._scale * np.einsum("er,er->e", self._edges.apart(turned), self._apart)
+        out = 2.0 * self._scale * np.einsum("er,er->e", self._edges.differences(turned), self._differences)
         if self._capped:
             out -= self._scale / self._cap * self._forms * float(self._forms @ v)
         return out + self._ridge * v
 
     def diagonal(self) -> np.ndarray:
         """Return its diagonal, at least that of the loss, ``(m,)``."""
-        rank, out = self._apart.shape[1], np.empty(len(self._forms))
+        rank, out = self._differences.shape[1], np.empty(len(self._forms))
         # Some edges at a time: all of them along all vectors are m x n numbers.
         step = max(1, EDGE_BYTES // (8 * len(self._vectors)))
         for lo in range(0, len(out), step):
@@ -240,21 +208,21 @@ class Hessian:
 def newton_direction(hessian: Hessian, gradient: np.ndarray, share: float) -> np.ndarray:
     """Return the direction of ascent by preconditioned conjugate gradients, to a residual of ``share`` of the gradient."""
     diagonal = hessian.diagonal()
-    x, rest = np.zeros_like(gradient), gradient.copy()
-    z = rest / diagonal
-    along, energy = z, float(rest @ z)
+    x, residual = np.zeros_like(gradient), gradient.copy()
+    z = residual / diagonal
+    along, energy = z, float(residual @ z)
     goal = share * float(np.linalg.norm(gradient))
-    for _ in range(MOST_GRADIENTS):
+    for _ in range(MAX_CONJUGATE_GRADIENTS):
         image = hessian.product(along)
         bent = float(along @ image)
         if bent <= 0.0:
             break
         x = x + energy / bent * along
-        rest = rest - energy / bent * image
-        if np.linalg.norm(rest) <= goal:
+        residual = residual - energy / bent * image
+        if np.linalg.norm(residual) <= goal:
             break
-        z = rest / diagonal
-        following = float(rest @ z)
+        z = residual / diagonal
+        following = float(residual @ z)
         along, energy = z + following / energy * along, following
     return x if x.any() else gradient / diagonal
 
@@ -263,20 +231,9 @@ def newton_direction(hessian: Hessian, gradient: np.ndarray, share: float) -> np
 class NewtonState:
     """State of the ascent.
 
-    Attributes
-    ----------
-    iteration
-        Decompositions done.
-    alpha
-        Where it stands.
-    prox
-        The proximal step that is under way.
-    best_alpha, best_dual
-        Highest dual so far.
-    primal_alpha, primal_prox, best_primal
-        Where the K of least primal objective comes from.
-    stop
-        ``"gap"``, ``"max_iter"``, ``"stalled"`` (numerical accuracy ends the ascent) or ``None``.
+    ``iteration``: decompositions done; ``alpha``: the point; ``prox``: the proximal step that is under way; ``best_alpha``,
+    ``best_dual``: highest dual so far; ``primal_alpha``, ``primal_prox``, ``best_primal``: point and proximal step of the K of least primal
+    objective; ``stop``: ``"gap"``, ``"max_iter"``, ``"stalled"`` (numerical accuracy ends the ascent) or ``None``.
     """
 
     record_name: ClassVar[str] = "NewtonState"
@@ -298,12 +255,12 @@ class NewtonState:
     @property
     def relative_gap(self) -> float:
         """The gap over the primal objective."""
-        return self.gap / max(abs(self.best_primal), TINY) if np.isfinite(self.gap) else np.inf
+        return self.gap / max(abs(self.best_primal), MIN_POSITIVE) if np.isfinite(self.gap) else np.inf
 
 
 def newton_start(n: int, alpha: np.ndarray) -> NewtonState:
     """Return the state before the first decomposition of ``n`` rows."""
-    prox = Proximal(TINY, np.zeros((n, 0)), np.zeros(0))
+    prox = Proximal(MIN_POSITIVE, np.zeros((n, 0)), np.zeros(0))
     return NewtonState(0, alpha, prox, alpha, -np.inf, alpha, prox, np.inf)
 
 
@@ -314,44 +271,34 @@ def newton_steps(
 
     A function of the state alone.
 
-    Parameters
-    ----------
-    problem
-        Squared loss on distances, p = 2, a cap.
-    state
-        From :func:`newton_start`, or a former call.
-    tol
-        Relative duality gap at which it ends.
-    max_iter
-        Decompositions at most.
-    steps
-        Newton steps of this call; ``None``: to the end.
+    The problem has a squared loss on distances, p = 2 and a cap. At most ``max_iter`` decompositions are done in all, and ``steps`` Newton
+    steps in this call (``None``: to the end).
     """
-    edges = edges_of(problem)
+    edges = prepare_edges(problem)
     with one_thread():
-        state, at = _start(problem, edges, state, tol)
+        state, at = _begin_ascent(problem, edges, state, tol)
         taken = 0
         while state.stop is None and (steps is None or taken < steps):
-            state, at = _step(problem, edges, state, at, tol, max_iter)
+            state, at = _take_step(problem, edges, state, at, tol, max_iter)
             taken += 1
         same = at.alpha is state.primal_alpha and state.prox is state.primal_prox
         best = at if same else decompose(problem, edges, state.primal_alpha, state.primal_prox)
     return state, best
 
 
-def _start(problem: SpectralProblem, edges: Edges, state: NewtonState, tol: float) -> tuple[NewtonState, Decomposed]:
+def _begin_ascent(problem: SpectralProblem, edges: Edges, state: NewtonState, tol: float) -> tuple[NewtonState, Decomposed]:
     if state.iteration:
         return state, decompose(problem, edges, state.alpha, state.prox)
     at = decompose(problem, edges, state.alpha, state.prox)
     # A weight G keeps the gap open by at most G B / 2; where the cap is not active a larger one comes first.
     level = float(np.linalg.norm(at.values[: at.rank])) / float(np.sqrt(edges.cap))
-    weight = max(tol * abs(at.primal) / edges.cap, FIRST * level, TINY)
+    weight = max(tol * abs(at.primal) / edges.cap, FIRST_WEIGHT * level, MIN_POSITIVE)
     state = replace(state, iteration=2, prox=replace(state.prox, weight=weight))
     at = decompose(problem, edges, state.alpha, state.prox)
-    return _bounded(state, at, tol), at
+    return _record_bounds(state, at, tol), at
 
 
-def _bounded(state: NewtonState, at: Decomposed, tol: float) -> NewtonState:
+def _record_bounds(state: NewtonState, at: Decomposed, tol: float) -> NewtonState:
     """Return the state with the bounds of a decomposition."""
     if at.dual > state.best_dual:
         state = replace(state, best_dual=at.dual, best_alpha=at.alpha)
@@ -360,35 +307,35 @@ def _bounded(state: NewtonState, at: Decomposed, tol: float) -> NewtonState:
     return replace(state, stop="gap") if state.relative_gap <= tol else state
 
 
-def _step(
+def _take_step(
     problem: SpectralProblem, edges: Edges, state: NewtonState, at: Decomposed, tol: float, max_iter: int
 ) -> tuple[NewtonState, Decomposed]:
     """Take one Newton step with a search along it; a proximal step that keeps the gap open is ended first."""
     if at.blur > 0.5 * (at.primal - at.dual) > 0.0:
-        prox = Proximal(FALL * state.prox.weight, np.ascontiguousarray(at.vectors[:, : at.rank]), at.spectrum)
+        prox = Proximal(WEIGHT_FACTOR * state.prox.weight, np.ascontiguousarray(at.vectors[:, : at.rank]), at.spectrum)
         at = decompose(problem, edges, at.alpha, prox)
-        state = _bounded(replace(state, prox=prox, iteration=state.iteration + 1), at, tol)
+        state = _record_bounds(replace(state, prox=prox, iteration=state.iteration + 1), at, tol)
         if state.stop is not None:
             return state, at
-    direction = _direction(problem, edges, at)
+    direction = _ascent_direction(problem, edges, at)
     slope, share = float(direction @ at.gradient), 1.0
     while True:
         trial = decompose(problem, edges, at.alpha + share * direction, state.prox)
-        state = _bounded(replace(state, iteration=state.iteration + 1), trial, tol)
+        state = _record_bounds(replace(state, iteration=state.iteration + 1), trial, tol)
         rounding = 1e-13 * (abs(trial.dual) + abs(trial.primal))
         if trial.ascended >= at.ascended + ARMIJO * share * slope - rounding:
             at = trial
             break
-        if state.stop is not None or state.iteration >= max_iter or share < SHORTEST:
+        if state.stop is not None or state.iteration >= max_iter or share < MIN_STEP_SHARE:
             break
         share *= 0.5
-    stop = "max_iter" if state.iteration >= max_iter else "stalled" if share < SHORTEST else None
+    stop = "max_iter" if state.iteration >= max_iter else "stalled" if share < MIN_STEP_SHARE else None
     return replace(state, alpha=at.alpha, stop=state.stop or stop), at
 
 
-def _direction(problem: SpectralProblem, edges: Edges, at: Decomposed) -> np.ndarray:
+def _ascent_direction(problem: SpectralProblem, edges: Edges, at: Decomposed) -> np.ndarray:
     if not at.rank:
         # At A_+ = 0 the dual is smooth on one side only: up the slope of the loss.
         return problem.C * at.gradient
-    size = float(np.linalg.norm(at.gradient) / max(float(np.linalg.norm(problem.goal)), TINY))
-    return newton_direction(Hessian(problem, edges, at), at.gradient, min(FORCING, FORCING * np.sqrt(size)))
+    size = float(np.linalg.norm(at.gradient) / max(float(np.linalg.norm(problem.goal)), MIN_POSITIVE))
+    return newton_direction(Hessian(problem, edges, at), at.gradient, min(FORCING_SHARE, FORCING_SHARE * np.sqrt(size)))

@@ -1,4 +1,4 @@
-r"""Losses of pairs of rows on an unknown kernel matrix, and the linear terms :math:`\langle K, T_e\rangle` they look at.
+r"""Losses of pairs of rows on an unknown kernel matrix, and the linear terms :math:`\langle K, T_e\rangle` that they depend on.
 
 A pair e = (i, j) is seen through :math:`u_e`: its signed entry, or its signed squared distance in feature space. With one dual variable
 :math:`\alpha_e` per unordered pair the dual of every problem here has the matrix :math:`A = M + \sum_e \alpha_e T_e`.
@@ -128,28 +128,28 @@ class DistanceTerms:
 @compiled
 def pair_entries(vectors: np.ndarray, values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
     """Return ``K[rows, cols]`` of ``K = vectors diag(values) vectors'``, float64."""
-    found = np.empty(len(rows))
+    out = np.empty(len(rows))
     for e in range(len(rows)):
         i, j = rows[e], cols[e]
         total = 0.0
         for q in range(len(values)):
             total += values[q] * vectors[i, q] * vectors[j, q]
-        found[e] = total
-    return found
+        out[e] = total
+    return out
 
 
 @compiled
 def pair_distances(vectors: np.ndarray, values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
     """Return squared distances of pairs of rows of ``vectors diag(values)^(1/2)``, float64."""
-    found = np.empty(len(rows))
+    out = np.empty(len(rows))
     for e in range(len(rows)):
         i, j = rows[e], cols[e]
         total = 0.0
         for q in range(len(values)):
-            apart = vectors[i, q] - vectors[j, q]
-            total += values[q] * apart * apart
-        found[e] = total
-    return found
+            difference = vectors[i, q] - vectors[j, q]
+            total += values[q] * difference * difference
+        out[e] = total
+    return out
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class PairLoss:
     smooth: bool
 
 
-def _square(alpha: np.ndarray, C: float) -> float:
+def _square_conjugate(alpha: np.ndarray, C: float) -> float:
     return float(alpha @ alpha) / (2.0 * C)
 
 
@@ -191,14 +191,14 @@ PAIR_LOSSES: dict[str, PairLoss] = {
     ),
     "squared_hinge": PairLoss(
         lambda u, d, C: 0.5 * C * float(np.sum(np.maximum(d - u, 0.0) ** 2)),
-        _square,
+        _square_conjugate,
         lambda alpha, C: alpha / C,
         lambda alpha, C: np.maximum(alpha, 0.0),
         True,
     ),
     "square": PairLoss(
         lambda u, d, C: 0.5 * C * float(np.sum((d - u) ** 2)),
-        _square,
+        _square_conjugate,
         lambda alpha, C: alpha / C,
         lambda alpha, C: alpha,
         True,

@@ -1,4 +1,4 @@
-"""A loss on pairs of rows beside a linear objective of the kernel matrix, and what one eigendecomposition tells of a point of its dual.
+"""A loss on pairs of rows and a linear objective of the kernel matrix, and what one eigendecomposition gives at a point of its dual.
 
 The problem and its dual are those of :mod:`gramplane.kernels.spectral.dual_ascent`, which climbs it.
 """
@@ -17,14 +17,14 @@ from .pair_losses import PAIR_LOSSES, PairLoss, Terms
 
 @dataclass(frozen=True)
 class SpectralProblem:
-    """A loss on pairs beside a linear objective.
+    """A loss on pairs of rows and a linear objective of the kernel matrix.
 
     Attributes
     ----------
     target
         M, ``(n, n)``.
     terms
-        What the loss looks at.
+        What the loss depends on.
     goal
         ``(size,)`` d, the targets of u; zeros with the linear loss.
     loss
@@ -105,7 +105,7 @@ class Evaluation:
     forms
         ``(size,)`` u of K.
     dual, primal
-        Both objectives. The primal one is that of the K at hand whatever the accuracy of the eigenpairs (their values are Rayleigh
+        Both objectives. The primal one is that of this K whatever the accuracy of the eigenpairs (their values are Rayleigh
         quotients); the dual one is a bound: what the eigenpairs may have missed of ``R(A_+)`` by their residuals is taken off.
     gradient
         ``(size,)`` of the function that is ascended, over the multiplicity.
@@ -141,9 +141,9 @@ class Anchor:
         """Return ``A + G K_t``."""
         if not len(self.values):
             return operator
-        own = operator.dense_factor()
+        columns = operator.dense_factor()
         weights = np.zeros(0) if operator.weights is None else operator.weights
-        return SymmetricOperator(operator.sparse, np.hstack([own, self.vectors]), np.concatenate([weights, self.weight * self.values]))
+        return SymmetricOperator(operator.sparse, np.hstack([columns, self.vectors]), np.concatenate([weights, self.weight * self.values]))
 
     def product(self, vectors: np.ndarray, values: np.ndarray) -> float:
         """Return ``<K_t, K>``."""
@@ -162,18 +162,10 @@ class Anchor:
 def evaluate(
     problem: SpectralProblem, alpha: np.ndarray, *, tol: float = 1e-8, start: np.ndarray | None = None, anchor: Anchor | None = None
 ) -> Evaluation:
-    """Return what one eigendecomposition at ``alpha`` tells.
+    """Return K, both objectives and the gradient at ``alpha``, from one eigendecomposition.
 
-    Parameters
-    ----------
-    problem, alpha
-        Problem and dual point.
-    tol
-        Accuracy of the eigenpairs.
-    start
-        Block of a former evaluation nearby.
-    anchor
-        Of a proximal step: ascend its dual. Objectives stay those of the problem.
+    ``tol`` is the accuracy of the eigenpairs, ``start`` the block of a former evaluation nearby. With the ``anchor`` of a proximal step the
+    gradient is that of its dual; objectives stay those of the problem.
     """
     operator = problem.operator(alpha)
     if anchor is not None:
@@ -200,7 +192,8 @@ def evaluate(
     primal += 0.0 if problem.G is None else problem.G / p * float(np.sum(spectrum**p))
     gradient = problem.goal - forms - rule.slope(alpha, problem.C)
     blur = 0.0 if anchor is None else regulariser - aligned
-    curvature = _curvature(problem, part, spectrum)
+    steepest = problem.terms.norm2 * float(spectrum[0] / part.values[0]) if len(spectrum) else 0.0
+    curvature = max(steepest + (1.0 / problem.C if problem.rule.smooth else 0.0), 1e-12)
     return Evaluation(part, spectrum, forms, gained - regulariser - missed, primal, gradient, curvature, gained - smooth, blur)
 
 
@@ -233,15 +226,15 @@ def proximal_spectrum(values: np.ndarray, p: float, B: float, weight: float) -> 
     if p == 2.0:
         return free * np.sqrt(B / float(np.sum(free**2)))
     low, high = 0.0, 1.0
-    while float(np.sum(_balanced(values, p, weight, high) ** p)) > B:
+    while float(np.sum(_proximal_roots(values, p, weight, high) ** p)) > B:
         low, high = high, 4.0 * high
     for _ in range(100):
         nu = 0.5 * (low + high)
-        low, high = (nu, high) if float(np.sum(_balanced(values, p, weight, nu) ** p)) > B else (low, nu)
-    return _balanced(values, p, weight, high)
+        low, high = (nu, high) if float(np.sum(_proximal_roots(values, p, weight, nu) ** p)) > B else (low, nu)
+    return _proximal_roots(values, p, weight, high)
 
 
-def _balanced(values: np.ndarray, p: float, weight: float, nu: float) -> np.ndarray:
+def _proximal_roots(values: np.ndarray, p: float, weight: float, nu: float) -> np.ndarray:
     """Return the roots of ``weight lam + nu lam^(p-1) = s`` by bisection."""
     low, high = np.zeros_like(values), values / weight
     for _ in range(60):
@@ -249,11 +242,6 @@ def _balanced(values: np.ndarray, p: float, weight: float, nu: float) -> np.ndar
         below = weight * middle + nu * middle ** (p - 1.0) < values
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return high
-
-
-def _curvature(problem: SpectralProblem, part: PositivePart, spectrum: np.ndarray) -> float:
-    own = problem.terms.norm2 * float(spectrum[0] / part.values[0]) if len(spectrum) else 0.0
-    return max(own + (1.0 / problem.C if problem.rule.smooth else 0.0), 1e-12)
 
 
 def equal_penalty(problem: SpectralProblem, part: PositivePart) -> float:
@@ -264,6 +252,6 @@ def equal_penalty(problem: SpectralProblem, part: PositivePart) -> float:
     return top * float(np.sum((part.values / top) ** q) / problem.B) ** (1.0 / q)
 
 
-def cap_used(problem: SpectralProblem, found: Evaluation) -> float:
+def cap_used(problem: SpectralProblem, evaluation: Evaluation) -> float:
     """Return tr K^p over the cap: 1 where it is active, NaN where there is none."""
-    return float(np.sum(found.spectrum**problem.p)) / problem.B if problem.B is not None else np.nan
+    return float(np.sum(evaluation.spectrum**problem.p)) / problem.B if problem.B is not None else np.nan

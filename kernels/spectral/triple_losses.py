@@ -25,12 +25,7 @@ NORM_STEPS = 20
 class TripleTerms:
     """Differences of squared distances, ``u_t = d_ij - d_ik``.
 
-    Attributes
-    ----------
-    n
-        Rows.
-    triples
-        ``(m, 3)`` i, j, k; different rows.
+    There are ``n`` rows; ``triples`` are ``(m, 3)`` different rows i, j, k.
     """
 
     n: int
@@ -50,13 +45,13 @@ class TripleTerms:
 
     @cached_property
     def _norm2(self) -> float:
-        x, found = 1.5 + np.cos(1.7 * np.arange(self.size) + 0.3), 1.0
+        x, norm = 1.5 + np.cos(1.7 * np.arange(self.size) + 0.3), 1.0
         for _ in range(NORM_STEPS if self.size else 0):
             x = self._adjoint(self.matrix(x / np.linalg.norm(x)))
-            found = float(np.linalg.norm(x))
-            if found == 0.0:
+            norm = float(np.linalg.norm(x))
+            if norm == 0.0:
                 return 1.0
-        return found
+        return norm
 
     def matrix(self, alpha: np.ndarray) -> sp.csr_array:
         """Return the sum of the terms, ``(n, n)``: the Laplacian of the graph with weight alpha at ij and -alpha at ik."""
@@ -73,56 +68,52 @@ class TripleTerms:
     def _adjoint(self, matrix: sp.csr_array) -> np.ndarray:
         """Return the trace of every term with a symmetric matrix."""
         i, j, k = self.triples.T
-        own, dense = matrix.diagonal(), matrix.toarray()
-        return (own[j] - 2.0 * dense[i, j]) - (own[k] - 2.0 * dense[i, k])
+        diagonal, dense = matrix.diagonal(), matrix.toarray()
+        return (diagonal[j] - 2.0 * dense[i, j]) - (diagonal[k] - 2.0 * dense[i, k])
 
 
 @compiled
 def triple_forms(vectors: np.ndarray, values: np.ndarray, triples: np.ndarray) -> np.ndarray:
     """Return differences of squared distances under ``vectors diag(values) vectors'``, float64."""
-    found = np.empty(len(triples))
+    out = np.empty(len(triples))
     for t in range(len(triples)):
         i, j, k = triples[t, 0], triples[t, 1], triples[t, 2]
         total = 0.0
         for q in range(len(values)):
-            far, near = vectors[i, q] - vectors[j, q], vectors[i, q] - vectors[k, q]
-            total += values[q] * (far * far - near * near)
-        found[t] = total
-    return found
+            to_j, to_k = vectors[i, q] - vectors[j, q], vectors[i, q] - vectors[k, q]
+            total += values[q] * (to_j * to_j - to_k * to_k)
+        out[t] = total
+    return out
 
 
 @compiled
 def worst_triples(factor: np.ndarray, starts: np.ndarray, neighbours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the most violated triple of every row, ``(n, 3)``, and its violation ``d_ik - d_ij``, ``(n,)``.
 
-    Parameters
-    ----------
-    factor
-        ``(n, r)``: squared distances of its rows are d.
-    starts, neighbours
-        Neighbours of each row in CSR form, sorted. A row without neighbours, or without others, has violation ``-inf``.
+    ``factor``: ``(n, r)``: squared distances of its rows are d. ``starts``, ``neighbours``: neighbours of each row in CSR form, sorted. A
+    row without neighbours, or without others, has violation ``-inf``.
     """
     n, r = factor.shape
     triples, violation = np.zeros((n, 3), np.int64), np.full(n, -np.inf)
     for i in range(n):
-        place, last = starts[i], starts[i + 1]
-        far, near, j_best, k_best = -np.inf, np.inf, -1, -1
+        at, last = starts[i], starts[i + 1]
+        farthest, nearest, j_best, k_best = -np.inf, np.inf, -1, -1
         for j in range(n):
             if j == i:
                 continue
             d = 0.0
             for q in range(r):
-                apart = factor[i, q] - factor[j, q]
-                d += apart * apart
-            if place < last and neighbours[place] == j:
-                place += 1
-                if d > far:
-                    far, k_best = d, j
-            elif d < near:
-                near, j_best = d, j
+                difference = factor[i, q] - factor[j, q]
+                d += difference * difference
+            if at < last and neighbours[at] == j:
+                at += 1
+                if d > farthest:
+                    farthest, k_best = d, j
+            elif d < nearest:
+                nearest, j_best = d, j
         triples[i, 0], triples[i, 1], triples[i, 2] = i, j_best, k_best
         if j_best >= 0 and k_best >= 0:
-            violation[i] = far - near
+            violation[i] = farthest - nearest
     return triples, violation
 
 
@@ -143,7 +134,7 @@ SHARED_SLACK = PairLoss(
 
 @dataclass(frozen=True)
 class TripleProblem(SpectralProblem):
-    """A spectral problem whose loss is the largest violation of its triples; what ``loss`` says is not looked at."""
+    """A spectral problem whose loss is the largest violation of its triples; ``loss`` is not used."""
 
     @property
     def rule(self) -> PairLoss:
@@ -151,9 +142,9 @@ class TripleProblem(SpectralProblem):
         return SHARED_SLACK
 
 
-def new_triples(known: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Return the triples of ``found`` (m, 3) that ``known`` does not hold."""
-    if not len(known) or not len(found):
-        return found
-    held = {tuple(triple) for triple in known.tolist()}
-    return found[[tuple(triple) not in held for triple in found.tolist()]]
+def new_triples(known: np.ndarray, triples: np.ndarray) -> np.ndarray:
+    """Return those of ``triples`` ``(m, 3)`` that are not among the known ones."""
+    if not len(known) or not len(triples):
+        return triples
+    known_rows = {tuple(triple) for triple in known.tolist()}
+    return triples[[tuple(triple) not in known_rows for triple in triples.tolist()]]

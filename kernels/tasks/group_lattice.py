@@ -16,11 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from ..arrays import FloatArray, IntArray
+
 Groups = NDArray[np.bool_]
 Words = NDArray[np.uint64]
 
-WORD = 64
+WORD_BITS = 64
 """Bits of a word of a key."""
 
 
@@ -50,7 +51,7 @@ class TaskLattice:
     @property
     def width(self) -> int:
         """Words of a key."""
-        return -(-self.n_tasks // WORD)
+        return -(-self.n_tasks // WORD_BITS)
 
     @property
     def deepest(self) -> int:
@@ -63,7 +64,7 @@ class TaskLattice:
 
     def keys(self, groups: Groups) -> Words:
         """Return the keys ``(n_groups, n_words)`` of groups ``(n_groups, T)``."""
-        bits = np.zeros((len(groups), WORD * self.width), bool)
+        bits = np.zeros((len(groups), WORD_BITS * self.width), bool)
         bits[:, : self.n_tasks] = self.marks(groups)
         return np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)
 
@@ -76,7 +77,7 @@ class TaskLattice:
         """Return the keys of the groups without a proper ancestor."""
         return self.keys(np.ones((1, self.n_tasks), bool) if self.inverted else np.eye(self.n_tasks, dtype=bool))
 
-    def depths(self, groups: Groups) -> NDArray[np.int64]:
+    def depths(self, groups: Groups) -> IntArray:
         """Return the number of marks of groups."""
         return self.marks(groups).sum(axis=1)
 
@@ -93,11 +94,11 @@ class TaskLattice:
         """Return the sources of what is outside a hull, ascending: keys that are not in it, all of whose parents are."""
         marks, bits = self.marks(self.groups(hull)), self._bits()
         grown = [hull[~marks[:, t]] | bits[t] for t in range(self.n_tasks)]
-        found, times = np.unique(np.concatenate([*grown, hull]), axis=0, return_counts=True)
-        inside = np.isin(_rows(found), _rows(hull))
-        depths = self.depths(self.groups(found))
+        keys, times = np.unique(np.concatenate([*grown, hull]), axis=0, return_counts=True)
+        inside = np.isin(_as_items(keys), _as_items(hull))
+        depths = self.depths(self.groups(keys))
         # A child in question is grown once from each of its parents in the hull.
-        return found[~inside & (times == depths) & (depths <= self.deepest)]
+        return keys[~inside & (times == depths) & (depths <= self.deepest)]
 
     def _bits(self) -> Words:
         return TaskLattice(self.n_tasks).keys(np.eye(self.n_tasks, dtype=bool))
@@ -105,14 +106,7 @@ class TaskLattice:
     def descendant_bounds(self, groups: Groups, forms: FloatArray, mu: float) -> FloatArray:
         """Return ``sum over descendants w of s of beta' (sum_j K_wj) beta / (sum of d_v over v between s and w)^2``, in closed form.
 
-        Parameters
-        ----------
-        groups
-            ``(n_groups, T)`` groups s.
-        forms
-            ``(T, T)`` sum over the kernels of ``A_j``.
-        mu
-            Weight of the group mean.
+        ``groups``: ``(n_groups, T)`` groups s; ``forms``: ``(T, T)`` sum over the kernels of ``A_j``; ``mu``: weight of the group mean.
 
         Notes
         -----
@@ -123,11 +117,11 @@ class TaskLattice:
         marks, tasks = self.marks(groups), self.n_tasks
         steps = marks.sum(axis=1)
         share = np.where(groups, 1.0 / (1.0 + odds), 0.0) if self.inverted else np.where(groups, 1.0, odds / (1.0 + odds))
-        own = (share + (share - share**2) / mu) @ np.diagonal(forms)
-        return self.a ** (-2.0 * steps) * (1.0 + odds) ** (tasks - steps) * (own + np.einsum("gs,st,gt->g", share, forms, share) / mu)
+        single = (share + (share - share**2) / mu) @ np.diagonal(forms)
+        return self.a ** (-2.0 * steps) * (1.0 + odds) ** (tasks - steps) * (single + np.einsum("gs,st,gt->g", share, forms, share) / mu)
 
 
-def _rows(words: Words) -> NDArray[np.void]:
+def _as_items(words: Words) -> NDArray[np.void]:
     """Return rows as single items."""
     words = np.ascontiguousarray(words)
     return words.view([("", words.dtype)] * words.shape[1]).reshape(-1)
@@ -153,8 +147,8 @@ def group_forms(groups: Groups, forms: FloatArray, mu: float) -> FloatArray:
     k, tasks = forms.shape[:2]
     half = (inside @ forms.transpose(1, 0, 2).reshape(tasks, k * tasks)).reshape(len(groups), k, tasks)
     crossed = np.einsum("gkt,gt->gk", half, inside)
-    own = inside @ np.diagonal(forms, axis1=1, axis2=2).T
-    return np.maximum(own + crossed / mu, 0.0)
+    single = inside @ np.diagonal(forms, axis1=1, axis2=2).T
+    return np.maximum(single + crossed / mu, 0.0)
 
 
 def pair_weights(groups: Groups, weights: FloatArray, mu: float) -> FloatArray:
@@ -176,11 +170,11 @@ def pair_weights(groups: Groups, weights: FloatArray, mu: float) -> FloatArray:
     """
     inside = groups.astype(np.float64)
     k, tasks = weights.shape[1], inside.shape[1]
-    spread = (weights[:, :, None] * inside[:, None, :]).reshape(len(groups), k * tasks)
-    shared = (spread.T @ inside).reshape(k, tasks, tasks) / mu
+    weighted = (weights[:, :, None] * inside[:, None, :]).reshape(len(groups), k * tasks)
+    shared = (weighted.T @ inside).reshape(k, tasks, tasks) / mu
     shared = np.tril(shared) + np.tril(shared, -1).transpose(0, 2, 1)
-    own = np.arange(tasks)
-    shared[:, own, own] *= 1.0 + mu
+    diagonal = np.arange(tasks)
+    shared[:, diagonal, diagonal] *= 1.0 + mu
     return shared
 
 

@@ -1,4 +1,4 @@
-"""Branch and bound over all groups of tasks: those with the greatest ``M_w / d_w^2``, and a bound on what was not looked at.
+"""Branch and bound over all groups of tasks: those with the greatest ``M_w / d_w^2``, and a bound of all others.
 
 ``M_w = (sum_j m_wj^P)^(1/P)``, P = p / (2 (p - 1)) >= 1. Its square root is a norm of the vectors of the tasks in w, so r more tasks add at
 most the r greatest roots of single tasks; leaving tasks out of a group is bounded alike. That prunes all but some thousands of the 2^42
@@ -12,32 +12,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..jit import compiled
 from .group_lattice import Groups, TaskLattice
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
-
 MAX_VISITS = 20_000_000
-"""Groups looked at before the search ends with what it has: some tens of seconds."""
+"""Groups visited before the search ends with what it has: some tens of seconds."""
 
 
 @dataclass(frozen=True)
 class GroupSearch:
-    """What a search over groups found.
+    """The groups of a search, and what bounds the others.
 
-    Attributes
-    ----------
-    groups
-        ``(n_found, T)`` groups whose value is above the threshold, the greatest first; at most as many as asked for.
-    values
-        Their ``M_w / d_w^2``.
-    bound
-        Upper bound of the value of every group that is not among them: at most the threshold when the search was complete.
-    visits
-        Groups looked at.
-    complete
-        Whether neither the cap on visits nor the cap on the depth cut off anything above the threshold.
+    ``groups``: ``(n_found, T)`` groups whose value is above the threshold, the greatest first; at most ``max_groups``; ``values``:
+    their ``M_w / d_w^2``; ``bound``: upper bound of the value of every group that is not among them: at most the threshold when the search
+    was complete; ``visits``: groups visited; ``complete``: whether neither the cap on visits nor the cap on the depth cut off anything
+    above the threshold.
     """
 
     groups: Groups
@@ -53,7 +43,7 @@ def search_groups(
     mu: float,
     p: float,
     threshold: float,
-    wanted: int,
+    max_groups: int,
     max_depth: int | None = None,
     max_visits: int = MAX_VISITS,
 ) -> GroupSearch:
@@ -71,34 +61,34 @@ def search_groups(
         Norm over the kernels, in (1, 2].
     threshold
         Smaller values are of no interest, >= 0.
-    wanted
+    max_groups
         Greatest number of groups to return; the search is cut off at the least of them once it has so many.
     max_depth
         Greatest number of tasks of a group (in the inverse: of tasks left out), all by default.
     max_visits
-        Greatest number of groups looked at.
+        Greatest number of groups visited.
     """
     inner = p / (2.0 * (p - 1.0))
     tasks = lattice.n_tasks
-    own = np.diagonal(forms, axis1=1, axis2=2)
+    single = np.diagonal(forms, axis1=1, axis2=2)
     # Tasks in descending order of their norms, so that a bound reads the next ones.
-    order = np.argsort(-_norms(own.T * (1.0 + 1.0 / mu), inner), kind="stable")
+    order = np.argsort(-_inner_norms(single.T * (1.0 + 1.0 / mu), inner), kind="stable")
     sorted_forms = np.ascontiguousarray(forms[:, order[:, None], order], np.float64)
-    roots = np.sqrt(_norms(own.T[order] * (1.0 + 1.0 / mu), inner))
-    most = lattice.deepest
-    deepest = most if max_depth is None else max(min(max_depth, most), 1)
-    values, marks = np.zeros(wanted), np.zeros((wanted, tasks), np.uint8)
-    found, visits, bound, complete = _search(
-        sorted_forms, roots, 1.0 / mu, inner, float(lattice.a), lattice.inverted, deepest, most, float(threshold), max_visits,
+    roots = np.sqrt(_inner_norms(single.T[order] * (1.0 + 1.0 / mu), inner))
+    n_marks = lattice.deepest
+    deepest = n_marks if max_depth is None else max(min(max_depth, n_marks), 1)
+    values, marks = np.zeros(max_groups), np.zeros((max_groups, tasks), np.uint8)
+    n_found, visits, bound, complete = _branch_and_bound(
+        sorted_forms, roots, 1.0 / mu, inner, float(lattice.a), lattice.inverted, deepest, n_marks, float(threshold), max_visits,
         values, marks,
     )  # fmt: skip
-    chosen = np.zeros((found, tasks), bool)
-    chosen[:, order] = marks[:found].astype(bool)
-    ranked = np.argsort(-values[:found], kind="stable")
-    return GroupSearch(lattice.marks(chosen)[ranked], values[:found][ranked], float(bound), int(visits), bool(complete))
+    chosen = np.zeros((n_found, tasks), bool)
+    chosen[:, order] = marks[:n_found].astype(bool)
+    ranked = np.argsort(-values[:n_found], kind="stable")
+    return GroupSearch(lattice.marks(chosen)[ranked], values[:n_found][ranked], float(bound), int(visits), bool(complete))
 
 
-def _norms(forms: FloatArray, inner: float) -> FloatArray:
+def _inner_norms(forms: FloatArray, inner: float) -> FloatArray:
     """Return the norm over the last axis with exponent ``inner``, safe against overflow."""
     top = forms.max(axis=-1, initial=0.0)
     safe = np.where(top > 0, top, 1.0)
@@ -106,7 +96,7 @@ def _norms(forms: FloatArray, inner: float) -> FloatArray:
 
 
 @compiled
-def _search(
+def _branch_and_bound(
     forms: FloatArray,
     roots: FloatArray,
     shared: float,
@@ -114,7 +104,7 @@ def _search(
     a: float,
     inverted: bool,
     deepest: int,
-    most: int,
+    n_marks: int,
     threshold: float,
     max_visits: int,
     values: FloatArray,
@@ -125,9 +115,9 @@ def _search(
     sign = -1.0 if inverted else 1.0
     levels, crossed = np.zeros((deepest + 2, k)), np.zeros((deepest + 1, k, tasks))
     upcoming, chosen = np.zeros(deepest + 1, np.int64), np.zeros(deepest + 1, np.int64)
-    reach, scale = np.zeros(tasks + 1), np.ones(tasks + 1)
+    root_sums, scale = np.zeros(tasks + 1), np.ones(tasks + 1)
     for t in range(tasks):
-        reach[t + 1] = reach[t] + roots[t]
+        root_sums[t + 1] = root_sums[t] + roots[t]
         scale[t + 1] = scale[t] / (a * a)
     if inverted:
         for j in range(k):
@@ -136,7 +126,7 @@ def _search(
                 for t in range(tasks):
                     crossed[0, j, t] += forms[j, s, t]
                     levels[0, j] += shared * forms[j, s, t]
-    found, least, visits, depth, bound, complete = 0, 0, 0, 0, 0.0, True
+    n_found, weakest, visits, depth, bound, complete = 0, 0, 0, 0, 0.0, True
     raw, first = 0.0, 0
     while depth >= 0 and visits < max_visits:
         if visits > 0 or not inverted:
@@ -146,31 +136,31 @@ def _search(
                 continue
             upcoming[depth] = t + 1
             for j in range(k):
-                own = forms[j, t, t]
-                levels[depth + 1, j] = max(levels[depth, j] + sign * (own + 2.0 * shared * crossed[depth, j, t]) + shared * own, 0.0)
+                form = forms[j, t, t]
+                levels[depth + 1, j] = max(levels[depth, j] + sign * (form + 2.0 * shared * crossed[depth, j, t]) + shared * form, 0.0)
             depth, first = depth + 1, t + 1
             chosen[depth] = t
         visits += 1
-        raw = _norm(levels, depth, inner)
+        raw = _row_norm(levels, depth, inner)
         value = raw * scale[depth]
-        cut = values[least] if found == len(values) else threshold
+        cut = values[weakest] if n_found == len(values) else threshold
         if value > cut:
-            at = found if found < len(values) else least
+            at = n_found if n_found < len(values) else weakest
             bound = max(bound, values[at])
             values[at] = value
             for t in range(tasks):
                 marks[at, t] = 0
             for level in range(1, depth + 1):
                 marks[at, chosen[level]] = 1
-            found = max(found, at + 1)
-            for place in range(found):
-                if values[place] < values[least]:
-                    least = place
-            cut = values[least] if found == len(values) else threshold
+            n_found = max(n_found, at + 1)
+            for slot in range(n_found):
+                if values[slot] < values[weakest]:
+                    weakest = slot
+            cut = values[weakest] if n_found == len(values) else threshold
         else:
             bound = max(bound, value)
         # The best that r more marks, each after t, can make of it.
-        best = _best(np.sqrt(raw), reach, scale, first, depth, most)
+        best = _bound_extensions(np.sqrt(raw), root_sums, scale, first, depth, n_marks)
         if depth > 0 and (best <= cut or depth == deepest):
             bound, complete = max(bound, best), complete and best <= cut
             depth -= 1
@@ -179,25 +169,25 @@ def _search(
             for j in range(k):
                 for s in range(tasks):
                     crossed[depth, j, s] = crossed[depth - 1, j, s] + sign * forms[j, chosen[depth], s]
-    # What a search that was cut off would still have looked at.
+    # What a search that was cut off would still have visited.
     for level in range(depth + 1):
-        best = _best(np.sqrt(_norm(levels, level, inner)), reach, scale, upcoming[level], level, most)
-        bound, complete = max(bound, best), complete and best <= (values[least] if found == len(values) else threshold)
-    return found, visits, bound, complete
+        best = _bound_extensions(np.sqrt(_row_norm(levels, level, inner)), root_sums, scale, upcoming[level], level, n_marks)
+        bound, complete = max(bound, best), complete and best <= (values[weakest] if n_found == len(values) else threshold)
+    return n_found, visits, bound, complete
 
 
 @compiled
-def _best(root: float, reach: FloatArray, scale: FloatArray, first: int, depth: int, most: int) -> float:
+def _bound_extensions(root: float, root_sums: FloatArray, scale: FloatArray, first: int, depth: int, n_marks: int) -> float:
     """Return a bound of the values of a set of a given root with further marks, from ``first`` on."""
     best = 0.0
-    for r in range(1, min(most - depth, reach.size - 1 - first) + 1):
-        most_root = root + reach[first + r] - reach[first]
-        best = max(best, most_root * most_root * scale[depth + r])
+    for r in range(1, min(n_marks - depth, root_sums.size - 1 - first) + 1):
+        greatest = root + root_sums[first + r] - root_sums[first]
+        best = max(best, greatest * greatest * scale[depth + r])
     return best
 
 
 @compiled
-def _norm(levels: FloatArray, row: int, inner: float) -> float:
+def _row_norm(levels: FloatArray, row: int, inner: float) -> float:
     """Return the norm of a row."""
     top, total = 0.0, 0.0
     for j in range(levels.shape[1]):

@@ -25,26 +25,23 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray, IntArray
 from ..svm.dual import DualProblem, best_response
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
+MIN_SHARE = 1e-6
+"""Least share of a task in a kernel, relative to the largest: a task that does not use a kernel may come back to it."""
 
-FLOOR = 1e-6
-"""Least share of a task in a kernel, relative to the largest: a task that leaves a kernel aside may come back to it."""
-
-PACES = (0.25, 8.0)
+EXPONENT_RANGE = (0.25, 8.0)
 """Range of the exponents of a closed-form step."""
 
-LEAST_FACTOR = 1e-3
-"""A strength counts at least this share of the mean: a kernel that rests may come back."""
+MIN_STRENGTH_SHARE = 1e-3
+"""A strength counts at least this share of the mean: a kernel without weight may come back."""
 
-SECTIONS = 12
+MAX_SECTIONS = 12
 """Times the way between two dual points is cut to two thirds."""
 
-LEVEL = 1e-12
+LEVEL_SLOPE_SHARE = 1e-12
 """A slope of the loss in the bias below this share of the sum of costs is level: the middle of the interval is taken."""
 
 
@@ -82,7 +79,7 @@ def task_shares(forms: FloatArray, p: float) -> FloatArray:
     hat = p / (p - 2.0)
     top = forms.max(axis=1, keepdims=True)
     part = np.where(top > 0, np.divide(forms, top, out=np.ones_like(forms), where=top > 0), 1.0)
-    share = np.maximum(part ** (1.0 / (hat + 1.0)), FLOOR)
+    share = np.maximum(part ** (1.0 / (hat + 1.0)), MIN_SHARE)
     return share / power_norm(share, hat, axis=1)[:, None]
 
 
@@ -104,19 +101,19 @@ def next_weights(weights: FloatArray, strengths: FloatArray, q: float) -> FloatA
     weights
         ``(k,)`` gamma before.
     strengths
-        ``(k,)`` c of the coefficients found with them.
+        ``(k,)`` c of the coefficients of these weights.
     q
         Exponent over kernels.
     """
     if q == 2:
         return np.ones_like(weights)
     hat = q / (2.0 - q)
-    found = (weights**2 * strengths) ** (1.0 / (hat + 1.0))
-    total = float(power_norm(found, hat))
-    return found / total if total > 0 else even_weights(len(weights), q)
+    gamma = (weights**2 * strengths) ** (1.0 / (hat + 1.0))
+    total = float(power_norm(gamma, hat))
+    return gamma / total if total > 0 else even_weights(len(weights), q)
 
 
-class Paced(NamedTuple):
+class DampedStep(NamedTuple):
     """Weights of the simplex with the exponents of their last step and the sides of the mean they were on."""
 
     weights: FloatArray
@@ -124,7 +121,7 @@ class Paced(NamedTuple):
     sides: FloatArray
 
 
-def paced_weights(weights: FloatArray, strengths: FloatArray, paces: FloatArray, sides: FloatArray) -> Paced:
+def paced_weights(weights: FloatArray, strengths: FloatArray, paces: FloatArray, sides: FloatArray) -> DampedStep:
     """Return gamma on the simplex (q = 1) after the step ``gamma_j <- gamma_j (c_j / mean c)^pace_j``, renormalised.
 
     At the optimum c is equal where gamma > 0 and less elsewhere. The exponent 1/2 is the minimiser for parts of the machine that stay as
@@ -133,12 +130,12 @@ def paced_weights(weights: FloatArray, strengths: FloatArray, paces: FloatArray,
     """
     mean = float(weights @ strengths)
     if not mean > 0.0:
-        return Paced(weights, paces, sides)
+        return DampedStep(weights, paces, sides)
     side = np.sign(strengths - mean)
-    turned, stayed = side == -sides, side == sides
-    paces = np.clip(paces * np.where(stayed, 1.5, np.where(turned, 0.5, 1.0)), *PACES)
-    found = weights * np.maximum(strengths / mean, LEAST_FACTOR) ** paces
-    return Paced(found / found.sum(), paces, side)
+    crossed, stayed = side == -sides, side == sides
+    paces = np.clip(paces * np.where(stayed, 1.5, np.where(crossed, 0.5, 1.0)), *EXPONENT_RANGE)
+    gamma = weights * np.maximum(strengths / mean, MIN_STRENGTH_SHARE) ** paces
+    return DampedStep(gamma / gamma.sum(), paces, side)
 
 
 def effective(weights: FloatArray, shares: FloatArray) -> FloatArray:
@@ -156,7 +153,7 @@ class Certificate(NamedTuple):
 
 def certificate(
     problem: DualProblem,
-    edges: IndexArray,
+    edges: IntArray,
     beta: FloatArray,
     decision: FloatArray,
     forms: FloatArray,
@@ -191,11 +188,11 @@ def dual_value(problem: DualProblem, beta: FloatArray, forms: FloatArray, p: flo
     """Return the greatest dual value of multiples of beta: any is feasible as long as it stays in the box."""
     linear = problem.linear(beta)
     curve = dual_norm(kernel_strengths(forms, p), q) + float((problem.ridges() * beta) @ beta)
-    scale = min(room(problem, beta), max(linear, 0.0) / curve) if curve > 0 else 0.0
+    scale = min(greatest_scale(problem, beta), max(linear, 0.0) / curve) if curve > 0 else 0.0
     return scale * linear - 0.5 * scale**2 * curve
 
 
-class Mixed(NamedTuple):
+class MixedDual(NamedTuple):
     """A feasible point between two others: coefficients, forms, dual value."""
 
     beta: FloatArray
@@ -203,7 +200,7 @@ class Mixed(NamedTuple):
     value: float
 
 
-def mixed_dual(problem: DualProblem, one: FloatArray, other: FloatArray, forms: Sequence[FloatArray], p: float, q: float) -> Mixed:
+def mixed_dual(problem: DualProblem, one: FloatArray, other: FloatArray, forms: Sequence[FloatArray], p: float, q: float) -> MixedDual:
     """Return the point of greatest dual value between two coefficient vectors; the dual value is concave along the way.
 
     Parameters
@@ -216,59 +213,59 @@ def mixed_dual(problem: DualProblem, one: FloatArray, other: FloatArray, forms: 
     first, second, both = forms
     cross = 0.5 * (both - first - second)
 
-    def at(share: float) -> Mixed:
+    def at(share: float) -> MixedDual:
         beta = (1.0 - share) * one + share * other
         mixture = (1.0 - share) ** 2 * first + share**2 * second + 2.0 * share * (1.0 - share) * cross
         mixture = np.maximum(mixture, 0.0)
-        return Mixed(beta, mixture, dual_value(problem, beta, mixture, p, q))
+        return MixedDual(beta, mixture, dual_value(problem, beta, mixture, p, q))
 
     low, high = 0.0, 1.0
     ends = [at(0.0), at(1.0)]
-    for _ in range(SECTIONS):
+    for _ in range(MAX_SECTIONS):
         third = (high - low) / 3.0
         left, right = at(low + third), at(high - third)
         low, high = (low + third, high) if left.value < right.value else (low, high - third)
         ends += [left, right]
-    return max(ends, key=lambda found: found.value)
+    return max(ends, key=lambda point: point.value)
 
 
-def room(problem: DualProblem, beta: FloatArray) -> float:
+def greatest_scale(problem: DualProblem, beta: FloatArray) -> float:
     """Return the greatest s for which ``s beta`` is in the box."""
     up, down = beta > 0, beta < 0
     ends = [problem.hi[up] / beta[up], problem.lo[down] / beta[down]]
     return float(min((part.min() for part in ends if part.size), default=np.inf))
 
 
-def task_biases(problem: DualProblem, edges: IndexArray, decision: FloatArray) -> FloatArray:
+def task_biases(problem: DualProblem, edges: IntArray, decision: FloatArray) -> FloatArray:
     """Return the bias of every task that minimises the loss of its rows, exactly; the middle where many do, ``(T,)``."""
     slope, codes = problem.c - decision, np.repeat(np.arange(len(edges) - 1), np.diff(edges))
     if problem.ridge is not None:
         mass = np.divide(1.0, problem.ridge, out=np.zeros(problem.n), where=(problem.hi > problem.lo) & (problem.ridge > 0))
-        found, total = (np.bincount(codes, values, minlength=len(edges) - 1) for values in (mass * slope, mass))
-        return np.divide(found, total, out=np.zeros_like(found), where=total > 0)
+        weighted, total = (np.bincount(codes, values, minlength=len(edges) - 1) for values in (mass * slope, mass))
+        return np.divide(weighted, total, out=np.zeros_like(weighted), where=total > 0)
     # Where b crosses an end the slope of the loss in b jumps: by hi at c - f - kink, by -lo at c - f + kink.
     ends = np.concatenate([slope - problem.kink, slope + problem.kink])
     jumps, owner = np.concatenate([problem.hi, -problem.lo]), np.concatenate([codes, codes])
     order = np.lexsort((ends, owner))
     order = order[jumps[order] > 0]
     below = np.bincount(codes, problem.hi, minlength=len(edges) - 1).astype(np.float64)
-    return _crossings(ends[order], jumps[order], owner[order], below)
+    return _zero_crossings(ends[order], jumps[order], owner[order], below)
 
 
-def _crossings(ends: FloatArray, jumps: FloatArray, owner: IndexArray, below: FloatArray) -> FloatArray:
+def _zero_crossings(ends: FloatArray, jumps: FloatArray, owner: IntArray, below: FloatArray) -> FloatArray:
     """Return for every task the middle of the interval where its slope, ``-below`` at minus infinity, is zero."""
     tasks = len(below)
     total = np.bincount(owner, jumps, minlength=tasks)
     starts = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=tasks))])
     running = np.concatenate([[0.0], np.cumsum(jumps)])
     slope = running[1:] - running[starts[owner]] - below[owner]
-    level = LEVEL * total[owner]
+    level = LEVEL_SLOPE_SHARE * total[owner]
     places = np.arange(len(ends))
     first, last = np.full(tasks, len(ends)), np.full(tasks, len(ends))
     np.minimum.at(first, owner[slope >= -level], places[slope >= -level])
     np.minimum.at(last, owner[slope > level], places[slope > level])
     some = starts[1:] > starts[:-1]
     first, last = (np.minimum(part, starts[1:] - 1)[some] for part in (first, last))
-    found = np.zeros(tasks)
-    found[some] = 0.5 * (ends[first] + ends[last])
-    return found
+    biases = np.zeros(tasks)
+    biases[some] = 0.5 * (ends[first] + ends[last])
+    return biases

@@ -17,26 +17,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import FloatArray, IntArray
 from ..weights.psd_sets import TraceBall
 from .multitask import power_norm
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
-
-NEGLIGIBLE = 1e-10
+NEGLIGIBLE_SHARE = 1e-10
 """Eigenvalues of a pooled Gram matrix below this share of the greatest are left out."""
 
 
 def pooled_factor(gram: NDArray[np.floating]) -> FloatArray:
     """Return F ``(n, r)`` with ``F F'`` the matrix but for its negligible eigenvalues."""
     values, vectors = np.linalg.eigh(np.asarray(gram, np.float64))
-    kept = values > NEGLIGIBLE * max(float(values[-1]), np.finfo(float).tiny)
-    if not kept.any():
+    used = values > NEGLIGIBLE_SHARE * max(float(values[-1]), np.finfo(float).tiny)
+    if not used.any():
         return np.zeros((len(values), 1))
-    return np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
+    return np.ascontiguousarray(vectors[:, used] * np.sqrt(values[used]))
 
 
-def spread(beta: FloatArray, codes: IndexArray, n_tasks: int) -> FloatArray:
+def spread(beta: FloatArray, codes: IntArray, n_tasks: int) -> FloatArray:
     """Return ``(n, T)``: beta in the column of its task."""
     out = np.zeros((len(beta), n_tasks))
     out[np.arange(len(beta)), codes] = beta
@@ -64,7 +62,7 @@ class Squares:
         ``(n,)`` tasks of the rows.
     """
 
-    def __init__(self, codes: IndexArray) -> None:
+    def __init__(self, codes: IntArray) -> None:
         self.rows = [np.flatnonzero(codes == t) for t in range(int(codes.max()) + 1)]
 
     @property
@@ -83,8 +81,8 @@ class Squares:
             m = len(rows)
             product[rows] = squares[at : at + m * m].reshape(m, m) @ F[rows]
             at += m * m
-        found = F.T @ product
-        return 0.5 * (found + found.T)
+        square = F.T @ product
+        return 0.5 * (square + square.T)
 
 
 @dataclass(frozen=True)
@@ -110,11 +108,11 @@ def mirror_point(factors: Sequence[FloatArray], squares: Squares, sums: FloatArr
         Exponent over kernels.
     """
     ball = TraceBall(np.inf if q == 2 else q / (2.0 - q))
-    found = [np.linalg.eigh(0.5 * squares.around(F, sums)) for F in factors]
-    logs = [values + constant for (values, _), constant in zip(found, constants, strict=True)]
+    pairs = [np.linalg.eigh(0.5 * squares.around(F, sums)) for F in factors]
+    logs = [values + constant for (values, _), constant in zip(pairs, constants, strict=True)]
     moved = ball.mirror(logs)
     shifts = np.array([float(new[-1] - old[-1]) for new, old in zip(moved, logs, strict=True)])
-    halves = [Half(vectors * np.exp(0.5 * values)) for (_, vectors), values in zip(found, moved, strict=True)]
+    halves = [Half(vectors * np.exp(0.5 * values)) for (_, vectors), values in zip(pairs, moved, strict=True)]
     return MirrorPoint(halves, constants + shifts)
 
 
@@ -145,20 +143,20 @@ def alternating_half(W: FloatArray, rank: int, smoothing: float) -> Half:
     if not W.any():
         return Half(np.zeros((rank, 0)), 1.0 / rank)
     vectors, values, _ = np.linalg.svd(W, full_matrices=False)
-    least = smoothing * float(values[0])
-    lengths = np.sqrt(values**2 + least**2)
-    total = float(lengths.sum()) + least * (rank - len(values))
-    return Half(vectors * np.sqrt((lengths - least) / total), least / total)
+    floor = smoothing * float(values[0])
+    lengths = np.sqrt(values**2 + floor**2)
+    total = float(lengths.sum()) + floor * (rank - len(values))
+    return Half(vectors * np.sqrt((lengths - floor) / total), floor / total)
 
 
-def independent_kernel(factors: Sequence[FloatArray], halves: Sequence[Half], codes: IndexArray) -> FloatArray:
+def independent_kernel(factors: Sequence[FloatArray], halves: Sequence[Half], codes: IntArray) -> FloatArray:
     """Return ``sum_j F_j Q_j F_j'`` within tasks, zero between them, ``(n, n)``."""
     out = np.zeros((len(codes), len(codes)))
     images = [F @ half.factor for F, half in zip(factors, halves, strict=True)]
     for t in range(int(codes.max()) + 1):
         rows = np.flatnonzero(codes == t)
-        own = (F[rows] for F in factors)
-        plain = (half.base * (F @ F.T) for half, F in zip(halves, own, strict=True) if half.base)
+        task_rows = (F[rows] for F in factors)
+        plain = (half.base * (F @ F.T) for half, F in zip(halves, task_rows, strict=True) if half.base)
         out[np.ix_(rows, rows)] = sum(image[rows] @ image[rows].T for image in images) + sum(plain)
     return out
 
@@ -170,17 +168,17 @@ def part_norms(parts: Sequence[FloatArray], q: float) -> float:
 
 def part_roots(parts: Sequence[FloatArray]) -> FloatArray:
     """Return ``(W_j' W_j)^(1/2)``, ``(k, T, T)``."""
-    found = []
+    out = []
     for W in parts:
         _, values, vectors = np.linalg.svd(W, full_matrices=False)
         root = (vectors.T * values) @ vectors
-        found.append(0.5 * (root + root.T))
-    return np.stack(found)
+        out.append(0.5 * (root + root.T))
+    return np.stack(out)
 
 
-def products(factors: Sequence[FloatArray], apart: FloatArray) -> list[FloatArray]:
+def products(factors: Sequence[FloatArray], coefficients: FloatArray) -> list[FloatArray]:
     """Return ``G_j = F_j' B`` of coefficients spread over tasks, ``(n, T)``."""
-    return [F.T @ apart for F in factors]
+    return [F.T @ coefficients for F in factors]
 
 
 def pair_forms(parts: Sequence[FloatArray]) -> FloatArray:

@@ -28,18 +28,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..svm.dual import DualProblem, best_response
 from ..svm.grouped import group_biases
-from .multitask import dual_norm, power_norm, room
+from .multitask import dual_norm, greatest_scale, power_norm
 
-FloatArray = NDArray[np.float64]
-
-NEGLIGIBLE = 1e-14
+NEGLIGIBLE_SHARE = 1e-14
 """Least eigenvalue of a step in units of the greatest."""
 
-FASTER, LONGEST = 1.5, 200.0
+LENGTH_GROWTH, MAX_LENGTH = 1.5, 200.0
 """Growth of the lengths of long steps, and their end."""
 
 
@@ -62,7 +60,7 @@ def roots(coupling: FloatArray, forms: FloatArray, smoothing: float = 0.0) -> Fl
     coupling, forms
         ``(k, T, T)`` D and A.
     smoothing
-        Keeps directions alive that a machine left aside.
+        Keeps directions that a machine does not use.
     """
 
     def lengths(values: FloatArray) -> FloatArray:
@@ -101,14 +99,14 @@ def best_coupling(root: FloatArray, q: float) -> FloatArray:
 
 def coupling_slack(coupling: FloatArray, forms: FloatArray) -> FloatArray:
     """Return ``1 - <D_j, A_j> / (trace(D_j) lambda_max(A_j))`` of every kernel, ``(k,)``: 0 where D_j is best for A_j."""
-    held = np.einsum("kst,kst->k", coupling, forms)
-    most = np.trace(coupling, axis1=1, axis2=2) * np.linalg.eigvalsh(forms)[:, -1]
-    return 1.0 - np.divide(held, most, out=np.ones_like(held), where=most > 0)
+    aligned = np.einsum("kst,kst->k", coupling, forms)
+    greatest = np.trace(coupling, axis1=1, axis2=2) * np.linalg.eigvalsh(forms)[:, -1]
+    return 1.0 - np.divide(aligned, greatest, out=np.ones_like(aligned), where=greatest > 0)
 
 
 def next_pace(pace: FloatArray, slack: FloatArray, before: FloatArray) -> FloatArray:
     """Return the lengths of the next long steps: longer for kernels whose slack fell, half as long for the others, at least 1."""
-    return np.where(slack < before, np.minimum(FASTER * pace, LONGEST), np.maximum(0.5 * pace, 1.0))
+    return np.where(slack < before, np.minimum(LENGTH_GROWTH * pace, MAX_LENGTH), np.maximum(0.5 * pace, 1.0))
 
 
 def long_step(coupling: FloatArray, forms: FloatArray, pace: FloatArray, q: float, smoothing: float) -> FloatArray:
@@ -130,25 +128,25 @@ def long_step(coupling: FloatArray, forms: FloatArray, pace: FloatArray, q: floa
         As in :func:`roots`.
     """
     half = _matrix_function(coupling, lambda values: np.sqrt(np.maximum(values, 0.0)))
-    whole = _matrix_function(half @ forms @ half, lambda values: _logarithms(values, smoothing))
-    most = np.linalg.eigvalsh(forms)[:, -1]
-    factor = np.divide(pace - 1.0, most, out=np.zeros_like(most), where=most > 0)
+    whole = _matrix_function(half @ forms @ half, lambda values: _smooth_logarithms(values, smoothing))
+    greatest = np.linalg.eigvalsh(forms)[:, -1]
+    factor = np.divide(pace - 1.0, greatest, out=np.zeros_like(greatest), where=greatest > 0)
     shape = _matrix_function(whole + factor[:, None, None] * forms, lambda values: np.maximum(np.exp(values - values[:, -1:]), smoothing))
     norms = np.trace(roots(coupling, forms, smoothing), axis1=1, axis2=2)
     return best_coupling(shape * (norms / np.trace(shape, axis1=1, axis2=2))[:, None, None], q)
 
 
-def _logarithms(values: FloatArray, smoothing: float) -> FloatArray:
+def _smooth_logarithms(values: FloatArray, smoothing: float) -> FloatArray:
     top = np.maximum(values[:, -1:], np.finfo(float).tiny)
     smooth = np.sqrt(np.maximum(values / top, 0.0) ** 2 + smoothing**2)
-    return np.log(np.maximum(smooth, NEGLIGIBLE))
+    return np.log(np.maximum(smooth, NEGLIGIBLE_SHARE))
 
 
 def _matrix_function(matrices: FloatArray, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
     """Return U f(values) U' of symmetric matrices ``(k, T, T)``, exactly symmetric; f gets ascending values ``(k, T)``."""
     values, vectors = np.linalg.eigh(0.5 * (matrices + matrices.transpose(0, 2, 1)))
-    found = (vectors * function(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
-    return 0.5 * (found + found.transpose(0, 2, 1))
+    out = (vectors * function(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    return 0.5 * (out + out.transpose(0, 2, 1))
 
 
 class SubspaceBounds(NamedTuple):
@@ -173,7 +171,7 @@ def dual_value(problem: DualProblem, beta: FloatArray, forms: FloatArray, q: flo
     """Return the greatest dual value of a multiple of beta; any multiple is feasible that stays in the box."""
     linear = problem.linear(beta)
     curve = coupling_norm(forms, q) + float((problem.ridges() * beta) @ beta)
-    scale = min(room(problem, beta), max(linear, 0.0) / curve) if curve > 0 else 0.0
+    scale = min(greatest_scale(problem, beta), max(linear, 0.0) / curve) if curve > 0 else 0.0
     return scale * linear - 0.5 * scale**2 * curve
 
 

@@ -31,37 +31,35 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from ..arrays import FloatArray
 from ..svm.dual import DualProblem
 from .multitask import power_norm
 from .shared_subspace import even_coupling
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
+CENTRING_AIMS = 0.2, 0.6, 1.0
+"""Aims of a step in units of mu: the later ones, back to the middle of the path, where the edge allows the first but a short step."""
 
-SHRINK = 0.2, 0.6, 1.0
-"""Aims of a step in units of mu: the later ones, back to the middle of the path, where the edge leaves little room for the first."""
+SHORT_STEP = 0.2
+"""A step below this share is short."""
 
-SHORT = 0.2
-"""Share of a step that is little room."""
-
-SHARE = 0.9
+MAX_EDGE_SHARE = 0.9
 """Share of the way to the edge of the cone that a step may go."""
 
-SHORTER = 0.85
+STEP_FACTOR = 0.85
 """Factor of a step that leaves the cone."""
 
-LEAST_STEP = 1e-6
-"""A step below this leads nowhere."""
+MIN_STEP = 1e-6
+"""Steps below this are not taken."""
 
-EDGE = 0.1, 0.3
-"""The start keeps off the ends of the box by this share of its middle, or of the mean coefficient where this is less."""
+START_MARGINS = 0.1, 0.3
+"""The start stays away from the ends of the box by this share of its middle, or of the mean coefficient where this is less."""
 
-ROUNDING = 1e-13
+FIRST_LIFT = 1e-13
 """Share of its diagonal that is added to the matrix; ten times more each time that it has no factor."""
 
 
 class Passes(Protocol):
-    """What a step asks of the matrices of all kernels."""
+    """Passes over the matrices of all kernels that a step takes."""
 
     def products(self, beta: FloatArray) -> FloatArray:
         """Return ``V_j = K^j`` times the coefficients of every task, ``(k, n, T)``."""
@@ -104,7 +102,7 @@ class InteriorPoint:
 
 
 class View(NamedTuple):
-    """What a point says: coefficients, products, forms, values without biases, and couplings (not scaled to norm one)."""
+    """A point in terms of the problem: coefficients, products, forms, values without biases, and couplings (not scaled to norm one)."""
 
     beta: FloatArray
     products: FloatArray
@@ -127,10 +125,7 @@ class _Move(NamedTuple):
 class Parts:
     """Coefficients as variables between two ends with a linear value: with a kink a part for either sign.
 
-    Parameters
-    ----------
-    problem
-        Losses; rows with an empty box have no part.
+    Rows with an empty box have no part.
     """
 
     def __init__(self, problem: DualProblem) -> None:
@@ -164,28 +159,28 @@ class Parts:
         return np.where(self.has_high, self.high - parts, 1.0)
 
     def inside(self, beta: FloatArray, centre: FloatArray) -> FloatArray:
-        """Return parts that keep off their ends; their coefficients are as balanced as ``beta`` and ``centre``."""
+        """Return parts away from their ends; their coefficients are as balanced as ``beta`` and ``centre``."""
         size = float(np.abs(centre).mean())
-        share = min(EDGE[0], EDGE[1] * float(np.abs(beta).mean()) / size) if size > 0 else 0.0
+        share = min(START_MARGINS[0], START_MARGINS[1] * float(np.abs(beta).mean()) / size) if size > 0 else 0.0
         mixed = ((1.0 - share) * beta + share * centre)[self.rows]
-        found = self.signs * mixed
-        split = np.arange(len(found)) >= self.singles
-        room = EDGE[0] * np.where(np.isfinite(self.high), self.high, 1.0)
-        room = np.minimum(room, EDGE[1] * float(np.abs(beta).mean()) + np.finfo(float).tiny)
+        signed = self.signs * mixed
+        split = np.arange(len(signed)) >= self.singles
+        margin = START_MARGINS[0] * np.where(np.isfinite(self.high), self.high, 1.0)
+        margin = np.minimum(margin, START_MARGINS[1] * float(np.abs(beta).mean()) + np.finfo(float).tiny)
         # What both parts of a row get cancels.
         pair = np.full(self.n, np.inf)
-        np.minimum.at(pair, self.rows, np.where(split, room, np.inf))
-        return np.where(split, np.maximum(found, 0.0) * (1.0 - 2.0 * EDGE[0]) + np.minimum(pair[self.rows], room), found)
+        np.minimum.at(pair, self.rows, np.where(split, margin, np.inf))
+        return np.where(split, np.maximum(signed, 0.0) * (1.0 - 2.0 * START_MARGINS[0]) + np.minimum(pair[self.rows], margin), signed)
 
     def settled(self, move: FloatArray, beta: FloatArray, soft: FloatArray) -> FloatArray:
         """Return the move of every part: of two of a row the stiffer by its own equation, the softer by what the coefficient moves."""
-        found = np.where(np.arange(len(move)) < self.singles, beta[self.rows], move)
+        out = np.where(np.arange(len(move)) < self.singles, beta[self.rows], move)
         m = (len(move) - self.singles) // 2
         up, down = slice(self.singles, self.singles + m), slice(self.singles + m, None)
         soft_up, whole = soft[up] > soft[down], beta[self.rows[up]]
-        found[up] = np.where(soft_up, whole + move[down], move[up])
-        found[down] = np.where(soft_up, move[down], move[up] - whole)
-        return found
+        out[up] = np.where(soft_up, whole + move[down], move[up])
+        out[down] = np.where(soft_up, move[down], move[up] - whole)
+        return out
 
 
 def movable(problem: DualProblem) -> NDArray[np.bool_]:
@@ -234,8 +229,8 @@ class InteriorPath:
         parts = self.parts.inside(beta, balanced_centre(self.problem))
         forms = self.passes.forms(self.parts.beta(parts))
         k, top = len(forms), np.linalg.eigvalsh(forms)[:, -1]
-        most = max(float(top.max()), np.finfo(float).tiny)
-        levels = np.full(k, 1.5 * most) if self.q == 1 else np.maximum(top, 0.0) + 0.5 * most
+        greatest = max(float(top.max()), np.finfo(float).tiny)
+        levels = np.full(k, 1.5 * greatest) if self.q == 1 else np.maximum(top, 0.0) + 0.5 * greatest
         halves = 0.5 * even_coupling(k, self.T, self.q)
         mu = float(np.einsum("kst,kst->", halves, self._slack(levels, forms))) / (k * self.T)
         below = np.where(self.parts.has_low, mu / self.parts.over(parts), 0.0)
@@ -243,7 +238,7 @@ class InteriorPath:
         return InteriorPoint(parts, below, above, levels, halves, np.zeros(self.T))
 
     def view(self, point: InteriorPoint) -> View:
-        """Return what a point says; two passes."""
+        """Return a point in terms of the problem; two passes."""
         beta, coupling = self.parts.beta(point.parts), 2.0 * point.halves
         products = self.passes.products(beta)
         decision = np.einsum("knt,knt->n", coupling[:, self.codes], products)
@@ -252,16 +247,16 @@ class InteriorPath:
     def advance(self, point: InteriorPoint, view: View) -> InteriorPoint | None:
         """Return the next point, or ``None`` where round-off leaves no step."""
         slack = self._slack(point.levels, view.forms)
-        system, mu = _Newton(self, point, view, slack), self._mu(point, slack)
+        system, mu = _NewtonSystem(self, point, view, slack), self._mu(point, slack)
         step, move = 0.0, None
-        for aim in SHRINK:
+        for aim in CENTRING_AIMS:
             tried = system.move(aim * mu)
             length = self._length(point, slack, tried) if all(np.isfinite(part).all() for part in tried) else 0.0
             if length > step:
                 step, move = length, tried
-            if step >= SHORT:
+            if step >= SHORT_STEP:
                 break
-        if move is None or step < LEAST_STEP:
+        if move is None or step < MIN_STEP:
             return None
         named = ("parts", "below", "above", "levels", "halves", "biases")
         return InteriorPoint(**{name: getattr(point, name) + step * getattr(move, name) for name in named})
@@ -282,36 +277,36 @@ class InteriorPath:
             (point.below[low], move.below[low]),
             (point.above[high], move.above[high]),
         ]
-        step = min(1.0, SHARE * min(_reach(values, moves) for values, moves in pairs))
+        step = min(1.0, MAX_EDGE_SHARE * min(_step_bound(values, moves) for values, moves in pairs))
         bend = self.passes.forms(move.beta)
-        least = 1.0 - SHARE
-        while step >= LEAST_STEP:
-            inside = _inside(point.halves + step * move.halves, least * point.halves)
-            if inside and _inside(slack + step * move.slack - step**2 * bend, least * slack):
+        share = 1.0 - MAX_EDGE_SHARE
+        while step >= MIN_STEP:
+            inside = _is_above(point.halves + step * move.halves, share * point.halves)
+            if inside and _is_above(slack + step * move.slack - step**2 * bend, share * slack):
                 return step
-            step *= SHORTER
+            step *= STEP_FACTOR
         return 0.0
 
 
-def _reach(values: FloatArray, moves: FloatArray) -> float:
+def _step_bound(values: FloatArray, moves: FloatArray) -> float:
     falls = moves < 0
     return float(np.min(values[falls] / -moves[falls])) if falls.any() else np.inf
 
 
-def _inside(found: FloatArray, least: FloatArray) -> bool:
-    return bool(np.linalg.eigvalsh(_symmetric(found - least))[:, 0].min() > 0)
+def _is_above(matrices: FloatArray, lower: FloatArray) -> bool:
+    return bool(np.linalg.eigvalsh(_symmetrise(matrices - lower))[:, 0].min() > 0)
 
 
-def _symmetric(matrices: FloatArray) -> FloatArray:
+def _symmetrise(matrices: FloatArray) -> FloatArray:
     return 0.5 * (matrices + matrices.transpose(0, 2, 1))
 
 
-class _Newton:
+class _NewtonSystem:
     """The system of one step, factored."""
 
     def __init__(self, path: InteriorPath, point: InteriorPoint, view: View, slack: FloatArray) -> None:
         self.path, self.point, self.view, self.parts = path, point, view, path.parts
-        self.inverse = _symmetric(np.asarray(np.linalg.inv(slack), np.float64))
+        self.inverse = _symmetrise(np.asarray(np.linalg.inv(slack), np.float64))
         self.over, self.under = self.parts.over(point.parts), self.parts.under(point.parts)
         stiff = point.below / self.over + point.above / self.under
         self.free = stiff == 0
@@ -329,7 +324,7 @@ class _Newton:
         self.shared = self.pull.sum(axis=1, keepdims=True) if path.q == 1 else self.pull
         # A multiple of the equations makes the matrix definite where few rows are free; it changes no solution.
         whole = self._bent() + np.diag(self.stiff) + self.scale * (path.member @ path.member.T)
-        self.factor = _factored(whole[np.ix_(used, used)])
+        self.factor = _factorise(whole[np.ix_(used, used)])
         self.answers = self._solved(np.column_stack([member, self.shared]))
 
     def _bent(self) -> FloatArray:
@@ -343,7 +338,7 @@ class _Newton:
 
     def _pull(self) -> FloatArray:
         """Return how the coefficients move the traces of the couplings, ``(n, k)``."""
-        both = _symmetric(self.point.halves @ self.inverse)
+        both = _symmetrise(self.point.halves @ self.inverse)
         return 2.0 * np.einsum("knt,knt->nk", self.view.products, both[:, self.path.codes])
 
     def _solved(self, sides: FloatArray) -> FloatArray:
@@ -362,9 +357,9 @@ class _Newton:
         tasks = int(path.live.sum())
         beta = plain - self.answers[:, :tasks] @ biases[path.live]
         beta = self._balanced(beta + self.answers[:, tasks:] @ (levels[:1] if path.q == 1 else levels))
-        turned = np.einsum("ns,knt->kst", path.member * beta[:, None], view.products)
-        slack = levels[:, None, None] * np.eye(path.T) - turned - turned.transpose(0, 2, 1)
-        halves = base - _symmetric(point.halves @ slack @ self.inverse)
+        moved = np.einsum("ns,knt->kst", path.member * beta[:, None], view.products)
+        slack = levels[:, None, None] * np.eye(path.T) - moved - moved.transpose(0, 2, 1)
+        halves = base - _symmetrise(point.halves @ slack @ self.inverse)
         change = self.kernel @ beta + 2.0 * np.einsum("knt,knt->n", halves[:, path.codes], view.products) + path.member @ biases
         move = self.parts.settled((slope - self.parts.signs * change[self.parts.rows]) * self.soft, beta, self.soft)
         below = np.where(self.parts.has_low, (mu - point.below * move) / self.over - point.below, 0.0)
@@ -393,18 +388,18 @@ class _Newton:
         path, live = self.path, self.path.live
         member, tasks, k = path.member[:, live], int(live.sum()), len(base)
         each = np.ones((k, 1)) if path.q == 1 else np.eye(k)
-        want, bent = self._traces()
+        traces, bent = self._traces()
         give = np.einsum("kst,kts->k", self.point.halves, self.inverse)
         now = np.trace(self.point.halves + base, axis1=1, axis2=2)
         equations, answers = np.column_stack([member, 2.0 * self.shared]), self.answers.copy()
         answers[:, :tasks] *= -1.0
         matrix = equations.T @ answers
         matrix[tasks:, tasks:] -= 2.0 * each.T @ (give[:, None] * each) + bent
-        side = np.concatenate([-(member.T @ self.view.beta), want - 2.0 * each.T @ now]) - equations.T @ plain
-        found = np.linalg.solve(matrix, side)
+        side = np.concatenate([-(member.T @ self.view.beta), traces - 2.0 * each.T @ now]) - equations.T @ plain
+        solution = np.linalg.solve(matrix, side)
         biases = np.zeros(path.T)
-        biases[live] = found[:tasks]
-        return biases, each @ found[tasks:]
+        biases[live] = solution[:tasks]
+        return biases, each @ solution[tasks:]
 
     def _traces(self) -> tuple[FloatArray, FloatArray]:
         """Return the traces of the couplings that the levels ask for, and their derivative; in logarithms between q = 1 and 2."""
@@ -419,9 +414,9 @@ class _Newton:
         return now * (1.0 + (power - 1.0) * np.log(share) - np.log(now)), bent
 
 
-def _factored(matrix: FloatArray) -> tuple[FloatArray, bool]:
+def _factorise(matrix: FloatArray) -> tuple[FloatArray, bool]:
     """Return a Cholesky factor, of a little more where round-off leaves none."""
-    diagonal, lift = matrix.diagonal().copy(), ROUNDING
+    diagonal, lift = matrix.diagonal().copy(), FIRST_LIFT
     while True:
         matrix[np.diag_indices(len(matrix))] = (1.0 + lift) * diagonal
         try:

@@ -122,13 +122,6 @@ def projected_gradient(L, T, loss, C, p, B, steps=20000):
     return objective(K, L, T, loss, C), K
 
 
-def rand_accuracy(a, b):
-    """Share of pairs on which two partitions agree, pair by pair."""
-    n = len(a)
-    agree = [(a[i] == a[j]) == (b[i] == b[j]) for i in range(n) for j in range(i)]
-    return sum(agree) / len(agree)
-
-
 def neighbours(X, k):
     """k nearest other rows by (squared distance, id): distances summed feature by feature."""
     n = len(X)
