@@ -1,12 +1,12 @@
-"""Types of arrays, for annotations."""
+"""Types of arrays, once for all kernels."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = np.ndarray
-"""An array of any type."""
-
+Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

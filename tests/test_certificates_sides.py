@@ -307,7 +307,7 @@ SIDES = {
         "social-strength",
         {"kernels": ["rbf(gamma=0.5)[0:2]"], "normalize": "none", "pair_kernel": "tensor", "C": 0.002, "tol": 1e-6},
         gram_value(lambda model, K: told.strength(model, K, PAIRS, LINKS), ["rbf(gamma=0.5)[0:2]"]),
-        {"gramplane.kernels.svm.logistic.MANY": 1},
+        {"gramplane.kernels.svm.logistic.MAX_INNER_STEPS": 1},
         "gramplane.kernels.svm.logistic._Newton._direct_solve",
         rel=1e-5,
         slack=1e-6,

@@ -161,8 +161,8 @@ def sums(n):
     y, flat = np.sign(v[0]), rng.standard_normal(n * p)
     few, steps, wide = rng.standard_normal(p), np.array([0.0, 0.5, 1.0]), rng.standard_normal((7, n))
     return {
-        "four sums": (bank_products._four_sums, v[:5]),
-        "four sums, float32": (bank_products._four_sums, [*f[:4], v[4]]),
+        "four sums": (bank_products._four_products, v[:5]),
+        "four sums, float32": (bank_products._four_products, [*f[:4], v[4]]),
         "dots": (block_product._add_dots, [wide, v[0], np.zeros(7)]),
         **{
             f"{name} {loss.name}": (lambda *a, call=call, kind=int(loss.kind): call(kind, *a), arrays)
@@ -177,13 +177,13 @@ def sums(n):
         "transposed by columns": (lambda a, b, c: row_block._transposed_by_columns(a, n, b, c), [flat, v[0], np.zeros(p)]),
         "product by rows": (lambda a, b, c: row_block._product_by_rows(a, n, b, c), [flat, v[0], np.zeros(p)]),
         "transposed by rows": (lambda a, b, c: row_block._transposed_by_rows(a, n, b, c), [flat, few, np.zeros(n)]),
-        "inner": (gram_bands._inner, v[:2]),
+        "inner": (gram_bands._dot_product, v[:2]),
         "norms": (distances.squared_norms, [wide, np.zeros(7)]),
         "next wave": (lambda a, b, c, d: feature_sums._next_wave(a, b, c, 0.3, d), [*v[:3], np.zeros(n, np.float32)]),
-        "advance": (feature_sums._advance, v[:3]),
-        "dot": (feature_sums._dot, v[:2]),
+        "advance": (feature_sums._advance_wave, v[:3]),
+        "dot": (feature_sums._dot_product, v[:2]),
         "waves": (lambda a, *rest: alignment_expansion.start_waves(a, 0.1, 0.3, *rest), v),
-        "two terms": (alignment_expansion._two_terms, v[:5]),
+        "two terms": (alignment_expansion._add_two_terms, v[:5]),
     }
 
 

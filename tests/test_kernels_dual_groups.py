@@ -43,7 +43,7 @@ def solve(kind, K, problem, tol, **options):
 def test_the_optimum_is_that_of_a_generic_solver(kind):
     K, problem = case(kind, 15, 3)
     found = solve(kind, K, problem, 1e-9)
-    best, _ = oracle.qp_optimum(K, problem.c, problem.lo, problem.hi, problem.kink, 0.0, problem.ridge, groups=problem.groups)
+    best, _ = oracle.qp_optimum(K, problem.c, problem.lo, problem.hi, problem.l1_weight, 0.0, problem.ridge, groups=problem.groups)
     assert found.converged and found.objective == pytest.approx(best, rel=1e-6) and found.upper == pytest.approx(best, rel=1e-6)
     np.testing.assert_allclose(np.bincount(problem.groups, found.beta), 0.0, atol=1e-12)
 
@@ -82,7 +82,7 @@ def test_groups_without_common_entries_are_separate_problems(kind):
     found = solve(kind, K, problem, 1e-8)
     for group in range(3):
         own = codes == group
-        part = DualProblem(problem.c[own], problem.lo[own], problem.hi[own], problem.kink, 0.0, problem.ridges()[own])
+        part = DualProblem(problem.c[own], problem.lo[own], problem.hi[own], problem.l1_weight, 0.0, problem.ridges()[own])
         alone = solve(kind, K[np.ix_(own, own)], part, 1e-8)
         np.testing.assert_allclose(found.beta[own], alone.beta, atol=1e-4)
 
@@ -96,7 +96,7 @@ def test_no_other_bias_gives_a_smaller_primal_value(kind):
     def losses(shift):
         slope = problem.c - decision - (biases + shift)[problem.groups]
         t = best_response(slope, problem)
-        return np.bincount(problem.groups, (slope - 0.5 * problem.ridges() * t) * t - problem.kink * np.abs(t))
+        return np.bincount(problem.groups, (slope - 0.5 * problem.ridges() * t) * t - problem.l1_weight * np.abs(t))
 
     assert all((losses(shift) >= losses(0.0) - 1e-9).all() for shift in (-1.0, -1e-3, 1e-3, 1.0))
 
@@ -140,7 +140,7 @@ def test_an_infeasible_start_is_balanced_group_by_group():
         (np.zeros(3, np.int64), {}, r"groups: shape \(3,\)"),
         (np.array([0, 1, -1, 0]), {}, "codes from 0 on"),
         (np.array([0.0, 1, 1, 0]), {}, "of float64"),
-        (np.array([0, 0, 1, 1]), {"total": 1.0}, "total=1.0: must be 0"),
+        (np.array([0, 0, 1, 1]), {"sum_constraint": 1.0}, "sum_constraint=1.0: must be 0"),
         (np.array([0, 0, 1, 1]), {"lo": np.array([-1, -1, 0.5, 0.0])}, "from 0.5 to 2.0 in group 1, must hold 0"),
     ],
 )

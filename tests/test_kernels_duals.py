@@ -157,7 +157,7 @@ def test_logistic_factorises_where_products_are_many(monkeypatch, bias):
     K, _, y = data(150)
     problem = logistic_problem(y, 100.0, bias=bias)
     iterated = solve_logistic(DenseGram(K), problem, tol=1e-9)
-    monkeypatch.setattr(logistic_dual, "MANY", 5)
+    monkeypatch.setattr(logistic_dual, "MAX_INNER_STEPS", 5)
     s = solve_logistic(DenseGram(K.astype(np.float32)), problem, tol=1e-9)
     assert s.converged
     assert s.details["factorisations"] > 0

@@ -5,7 +5,14 @@ import pytest
 
 from gramplane.kernels.alignment.path import AlignmentProblem, kernel_path
 from gramplane.kernels.alignment.path_cells import cut_cells
-from gramplane.kernels.grams.feature_sums import COLUMNS, EPSILON, FINE, LONGEST, feature_values, weighted_feature_sum
+from gramplane.kernels.grams.feature_sums import (
+    MATRIX_ERROR,
+    MAX_TERMS,
+    PRODUCT_COLUMNS,
+    PRODUCT_ERROR,
+    feature_values,
+    weighted_feature_sum,
+)
 
 
 def gram(x, z, width):
@@ -32,19 +39,19 @@ def test_matrices_of_all_kinds_of_columns():
     exact = sum(w * gram(x, x, s) for x, w, s in zip(X.T, weights, widths, strict=True))
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, found.T)
-    np.testing.assert_allclose(found, exact, rtol=0, atol=2 * EPSILON * weights.sum())
+    np.testing.assert_allclose(found, exact, rtol=0, atol=2 * MATRIX_ERROR * weights.sum())
 
 
 @pytest.mark.parametrize("which", range(12))
 def test_one_column_at_a_time(which):
     X, widths, _ = columns(1)
     found = weighted_feature_sum(X[:, [which]], np.ones(1), widths[[which]])
-    np.testing.assert_allclose(found, gram(X[:, which], X[:, which], widths[which]), rtol=0, atol=2 * EPSILON)
+    np.testing.assert_allclose(found, gram(X[:, which], X[:, which], widths[which]), rtol=0, atol=2 * MATRIX_ERROR)
 
 
 def test_products_of_many_columns_are_cut():
     rng = np.random.default_rng(2)
-    X, weights = rng.normal(size=(20, 3 * COLUMNS)), rng.random(3 * COLUMNS)
+    X, weights = rng.normal(size=(20, 3 * PRODUCT_COLUMNS)), rng.random(3 * PRODUCT_COLUMNS)
     found = weighted_feature_sum(X, weights)
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, (X * weights) @ X.T, rtol=1e-10, atol=1e-9)
@@ -58,7 +65,7 @@ def test_values_at_new_points_near_and_far(machines):
     beta = rng.normal(size=(machines, len(Z)))
     found = feature_values(X, Z, weights, widths, beta)
     exact = sum(w * beta @ gram(x, z, s).T for x, z, w, s in zip(X.T, Z.T, weights, widths, strict=True))
-    np.testing.assert_allclose(found, exact, rtol=0, atol=FINE * weights.sum() * np.abs(beta).sum(axis=1).max())
+    np.testing.assert_allclose(found, exact, rtol=0, atol=PRODUCT_ERROR * weights.sum() * np.abs(beta).sum(axis=1).max())
     np.testing.assert_allclose(feature_values(X[:20], Z, weights, None, beta), beta @ (Z * weights) @ X[:20].T, rtol=1e-9, atol=1e-6)
 
 
@@ -67,9 +74,9 @@ def test_a_long_series_gives_way_to_exponentials():
     rng = np.random.default_rng(5)
     x = np.cumsum(rng.exponential(size=(600, 1)), axis=0)
     for width in (0.2, 5.0, 200.0):
-        assert (x.max() / width > 3 * LONGEST) == (width < 5)
+        assert (x.max() / width > 3 * MAX_TERMS) == (width < 5)
         exact = gram(x[:, 0], x[:, 0], width)
-        np.testing.assert_allclose(weighted_feature_sum(x, np.ones(1), np.array([width])), exact, rtol=0, atol=2 * EPSILON)
+        np.testing.assert_allclose(weighted_feature_sum(x, np.ones(1), np.array([width])), exact, rtol=0, atol=2 * MATRIX_ERROR)
         np.testing.assert_allclose(feature_values(x, x, np.ones(1), np.array([width]), np.ones((1, 600)))[0], exact.sum(axis=1), atol=1e-6)
 
 

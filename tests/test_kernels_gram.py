@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import pairwise
 
 from gramplane.kernels.grams.blocks import gram_block, gram_diagonal
-from gramplane.kernels.grams.exponentials import MODERATE, OCTAVE, TINY, base_kernel, chain, split
+from gramplane.kernels.grams.exponentials import MAX_SINGLE_GAMMA, MIN_ENTRY, OCTAVE, base_kernel, plan_chain, split_gamma
 from gramplane.kernels.grams.normalization import KernelSums, Normalization, block_sums, kernel_sums, normalizations
-from gramplane.kernels.grams.pair_tiles import DIRECT
+from gramplane.kernels.grams.pair_tiles import MAX_DIRECT_COLUMNS
 from gramplane.kernels.grams.rows import DENSE_COLUMNS
 from gramplane.kernels.grams.spec import NORMALIZATIONS, KernelSpec, kernel_grid
 from gramplane.kernels.grams.strings import kmer_counts
@@ -75,7 +75,7 @@ def short(X, Z):
 # -- oracle ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("d", [5, DIRECT + 4])
+@pytest.mark.parametrize("d", [5, MAX_DIRECT_COLUMNS + 4])
 @pytest.mark.parametrize("density", [1.0, 0.3])
 def test_every_kernel_equals_the_obvious_loop(d, density):
     X, Z = positive(13, d, 1, density), positive(9, d, 2, density)
@@ -136,21 +136,21 @@ def test_exponential_is_exact_to_rounding_and_plans_are_exact():
     base_kernel(t, 1.0, out)
     np.testing.assert_allclose(out, np.exp(-t), rtol=1e-15)
     for gamma in (1e-12, 0.3, 0.5, 1.0, 7e11):
-        base, k = split(gamma)
+        base, k = split_gamma(gamma)
         assert base * 2.0**k == gamma
         assert 0 <= k < OCTAVE
-        assert split(2 * gamma) in ((base, k + 1), (2 * gamma, 0))
+        assert split_gamma(2 * gamma) in ((base, k + 1), (2 * gamma, 0))
 
 
 def singles(distances, gamma):
-    sums, plan, n = np.atleast_2d(distances), chain([gamma], [0]), np.size(distances)
+    sums, plan, n = np.atleast_2d(distances), plan_chain([gamma], [0]), np.size(distances)
     out = np.full((1, 1, n + 2), -1.0, np.float32)
     single_decays(sums, 1, n, plan.gammas, plan.rates, plan.slots, out, 0, 1, np.empty(n, np.float32))
     assert out[0, 0, 0] == out[0, 0, -1] == -1.0
     return out[0, 0, 1:-1]
 
 
-@pytest.mark.parametrize("gamma", [1.0, 0.37, 1e-9, 3e7, 1.0 / MODERATE, MODERATE, 1e-200, 1e200])
+@pytest.mark.parametrize("gamma", [1.0, 0.37, 1e-9, 3e7, 1.0 / MAX_SINGLE_GAMMA, MAX_SINGLE_GAMMA, 1e-200, 1e200])
 def test_single_exponentials_are_right_near_one_and_near_zero(gamma):
     x = np.r_[0.0, np.geomspace(1e-12, 80.0, 5000), np.linspace(0, 3, 5000)]
     found, exact = singles(x / gamma, gamma), np.exp(-x)
@@ -165,7 +165,7 @@ def test_single_exponentials_of_any_distance_end_in_zero(gamma):
     with np.errstate(over="ignore"):
         far = np.array([83.0, 87.0, 88.0, 100.0, 127.0, 128.0, 1e3, 1e9, 1e30, 1e60, 1e300]) / gamma
     assert (singles(far, gamma) == 0.0).all()
-    assert (singles(np.array([-np.log(TINY) * 0.99 / gamma]), gamma) > 0.0).all()
+    assert (singles(np.array([-np.log(MIN_ENTRY) * 0.99 / gamma]), gamma) > 0.0).all()
     assert (singles(np.array([np.inf, np.nan]), gamma) == 0.0).all()
     assert (singles(np.array([0.0, 5e-324, 1e-9 / gamma]), gamma) == 1.0).all()
 
@@ -198,7 +198,7 @@ def test_symmetric_to_the_bit_and_positive_semidefinite(n, d, seed, dtype):
 @settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_cuts_into_blocks_change_no_bit_where_no_blas_is_used(data):
-    d = data.draw(st.integers(4, DIRECT))
+    d = data.draw(st.integers(4, MAX_DIRECT_COLUMNS))
     X = positive(200, d, data.draw(st.integers(0, 9)))
     _check_cuts(ALL, X, data, exact=True)
 
@@ -206,7 +206,7 @@ def test_cuts_into_blocks_change_no_bit_where_no_blas_is_used(data):
 @settings(max_examples=8, deadline=None)
 @given(st.data())
 def test_cuts_into_blocks_agree_to_rounding_elsewhere(data):
-    X = positive(300, data.draw(st.sampled_from([DIRECT + 1, 50, 130])), 5)
+    X = positive(300, data.draw(st.sampled_from([MAX_DIRECT_COLUMNS + 1, 50, 130])), 5)
     _check_cuts(ALL, X, data, exact=False)
 
 

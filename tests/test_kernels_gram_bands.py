@@ -77,7 +77,7 @@ def test_the_height_of_strips_changes_no_bit(cached, monkeypatch):
     X, Z, beta = rows(150), rows(140, seed=1), np.random.default_rng(0).standard_normal((1, 140))
     weights = np.ones((1, len(MIXED)))
     bank, values = packed(MIXED, X), kernel_decisions(MIXED, weights, X, Z, beta)
-    monkeypatch.setattr(gram_bands, "CACHED", cached)
+    monkeypatch.setattr(gram_bands, "STRIP_BYTES", cached)
     assert packed(MIXED, X).tobytes() == bank.tobytes()
     assert kernel_decisions(MIXED, weights, X, Z, beta).tobytes() == values.tobytes()
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.svm.dual import Scratch, best_response, ridge_problem, svc_problem, svr_problem
-from gramplane.kernels.svm.task_machine import Accuracy, exact_ridge, solve_machine
+from gramplane.kernels.svm.task_machine import Accuracy, solve_machine, solve_ridge_exactly
 from gramplane.kernels.tasks.multitask import (
     dual_norm,
     dual_value,
@@ -84,7 +84,7 @@ def test_norms_of_extreme_numbers_do_not_overflow():
 
 def loss(problem, slope):
     t = best_response(slope, problem)
-    return float(np.sum((slope - 0.5 * problem.ridges() * t) * t - problem.kink * np.abs(t)))
+    return float(np.sum((slope - 0.5 * problem.ridges() * t) * t - problem.l1_weight * np.abs(t)))
 
 
 @pytest.mark.parametrize("kind", ["hinge", "tube", "square"])
@@ -137,7 +137,7 @@ def test_exact_ridge_solves_its_system_and_leaves_rows_out():
     F = rng.normal(size=(7, 3))
     K, cost = (F @ F.T).astype(np.float32), np.array([1.0, 2.0, 0.0, 1.0, 0.5, 3.0, 1.0])
     problem = ridge_problem(rng.normal(size=7), cost)
-    found, used = exact_ridge(K, problem), cost > 0
+    found, used = solve_ridge_exactly(K, problem), cost > 0
     assert abs(found.beta.sum()) < 1e-12
     assert found.beta[2] == 0.0
     residual = problem.c - K @ found.beta - problem.ridges() * found.beta - found.bias

@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 
 from gramplane.kernels.weights.domains import ElasticNetSet, LpBall, NonNegative, Simplex
 from gramplane.kernels.weights.level_programs import Cuts, lower_bound, project_on_level, response_gap
-from gramplane.kernels.weights.reduced_gradient import along_border, longest_step, reduced_step
+from gramplane.kernels.weights.reduced_gradient import clip_direction, longest_step, reduced_step
 from tests.support.oracles.mkl import dual_optimum, level_projection, lowest_height, machine, primal_optimum, random_problem
 
 DOMAINS = [ElasticNetSet(v) for v in (0.0, 0.3, 0.5, 0.9, 0.99, 1.0)] + [LpBall(p) for p in (1.0, 1.3, 3.0)]
@@ -318,7 +318,7 @@ def test_longest_step_reaches_the_border_and_the_border_direction_stays_there():
     reach = longest_step(weights, direction)
     assert reach == pytest.approx(2 / 3)
     at = np.array([0.7, 0.3, 0.0])
-    kept = along_border(at, direction)
+    kept = clip_direction(at, direction)
     np.testing.assert_allclose(kept, [0.1, -0.1, 0.0], atol=1e-15)
     assert kept.sum() == pytest.approx(0.0, abs=1e-15)
 

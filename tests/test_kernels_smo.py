@@ -100,12 +100,12 @@ def check(K, problem, s, tol):
     ridge = problem.ridges()
     K = K.astype(np.float64)
     assert (s.beta >= problem.lo).all() and (s.beta <= problem.hi).all()
-    if problem.total is not None:
-        assert s.beta.sum() == pytest.approx(problem.total, abs=1e-9 * (1 + np.abs(s.beta).sum()))
+    if problem.sum_constraint is not None:
+        assert s.beta.sum() == pytest.approx(problem.sum_constraint, abs=1e-9 * (1 + np.abs(s.beta).sum()))
     else:
         assert s.bias == 0.0
     np.testing.assert_allclose(s.decision, K @ s.beta, atol=1e-9 * (1 + np.abs(s.beta).sum()))
-    value = oracle.dual_value(K, problem.c, problem.kink, ridge, s.beta)
+    value = oracle.dual_value(K, problem.c, problem.l1_weight, ridge, s.beta)
     assert s.objective == pytest.approx(value, rel=1e-9, abs=1e-9)
     assert s.gap >= 0 and s.upper == pytest.approx(s.objective + s.gap)
     assert s.converged == (s.violation < tol)
@@ -119,7 +119,7 @@ def test_reaches_the_optimum_of_a_general_purpose_solver(kind, bias):
         s = solve_smo(DenseGram(K), problem, tol=1e-8)
         check(K, problem, s, 1e-8)
         assert s.converged
-        wanted, _ = oracle.qp_optimum(K, problem.c, problem.lo, problem.hi, problem.kink, problem.total, problem.ridge)
+        wanted, _ = oracle.qp_optimum(K, problem.c, problem.lo, problem.hi, problem.l1_weight, problem.sum_constraint, problem.ridge)
         assert s.objective == pytest.approx(wanted, rel=1e-6, abs=1e-7)
         assert s.objective >= wanted - 1e-7 * (1 + abs(wanted))
         assert s.gap <= 1e-5 * (1 + abs(s.objective))
@@ -191,9 +191,9 @@ def test_few_steps_end_unconverged_and_more_are_never_worse():
 def test_shrinking_changes_nothing_but_time(kind, dtype, monkeypatch):
     K, problem = case(kind, 300, seed=2)
     gram = DenseGram(K.astype(dtype))
-    monkeypatch.setattr(smo_shrink, "LEAST", 20)
+    monkeypatch.setattr(smo_shrink, "MIN_STEPS", 20)
     shrunk = solve_smo(gram, problem, tol=1e-7)
-    monkeypatch.setattr(smo_shrink, "WORTH", 0.0)
+    monkeypatch.setattr(smo_shrink, "MAX_COPIED_SHARE", 0.0)
     whole = solve_smo(gram, problem, tol=1e-7)
     check(gram.array, problem, shrunk, 1e-7)
     assert shrunk.converged and whole.converged
@@ -236,7 +236,7 @@ def test_every_length_of_the_vectorised_loops(n, bias):
 def test_permuting_rows_permutes_the_solution():
     K, problem = case("svr", 70)
     order = np.random.default_rng(0).permutation(70)
-    moved = DualProblem(problem.c[order], problem.lo[order], problem.hi[order], problem.kink)
+    moved = DualProblem(problem.c[order], problem.lo[order], problem.hi[order], problem.l1_weight)
     a = solve_smo(DenseGram(K), problem, tol=1e-8)
     b = solve_smo(DenseGram(K[np.ix_(order, order)]), moved, tol=1e-8)
     np.testing.assert_allclose(b.beta, a.beta[order], atol=1e-5)
@@ -256,7 +256,7 @@ def test_scaling_kernel_and_cost_scales_the_dual(scale):
 @pytest.mark.parametrize("rows", [False, True])
 def test_one_kink_for_all_and_one_each_are_the_same_bits(rows):
     K, problem = case("svr", 90)
-    each = replace(problem, kink=np.full(90, problem.kink))
+    each = replace(problem, l1_weight=np.full(90, problem.l1_weight))
     a, b = (solve_smo(rows_of(K) if rows else DenseGram(K), p, tol=1e-6) for p in (problem, each))
     assert a.beta.tobytes() == b.beta.tobytes()
     assert (a.bias, a.objective, a.iterations) == (b.bias, b.objective, b.iterations)
@@ -468,13 +468,13 @@ def test_matrix_that_is_not_finite_is_refused(value, make):
         (lambda: svr_problem([1.0, 2.0], -0.1, 1.0), "epsilon=-0.1"),
         (lambda: DualProblem(np.ones(2), np.ones(2), np.zeros(2)), "interval"),
         (lambda: DualProblem(np.ones(2), np.zeros(2), np.full(2, np.inf)), "finite where ridge"),
-        (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), 0.0, 3.0), "total=3.0"),
+        (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), 0.0, 3.0), "sum_constraint=3.0"),
         (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), ridge=np.array([1.0, -1.0])), "ridge: must be finite and not negative"),
         (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), ridge=np.array([1.0, np.inf])), "ridge: must be finite and not negative"),
         (lambda: DualProblem(np.ones(2), np.zeros(3), np.ones(2)), "lo: shape"),
-        (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), -1.0), "kink"),
-        (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), np.array([0.1, np.nan])), "kink"),
-        (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), np.ones(3)), "kink: shape"),
+        (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), -1.0), "l1_weight"),
+        (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), np.array([0.1, np.nan])), "l1_weight"),
+        (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), np.ones(3)), "l1_weight: shape"),
         (lambda: DenseGram(np.ones((2, 3))), "square"),
         (lambda: DenseGram(-np.eye(2)), "diagonal entry 0"),
         (lambda: solve_smo(DenseGram(np.eye(3)), svc_problem([1, -1], 1.0)), "order 3"),

@@ -13,12 +13,12 @@ from gramplane.kernels.svm.gram_access import RepeatedGram
 from gramplane.kernels.svm.smo import solve_smo
 from gramplane.kernels.svm.triclass import (
     Points,
-    assigned,
+    assign_labels,
     concave_linearised,
     crossing,
     majorant,
     min_loss,
-    relaxed,
+    relaxed_problem,
     three_way,
     with_indicators,
 )
@@ -28,7 +28,7 @@ from gramplane.kernels.svm.triclass_search import (
     labelled_machine,
     permuted_start,
     sided_start,
-    solved,
+    solve_convex,
     universum_machine,
     with_mean,
 )
@@ -83,7 +83,7 @@ def test_the_min_loss_and_its_difference_of_convex_functions(eps):
 @pytest.mark.parametrize(("eps", "D"), [(0.1, 2.0), (0.5, 1.5), (0.0, 4.0)])
 def test_the_least_relaxed_loss_over_the_indicator_is_one_tube(eps, D):
     points, d = Points(np.zeros(1), np.ones(1, bool), np.array([3.0]), eps), np.linspace(0, 1, 4001)
-    tube = relaxed(points, np.zeros(1), D)
+    tube = relaxed_problem(points, np.zeros(1), D)
     assert tube.target.tolist() == tube.fixed.tolist() == [0.0] and tube.lo == -tube.hi
     for u in np.linspace(-1.5, 1.5, 31):
         one, other = 1 - D * (1 - d), -eps - D * d
@@ -96,7 +96,7 @@ def test_assignments_take_the_cheaper_loss_and_more_eps_means_more_zeros():
     counts = []
     for eps in (0.0, 0.1, 0.3, 0.6, 0.9):
         points = Points(np.zeros(500), np.ones(500, bool), np.ones(500), eps)
-        t = assigned(points, f)
+        t = assign_labels(points, f)
         hinge, tube = np.maximum(0, 1 - np.abs(f)), np.maximum(0, np.abs(f) - eps)
         np.testing.assert_array_equal(t, np.where(hinge <= tube, np.sign(f), 0))
         np.testing.assert_array_equal(three_way(f, eps), t)
@@ -115,12 +115,12 @@ def test_a_convex_problem_has_the_optimum_of_a_generic_solver(kind, balance):
     convex = {
         "majorant": lambda: majorant(points, t),
         "dc": lambda: concave_linearised(points, t),
-        "relaxed": lambda: relaxed(points, t, 2.0),
+        "relaxed": lambda: relaxed_problem(points, t, 2.0),
         "indicators": lambda: with_indicators(points, t, 2.5),
     }[kind]()
     points = replace(points, balance=balance)
     gram = DenseGram(K) if balance is None else with_mean(DenseGram(K), points.unlabelled)
-    found = solved(gram, points, convex, EXACT)
+    found = solve_convex(gram, points, convex, EXACT)
     assert abs(found.beta.sum()) <= 1e-9 * points.cost.sum() * 4
     np.testing.assert_allclose(found.product, gram.array @ found.beta, atol=1e-9)
     assert found.gap <= 1e-6
@@ -193,7 +193,7 @@ def test_a_sub_problem_minimises_the_formula_it_is_named_for(kind, seed):
     if kind == "all relevant":
         points, t = replace(points, all_relevant=True), np.where(t == 0.0, np.where(points.unlabelled, -1.0, 0.0), t)
     convex = with_indicators(points, t, 2.5) if kind == "indicators" else concave_linearised(points, t)
-    found = solved(DenseGram(K), points, convex, EXACT)
+    found = solve_convex(DenseGram(K), points, convex, EXACT)
     terms, slopes = hinge_sums(points, 2.5, kind, t)
     reached = sum_of(terms, slopes, found.beta @ found.product, found.decision)
     assert reached == pytest.approx(written_out(X[:, :3], terms, slopes), rel=1e-6, abs=1e-6)
@@ -204,7 +204,7 @@ def test_the_relaxed_sub_problem_minimises_over_indicators_too():
     K, points = tiny(3, U=4, eps=0.2)
     slopes = np.where(points.unlabelled, np.resize([1.0, -1.0, 0.0, 0.5], points.n), 0.0)
     D, d = 2.2, np.linspace(0.0, 1.0, 2201)
-    found = solved(DenseGram(K), points, relaxed(points, slopes, D), EXACT)
+    found = solve_convex(DenseGram(K), points, relaxed_problem(points, slopes, D), EXACT)
     reached = found.beta @ found.product / 2 + known_losses(points, found.decision)
     for i in np.flatnonzero(points.unlabelled):
         f = found.decision[i]
@@ -224,9 +224,9 @@ def test_a_row_at_the_crossing_takes_the_hinge(eps):
     edge = crossing(eps)
     f = np.array([edge, -edge, np.nextafter(edge, 0.0), -np.nextafter(edge, 0.0), 0.0])
     points = Points(np.zeros(5), np.ones(5, bool), np.ones(5), eps)
-    assert assigned(points, f).tolist() == [1.0, -1.0, 0.0, 0.0, 0.0]
+    assert assign_labels(points, f).tolist() == [1.0, -1.0, 0.0, 0.0, 0.0]
     assert three_way(f, eps).tolist() == [1, -1, 0, 0, 0]
-    assert assigned(replace(points, all_relevant=True), f).tolist() == [1.0, -1.0, 1.0, -1.0, 1.0]
+    assert assign_labels(replace(points, all_relevant=True), f).tolist() == [1.0, -1.0, 1.0, -1.0, 1.0]
 
 
 def test_repeated_rows_are_those_of_the_matrix_written_out():
@@ -246,13 +246,13 @@ def test_repeated_rows_are_those_of_the_matrix_written_out():
 def test_the_relaxed_optimum_is_below_that_of_any_indicators():
     K, points = tiny(1)
     gram, slopes = DenseGram(K), np.zeros(points.n)
-    low = solved(gram, points, relaxed(points, slopes, 2.0), EXACT)
+    low = solve_convex(gram, points, relaxed_problem(points, slopes, 2.0), EXACT)
     value = low.beta @ low.product / 2 + convex_loss(points, low, 0.5 * (1.0 + points.eps), 2.0)
     for bits in range(8):
         t = np.zeros(points.n)
         t[points.unlabelled] = [bits & 1, bits >> 1 & 1, bits >> 2 & 1]
         convex = replace(with_indicators(points, t, 2.0), fixed=slopes)
-        found = solved(gram, points, convex, EXACT)
+        found = solve_convex(gram, points, convex, EXACT)
         f, inside = found.decision, t == 0
         free = points.unlabelled
         losses = np.where(inside, np.maximum(np.abs(f) - points.eps, 0), 2 + np.maximum(np.abs(f) - 1, 0))
@@ -306,8 +306,8 @@ def test_at_the_end_the_assignment_stays_and_j_is_the_value_of_its_convex_proble
         K, points = tiny(seed, U=8)
         last = ends(K, points)
         assert last.stop == "assignment"
-        np.testing.assert_array_equal(assigned(points, last.decision), last.labels)
-        again = solved(DenseGram(K), points, majorant(points, last.labels), EXACT)
+        np.testing.assert_array_equal(assign_labels(points, last.decision), last.labels)
+        again = solve_convex(DenseGram(K), points, majorant(points, last.labels), EXACT)
         best, _ = oracle.convex_optimum(K, last.labels, points.cost, points.eps)
         assert last.objective == pytest.approx(best, rel=1e-6) == again.objective
         assert last.violation <= EXACT and last.gap <= 1e-6

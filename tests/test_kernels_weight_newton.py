@@ -32,7 +32,7 @@ def test_the_hessian_is_that_of_the_machines_value(kind):
     beta = at(theta).beta
     free = free_rows(problem, beta)
     assert len(free) > 1 and ((np.abs(beta[free]) < 1.0) & (beta[free] != 0)).all()
-    root = curvature_root(np.tensordot(theta, K, 1)[np.ix_(free, free)], (K @ beta)[:, free], problem.total is not None)
+    root = curvature_root(np.tensordot(theta, K, 1)[np.ix_(free, free)], (K @ beta)[:, free], problem.sum_constraint is not None)
     assert len(root) <= len(K)
     step = 1e-5
     found = np.stack([(slopes(theta + step * e) - slopes(theta - step * e)) / (2 * step) for e in np.eye(len(K))])

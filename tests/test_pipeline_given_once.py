@@ -93,7 +93,7 @@ def test_what_was_handed_over_is_not_copied_and_cannot_be_written_to():
     # One matrix in double precision while it is tried for definiteness, with the copy that LAPACK factors, and nothing of size k.
     assert peak < 3 * 8 * 300**2 < PackedBank.bytes_for(10, 300)
     for change in (lambda: bank.put(0, 0, 0, K[0]), lambda: bank.transform([np.asarray] * 10)):
-        with pytest.raises(ValueError, match="a bank over matrices of somebody else changes none of them"):
+        with pytest.raises(ValueError, match="a bank over matrices of the caller cannot change them"):
             change()
     with pytest.raises(ValueError, match="read-only"):
         bank.values[0, 0] = 2.0

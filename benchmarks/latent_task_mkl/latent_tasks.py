@@ -244,7 +244,7 @@ def pooled(split: Split, C: float, shared: float) -> np.ndarray:
     _, codes = np.unique(split.task, return_inverse=True)
     gram = DenseGram(scale * K * (shared + (codes[:, None] == codes)))
     base = ridge_problem(split.y, split.costs(C)) if split.squared else svc_problem(split.y, C)
-    problem = DualProblem(base.c, base.lo, base.hi, base.kink, 0.0, base.ridge, codes)
+    problem = DualProblem(base.c, base.lo, base.hi, base.l1_weight, 0.0, base.ridge, codes)
     found = solve_ridge(gram, problem, tol=1e-6) if split.squared else solve_smo(gram, problem, tol=1e-3)
     assert found.biases is not None
     test = np.searchsorted(np.unique(split.task), split.test_task)

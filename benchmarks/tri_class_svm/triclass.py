@@ -29,7 +29,7 @@ from gramplane.kernels.grams.blocks import gram_block
 from gramplane.kernels.grams.spec import KernelSpec
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import DenseGram
-from gramplane.kernels.svm.triclass import Points, objective
+from gramplane.kernels.svm.triclass import Points, objective_value
 from gramplane.kernels.svm.triclass_search import Search, improved, labelled_machine
 from gramplane.pipeline import TriClassSVC
 
@@ -157,7 +157,7 @@ def level(machine: TriClassSVC | SVC, chosen: np.ndarray, K: np.ndarray, y: np.n
     beta[chosen[machine.support_]] = machine.dual_coef_.ravel()
     product = K @ beta
     points = Points(np.concatenate([y, np.zeros(len(K) - len(y))]), free, np.where(free, share, C), EPS)
-    return objective(points, float(beta @ product), product + machine.intercept_[0]) / C
+    return objective_value(points, float(beta @ product), product + machine.intercept_[0]) / C
 
 
 class Draw:

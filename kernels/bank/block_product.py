@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array, FloatArray
 from ..jit import compiled
 from ..svm.dual import add_rows
 
-FloatArray = NDArray[np.float64]
 Span = tuple[int, int]
 
 
-def add_product(block: NDArray[Any], rows: Span, cols: Span, v: FloatArray, out: FloatArray) -> None:
+def add_product(block: Array, rows: Span, cols: Span, v: FloatArray, out: FloatArray) -> None:
     """Add the share of one block in ``K v`` to ``out``, both ``(n,)``, in float64.
 
     Parameters
     ----------
     block
-        ``(rows, columns)`` float32 or float64, C-ordered; beside the diagonal it stands for its mirror image, too.
+        ``(rows, columns)`` float32 or float64, C-ordered; off the diagonal it stands for its mirror image, too.
     rows, cols
         Its ranges; equal on the diagonal.
     v, out
@@ -33,7 +30,7 @@ def add_product(block: NDArray[Any], rows: Span, cols: Span, v: FloatArray, out:
 
 
 @compiled(reassociate=True)
-def _add_dots(block: NDArray[Any], weights: FloatArray, out: FloatArray) -> None:
+def _add_dots(block: Array, weights: FloatArray, out: FloatArray) -> None:
     """Add sum over k of block[r, k] weights[k] to out[r]."""
     for r in range(len(block)):
         total = 0.0

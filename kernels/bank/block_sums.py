@@ -1,8 +1,8 @@
 """Sums over Gram matrices that lie in block pairs, to the bits of :class:`~gramplane.kernels.bank.bank.PackedBank`.
 
-A block pair is an array (k, rows, columns) of k kernels over two row ranges, the upper triangle of pairs stands for the whole. Row ranges
-begin at multiples of 128. Whoever holds the blocks, one process or many, and whatever the ranges are, gets the same bits: every tile of
-128 x 128 entries is summed by itself, and the tiles are added row by row.
+A block pair is an array (k, rows, columns) of k kernels over two row ranges; the upper triangle of pairs stands for the whole. Row ranges
+begin at multiples of 128. The bits depend neither on the ranges nor on the number of processes: every tile of 128 x 128 entries is summed
+by itself, and the tiles are added row by row.
 """
 
 from __future__ import annotations
@@ -13,30 +13,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array, FloatArray
 from .loops import BAND, combine_block, sum_tiles
 from .products import block_products
 
-FloatArray = NDArray[np.float64]
 Span = tuple[int, int]
 
 
 class TileSums(NamedTuple):
-    """What the tiles of one block pair add to quadratic forms.
-
-    Attributes
-    ----------
-    rows, cols
-        Ranges of the block pair.
-    values
-        ``(k, m, row tiles, column tiles)``.
-    """
+    """Shares of one block pair in quadratic forms: its ranges, and a share of every tile, ``(k, m, row tiles, column tiles)``."""
 
     rows: Span
     cols: Span
     values: FloatArray
 
 
-def tile_sums(block: np.ndarray, rows: Span, cols: Span, vectors: FloatArray) -> TileSums:
+def tile_sums(block: Array, rows: Span, cols: Span, vectors: FloatArray) -> TileSums:
     """Return the shares of a block pair in ``beta' K_q beta``.
 
     Parameters
@@ -56,18 +48,18 @@ def tile_sums(block: np.ndarray, rows: Span, cols: Span, vectors: FloatArray) ->
 
 
 def total_forms(parts: Iterable[TileSums]) -> FloatArray:
-    """Return ``(k, m)`` quadratic forms from the shares of all block pairs, in whatever order they come."""
+    """Return ``(k, m)`` quadratic forms from the shares of all block pairs, which come in any order."""
     bands: dict[tuple[int, int], FloatArray] = {}
     for part in parts:
         for band in range(part.values.shape[2]):
             bands[part.rows[0] + band * BAND, part.cols[0]] = part.values[:, :, band]
-    every = np.concatenate([bands[place] for place in sorted(bands)], axis=2)
-    # Left of the diagonal stand zeros, which change no bit; cumsum adds one by one where sum would add in pairs.
+    every = np.concatenate([bands[corner] for corner in sorted(bands)], axis=2)
+    # Zeros left of the diagonal change no bit; cumsum adds one by one where sum would add in pairs.
     return np.cumsum(every, axis=2)[:, :, -1]
 
 
 class ProductSums(NamedTuple):
-    """What one block pair adds to products ``K_q beta``: ``(k, m, rows)`` to its rows, ``(k, m, columns)`` to its columns."""
+    """Shares of one block pair in products ``K_q beta``: ``(k, m, rows)`` of its rows, ``(k, m, columns)`` of its columns."""
 
     rows: Span
     cols: Span
@@ -75,9 +67,7 @@ class ProductSums(NamedTuple):
     to_cols: FloatArray
 
 
-def product_sums(
-    block: np.ndarray, rows: Span, cols: Span, vectors: FloatArray, wanted: NDArray[np.bool_], units: FloatArray
-) -> ProductSums:
+def product_sums(block: Array, rows: Span, cols: Span, vectors: FloatArray, wanted: NDArray[np.bool_], units: FloatArray) -> ProductSums:
     """Return the shares of a block pair in ``K_q beta``.
 
     Parameters
@@ -87,7 +77,7 @@ def product_sums(
     rows, cols
         Its ranges; equal on the diagonal.
     vectors, wanted
-        ``(m, n)`` vectors beta and the rows wanted of their products.
+        ``(m, n)`` vectors beta, and the rows of their products to compute.
     units
         ``(k, m)`` as :func:`gramplane.kernels.bank.products.product_units` gives them.
     """
@@ -99,7 +89,7 @@ def product_sums(
 
 
 def total_products(parts: Iterable[ProductSums], wanted: NDArray[np.bool_]) -> FloatArray:
-    """Return ``(k, m, n)`` products, zero at rows not wanted, from the shares of all block pairs in whatever order they come."""
+    """Return ``(k, m, n)`` products, zero at rows not wanted, from the shares of all block pairs, which come in any order."""
     out: FloatArray | None = None
     for part in parts:
         if out is None:
@@ -111,7 +101,7 @@ def total_products(parts: Iterable[ProductSums], wanted: NDArray[np.bool_]) -> F
     return out
 
 
-def combined(block: np.ndarray, theta: FloatArray) -> np.ndarray:
+def combined(block: Array, theta: FloatArray) -> Array:
     """Return ``sum_q theta_q K_q`` of a block pair, in the block's type; kernels of weight zero are not read."""
     used = np.flatnonzero(theta)
     out = np.zeros(block.shape[1] * block.shape[2])

@@ -2,67 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
-
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
 
 BAND = 128
 """Rows of a band."""
 
-STRIP = 4096
-"""Entries that are combined at a time: their float64 sums stay in the first-level cache."""
+STRIP_ENTRIES = 4096
+"""Entries combined at a time: their float64 sums stay in the first-level cache."""
 
 
 def count_packed(n: int) -> int:
     """Return the packed entries of one matrix of order n."""
-    whole, rest = divmod(n, BAND)
-    # Bands of 128 rows and n, n - 128, ... columns, then a square of what is left.
-    return BAND * (whole * n - BAND * whole * (whole - 1) // 2) + rest * rest
+    whole, left = divmod(n, BAND)
+    # Bands of 128 rows and n, n - 128, ... columns, then a square of the rows left.
+    return BAND * (whole * n - BAND * whole * (whole - 1) // 2) + left * left
 
 
-def packed_bands(n: int) -> IndexArray:
-    """Return where the bands of packed triangles begin among the entries of a matrix, and how far their rows are apart: (bands, 2)."""
+def packed_bands(n: int) -> IntArray:
+    """Return first entry and row stride of the bands of packed triangles, (bands, 2)."""
     return np.array([(count_packed(n) - count_packed(n - first), n - first) for first in range(0, n, BAND)])
 
 
-def square_bands(n: int) -> IndexArray:
-    """Return the same of whole matrices, row by row, of which what is left of the bands is passed over."""
+def square_bands(n: int) -> IntArray:
+    """Return first entry and row stride of the bands of whole matrices, (bands, 2); entries left of the bands are skipped."""
     return np.array([(first * n + first, n) for first in range(0, n, BAND)])
 
 
 @compiled
-def combine_bands(values: NDArray[Any], n: int, bands: IndexArray, used: IndexArray, weights: FloatArray, out: NDArray[Any]) -> None:
+def combine_bands(values: Array, n: int, bands: IntArray, used: IntArray, weights: FloatArray, out: Array) -> None:
     """Write sum over q of weights[q] times kernel used[q] to out (n, n), both triangles."""
-    total = np.empty(max(n, STRIP))
+    total = np.empty(max(n, STRIP_ENTRIES))
     for band in range(len(bands)):
         first, at, stride = band * BAND, bands[band, 0], bands[band, 1]
         width = n - first
         rows = min(BAND, width)
-        step = max(1, STRIP // width)
+        step = max(1, STRIP_ENTRIES // width)
         for start in range(0, rows, step):
             taken = min(step, rows - start)
             part = total[: taken * width]
             part[:] = 0.0
-            # Rows without anything between them are one long row.
+            # Rows without a gap between them are one long row.
             lines = 1 if stride == width else taken
             _add_kernels(part, lines, values, at + start * stride, stride, used, weights)
             for r in range(taken):
                 to, row = out[first + start + r, first:], part[r * width : (r + 1) * width]
-                # Copied as slices, they would have the texts of errors about shapes compiled.
+                # A loop: assigning slices would compile the messages of errors about shapes.
                 for k in range(width):
                     to[k] = row[k]
         mirror_band(out, first, rows)
 
 
 @compiled
-def _add_kernels(out: FloatArray, rows: int, values: NDArray[Any], at: int, stride: int, used: IndexArray, weights: FloatArray) -> None:
-    """Add weighted entries, four kernels a pass, to rows that lie side by side: row r stands at values[q, at + r * stride :]."""
+def _add_kernels(out: FloatArray, rows: int, values: Array, at: int, stride: int, used: IntArray, weights: FloatArray) -> None:
+    """Add weighted entries, four kernels a pass, to consecutive rows of out: row r of kernel q begins at values[q, at + r * stride]."""
     size = out.size // rows
     whole = used.size - used.size % 4
     for at_kernel in range(0, whole, 4):
@@ -84,7 +79,7 @@ def _add_kernels(out: FloatArray, rows: int, values: NDArray[Any], at: int, stri
 
 
 @compiled
-def mirror_band(out: NDArray[Any], first: int, rows: int) -> None:
+def mirror_band(out: Array, first: int, rows: int) -> None:
     """Copy the band right of its square to below it, in tiles that stay in the cache."""
     n = len(out)
     for left in range(first + rows, n, 32):
@@ -95,7 +90,7 @@ def mirror_band(out: NDArray[Any], first: int, rows: int) -> None:
 
 
 @compiled
-def add_rows_at(out: FloatArray, values: NDArray[Any], at: int, stride: int, rows: IndexArray, weights: FloatArray) -> None:
+def add_rows_at(out: FloatArray, values: Array, at: int, stride: int, rows: IntArray, weights: FloatArray) -> None:
     """Add sum over r in rows of weights[r] times the row at values[at + r * stride :] to out, four rows a pass, in float64."""
     size = out.size
     whole = rows.size - rows.size % 4
@@ -114,7 +109,7 @@ def add_rows_at(out: FloatArray, values: NDArray[Any], at: int, stride: int, row
 
 
 @compiled
-def sum_forms(values: NDArray[Any], n: int, bands: IndexArray, chosen: IndexArray, betas: FloatArray, out: FloatArray) -> None:
+def sum_forms(values: Array, n: int, bands: IntArray, chosen: IntArray, betas: FloatArray, out: FloatArray) -> None:
     """Add beta' R beta to out (len(chosen), len(betas)), raw matrices, reading the rows where beta is not zero."""
     total = np.empty(n)
     for q in range(chosen.size):
@@ -133,24 +128,24 @@ def sum_forms(values: NDArray[Any], n: int, bands: IndexArray, chosen: IndexArra
 
 @compiled
 def _add_tiles(total: float, part: FloatArray, beta: FloatArray) -> float:
-    """Return total + part'beta, one tile after the other, those right of the first twice: they stand for their mirror images too."""
+    """Return total + part'beta, tile by tile; those right of the first count twice, as they stand for their mirror images too."""
     for lo in range(0, beta.size, BAND):
-        tile = _tile(part, beta, lo)
+        tile = _tile_product(part, beta, lo)
         total += tile if lo == 0 else 2.0 * tile
     return total
 
 
 @compiled(inline=True)
-def _tile(part: FloatArray, beta: FloatArray, lo: int) -> float:
-    found = 0.0
+def _tile_product(part: FloatArray, beta: FloatArray, lo: int) -> float:
+    total = 0.0
     for k in range(lo, min(lo + BAND, beta.size)):
-        found += part[k] * beta[k]
-    return found
+        total += part[k] * beta[k]
+    return total
 
 
 @compiled
-def sum_tiles(block: NDArray[Any], on_diagonal: bool, left: FloatArray, right: FloatArray, out: FloatArray) -> None:
-    """Write what every tile of a C-ordered block (k, rows, columns) adds to the forms of `sum_forms`, to the same bits.
+def sum_tiles(block: Array, on_diagonal: bool, left: FloatArray, right: FloatArray, out: FloatArray) -> None:
+    """Write the share of every tile of a C-ordered block (k, rows, columns) in the forms of `sum_forms`, to the same bits.
 
     left (m, rows) and right (m, columns) are the parts of the vectors, out is (k, m, row tiles, column tiles). Edges of the block are
     multiples of BAND, but for the ends of the matrix.
@@ -170,11 +165,11 @@ def sum_tiles(block: NDArray[Any], on_diagonal: bool, left: FloatArray, right: F
                     add_rows_at(part, entries, top * width + first, width, support, left[m, top : top + BAND])
                     for lo in range(0, part.size, BAND):
                         twice = lo > 0 or not on_diagonal
-                        out[q, m, band, (first + lo) // BAND] = _tile(part, right[m, first:], lo) * (2.0 if twice else 1.0)
+                        out[q, m, band, (first + lo) // BAND] = _tile_product(part, right[m, first:], lo) * (2.0 if twice else 1.0)
 
 
 @compiled
-def combine_block(block: NDArray[Any], used: IndexArray, weights: FloatArray, out: FloatArray) -> None:
+def combine_block(block: Array, used: IntArray, weights: FloatArray, out: FloatArray) -> None:
     """Add sum over q of weights[q] times kernel used[q] to out (rows * columns), to the bits of `combine_bands`."""
     step = 4096
     flat = block.reshape((block.shape[0], block.shape[1] * block.shape[2]))

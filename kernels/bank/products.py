@@ -1,27 +1,23 @@
 """Compiled products K_q beta over Gram matrices in memory and over block pairs, to the same bits.
 
-A tile of 128 columns adds to a row what its own entries sum to, and a band of 128 rows adds to a column, by symmetry, what its rows sum to.
-Both are rounded to multiples of one unit before they are added. Sums of multiples below 2^53 units are exact in float64, so neither the
-order nor the grouping of tiles matters (in the manner of Demmel and Nguyen, "Fast reproducible floating-point summation", 2013).
+A tile of 128 columns adds the sum of its entries to a row, and a band of 128 rows, by symmetry, the sum of its rows to a column. Both are
+rounded to multiples of one unit before they are added. Sums of multiples below 2^53 units are exact in float64, so neither the order nor
+the grouping of tiles matters (in the manner of Demmel and Nguyen, "Fast reproducible floating-point summation", 2013).
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
 from .loops import BAND
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
-
-UNITS = 50
+UNIT_BITS = 50
 """The unit is 2^-UNITS of the least power of two not below max_i K_ii ||beta||_1, which bounds every product."""
 
-SHIFT = 1.5 * 2.0**52
+ROUNDING_SHIFT = 1.5 * 2.0**52
 """Adding and subtracting SHIFT units rounds to a multiple of the unit."""
 
 
@@ -35,12 +31,12 @@ def product_units(tops: FloatArray, vectors: FloatArray) -> FloatArray:
     vectors : ndarray of shape (m, n)
     """
     bound = np.outer(tops, np.abs(vectors).sum(axis=1))
-    return np.where(bound > 0, 2.0 ** (np.ceil(np.log2(np.where(bound > 0, bound, 1.0))) - UNITS), 1.0)
+    return np.where(bound > 0, 2.0 ** (np.ceil(np.log2(np.where(bound > 0, bound, 1.0))) - UNIT_BITS), 1.0)
 
 
 @compiled(reassociate=True)
-def _four_sums(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], d: NDArray[Any], beta: FloatArray) -> tuple[float, float, float, float]:
-    """Return the inner products of four stretches with beta; nothing is stored, so the loop has one form only."""
+def _four_products(a: Array, b: Array, c: Array, d: Array, beta: FloatArray) -> tuple[float, float, float, float]:
+    """Return the inner products of four rows with beta; nothing is stored, so the loop has one form only."""
     e = f = g = h = 0.0
     for k in range(beta.size):
         x = beta[k]
@@ -52,12 +48,12 @@ def _four_sums(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], d: NDArray[Any
 
 
 @compiled
-def _spread_four(
+def _add_four_rows(
     out: FloatArray,
-    a: NDArray[Any],
-    b: NDArray[Any],
-    c: NDArray[Any],
-    d: NDArray[Any],
+    a: Array,
+    b: Array,
+    c: Array,
+    d: Array,
     p: float,
     q: float,
     r: float,
@@ -69,10 +65,10 @@ def _spread_four(
 
 @compiled
 def add_band(
-    entries: NDArray[Any],
+    entries: Array,
     stride: int,
     on_diagonal: bool,
-    read: IndexArray,
+    read: IntArray,
     left: FloatArray,
     right: FloatArray,
     unit: float,
@@ -80,20 +76,13 @@ def add_band(
     to_rows: FloatArray,
     to_cols: FloatArray,
 ) -> None:
-    """Add what a band of rows has in K beta to its rows and to its columns.
+    """Add the share of a band of rows in K beta to its rows and to its columns.
 
-    Parameters
-    ----------
-    entries : ndarray
-        The band from its first entry on; row r begins at r * stride. The first tile of a band on the diagonal is the square there.
-    read : ndarray
-        Rows to read, ascending. The last one stands in for rows that would make their number a multiple of four, with weight zero.
-    left, right : ndarray
-        beta of the rows and of the columns.
-    part : ndarray
-        Room for one number a column.
+    Row r of the band begins at entries[r * stride]; the first tile of a band on the diagonal is the square there. The rows to ``read`` are
+    ascending; the last one, with weight zero, fills their number up to a multiple of four. ``left`` and ``right`` are beta of the rows and
+    of the columns, ``part`` is work space for one number a column.
     """
-    width, big = right.size, SHIFT * unit
+    width, big = right.size, ROUNDING_SHIFT * unit
     part[:width] = 0.0
     for at in range(0, read.size, 4):
         last = read.size - 1
@@ -105,7 +94,7 @@ def add_band(
         mirrored = p != 0.0 or q != 0.0 or r != 0.0 or s != 0.0
         for lo in range(0, width, BAND):
             hi = min(lo + BAND, width)
-            e, f, g, t = _four_sums(a[lo:hi], b[lo:hi], c[lo:hi], d[lo:hi], right[lo:hi])
+            e, f, g, t = _four_products(a[lo:hi], b[lo:hi], c[lo:hi], d[lo:hi], right[lo:hi])
             to_rows[i] += (e + big) - big
             if at + 1 <= last:
                 to_rows[j] += (f + big) - big
@@ -114,23 +103,23 @@ def add_band(
             if at + 3 <= last:
                 to_rows[h] += (t + big) - big
             if mirrored and (lo > 0 or not on_diagonal):
-                _spread_four(part[lo:hi], a[lo:hi], b[lo:hi], c[lo:hi], d[lo:hi], p, q, r, s)
+                _add_four_rows(part[lo:hi], a[lo:hi], b[lo:hi], c[lo:hi], d[lo:hi], p, q, r, s)
     for column in range(BAND if on_diagonal else 0, width):
         to_cols[column] += (part[column] + big) - big
 
 
 @compiled
 def bank_products(
-    values: NDArray[Any],
+    values: Array,
     n: int,
-    bands: IndexArray,
-    chosen: IndexArray,
+    bands: IntArray,
+    chosen: IntArray,
     betas: FloatArray,
     wanted: NDArray[np.bool_],
     units: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Add R_q beta to out (len(chosen), m, n) at the wanted rows (m, n); elsewhere stands what is of no use."""
+    """Add R_q beta to out (len(chosen), m, n) at the wanted rows (m, n); the other rows of out mean nothing."""
     part = np.empty(n)
     for q in range(chosen.size):
         for band in range(len(bands)):
@@ -139,13 +128,13 @@ def bank_products(
                 left = betas[m, first : first + BAND]
                 read = np.flatnonzero((left != 0.0) | wanted[m, first : first + BAND])
                 if read.size:
-                    own = out[q, m, first:]
-                    add_band(values[chosen[q], at:], stride, n > 0, read, left, betas[m, first:], units[q, m], part, own, own)
+                    into = out[q, m, first:]
+                    add_band(values[chosen[q], at:], stride, n > 0, read, left, betas[m, first:], units[q, m], part, into, into)
 
 
 @compiled
 def block_products(
-    block: NDArray[Any],
+    block: Array,
     on_diagonal: bool,
     left: FloatArray,
     right: FloatArray,
@@ -163,11 +152,11 @@ def block_products(
             rows = min(BAND, height - top)
             first = top if on_diagonal else 0
             for m in range(len(left)):
-                own = left[m, top : top + rows]
-                read = np.flatnonzero((own != 0.0) | wanted[m, top : top + rows])
+                beta = left[m, top : top + rows]
+                read = np.flatnonzero((beta != 0.0) | wanted[m, top : top + rows])
                 if read.size:
                     start = top * width + first
                     add_band(
-                        flat[start:], width, on_diagonal, read, own, right[m, first:], units[q, m], part,
+                        flat[start:], width, on_diagonal, read, beta, right[m, first:], units[q, m], part,
                         to_rows[q, m, top:], to_cols[q, m, first:],
                     )  # fmt: skip

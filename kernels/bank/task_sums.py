@@ -4,49 +4,48 @@
 
 The same functions work on a :class:`~gramplane.kernels.bank.bank.PackedBank` and on block pairs, to the same bits whatever the blocks are.
 A band of 128 rows and a tile of 128 columns give one share of every pair of tasks they hold; shares are rounded to multiples of a unit
-before they are added, so their order does not matter (see :mod:`gramplane.kernels.bank.products`). Rows of a task may lie anywhere; the
-loops are fast where they lie together, because rows of one task in a band are added up first.
+before they are added, so their order does not matter (see :mod:`gramplane.kernels.bank.products`). Rows of a task may be anywhere; the
+loops are faster where they lie together, because rows of one task in a band are added up first.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
 from .loops import BAND, add_rows_at, mirror_band
-from .products import SHIFT, UNITS
+from .products import ROUNDING_SHIFT, UNIT_BITS
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
 Span = tuple[int, int]
 
-STRIP = 512
+STRIP_COLUMNS = 512
 """Columns combined at a time: their weights of four kernels stay in the first-level cache."""
 
 
 class TaskSums(NamedTuple):
-    """Shares of A_q, ``(k, T, T)`` each, that add up in any order: of squares on the diagonal, and of what lies right of them."""
+    """Shares of A_q, ``(k, T, T)`` each, that may be added in any order: of the squares on the diagonal, and right of them."""
 
     square: FloatArray
-    beside: FloatArray
+    right: FloatArray
 
     def __add__(self, other: TaskSums) -> TaskSums:  # type: ignore[override]
         """Return the shares of both; every sum of shares is exact."""
-        return TaskSums(self.square + other.square, self.beside + other.beside)
+        return TaskSums(self.square + other.square, self.right + other.right)
 
     def total(self) -> FloatArray:
         """Return ``(k, T, T)`` forms, exactly symmetric."""
-        square, beside = (part + part.transpose(0, 2, 1) for part in self)
-        return 0.5 * square + beside
+        square, right = (part + part.transpose(0, 2, 1) for part in self)
+        return 0.5 * square + right
 
 
 # -- of matrices in memory ---------------------------------------------------------------------------------------------------------
 
 
-def bank_task_sums(values: NDArray[Any], bands: IndexArray, beta: FloatArray, codes: IndexArray, units: FloatArray) -> TaskSums:
+def bank_task_sums(values: Array, bands: IntArray, beta: FloatArray, codes: IntArray, units: FloatArray) -> TaskSums:
     """Return the sums of a bank's entries ``(k, entries)``, its bands as in :mod:`gramplane.kernels.bank.loops`.
 
     The rest is as in :func:`block_task_sums`.
@@ -54,27 +53,27 @@ def bank_task_sums(values: NDArray[Any], bands: IndexArray, beta: FloatArray, co
     sums = TaskSums(np.zeros(units.shape), np.zeros(units.shape))
     for band, (at, stride) in enumerate(bands):
         first = band * BAND
-        own = (codes[first : first + BAND], beta[first : first + BAND])
+        band_rows = (codes[first : first + BAND], beta[first : first + BAND])
         beyond = (codes[first:], beta[first:])
-        add_task_sums(values, at, stride, True, _order(*own), *own, *beyond, units, *sums)
+        add_task_sums(values, at, stride, True, _order_by_task(*band_rows), *band_rows, *beyond, units, *sums)
     return sums
 
 
-def combine_task_bands(values: NDArray[Any], bands: IndexArray, weights: FloatArray, codes: IndexArray, out: NDArray[Any]) -> None:
+def combine_task_bands(values: Array, bands: IntArray, weights: FloatArray, codes: IntArray, out: Array) -> None:
     """Write the weighted sum of a bank's entries ``(k, entries)`` to out ``(n, n)``, both triangles."""
     used, chosen = used_weights(weights)
     for band, (at, stride) in enumerate(bands):
         first = band * BAND
-        own = codes[first : first + BAND]
-        rows = (np.argsort(own, kind="stable"), own, codes[first:])
+        band_codes = codes[first : first + BAND]
+        rows = (np.argsort(band_codes, kind="stable"), band_codes, codes[first:])
         combine_task_rows(values, at, stride, used, chosen, *rows, out.reshape(-1), first * len(out) + first, len(out))
-        mirror_band(out, first, len(own))
+        mirror_band(out, first, len(band_codes))
 
 
 # -- of block pairs ----------------------------------------------------------------------------------------------------------------
 
 
-def block_task_sums(block: NDArray[Any], rows: Span, cols: Span, beta: FloatArray, codes: IndexArray, units: FloatArray) -> TaskSums:
+def block_task_sums(block: Array, rows: Span, cols: Span, beta: FloatArray, codes: IntArray, units: FloatArray) -> TaskSums:
     """Return the shares of a block pair ``(k, rows, columns)`` in the forms.
 
     Parameters
@@ -95,26 +94,28 @@ def block_task_sums(block: NDArray[Any], rows: Span, cols: Span, beta: FloatArra
         top = slice(first, min(first + BAND, rows[1]))
         left = first if diagonal else cols[0]
         at = (first - rows[0]) * width + left - cols[0]
-        own = (codes[top], beta[top])
-        add_task_sums(flat, at, width, diagonal, _order(*own), *own, codes[left : cols[1]], beta[left : cols[1]], units, *sums)
+        band_rows = (codes[top], beta[top])
+        add_task_sums(
+            flat, at, width, diagonal, _order_by_task(*band_rows), *band_rows, codes[left : cols[1]], beta[left : cols[1]], units, *sums
+        )
     return sums
 
 
-def combined_tasks(block: NDArray[Any], rows: Span, cols: Span, weights: FloatArray, codes: IndexArray) -> NDArray[Any]:
+def combined_tasks(block: Array, rows: Span, cols: Span, weights: FloatArray, codes: IntArray) -> Array:
     """Return ``sum_q W_q[c_i, c_l] K_q[i, l]`` of a block pair, in the block's type."""
     used, chosen = used_weights(weights)
     flat, width = np.ascontiguousarray(block).reshape(len(block), -1), cols[1] - cols[0]
     out = np.empty((rows[1] - rows[0], width), block.dtype)
-    own = codes[slice(*rows)]
-    place = (0, width, used, chosen, np.argsort(own, kind="stable"), own, codes[slice(*cols)])
-    combine_task_rows(flat, *place, out.reshape(-1), 0, width)
+    row_codes = codes[slice(*rows)]
+    layout = (0, width, used, chosen, np.argsort(row_codes, kind="stable"), row_codes, codes[slice(*cols)])
+    combine_task_rows(flat, *layout, out.reshape(-1), 0, width)
     return out
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------------------
 
 
-def checked_codes(codes: ArrayLike, n: int, n_tasks: int) -> IndexArray:
+def checked_codes(codes: ArrayLike, n: int, n_tasks: int) -> IntArray:
     """Return the task of every row.
 
     Raises
@@ -122,10 +123,10 @@ def checked_codes(codes: ArrayLike, n: int, n_tasks: int) -> IndexArray:
     ValueError
         If there are not n of them from 0 to T - 1.
     """
-    found = np.ascontiguousarray(codes, dtype=np.int64)
-    if found.shape != (n,) or (n and not (found.min() >= 0 and found.max() < n_tasks)):
-        raise ValueError(f"codes: shape {found.shape}, must be ({n},) of numbers from 0 to {n_tasks - 1}")
-    return found
+    tasks = np.ascontiguousarray(codes, dtype=np.int64)
+    if tasks.shape != (n,) or (n and not (tasks.min() >= 0 and tasks.max() < n_tasks)):
+        raise ValueError(f"codes: shape {tasks.shape}, must be ({n},) of numbers from 0 to {n_tasks - 1}")
+    return tasks
 
 
 def checked_weights(weights: ArrayLike, k: int) -> FloatArray:
@@ -136,36 +137,36 @@ def checked_weights(weights: ArrayLike, k: int) -> FloatArray:
     ValueError
         If they are not finite, not ``(k, T, T)``, or not symmetric in the tasks.
     """
-    found = np.ascontiguousarray(weights, dtype=np.float64)
-    if found.ndim != 3 or found.shape[0] != k or found.shape[1] != found.shape[2]:
-        raise ValueError(f"weights: shape {found.shape}, must be ({k}, T, T)")
-    if not np.isfinite(found).all():
+    values = np.ascontiguousarray(weights, dtype=np.float64)
+    if values.ndim != 3 or values.shape[0] != k or values.shape[1] != values.shape[2]:
+        raise ValueError(f"weights: shape {values.shape}, must be ({k}, T, T)")
+    if not np.isfinite(values).all():
         raise ValueError("weights: must be finite")
-    if not np.array_equal(found, found.transpose(0, 2, 1)):
+    if not np.array_equal(values, values.transpose(0, 2, 1)):
         raise ValueError("weights: must be symmetric in the tasks, W_q[s, t] = W_q[t, s]")
-    return found
+    return values
 
 
-def used_weights(weights: FloatArray) -> tuple[IndexArray, FloatArray]:
+def used_weights(weights: FloatArray) -> tuple[IntArray, FloatArray]:
     """Return the kernels that have a weight, and their weights."""
     used = np.flatnonzero((weights != 0).any(axis=(1, 2)))
     return used, np.ascontiguousarray(weights[used])
 
 
-def task_units(tops: FloatArray, beta: FloatArray, codes: IndexArray, n_tasks: int) -> FloatArray:
-    """Return what shares are rounded to, ``(k, T, T)``: 2^-50 of a power of two above ``max_i K_ii ||beta_s||_1 ||beta_t||_1``."""
+def task_units(tops: FloatArray, beta: FloatArray, codes: IntArray, n_tasks: int) -> FloatArray:
+    """Return the units that shares are rounded to, (k, T, T): 2^-50 of a power of two above ``max_i K_ii ||beta_s||_1 ||beta_t||_1``."""
     norms = np.asarray(np.bincount(codes, np.abs(beta), n_tasks), np.float64)
-    own, top = _power(norms), _power(tops)
+    norm_powers, top = _powers_of_two(norms), _powers_of_two(tops)
     # Powers of two multiply exactly, and the same for (s, t) and (t, s).
-    return np.maximum(top[:, None, None] * (own[:, None] * own[None, :]), 2.0**-900) * 2.0**-UNITS
+    return np.maximum(top[:, None, None] * (norm_powers[:, None] * norm_powers[None, :]), 2.0**-900) * 2.0**-UNIT_BITS
 
 
-def _power(values: FloatArray) -> FloatArray:
+def _powers_of_two(values: FloatArray) -> FloatArray:
     return np.where(values > 0, 2.0 ** np.ceil(np.log2(np.where(values > 0, values, 1.0))), 0.0)
 
 
-def _order(codes: IndexArray, beta: FloatArray) -> IndexArray:
-    """Return the rows that count, task by task."""
+def _order_by_task(codes: IntArray, beta: FloatArray) -> IntArray:
+    """Return the rows with a beta that is not zero, task by task."""
     order = np.argsort(codes, kind="stable")
     return order[beta[order] != 0.0]
 
@@ -175,32 +176,27 @@ def _order(codes: IndexArray, beta: FloatArray) -> IndexArray:
 
 @compiled
 def add_task_sums(
-    values: NDArray[Any],
+    values: Array,
     at: int,
     stride: int,
     on_diagonal: bool,
-    order: IndexArray,
-    left_codes: IndexArray,
+    order: IntArray,
+    left_codes: IntArray,
     left: FloatArray,
-    right_codes: IndexArray,
+    right_codes: IntArray,
     right: FloatArray,
     units: FloatArray,
     square: FloatArray,
-    beside: FloatArray,
+    off_square: FloatArray,
 ) -> None:
     """Add the shares of one band of rows of all kernels to the sums.
 
-    Parameters
-    ----------
-    values : ndarray of shape (k, entries)
-        Row r of the band stands at values[q, at + r * stride :]; on the diagonal its first tile is the square there.
-    order : ndarray
-        Rows to read, task by task.
-    left_codes, left, right_codes, right : ndarray
-        Tasks and beta of the rows and of the columns.
+    Row r of the band of kernel q begins at values[q, at + r * stride]; the first tile of a band on the diagonal is the square there.
+    ``order`` has the rows to read, task by task; codes and beta of the rows are ``left_codes`` and ``left``, those of the columns
+    ``right_codes`` and ``right``.
     """
     width = right.size
-    part, own = np.empty(width), np.zeros(units.shape[1])
+    part, shares = np.empty(width), np.zeros(units.shape[1])
     for q in range(len(values)):
         lo = int(np.int64(0))
         while lo < order.size:
@@ -212,49 +208,41 @@ def add_task_sums(
             add_rows_at(part, values[q], at, stride, order[lo:hi], left)
             lo = hi
             for first in range(0, width, BAND):
-                into = square if on_diagonal and first == 0 else beside
+                into = square if on_diagonal and first == 0 else off_square
                 last = min(first + BAND, width)
                 for k in range(first, last):
-                    own[right_codes[k]] += part[k] * right[k]
+                    shares[right_codes[k]] += part[k] * right[k]
                 for k in range(first, last):
                     t = right_codes[k]
-                    if own[t] != 0.0:
-                        big = SHIFT * units[q, s, t]
-                        into[q, s, t] += (own[t] + big) - big
-                        own[t] = 0.0
+                    if shares[t] != 0.0:
+                        big = ROUNDING_SHIFT * units[q, s, t]
+                        into[q, s, t] += (shares[t] + big) - big
+                        shares[t] = 0.0
 
 
 @compiled
 def combine_task_rows(
-    values: NDArray[Any],
+    values: Array,
     at: int,
     stride: int,
-    used: IndexArray,
+    used: IntArray,
     weights: FloatArray,
-    order: IndexArray,
-    left: IndexArray,
-    right: IndexArray,
-    out: NDArray[Any],
+    order: IntArray,
+    left: IntArray,
+    right: IntArray,
+    out: Array,
     out_at: int,
     out_stride: int,
 ) -> None:
     """Write the weighted sum of some rows to out[out_at + r * out_stride :], a strip of columns at a time.
 
-    Parameters
-    ----------
-    values : ndarray of shape (k, entries)
-        Row r stands at values[q, at + r * stride :].
-    used, weights : ndarray of shape (u,) and (u, T, T)
-        Kernels that have a weight.
-    order : ndarray
-        Rows, task by task.
-    left, right : ndarray
-        Tasks of the rows and of the columns.
+    Row r of kernel q begins at values[q, at + r * stride]; ``used``, ``(u,)``, and ``weights``, ``(u, T, T)``, are the kernels that have a
+    weight; ``order`` has the rows, task by task; ``left`` and ``right`` are the tasks of the rows and of the columns.
     """
-    expanded, total = np.empty((used.size, STRIP)), np.empty(STRIP)
+    expanded, total = np.empty((used.size, STRIP_COLUMNS)), np.empty(STRIP_COLUMNS)
     whole = used.size - used.size % 4
-    for lo in range(0, right.size, STRIP):
-        size = min(STRIP, right.size - lo)
+    for lo in range(0, right.size, STRIP_COLUMNS):
+        size = min(STRIP_COLUMNS, right.size - lo)
         task = -1
         for r in order:
             if left[r] != task:

@@ -17,41 +17,39 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..svm.dual import DenseGram, DualProblem, Gram, Scratch
+from ..arrays import Array, FloatArray
+from ..svm.dual import DenseGram, DualProblem, Gram, Scratch, Warm
 from ..svm.smo import solve_smo
 from .bank import PackedBank
 from .block_sums import Span, TileSums, total_forms
 from .loops import BAND, combine_block
-from .two_layer_loops import weigh_band
-
-FloatArray = NDArray[np.float64]
+from .two_layer_loops import weight_entries
 
 LARGEST_EXPONENT = 50.0
-"""Weights under which some entry of the inner sum is beyond this are refused: the machine would memorise, and later overflow."""
+"""Greatest entry of the inner sum that weights may give: beyond it the machine would memorise, and later overflow."""
 
-ARMIJO = 1e-4
+ARMIJO_SHARE = 1e-4
 MACHINE_TOL = 1e-6
 
 MACHINE_STEPS = (5_000, 50)
-"""A machine may take so many steps, or so many per row where that is more. With entries from 1 to e^50 it may never end: such weights are
+"""Greatest number of steps of a machine, and per row where that is more. With entries from 1 to e^50 it may never end: such weights are
 refused like exponents that are too large."""
 
-ROUND_OFF = 1e-13
-"""A step that promises to lower F by less than this share of it cannot be told from round-off."""
+MIN_DECREASE_SHARE = 1e-13
+"""Least share of F that a step must promise to lower it by: less is round-off."""
 
 START_HALVINGS = 100
 
-STRETCH = 10.0
-"""A step is at most so many times longer than the one before."""
+MAX_STRETCH = 10.0
+"""Greatest ratio of the lengths of consecutive steps."""
 
 
 # -- the second layer --------------------------------------------------------------------------------------------------------------
 
 
 def exponential(inner: FloatArray) -> FloatArray:
-    """Return exp of every entry, in place; entries beyond ``LARGEST_EXPONENT`` stay recognisable without overflow."""
+    """Return exp of every entry, in place; entries beyond ``LARGEST_EXPONENT`` do not overflow, but stay too large."""
     return np.exp(np.minimum(inner, LARGEST_EXPONENT + 1.0, out=inner), out=inner)
 
 
@@ -60,7 +58,7 @@ def refused(kernel: FloatArray) -> bool:
     return bool(kernel.max() > np.exp(LARGEST_EXPONENT))
 
 
-def block_layer(block: NDArray[Any], weights: FloatArray) -> FloatArray:
+def block_layer(block: Array, weights: FloatArray) -> FloatArray:
     """Return ``exp(sum_q weights_q K_q)`` of a block pair (k, rows, columns) in float64, to the bits of :class:`BankLayer`."""
     used = np.flatnonzero(weights)
     inner = np.zeros(block.shape[1] * block.shape[2])
@@ -68,7 +66,7 @@ def block_layer(block: NDArray[Any], weights: FloatArray) -> FloatArray:
     return exponential(inner.reshape(block.shape[1:]))
 
 
-def block_sums(block: NDArray[Any], rows: Span, cols: Span, kernel: FloatArray, beta: FloatArray) -> TileSums:
+def block_sums(block: Array, rows: Span, cols: Span, kernel: FloatArray, beta: FloatArray) -> TileSums:
     """Return the shares of a block pair in ``beta' (K2 o K_q) beta``.
 
     Parameters
@@ -88,7 +86,9 @@ def block_sums(block: NDArray[Any], rows: Span, cols: Span, kernel: FloatArray, 
     for band, top in enumerate(range(0, height, BAND)):
         first = top if rows == cols else 0
         part = kernel[top : top + BAND, first:]
-        _weigh(flat, top * width, width, first, part, beta[rows[0] + top :], beta[cols[0] + first :], rows == cols, values[:, 0, band])
+        _weight_band(
+            flat, top * width, width, first, part, beta[rows[0] + top :], beta[cols[0] + first :], rows == cols, values[:, 0, band]
+        )
     return TileSums(rows, cols, values)
 
 
@@ -99,13 +99,13 @@ def bank_sums(bank: PackedBank, kernel: FloatArray, beta: FloatArray) -> FloatAr
         first = band * BAND
         values = np.zeros((bank.k, 1, 1, -(-(n - first) // BAND)))
         part = kernel[first : first + BAND, first:]
-        _weigh(bank.frozen, at, stride, 0, part, beta[first:], beta[first:], True, values[:, 0, 0])
+        _weight_band(bank.frozen, at, stride, 0, part, beta[first:], beta[first:], True, values[:, 0, 0])
         parts.append(TileSums((first, min(first + BAND, n)), (first, n), values))
     return total_forms(parts)[:, 0]
 
 
-def _weigh(
-    flat: NDArray[Any],
+def _weight_band(
+    flat: Array,
     at: int,
     stride: int,
     first: int,
@@ -115,17 +115,17 @@ def _weigh(
     on_diagonal: bool,
     out: FloatArray,
 ) -> None:
-    """Weigh one band: rows where beta is zero are not read."""
-    held = np.flatnonzero(left[: len(kernel)])
-    weights = (kernel[held] * left[held][:, None]) * right[: kernel.shape[1]][None, :]
-    weigh_band(flat, at, stride, first, held, weights, on_diagonal, out)
+    """Write the shares of the tiles of one band; rows where beta is zero are not read."""
+    support = np.flatnonzero(left[: len(kernel)])
+    weights = (kernel[support] * left[support][:, None]) * right[: kernel.shape[1]][None, :]
+    weight_entries(flat, at, stride, first, support, weights, on_diagonal, out)
 
 
 class Layer(Protocol):
-    """First-layer kernels, asked for K2 and for what a change of the weights does to it."""
+    """First-layer kernels, which give K2 and its derivatives by the weights."""
 
     def kernel(self, mu: FloatArray) -> FloatArray | Gram | None:
-        """Return K2(mu), (n, n) float64 or what answers for it, None where its largest exponent is refused; the next call overwrites it."""
+        """Return K2(mu), (n, n) float64 or a Gram, None where its largest exponent is refused; the next call overwrites it."""
         ...
 
     def weigh(self, mu: FloatArray, kernel: Any, beta: FloatArray) -> FloatArray:
@@ -148,8 +148,8 @@ class BankLayer:
 
     def kernel(self, mu: FloatArray) -> FloatArray | None:
         """Return K2(mu); see :class:`Layer`."""
-        found = exponential(self.bank.combine(mu, self._matrix))
-        return None if refused(found) else found
+        kernel = exponential(self.bank.combine(mu, self._matrix))
+        return None if refused(kernel) else kernel
 
     def weigh(self, mu: FloatArray, kernel: FloatArray, beta: FloatArray) -> FloatArray:
         """Return the weighted sums; see :class:`Layer`."""
@@ -213,88 +213,55 @@ class TwoLayerObjective:
         self.layer, self.problem, self.penalty = layer, problem, penalty
         self._scratch = scratch or Scratch()
 
-    def at(self, mu: FloatArray, warm: Any = None, below: float = np.inf) -> TwoLayerPoint | None:
-        """Return the machine at given weights.
+    def at(self, mu: FloatArray, warm: Warm = None, below: float = np.inf) -> TwoLayerPoint | None:
+        """Return the machine at weights ``mu``, from the beta ``warm``.
 
-        Parameters
-        ----------
-        mu : ndarray of shape (k,)
-        warm : ndarray of shape (n,), optional
-            First beta.
-        below : float
-            Greatest value that is of interest.
-
-        Returns
-        -------
-        TwoLayerPoint or None
-            None where the exponents are refused, the machine cannot be solved, or the value is larger than asked for.
+        Returns None where the exponents are refused, the machine cannot be solved, or its value is above ``below``.
         """
         kernel = self.layer.kernel(mu)
         if kernel is None:
             return None
         gram = DenseGram(kernel, self._scratch) if isinstance(kernel, np.ndarray) else kernel
         steps = max(MACHINE_STEPS[0], MACHINE_STEPS[1] * gram.n)
-        found = solve_smo(gram, self.problem, warm=warm, tol=MACHINE_TOL, max_iter=steps)
-        value = float(found.objective) + self.penalty * float(mu.sum())
-        if not found.converged or value > below:
+        machine = solve_smo(gram, self.problem, warm=warm, tol=MACHINE_TOL, max_iter=steps)
+        value = float(machine.objective) + self.penalty * float(mu.sum())
+        if not machine.converged or value > below:
             return None
-        slopes = self.penalty - 0.5 * self.layer.weigh(mu, kernel, found.beta)
-        decision = found.decision + found.bias
-        return TwoLayerPoint(mu, value, float(found.gap), slopes, found.beta, float(found.bias), decision, found.indefinite)
+        slopes = self.penalty - 0.5 * self.layer.weigh(mu, kernel, machine.beta)
+        decision = machine.decision + machine.bias
+        return TwoLayerPoint(mu, value, float(machine.gap), slopes, machine.beta, float(machine.bias), decision, machine.indefinite)
 
     def start(self, rng: np.random.Generator, diagonals: FloatArray) -> TwoLayerPoint:
-        """Return the machine at random weights under which the diagonal of the inner sum is one on average.
+        """Return the machine at random weights for which the diagonal of the inner sum is one on average.
 
-        At zero the second layer has rank one and its machine cannot tell rows apart. Where a few rows are so long that the weights would be
-        refused, all of them are halved until they are not.
-
-        Parameters
-        ----------
-        rng : Generator
-        diagonals : ndarray of shape (k, n)
-            Of the first-layer kernels.
-
-        Raises
-        ------
-        ValueError
-            If no weights are small enough.
+        At zero the second layer has rank one and its machine cannot distinguish rows. Where the weights are refused because of a few long
+        rows, they are halved until they are accepted. ``diagonals``, ``(k, n)``, are those of the first-layer kernels. Raises ValueError if
+        no weights are small enough.
         """
         mu = rng.uniform(0.05, 1.0, len(diagonals))
         height = float(mu @ diagonals.mean(axis=1))
         mu = mu / height if height > 0.0 else mu
         for _ in range(START_HALVINGS):
-            found = self.at(mu)
-            if found is not None:
-                return found
+            point = self.at(mu)
+            if point is not None:
+                return point
             mu = 0.5 * mu
         raise ValueError("the machine on exp(sum of the kernels) cannot be solved even at tiny weights; normalise the kernels (trace)")
 
-    def step(self, point: TwoLayerPoint, eta: float, least: float = 0.0) -> tuple[TwoLayerPoint, float]:
-        """Go along the projected gradient, halving the step until F falls in proportion (Armijo).
+    def step(self, point: TwoLayerPoint, eta: float, min_decrease: float = 0.0) -> tuple[TwoLayerPoint, float]:
+        """Go along the projected gradient, halving the length from ``eta`` on until F falls in proportion (Armijo).
 
-        Parameters
-        ----------
-        point : TwoLayerPoint
-        eta : float
-            Length tried first.
-        least : float
-            A step that promises to lower F by less than this share of it is not tried.
-
-        Returns
-        -------
-        point : TwoLayerPoint
-            The same one when nothing along the arc is lower.
-        eta : float
-            The length to be tried first in the next step.
+        Steps that promise to lower F by less than the share ``min_decrease`` are not tried. Returns the new point, the same one when
+        nothing along the arc is lower, and the first length of the next step.
         """
         while True:
             mu = np.maximum(point.mu - eta * point.slopes, 0.0)
             promised = float(point.slopes @ (point.mu - mu))
-            if promised <= max(least, ROUND_OFF) * abs(point.value):
+            if promised <= max(min_decrease, MIN_DECREASE_SHARE) * abs(point.value):
                 return point, eta
-            found = self.at(mu, point.beta, point.value - ARMIJO * promised)
-            if found is not None:
-                return found, next_length(point, found, eta)
+            trial = self.at(mu, point.beta, point.value - ARMIJO_SHARE * promised)
+            if trial is not None:
+                return trial, next_length(point, trial, eta)
             eta *= 0.5
 
 
@@ -306,10 +273,10 @@ def first_length(point: TwoLayerPoint, penalty: float = 1.0) -> float:
 def next_length(old: TwoLayerPoint, new: TwoLayerPoint, eta: float) -> float:
     """Return the spectral length s's / s'r of the weights' change s and the gradient's r (Barzilai and Borwein, 1988).
 
-    Twice the last one where the gradient tells of no curvature; never more than ten times as long or as short.
+    It is twice the last length where the gradient shows no curvature, and never more than ten times as long or as short.
     """
     change = new.mu - old.mu
     curvature = float(change @ (new.slopes - old.slopes))
     if curvature <= 0.0:
         return 2.0 * eta
-    return float(np.clip(float(change @ change) / curvature, eta / STRETCH, eta * STRETCH))
+    return float(np.clip(float(change @ change) / curvature, eta / MAX_STRETCH, eta * MAX_STRETCH))

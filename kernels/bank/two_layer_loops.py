@@ -1,24 +1,19 @@
-"""Compiled loop of the second layer: entries of many Gram matrices, weighted entry by entry and summed tile by tile."""
+"""Compiled loop of the second layer: the entries of many Gram matrices, weighted one by one and summed tile by tile."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
 from .loops import BAND
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
-
 
 @compiled
-def weigh_band(
-    flat: NDArray[Any], at: int, stride: int, first: int, rows: IndexArray, weights: FloatArray, on_diagonal: bool, out: FloatArray
+def weight_entries(
+    flat: Array, at: int, stride: int, first: int, rows: IntArray, weights: FloatArray, on_diagonal: bool, out: FloatArray
 ) -> None:
-    """Write what every tile of a band adds to sum_ij K_q[i, j] weights[i, j] of symmetric matrices.
+    """Write the share of every tile of a band in sum_ij K_q[i, j] weights[i, j] of symmetric matrices.
 
     Entry (r, c) of the band of kernel q is flat[q, at + r * stride + first + c], and weights[s, c] belongs to row rows[s]; the other rows
     have no weight. A tile is summed column by column over its rows, then over its columns, so its bits depend on nothing else. All tiles

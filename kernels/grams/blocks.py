@@ -6,11 +6,12 @@ two apart share one exponential (:mod:`exponentials`), all degrees of one polyno
 Which bits are equal
 --------------------
 * ``gram_block(specs, X)`` is exactly symmetric.
-* An entry does not depend on which other kernels are asked for, nor on their order.
-* For strings, sparse rows, at most ``DIRECT`` features (:mod:`pair_tiles`), and every kernel that is not a function of inner products or
-  Euclidean distances, an entry depends on its two rows alone: any cut into blocks gives the same bits, and so does swapping X and Z.
-* The rest goes through BLAS in tiles of one fixed shape, padded with zeros, so an entry depends on its two rows as long as the BLAS library
-  treats all places of a tile alike (OpenBLAS does); else different cuts agree up to rounding.
+* An entry does not depend on the other kernels of a call, nor on their order.
+* For strings, sparse rows, at most ``MAX_DIRECT_COLUMNS`` features (:mod:`pair_tiles`), and every kernel that is not a function of inner
+  products or Euclidean distances, an entry depends on its two rows alone: any cut into blocks gives the same bits, and so does swapping X
+  and Z.
+* The rest goes through BLAS in tiles of one fixed shape, padded with zeros, so an entry depends on its two rows alone if the BLAS library
+  computes all entries of a tile alike (OpenBLAS does); else different cuts agree up to rounding.
 * Dense and sparse input, and different machines, agree up to rounding.
 """
 
@@ -25,22 +26,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike
 
+from ..arrays import Array
 from ..jit import one_thread
 from .distances import CHI2_PRODUCTS, GAUSSIANS, MINIMA, PRODUCTS, SQUARES, mirror_upper
-from .exponentials import Chain, chain
+from .exponentials import Chain, plan_chain
 from .functions import family
 from .pair_tiles import DenseSums, SparseSums, Sums, Tiles
 from .products import AnyKernel, ProductSpec, distinct_kernels
-from .rows import Rows, Side, as_rows, n_columns, shape, subset, text_rows
+from .rows import Rows, Side, as_rows, n_columns, row_shape, select_columns, text_rows
 from .spec import KernelSpec, check_columns
 from .strings import kmer_counts
-from .tiles import SQUARE, Powers, Target, Workspace, edge, write_decays, write_powers
-
-Array = np.ndarray
+from .tiles import BLAS_SIDE, Powers, Target, Workspace, tile_size, write_decays, write_powers
 
 
-def gram_block(specs: Sequence[AnyKernel], X: Any, Z: Any = None, *, dtype: Any = np.float64, out: Array | None = None) -> Array:
+def gram_block(specs: Sequence[AnyKernel], X: Any, Z: Any = None, *, dtype: DTypeLike = np.float64, out: Array | None = None) -> Array:
     """Return the raw kernels of all pairs of rows of two blocks.
 
     Parameters
@@ -53,7 +54,7 @@ def gram_block(specs: Sequence[AnyKernel], X: Any, Z: Any = None, *, dtype: Any 
     dtype : {float32, float64}
         Of the result. Sums and powers are computed in float64 either way; exponentials of float32 results are within 1e-7.
     out : ndarray of shape (n_specs, n, m), optional
-        C-ordered array of that type to fill. Re-using one saves the page faults of a fresh one, which cost more than the arithmetic.
+        C-ordered array of that type to fill. Using one again saves the page faults of a new one, which cost more than the arithmetic.
 
     Returns
     -------
@@ -68,34 +69,35 @@ def gram_block(specs: Sequence[AnyKernel], X: Any, Z: Any = None, *, dtype: Any 
     left = as_rows(X)
     right = left if Z is None or Z is X else as_rows(Z, "Z")
     if n_columns(left) != n_columns(right):
-        raise ValueError(f"X has {_width(left)}, Z has {_width(right)}; the two sides of a block need the same")
-    out = _output((len(specs), shape(left)[0], shape(right)[0]), np.dtype(dtype), out)
+        raise ValueError(f"X has {_describe_width(left)}, Z has {_describe_width(right)}; the two sides of a block need the same")
+    out = _check_output((len(specs), row_shape(left)[0], row_shape(right)[0]), np.dtype(dtype), out)
     plain = [spec for spec in specs if not isinstance(spec, ProductSpec)]
     if len(plain) < len(specs):
-        return _products(specs, X, Z, out)
+        return _fill_products(specs, X, Z, out)
     for spec in plain:
         check_columns(spec, n_columns(left))
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-        room: _Room | None = None
-        for (other, _), members in by_columns(plain).items():
+        workspace: _Buffers | None = None
+        for (other, _), members in group_by_columns(plain).items():
             if other:
-                _fill_others(plain, members, left, right, out)
+                for q in members:
+                    (_fill_spectrum if plain[q].name == "spectrum" else _fill_callable)(plain[q], left, right, out[q])
             else:
-                room = room or _Room.of(out, right is left)
-                _fill_numbers(plain, members, left, right, out, room)
+                workspace = workspace or _Buffers.of(out, right is left)
+                _fill_numbers(plain, members, left, right, out, workspace)
     return out
 
 
-def by_columns(specs: Sequence[KernelSpec]) -> dict[tuple[bool, tuple[int, ...] | None], list[int]]:
-    """Return the places of kernels by whether they are of other kinds than functions of sums over features, and by features."""
-    return _by(range(len(specs)), lambda q: (family(specs[q].name).pairing is None, specs[q].columns))
+def group_by_columns(specs: Sequence[KernelSpec]) -> dict[tuple[bool, tuple[int, ...] | None], list[int]]:
+    """Return the indices of the kernels by two keys: whether they are no functions of sums over features, and their features."""
+    return _group_by(range(len(specs)), lambda q: (family(specs[q].name).pairing is None, specs[q].columns))
 
 
-def _products(specs: Sequence[AnyKernel], X: Any, Z: Any, out: Array) -> Array:
+def _fill_products(specs: Sequence[AnyKernel], X: Any, Z: Any, out: Array) -> Array:
     """Fill a block of products of kernels: every kernel among their factors is computed once."""
     kernels = distinct_kernels(specs)
     base = gram_block(kernels, X, Z, dtype=out.dtype) if kernels else np.empty((0, *out.shape[1:]), out.dtype)
-    places = {spec: place for place, spec in enumerate(kernels)}
+    places = {spec: index for index, spec in enumerate(kernels)}
     with np.errstate(over="ignore", invalid="ignore"):
         for spec, block in zip(specs, out, strict=True):
             if isinstance(spec, ProductSpec):
@@ -106,11 +108,11 @@ def _products(specs: Sequence[AnyKernel], X: Any, Z: Any, out: Array) -> Array:
     return out
 
 
-def _width(rows: Rows) -> str:
-    return "strings" if rows.ndim == 1 else f"{shape(rows)[1]} columns"
+def _describe_width(rows: Rows) -> str:
+    return "strings" if rows.ndim == 1 else f"{row_shape(rows)[1]} columns"
 
 
-def _output(shape: tuple[int, int, int], dtype: np.dtype, out: Array | None) -> Array:
+def _check_output(shape: tuple[int, int, int], dtype: np.dtype, out: Array | None) -> Array:
     if dtype not in (np.float32, np.float64):
         raise ValueError(f"dtype is {dtype}; kernels are float32 or float64")
     if out is None:
@@ -120,7 +122,7 @@ def _output(shape: tuple[int, int, int], dtype: np.dtype, out: Array | None) -> 
     return out
 
 
-def _by(items: Any, key: Callable[[int], Any]) -> dict[Any, list[int]]:
+def _group_by(items: Any, key: Callable[[int], Any]) -> dict[Any, list[int]]:
     groups: dict[Any, list[int]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -131,7 +133,7 @@ def _by(items: Any, key: Callable[[int], Any]) -> dict[Any, list[int]]:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _SumKernels:
     """Kernels that are functions of one kind of sum."""
 
     kind: int
@@ -145,130 +147,120 @@ class _Work:
         for powers in self.powers:
             write_powers(sums, powers, to, mirror, work)
 
-    def at(self, places: Array) -> _Work:
-        """Return the same work with its results at other places."""
+    def at(self, places: Array) -> _SumKernels:
+        """Return the same kernels with their results in other places."""
         chain = None if self.chain is None else self.chain._replace(slots=places[self.chain.slots])
         powers = tuple(Powers(one.gamma, one.coef0, one.degrees, places[one.slots]) for one in self.powers)
-        return _Work(self.kind, self.gamma, chain, powers)
+        return _SumKernels(self.kind, self.gamma, chain, powers)
 
 
-def _plan(specs: Sequence[KernelSpec], members: list[int]) -> list[_Work]:
-    """Return the work of kernels of numbers over the same features."""
-    sums = _by(members, lambda q: (family(specs[q].name).pairing, specs[q].arguments.get("gamma", 0.0) if _inner(specs[q]) else 0.0))
-    return [_work(specs, kind, gamma, slots) for (kind, gamma), slots in sorted(sums.items())]
+def _sum_of(spec: KernelSpec) -> tuple[int | None, float]:
+    """Return the kind of sum that a kernel is a function of, with gamma where that is inside the sum."""
+    kind = family(spec.name).pairing
+    return kind, float(spec.arguments["gamma"]) if kind == GAUSSIANS else 0.0
 
 
-def _inner(spec: KernelSpec) -> bool:
-    # Here gamma stands inside the sum.
-    return family(spec.name).pairing == GAUSSIANS
-
-
-def _work(specs: Sequence[KernelSpec], kind: int, gamma: float, slots: list[int]) -> _Work:
+def _sum_kernels(specs: Sequence[KernelSpec], kind: int, gamma: float, slots: list[int]) -> _SumKernels:
     decaying = [q for q in slots if family(specs[q].name).decays]
-    others = _by([q for q in slots if q not in decaying], lambda q: _power(specs[q])[:2])
-    plan = chain([float(specs[q].arguments["gamma"]) for q in decaying], decaying) if decaying else None
+    others = _group_by([q for q in slots if q not in decaying], lambda q: _power_parameters(specs[q])[:2])
+    plan = plan_chain([float(specs[q].arguments["gamma"]) for q in decaying], decaying) if decaying else None
     powers = []
-    for base, found in others.items():
-        ordered = sorted((_power(specs[q])[2], q) for q in found)
+    for base, group in others.items():
+        ordered = sorted((_power_parameters(specs[q])[2], q) for q in group)
         degrees, places = np.array(ordered, dtype=np.int64).T.copy()
         powers.append(Powers(base[0], base[1], degrees, places))
-    return _Work(kind, gamma, plan, tuple(powers))
+    return _SumKernels(kind, gamma, plan, tuple(powers))
 
 
-def _power(spec: KernelSpec) -> tuple[float, float, int]:
+def _power_parameters(spec: KernelSpec) -> tuple[float, float, int]:
     """Return gamma, coef0 and degree of a kernel ``(gamma sum + coef0)^degree``."""
     if spec.name != "poly":
         return 1.0, 0.0, 1
-    given = spec.arguments
-    return float(given["gamma"]), float(given["coef0"]), int(given["degree"])
+    arguments = spec.arguments
+    return float(arguments["gamma"]), float(arguments["coef0"]), int(arguments["degree"])
 
 
-class Plan(NamedTuple):
-    """What is to be computed of some kernels of numbers over the same features, whichever these are; slots are places among them.
+class NumberPlan(NamedTuple):
+    """The sums and functions of some kernels of numbers over the same features; slots are indices of these kernels.
 
-    ``wanted`` are the kinds of sums, with gamma; ``signed`` the kernels of values >= 0, ``growing`` those that may overflow, with gamma,
-    coef0, degree and whether of inner products.
+    ``sum_kinds`` are the kinds of sums, with gamma; ``signed`` the kernels of values >= 0; ``growing`` those that may overflow, with gamma,
+    coef0, degree and whether they are functions of inner products.
     """
 
-    works: list[_Work]
-    wanted: set[tuple[int, float]]
+    works: list[_SumKernels]
+    sum_kinds: set[tuple[int, float]]
     signed: list[int]
     growing: list[tuple[int, float, float, int, bool]]
 
 
 @lru_cache(maxsize=1 << 10)
-def _planned(kinds: tuple[tuple[str, Any], ...]) -> Plan:
-    # A grid asks for the same kernels on every feature, and again in every block.
+def _make_plan(kinds: tuple[tuple[str, Any], ...]) -> NumberPlan:
+    # Cached: a grid has the same kernels on every feature, and in every block again.
     specs = [KernelSpec(*kind) for kind in kinds]
-    works = _plan(specs, list(range(len(specs))))
+    sums = _group_by(range(len(specs)), lambda q: _sum_of(specs[q]))
+    works = [_sum_kernels(specs, kind, gamma, slots) for (kind, gamma), slots in sorted(sums.items())]
     signed = [q for q, spec in enumerate(specs) if family(spec.name).rows == "non-negative"]
     grows = [(q, spec, family(spec.name)) for q, spec in enumerate(specs) if not family(spec.name).decays]
-    growing = [(q, *_power(spec), kind.pairing == PRODUCTS) for q, spec, kind in grows]
-    return Plan(works, {(item.kind, item.gamma) for item in works}, signed, growing)
+    growing = [(q, *_power_parameters(spec), kind.pairing == PRODUCTS) for q, spec, kind in grows]
+    return NumberPlan(works, {(item.kind, item.gamma) for item in works}, signed, growing)
 
 
 class NumberKernels(NamedTuple):
-    """Kernels of numbers over the same features, and the rows of both sides as they read them.
-
-    ``members`` are their places among all kernels, ``specs`` the kernels themselves.
-    """
+    """Kernels of numbers over the same features with the rows of both sides; ``members`` are their indices among all kernels."""
 
     members: list[int]
     specs: list[KernelSpec]
-    plan: Plan
+    plan: NumberPlan
     x: Side
     z: Side
 
     @classmethod
     def take(cls, specs: Sequence[KernelSpec], members: list[int], left: Rows, right: Rows) -> NumberKernels:
-        """Return some kernels of one set of features with what is to be computed of them.
+        """Return some kernels over the same features with their plan and their rows.
 
-        Raises
-        ------
-        ValueError
-            If the rows do not suit a kernel.
+        Raises ValueError if the rows do not suit a kernel.
         """
-        own = [specs[q] for q in members]
+        chosen = [specs[q] for q in members]
         if left.ndim == 1:
-            raise ValueError(f"kernel {own[0]} reads numbers; X holds strings")
-        x = Side.take(left, "X", own[0].columns, own[0])
-        z = x if right is left else Side.take(right, "Z", own[0].columns, own[0])
-        plan = _planned(tuple((spec.name, spec.params) for spec in own))
+            raise ValueError(f"kernel {chosen[0]} reads numbers; X holds strings")
+        x = Side.take(left, "X", chosen[0].columns, chosen[0])
+        z = x if right is left else Side.take(right, "Z", chosen[0].columns, chosen[0])
+        plan = _make_plan(tuple((spec.name, spec.params) for spec in chosen))
         for q in plan.signed:
-            _check_signs(own[q], (x, z))
-        return cls(members, own, plan, x, z)
+            _check_signs(chosen[q], (x, z))
+        return cls(members, chosen, plan, x, z)
 
     def overflowing(self, dtype: np.dtype) -> list[int]:
-        """Return the places among these kernels of those whose entries may be too large for a type."""
-        most = 0.999 * math.log(float(np.finfo(dtype).max))
-        found = []
+        """Return the indices of the kernels whose entries may be too large for a type."""
+        limit = 0.999 * math.log(float(np.finfo(dtype).max))
+        places = []
         for q, gamma, coef0, degree, inner in self.plan.growing:
             product = self.x.peak * self.z.peak if inner else max(1.0, self.x.peak, self.z.peak)
             bound = gamma * self.x.shape[1] * product + coef0
-            if degree * math.log(max(bound, 1.0)) > most:
-                found.append(q)
-        return found
+            if degree * math.log(max(bound, 1.0)) > limit:
+                places.append(q)
+        return places
 
 
-class _Room(NamedTuple):
-    """Arrays that the kernels of one set of features after the other are computed in."""
+class _Buffers(NamedTuple):
+    """Work space for the kernels of one set of features after another."""
 
     work: Workspace
     tiles: Tiles
 
     @classmethod
-    def of(cls, out: Array, symmetric: bool) -> _Room:
-        size = edge(max(out.shape[1:]))
+    def of(cls, out: Array, symmetric: bool) -> _Buffers:
+        size = tile_size(max(out.shape[1:]))
         return cls(Workspace(size, symmetric), Tiles(size))
 
 
-def _fill_numbers(specs: Sequence[KernelSpec], members: list[int], left: Rows, right: Rows, out: Array, room: _Room) -> None:
+def _fill_numbers(specs: Sequence[KernelSpec], members: list[int], left: Rows, right: Rows, out: Array, buffers: _Buffers) -> None:
     group = NumberKernels.take(specs, members, left, right)
     x, z, places = group.x, group.z, np.array(members)
     works = [item.at(places) for item in group.plan.works]
-    for to, tile in _tiles(x, z, group.plan.wanted, out, room.tiles):
+    for to, tile in _iterate_tiles(x, z, group.plan.sum_kinds, out, buffers.tiles):
         for item in works:
-            item.write(tile[item.kind, item.gamma], to, z is x and to.i != to.j, room.work)
+            item.write(tile[item.kind, item.gamma], to, z is x and to.i != to.j, buffers.work)
     for q in group.overflowing(out.dtype):
         check_result(group.specs[q], out[members[q]])
 
@@ -283,38 +275,35 @@ def _check_signs(spec: KernelSpec, sides: tuple[Side, ...]) -> None:
 def check_result(spec: AnyKernel, block: Array, top: int = 0, side: int = 0) -> None:
     """Refuse entries that are not finite; the block begins at row ``top``, column ``side``.
 
-    Raises
-    ------
-    ValueError
-        The message names the kernel and both rows.
+    Raises ValueError: the message names the kernel and both rows.
     """
     bad = ~np.isfinite(block)
     if bad.any():
-        i, j = (int(where[0]) for where in np.nonzero(bad))
+        i, j = (int(indices[0]) for indices in np.nonzero(bad))
         raise ValueError(
             f"kernel {spec} gives {block[i, j]} for row {top + i} of X and row {side + j} of Z; a kernel must be finite in {block.dtype}"
         )
 
 
-def sums_of(x: Side, z: Side, wanted: set[tuple[int, float]], tiles: Tiles) -> DenseSums | SparseSums:
-    """Return what gives the sums of the pairs of a tile of rows."""
-    return (SparseSums if x.sparse else DenseSums)(x, z, wanted, tiles)
+def make_sums(x: Side, z: Side, sum_kinds: set[tuple[int, float]], tiles: Tiles) -> DenseSums | SparseSums:
+    """Return the source of the sums over pairs of rows, tile by tile."""
+    return (SparseSums if x.sparse else DenseSums)(x, z, sum_kinds, tiles)
 
 
-def _tiles(x: Side, z: Side, wanted: set[tuple[int, float]], out: Array, tiles: Tiles) -> Iterator[tuple[Target, Sums]]:
-    """Yield place and sums of the tiles of a block; of a symmetric one the upper triangle."""
-    size, make = tiles.size, sums_of(x, z, wanted, tiles)
+def _iterate_tiles(x: Side, z: Side, sum_kinds: set[tuple[int, float]], out: Array, tiles: Tiles) -> Iterator[tuple[Target, Sums]]:
+    """Yield target and sums of the tiles of a block, of a symmetric one those of the upper triangle."""
+    size, make = tiles.size, make_sums(x, z, sum_kinds, tiles)
     for i in range(0, x.shape[0], size):
         for j in range(i if z is x else 0, z.shape[0], size):
             to = Target(out, i, j, min(size, x.shape[0] - i), min(size, z.shape[0] - j))
             sums = make(to)
             if z is x and i == j:
-                symmetric(sums, to.height)
+                complete_square(sums, to.height)
             yield to, sums
 
 
-def symmetric(sums: Sums, n: int) -> None:
-    """Complete the sums of a square of n rows on the diagonal from its upper triangle; its distances to itself are zero."""
+def complete_square(sums: Sums, n: int) -> None:
+    """Complete the sums of a square of n rows on the diagonal from its upper triangle; distances of rows to themselves are zero."""
     for (kind, _), tile in sums.items():
         mirror_upper(tile, n)
         if kind == SQUARES:
@@ -324,28 +313,24 @@ def symmetric(sums: Sums, n: int) -> None:
 # -- strings and callables -------------------------------------------------------------------------------------------------
 
 
-def _fill_others(specs: Sequence[KernelSpec], members: list[int], left: Rows, right: Rows, out: Array) -> None:
-    for q in members:
-        (_fill_spectrum if specs[q].name == "spectrum" else _fill_callable)(specs[q], left, right, out[q])
-
-
 def _fill_spectrum(spec: KernelSpec, left: Rows, right: Rows, out: Array) -> None:
     blocks = [text_rows(left, spec, "X")] + ([] if right is left else [text_rows(right, spec, "Z")])
     counts = kmer_counts(blocks, int(spec.arguments["k"]))
-    turned = sp.csr_array(counts[-1].T)
-    for i in range(0, len(out), SQUARE):
-        out[i : i + SQUARE] = (counts[0][i : i + SQUARE] @ turned).toarray()
+    transposed = sp.csr_array(counts[-1].T)
+    for i in range(0, len(out), BLAS_SIDE):
+        out[i : i + BLAS_SIDE] = (counts[0][i : i + BLAS_SIDE] @ transposed).toarray()
 
 
 def _fill_callable(spec: KernelSpec, left: Rows, right: Rows, out: Array) -> None:
-    x, z = (subset(rows, spec.columns) for rows in (left, right))
-    found = np.asarray(_function(spec)(x, x if right is left else z, **_keywords(spec)), dtype=np.float64)
-    if found.shape != out.shape:
-        raise ValueError(f"kernel {spec} returned shape {found.shape} for {out.shape[0]} rows of X and {out.shape[1]} of Z")
-    check_result(spec, found)
-    out[:] = found
+    x, z = (select_columns(rows, spec.columns) for rows in (left, right))
+    keywords = {key: value for key, value in spec.params if key != "function"}
+    block = np.asarray(_import_function(spec)(x, x if right is left else z, **keywords), dtype=np.float64)
+    if block.shape != out.shape:
+        raise ValueError(f"kernel {spec} returned shape {block.shape} for {out.shape[0]} rows of X and {out.shape[1]} of Z")
+    check_result(spec, block)
+    out[:] = block
     if right is left:
-        _check_symmetry(spec, found)
+        _check_symmetry(spec, block)
         mirror_upper(out, len(out))
 
 
@@ -356,19 +341,15 @@ def _check_symmetry(spec: KernelSpec, block: Array) -> None:
         raise ValueError(f"kernel {spec} is not symmetric: {block[i, j]:g} for rows {i}, {j} and {block[j, i]:g} for rows {j}, {i}")
 
 
-def _function(spec: KernelSpec) -> Callable[..., Any]:
+def _import_function(spec: KernelSpec) -> Callable[..., Any]:
     module, _, name = str(spec.arguments["function"]).partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        function: Any = importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            function = getattr(function, part)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"kernel {spec} cannot be imported: {error}") from error
-    return found
-
-
-def _keywords(spec: KernelSpec) -> dict[str, Any]:
-    return {key: value for key, value in spec.params if key != "function"}
+    return function
 
 
 # -- diagonals -------------------------------------------------------------------------------------------------------------
@@ -395,14 +376,15 @@ def gram_diagonal(specs: Sequence[AnyKernel], X: Any) -> Array:
     rows = as_rows(X)
     plain = [spec for spec in specs if not isinstance(spec, ProductSpec)]
     if len(plain) < len(specs):
-        return _product_diagonals(specs, X, shape(rows)[0])
+        return _product_diagonals(specs, X, row_shape(rows)[0])
     for spec in plain:
         check_columns(spec, n_columns(rows))
-    out = np.empty((len(specs), shape(rows)[0]))
-    for (other, _), members in by_columns(plain).items():
+    out = np.empty((len(specs), row_shape(rows)[0]))
+    for (other, _), members in group_by_columns(plain).items():
         if other:
             for q in members:
-                out[q] = _diagonal_by_blocks(plain[q], rows)
+                for i in range(0, out.shape[1], BLAS_SIDE):
+                    out[q, i : i + BLAS_SIDE] = gram_block([plain[q]], rows[i : i + BLAS_SIDE])[0].diagonal()
         else:
             _number_diagonals(plain, members, rows, out)
     return out
@@ -411,19 +393,13 @@ def gram_diagonal(specs: Sequence[AnyKernel], X: Any) -> Array:
 def _product_diagonals(specs: Sequence[AnyKernel], X: Any, n: int) -> Array:
     kernels = distinct_kernels(specs)
     base, out = (gram_diagonal(kernels, X) if kernels else np.empty((0, n))), np.empty((len(specs), n))
-    places = {spec: place for place, spec in enumerate(kernels)}
-    for spec, found in zip(specs, out, strict=True):
+    places = {spec: index for index, spec in enumerate(kernels)}
+    for spec, diagonal in zip(specs, out, strict=True):
         if isinstance(spec, ProductSpec):
-            spec.block(places, base, found)
+            spec.block(places, base, diagonal)
         else:
-            found[...] = base[places[spec]]
+            diagonal[...] = base[places[spec]]
     return out
-
-
-def _diagonal_by_blocks(spec: KernelSpec, rows: Rows) -> Array:
-    pieces = [np.zeros(0)]
-    pieces += [gram_block([spec], rows[i : i + SQUARE])[0].diagonal() for i in range(0, shape(rows)[0], SQUARE)]
-    return np.concatenate(pieces)
 
 
 def _number_diagonals(specs: Sequence[KernelSpec], members: list[int], rows: Rows, out: Array) -> None:
@@ -434,7 +410,7 @@ def _number_diagonals(specs: Sequence[KernelSpec], members: list[int], rows: Row
     for q in members:
         spec = specs[q]
         _check_signs(spec, (x,))
-        gamma, coef0, degree = _power(spec)
+        gamma, coef0, degree = _power_parameters(spec)
         out[q] = 1.0 if family(spec.name).decays else (gamma * _self_sums(family(spec.name).pairing, x) + coef0) ** degree
 
 

@@ -16,11 +16,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
+from ..arrays import Array
 from ..jit import compiled
-
-Array = np.ndarray
 
 LONG = 32.0
 """Ranges of z above which sorting and cutting into blocks costs less than the terms it saves."""
@@ -66,7 +63,7 @@ def start_waves(z: Array, middle: float, rate: float, twice: Array, c_old: Array
 
 
 @compiled(reassociate=True)
-def _two_terms(twice: Array, old: Array, new: Array, s: Array, c: Array) -> tuple[float, float, float, float]:
+def _add_two_terms(twice: Array, old: Array, new: Array, s: Array, c: Array) -> tuple[float, float, float, float]:
     """Advance f_(k+1) = 2 cos(t) f_k - f_(k-1) twice; return sum s f and sum c f of both."""
     form, mass, form_2, mass_2 = 0.0, 0.0, 0.0, 0.0
     for i in range(twice.size):
@@ -82,7 +79,7 @@ def _two_terms(twice: Array, old: Array, new: Array, s: Array, c: Array) -> tupl
 
 
 @compiled
-def _segment(z: Array, s: Array, c: Array, length: float, work: Array) -> tuple[float, float]:
+def _sum_segment(z: Array, s: Array, c: Array, length: float, work: Array) -> tuple[float, float]:
     """Return sum s s' K and sum c c' K over all pairs of points."""
     n = z.size
     total, count = 0.0, 0.0
@@ -101,8 +98,8 @@ def _segment(z: Array, s: Array, c: Array, length: float, work: Array) -> tuple[
     twice, c_old, s_old, c_new, s_new = work[0, :n], work[1, :n], work[2, :n], work[3, :n], work[4, :n]
     start_waves(z, 0.5 * (low + high), rate, twice, c_old, s_old, c_new, s_new)
     for k in range(1, math.ceil(2.0 * root / rate) + 1, 2):
-        a, b, a_2, b_2 = _two_terms(twice, c_old, c_new, s, c)
-        e, f, e_2, f_2 = _two_terms(twice, s_old, s_new, s, c)
+        a, b, a_2, b_2 = _add_two_terms(twice, c_old, c_new, s, c)
+        e, f, e_2, f_2 = _add_two_terms(twice, s_old, s_new, s, c)
         first, second = 2.0 * weight * math.exp(-0.25 * (k * rate) ** 2), 2.0 * weight * math.exp(-0.25 * ((k + 1) * rate) ** 2)
         form += first * (a * a + e * e) + second * (a_2 * a_2 + e_2 * e_2)
         mass += first * (b * b + f * f) + second * (b_2 * b_2 + f_2 * f_2)
@@ -110,8 +107,8 @@ def _segment(z: Array, s: Array, c: Array, length: float, work: Array) -> tuple[
 
 
 @compiled
-def _blocks(z: Array, s: Array, c: Array, length: float, work: Array) -> tuple[float, float]:
-    """As _segment for ascending points over a long range."""
+def _sum_blocks(z: Array, s: Array, c: Array, length: float, work: Array) -> tuple[float, float]:
+    """Return the sums of :func:`_sum_segment` for ascending points over a long range, block by block."""
     n, root = z.size, math.sqrt(length)
     form, mass = 0.0, 0.0
     last, lo = 0, 0
@@ -119,15 +116,15 @@ def _blocks(z: Array, s: Array, c: Array, length: float, work: Array) -> tuple[f
         hi = lo + 1
         while hi < n and z[hi] < z[lo] + root:
             hi += 1
-        near = 1.0 if lo > 0 and z[lo] - z[lo - 1] < root else 0.0
-        follows = 1.0 if hi < n and z[hi] - z[hi - 1] < root else 0.0
-        # With its neighbours a block counts once each; alone it counts once, less that.
+        joins_last = 1.0 if lo > 0 and z[lo] - z[lo - 1] < root else 0.0
+        joins_next = 1.0 if hi < n and z[hi] - z[hi - 1] < root else 0.0
+        # A block counts once together with each neighbour, and by itself once minus these times.
         begins = (last, lo)
-        times = (near, 1.0 - near - follows)
+        times = (joins_last, 1.0 - joins_last - joins_next)
         for part in range(2):
             if times[part] != 0.0:
                 first = begins[part]
-                f, g = _segment(z[first:hi], s[first:hi], c[first:hi], length, work)
+                f, g = _sum_segment(z[first:hi], s[first:hi], c[first:hi], length, work)
                 form += times[part] * f
                 mass += times[part] * g
         last, lo = lo, hi
@@ -138,20 +135,13 @@ def _blocks(z: Array, s: Array, c: Array, length: float, work: Array) -> tuple[f
 def gaussian_forms(z: Array, s: Array, c: Array, eps: float, work: Array) -> tuple[float, float]:
     """Return ``sum_ij s_i s_j K_ij`` and ``sum_ij c_i c_j K_ij`` of K_ij = exp(-(z_i - z_j)^2), each K_ij to within eps.
 
-    Parameters
-    ----------
-    z : ndarray of shape (n,)
-        Points: in any order if their range is at most LONG, else ascending.
-    s, c : ndarray of shape (n,)
-        Two sets of weights.
-    eps : float
-        Bound of the error per pair, besides rounding (about 1e-14).
-    work : ndarray of shape (WORK, >= n)
+    The points z, ``(n,)``, may have any order if their range is at most LONG, else they ascend. The bound ``eps`` comes on top of rounding
+    (about 1e-14). ``work`` is ``(WORK, >= n)``.
     """
     low, high = z[0], z[0]
     for i in range(z.size):
         low = min(low, z[i])
         high = max(high, z[i])
     if high - low <= LONG:
-        return _segment(z, s, c, math.log(4.0 / eps), work)
-    return _blocks(z, s, c, math.log(12.0 / eps), work)
+        return _sum_segment(z, s, c, math.log(4.0 / eps), work)
+    return _sum_blocks(z, s, c, math.log(12.0 / eps), work)

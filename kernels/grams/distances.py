@@ -1,20 +1,17 @@
-"""Sums over features of a function of two numbers, for a tile of pairs of rows: what every kernel of numbers is made of.
+"""Sums over features of a function of two numbers, for a tile of pairs of rows: all kernels of numbers are functions of them.
 
-Every sum runs over the features in ascending order in float64, term by term, so an entry depends on its two rows alone, not on the
-tile it lies in, and swapping the rows changes no bit. Sparse rows visit only features where one of the two is not zero; the terms they
-skip are zeros, except for the additive Gaussian, whose ones are counted.
+Every sum runs over the features in ascending order in float64, term by term, so an entry depends on its two rows alone, not on its tile,
+and swapping the rows changes no bit. Sparse rows visit only features where one of the two is not zero; the terms they skip are zeros,
+except for the additive Gaussian, whose ones are counted.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from ..arrays import Array
 from ..jit import compiled
 from .exponentials import decay
-
-Array = np.ndarray
 
 PRODUCTS, SQUARES, MANHATTAN, CHI2, MINIMA, CHI2_PRODUCTS, GAUSSIANS = range(7)
 """Terms x z; (x - z)^2; |x - z|; (x - z)^2 / (x + z); min(x, z); 2 x z / (x + z); exp(-gamma (x - z)^2)."""
@@ -22,23 +19,10 @@ PRODUCTS, SQUARES, MANHATTAN, CHI2, MINIMA, CHI2_PRODUCTS, GAUSSIANS = range(7)
 
 @compiled
 def dense_sums(kind: int, gamma: float, x: Array, height: int, z: Array, out: Array, top: int, side: int) -> None:
-    """Fill a part of a tile with the sums of all pairs.
+    """Fill the part of the tile ``out`` from row ``top``, column ``side`` on with the sums of all pairs.
 
-    Parameters
-    ----------
-    kind : int
-        One of the terms above.
-    gamma : float
-        Of the last one.
-    x : ndarray of shape (w, d)
-        float64 rows.
-    height : int
-        How many of them are wanted.
-    z : ndarray of shape (d, w)
-        float64 rows of the other side, transposed.
-    out : ndarray of shape (t, t)
-        C order; the part begins at row ``top``, column ``side``.
-    top, side : int
+    ``kind`` is one of the terms above, ``gamma`` belongs to the last one; ``x`` has at least ``height`` float64 rows, and ``z``, ``(d,
+    w)``, those of the other side, transposed.
     """
     for i in range(height):
         total = out[top + i, side : side + z.shape[1]]
@@ -46,24 +30,24 @@ def dense_sums(kind: int, gamma: float, x: Array, height: int, z: Array, out: Ar
         width = total.size
         for k in range(z.shape[0]):
             a, b = x[i, k], z[k]
-            if kind == 0:
+            if kind == PRODUCTS:
                 for j in range(width):
                     total[j] += a * b[j]
-            elif kind == 1:
+            elif kind == SQUARES:
                 for j in range(width):
                     t = a - b[j]
                     total[j] += t * t
-            elif kind == 2:
+            elif kind == MANHATTAN:
                 for j in range(width):
                     total[j] += abs(a - b[j])
-            elif kind == 3:
+            elif kind == CHI2:
                 for j in range(width):
                     s, t = a + b[j], a - b[j]
                     total[j] += t * t / (s if s > 0.0 else 1.0)
-            elif kind == 4:
+            elif kind == MINIMA:
                 for j in range(width):
                     total[j] += min(a, b[j])
-            elif kind == 5:
+            elif kind == CHI2_PRODUCTS:
                 for j in range(width):
                     s = a + b[j]
                     total[j] += 2.0 * (a * b[j]) / (s if s > 0.0 else 1.0)
@@ -74,20 +58,20 @@ def dense_sums(kind: int, gamma: float, x: Array, height: int, z: Array, out: Ar
 
 
 @compiled
-def _term(kind: int, gamma: float, a: Any, b: Any) -> Any:
-    """Return one term, less what two zeros give."""
+def _pair_term(kind: int, gamma: float, a: Any, b: Any) -> Any:
+    """Return one term minus that of two zeros."""
     t, s = a - b, a + b
-    if kind == 0:
+    if kind == PRODUCTS:
         return a * b
-    if kind == 1:
+    if kind == SQUARES:
         return t * t
-    if kind == 2:
+    if kind == MANHATTAN:
         return abs(t)
-    if kind == 3:
+    if kind == CHI2:
         return t * t / (s if s > 0.0 else 1.0)
-    if kind == 4:
+    if kind == MINIMA:
         return min(a, b)
-    if kind == 5:
+    if kind == CHI2_PRODUCTS:
         return 2.0 * (a * b) / (s if s > 0.0 else 1.0)
     return decay(-gamma * (t * t)) - 1.0
 
@@ -102,9 +86,9 @@ def sparse_sums(
     constant: float,
     out: Array,
 ) -> None:
-    """As dense_sums for CSR rows ``(values, columns, starts)``.
+    """Fill a tile like :func:`dense_sums` from CSR rows ``(values, columns, starts)``.
 
-    ``part``: first row of x, first row of z, number of both; ``constant`` is what rows of zeros give.
+    ``part`` has the first rows of x and of z and the numbers of both; ``constant`` is the sum of two rows of zeros.
     """
     x_first, z_first, height, width = part
     xv, xc, xs = x
@@ -116,27 +100,27 @@ def sparse_sums(
             total = constant
             while p < last and q < end:
                 if xc[p] == zc[q]:
-                    total += _term(kind, gamma, xv[p], zv[q])
+                    total += _pair_term(kind, gamma, xv[p], zv[q])
                     p += 1
                     q += 1
                 elif xc[p] < zc[q]:
-                    total += _term(kind, gamma, xv[p], 0.0)
+                    total += _pair_term(kind, gamma, xv[p], 0.0)
                     p += 1
                 else:
-                    total += _term(kind, gamma, 0.0, zv[q])
+                    total += _pair_term(kind, gamma, 0.0, zv[q])
                     q += 1
             while p < last:
-                total += _term(kind, gamma, xv[p], 0.0)
+                total += _pair_term(kind, gamma, xv[p], 0.0)
                 p += 1
             while q < end:
-                total += _term(kind, gamma, 0.0, zv[q])
+                total += _pair_term(kind, gamma, 0.0, zv[q])
                 q += 1
             out[i, j] = total
 
 
 @compiled(reassociate=True)
 def squared_norms(x: Array, out: Array) -> None:
-    """out[i] = ||x_i||^2 over the rows of x (n, d)."""
+    """Write ||x_i||^2 of every row of x (n, d) to out[i]."""
     for i in range(x.shape[0]):
         row, total = x[i], 0.0
         for k in range(row.size):
@@ -165,8 +149,8 @@ def mirror_upper(tile: Array, n: int) -> None:
 
 
 @compiled
-def transposed(tile: Array, height: int, width: int, out: Array, side: int = 0) -> None:
-    """Fill out with the transpose of the first rows of a tile and its columns from ``side`` on, in whole squares of 8 x 8 entries."""
+def transpose_tile(tile: Array, height: int, width: int, out: Array, side: int = 0) -> None:
+    """Fill out with the transpose of the first rows of a tile from column ``side`` on, in whole squares of 8 x 8 entries."""
     for i in range(0, height, 8):
         for j in range(0, width, 8):
             for a in range(8):

@@ -1,9 +1,9 @@
 """Compiled exponentials of decaying kernels.
 
-In float64 they are shared between the values of gamma that are powers of two apart: ``exp(-gamma D)`` squares into ``exp(-2 gamma D)``. So
-that an entry depends on gamma and D alone, whatever else is asked for, gamma is written as ``base * 2^k``, ``base = m 2^(OCTAVE q)``,
-``1/2 <= m < 1``, ``0 <= k < OCTAVE``: one exponential at the base, then k squarings. Each squaring doubles the relative error, so it stays
-below ``2^OCTAVE`` rounding units, 3e-14.
+In float64 values of gamma whose ratio is a power of two share one: the square of ``exp(-gamma D)`` is ``exp(-2 gamma D)``. So that an entry
+depends on gamma and D alone and not on the other kernels, gamma is written as ``base * 2^k``, ``base = m 2^(OCTAVE q)``, ``1/2 <= m < 1``,
+``0 <= k < OCTAVE``: one exponential at the base, then k squarings. Each squaring doubles the relative error, so it stays below ``2^OCTAVE``
+rounding units, 3e-14.
 
 Float32 results have an exponential each, computed in float32 from D rounded to float32: that takes less time than a squaring in float64
 that is rounded. A relative error e of an argument x becomes ``x exp(-x) e <= 0.37 e`` in ``exp(-x)``. With two roundings of the argument
@@ -14,30 +14,29 @@ relative error grows as x does, to 1e-5 at 1e-36.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import Array
 from ..jit import compiled, fused
-
-Array = np.ndarray
 
 OCTAVE = 8
 """Doublings of gamma that share one exponential in float64."""
 
-TINY = 1e-36
-"""Smaller entries become 0: they change no result, and numbers near the end of the range are slow to compute with."""
+MIN_ENTRY = 1e-36
+"""Smaller entries become 0: they change no result, and arithmetic near the end of the range is slow."""
 
-MODERATE = 2.0**100
-"""Gammas from its inverse on up to it work in float32: a D whose rounding overflows then gives 0, one that underflows 1."""
+MAX_SINGLE_GAMMA = 2.0**100
+"""Gammas between its inverse and it work in float32: a D whose rounding overflows then gives 0, one that underflows 1."""
 
 _ROUND = 6755399441055744.0
-"""1.5 * 2^52: adding it rounds to a whole number, which then stands in the lowest bits."""
+"""1.5 * 2^52: adding it rounds to a whole number, which is then in the lowest bits."""
 
 _LOG2E = 1.4426950408889634
 
 _ROUND_SINGLE = np.float32(1.5 * 2**23)
-_LEAST_SINGLE = np.float32(_ROUND_SINGLE + math.floor(math.log2(TINY)))
+_LEAST_SINGLE = np.float32(_ROUND_SINGLE + math.floor(math.log2(MIN_ENTRY)))
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _BITS = np.int32(23)
 
@@ -74,12 +73,12 @@ def decay(t: float) -> float:
 
 
 @compiled(inline=True)
-def single_decay(distance: Any, rate: Any) -> Any:
-    """Return 2^(rate distance) in float32 for a distance >= 0 and a rate < 0, both in float32; 0 below TINY, and for NaN.
+def single_decay(distance: np.float32, rate: np.float32) -> np.float32:
+    """Return 2^(rate distance) in float32 for a distance >= 0 and a rate < 0, both in float32; 0 below MIN_ENTRY, and for NaN.
 
-    As in decay, rounding by a large summand leaves the whole part in the lowest bits and the rest r in [-0.5, 0.5], here of the exact
-    product. Far from 0 both are nonsense, which the last line drops. All is fused or nothing is, so the bits are the same in a vector
-    and after its end.
+    As in decay, rounding by a large summand leaves the whole part in the lowest bits and the remainder r in [-0.5, 0.5], here of the exact
+    product. Far from 0 both mean nothing, and the last line replaces the result. All operations are fused, so the bits are the same in a
+    vectorised loop and in its scalar tail.
     """
     shifted = fused(distance, rate, _ROUND_SINGLE)
     r = fused(distance, rate, _ROUND_SINGLE - shifted)
@@ -89,52 +88,52 @@ def single_decay(distance: Any, rate: Any) -> Any:
     p = fused(r, p, _P2)
     p = fused(r, p, _P1)
     p = fused(r, p, _ONE)
-    found = np.int32(np.float32(p).view(np.int32) + (np.float32(shifted).view(np.int32) << _BITS)).view(np.float32)
-    return found if shifted > _LEAST_SINGLE else _ZERO
+    value = np.int32(np.float32(p).view(np.int32) + (np.float32(shifted).view(np.int32) << _BITS)).view(np.float32)
+    return value if shifted > _LEAST_SINGLE else _ZERO
 
 
 def single_rate(gamma: float) -> float:
-    """Return the rate that stands for a gamma in single_decay, or 0 where it works in float64 alone."""
-    return -gamma * _LOG2E if 1.0 / MODERATE <= gamma <= MODERATE else 0.0
+    """Return the rate of :func:`single_decay` for a gamma, 0 for one that works in float64 only."""
+    return -gamma * _LOG2E if 1.0 / MAX_SINGLE_GAMMA <= gamma <= MAX_SINGLE_GAMMA else 0.0
 
 
 @compiled
 def base_kernel(distance: Array, gamma: float, strip: Array) -> None:
-    """Fill the first rows of a strip with exp(-gamma distance), as many as there are distances."""
+    """Fill the first rows of a strip with exp(-gamma distance), one row for each of the distances."""
     for r in range(distance.shape[0]):
         d, e = distance[r], strip[r]
         for j in range(d.size):
             v = decay(-gamma * d[j])
-            e[j] = v if v > TINY else 0.0
+            e[j] = v if v > MIN_ENTRY else 0.0
 
 
 @compiled
-def square(strip: Array, rows: int) -> None:
+def square_strip(strip: Array, rows: int) -> None:
     """Square the first rows of a strip; tiny entries become 0."""
     for r in range(rows):
         e = strip[r]
         for j in range(e.size):
             v = e[j] * e[j]
-            e[j] = v if v > TINY else 0.0
+            e[j] = v if v > MIN_ENTRY else 0.0
 
 
 @compiled
-def square_twice(strip: Array, rows: int) -> None:
-    """As square two times, in one pass."""
+def square_strip_twice(strip: Array, rows: int) -> None:
+    """Square the first rows of a strip twice, in one pass."""
     for r in range(rows):
         e = strip[r]
         for j in range(e.size):
             v = e[j] * e[j]
-            v = v if v > TINY else 0.0
+            v = v if v > MIN_ENTRY else 0.0
             v = v * v
-            e[j] = v if v > TINY else 0.0
+            e[j] = v if v > MIN_ENTRY else 0.0
 
 
 class Chain(NamedTuple):
-    """What to compute, in order: from each base, its outputs by growing number of squarings.
+    """A plan of exponentials: for each base its outputs, by ascending number of squarings.
 
-    ``bases`` (b,) float64; ``starts`` (b + 1,) where the outputs of each base begin; ``squarings`` (q,) from the base; ``gammas`` (q,) that
-    these give, and ``rates`` (q,) float32 by :func:`single_rate`; ``slots`` (q,) where each output goes.
+    ``bases`` (b,) float64; ``starts`` (b + 1,) of the outputs of each base; ``squarings`` (q,) from the base; the resulting ``gammas``
+    (q,), and ``rates`` (q,) float32 by :func:`single_rate`; ``slots`` (q,), the places of the outputs.
     """
 
     bases: Array
@@ -145,16 +144,16 @@ class Chain(NamedTuple):
     slots: Array
 
 
-def split(gamma: float) -> tuple[float, int]:
+def split_gamma(gamma: float) -> tuple[float, int]:
     """Return base and number of squarings of a gamma."""
     mantissa, exponent = math.frexp(gamma)
     k = exponent % OCTAVE
     return math.ldexp(mantissa, exponent - k), k
 
 
-def chain(gammas: list[float], slots: list[int]) -> Chain:
-    """Return the plan of several gammas, each with its place in the output."""
-    ordered = sorted((*split(gamma), slot) for gamma, slot in zip(gammas, slots))
+def plan_chain(gammas: list[float], slots: list[int]) -> Chain:
+    """Return the plan of several gammas and their places in the output."""
+    ordered = sorted((*split_gamma(gamma), slot) for gamma, slot in zip(gammas, slots))
     bases, starts = np.unique([base for base, _, _ in ordered], return_index=True)
     squarings, places = (np.array([item[which] for item in ordered], dtype=np.int64) for which in (1, 2))
     exact = [math.ldexp(base, k) for base, k, _ in ordered]

@@ -1,6 +1,6 @@
 """Weighted sums of one kernel per feature, ``sum_i w_i K_i``: as matrices, and applied to vectors without any matrix.
 
-A Gaussian kernel of one feature is a short cosine series on the range of that feature (see ``alignment_expansion``), so its matrix is a
+A Gaussian kernel of one feature is a short cosine series on the range of that feature (see :mod:`cosine_sums`), so its matrix is a
 product of few columns, and a sum over features one symmetric product. Applied to coefficients, the series gives the value at every point in
 ``O(terms)``, whatever the number of coefficients.
 """
@@ -12,33 +12,30 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs
 from scipy.special import erfcinv
 
+from ..arrays import Array
 from ..jit import compiled, one_thread
 from .cosine_sums import start_waves
 
-Array = np.ndarray
-Matrices = NDArray[Any]
-
-EPSILON = 1e-6
+MATRIX_ERROR = 1e-6
 """Largest error of one entry of one kernel in a matrix, besides the rounding of float32."""
 
-FINE = 1e-9
+PRODUCT_ERROR = 1e-9
 """The same in products with vectors, which are float64."""
 
-COLUMNS = 2048
+PRODUCT_COLUMNS = 2048
 """Columns of one symmetric product."""
 
-LONGEST = 96
-"""Series of more terms are slower than one exponential per pair."""
+MAX_TERMS = 96
+"""Greatest number of terms of a series: longer ones are slower than one exponential per pair."""
 
 ROOT_TWO = math.sqrt(2.0)
 
 
-def reaches(epsilon: float) -> tuple[float, float]:
-    """Return how far the copies of the kernel must be, and where the series may end: each leaves half of ``epsilon``."""
+def series_lengths(epsilon: float) -> tuple[float, float]:
+    """Return the distance of the copies of the kernel, and the end of the series, with half of the error ``epsilon`` each."""
     return math.sqrt(math.log(4.2 / epsilon)), float(erfcinv(0.5 * epsilon))
 
 
@@ -47,14 +44,14 @@ def reaches(epsilon: float) -> tuple[float, float]:
 
 @compiled
 def _column_counts(columns: Array, widths: Array, copies: float, tail: float, longest: int, out: Array) -> None:
-    """Write how many columns each kernel takes: 0 for a constant feature, 1 for two values, -1 for too many."""
+    """Write the number of columns of each kernel: 0 for a constant feature, 1 for two values, -1 for too many."""
     for j in range(len(columns)):
         low, high = columns[j].min(), columns[j].max()
         two = True
         for x in columns[j]:
             two = two and x in (low, high)
         span = (high - low) / (ROOT_TWO * widths[j])
-        # Compared before it is an integer: it may be too large for one.
+        # Compared as a float: it may be too large for an integer.
         terms = tail * (span + copies) / math.pi
         out[j] = 0 if low == high else 1 if two else -1 if terms > longest else 2 * math.ceil(terms)
 
@@ -69,8 +66,8 @@ def _next_wave(twice: Array, old: Array, new: Array, height: float, out: Array) 
 
 
 @compiled
-def _waves(columns: Array, widths: Array, counts: Array, copies: float, out: Array, constants: Array) -> None:
-    """Fill the rows B_j of ``out`` with ``B_j'B_j + constants[j]`` the matrix of kernel j; those of count -1 are left out."""
+def _fill_waves(columns: Array, widths: Array, counts: Array, copies: float, out: Array, constants: Array) -> None:
+    """Fill the rows B_j of ``out`` and ``constants`` so that kernel j is ``B_j'B_j + constants[j]``; those of count -1 are left out."""
     n = columns.shape[1]
     z, work = np.empty(n), np.empty((5, n))
     at = 0
@@ -101,7 +98,7 @@ def _waves(columns: Array, widths: Array, counts: Array, copies: float, out: Arr
 
 
 @compiled
-def _add_pairs(column: Array, width: float, weights: Array, out: Matrices) -> None:
+def _add_pairs(column: Array, width: float, weights: Array, out: Array) -> None:
     """Add the weighted matrices of one Gaussian to the upper triangles of ``out`` (r, n, n)."""
     n = column.size
     for i in range(n):
@@ -113,7 +110,7 @@ def _add_pairs(column: Array, width: float, weights: Array, out: Matrices) -> No
 
 
 @compiled
-def _mirror(out: Matrices) -> None:
+def _mirror_upper(out: Array) -> None:
     n = out.shape[1]
     for r in range(len(out)):
         for first in range(0, n, 64):
@@ -122,7 +119,7 @@ def _mirror(out: Matrices) -> None:
                     out[r, i, j] = out[r, j, i]
 
 
-def add_feature_sums(X: Array, weights: Array, widths: Array | None, out: Matrices) -> None:
+def add_feature_sums(X: Array, weights: Array, widths: Array | None, out: Array) -> None:
     """Add ``sum_i weights[r, i] K_i`` over the columns of X to the upper triangle of every ``out[r]``.
 
     Parameters
@@ -139,21 +136,21 @@ def add_feature_sums(X: Array, weights: Array, widths: Array | None, out: Matric
     columns = np.ascontiguousarray(X.T, dtype=np.float64)
     with one_thread():
         if widths is None:
-            for lo in range(0, len(columns), COLUMNS):
-                _add_products(columns[lo : lo + COLUMNS], weights[:, lo : lo + COLUMNS], out)
+            for lo in range(0, len(columns), PRODUCT_COLUMNS):
+                _add_products(columns[lo : lo + PRODUCT_COLUMNS], weights[:, lo : lo + PRODUCT_COLUMNS], out)
             return
         _add_gaussians(columns, weights, np.ascontiguousarray(widths, np.float64), out)
 
 
-def _add_gaussians(columns: Array, weights: Array, widths: Array, out: Matrices) -> None:
-    (copies, tail), counts = reaches(EPSILON), np.empty(len(columns), np.int64)
-    longest = max(8, min(LONGEST, columns.shape[1] // 4))
+def _add_gaussians(columns: Array, weights: Array, widths: Array, out: Array) -> None:
+    (copies, tail), counts = series_lengths(MATRIX_ERROR), np.empty(len(columns), np.int64)
+    longest = max(8, min(MAX_TERMS, columns.shape[1] // 4))
     _column_counts(columns, widths, copies, tail, longest, counts)
-    for lo, hi in _batches(np.maximum(counts, 0)):
+    for lo, hi in _split_batches(np.maximum(counts, 0)):
         part = slice(lo, hi)
         taken = np.maximum(counts[part], 0)
         waves, constants = np.empty((int(taken.sum()), columns.shape[1]), np.float32), np.empty(hi - lo)
-        _waves(columns[part], widths[part], counts[part], copies, waves, constants)
+        _fill_waves(columns[part], widths[part], counts[part], copies, waves, constants)
         if len(waves):
             _add_products(waves, np.repeat(weights[:, part], taken, axis=1), out)
         out += (weights[:, part] @ constants)[:, None, None].astype(out.dtype)
@@ -161,33 +158,33 @@ def _add_gaussians(columns: Array, weights: Array, widths: Array, out: Matrices)
         _add_pairs(columns[j], float(widths[j]), weights[:, j], out)
 
 
-def _batches(counts: Array) -> Iterator[tuple[int, int]]:
+def _split_batches(counts: Array) -> Iterator[tuple[int, int]]:
     """Yield ranges of kernels with about COLUMNS columns together."""
     ends = np.concatenate([[0], np.cumsum(counts)])
     lo = 0
     while lo < len(counts):
-        hi = max(lo + 1, int(np.searchsorted(ends, ends[lo] + COLUMNS, side="right")) - 1)
+        hi = max(lo + 1, int(np.searchsorted(ends, ends[lo] + PRODUCT_COLUMNS, side="right")) - 1)
         yield lo, hi
         lo = hi
 
 
-def _add_products(rows: Array, weights: Array, out: Matrices) -> None:
+def _add_products(rows: Array, weights: Array, out: Array) -> None:
     product: Any = get_blas_funcs("syrk", dtype=rows.dtype)
     roots = np.sqrt(weights).astype(rows.dtype)
     for root, matrix in zip(roots, out, strict=True):
         if not root.any():
             continue
-        # What stands in the upper triangle of a C array, Fortran calls the lower one of its transpose.
+        # The upper triangle of a C array is for Fortran the lower one of its transpose.
         product(1.0, (rows * root[:, None]).T, beta=1.0, c=matrix.T, lower=1, overwrite_c=1)
 
 
-def mirrored(out: Matrices) -> Matrices:
-    """Copy the upper triangles of ``out`` (r, n, n) to the lower ones, in place; return it."""
-    _mirror(out)
+def mirrored(out: Array) -> Array:
+    """Copy the upper triangles of ``out`` (r, n, n) to the lower ones, in place, and return it."""
+    _mirror_upper(out)
     return out
 
 
-def weighted_feature_sum(X: Array, weights: Array, widths: Array | None = None) -> Matrices:
+def weighted_feature_sum(X: Array, weights: Array, widths: Array | None = None) -> Array:
     """Return ``sum_i w_i K_i`` over the columns of X, ``(n, n)``, exactly symmetric.
 
     Parameters
@@ -213,7 +210,7 @@ def weighted_feature_sum(X: Array, weights: Array, widths: Array | None = None) 
 
 
 @compiled(reassociate=True)
-def _advance(twice: Array, old: Array, new: Array) -> None:
+def _advance_wave(twice: Array, old: Array, new: Array) -> None:
     for i in range(twice.size):
         value = twice[i] * new[i] - old[i]
         old[i] = new[i]
@@ -221,7 +218,7 @@ def _advance(twice: Array, old: Array, new: Array) -> None:
 
 
 @compiled(reassociate=True)
-def _dot(a: Array, b: Array) -> float:
+def _dot_product(a: Array, b: Array) -> float:
     total = 0.0
     for i in range(a.size):
         total += a[i] * b[i]
@@ -236,7 +233,7 @@ def _add_wave(c: Array, s: Array, by_c: float, by_s: float, out: Array) -> None:
 
 @compiled
 def _add_values(x: Array, z: Array, weight: float, beta: Array, copies: float, tail: float, longest: int, out: Array) -> None:
-    """Add ``weight sum_s beta[r, s] exp(-(x_i - z_s)^2)`` to ``out`` (r, n); points out of reach are moved nearer, in place."""
+    """Add ``weight sum_s beta[r, s] exp(-(x_i - z_s)^2)`` to ``out`` (r, n); distant points of x move nearer, in place."""
     low, high = z.min(), z.max()
     for i in range(x.size):
         x[i] = min(max(x[i], low - copies), high + copies)
@@ -258,11 +255,11 @@ def _add_values(x: Array, z: Array, weight: float, beta: Array, copies: float, t
     for k in range(math.ceil(terms) + 1):
         height = weight * constant * math.exp(-0.25 * (k * rate) ** 2) * (1.0 if k == 0 else 2.0)
         for r in range(len(beta)):
-            _add_wave(here[3], here[4], height * _dot(beta[r], there[3]), height * _dot(beta[r], there[4]), out[r])
-        _advance(here[0], here[1], here[3])
-        _advance(here[0], here[2], here[4])
-        _advance(there[0], there[1], there[3])
-        _advance(there[0], there[2], there[4])
+            _add_wave(here[3], here[4], height * _dot_product(beta[r], there[3]), height * _dot_product(beta[r], there[4]), out[r])
+        _advance_wave(here[0], here[1], here[3])
+        _advance_wave(here[0], here[2], here[4])
+        _advance_wave(there[0], there[1], there[3])
+        _advance_wave(there[0], there[2], there[4])
 
 
 @compiled
@@ -285,7 +282,7 @@ def feature_values(X: Array, Z: Array, weights: Array, widths: Array | None, bet
     Parameters
     ----------
     X : ndarray of shape (n, k)
-        Rows where the values are wanted.
+        Rows of the values.
     Z : ndarray of shape (m, k)
         Rows of the coefficients, m >= 1.
     weights : ndarray of shape (k,)
@@ -298,7 +295,7 @@ def feature_values(X: Array, Z: Array, weights: Array, widths: Array | None, bet
     ndarray of shape (r, n)
         float64, within ``FINE sum_i |w_i| sum_s |beta_s|``.
     """
-    # Copies of what is a stretch of something or not to be written: compiled code would be compiled again for each.
+    # Slices and read-only arrays are copied: the functions would be compiled again for each kind.
     beta, weights = (np.require(part, np.float64, ("C", "W")) for part in (beta, weights))
     if widths is None:
         with one_thread():
@@ -306,5 +303,5 @@ def feature_values(X: Array, Z: Array, weights: Array, widths: Array | None, bet
     out = np.zeros((len(beta), len(X)))
     left, right = (np.ascontiguousarray(part.T, dtype=np.float64) for part in (X, Z))
     if len(X) and len(Z):
-        _gaussian_values(left, right, weights, np.require(widths, np.float64, ("C", "W")), beta, *reaches(FINE), out)
+        _gaussian_values(left, right, weights, np.require(widths, np.float64, ("C", "W")), beta, *series_lengths(PRODUCT_ERROR), out)
     return out

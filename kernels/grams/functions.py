@@ -16,7 +16,7 @@ name(parameters)             k(x, z)                                            
 ============================ ================================================== ==========================
 
 A quotient 0/0 counts as 0. With ``gamma = 1 / (2 sigma^2)`` the third is the Gaussian of width sigma. All are positive semi-definite
-(a callable must be so itself): histogram intersection and additive chi-squared after Maji and Berg (2009) and Vedaldi and Zisserman
+(a callable must be so, too): histogram intersection and additive chi-squared after Maji and Berg (2009) and Vedaldi and Zisserman
 (2012), the spectrum kernel after Leslie, Eskin and Noble (2002).
 """
 
@@ -35,7 +35,7 @@ Value = float | int | str
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel: how a value is read, and the default (None: it must be given)."""
+    """One parameter of a kernel: the function that reads its value, and the default (None: the parameter is required)."""
 
     read: Callable[[object], Value]
     default: Value | None = None
@@ -43,18 +43,11 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Family:
-    """What the block builder must know of a kernel.
+    """Parameters of a kernel in their order, and how its blocks are computed.
 
-    Attributes
-    ----------
-    parameters : mapping
-        Parameters in their order.
-    pairing : int or None
-        The sum over features of :mod:`distances` it is a function of; None for strings and callables.
-    decays : bool
-        True for ``exp(-gamma * sum)``, which shares its exponentials between values of gamma.
-    rows : str
-        ``"numbers"``, ``"non-negative"``, ``"strings"`` or ``"any"``.
+    A kernel is a function of the sum over features ``pairing`` of :mod:`distances`, None for strings and callables. It ``decays`` if it is
+    ``exp(-gamma * sum)``, which shares its exponentials between values of gamma. Its ``rows`` are ``"numbers"``, ``"non-negative"``,
+    ``"strings"`` or ``"any"``.
     """
 
     parameters: Mapping[str, Parameter]
@@ -69,7 +62,7 @@ def _number(value: object) -> float:
     return float(value)
 
 
-def positive(value: object) -> float:
+def read_positive(value: object) -> float:
     """Return a number > 0 as float, or raise ValueError with the rule."""
     number = _number(value)
     if number <= 0.0:
@@ -77,7 +70,7 @@ def positive(value: object) -> float:
     return number
 
 
-def not_negative(value: object) -> float:
+def read_not_negative(value: object) -> float:
     """Return a number >= 0 as float, or raise ValueError with the rule."""
     number = _number(value)
     if number < 0.0:
@@ -86,7 +79,7 @@ def not_negative(value: object) -> float:
     return number + 0.0
 
 
-def counting(value: object) -> int:
+def read_count(value: object) -> int:
     """Return a whole number >= 1 as int, or raise ValueError with the rule."""
     number = _number(value)
     if number < 1.0 or number != int(number):
@@ -94,7 +87,7 @@ def counting(value: object) -> int:
     return int(number)
 
 
-def dotted(value: object) -> str:
+def read_dotted_name(value: object) -> str:
     """Return ``"module:function"``, or raise ValueError with the rule."""
     parts = value.split(":") if isinstance(value, str) else []
     if len(parts) != 2 or not all(name.isidentifier() for part in parts for name in part.split(".")):
@@ -102,7 +95,7 @@ def dotted(value: object) -> str:
     return str(value)
 
 
-def plain(value: object) -> Value:
+def read_plain_value(value: object) -> Value:
     """Return a number or string that text and JSON can hold, or raise ValueError with the rule."""
     if isinstance(value, bool):
         raise ValueError("it must be a number or a string")
@@ -115,19 +108,21 @@ def plain(value: object) -> Value:
     return _number(value)
 
 
-GAMMA = Parameter(positive)
+GAMMA = Parameter(read_positive)
 
 KERNELS: dict[str, Family] = {
     "linear": Family({}, PRODUCTS),
-    "poly": Family({"degree": Parameter(counting), "gamma": Parameter(positive, 1.0), "coef0": Parameter(not_negative, 1.0)}, PRODUCTS),
+    "poly": Family(
+        {"degree": Parameter(read_count), "gamma": Parameter(read_positive, 1.0), "coef0": Parameter(read_not_negative, 1.0)}, PRODUCTS
+    ),
     "rbf": Family({"gamma": GAMMA}, SQUARES, decays=True),
     "laplacian": Family({"gamma": GAMMA}, MANHATTAN, decays=True),
-    "chi2": Family({"gamma": Parameter(positive, 1.0)}, CHI2, decays=True, rows="non-negative"),
+    "chi2": Family({"gamma": Parameter(read_positive, 1.0)}, CHI2, decays=True, rows="non-negative"),
     "hik": Family({}, MINIMA, rows="non-negative"),
     "additive_chi2": Family({}, CHI2_PRODUCTS, rows="non-negative"),
     "additive_gaussian": Family({"gamma": GAMMA}, GAUSSIANS),
-    "spectrum": Family({"k": Parameter(counting)}, rows="strings"),
-    "callable": Family({"function": Parameter(dotted)}, rows="any"),
+    "spectrum": Family({"k": Parameter(read_count)}, rows="strings"),
+    "callable": Family({"function": Parameter(read_dotted_name)}, rows="any"),
 }
 """All kernels by name."""
 
@@ -138,45 +133,42 @@ def family(name: str) -> Family:
     Raises
     ------
     ValueError
-        If there is none; the message names the nearest one.
+        If there is none; the message suggests the most similar name.
     """
     if name in KERNELS:
         return KERNELS[name]
-    near = difflib.get_close_matches(str(name), [*KERNELS, *ALIASES], n=1, cutoff=0.4)
-    meant = ALIASES.get(near[0], near[0]) if near else None
+    matches = difflib.get_close_matches(str(name), [*KERNELS, *ALIASES], n=1, cutoff=0.4)
+    meant = ALIASES.get(matches[0], matches[0]) if matches else None
     hint = f"did you mean {meant!r}? " if meant else ""
     raise ValueError(f"unknown kernel {name!r}; {hint}known: {', '.join(KERNELS)}")
 
 
 ALIASES = {"polynomial": "poly", "gaussian": "rbf", "histogram_intersection": "hik", "string": "spectrum", "dot": "linear"}
-"""Other usual names, for the hint only."""
+"""Other usual names, for the hint of :func:`family`."""
 
 
-def read_parameters(name: str, given: Mapping[str, object]) -> tuple[tuple[str, Value], ...]:
-    """Return the parameters of a kernel in their order, defaults filled in, so that equal kernels have equal parameters.
+def read_parameters(name: str, values: Mapping[str, object]) -> tuple[tuple[str, Value], ...]:
+    """Return the parameters of a kernel in their order with defaults, so that equal kernels have equal parameters.
 
-    Raises
-    ------
-    ValueError
-        If the kernel or a parameter is unknown, one is missing, or a value breaks its rule.
+    Raises ValueError if the kernel or a parameter is unknown, one is missing, or a value breaks its rule.
     """
     known = family(name).parameters
-    extra = sorted(set(given) - set(known))
+    extra = sorted(set(values) - set(known))
     if extra and name != "callable":
         takes = ", ".join(known) or "none"
         raise ValueError(f"kernel {name!r} has no parameter {extra[0]!r}; it takes: {takes}")
-    rules = {**known, **{key: Parameter(plain) for key in extra}}
-    return tuple((key, _read(name, key, rule, given)) for key, rule in rules.items())
+    rules = {**known, **{key: Parameter(read_plain_value) for key in extra}}
+    return tuple((key, _read_parameter(name, key, rule, values)) for key, rule in rules.items())
 
 
-def _read(name: str, key: str, rule: Parameter, given: Mapping[str, object]) -> Value:
-    if key not in given:
+def _read_parameter(name: str, key: str, rule: Parameter, values: Mapping[str, object]) -> Value:
+    if key not in values:
         if rule.default is None:
             raise ValueError(f"kernel {name!r} needs the parameter {key!r}")
         return rule.default
     if not key.isidentifier():
         raise ValueError(f"kernel {name!r}: {key!r} is not a name of a parameter")
     try:
-        return rule.read(given[key])
+        return rule.read(values[key])
     except ValueError as error:
-        raise ValueError(f"kernel {name!r}: {key} is {given[key]!r}; {error}") from None
+        raise ValueError(f"kernel {name!r}: {key} is {values[key]!r}; {error}") from None

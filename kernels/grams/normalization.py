@@ -1,4 +1,4 @@
-r"""Centring and scaling of kernels from a few sums over the training rows, applied when a block is read; nothing is rewritten.
+r"""Centring and scaling of kernels from a few sums over the training rows, applied when a block is read; stored entries stay raw.
 
 With the raw kernel K over the n training rows, r its row means, m the mean of all entries,
 
@@ -8,10 +8,10 @@ With the raw kernel K over the n training rows, r its row means, m the mean of a
 
 where ``q = 1`` and ``s`` is 1 for ``none``, ``n / trace G`` for ``trace``, ``1 / trace G`` for ``unit_trace`` (Yang, 2010, sec. 6.5.2),
 ``1 / (mean diag K - mean K)`` for ``multiplicative`` (unit variance in feature space; Zien and Ong, 2007), and for ``cosine`` ``s = 1``,
-``q_i = sqrt(G_ii)``. Test rows are treated by the sums of the training rows: their own row mean is over the training rows, too.
+``q_i = sqrt(G_ii)``. Test rows are normalised with the sums of the training rows, and their row mean is over the training rows, too.
 
-A kernel without variance where a division needs some (a constant one under ``multiplicative`` or centring, one of zeros) becomes zero;
-so does a row without length under ``cosine``.
+A kernel without the variance that a division needs (a constant one under ``multiplicative`` or centring, one of zeros) becomes zero, and
+so does a row of length zero under ``cosine``.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..arrays import Array
 from .spec import KernelSpec
 
-Array = np.ndarray
-
-NOTHING = 1e-12
-"""What is left of a trace or a diagonal entry after centring counts as rounding below this share."""
+ROUND_OFF_SHARE = 1e-12
+"""Share of a trace or a diagonal entry below which the remainder after centring is round-off."""
 
 
 @dataclass(frozen=True)
 class BlockSums:
-    """Sums of one block of several kernels, of rows ``rows`` and columns ``columns`` of the Gram matrix.
+    """Sums of one block of several kernels, with the rows ``rows`` and the columns ``columns`` of the Gram matrices.
 
     Attributes
     ----------
@@ -40,7 +39,7 @@ class BlockSums:
         Half-open ranges.
     row_sums : ndarray of shape (k, n_rows)
     column_sums : ndarray of shape (k, n_columns) or None
-        Sums for the mirrored block; None for one that stands by itself.
+        Row sums of the mirrored block; None for a block on the diagonal.
     diagonal : ndarray of shape (k, n_rows) or None
         Of a block on the diagonal.
     """
@@ -63,7 +62,7 @@ def block_sums(blocks: Array, rows: tuple[int, int], columns: tuple[int, int]) -
 
 @dataclass(frozen=True)
 class KernelSums:
-    """What normalisation needs of one raw kernel over the training rows.
+    """Sums of one raw kernel over the training rows, which its normalisation needs.
 
     Attributes
     ----------
@@ -111,7 +110,7 @@ def kernel_sums(n: int, parts: Iterable[BlockSums]) -> list[KernelSums]:
             diagonal[:, slice(*part.rows)] = part.diagonal
     if np.isnan(diagonal).any():
         raise ValueError(f"the diagonal of row {int(np.isnan(diagonal).any(axis=0).argmax())} is in none of the {len(parts)} blocks")
-    return [KernelSums(float(own.sum()), own, row, float(row.sum())) for own, row in zip(diagonal, rows)]
+    return [KernelSums(float(entries.sum()), entries, row, float(row.sum())) for entries, row in zip(diagonal, rows)]
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ class Normalization:
     Attributes
     ----------
     scale : float
-        s, the multiplier of the raw (or centred) kernel; all that a solver with a free bias needs unless the kind is ``cosine``.
+        s, the multiplier of the raw (or centred) kernel; a solver with a free bias needs nothing else unless the kind is ``cosine``.
     row_mean : ndarray of shape (n,) or None
         r, None if not centred.
     mean : float
@@ -138,20 +137,17 @@ class Normalization:
 
     @classmethod
     def of(cls, spec: KernelSpec, sums: KernelSums) -> Normalization:
-        """Return the normalisation a kernel asks for.
+        """Return the normalisation of a kernel.
 
-        Raises
-        ------
-        ValueError
-            If the trace or the variance is negative (the kernel is not positive semi-definite) or not finite.
+        Raises ValueError if the trace or the variance is negative (the kernel is not positive semi-definite) or not finite.
         """
         n = len(sums.diagonal)
         mean = sums.total / (n * n) if n else 0.0
         row_mean = sums.row_sums / n if spec.centre else None
         root = None
         if spec.normalize == "cosine":
-            root = _roots(sums.diagonal, row_mean, mean)
-        return cls(_scale(spec, sums, mean), row_mean, mean if spec.centre else 0.0, root)
+            root = _row_lengths(sums.diagonal, row_mean, mean)
+        return cls(_compute_scale(spec, sums, mean), row_mean, mean if spec.centre else 0.0, root)
 
     @property
     def only_scales(self) -> bool:
@@ -159,47 +155,22 @@ class Normalization:
         return self.row_mean is None and self.diag_root is None
 
     def apply_block(self, block: Array, rows: slice | Array, columns: slice | Array) -> Array:
-        """Return the normalised block of training rows against training rows.
-
-        Parameters
-        ----------
-        block : ndarray of shape (h, w)
-            Raw entries.
-        rows, columns : slice or ndarray of int
-            Which training rows they belong to.
-
-        Returns
-        -------
-        ndarray of shape (h, w)
-            In the type of the block; computed in float64.
-        """
-        return self._applied(block, _part(self.row_mean, rows), _part(self.diag_root, rows), columns)
+        """Return the raw block of training rows ``rows`` and ``columns`` normalised, computed in float64, in its own type."""
+        return self._apply(block, _select_rows(self.row_mean, rows), _select_rows(self.diag_root, rows), columns)
 
     def apply_diagonal(self, diagonal: Array) -> Array:
         """Return the normalised diagonal (n,) of the training rows."""
         values = diagonal if self.row_mean is None else diagonal - 2.0 * self.row_mean + self.mean
-        return values * self.scale if self.diag_root is None else values * _inverse(self.diag_root) ** 2 * self.scale
+        return values * self.scale if self.diag_root is None else values * _safe_inverse(self.diag_root) ** 2 * self.scale
 
     def apply_test(
         self, block: Array, *, diagonal: Array | None = None, row_mean: Array | None = None, columns: slice | Array | None = None
     ) -> Array:
         """Return the normalised block of test rows against training rows.
 
-        Parameters
-        ----------
-        block : ndarray of shape (h, w)
-            Raw entries.
-        diagonal : ndarray of shape (h,), optional
-            k(x, x) of the test rows (:func:`gram.gram_diagonal`); needed for ``cosine``.
-        row_mean : ndarray of shape (h,), optional
-            Means of their raw entries over all training rows; needed for centring where ``columns`` is given, else taken from the block.
-        columns : slice or ndarray of int, optional
-            Which training rows the columns are; all of them by default.
-
-        Raises
-        ------
-        ValueError
-            If something needed is missing.
+        A ``cosine`` needs ``diagonal``, k(x, x) of the test rows (:func:`blocks.gram_diagonal`). The ``columns`` are all training rows by
+        default; of other columns centring needs ``row_mean``, the means of the raw entries over all training rows. Raises ValueError if one
+        of them is missing.
         """
         root = None
         if self.row_mean is not None and row_mean is None:
@@ -209,23 +180,23 @@ class Normalization:
         if self.diag_root is not None:
             if diagonal is None:
                 raise ValueError("diagonal is missing: the cosine needs k(x, x) of the test rows")
-            root = _roots(diagonal, row_mean if self.row_mean is not None else None, self.mean)
-        return self._applied(block, row_mean if self.row_mean is not None else None, root, slice(None) if columns is None else columns)
+            root = _row_lengths(diagonal, row_mean if self.row_mean is not None else None, self.mean)
+        return self._apply(block, row_mean if self.row_mean is not None else None, root, slice(None) if columns is None else columns)
 
-    def _applied(self, block: Array, row_mean: Array | None, root: Array | None, columns: slice | Array) -> Array:
+    def _apply(self, block: Array, row_mean: Array | None, root: Array | None, columns: slice | Array) -> Array:
         values = block.astype(np.float64)
         if row_mean is not None and self.row_mean is not None:
-            # Both means are added first, so that a symmetric block stays so to the bit.
+            # Both means are added first, so that a symmetric block stays exactly symmetric.
             values -= (row_mean[:, None] + self.row_mean[columns][None, :]) - self.mean
         if root is not None and self.diag_root is not None:
-            values *= _inverse(root)[:, None] * _inverse(self.diag_root[columns])[None, :]
+            values *= _safe_inverse(root)[:, None] * _safe_inverse(self.diag_root[columns])[None, :]
         values *= self.scale
         return values.astype(block.dtype, copy=False)
 
 
 def normalizations(specs: Sequence[KernelSpec], sums: Sequence[KernelSums]) -> list[Normalization]:
     """Return the normalisation of every kernel."""
-    return [Normalization.of(spec, found) for spec, found in zip(specs, sums, strict=True)]
+    return [Normalization.of(spec, one) for spec, one in zip(specs, sums, strict=True)]
 
 
 def by_diagonal(spec: KernelSpec) -> bool:
@@ -233,21 +204,21 @@ def by_diagonal(spec: KernelSpec) -> bool:
     return not spec.centre and spec.normalize != "multiplicative"
 
 
-def _part(vector: Array | None, rows: slice | Array) -> Array | None:
+def _select_rows(vector: Array | None, rows: slice | Array) -> Array | None:
     return None if vector is None else vector[rows]
 
 
-def _inverse(root: Array) -> Array:
+def _safe_inverse(root: Array) -> Array:
     return np.divide(1.0, root, out=np.zeros_like(root), where=root > 0.0)
 
 
-def _roots(diagonal: Array, row_mean: Array | None, mean: float) -> Array:
+def _row_lengths(diagonal: Array, row_mean: Array | None, mean: float) -> Array:
     """Return the lengths of rows in feature space, after centring if there are row means."""
     left = diagonal if row_mean is None else diagonal - 2.0 * row_mean + mean
-    return np.sqrt(np.where(left > NOTHING * np.abs(diagonal), left, 0.0))
+    return np.sqrt(np.where(left > ROUND_OFF_SHARE * np.abs(diagonal), left, 0.0))
 
 
-def _scale(spec: KernelSpec, sums: KernelSums, mean: float) -> float:
+def _compute_scale(spec: KernelSpec, sums: KernelSums, mean: float) -> float:
     if spec.normalize in ("none", "cosine"):
         return 1.0
     n = len(sums.diagonal)
@@ -255,6 +226,6 @@ def _scale(spec: KernelSpec, sums: KernelSums, mean: float) -> float:
     left = sums.trace - n * mean if centred else sums.trace
     if not np.isfinite(left) or left < -1e-6 * abs(sums.trace) or sums.trace < 0.0:
         raise ValueError(f"kernel {spec} has trace {sums.trace:g} and mean {mean:g} over {n} rows; it is not positive semi-definite")
-    if left <= NOTHING * sums.trace:
+    if left <= ROUND_OFF_SHARE * sums.trace:
         return 0.0
     return 1.0 / left if spec.normalize == "unit_trace" else n / left

@@ -1,7 +1,7 @@
-"""Products of kernels, and products of sums of them, as one kernel: what the nodes of a graph of kernels are.
+"""Products of kernels, and of sums of kernels, as one kernel: the nodes of a graph of kernels.
 
-A product of positive semi-definite kernels is one (Schur), and so is a sum with weights that are not negative. Entries are computed from
-those of the factors, block by block: no matrix of a factor is kept.
+A product of positive semi-definite kernels is one (Schur), and so is a sum with weights that are not negative. Entries are computed block
+by block from those of the factors, whose matrices are not stored.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import Array
 from .spec import KernelSpec
 
 Term = tuple[float, KernelSpec | None]
-"""Weight and kernel; without a kernel the constant one."""
+"""Weight and kernel; None is the constant kernel."""
 
 Factor = tuple[Term, ...]
 """A sum of terms."""
 
-ONE = "constant"
+CONSTANT_TEXT = "constant"
 """Text of the product of no kernels."""
 
 _STAR = re.compile(r"\s*\*\s*(?=[A-Za-z_])")
@@ -29,15 +30,7 @@ _STAR = re.compile(r"\s*\*\s*(?=[A-Za-z_])")
 
 @dataclass(frozen=True)
 class ProductSpec:
-    """``k(x, z) = scale prod_f sum_t w_ft k_ft(x, z)``, over raw kernels.
-
-    Attributes
-    ----------
-    factors
-        Sums whose product it is; none is the constant kernel.
-    scale
-        Multiplier.
-    """
+    """``k(x, z) = scale prod_f sum_t w_ft k_ft(x, z)``, over raw kernels; without factors it is a constant kernel."""
 
     factors: tuple[Factor, ...] = ()
     scale: float = 1.0
@@ -55,12 +48,9 @@ class ProductSpec:
     def parse(cls, text: str) -> ProductSpec:
         """Return the product of a text such as ``rbf(gamma=1.0)[0] * linear[3]``.
 
-        Raises
-        ------
-        ValueError
-            If a factor is no kernel.
+        Raises ValueError if a factor is no kernel.
         """
-        return cls() if text.strip() == ONE else cls.of([KernelSpec.parse(part) for part in _STAR.split(text)])
+        return cls() if text.strip() == CONSTANT_TEXT else cls.of([KernelSpec.parse(part) for part in _STAR.split(text)])
 
     @property
     def kernels(self) -> tuple[KernelSpec, ...]:
@@ -68,7 +58,7 @@ class ProductSpec:
         return tuple(dict.fromkeys(spec for factor in self.factors for _, spec in factor if spec is not None))
 
     def __str__(self) -> str:
-        return " * ".join(_written(factor) for factor in self.factors) or ONE
+        return " * ".join(_format_factor(factor) for factor in self.factors) or CONSTANT_TEXT
 
     def to_json(self) -> dict[str, Any]:
         """Return the kernel as a dictionary of JSON values."""
@@ -81,8 +71,8 @@ class ProductSpec:
         factors = [[(float(w), None if spec is None else KernelSpec.from_json(spec)) for w, spec in factor] for factor in record["factors"]]
         return cls(tuple(tuple(factor) for factor in factors), float(record["scale"]))
 
-    def block(self, places: Mapping[KernelSpec, int], base: np.ndarray, out: np.ndarray) -> None:
-        """Write the entries of a block (r, c) into ``out``, from those of the kernels ``base`` (k, r, c) at their places."""
+    def block(self, places: Mapping[KernelSpec, int], base: Array, out: Array) -> None:
+        """Write the entries of a block (r, c) into ``out``; its kernels are at ``places`` in ``base`` (k, r, c)."""
         out[...] = self.scale
         for factor in self.factors:
             if len(factor) == 1 and factor[0][0] == 1.0 and factor[0][1] is not None:
@@ -94,7 +84,7 @@ class ProductSpec:
             out *= total
 
 
-def _written(factor: Factor) -> str:
+def _format_factor(factor: Factor) -> str:
     if len(factor) == 1 and factor[0][0] == 1.0:
         return str(factor[0][1])
     return "(" + " + ".join(f"{weight:g}{'' if spec is None else f' {spec}'}" for weight, spec in factor) + ")"
@@ -109,6 +99,6 @@ def kernel_of(record: Mapping[str, Any]) -> Any:
 
 
 def distinct_kernels(specs: Sequence[Any]) -> list[KernelSpec]:
-    """Return the kernels that some kernels and products are made of, each once, in the order of their first appearance."""
+    """Return the distinct kernels of some kernels and products, in the order of their first appearance."""
     parts = [spec.kernels if isinstance(spec, ProductSpec) else (spec,) for spec in specs]
     return list(dict.fromkeys(one for part in parts for one in part))

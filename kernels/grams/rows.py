@@ -1,4 +1,4 @@
-"""Rows of data as the kernels read them: checked, restricted to a subset of the features, in float64."""
+"""Rows of data as kernels read them: checked, with the kernel's features only, in float64."""
 
 from __future__ import annotations
 
@@ -9,26 +9,23 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..arrays import Array
 from .distances import squared_norms
 
-Array = np.ndarray
 Rows = np.ndarray | sp.csr_array
 """(n, d) numbers, or an object array of n strings."""
 
 DENSE_COLUMNS = 1024
-"""Sparse rows over at most so many features are made dense: BLAS then wins, and the bits are those of dense rows."""
+"""Sparse rows over at most this number of features are made dense: BLAS is faster, and the bits are those of dense rows."""
 
-LARGEST = 1e140
-"""Numbers whose squares and their sums stay finite."""
+MAX_NUMBER = 1e140
+"""Greatest number: its square and sums of squares stay finite."""
 
 
 def as_rows(X: Any, name: str = "X") -> Rows:
     """Return data as an array of numbers, a CSR array in canonical form, or an object array of strings.
 
-    Raises
-    ------
-    ValueError
-        If it is none of them.
+    Raises ValueError if it is none of them.
     """
     if sp.issparse(X):
         rows = sp.csr_array(X)
@@ -49,31 +46,22 @@ def as_rows(X: Any, name: str = "X") -> Rows:
 
 def n_columns(rows: Rows) -> int | None:
     """Return the number of features, None for strings."""
-    return shape(rows)[1] if rows.ndim == 2 else None
+    return row_shape(rows)[1] if rows.ndim == 2 else None
 
 
-def shape(rows: Rows) -> tuple[int, ...]:
+def row_shape(rows: Rows) -> tuple[int, ...]:
     """Return (n, d), or (n,) for strings."""
     return tuple(rows.shape or ())
 
 
-def subset(rows: Rows, columns: tuple[int, ...] | None) -> Rows:
+def select_columns(rows: Rows, columns: tuple[int, ...] | None) -> Rows:
     """Return some of the features, all of them for None."""
     return rows if columns is None else rows[:, list(columns)]
 
 
 @dataclass(frozen=True)
 class Side:
-    """The rows of one side of a block over a subset of the features, finite numbers in float64.
-
-    Attributes
-    ----------
-    values : ndarray or csr_array of shape (n, c)
-    label : str
-        ``"X"`` or ``"Z"``, for messages.
-    columns : tuple of int or None
-        The features in the data, for messages.
-    """
+    """The rows of one side of a block over a subset of the features, finite numbers in float64; label and columns are for messages."""
 
     values: Rows
     label: str
@@ -81,16 +69,19 @@ class Side:
 
     @classmethod
     def take(cls, rows: Rows, label: str, columns: tuple[int, ...] | None, who: object) -> Side:
-        """Return the subset, checked.
+        """Return the rows with some of their columns.
 
-        Raises
-        ------
-        ValueError
-            If an entry is not finite or its square would not be; names the kernel ``who``, the row and the column.
+        Raises ValueError that names the kernel ``who``, row and column if an entry or its square is not finite.
         """
-        side = cls(_numbers(subset(rows, columns)), label, columns)
-        if not side.peak <= LARGEST:
-            side.refuse(~(np.abs(side.entries) <= LARGEST), who, f"numbers must be finite and at most {LARGEST:g}")
+        part = select_columns(rows, columns)
+        if isinstance(part, np.ndarray):
+            values: Rows = np.ascontiguousarray(part, dtype=np.float64)
+        else:
+            is_narrow = row_shape(part)[1] <= DENSE_COLUMNS
+            values = part.toarray().astype(np.float64) if is_narrow else sp.csr_array(part, dtype=np.float64)
+        side = cls(values, label, columns)
+        if not side.peak <= MAX_NUMBER:
+            side.refuse(~(np.abs(side.entries) <= MAX_NUMBER), who, f"numbers must be finite and at most {MAX_NUMBER:g}")
         return side
 
     @property
@@ -101,12 +92,12 @@ class Side:
     @property
     def shape(self) -> tuple[int, int]:
         """(n, c)."""
-        n, c = shape(self.values)
+        n, c = row_shape(self.values)
         return n, c
 
     @property
     def entries(self) -> Array:
-        """The stored numbers, as they lie."""
+        """The stored numbers in the order of storage."""
         return self.values.data if isinstance(self.values, sp.csr_array) else self.values
 
     @cached_property
@@ -136,11 +127,11 @@ class Side:
         return self.values.data, self.values.indices.astype(np.int64, copy=False), self.values.indptr.astype(np.int64, copy=False)
 
     def refuse(self, bad: Array, who: object, rule: str) -> None:
-        """Raise ValueError about the first of the bad entries, if there is any."""
-        found = np.flatnonzero(bad)
-        if not found.size:
+        """Raise ValueError for the first of the bad entries, if there is one."""
+        indices = np.flatnonzero(bad)
+        if not indices.size:
             return
-        at = int(found[0])
+        at = int(indices[0])
         if isinstance(self.values, sp.csr_array):
             row, column = int(np.searchsorted(self.values.indptr, at, side="right")) - 1, int(self.values.indices[at])
         else:
@@ -150,14 +141,8 @@ class Side:
         raise ValueError(f"kernel {who}: {self.label} has {value:g} in row {row}, column {shown}; {rule}")
 
 
-def _numbers(part: Rows) -> Rows:
-    if isinstance(part, np.ndarray):
-        return np.ascontiguousarray(part, dtype=np.float64)
-    return part.toarray().astype(np.float64) if shape(part)[1] <= DENSE_COLUMNS else sp.csr_array(part, dtype=np.float64)
-
-
 def text_rows(rows: Rows, who: object, label: str) -> Array:
-    """Return rows of strings, or raise ValueError naming the kernel that wants them."""
+    """Return rows of strings, or raise ValueError that names the kernel."""
     if rows.ndim != 1:
         raise ValueError(f"kernel {who} reads strings; {label} is a matrix of numbers")
     return np.asarray(rows, dtype=object)

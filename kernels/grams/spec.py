@@ -1,4 +1,4 @@
-"""A kernel as a value: name, parameters, feature subset, normalisation; short text, JSON, and a digest of what must be computed."""
+"""A kernel as a value: name, parameters, features and normalisation, with a short text, a JSON record and a digest of the raw kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .functions import Value, family, read_parameters
 NORMALIZATIONS = ("none", "trace", "unit_trace", "multiplicative", "cosine")
 
 FORMAT = "gramplane.kernel/1"
-"""Part of every digest: a change of any formula must change it."""
+"""Part of every digest; it changes with any formula."""
 
 _FORM = "name(parameter=value,...)[columns] normalisation centre"
 _TEXT = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*(?:\[([^\]]*)\])?([a-z_\s]*)", re.DOTALL)
@@ -60,10 +60,10 @@ class KernelSpec:
     centre: bool = False
 
     def __post_init__(self) -> None:
-        given = dict(self.params)
-        if len(given) != len(tuple(self.params)):
+        params = dict(self.params)
+        if len(params) != len(tuple(self.params)):
             raise ValueError(f"kernel {self.name!r} has a parameter twice")
-        object.__setattr__(self, "params", read_parameters(self.name, given))
+        object.__setattr__(self, "params", read_parameters(self.name, params))
         object.__setattr__(self, "columns", self._read_columns())
         if self.normalize not in NORMALIZATIONS:
             raise ValueError(f"kernel {self.name!r}: normalize is {self.normalize!r}; it must be one of {', '.join(NORMALIZATIONS)}")
@@ -92,31 +92,24 @@ class KernelSpec:
     # -- text ----------------------------------------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        return _text(self)
+        return _format_spec(self)
 
     @classmethod
     def parse(cls, text: str) -> KernelSpec:
         """Return the kernel of a short text.
 
-        Parameters
-        ----------
-        text : str
-            ``name(parameter=value, ...)[columns] normalisation centre``, all but the name optional. Values may also stand in their order
-            without names. Columns are numbers and half-open ranges: ``[3,7:9]`` is 3, 7, 8.
-
-        Raises
-        ------
-        ValueError
-            If it is not of this form, or a part breaks its rule.
+        ``text``: ``name(parameter=value, ...)[columns] normalisation centre``, all but the name optional. Values may also stand in their
+        order without names. Columns are numbers and half-open ranges: ``[3,7:9]`` is 3, 7, 8. Raises ValueError if it is not of this form,
+        or a part breaks its rule.
         """
         if not isinstance(text, str):
             raise ValueError(f"kernel {text!r} is not of the form {_FORM}")
-        return _parsed(text)
+        return _parse_text(text)
 
     # -- JSON ----------------------------------------------------------------------------------------------------------------
 
     def raw_json(self) -> dict[str, Any]:
-        """Return what determines the kernel before normalisation, as JSON holds it."""
+        """Return the kernel without its normalisation as a dictionary of JSON values."""
         columns = None if self.columns is None else list(self.columns)
         return {"name": self.name, "params": self.arguments, "columns": columns}
 
@@ -128,10 +121,7 @@ class KernelSpec:
     def from_json(cls, record: Mapping[str, Any]) -> KernelSpec:
         """Return the kernel of a dictionary made by :meth:`to_json`; all keys but ``name`` are optional.
 
-        Raises
-        ------
-        ValueError
-            If a key is unknown or missing, or a value breaks its rule.
+        Raises ValueError if a key is unknown or missing, or a value breaks its rule.
         """
         known = ("name", "params", "columns", "normalize", "centre")
         extra = sorted(set(record) - set(known))
@@ -141,45 +131,45 @@ class KernelSpec:
         return cls(record["name"], params, **{key: record[key] for key in known[2:] if key in record})
 
     def digest(self) -> str:
-        """Return the SHA-256 of the raw kernel: equal for kernels that differ in normalisation only, as they share their numbers."""
+        """Return the SHA-256 of the raw kernel: kernels that differ in normalisation only have the same numbers and the same digest."""
         text = json.dumps({"format": FORMAT, **self.raw_json()}, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _text(spec: KernelSpec) -> str:
+def _format_spec(spec: KernelSpec) -> str:
     known = family(spec.name).parameters
-    given = [(key, value) for key, value in spec.params if key not in known or value != known[key].default]
-    shown = ",".join(f"{key}={_written(value)}" for key, value in given)
-    text = spec.name + (f"({shown})" if shown else "") + ("" if spec.columns is None else f"[{_ranges(spec.columns)}]")
+    params = [(key, value) for key, value in spec.params if key not in known or value != known[key].default]
+    shown = ",".join(f"{key}={_format_value(value)}" for key, value in params)
+    text = spec.name + (f"({shown})" if shown else "") + ("" if spec.columns is None else f"[{_format_ranges(spec.columns)}]")
     return text + (f" {spec.normalize}" if spec.normalize != "none" else "") + (" centre" if spec.centre else "")
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _parsed(text: str) -> KernelSpec:
-    # Fits of a search read the same texts over and over; a spec cannot change, so one object serves all.
-    found = _TEXT.fullmatch(text)
-    if found is None:
+def _parse_text(text: str) -> KernelSpec:
+    # Cached: fits of a search read the same texts again and again, and a spec cannot change.
+    match = _TEXT.fullmatch(text)
+    if match is None:
         raise ValueError(f"kernel {text!r} is not of the form {_FORM}")
-    name, inside, columns, words = found.groups()
+    name, inside, columns, words = match.groups()
     try:
-        return KernelSpec(name, _arguments(name, inside or ""), _columns(columns), **_words(words.split()))
+        return KernelSpec(name, _parse_arguments(name, inside or ""), _parse_columns(columns), **_parse_words(words.split()))
     except ValueError as error:
         raise ValueError(f"kernel {text!r}: {error}") from None
 
 
-def _written(value: Value) -> str:
-    # Always single quotes, whatever is inside: the text form looks for them.
+def _format_value(value: Value) -> str:
+    # Always in single quotes, which the text form requires.
     return "'" + value.replace("\\", "\\\\") + "'" if isinstance(value, str) else repr(value)
 
 
-def _ranges(columns: Sequence[int]) -> str:
+def _format_ranges(columns: Sequence[int]) -> str:
     edges = np.flatnonzero(np.diff(columns) != 1) + 1
     runs = np.split(np.asarray(columns), edges)
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}:{run[-1] + 1}" for run in runs)
 
 
-def _arguments(name: str, inside: str) -> tuple[tuple[str, Any], ...]:
+def _parse_arguments(name: str, inside: str) -> tuple[tuple[str, Any], ...]:
     try:
         call = ast.parse(f"f({inside})", mode="eval").body
     except SyntaxError:
@@ -190,38 +180,38 @@ def _arguments(name: str, inside: str) -> tuple[tuple[str, Any], ...]:
     if len(call.args) > len(known):
         raise ValueError(f"{len(call.args)} values are too many for the parameters: {', '.join(known) or 'none'}")
     pairs = [*zip(known, call.args), *((str(word.arg), word.value) for word in call.keywords)]
-    return tuple((key, _literal(key, node)) for key, node in pairs)
+    return tuple((key, _parse_literal(key, node)) for key, node in pairs)
 
 
-def _literal(key: str, node: ast.expr) -> Any:
+def _parse_literal(key: str, node: ast.expr) -> Any:
     try:
         return ast.literal_eval(node)
     except ValueError:
         raise ValueError(f"{key} must be a number or a quoted string, not {ast.unparse(node)}") from None
 
 
-def _columns(text: str | None) -> tuple[int, ...] | None:
+def _parse_columns(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     columns: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"\s*(\d+)\s*(?::\s*(\d+)\s*)?", part)
-        if found is None or (found[2] is not None and int(found[2]) <= int(found[1])):
+        match = re.fullmatch(r"\s*(\d+)\s*(?::\s*(\d+)\s*)?", part)
+        if match is None or (match[2] is not None and int(match[2]) <= int(match[1])):
             raise ValueError(f"columns [{text}] must be numbers and ranges like 3,7:9")
-        columns += range(int(found[1]), int(found[2] or int(found[1]) + 1))
+        columns += range(int(match[1]), int(match[2] or int(match[1]) + 1))
     return tuple(columns)
 
 
-def _words(words: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _parse_words(words: Sequence[str]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
     for word in words:
         if word != "centre" and word not in NORMALIZATIONS:
             raise ValueError(f"unknown word {word!r}; known: {', '.join(NORMALIZATIONS)}, centre")
         key, value = ("centre", True) if word == "centre" else ("normalize", word)
-        if key in found:
+        if key in fields:
             raise ValueError(f"{key} is given twice")
-        found[key] = value
-    return found
+        fields[key] = value
+    return fields
 
 
 # -- lists of kernels ------------------------------------------------------------------------------------------------------
@@ -279,7 +269,7 @@ def kernel_grid(
 
 
 KernelLike = KernelSpec | str | Mapping[str, Any] | Callable[..., Any]
-"""A kernel as users may give it."""
+"""The forms in which users may pass a kernel."""
 
 
 def as_specs(kernels: KernelLike | Iterable[KernelLike] | None, d: int | None) -> list[KernelSpec]:
@@ -302,8 +292,8 @@ def as_specs(kernels: KernelLike | Iterable[KernelLike] | None, d: int | None) -
         if d is None:
             raise ValueError("kernels must be given where rows are strings")
         return kernel_grid(d)
-    given = [kernels] if isinstance(kernels, (KernelSpec, str, Mapping)) or callable(kernels) else kernels
-    specs = [_as_spec(kernel) for kernel in given]
+    items = [kernels] if isinstance(kernels, (KernelSpec, str, Mapping)) or callable(kernels) else kernels
+    specs = [_as_spec(kernel) for kernel in items]
     if not specs:
         raise ValueError("kernels is empty; at least one kernel is needed")
     for spec in specs:
@@ -312,7 +302,7 @@ def as_specs(kernels: KernelLike | Iterable[KernelLike] | None, d: int | None) -
 
 
 def check_columns(spec: KernelSpec, d: int | None) -> None:
-    """Raise ValueError if a kernel looks at a column the data do not have."""
+    """Raise ValueError if a kernel reads a column that the data do not have."""
     if spec.columns is None:
         return
     if d is None:
@@ -329,17 +319,17 @@ def _as_spec(kernel: Any) -> KernelSpec:
     if isinstance(kernel, Mapping):
         return KernelSpec.from_json(kernel)
     if callable(kernel):
-        return KernelSpec("callable", (("function", _importable(kernel)),))
+        return KernelSpec("callable", (("function", _importable_name(kernel)),))
     raise ValueError(
         f"kernels holds {kernel!r}; a kernel is a KernelSpec, a text like 'rbf(gamma=0.5)', a record or an importable function"
     )
 
 
-def _importable(function: Callable[..., Any]) -> str:
+def _importable_name(function: Callable[..., Any]) -> str:
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
-    found: Any = inspect.getmodule(function)
+    target: Any = inspect.getmodule(function)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if found is not function or module in (None, "__main__"):
+        target = getattr(target, part, None)
+    if target is not function or module in (None, "__main__"):
         raise ValueError(f"kernel {function!r} cannot be imported by name; define it at the top of a module other than the main program")
     return f"{module}:{name}"

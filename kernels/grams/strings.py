@@ -8,27 +8,17 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.sparse as sp
 
-Array = np.ndarray
+from ..arrays import Array
 
 
 def kmer_counts(blocks: Sequence[Array], k: int) -> list[sp.csr_array]:
-    """Return how often each k-mer occurs in each string, one column per k-mer found in any of the blocks.
+    """Return the float64 counts of all k-mers, k characters long, in the strings of each block: one column per k-mer of any block.
 
-    Parameters
-    ----------
-    blocks : sequence of ndarrays of str
-        Strings over any alphabet; one shorter than k has no k-mer.
-    k : int
-        Length of the k-mers, in characters.
-
-    Returns
-    -------
-    list of csr_array
-        One per block, float64 counts, columns ascending inside a row. Which column stands for a k-mer depends on all blocks, so only
-        inner products between them have a meaning.
+    Strings shorter than k have no k-mer. Columns ascend inside a row. The column of a k-mer depends on all blocks, so only inner products
+    between their rows have a meaning.
     """
-    symbols, lengths = _symbols(blocks)
-    codes, rows = _windows(symbols, lengths, k)
+    symbols, lengths = _rank_symbols(blocks)
+    codes, rows = _find_windows(symbols, lengths, k)
     n_kmers = int(codes.max(initial=-1)) + 1
     counts = sp.coo_array((np.ones(len(codes)), (rows, codes)), shape=(len(lengths), n_kmers)).tocsr()
     counts.sum_duplicates()
@@ -36,24 +26,24 @@ def kmer_counts(blocks: Sequence[Array], k: int) -> list[sp.csr_array]:
     return [counts[first:last] for first, last in itertools.pairwise(edges)]
 
 
-def _symbols(blocks: Sequence[Array]) -> tuple[Array, Array]:
+def _rank_symbols(blocks: Sequence[Array]) -> tuple[Array, Array]:
     """Return all characters as ranks in the alphabet in use, and the length of each string."""
     texts = [text for block in blocks for text in block]
     points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype="<u4")
     return np.unique(points, return_inverse=True)[1], np.array([len(text) for text in texts], dtype=np.int64)
 
 
-def _windows(symbols: Array, lengths: Array, k: int) -> tuple[Array, Array]:
+def _find_windows(symbols: Array, lengths: Array, k: int) -> tuple[Array, Array]:
     """Return a number for every window of k characters inside one string, equal for equal windows, and its string."""
     starts = np.cumsum(lengths) - lengths
     per_row = np.maximum(lengths - k + 1, 0)
     rows = np.repeat(np.arange(len(lengths)), per_row)
     first = np.arange(len(rows)) - np.repeat(np.cumsum(per_row) - per_row, per_row) + np.repeat(starts, per_row)
-    return _names(symbols, first, k), rows
+    return _rank_windows(symbols, first, k), rows
 
 
-def _names(symbols: Array, first: Array, k: int) -> Array:
-    """Return the rank of every window of length k: digits in the base of the alphabet, ranked whenever the number grows too long."""
+def _rank_windows(symbols: Array, first: Array, k: int) -> Array:
+    """Return the rank of every window of length k: a number with a digit per character, ranked again whenever it becomes too long."""
     base = int(symbols.max(initial=0)) + 1
     names, bound = symbols[first].astype(np.int64), base
     for offset in range(1, k):

@@ -1,7 +1,7 @@
-"""Kernels of numbers written straight to where they are needed: into a packed bank, or summed into decision values.
+"""Kernels of numbers without whole blocks: written into a packed bank, or summed into decision values.
 
-:mod:`gram` fills whole blocks. Here a set of features is computed a strip of rows at a time, all its kernels together, while the strip
-lies in the cache; from there its entries go to their places, once each, in the bits of :func:`gram.gram_block`.
+:mod:`blocks` fills whole blocks. Here all kernels over one set of features are computed a strip of rows at a time, while the strip is in
+the cache; from there every entry is written or added once, with the bits of :func:`blocks.gram_block`.
 """
 
 from __future__ import annotations
@@ -11,27 +11,26 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
+from ..arrays import Array
 from ..bank.loops import BAND, count_packed
 from ..jit import compiled, one_thread
-from .blocks import NumberKernels, by_columns, check_result, sums_of, symmetric
+from .blocks import NumberKernels, check_result, complete_square, group_by_columns, make_sums
 from .functions import family
 from .pair_tiles import Tiles
 from .products import AnyKernel, ProductSpec
-from .rows import Rows, as_rows, n_columns, shape
+from .rows import Rows, as_rows, n_columns, row_shape
 from .spec import KernelSpec, check_columns
-from .tiles import SPARE, TILE, Target, Workspace, edge
+from .tiles import MAX_TILE, SPARE_COLUMNS, Target, Workspace, tile_size
 
-Array = np.ndarray
+STRIP_BYTES = 1 << 20
+"""Greatest number of bytes of a strip of all kernels over the same features, where that allows MIN_STRIP_ROWS."""
 
-CACHED = 1 << 20
-"""Bytes of a strip of all kernels over the same features, at most, where that leaves some rows."""
-
-LEAST = 16
-"""Rows of a strip at least."""
+MIN_STRIP_ROWS = 16
+"""Least number of rows of a strip."""
 
 
 def of_numbers(specs: Sequence[AnyKernel]) -> TypeGuard[Sequence[KernelSpec]]:
-    """Return whether all kernels are functions of sums over features, so that this module can compute them."""
+    """Return whether all kernels are functions of sums over features, which this module can compute."""
     names = {None if isinstance(spec, ProductSpec) else spec.name for spec in specs}
     return all(name is not None and family(name).pairing is not None for name in names)
 
@@ -50,20 +49,20 @@ def packed_grams(specs: Sequence[KernelSpec], X: Any, out: Array) -> None:
     Raises
     ------
     ValueError
-        As :func:`gram.gram_block`.
+        As :func:`blocks.gram_block`.
     """
     rows = as_rows(X)
-    n = shape(rows)[0]
+    n = row_shape(rows)[0]
     if out.shape != (len(specs), count_packed(n)) or not out.flags.c_contiguous:
         raise ValueError(f"out: shape {out.shape}, must be a C-ordered ({len(specs)}, {count_packed(n)})")
-    for group, strips in _groups(specs, rows, rows, out.dtype, triangle=True):
+    for group, strips in _iterate_groups(specs, rows, rows, out.dtype, triangle=True):
         slots, growing = np.array(group.members), group.overflowing(out.dtype)
         for strip in strips:
             for q in growing:
                 check_result(group.specs[q], strip.entries[q], strip.i, strip.j)
             first = strip.i // BAND * BAND
             at = count_packed(n) - count_packed(n - first) + (strip.i - first) * (n - first) + strip.j - first
-            _pack(strip.entries, slots, out, at, n - first)
+            _pack_strip(strip.entries, slots, out, at, n - first)
 
 
 def kernel_decisions(specs: Sequence[KernelSpec], weights: Array, X: Any, Z: Any, beta: Array) -> Array:
@@ -80,22 +79,24 @@ def kernel_decisions(specs: Sequence[KernelSpec], weights: Array, X: Any, Z: Any
     Returns
     -------
     ndarray of shape (n, n_machines)
-        float64; the value of a row does not depend on the rows beside it, but for BLAS' rounding (:mod:`gram`).
+        float64; the value of a row does not depend on the other rows but for BLAS' rounding (:mod:`blocks`).
 
     Raises
     ------
     ValueError
-        As :func:`gram.gram_block`.
+        As :func:`blocks.gram_block`.
     """
     left, right = as_rows(X), as_rows(Z, "Z")
-    out = np.zeros((shape(left)[0], len(weights)))
-    for group, strips in _groups(specs, left, right, out.dtype, triangle=False):
-        own, growing = np.ascontiguousarray(weights[:, group.members]), group.overflowing(out.dtype)
+    out = np.zeros((row_shape(left)[0], len(weights)))
+    for group, strips in _iterate_groups(specs, left, right, out.dtype, triangle=False):
+        group_weights, growing = np.ascontiguousarray(weights[:, group.members]), group.overflowing(out.dtype)
         for strip in strips:
             for q in growing:
                 check_result(group.specs[q], strip.entries[q], strip.i, strip.j)
             _, rows, width = strip.entries.shape
-            _decide(strip.entries, own, np.ascontiguousarray(beta[:, strip.j : strip.j + width]), out[strip.i : strip.i + rows])
+            _add_decisions(
+                strip.entries, group_weights, np.ascontiguousarray(beta[:, strip.j : strip.j + width]), out[strip.i : strip.i + rows]
+            )
     return out
 
 
@@ -107,8 +108,8 @@ class _Strip(NamedTuple):
     entries: Array
 
 
-class _Room:
-    """Arrays that the groups of a call are computed in, one after the other."""
+class _StripBuffers:
+    """Work space for one group of kernels after another."""
 
     def __init__(self, size: int, dtype: np.dtype) -> None:
         self.tiles, self.dtype = Tiles(size), dtype
@@ -121,66 +122,66 @@ class _Room:
             self._entries = np.empty(k * rows * width, self.dtype)
         return self._entries[: k * rows * width].reshape(k, rows, width)
 
-    def narrowed(self, number: int, part: Array) -> Array:
-        """Return a copy of a part of a tile, only as wide as it needs: the writers compute whole rows."""
+    def copy_part(self, number: int, part: Array) -> Array:
+        """Return a copy of a part of a tile, no wider than it must be: the writers compute whole rows."""
         rows, width = part.shape
         while len(self._sums) <= number:
             self._sums.append(np.zeros(0))
-        if len(self._sums[number]) < rows * (width + SPARE):
-            self._sums[number] = np.zeros(rows * (width + SPARE))
-        found = self._sums[number][: rows * (width + SPARE)].reshape(rows, width + SPARE)
-        found[:, :width] = part
-        return found
+        if len(self._sums[number]) < rows * (width + SPARE_COLUMNS):
+            self._sums[number] = np.zeros(rows * (width + SPARE_COLUMNS))
+        copy = self._sums[number][: rows * (width + SPARE_COLUMNS)].reshape(rows, width + SPARE_COLUMNS)
+        copy[:, :width] = part
+        return copy
 
 
-def _groups(
+def _iterate_groups(
     specs: Sequence[KernelSpec], left: Rows, right: Rows, dtype: np.dtype, *, triangle: bool
 ) -> Iterator[tuple[NumberKernels, Iterator[_Strip]]]:
     """Yield the kernels of each set of features with the strips of their block; with ``triangle`` only those of the packed bands."""
     for spec in specs:
         check_columns(spec, n_columns(left))
-    room = _Room(edge(max(shape(left)[0], shape(right)[0])), dtype)
+    workspace = _StripBuffers(tile_size(max(row_shape(left)[0], row_shape(right)[0])), dtype)
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-        for members in by_columns(specs).values():
+        for members in group_by_columns(specs).values():
             group = NumberKernels.take(specs, members, left, right)
-            yield group, _strips(group, room, triangle)
+            yield group, _iterate_strips(group, workspace, triangle)
 
 
-def _strips(group: NumberKernels, room: _Room, triangle: bool) -> Iterator[_Strip]:
+def _iterate_strips(group: NumberKernels, workspace: _StripBuffers, triangle: bool) -> Iterator[_Strip]:
     n, m = group.x.shape[0], group.z.shape[0]
-    make = sums_of(group.x, group.z, group.plan.wanted, room.tiles)
-    for i in range(0, n, TILE):
-        for j in range(i if triangle else 0, m, TILE):
-            to = Target(room.tiles(0), i, j, min(TILE, n - i), min(TILE, m - j))
+    make = make_sums(group.x, group.z, group.plan.sum_kinds, workspace.tiles)
+    for i in range(0, n, MAX_TILE):
+        for j in range(i if triangle else 0, m, MAX_TILE):
+            to = Target(workspace.tiles(0), i, j, min(MAX_TILE, n - i), min(MAX_TILE, m - j))
             sums = make(to)
             if group.z is group.x and i == j:
-                symmetric(sums, to.height)
-            # A band begins at its own first column, and is written by itself.
-            for top in range(0, to.height, BAND if triangle else TILE):
+                complete_square(sums, to.height)
+            # A band begins at its own first column.
+            for top in range(0, to.height, BAND if triangle else MAX_TILE):
                 rows, left = min(BAND, to.height - top) if triangle else to.height, top if triangle and i == j else 0
                 part = {item: tile[top : top + rows, left : to.width] for item, tile in sums.items()}
-                for at, entries in _written(group, room, part):
+                for at, entries in _write_strips(group, workspace, part):
                     yield _Strip(i + top + at, j + left, entries)
 
 
-def _written(group: NumberKernels, room: _Room, sums: dict[tuple[int, float], Array]) -> Iterator[tuple[int, Array]]:
+def _write_strips(group: NumberKernels, workspace: _StripBuffers, sums: dict[tuple[int, float], Array]) -> Iterator[tuple[int, Array]]:
     """Yield first row and entries (k, rows, width) of the kernels of some sums (height, width), a few rows at a time."""
-    found = {item: room.narrowed(q, part) for q, (item, part) in enumerate(sums.items())}
+    narrow = {item: workspace.copy_part(q, part) for q, (item, part) in enumerate(sums.items())}
     height, width = next(iter(sums.values())).shape
     k, work = len(group.members), Workspace(width, symmetric=False)
-    step = max(LEAST, CACHED // (room.dtype.itemsize * k * width))
+    step = max(MIN_STRIP_ROWS, STRIP_BYTES // (workspace.dtype.itemsize * k * width))
     for top in range(0, height, step):
         rows = min(step, height - top)
-        entries = room.entries(k, rows, width)
+        entries = workspace.entries(k, rows, width)
         to = Target(entries, 0, 0, rows, width)
         for item in group.plan.works:
-            item.write(found[item.kind, item.gamma][top:], to, False, work)
+            item.write(narrow[item.kind, item.gamma][top:], to, False, work)
         yield top, entries
 
 
 @compiled
-def _pack(entries: Array, slots: Array, values: Array, at: int, pitch: int) -> None:
-    """Write a strip of kernels to a bank: its rows begin at ``at``, ``pitch`` apart."""
+def _pack_strip(entries: Array, slots: Array, values: Array, at: int, pitch: int) -> None:
+    """Write a strip of kernels to a bank: row r begins at ``at + r * pitch``."""
     for q in range(entries.shape[0]):
         for r in range(entries.shape[1]):
             e = entries[q, r]
@@ -190,7 +191,7 @@ def _pack(entries: Array, slots: Array, values: Array, at: int, pitch: int) -> N
 
 
 @compiled(reassociate=True)
-def _inner(a: Array, b: Array) -> float:
+def _dot_product(a: Array, b: Array) -> float:
     total = 0.0
     for c in range(a.size):
         total += a[c] * b[c]
@@ -198,12 +199,12 @@ def _inner(a: Array, b: Array) -> float:
 
 
 @compiled
-def _decide(entries: Array, weights: Array, beta: Array, out: Array) -> None:
-    """Add what a strip of kernels (k, rows, width) has in the decision values (rows, m)."""
+def _add_decisions(entries: Array, weights: Array, beta: Array, out: Array) -> None:
+    """Add the share of a strip of kernels (k, rows, width) in the decision values (rows, m)."""
     for r in range(entries.shape[1]):
         for m in range(weights.shape[0]):
             total = 0.0
             for q in range(entries.shape[0]):
                 if weights[m, q] != 0.0:
-                    total += weights[m, q] * _inner(entries[q, r], beta[m])
+                    total += weights[m, q] * _dot_product(entries[q, r], beta[m])
             out[r, m] += total

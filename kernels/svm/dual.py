@@ -1,11 +1,11 @@
 """Kernel duals in signed variables: the problem, access to its Gram matrix, and the certificate.
 
-max over beta of   c'beta - sum_i kink_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta,   lo <= beta <= hi,  sum_i beta_i = total
+max over beta of   c'beta - sum_i e_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta,   lo <= beta <= hi,  sum_i beta_i = s
 
 The signed form has no labels and no doubled variables: classification has beta = alpha y, regression one variable per row. With
 f = K beta and any bias b, weak duality bounds the optimum from above by the primal value
 
-1/2 beta'K beta + b total + sum_i max over lo_i <= t <= hi_i of  (c_i - f_i - b) t - kink_i |t| - 1/2 ridge_i t^2,
+1/2 beta'K beta + b s + sum_i max over lo_i <= t <= hi_i of  (c_i - f_i - b) t - e_i |t| - 1/2 ridge_i t^2,
 
 whose sum over i is the loss: hinge, squared hinge, epsilon-insensitive or squared, according to the box (source: Schölkopf and Smola,
 "Learning with Kernels", 2002, chapters 7 and 9).
@@ -17,16 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ..arrays import Array, FloatArray, IntArray
 from .gram_access import DenseGram as DenseGram
 from .gram_access import Gram as Gram
 from .gram_access import Scratch as Scratch
 from .gram_access import add_rows as add_rows
-from .gram_access import checked_diagonal as checked_diagonal
-
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
+from .gram_access import check_diagonal as check_diagonal
 
 SUM_SLACK = 1e-10
 """A warm start whose sum is off by at most this share of sum |beta| counts as balanced."""
@@ -34,21 +32,21 @@ SUM_SLACK = 1e-10
 
 @dataclass(frozen=True)
 class DualProblem:
-    """max c'beta - sum_i kink_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta over a box, with or without a fixed sum.
+    """max c'beta - sum_i e_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta over a box, with or without a fixed sum.
 
     Attributes
     ----------
     c : ndarray of shape (n,)
     lo, hi : ndarray of shape (n,)
         The box; infinite only where ridge is positive.
-    kink : float or ndarray of shape (n,)
-        Weight of the absolute values, >= 0; one for all variables or one for each.
-    total : float or None
-        The sum of beta; None leaves it free, and the machine has no bias.
+    l1_weight : float or ndarray of shape (n,)
+        e, the weights of the absolute values, >= 0; one for all variables or one for each.
+    sum_constraint : float or None
+        s, the sum of beta; None leaves it free, and the machine has no bias.
     ridge : ndarray of shape (n,) or None
         Added to the diagonal of K; None is zero.
     groups : ndarray of shape (n,) or None
-        Codes from 0 on: beta sums to zero in every group, and every group has a bias of its own. `total` is 0 then.
+        Codes from 0 on: beta sums to zero in every group, and every group has a bias of its own. `sum_constraint` is 0 then.
 
     Raises
     ------
@@ -59,15 +57,15 @@ class DualProblem:
     c: FloatArray
     lo: FloatArray
     hi: FloatArray
-    kink: float | FloatArray = 0.0
-    total: float | None = 0.0
+    l1_weight: float | FloatArray = 0.0
+    sum_constraint: float | None = 0.0
     ridge: FloatArray | None = None
-    groups: IndexArray | None = None
+    groups: IntArray | None = None
 
     def __post_init__(self) -> None:
-        for name in ("c", "lo", "hi", "kink", "ridge"):
+        for name in ("c", "lo", "hi", "l1_weight", "ridge"):
             value = getattr(self, name)
-            if value is not None and (name != "kink" or np.ndim(value)):
+            if value is not None and (name != "l1_weight" or np.ndim(value)):
                 value = np.ascontiguousarray(value, dtype=np.float64)
                 object.__setattr__(self, name, value)
                 if value.shape != (len(self.c),):
@@ -76,22 +74,23 @@ class DualProblem:
         if self.groups is not None:
             self._check_groups(np.asarray(self.groups))
 
-    def _check_groups(self, codes: NDArray[Any]) -> None:
+    def _check_groups(self, codes: Array) -> None:
         if codes.shape != (self.n,) or codes.dtype.kind not in "iu" or codes.min() < 0:
             raise ValueError(f"groups: shape {codes.shape} of {codes.dtype}, must be ({self.n},) of codes from 0 on")
-        if self.total != 0.0:
-            raise ValueError(f"total={self.total!r}: must be 0 where beta sums to zero in every group")
+        if self.sum_constraint != 0.0:
+            raise ValueError(f"sum_constraint={self.sum_constraint!r}: must be 0 where beta sums to zero in every group")
         object.__setattr__(self, "groups", np.ascontiguousarray(codes, dtype=np.int64))
-        least, most = (np.bincount(codes, np.clip(end, -1e300, 1e300)) for end in (self.lo, self.hi))
-        if not ((least <= 0) & (most >= 0)).all():
-            at = int(np.argmin((least <= 0) & (most >= 0)))
-            raise ValueError(f"lo, hi: the box allows sums from {least[at]} to {most[at]} in group {at}, must hold 0")
+        lowest, highest = (np.bincount(codes, np.clip(end, -1e300, 1e300)) for end in (self.lo, self.hi))
+        holds_zero = (lowest <= 0) & (highest >= 0)
+        if not holds_zero.all():
+            at = int(np.argmin(holds_zero))
+            raise ValueError(f"lo, hi: the box allows sums from {lowest[at]} to {highest[at]} in group {at}, must hold 0")
 
     def _check_numbers(self) -> None:
         if not len(self.c) or not np.isfinite(self.c).all():
             raise ValueError("c: must be finite and not empty")
-        if not np.all((np.asarray(self.kink) >= 0) & np.isfinite(self.kink)):
-            raise ValueError(f"kink={self.kink!r}: must be finite and not negative")
+        if not np.all((np.asarray(self.l1_weight) >= 0) & np.isfinite(self.l1_weight)):
+            raise ValueError(f"l1_weight={self.l1_weight!r}: must be finite and not negative")
         if self.ridge is not None and not (np.isfinite(self.ridge).all() and (self.ridge >= 0).all()):
             raise ValueError("ridge: must be finite and not negative")
         if not (self.lo <= self.hi).all():
@@ -99,8 +98,8 @@ class DualProblem:
         bounded = np.isfinite(self.lo) & np.isfinite(self.hi)
         if not (bounded if self.ridge is None else bounded | (self.ridge > 0)).all():
             raise ValueError("lo, hi: must be finite where ridge is zero")
-        if self.total is not None and not self.lo.sum() <= self.total <= self.hi.sum():
-            raise ValueError(f"total={self.total!r}: the box allows sums from {self.lo.sum()} to {self.hi.sum()}")
+        if self.sum_constraint is not None and not self.lo.sum() <= self.sum_constraint <= self.hi.sum():
+            raise ValueError(f"sum_constraint={self.sum_constraint!r}: the box allows sums from {self.lo.sum()} to {self.hi.sum()}")
 
     @property
     def n(self) -> int:
@@ -111,48 +110,45 @@ class DualProblem:
         """Return ridge, zeros when there is none."""
         return np.zeros(self.n) if self.ridge is None else self.ridge
 
-    def kinks(self) -> FloatArray:
+    def l1_weights(self) -> FloatArray:
         """Return the weight of every absolute value, shape (n,)."""
-        return self.kink if isinstance(self.kink, np.ndarray) else np.full(self.n, self.kink)
+        return self.l1_weight if isinstance(self.l1_weight, np.ndarray) else np.full(self.n, self.l1_weight)
 
     @property
-    def kinked(self) -> bool:
+    def has_l1_term(self) -> bool:
         """Whether an absolute value has a weight."""
-        return bool(np.any(self.kink))
+        return bool(np.any(self.l1_weight))
 
     def linear(self, beta: FloatArray) -> float:
-        """Return c'beta - sum_i kink_i |beta_i|."""
-        return float(self.c @ beta - (weighed(self.kink, np.abs(beta)) if self.kinked else 0.0))
+        """Return c'beta - sum_i e_i |beta_i|."""
+        return float(self.c @ beta - (weighted_l1(self.l1_weight, np.abs(beta)) if self.has_l1_term else 0.0))
 
-    def part(self, rows: IndexArray | slice, total: float | None = 0.0) -> DualProblem:
-        """Return the problem of some rows alone, without groups: that of one group, of a working set, or of all in another order."""
-        kink = self.kink[rows] if isinstance(self.kink, np.ndarray) else self.kink
+    def part(self, rows: IntArray | slice, sum_constraint: float | None = 0.0) -> DualProblem:
+        """Return the problem of some rows, without groups: those of one group, of a working set, or all in another order."""
+        l1_weight = self.l1_weight[rows] if isinstance(self.l1_weight, np.ndarray) else self.l1_weight
         ridge = None if self.ridge is None else self.ridge[rows]
-        return DualProblem(self.c[rows], self.lo[rows], self.hi[rows], kink, total, ridge)
+        return DualProblem(self.c[rows], self.lo[rows], self.hi[rows], l1_weight, sum_constraint, ridge)
 
     def feasible(self, beta: FloatArray) -> FloatArray:
-        """Return beta as it is if feasible, else the nearest clip(beta - t, lo, hi) with the right sum."""
+        """Return beta if it is feasible, else the nearest clip(beta - t, lo, hi) with the right sum."""
         clipped = np.minimum(np.maximum(beta, self.lo), self.hi)
         if self.groups is not None:
             return self._balanced_groups(beta, clipped, self.groups)
-        if self.total is None or abs(clipped.sum() - self.total) <= SUM_SLACK * np.abs(clipped).sum():
+        if self.sum_constraint is None or abs(clipped.sum() - self.sum_constraint) <= SUM_SLACK * np.abs(clipped).sum():
             return clipped
-        return _balanced(beta, self)
+        return _shift_to_sum(beta, self)
 
-    def _balanced_groups(self, beta: FloatArray, clipped: FloatArray, groups: IndexArray) -> FloatArray:
+    def _balanced_groups(self, beta: FloatArray, clipped: FloatArray, groups: IntArray) -> FloatArray:
         off = np.abs(np.bincount(groups, clipped)) > SUM_SLACK * np.bincount(groups, np.abs(clipped))
         for group in np.flatnonzero(off):
-            own = groups == group
-            clipped[own] = _balanced(beta[own], self.part(np.flatnonzero(own)))
+            members = groups == group
+            clipped[members] = _shift_to_sum(beta[members], self.part(np.flatnonzero(members)))
         return clipped
 
     def start(self, warm: Warm) -> FloatArray:
-        """Return the first point of a solver, always a new array.
+        """Return the first point of a solver as a new array.
 
-        Raises
-        ------
-        ValueError
-            If the warm start has another length or is not finite.
+        Raises ValueError if the warm start has another length or is not finite.
         """
         beta = np.zeros(self.n) if warm is None else np.array(warm.beta if isinstance(warm, DualSolution) else warm, dtype=np.float64)
         if beta.shape != (self.n,) or not np.isfinite(beta).all():
@@ -165,29 +161,29 @@ class DualProblem:
             raise ValueError(f"Gram matrix: order {gram.n}, the problem has {self.n} variables")
 
 
-def _balanced(beta: FloatArray, problem: DualProblem) -> FloatArray:
-    """Bisect on the shift, then spread what round-off leaves over entries strictly inside."""
-    total = problem.total or 0.0
+def _shift_to_sum(beta: FloatArray, problem: DualProblem) -> FloatArray:
+    """Return clip(beta - t, lo, hi) with the right sum: t by bisection, and the round-off left on entries strictly inside."""
+    total = problem.sum_constraint or 0.0
 
     def shifted(t: float) -> FloatArray:
         return np.minimum(np.maximum(beta - t, problem.lo), problem.hi)
 
-    reach = 1.0
-    while shifted(-reach).sum() < total or shifted(reach).sum() > total:
-        reach *= 2.0
-        if reach > 1e300:
+    bound = 1.0
+    while shifted(-bound).sum() < total or shifted(bound).sum() > total:
+        bound *= 2.0
+        if bound > 1e300:
             return shifted(0.0)
-    low, high = -reach, reach
+    low, high = -bound, bound
     for _ in range(200):
         middle = 0.5 * (low + high)
         if middle in (low, high):
             break
         low, high = (middle, high) if shifted(middle).sum() > total else (low, middle)
-    found = shifted(high)
-    inside = (found > problem.lo) & (found < problem.hi)
+    point = shifted(high)
+    inside = (point > problem.lo) & (point < problem.hi)
     if inside.any():
-        found[inside] += (total - found.sum()) / inside.sum()
-    return np.minimum(np.maximum(found, problem.lo), problem.hi)
+        point[inside] += (total - point.sum()) / inside.sum()
+    return np.minimum(np.maximum(point, problem.lo), problem.hi)
 
 
 @dataclass(frozen=True)
@@ -235,17 +231,17 @@ class DualSolution:
 
 
 Warm = DualSolution | FloatArray | None
-"""Where a solver starts: a solution, a beta, or zero."""
+"""The start of a solver: a solution, a beta, or zero."""
 
 
-def weighed(kink: float | FloatArray, magnitudes: FloatArray) -> float:
-    """Return sum_i kink_i magnitudes_i, to the same bits for one kink as for one each: by the same operations, without BLAS."""
-    return float((kink * magnitudes).sum())
+def weighted_l1(weight: float | FloatArray, magnitudes: FloatArray) -> float:
+    """Return sum_i weight_i magnitudes_i, without BLAS: one weight and an array of equal ones give the same bits."""
+    return float((weight * magnitudes).sum())
 
 
 def best_response(slope: FloatArray, problem: DualProblem) -> FloatArray:
-    """Return argmax over lo <= t <= hi of slope t - kink |t| - 1/2 ridge t^2, row by row."""
-    soft = np.sign(slope) * np.maximum(np.abs(slope) - problem.kink, 0.0) if problem.kinked else slope
+    """Return argmax over lo <= t <= hi of slope t - l1_weight |t| - 1/2 ridge t^2, row by row."""
+    soft = np.sign(slope) * np.maximum(np.abs(slope) - problem.l1_weight, 0.0) if problem.has_l1_term else slope
     if problem.ridge is None:
         free = np.where(soft > 0, problem.hi, np.where(soft < 0, problem.lo, 0.0))
     else:
@@ -256,49 +252,45 @@ def best_response(slope: FloatArray, problem: DualProblem) -> FloatArray:
 
 
 def certify(problem: DualProblem, beta: FloatArray, decision: FloatArray, bias: float | FloatArray) -> tuple[float, float]:
-    """Return the dual value and the gap to the primal value at (decision, bias), decision = K beta, a bias per group if there are some.
+    """Return the dual value and its gap to the primal value at (decision, bias); decision = K beta, and a problem with groups has biases.
 
-    Raises
-    ------
-    ValueError
-        If one of them is not finite: the Gram matrix holds NaN, infinity, or numbers whose products overflow.
+    Raises ValueError if one of them is not finite: the Gram matrix holds NaN, infinity, or entries whose products overflow.
     """
-    ridge, kink, kinked = problem.ridge, problem.kink, problem.kinked
+    ridge, l1_weight, has_l1_term = problem.ridge, problem.l1_weight, problem.has_l1_term
 
-    def own(t: FloatArray) -> FloatArray:
-        # What is zero is left out: small problems are certified thousands of times.
+    def gain(t: FloatArray) -> FloatArray:
+        # Terms that are zero are left out: small problems are certified thousands of times.
         value = slope * t if ridge is None else (slope - 0.5 * ridge * t) * t
-        return value - kink * np.abs(t) if kinked else value
+        return value - l1_weight * np.abs(t) if has_l1_term else value
 
     slope = problem.c - decision - (bias if problem.groups is None else np.asarray(bias)[problem.groups])
     linear = (problem.c - 0.5 * decision) @ beta
-    objective = float(linear - (weighed(kink, np.abs(beta)) if kinked else 0.0) - (0.0 if ridge is None else 0.5 * (ridge * beta) @ beta))
+    objective = float(
+        linear - (weighted_l1(l1_weight, np.abs(beta)) if has_l1_term else 0.0) - (0.0 if ridge is None else 0.5 * (ridge * beta) @ beta)
+    )
     if problem.groups is None:
-        off = 0.0 if problem.total is None else float(bias) * (problem.total - beta.sum())
+        off = 0.0 if problem.sum_constraint is None else float(bias) * (problem.sum_constraint - beta.sum())
     else:
         off = -float(np.bincount(problem.groups, beta) @ np.asarray(bias))
-    gap = float(np.maximum(own(best_response(slope, problem)) - own(beta), 0.0).sum() + max(off, 0.0))
+    gap = float(np.maximum(gain(best_response(slope, problem)) - gain(beta), 0.0).sum() + max(off, 0.0))
     if not (np.isfinite(objective) and np.isfinite(gap)):
         raise ValueError(f"Gram matrix: the dual value is {objective}, the gap {gap}: entries are NaN, infinite or overflow")
     return objective, gap
 
 
-def solution(problem: DualProblem, beta: FloatArray, decision: FloatArray, bias: float, **rest: Any) -> DualSolution:
-    """Return the point with its certificate; `rest` are further fields of :class:`DualSolution`."""
+def certified_solution(problem: DualProblem, beta: FloatArray, decision: FloatArray, bias: float, **fields: Any) -> DualSolution:
+    """Return the point with its certificate; `fields` are further fields of :class:`DualSolution`."""
     objective, gap = certify(problem, beta, decision, bias)
-    return DualSolution(beta=beta, bias=bias, objective=objective, upper=objective + gap, gap=gap, decision=decision, **rest)
+    return DualSolution(beta=beta, bias=bias, objective=objective, upper=objective + gap, gap=gap, decision=decision, **fields)
 
 
 # -- problems --------------------------------------------------------------------------------------------------------------
 
 
-def checked_cost(C: ArrayLike, n: int) -> FloatArray:
+def check_cost(C: ArrayLike, n: int) -> FloatArray:
     """Return the cost of every row.
 
-    Raises
-    ------
-    ValueError
-        If it is negative, not finite, all zero, or has another length.
+    Raises ValueError if it is negative, not finite, all zero, or has another length.
     """
     cost = np.asarray(C, dtype=np.float64)
     if cost.ndim > 1 or (cost.ndim == 1 and cost.shape != (n,)):
@@ -309,13 +301,10 @@ def checked_cost(C: ArrayLike, n: int) -> FloatArray:
     return cost
 
 
-def checked_labels(y: ArrayLike, cost: FloatArray, bias: bool) -> FloatArray:
+def check_labels(y: ArrayLike, cost: FloatArray, bias: bool) -> FloatArray:
     """Return the labels in float64.
 
-    Raises
-    ------
-    ValueError
-        If one is not -1 or +1, or a bias is wanted and a class has no row with positive cost.
+    Raises ValueError if one is not -1 or +1, or a class has no row with positive cost, which a bias needs.
     """
     labels = np.asarray(y, dtype=np.float64)
     if labels.shape != cost.shape or not (np.abs(labels) == 1).all():
@@ -344,9 +333,11 @@ def svc_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None = None, *, 
     ValueError
         If labels, costs or margins are not valid.
     """
-    cost = checked_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)
-    labels = checked_labels(y, cost, bias)
-    return DualProblem(_margins(labels, linear), np.where(labels > 0, 0.0, -cost), np.where(labels > 0, cost, 0.0), 0.0, _sum(bias))
+    cost = check_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)
+    labels = check_labels(y, cost, bias)
+    return DualProblem(
+        _signed_margins(labels, linear), np.where(labels > 0, 0.0, -cost), np.where(labels > 0, cost, 0.0), 0.0, _sum_constraint(bias)
+    )
 
 
 def squared_hinge_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None = None, *, bias: bool = True) -> DualProblem:
@@ -359,11 +350,11 @@ def squared_hinge_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None =
     ValueError
         If labels, costs or margins are not valid.
     """
-    cost = checked_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)
-    labels = checked_labels(y, cost, bias)
+    cost = check_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)
+    labels = check_labels(y, cost, bias)
     used = cost > 0
     lo, hi = np.where(used & (labels < 0), -np.inf, 0.0), np.where(used & (labels > 0), np.inf, 0.0)
-    return DualProblem(_margins(labels, linear), lo, hi, 0.0, _sum(bias), _half_inverse(cost))
+    return DualProblem(_signed_margins(labels, linear), lo, hi, 0.0, _sum_constraint(bias), _half_inverse_cost(cost))
 
 
 def svr_problem(target: ArrayLike, epsilon: float, C: ArrayLike, *, bias: bool = True) -> DualProblem:
@@ -384,9 +375,9 @@ def svr_problem(target: ArrayLike, epsilon: float, C: ArrayLike, *, bias: bool =
     """
     if not epsilon >= 0:
         raise ValueError(f"epsilon={epsilon!r}: must not be negative")
-    wanted = np.asarray(target, dtype=np.float64)
-    cost = checked_cost(C, len(wanted))
-    return DualProblem(wanted, -cost, cost, float(epsilon), _sum(bias))
+    targets = np.asarray(target, dtype=np.float64)
+    cost = check_cost(C, len(targets))
+    return DualProblem(targets, -cost, cost, float(epsilon), _sum_constraint(bias))
 
 
 def ridge_problem(target: ArrayLike, C: ArrayLike, *, bias: bool = True) -> DualProblem:
@@ -397,19 +388,19 @@ def ridge_problem(target: ArrayLike, C: ArrayLike, *, bias: bool = True) -> Dual
     ValueError
         If costs or targets are not valid.
     """
-    wanted = np.asarray(target, dtype=np.float64)
-    cost = checked_cost(C, len(wanted))
-    reach = np.where(cost > 0, np.inf, 0.0)
-    return DualProblem(wanted, -reach, reach, 0.0, _sum(bias), _half_inverse(cost))
+    targets = np.asarray(target, dtype=np.float64)
+    cost = check_cost(C, len(targets))
+    bound = np.where(cost > 0, np.inf, 0.0)
+    return DualProblem(targets, -bound, bound, 0.0, _sum_constraint(bias), _half_inverse_cost(cost))
 
 
-def _margins(labels: FloatArray, linear: ArrayLike | None) -> FloatArray:
+def _signed_margins(labels: FloatArray, linear: ArrayLike | None) -> FloatArray:
     return labels.copy() if linear is None else labels * np.asarray(linear, dtype=np.float64)
 
 
-def _sum(bias: bool) -> float | None:
+def _sum_constraint(bias: bool) -> float | None:
     return 0.0 if bias else None
 
 
-def _half_inverse(cost: FloatArray) -> FloatArray:
+def _half_inverse_cost(cost: FloatArray) -> FloatArray:
     return np.where(cost > 0, 0.5 / np.where(cost > 0, cost, 1.0), 1.0)

@@ -1,16 +1,14 @@
-"""Gram matrices as dual solvers read them: the protocol, and one that lies in memory."""
+"""Gram matrices as dual solvers read them: the protocol, matrices in memory, and matrices with repeated rows."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
-
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
 
 
 class Gram(Protocol):
@@ -31,7 +29,7 @@ class Gram(Protocol):
         """Return the diagonal, shape (n,)."""
         ...
 
-    def rows(self, idx: IndexArray) -> NDArray[Any]:
+    def rows(self, idx: IntArray) -> Array:
         """Return rows idx, shape (len(idx), n), float32 or float64."""
         ...
 
@@ -41,16 +39,16 @@ class Gram(Protocol):
 
 
 class Scratch:
-    """A buffer that solves of one size hand on to one another, so that its pages are fetched once."""
+    """A buffer that one solve leaves to the next, so that its pages are fetched once."""
 
     def __init__(self) -> None:
-        self._held: NDArray[Any] = np.empty(0, dtype=np.float32)
+        self._buffer: Array = np.empty(0, dtype=np.float32)
 
-    def take(self, size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return at least `size` entries with undefined content, the same memory as before when it suffices."""
-        if self._held.dtype != dtype or self._held.size < size:
-            self._held = np.empty(size, dtype=dtype)
-        return self._held
+    def take(self, size: int, dtype: np.dtype[Any]) -> Array:
+        """Return at least `size` undefined entries, in the same memory as before where that is enough."""
+        if self._buffer.dtype != dtype or self._buffer.size < size:
+            self._buffer = np.empty(size, dtype=dtype)
+        return self._buffer
 
 
 class DenseGram:
@@ -59,9 +57,9 @@ class DenseGram:
     Parameters
     ----------
     array : ndarray of shape (n, n)
-        Symmetric; float32 and float64 in C order are used where they lie, anything else is copied once.
+        Symmetric; float32 and float64 in C order are used without a copy, anything else is copied once.
     scratch : Scratch, optional
-        Buffer of the shrunk problem, up to 0.57 n^2 entries; give the same to the solves of a loop.
+        Buffer of the shrunk problem, up to 0.57 n^2 entries; the solves of a loop share one.
 
     Raises
     ------
@@ -70,20 +68,20 @@ class DenseGram:
     """
 
     def __init__(self, array: ArrayLike, scratch: Scratch | None = None) -> None:
-        found = np.asarray(array)
-        dtype = found.dtype if found.dtype in (np.float32, np.float64) else np.dtype(np.float64)
-        self.array: NDArray[Any] = np.ascontiguousarray(found, dtype=dtype)
+        entries = np.asarray(array)
+        dtype = entries.dtype if entries.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+        self.array: Array = np.ascontiguousarray(entries, dtype=dtype)
         if self.array.ndim != 2 or self.array.shape[0] != self.array.shape[1] or not self.array.size:
-            raise ValueError(f"Gram matrix: shape {found.shape}, must be square and not empty")
+            raise ValueError(f"Gram matrix: shape {entries.shape}, must be square and not empty")
         self.n = len(self.array)
-        self._diag = checked_diagonal(np.diagonal(self.array))
+        self._diag = check_diagonal(np.diagonal(self.array))
         self.scratch = Scratch() if scratch is None else scratch
 
     def diag(self) -> FloatArray:
         """Return the diagonal in float64, shape (n,)."""
         return self._diag
 
-    def rows(self, idx: IndexArray) -> NDArray[Any]:
+    def rows(self, idx: IntArray) -> Array:
         """Return a copy of rows idx."""
         return self.array[idx]
 
@@ -95,23 +93,16 @@ class DenseGram:
 
 
 class RepeatedGram:
-    """A Gram matrix some of whose rows occur more than once, read from the one that holds each once.
+    """A Gram matrix with repeated rows, read from the one that holds each once: row i is row ``places[i]`` of ``gram``."""
 
-    Parameters
-    ----------
-    gram : Gram
-    places : ndarray of shape (n,)
-        Row of ``gram`` of every row.
-    """
-
-    def __init__(self, gram: Gram, places: IndexArray) -> None:
+    def __init__(self, gram: Gram, places: IntArray) -> None:
         self.gram, self.places, self.n = gram, places, len(places)
 
     def diag(self) -> FloatArray:
         """Return the diagonal, shape (n,)."""
         return self.gram.diag()[self.places]
 
-    def rows(self, idx: IndexArray) -> NDArray[Any]:
+    def rows(self, idx: IntArray) -> Array:
         """Return rows idx, shape (len(idx), n)."""
         return np.ascontiguousarray(self.gram.rows(self.places[idx])[:, self.places])
 
@@ -120,24 +111,21 @@ class RepeatedGram:
         return self.gram.matvec(np.asarray(np.bincount(self.places, v, self.gram.n), np.float64))[self.places]
 
 
-def checked_diagonal(diagonal: NDArray[Any]) -> FloatArray:
+def check_diagonal(diagonal: Array) -> FloatArray:
     """Return the diagonal of a Gram matrix in float64.
 
-    Raises
-    ------
-    ValueError
-        If an entry is negative, infinite or not a number.
+    Raises ValueError if an entry is negative, infinite or not a number.
     """
-    found = np.array(diagonal, dtype=np.float64)
-    wrong = ~((found >= 0) & np.isfinite(found))
+    entries = np.array(diagonal, dtype=np.float64)
+    wrong = ~((entries >= 0) & np.isfinite(entries))
     if wrong.any():
         at = int(np.argmax(wrong))
-        raise ValueError(f"Gram matrix: diagonal entry {at} is {found[at]}, must be finite and not negative")
-    return found
+        raise ValueError(f"Gram matrix: diagonal entry {at} is {entries[at]}, must be finite and not negative")
+    return entries
 
 
 @compiled
-def add_rows(out: FloatArray, matrix: NDArray[Any], idx: IndexArray, weights: FloatArray) -> None:
+def add_rows(out: FloatArray, matrix: Array, idx: IntArray, weights: FloatArray) -> None:
     """Add sum over r in idx of weights[r] matrix[r] to out, four rows a pass, in float64."""
     n = out.size
     whole = idx.size - idx.size % 4

@@ -1,35 +1,34 @@
 """Duals with one equality per group of variables: beta sums to zero in every group, and every group has a bias of its own.
 
-max over beta of   c'beta - sum_i kink_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta,   lo <= beta <= hi,  sum of beta over every group = 0
+max over beta of   c'beta - sum_i e_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta,   lo <= beta <= hi,  sum of beta over every group = 0
 
 A pair of variables can move only inside one group, so the steps take the group that violates optimality most, move pairs in it
-(:func:`gramplane.kernels.svm.smo_steps.pair_steps`) until a tenth of its violation is left, and bring the gradient of all variables up with
+(:func:`gramplane.kernels.svm.smo_steps.move_pairs`) until a tenth of its violation is left, and bring the gradient of all variables up with
 the rows that moved.
 
-The bias of a group minimises the primal value sum_i max over t in the box of (c_i - f_i - b) t - kink_i |t| - 1/2 ridge_i t^2, a convex
+The bias of a group minimises the primal value sum_i max over t in the box of (c_i - f_i - b) t - e_i |t| - 1/2 ridge_i t^2, a convex
 function of b whose slope is minus the sum of the responses t_i(b). Where the minimum is an interval, as for the hinge without a free
-support vector, its middle is taken; where it has no end on one side, as in a group of one class, the end it has.
+support vector, the bias is its middle; where it has only one end, as in a group of one class, the bias is that end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
 from .dual import DenseGram, DualProblem, DualSolution, add_rows, best_response, certify
-from .smo_state import FLOORS, curvature_floor
-from .smo_steps import BROKEN, CAPPED, OVERFLOW, SOLVED, STUCK, pair_steps, set_offset
+from .smo_state import CURVATURE_FLOORS, curvature_floor
+from .smo_steps import BROKEN, CAPPED, MAX_VIOLATION, N_VECTORS, SOLVED, STUCK, VECTOR_GAP, move_pairs, set_offset
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
+MAX_HALVINGS = 120
+"""Halvings of the bracket of a bias; the digits of a float64 end after about 60."""
 
-HALVINGS = 120
-"""Halvings of the bracket of a bias; a float64 is exhausted after about 60."""
-
-REFRESH = 100_000
+REFRESH_STEPS = 100_000
 """Steps after which the gradient is computed anew, so that its round-off does not grow with their number."""
 
 
@@ -43,37 +42,37 @@ def group_biases(problem: DualProblem, decision: FloatArray) -> FloatArray:
     np.minimum.at(low, groups, slope)
     np.maximum.at(high, groups, slope)
     # Beyond these ends all responses have one sign.
-    most = float(np.max(problem.kink))
-    low, high = low - most - 1.0 - np.abs(low), high + most + 1.0 + np.abs(high)
+    max_l1_weight = float(np.max(problem.l1_weight))
+    low, high = low - max_l1_weight - 1.0 - np.abs(low), high + max_l1_weight + 1.0 + np.abs(high)
 
     def sums(bias: FloatArray) -> FloatArray:
         return np.asarray(np.bincount(groups, best_response(slope - bias[groups], problem), count), np.float64)
 
-    ends = [_edge(low, high, lambda bias: sums(bias) > 0), _edge(low, high, lambda bias: sums(bias) >= 0)]
-    known = [sums(low) > 0, sums(high) < 0]
-    left, right = (np.where(there, end, np.nan) for there, end in zip(known, ends, strict=True))
-    found = np.where(known[0] & known[1], 0.5 * (left + right), np.where(known[0], left, right))
-    return np.where(known[0] | known[1], found, 0.0)
+    ends = [_find_edge(low, high, lambda bias: sums(bias) > 0), _find_edge(low, high, lambda bias: sums(bias) >= 0)]
+    has_left, has_right = sums(low) > 0, sums(high) < 0
+    left, right = np.where(has_left, ends[0], np.nan), np.where(has_right, ends[1], np.nan)
+    biases = np.where(has_left & has_right, 0.5 * (left + right), np.where(has_left, left, right))
+    return np.where(has_left | has_right, biases, 0.0)
 
 
-def _edge(low: FloatArray, high: FloatArray, before: Any) -> FloatArray:
-    """Return where `before` turns from true to false, per group."""
+def _find_edge(low: FloatArray, high: FloatArray, is_before: Callable[[FloatArray], NDArray[np.bool_]]) -> FloatArray:
+    """Return the point of every group where `is_before` turns from true to false, by bisection."""
     low, high = low.copy(), high.copy()
-    for _ in range(HALVINGS):
+    for _ in range(MAX_HALVINGS):
         middle = 0.5 * (low + high)
         if ((middle == low) | (middle == high)).all():
             break
-        early = before(middle)
+        early = is_before(middle)
         low, high = np.where(early, middle, low), np.where(early, high, middle)
     return 0.5 * (low + high)
 
 
-def grouped_solution(problem: DualProblem, beta: FloatArray, decision: FloatArray, **rest: Any) -> DualSolution:
-    """Return the point with the exact biases and their certificate; `rest` are further fields of the solution."""
+def grouped_solution(problem: DualProblem, beta: FloatArray, decision: FloatArray, **fields: Any) -> DualSolution:
+    """Return the point with the exact biases and their certificate; `fields` are further fields of the solution."""
     biases = group_biases(problem, decision)
     objective, gap = certify(problem, beta, decision, biases)
     return DualSolution(
-        beta=beta, bias=0.0, objective=objective, upper=objective + gap, gap=gap, decision=decision, biases=biases, **rest
+        beta=beta, bias=0.0, objective=objective, upper=objective + gap, gap=gap, decision=decision, biases=biases, **fields
     )  # fmt: skip
 
 
@@ -85,33 +84,28 @@ def solve_grouped(gram: DenseGram, problem: DualProblem, beta: FloatArray, g: Fl
     diag = gram.diag() + ridge
     order = np.argsort(groups, kind="stable")
     starts = np.concatenate(([0], np.cumsum(np.bincount(groups))))
-    most = int(np.diff(starts).max())
-    place = (order, starts, gram.scratch.take(most * most, dtype))
-    fixed = (diag, ridge, problem.lo, problem.hi, problem.kinks(), curvature_floor(diag, dtype))
-    worst, steps = np.zeros(1), 0
+    largest = int(np.diff(starts).max())
+    layout = (order, starts, gram.scratch.take(largest * largest, dtype))
+    fixed = (diag, ridge, problem.lo, problem.hi, problem.l1_weights())
+    floor, worst, steps = curvature_floor(diag, dtype), np.zeros(1), 0
     while True:
-        done, state, violation = group_steps(gram.array, *place, *fixed, beta, g, tol, min(REFRESH, limit - steps), worst)
+        cap = min(REFRESH_STEPS, limit - steps)
+        done, state, violation = move_pairs_in_groups(gram.array, layout, fixed, floor, beta, g, tol, cap, worst)
         steps += done
         if state == BROKEN:
             raise ValueError("Gram matrix: the gradient is not finite: entries are NaN, infinite or overflow")
         if state != CAPPED or steps >= limit:
-            bad = bool(worst[0] < -FLOORS[dtype])
+            bad = bool(worst[0] < -CURVATURE_FLOORS[dtype])
             ended = {"iterations": steps, "converged": state == SOLVED, "violation": violation, "indefinite": bad}
             return grouped_solution(problem, beta, g + problem.c - ridge * beta, **ended)
         g = gram.matvec(beta) + ridge * beta - problem.c
 
 
 @compiled
-def group_steps(
-    source: NDArray[Any],
-    order: IndexArray,
-    starts: IndexArray,
-    buffer: NDArray[Any],
-    diag: FloatArray,
-    ridge: FloatArray,
-    lo: FloatArray,
-    hi: FloatArray,
-    kink: FloatArray,
+def move_pairs_in_groups(
+    source: Array,
+    layout: tuple[IntArray, IntArray, Array],
+    fixed: tuple[FloatArray, ...],
     floor: float,
     beta: FloatArray,
     g: FloatArray,
@@ -121,64 +115,55 @@ def group_steps(
 ) -> tuple[int, int, float]:
     """Move pairs inside groups until no group violates optimality by `tol`, or `cap` steps; beta and g are changed in place.
 
-    Parameters
-    ----------
-    source : ndarray of shape (n, n)
-    order, starts : ndarray
-        Variables of group q are order[starts[q] : starts[q + 1]].
-    buffer : ndarray
-        Room for the matrix of the largest group.
-    worst : ndarray of shape (1,)
-        Receives the most negative curvature relative to its pair's diagonal.
-
-    Returns
-    -------
-    tuple of (int, int, float)
-        Steps taken, SOLVED, CAPPED, STUCK or BROKEN, and the greatest violation.
+    ``source``: ``(n, n)``; ``layout``: order, starts and a buffer for the matrix of the largest group, group q having the variables
+    order[starts[q] : starts[q + 1]]; ``fixed``: diagonal of K + diag(ridge), ridge, lo, hi and kink; ``worst``: ``(1,)``, receives the most
+    negative curvature relative to its pair's diagonal. Returns steps, SOLVED, CAPPED, STUCK or BROKEN, and the greatest violation.
     """
+    order, starts, buffer = layout
+    diag, ridge, lo, hi, kink = fixed
     n, groups, steps = beta.size, starts.size - 1, 0
     u, low, stuck = np.empty(n), np.empty(n), np.zeros(groups, np.bool_)
     for k in range(n):
         set_offset(k, beta, lo, hi, kink, u, low)
     while True:
-        chosen, most, violation = -1, 0.0, 0.0
+        chosen, largest, violation = -1, 0.0, 0.0
         for q in range(groups):
             m, top = 3e30, -3e30
             for p in range(starts[q], starts[q + 1]):
                 k = order[p]
                 m, top = min(m, float(g[k] + u[k])), max(top, float(g[k] + low[k]))
-            if m > OVERFLOW or top < -OVERFLOW:
+            if m > MAX_VIOLATION or top < -MAX_VIOLATION:
                 continue
-            if not abs(m) + abs(top) < OVERFLOW:
+            if not abs(m) + abs(top) < MAX_VIOLATION:
                 return steps, BROKEN, np.inf
             violation = max(violation, top - m)
-            if top - m > most and not stuck[q]:
-                chosen, most = q, top - m
+            if top - m > largest and not stuck[q]:
+                chosen, largest = q, top - m
         if violation < tol:
             return steps, SOLVED, violation
         if steps >= cap or chosen < 0:
             return steps, CAPPED if chosen >= 0 else STUCK, violation
-        own = order[starts[chosen] : starts[chosen + 1]]
-        a = own.size
-        before, inner = beta[own], float(max(0.9 * tol, 0.1 * most))
-        state = diag[own], ridge[own], lo[own], hi[own], kink[own]
-        own_beta, own_g, own_u, own_low = before.copy(), g[own], u[own], low[own]
+        members = order[starts[chosen] : starts[chosen + 1]]
+        a = members.size
+        before, inner = beta[members], float(max(0.9 * tol, 0.1 * largest))
+        vectors = np.empty((N_VECTORS, a + VECTOR_GAP))
+        for p in range(a):
+            k = members[p]
+            vectors[0, p], vectors[1, p], vectors[2, p], vectors[3, p], vectors[4, p] = diag[k], ridge[k], lo[k], hi[k], kink[k]
+            vectors[5, p], vectors[6, p], vectors[7, p], vectors[8, p] = beta[k], g[k], u[k], low[k]
         have, square = np.zeros(a, np.bool_), buffer[: a * a].reshape((a, a))
-        room = min(cap - steps, max(200, 4 * a))
-        done, _ = pair_steps(
-            source, own, have, square, state[0], state[1], state[2], state[3], state[4], floor,
-            own_beta, own_g, own_u, own_low, inner, room, worst,
-        )  # fmt: skip
+        budget = min(cap - steps, max(200, 4 * a))
+        done, _ = move_pairs(source, members, have, square, vectors, floor, inner, budget, worst)
         steps += done
         if done > 0:
             stuck[:] = False
         stuck[chosen] = done == 0
         change, count, moved = np.zeros(n), 0, np.empty(a, np.int64)
         for p in range(a):
-            k = own[p]
-            if own_beta[p] != before[p]:
-                change[k] = own_beta[p] - before[p]
-                beta[k] = own_beta[p]
+            k = members[p]
+            if vectors[5, p] != before[p]:
+                change[k] = vectors[5, p] - before[p]
+                beta[k] = vectors[5, p]
                 moved[count] = k
                 count += 1
         add_rows(g, source, moved[:count], change)

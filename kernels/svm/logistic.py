@@ -11,45 +11,34 @@ Learning", 2006, section 3.4; the bias is projected out).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import get_lapack_funcs
 
+from ..arrays import Array, FloatArray
 from ..jit import one_thread
 from ..losses import Logistic
 from ..mixed_norm.bias import solve_bias
 from ..mixed_norm.problem import checked_limits
-from .dual import DenseGram, DualSolution, Gram, Warm, checked_cost, checked_labels
-
-FloatArray = NDArray[np.float64]
+from .dual import DenseGram, DualSolution, Gram, Warm, check_cost, check_labels
 
 MAX_STEPS = 100
-FORCING = 0.03
+INNER_RESIDUAL = 0.03
 """Relative residual of the inner system."""
 
-MANY = 60
-"""Inner steps beyond which a matrix in memory is factorised instead."""
+MAX_INNER_STEPS = 60
+"""Inner steps of one Newton step; after more, a matrix in memory is factorised in the next one."""
 
-LEAST_WEIGHT = 1e-12
-"""Least W relative to C: a row far on its side has no curvature left, and a division by it overflows."""
+MIN_WEIGHT_SHARE = 1e-12
+"""Least W relative to C: a row far on its side has no curvature, and a division by it would overflow."""
 
 _LOSS = Logistic()
 
 
 @dataclass(frozen=True)
 class LogisticProblem:
-    """Labels, costs and whether there is a bias.
-
-    Attributes
-    ----------
-    y : ndarray of shape (n,)
-        -1 and +1.
-    cost : ndarray of shape (n,)
-        C_i; 0 leaves a row out.
-    bias : bool
-    """
+    """Labels -1 and +1, costs C_i (0 leaves a row out), and whether there is a bias."""
 
     y: FloatArray
     cost: FloatArray
@@ -59,41 +48,22 @@ class LogisticProblem:
 def logistic_problem(y: ArrayLike, C: ArrayLike, *, bias: bool = True) -> LogisticProblem:
     """Return the problem with primal 1/2 ||w||^2 + sum_i C_i log(1 + exp(-y_i (f_i + b))).
 
-    Raises
-    ------
-    ValueError
-        If labels or costs are not valid, or a bias is wanted and one class is missing.
+    Raises ValueError if labels or costs are not valid, or a class is missing, which a bias needs.
     """
     n = np.asarray(y).shape[0] if np.ndim(y) else 0
-    cost = checked_cost(C, n)
-    return LogisticProblem(checked_labels(y, cost, bias), cost, bias)
+    cost = check_cost(C, n)
+    return LogisticProblem(check_labels(y, cost, bias), cost, bias)
 
 
 def solve_logistic(
     gram: Gram, problem: LogisticProblem, *, warm: Warm = None, tol: float = 1e-6, max_iter: int | None = None
 ) -> DualSolution:
-    """Minimise 1/2 beta'K beta + sum_i C_i log(1 + exp(-y_i (f_i + b))).
+    """Minimise 1/2 beta'K beta + sum_i C_i log(1 + exp(-y_i (f_i + b))) until the gap is at most tol times the upper value.
 
-    Parameters
-    ----------
-    gram : Gram
-        Used through products; in memory it is factorised where the inner system is hard.
-    problem : LogisticProblem
-    warm : DualSolution or ndarray of shape (n,), optional
-    tol : float
-        Stop when the gap is at most tol times the upper value.
-    max_iter : int, optional
-        Greatest number of Newton steps; the best certified point is returned then too.
-
-    Returns
-    -------
-    DualSolution
-        beta = alpha y at the returned decision values; ``violation`` is the relative gap, ``details`` counts products and factorisations.
-
-    Raises
-    ------
-    ValueError
-        If sizes do not fit, the warm start is not valid, or the matrix is not finite.
+    The matrix is used through products; one in memory is factorised where the inner system is hard. ``max_iter`` bounds the Newton steps;
+    the best certified point is returned then too. The solution has beta = alpha y; its ``violation`` is the relative gap, and its
+    ``details`` count products and factorisations. Raises ValueError if sizes do not fit, the warm start is not valid, or the matrix is not
+    finite.
     """
     if gram.n != len(problem.y):
         raise ValueError(f"Gram matrix: order {gram.n}, the problem has {len(problem.y)} rows")
@@ -113,17 +83,17 @@ class _Newton:
         self._direct = False
         self._start = 0.0
         self._beta, self._f = beta, self._product(beta) if beta.any() else np.zeros(gram.n)
-        self._bias = self._balanced(self._f)
+        self._bias = self._solve_bias(self._f)
 
     def run(self, tol: float, limit: int) -> DualSolution:
-        best, steps = self._certified(), 0
+        best, steps = self._certify(), 0
         while best.gap > tol * best.upper and steps < limit:
             if not self._step():
                 break
             steps += 1
-            found = self._certified()
-            if found.gap < best.gap:
-                best = found
+            certified = self._certify()
+            if certified.gap < best.gap:
+                best = certified
         relative = best.gap / best.upper if best.upper > 0 else 0.0
         counts = {"products": float(self._products), "factorisations": float(self._factorisations)}
         return DualSolution(
@@ -142,21 +112,21 @@ class _Newton:
 
     def _product(self, v: FloatArray) -> FloatArray:
         self._products += 1
-        found = self._gram.matvec(v)
-        if not np.isfinite(found).all():
+        product = self._gram.matvec(v)
+        if not np.isfinite(product).all():
             raise ValueError("Gram matrix: a product with it is not finite: entries are NaN, infinite or overflow")
-        return found
+        return product
 
-    def _alpha(self, f: FloatArray, bias: float) -> FloatArray:
+    def _dual(self, f: FloatArray, bias: float) -> FloatArray:
         return _LOSS.dual(self._y, f + bias, self._cost)
 
-    def _balanced(self, f: FloatArray) -> float:
+    def _solve_bias(self, f: FloatArray) -> float:
         """Return the bias with sum alpha y = 0; the bracket of solve_bias is for f - b."""
         if not self._problem.bias:
             return 0.0
 
         def sums(b: float) -> tuple[float, float, float]:
-            alpha = self._alpha(f, -b)
+            alpha = self._dual(f, -b)
             share = alpha[self._used] / self._cost[self._used]
             return float(alpha @ self._y), float((alpha[self._used] * (1.0 - share)).sum()), float(alpha.sum())
 
@@ -166,33 +136,33 @@ class _Newton:
     def _value(self, beta: FloatArray, f: FloatArray, bias: float) -> float:
         return 0.5 * float(beta @ f) + _LOSS.value(self._y, f + bias, self._cost)
 
-    def _certified(self) -> _Certified:
+    def _certify(self) -> _CertifiedPoint:
         """Return the dual point of the present decision values with its own primal value."""
-        beta = self._alpha(self._f, self._bias) * self._y
+        beta = self._dual(self._f, self._bias) * self._y
         f = self._product(beta)
-        bias = self._balanced(f)
+        bias = self._solve_bias(f)
         upper = self._value(beta, f, bias)
         dual = _LOSS.utility(np.abs(beta), self._cost) - 0.5 * float(beta @ f)
-        return _Certified(beta, f, bias, upper, max(upper - dual, 0.0))
+        return _CertifiedPoint(beta, f, bias, upper, max(upper - dual, 0.0))
 
     def _step(self) -> bool:
         """Take a Newton step with backtracking on P; return whether P fell."""
-        alpha = self._alpha(self._f, self._bias)
+        alpha = self._dual(self._f, self._bias)
         used = self._used
         weight = np.zeros_like(alpha)
-        weight[used] = np.maximum(alpha[used] * (1.0 - alpha[used] / self._cost[used]), LEAST_WEIGHT * self._cost[used])
+        weight[used] = np.maximum(alpha[used] * (1.0 - alpha[used] / self._cost[used]), MIN_WEIGHT_SHARE * self._cost[used])
         # P has the gradient K (beta - alpha y) in beta; the step makes beta + W (K delta + shift) equal to alpha y.
         root = np.sqrt(weight)
         right = np.divide(alpha * self._y - self._beta, root, out=np.zeros_like(root), where=used)
         delta = root * self._solve(root, right)
         move = self._product(delta)
-        return self._search(delta, move)
+        return self._search_line(delta, move)
 
-    def _search(self, delta: FloatArray, move: FloatArray) -> bool:
+    def _search_line(self, delta: FloatArray, move: FloatArray) -> bool:
         value, step = self._value(self._beta, self._f, self._bias), 1.0
         for _ in range(40):
             beta, f = self._beta + step * delta, self._f + step * move
-            bias = self._balanced(f)
+            bias = self._solve_bias(f)
             if self._value(beta, f, bias) < value:
                 self._beta, self._f, self._bias = beta, f, bias
                 return True
@@ -205,15 +175,15 @@ class _Newton:
         bias = self._problem.bias
         start = np.zeros_like(root)
         if bias:
-            # Restores the balance of beta; zero but for a warm start.
+            # Restores the balance of beta; only a warm start needs it.
             start = -(self._beta.sum() / np.linalg.norm(root)) * unit
         if self._direct and isinstance(self._gram, DenseGram):
-            found = self._direct_solve(self._gram, root, right, unit, start)
-            if found is not None:
-                return found
-        return self._conjugate(root, right, unit if bias else None, start)
+            solution = self._direct_solve(self._gram, root, right, unit, start)
+            if solution is not None:
+                return solution
+        return self._conjugate_gradients(root, right, unit if bias else None, start)
 
-    def _conjugate(self, root: FloatArray, right: FloatArray, unit: FloatArray | None, x: FloatArray) -> FloatArray:
+    def _conjugate_gradients(self, root: FloatArray, right: FloatArray, unit: FloatArray | None, x: FloatArray) -> FloatArray:
         def product(v: FloatArray) -> FloatArray:
             return v + root * self._product(root * v)
 
@@ -222,20 +192,20 @@ class _Newton:
 
         residual = projected(right - product(x) if x.any() else right)
         direction, size = residual, float(residual @ residual)
-        goal = FORCING**2 * size
+        goal = INNER_RESIDUAL**2 * size
         steps = 0
-        while size > goal and size > 0 and steps < 10 * MANY:
+        while size > goal and size > 0 and steps < 10 * MAX_INNER_STEPS:
             along = projected(product(direction))
             step = size / float(direction @ along)
             x, residual = x + step * direction, residual - step * along
             before, size = size, float(residual @ residual)
             direction = residual + (size / before) * direction
             steps += 1
-        self._direct = steps > MANY
+        self._direct = steps > MAX_INNER_STEPS
         return x
 
     def _direct_solve(self, gram: DenseGram, root: FloatArray, right: FloatArray, unit: FloatArray, start: FloatArray) -> FloatArray | None:
-        matrix: NDArray[Any] = np.multiply(gram.array, root[:, None], dtype=np.float64)
+        matrix: Array = np.multiply(gram.array, root[:, None], dtype=np.float64)
         matrix *= root
         matrix.flat[:: gram.n + 1] += 1.0
         potrf, potrs = get_lapack_funcs(("potrf", "potrs"), (matrix,))
@@ -251,7 +221,7 @@ class _Newton:
 
 
 @dataclass(frozen=True)
-class _Certified:
+class _CertifiedPoint:
     beta: FloatArray
     decision: FloatArray
     bias: float

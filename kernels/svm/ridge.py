@@ -1,7 +1,7 @@
 """Kernel ridge regression: one linear system, by conjugate gradients preconditioned with a float32 Cholesky factor.
 
-With A = K + diag(ridge) the dual optimum solves  A beta + b 1 = c,  1'beta = 0  (without a bias: A beta = c). The equality is kept by
-projecting the preconditioner (Gould, Hribar and Nocedal, "On the solution of equality constrained quadratic programming problems",
+With A = K + diag(ridge) the dual optimum solves  A beta + b 1 = c,  1'beta = 0  (without a bias: A beta = c). Projecting the preconditioner
+keeps the equality (Gould, Hribar and Nocedal, "On the solution of equality constrained quadratic programming problems",
 2001), so a step costs one product. With groups every group has an equality and a bias, and the projection solves one more system with the
 factor for each of them, once. The factor of one matrix serves the next ones of a loop until it needs more than a few steps.
 """
@@ -15,30 +15,30 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, get_blas_funcs, get_lapack_funcs
 
+from ..arrays import Array, FloatArray
 from ..jit import one_thread
 from ..mixed_norm.problem import checked_limits
-from .dual import DenseGram, DualProblem, DualSolution, Gram, Warm, solution
+from .dual import DenseGram, DualProblem, DualSolution, Gram, Warm, certified_solution
 from .grouped import grouped_solution
 
-FloatArray = NDArray[np.float64]
 Apply = Callable[[FloatArray], FloatArray]
 
-STALE = 8
-"""Steps beyond which a new factor is cheaper than the old one."""
+MAX_STALE_STEPS = 8
+"""Steps with the factor of an earlier matrix; a new factor is cheaper than more."""
 
 JITTERS = (0.0, 1e-6, 1e-4, 1e-2)
-"""Shares of the mean diagonal added in turn until the float32 factor exists; the steps repair what that changes."""
+"""Shares of the mean diagonal added in turn until the float32 factor exists; the steps make up for them."""
 
 MAX_STEPS = 10_000
 
 
 class RidgeSolver:
-    """Solves ridge problems one after another and keeps the factor between them.
+    """A solver of one ridge problem after another, which uses the factor of the last one again.
 
     Attributes
     ----------
     factorisations : int
-        How many factors were made so far.
+        Number of factors so far.
     """
 
     def __init__(self) -> None:
@@ -47,35 +47,37 @@ class RidgeSolver:
 
     def solve(self, gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: float = 1e-6, max_iter: int | None = None) -> DualSolution:
         """Solve one problem; see :func:`solve_ridge`."""
-        _check(gram, problem)
+        problem.check_gram(gram)
+        used = problem.hi > problem.lo
+        if problem.has_l1_term or not (np.isinf(problem.lo[used]) & np.isinf(problem.hi[used])).all():
+            raise ValueError("problem: a ridge problem has no kink and no finite bounds but [0, 0]")
         limit = checked_limits(tol, max_iter, MAX_STEPS)
         with one_thread():
             return self._solve(gram, problem, problem.start(warm), tol, limit)
 
     def _solve(self, gram: Gram, problem: DualProblem, beta: FloatArray, tol: float, limit: int) -> DualSolution:
         system = _System(gram, problem) if problem.groups is None else _GroupedSystem(gram, problem)
-        if not isinstance(gram, DenseGram):
-            diag = gram.diag() + problem.ridges()
-            found = system.run(beta, lambda r: (r.T / diag).T, tol, limit)
+        if isinstance(gram, DenseGram):
+            beta, bias, violation, steps = self._with_factor(gram, problem, system, beta, tol, limit)
         else:
-            found = self._with_factor(gram, problem, system, beta, tol, limit)
-        beta, bias, violation, steps = found
+            diag = gram.diag() + problem.ridges()
+            beta, bias, violation, steps = system.run(beta, lambda r: (r.T / diag).T, tol, limit)
         ended = {"iterations": steps, "converged": violation < tol, "violation": violation}
         details = {"factorisations": self.factorisations}
         if problem.groups is not None:
             return grouped_solution(problem, beta, gram.matvec(beta), details=details, **ended)
-        return solution(problem, beta, gram.matvec(beta), float(bias), details=details, **ended)
+        return certified_solution(problem, beta, gram.matvec(beta), float(bias), details=details, **ended)
 
     def _with_factor(
         self, gram: DenseGram, problem: DualProblem, system: _System, beta: FloatArray, tol: float, limit: int
     ) -> tuple[FloatArray, Any, float, int]:
         steps = 0
         if self._factor is not None and len(self._factor) == gram.n:
-            found = system.run(beta, self._apply, tol, min(limit, STALE))
-            if found[2] < tol or limit <= STALE:
-                return found
-            beta, steps = found[0], found[3]
-        self._factor = _factor(gram, problem)
+            attempt = system.run(beta, self._apply, tol, min(limit, MAX_STALE_STEPS))
+            if attempt[2] < tol or limit <= MAX_STALE_STEPS:
+                return attempt
+            beta, steps = attempt[0], attempt[3]
+        self._factor = _factorise(gram, problem)
         self.factorisations += 1
         beta, bias, violation, more = system.run(beta, self._apply, tol, limit - steps)
         return beta, bias, violation, steps + more
@@ -83,13 +85,13 @@ class RidgeSolver:
     def _apply(self, r: FloatArray) -> FloatArray:
         factor = self._factor
         assert factor is not None
-        # Round-off of float32 is relative, so small residuals are scaled up lest they leave its range.
+        # Small residuals are scaled up so that they stay in the range of float32; its round-off is relative.
         scale = float(np.abs(r).max()) or 1.0
         if r.ndim == 2:
             (many,) = get_blas_funcs(("trsm",), (factor,))
             half = many(1.0, factor, np.asfortranarray(r / scale, np.float32), lower=1)
             return scale * many(1.0, factor, half, lower=1, trans_a=1).astype(np.float64)
-        # LAPACK's potrs packs the whole factor for one right side: five times the time of two triangular solves.
+        # LAPACK's potrs packs the whole factor for one right side, which takes five times as long as two triangular solves.
         (solve,) = get_blas_funcs(("trsv",), (factor,))
         half = solve(factor, (r / scale).astype(np.float32), lower=1)
         return scale * solve(factor, half, lower=1, trans=1).astype(np.float64)
@@ -122,41 +124,34 @@ def solve_ridge(gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: flo
     return RidgeSolver().solve(gram, problem, warm=warm, tol=tol, max_iter=max_iter)
 
 
-def _check(gram: Gram, problem: DualProblem) -> None:
-    problem.check_gram(gram)
-    used = problem.hi > problem.lo
-    if problem.kinked or not (np.isinf(problem.lo[used]) & np.isinf(problem.hi[used])).all():
-        raise ValueError("problem: a ridge problem has no kink and no finite bounds but [0, 0]")
-
-
 class _System:
     """A beta + b 1 = c on the rows used, 1'beta = total."""
 
     def __init__(self, gram: Gram, problem: DualProblem) -> None:
         self._gram, self._c, self._ridge = gram, problem.c, problem.ridges()
         self._used = (problem.hi > problem.lo).astype(np.float64)
-        self._paired = problem.total is not None
+        self._paired = problem.sum_constraint is not None
 
-    def spread(self, shift: Any) -> FloatArray:
+    def expand(self, shift: Any) -> FloatArray:
         """Return the biases row by row."""
         return shift * self._used
 
     def product(self, v: FloatArray) -> FloatArray:
         return self._used * (self._gram.matvec(v) + self._ridge * v)
 
-    def _ones(self, precondition: Apply) -> FloatArray:
+    def _solve_ones(self, precondition: Apply) -> FloatArray:
         return self._used * precondition(self._used)
 
     def run(self, beta: FloatArray, precondition: Apply, tol: float, limit: int) -> tuple[FloatArray, Any, float, int]:
         """Return beta, b, the spread of the residual, and the steps."""
-        ones = self._ones(precondition) if self._paired else None
+        ones = self._solve_ones(precondition) if self._paired else None
         residual = self._used * self._c - self.product(beta)
         direction, before, steps, bias = np.zeros_like(beta), 1.0, 0, 0.0
         best: tuple[float, FloatArray, Any] = (np.inf, beta, 0.0)
         while True:
-            step, shift = self._projected(residual, precondition, ones)
-            # Taken out of the residual: beside a large bias the float32 factor would not see what is left.
-            residual, bias = residual - self.spread(shift), bias + shift
+            step, shift = self._project(residual, precondition, ones)
+            # With a large bias in the residual the float32 factor would not see the rest.
+            residual, bias = residual - self.expand(shift), bias + shift
             violation = 2.0 * float(np.abs(residual).max())
             if not np.isfinite(violation):
                 raise ValueError("Gram matrix: the residual is not finite: entries are NaN, infinite or overflow")
@@ -173,7 +168,7 @@ class _System:
             beta, residual, before = beta + (now / curvature) * direction, residual - (now / curvature) * along, now
             steps += 1
 
-    def _projected(self, residual: FloatArray, precondition: Apply, ones: FloatArray | None) -> tuple[FloatArray, Any]:
+    def _project(self, residual: FloatArray, precondition: Apply, ones: FloatArray | None) -> tuple[FloatArray, Any]:
         """Return the preconditioned residual with sum zero, and the shift of the residual that goes with it."""
         plain = self._used * precondition(residual)
         if ones is None:
@@ -195,36 +190,36 @@ class _GroupedSystem(_System):
     def _sums(self, v: FloatArray) -> FloatArray:
         return np.asarray(np.bincount(self._groups, v, self._count), np.float64)
 
-    def spread(self, shift: Any) -> FloatArray:
+    def expand(self, shift: Any) -> FloatArray:
         return shift[self._groups] * self._used
 
-    def _ones(self, precondition: Apply) -> FloatArray:
-        apart = self._used[:, None] * (self._groups[:, None] == np.arange(self._count))
-        found = self._used[:, None] * precondition(apart)
-        inner = apart.T @ found
+    def _solve_ones(self, precondition: Apply) -> FloatArray:
+        indicators = self._used[:, None] * (self._groups[:, None] == np.arange(self._count))
+        columns = self._used[:, None] * precondition(indicators)
+        inner = indicators.T @ columns
         # A group without rows has no equality.
         self._inner = cho_factor(0.5 * (inner + inner.T) + np.diag((inner.diagonal() == 0).astype(np.float64)))
-        return found
+        return columns
 
-    def _projected(self, residual: FloatArray, precondition: Apply, ones: FloatArray | None) -> tuple[FloatArray, Any]:
+    def _project(self, residual: FloatArray, precondition: Apply, ones: FloatArray | None) -> tuple[FloatArray, Any]:
         assert ones is not None
         plain = self._used * precondition(residual)
         shift = cho_solve(self._inner, self._sums(plain))
         step = plain - ones @ shift
-        return step - self.spread(self._sums(step) / self._rows), shift
+        return step - self.expand(self._sums(step) / self._rows), shift
 
 
-def _factor(gram: DenseGram, problem: DualProblem) -> NDArray[np.float32]:
-    """Return the lower float32 Cholesky factor of A, with as much on the diagonal as it takes."""
+def _factorise(gram: DenseGram, problem: DualProblem) -> NDArray[np.float32]:
+    """Return the lower float32 Cholesky factor of A, with the first of JITTERS on its diagonal for which it exists."""
     diag = gram.diag() + problem.ridges()
-    factor: NDArray[Any] = np.empty((gram.n, gram.n), dtype=np.float32, order="F")
+    factor: Array = np.empty((gram.n, gram.n), dtype=np.float32, order="F")
     (potrf,) = get_lapack_funcs(("potrf",), (factor,))
     for jitter in JITTERS:
         # The transpose of a symmetric matrix in C order is itself in Fortran order, and copies row by row.
         factor.T[...] = gram.array
         np.fill_diagonal(factor, diag + jitter * diag.mean())
-        found, failed = potrf(factor, lower=1, clean=0, overwrite_a=1)
+        lower, failed = potrf(factor, lower=1, clean=0, overwrite_a=1)
         if not failed:
-            return found
+            return lower
     root = np.sqrt(np.where(diag > 0, diag, 1.0)).astype(np.float32)
     return np.asfortranarray(np.diag(root))

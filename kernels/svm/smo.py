@@ -8,28 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ..arrays import FloatArray, IntArray
 from ..mixed_norm.problem import checked_limits
 from .decomposition import solve_decomposition
 from .dual import DenseGram, DualProblem, DualSolution, Gram, Warm
 from .gram_access import RepeatedGram
 from .grouped import solve_grouped
 from .smo_shrink import ShrinkingSteps
-from .smo_state import curvature_floor, finish, first_gradient
+from .smo_state import curvature_floor, finish_solve, first_gradient
 from .smo_steps import BROKEN, CAPPED, SOLVED
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
-
 MAX_STEPS = 10_000_000
-"""Safety net when no cap is given: minutes."""
+"""Steps without a cap of the caller: minutes."""
 
-TIGHTENINGS = 8
-"""Times that :func:`solve_to_gap` solves on, at most."""
+MAX_TIGHTENINGS = 8
+"""Greatest number of tighter tolerances in :func:`solve_to_gap`."""
 
-REFRESH = 100_000
+REFRESH_STEPS = 100_000
 """Steps after which the gradient is computed anew, so that its round-off does not grow with their number."""
 
 
@@ -42,7 +37,7 @@ def solve_smo(
     max_iter: int | None = None,
     gradient: FloatArray | None = None,
 ) -> DualSolution:
-    """Maximise c'beta - sum_i kink_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta over the box.
+    """Maximise c'beta - sum_i e_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta over the box.
 
     Parameters
     ----------
@@ -56,7 +51,7 @@ def solve_smo(
     max_iter : int, optional
         Greatest number of steps; the last point, which is the best, is returned then too.
     gradient : ndarray of shape (n,), optional
-        K beta - c at the warm start, when known; it is trusted, and the certificate is as exact as it is.
+        K beta - c at the warm start, where the caller knows it. It is not checked: the certificate is as exact as it is.
 
     Returns
     -------
@@ -82,7 +77,7 @@ def solve_smo(
 def solve_to_gap(
     gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: float, aim: Callable[[DualSolution], float], tighter: float = 0.25
 ) -> DualSolution:
-    """Solve on with tighter tolerances, each from the point before, until the gap of the solution is small enough.
+    """Return a solution whose gap is small enough, from solves with tighter and tighter tolerances, each from the last point.
 
     Parameters
     ----------
@@ -91,21 +86,21 @@ def solve_to_gap(
     tol : float
         First tolerance.
     aim : callable
-        ``aim(solution)``: the gap at which a solution will do.
+        ``aim(solution)``: the gap that is small enough.
     tighter : float
-        Factor of the tolerance from one solve to the next, at most ``TIGHTENINGS`` times.
+        Factor of the tolerance from one solve to the next, at most ``MAX_TIGHTENINGS`` times.
     """
-    found = solve_smo(gram, problem, warm=warm, tol=tol)
-    for _ in range(TIGHTENINGS):
-        if found.gap <= aim(found) or not found.converged:
+    solution = solve_smo(gram, problem, warm=warm, tol=tol)
+    for _ in range(MAX_TIGHTENINGS):
+        if solution.gap <= aim(solution) or not solution.converged:
             break
         tol *= tighter
-        found = solve_smo(gram, problem, warm=found.beta, tol=tol, gradient=found.decision - problem.c)
-    return found
+        solution = solve_smo(gram, problem, warm=solution.beta, tol=tol, gradient=solution.decision - problem.c)
+    return solution
 
 
 def _solve_dense(
-    base: DenseGram, problem: DualProblem, beta: FloatArray, g: FloatArray, tol: float, limit: int, places: IndexArray | None = None
+    base: DenseGram, problem: DualProblem, beta: FloatArray, g: FloatArray, tol: float, limit: int, places: IntArray | None = None
 ) -> DualSolution:
     dtype, ridge = base.array.dtype, problem.ridges()
     gram = base if places is None else RepeatedGram(base, places)
@@ -115,10 +110,10 @@ def _solve_dense(
     machine = ShrinkingSteps(problem, base.array, buffer, diag, curvature_floor(diag, dtype), places)
     steps = 0
     while True:
-        done, state, ends = machine.run(beta, g, tol, min(REFRESH, limit - steps))
+        done, state, ends = machine.run(beta, g, tol, min(REFRESH_STEPS, limit - steps))
         steps += done
         if state == BROKEN:
             raise ValueError("Gram matrix: the gradient is not finite: entries are NaN, infinite or overflow")
         if state != CAPPED or steps >= limit:
-            return finish(problem, beta, g, ends, state == SOLVED, steps, machine.worst, dtype)
+            return finish_solve(problem, beta, g, ends, state == SOLVED, steps, machine.worst, dtype)
         g = gram.matvec(beta) + ridge * beta - problem.c

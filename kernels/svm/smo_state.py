@@ -1,4 +1,4 @@
-"""What every SMO variant does before the first step and after the last: gradient, curvature floor, bias, certificate."""
+"""The first gradient, the least curvature, the bias and the certificate: what all SMO variants share."""
 
 from __future__ import annotations
 
@@ -7,56 +7,52 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .dual import DualProblem, DualSolution, Gram, Warm, solution
+from ..arrays import FloatArray
+from .dual import DualProblem, DualSolution, Gram, Warm, certified_solution
 from .smo_shrink import Ends
-from .smo_steps import OVERFLOW
+from .smo_steps import MAX_VIOLATION
 
-FloatArray = NDArray[np.float64]
-
-FLOORS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-12}
+CURVATURE_FLOORS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-12}
 """Least curvature of a step over the mean diagonal: below it the difference of three entries is round-off."""
 
 
 def curvature_floor(diag: FloatArray, dtype: np.dtype[Any]) -> float:
     """Return the least curvature of a step, positive even for a zero matrix."""
-    return FLOORS[dtype] * (float(diag.mean()) or 1.0)
+    return CURVATURE_FLOORS[dtype] * (float(diag.mean()) or 1.0)
 
 
-def first_gradient(gram: Gram, problem: DualProblem, beta: FloatArray, warm: Warm, given: FloatArray | None) -> FloatArray:
-    """Return (K + diag(ridge)) beta - c: from the given K beta - c if that belongs to beta, else computed.
+def first_gradient(gram: Gram, problem: DualProblem, beta: FloatArray, warm: Warm, gradient: FloatArray | None) -> FloatArray:
+    """Return (K + diag(ridge)) beta - c: from ``gradient`` = K beta - c at the warm start if beta is that, else computed.
 
-    Raises
-    ------
-    ValueError
-        If the given gradient has another length or is not finite.
+    Raises ValueError if the gradient has another length or is not finite.
     """
-    if given is not None and (np.shape(given) != (problem.n,) or not np.isfinite(given).all()):
-        raise ValueError(f"gradient: shape {np.shape(given)}, must be ({problem.n},) with finite entries")
+    if gradient is not None and (np.shape(gradient) != (problem.n,) or not np.isfinite(gradient).all()):
+        raise ValueError(f"gradient: shape {np.shape(gradient)}, must be ({problem.n},) with finite entries")
     before = np.zeros(problem.n) if warm is None else warm.beta if isinstance(warm, DualSolution) else warm
-    if given is None or not np.array_equal(before, beta):
+    if gradient is None or not np.array_equal(before, beta):
         return (gram.matvec(beta) if beta.any() else np.zeros(problem.n)) + problem.ridges() * beta - problem.c
-    return given + problem.ridges() * beta
+    return gradient + problem.ridges() * beta
 
 
-def offsets(problem: DualProblem, beta: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return the slopes of the kink upwards and downwards, and which variables can move up and down."""
-    e = problem.kink
+def kink_slopes(problem: DualProblem, beta: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return the slopes of the kinks upwards and downwards, and which variables can rise and fall."""
+    e = problem.l1_weight
     return np.where(beta >= 0, e, -e), np.where(beta > 0, e, -e), beta < problem.hi, beta > problem.lo
 
 
-def bias_of(problem: DualProblem, beta: FloatArray, g: FloatArray, ends: Ends) -> float:
+def compute_bias(problem: DualProblem, beta: FloatArray, g: FloatArray, ends: Ends) -> float:
     """Return b: minus the mean of g + kink slope over free variables; if none is free, minus the middle of m and M."""
-    if problem.total is None:
+    if problem.sum_constraint is None:
         return 0.0
-    up, down, can_rise, can_fall = offsets(problem, beta)
+    up, down, can_rise, can_fall = kink_slopes(problem, beta)
     free = can_rise & can_fall & (up == down)
     if free.any():
         return -float((g + up)[free].mean())
-    known = [end for end in ends[:2] if abs(end) < OVERFLOW]
+    known = [end for end in ends[:2] if abs(end) < MAX_VIOLATION]
     return -sum(known) / len(known) if known else 0.0
 
 
-def finish(
+def finish_solve(
     problem: DualProblem,
     beta: FloatArray,
     g: FloatArray,
@@ -68,14 +64,14 @@ def finish(
     **details: float,
 ) -> DualSolution:
     """Return the solution at (beta, g)."""
-    return solution(
+    return certified_solution(
         problem,
         beta,
         g + problem.c if problem.ridge is None else g + problem.c - problem.ridge * beta,
-        bias_of(problem, beta, g, ends),
+        compute_bias(problem, beta, g, ends),
         iterations=steps,
         converged=converged,
         violation=ends.violation,
-        indefinite=bool(worst < -FLOORS[dtype]),
+        indefinite=bool(worst < -CURVATURE_FLOORS[dtype]),
         details=details,
     )

@@ -1,50 +1,56 @@
 """Sequential minimal optimisation of one dual problem on a square matrix in memory: the compiled steps.
 
-minimise over beta   1/2 beta'(K + diag(ridge)) beta - c'beta + sum_i kink_i |beta_i|,   lo <= beta <= hi
+minimise over beta   1/2 beta'(K + diag(ridge)) beta - c'beta + sum_i e_i |beta_i|,   lo <= beta <= hi
 
-with sum beta kept (pairs) or free (single variables). State: g = (K + diag(ridge)) beta - c and two offsets, u for moving up and l for
-moving down, the slope of the kink on that side; a variable that cannot move has u = FAR or l = -FAR, finite, so no pass needs a branch.
-With m = min(g + u), M = max(g + l) a pair problem is solved when M - m < tol, LIBSVM's criterion; the second variable is chosen by the
-second-order rule (Fan, Chen and Lin, "Working set selection using second order information for training SVM", 2005).
+where the sum of beta stays (pairs) or is free (single variables). State: g = (K + diag(ridge)) beta - c and two offsets, u for moving up
+and l for moving down, the slope of the kink on that side. A variable that cannot move has u or -l = BLOCKED_OFFSET, which is finite, so no
+pass needs a branch. With m = min(g + u), M = max(g + l) a pair problem is solved when M - m < tol, LIBSVM's criterion; the second variable
+is chosen by the second-order rule (Fan, Chen and Lin, "Working set selection using second order information for training SVM", 2005).
 
 Minima and maxima run over LANES indices side by side, four at a time, because a loop with one running extreme is not vectorised. Adding
-0.0 to the running extreme changes nothing but keeps the compiler from turning the update into a masked store: alone 1.6 to 1.8 times the
-speed of both passes for n = 512 to 2,000.
+0.0 to the running extreme changes nothing but keeps the compiler from turning the update into a masked store, which alone makes both passes
+1.6 to 1.8 times as fast for n = 512 to 2,000.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
-
 LANES = 32
-FAR = 1e30
+N_VECTORS = 9
+"""Vectors of a problem: diagonal of K + diag(ridge), ridge, lo, hi, kink, beta, g, u and l; the last four are changed in place.
+
+They are rows of one array: a compiled function takes one argument faster than nine, but a tuple of nine slower.
+"""
+
+VECTOR_GAP = 136
+"""Entries between two vectors: the vectorised loops test for overlap with ranges rounded up to four times LANES, and take their slow form
+when neighbours are closer (1.5 times slower at n = 500)."""
+
+BLOCKED_OFFSET = 1e30
 """Offset of a variable that cannot move."""
 
-OVERFLOW = 1e25
-"""A violation beyond this is an infinite matrix, not a problem."""
+MAX_VIOLATION = 1e25
+"""A violation beyond this means that the matrix is not finite."""
 
 SOLVED, CAPPED, STUCK, BROKEN = 0, 1, 2, 3
-"""Why steps ended: tolerance, number of steps, no step left, infinite numbers."""
+"""Why the steps ended: tolerance reached, number of steps, no step left, numbers that are not finite."""
 
 
 @compiled
 def set_offset(k: int, beta: FloatArray, lo: FloatArray, hi: FloatArray, kink: FloatArray, u: FloatArray, low: FloatArray) -> None:
     """Write u[k] and l[k]."""
-    u[k] = FAR if beta[k] >= hi[k] else (kink[k] if beta[k] >= 0 else -kink[k])
-    low[k] = -FAR if beta[k] <= lo[k] else (kink[k] if beta[k] > 0 else -kink[k])
+    u[k] = BLOCKED_OFFSET if beta[k] >= hi[k] else (kink[k] if beta[k] >= 0 else -kink[k])
+    low[k] = -BLOCKED_OFFSET if beta[k] <= lo[k] else (kink[k] if beta[k] > 0 else -kink[k])
 
 
 @compiled
 def set_offsets(
-    index: IndexArray, beta: FloatArray, lo: FloatArray, hi: FloatArray, kink: FloatArray, u: FloatArray, low: FloatArray
+    index: IntArray, beta: FloatArray, lo: FloatArray, hi: FloatArray, kink: FloatArray, u: FloatArray, low: FloatArray
 ) -> None:
     """Write u and l at an index set."""
     for k in index:
@@ -52,18 +58,18 @@ def set_offsets(
 
 
 @compiled
-def extremes(g: FloatArray, u: FloatArray, low: FloatArray) -> tuple[int, float, float]:
+def find_extremes(g: FloatArray, u: FloatArray, low: FloatArray) -> tuple[int, float, float]:
     """Return argmin (g + u), m and M."""
-    at, least, most = 0, 3.0 * FAR, -3.0 * FAR
+    at, smallest, largest = 0, 3.0 * BLOCKED_OFFSET, -3.0 * BLOCKED_OFFSET
     for k in range(g.size):
-        if g[k] + u[k] < least:
-            at, least = k, g[k] + u[k]
-        most = max(most, g[k] + low[k])
-    return at, least, most
+        if g[k] + u[k] < smallest:
+            at, smallest = k, g[k] + u[k]
+        largest = max(largest, g[k] + low[k])
+    return at, smallest, largest
 
 
 @compiled
-def gathered(k: int, source: NDArray[Any], index: IndexArray, have: NDArray[np.bool_], matrix: NDArray[Any]) -> None:
+def gather_row(k: int, source: Array, index: IntArray, have: NDArray[np.bool_], matrix: Array) -> None:
     """Copy row k of the sub-matrix source[index, index] into matrix, at its first use."""
     if not have[k]:
         row, into = source[index[k]], matrix[k]
@@ -73,7 +79,7 @@ def gathered(k: int, source: NDArray[Any], index: IndexArray, have: NDArray[np.b
 
 
 @compiled
-def _largest(lanes: FloatArray) -> float:
+def _lane_maximum(lanes: FloatArray) -> float:
     """Return the greatest entry, in four chains: one would wait for itself."""
     a, b, c, d = lanes[0], lanes[1], lanes[2], lanes[3]
     for t in range(4, LANES, 4):
@@ -82,7 +88,7 @@ def _largest(lanes: FloatArray) -> float:
 
 
 @compiled
-def _smallest(lanes: FloatArray) -> float:
+def _lane_minimum(lanes: FloatArray) -> float:
     """Return the least entry."""
     a, b, c, d = lanes[0], lanes[1], lanes[2], lanes[3]
     for t in range(4, LANES, 4):
@@ -91,7 +97,7 @@ def _smallest(lanes: FloatArray) -> float:
 
 
 @compiled
-def _lane_of(lanes: FloatArray, value: float) -> int:
+def _find_lane(lanes: FloatArray, value: float) -> int:
     """Return the first lane that holds a value, LANES if none does."""
     t = 0
     while t < LANES and lanes[t] != value:
@@ -100,8 +106,8 @@ def _lane_of(lanes: FloatArray, value: float) -> int:
 
 
 @compiled
-def _partner(
-    row: NDArray[Any], own: float, m: float, floor: float, diag: FloatArray, g: FloatArray, low: FloatArray, best: FloatArray
+def _choose_partner(
+    row: Array, own: float, m: float, floor: float, diag: FloatArray, g: FloatArray, low: FloatArray, best: FloatArray
 ) -> int:
     """Return argmax of max(0, g + l - m)^2 / curvature, or -1 if it is 0."""
     n = g.size
@@ -128,10 +134,10 @@ def _partner(
     for k in range(0 if whole else n):
         p = max(g[k] + low[k] - m, 0.0)
         best[k] = max(best[k] + 0.0, p * p / max(own + diag[k] - 2.0 * np.float64(row[k]), floor))
-    top = _largest(best)
+    top = _lane_maximum(best)
     if not top > 0.0:
         return -1
-    lane = _lane_of(best, top)
+    lane = _find_lane(best, top)
     # The same operations in IEEE arithmetic give the same bits, so equality finds the index.
     for k in range(lane, whole, LANES):
         p = max(g[k] + low[k] - m, 0.0)
@@ -141,10 +147,10 @@ def _partner(
 
 
 @compiled
-def _advance(
+def _add_pair_step(
     d: float,
-    row_i: NDArray[Any],
-    row_j: NDArray[Any],
+    row_i: Array,
+    row_j: Array,
     g: FloatArray,
     u: FloatArray,
     low: FloatArray,
@@ -154,8 +160,8 @@ def _advance(
     """Add d (row_i - row_j) to g and return the new argmin (g + u), m and M."""
     n = g.size
     whole, fours = n - n % LANES, n - n % (4 * LANES)
-    least[:] = 3.0 * FAR
-    most[:] = -3.0 * FAR
+    least[:] = 3.0 * BLOCKED_OFFSET
+    most[:] = -3.0 * BLOCKED_OFFSET
     for base in range(0, fours, 4 * LANES):
         for t in range(LANES):
             i = base + t
@@ -186,75 +192,58 @@ def _advance(
         g[k] += d * (np.float64(row_i[k]) - np.float64(row_j[k]))
         least[k] = min(least[k] + 0.0, g[k] + u[k])
         most[k] = max(most[k] + 0.0, g[k] + low[k])
-    m = _smallest(least)
-    lane = _lane_of(least, m)
+    m = _lane_minimum(least)
+    lane = _find_lane(least, m)
     for k in range(lane, whole, LANES):
         if g[k] + u[k] == m:
-            return k, m, _largest(most)
-    return min(last + lane, n - 1), m, _largest(most)
+            return k, m, _lane_maximum(most)
+    return min(last + lane, n - 1), m, _lane_maximum(most)
 
 
 @compiled
-def pair_steps(
-    source: NDArray[Any],
-    index: IndexArray,
+def move_pairs(
+    source: Array,
+    index: IntArray,
     have: NDArray[np.bool_],
-    matrix: NDArray[Any],
-    diag: FloatArray,
-    ridge: FloatArray,
-    lo: FloatArray,
-    hi: FloatArray,
-    kink: FloatArray,
+    matrix: Array,
+    vectors: FloatArray,
     floor: float,
-    beta: FloatArray,
-    g: FloatArray,
-    u: FloatArray,
-    low: FloatArray,
     tol: float,
     cap: int,
     worst: FloatArray,
 ) -> tuple[int, int]:
-    """Move pairs until M - m < tol or `cap` steps; beta, g, u, l are changed in place.
+    """Move pairs until M - m < tol or `cap` steps; return the steps taken and SOLVED, CAPPED, STUCK or BROKEN.
 
-    Parameters
-    ----------
-    source, index, have, matrix
-        Row k of the problem's matrix is matrix[k] where have[k], else gathered there from source[index[k], index].
-    diag : ndarray
-        Diagonal of K + diag(ridge).
-    floor : float
-        Least curvature of a step.
-    worst : ndarray of shape (1,)
-        Receives the most negative curvature relative to its pair's diagonal.
-
-    Returns
-    -------
-    tuple of (int, int)
-        Steps taken and SOLVED, CAPPED, STUCK or BROKEN.
+    Row k of the problem's matrix is matrix[k] where have[k], else gathered there from source[index[k], index]. ``vectors`` is
+    ``(N_VECTORS, >= n)``, ``floor`` the least curvature of a step; ``worst``, ``(1,)``, receives the most negative curvature relative to
+    its pair's diagonal.
     """
+    n = index.size
+    diag, ridge, lo, hi, kink = vectors[0, :n], vectors[1, :n], vectors[2, :n], vectors[3, :n], vectors[4, :n]
+    beta, g, u, low = vectors[5, :n], vectors[6, :n], vectors[7, :n], vectors[8, :n]
     lanes, other = np.empty(LANES), np.empty(LANES)
-    i, m, top = extremes(g, u, low)
+    i, m, top = find_extremes(g, u, low)
     steps = 0
     while True:
-        if not abs(m) + abs(top) < OVERFLOW:
-            return steps, (SOLVED if m > OVERFLOW or top < -OVERFLOW else BROKEN)
+        if not abs(m) + abs(top) < MAX_VIOLATION:
+            return steps, (SOLVED if m > MAX_VIOLATION or top < -MAX_VIOLATION else BROKEN)
         if top - m < tol:
             return steps, SOLVED
         if steps >= cap:
             return steps, CAPPED
-        gathered(i, source, index, have, matrix)
+        gather_row(i, source, index, have, matrix)
         row_i = matrix[i]
-        j = _partner(row_i, diag[i], m, floor, diag, g, low, lanes)
+        j = _choose_partner(row_i, diag[i], m, floor, diag, g, low, lanes)
         if j < 0:
             return steps, STUCK
-        gathered(j, source, index, have, matrix)
+        gather_row(j, source, index, have, matrix)
         curvature = diag[i] + diag[j] - 2.0 * np.float64(row_i[j])
         worst[0] = min(worst[0], curvature / (diag[i] + diag[j] + 1e-300))
         d = (g[j] + low[j] - m) / max(curvature, floor)
         to_i = min(0.0, hi[i]) if kink[i] > 0 and beta[i] < 0 else hi[i]
         to_j = max(0.0, lo[j]) if kink[j] > 0 and beta[j] > 0 else lo[j]
-        room = min(to_i - beta[i], beta[j] - to_j)
-        d = min(d, room)
+        longest = min(to_i - beta[i], beta[j] - to_j)
+        d = min(d, longest)
         # A variable that reaches its end is set there exactly: the offsets test equality.
         beta[i] = to_i if d == to_i - beta[i] else beta[i] + d
         beta[j] = to_j if d == beta[j] - to_j else beta[j] - d
@@ -262,13 +251,13 @@ def pair_steps(
         g[j] -= d * ridge[j]
         set_offset(i, beta, lo, hi, kink, u, low)
         set_offset(j, beta, lo, hi, kink, u, low)
-        i, m, top = _advance(d, row_i, matrix[j], g, u, low, lanes, other)
+        i, m, top = _add_pair_step(d, row_i, matrix[j], g, u, low, lanes, other)
         steps += 1
 
 
 @compiled
-def _advance_one(
-    d: float, row: NDArray[Any], g: FloatArray, u: FloatArray, low: FloatArray, weight: FloatArray, most: FloatArray, gain: FloatArray
+def _add_single_step(
+    d: float, row: Array, g: FloatArray, u: FloatArray, low: FloatArray, weight: FloatArray, most: FloatArray, gain: FloatArray
 ) -> tuple[int, float]:
     """Add d row to g; return the variable of the greatest gain violation^2 / curvature, and the greatest violation."""
     n = g.size
@@ -291,48 +280,43 @@ def _advance_one(
         v = max(max(-(g[k] + u[k]), g[k] + low[k]), 0.0)
         most[t] = max(most[t] + 0.0, v)
         gain[t] = max(gain[t] + 0.0, v * v * weight[k])
-    best = _largest(gain)
+    best = _lane_maximum(gain)
     if not best > 0.0:
-        return -1, _largest(most)
-    lane = _lane_of(gain, best)
+        return -1, _lane_maximum(most)
+    lane = _find_lane(gain, best)
     for k in range(lane, whole, LANES):
         v = max(max(-(g[k] + u[k]), g[k] + low[k]), 0.0)
         if v * v * weight[k] == best:
-            return k, _largest(most)
-    return last + lane, _largest(most)
+            return k, _lane_maximum(most)
+    return last + lane, _lane_maximum(most)
 
 
 @compiled
-def single_steps(
-    source: NDArray[Any],
-    index: IndexArray,
+def move_singles(
+    source: Array,
+    index: IntArray,
     have: NDArray[np.bool_],
-    matrix: NDArray[Any],
-    diag: FloatArray,
-    ridge: FloatArray,
-    lo: FloatArray,
-    hi: FloatArray,
-    kink: FloatArray,
+    matrix: Array,
+    vectors: FloatArray,
     floor: float,
-    beta: FloatArray,
-    g: FloatArray,
-    u: FloatArray,
-    low: FloatArray,
     tol: float,
     cap: int,
     worst: FloatArray,
 ) -> tuple[int, int]:
-    """Move one variable at a time, the sum of beta being free, until max(-m, M) < tol; arguments as in :func:`pair_steps`."""
+    """Move one variable at a time, the sum of beta being free, until max(-m, M) < tol; arguments as in :func:`move_pairs`."""
+    n = index.size
+    diag, ridge, lo, hi, kink = vectors[0, :n], vectors[1, :n], vectors[2, :n], vectors[3, :n], vectors[4, :n]
+    beta, g, u, low = vectors[5, :n], vectors[6, :n], vectors[7, :n], vectors[8, :n]
     lanes, other = np.empty(LANES), np.empty(LANES)
     weight = np.empty(g.size)
     for k in range(g.size):
         weight[k] = 1.0 / max(diag[k], floor)
     # A step of length zero along any row: it only selects.
-    gathered(int(np.int64(0)), source, index, have, matrix)
-    i, top = _advance_one(0.0, matrix[0], g, u, low, weight, lanes, other)
+    gather_row(int(np.int64(0)), source, index, have, matrix)
+    i, top = _add_single_step(0.0, matrix[0], g, u, low, weight, lanes, other)
     steps = 0
     while True:
-        if not top < OVERFLOW:
+        if not top < MAX_VIOLATION:
             return steps, BROKEN
         if top < tol:
             return steps, SOLVED
@@ -340,7 +324,7 @@ def single_steps(
             return steps, CAPPED
         if i < 0:
             return steps, STUCK
-        gathered(i, source, index, have, matrix)
+        gather_row(i, source, index, have, matrix)
         up = -(g[i] + u[i]) >= g[i] + low[i]
         slope = g[i] + u[i] if up else g[i] + low[i]
         at = beta[i]
@@ -353,5 +337,5 @@ def single_steps(
         beta[i] = end if d == end - at else at + d
         g[i] += d * ridge[i]
         set_offset(i, beta, lo, hi, kink, u, low)
-        i, top = _advance_one(d, matrix[i], g, u, low, weight, lanes, other)
+        i, top = _add_single_step(d, matrix[i], g, u, low, weight, lanes, other)
         steps += 1

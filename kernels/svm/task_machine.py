@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
-from .dual import DenseGram, DualProblem, DualSolution, Scratch, solution
+from ..arrays import Array, FloatArray
+from .dual import DenseGram, DualProblem, DualSolution, Scratch, certified_solution
 from .ridge import solve_ridge
 from .smo import solve_to_gap
-
-FloatArray = NDArray[np.float64]
 
 RIDGE_TOL = 1e-9
 
@@ -34,25 +31,20 @@ class Accuracy:
     aim: float
 
 
-def solve_machine(matrix: NDArray[Any], problem: DualProblem, warm: FloatArray, accuracy: Accuracy, scratch: Scratch) -> DualSolution:
-    """Solve one machine from the coefficients before.
+def solve_machine(matrix: Array, problem: DualProblem, warm: FloatArray, accuracy: Accuracy, scratch: Scratch) -> DualSolution:
+    """Solve one machine with the kernel ``matrix``, ``(m, m)``, from the coefficients ``warm``.
 
-    Squared losses are solved exactly by one factorisation, others by sequential minimal optimisation. Rows without a box (all of a task
-    with one label only) are left at zero.
-
-    Parameters
-    ----------
-    matrix
-        ``(m, m)`` its kernel.
+    Squared losses are solved exactly by one factorisation, others by sequential minimal optimisation. Rows with an empty box (all rows of
+    a task with one label) stay at zero.
     """
     if not np.any(problem.hi > problem.lo):
-        return solution(problem, np.zeros(problem.n), np.zeros(problem.n), 0.0, iterations=0, converged=True)
+        return certified_solution(problem, np.zeros(problem.n), np.zeros(problem.n), 0.0, iterations=0, converged=True)
     if problem.ridge is not None:
-        return exact_ridge(matrix, problem)
-    return solve_to_gap(DenseGram(matrix, scratch), problem, warm=warm, tol=accuracy.tol, aim=lambda found: accuracy.aim)
+        return solve_ridge_exactly(matrix, problem)
+    return solve_to_gap(DenseGram(matrix, scratch), problem, warm=warm, tol=accuracy.tol, aim=lambda _: accuracy.aim)
 
 
-def exact_ridge(matrix: NDArray[Any], problem: DualProblem) -> DualSolution:
+def solve_ridge_exactly(matrix: Array, problem: DualProblem) -> DualSolution:
     """Solve ``(K + diag(ridge)) beta + b 1 = c``, ``1'beta = 0`` over the rows used, by a Cholesky factor with two right sides.
 
     The solution has no bounds of its own (NaN).
@@ -71,6 +63,6 @@ def exact_ridge(matrix: NDArray[Any], problem: DualProblem) -> DualSolution:
     beta = np.zeros(problem.n)
     beta[used] = answers[:, 0] - bias * answers[:, 1]
     beta[used] -= beta[used].mean()
-    # Bounds of one machine are of no use to the search, which bounds all tasks together.
-    nothing = float("nan")
-    return DualSolution(beta, bias, nothing, nothing, nothing, 1, True, matrix @ beta)
+    # The search bounds all tasks together and needs no bounds of one machine.
+    unknown = float("nan")
+    return DualSolution(beta, bias, unknown, unknown, unknown, 1, True, matrix @ beta)

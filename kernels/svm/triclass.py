@@ -8,7 +8,7 @@ r"""The tri-class support vector machine: losses, assignments, and the convex pr
 :math:`f = w'\phi(x) + b`, :math:`H_1(u) = \max(0, 1 - u)`, :math:`I_\varepsilon(u) = \max(0, |u| - \varepsilon)`: rows of two classes, rows
 known to belong to neither, and unlabelled rows U that may be either (source: Yang, "Sparse Learning Under Regularization Framework", PhD
 thesis, The Chinese University of Hong Kong, 2011, chapter 5, (5.2)). With :math:`r_i = c_i \lambda` the costs :math:`c_i` are those of a
-support vector machine, which is how everything here is kept: :math:`J / \lambda`.
+support vector machine, and all values here are in units of :math:`J / \lambda`.
 
 The loss of an unlabelled row has three convex pieces. An assignment t in {-1, 0, +1} picks one, and for a given assignment the least J is
 a dual of :mod:`gramplane.kernels.svm.dual` in signed variables: targets y or t, boxes by sign, and for rows at 0 a kink of their own.
@@ -21,17 +21,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import FloatArray, IntArray
 from .dual import DualProblem
-
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
 
 # -- losses ----------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Points:
-    """The rows of a fit: what is known of them, and what their losses cost.
+    """The rows of a fit with their labels and costs.
 
     Attributes
     ----------
@@ -80,19 +78,19 @@ def row_losses(points: Points, f: FloatArray) -> FloatArray:
     return np.where(points.unlabelled, min_loss(f, points.eps, points.all_relevant), known)
 
 
-def objective(points: Points, form: float, f: FloatArray) -> float:
+def objective_value(points: Points, form: float, f: FloatArray) -> float:
     """Return J / lambda at decision values f, ``form`` being ||w||^2."""
     return 0.5 * form + float(points.cost @ row_losses(points, f))
 
 
-def assigned(points: Points, f: FloatArray) -> FloatArray:
-    """Return the labels, those of unlabelled rows by the cheaper of their losses, hinge where both are equal (5.5)."""
+def assign_labels(points: Points, f: FloatArray) -> FloatArray:
+    """Return the labels, for unlabelled rows those of the smaller loss, of the hinge where both are equal (5.5)."""
     sides = np.where(f >= 0.0, 1.0, -1.0)
-    found = sides if points.all_relevant else np.where(np.abs(f) >= crossing(points.eps), sides, 0.0)
-    return np.where(points.unlabelled, found, points.labels)
+    labels = sides if points.all_relevant else np.where(np.abs(f) >= crossing(points.eps), sides, 0.0)
+    return np.where(points.unlabelled, labels, points.labels)
 
 
-def three_way(f: FloatArray, eps: float) -> NDArray[np.int64]:
+def three_way(f: FloatArray, eps: float) -> IntArray:
     """Return -1, 0 or +1: 0 where |f| < (1 + eps) / 2."""
     return np.where(np.abs(f) < crossing(eps), 0, np.where(f > 0, 1, -1)).astype(np.int64)
 
@@ -104,17 +102,11 @@ def three_way(f: FloatArray, eps: float) -> NDArray[np.int64]:
 class Convex:
     """A convex problem over the rows: beta = fixed + sum of the variables of each row.
 
-    Attributes
-    ----------
-    rows : ndarray of shape (N,)
-        Row of every variable; the first n are the rows in their order, then come second variables of some.
-    target, lo, hi, kink : ndarray of shape (N,)
-        Linear term, box and kink.
-    fixed : ndarray of shape (n,)
-        What is added to beta: slopes of concave pieces.
+    ``rows``, ``(N,)``, has the row of every variable: the n rows in their order, then second variables of some of them. ``target``, ``lo``,
+    ``hi`` and ``kink``, ``(N,)``, are linear term, box and kink; ``fixed``, ``(n,)``, holds the slopes of concave pieces.
     """
 
-    rows: IndexArray
+    rows: IntArray
     target: FloatArray
     lo: FloatArray
     hi: FloatArray
@@ -138,11 +130,11 @@ def majorant(points: Points, labels: FloatArray) -> Convex:
     return Convex(np.arange(points.n), labels.copy(), lo, hi, np.where(labels == 0.0, points.eps, 0.0), np.zeros(points.n))
 
 
-def _tubes(points: Points, first: FloatArray, reach: float, second: FloatArray | None, slopes: FloatArray) -> Convex:
-    """Return the problem with one tube of cost ``reach`` r or two of cost r for unlabelled rows, minus ``slopes`` r f."""
+def _with_tubes(points: Points, first: FloatArray, factor: float, second: FloatArray | None, slopes: FloatArray) -> Convex:
+    """Return the problem with one tube of cost ``factor`` r or two of cost r for unlabelled rows, minus ``slopes`` r f."""
     base, free = majorant(points, points.labels), np.flatnonzero(points.unlabelled)
     kink, lo, hi = base.kink.copy(), base.lo.copy(), base.hi.copy()
-    kink[free], lo[free], hi[free] = first[free], -reach * points.cost[free], reach * points.cost[free]
+    kink[free], lo[free], hi[free] = first[free], -factor * points.cost[free], factor * points.cost[free]
     one = replace(base, lo=lo, hi=hi, kink=kink, fixed=np.where(points.unlabelled, points.cost * slopes, 0.0))
     if second is None:
         return one
@@ -164,19 +156,19 @@ def concave_linearised(points: Points, labels: FloatArray) -> Convex:
     """
     ones = np.ones(points.n)
     if points.all_relevant:
-        return _tubes(points, ones, 1.0, None, labels)
-    return _tubes(points, points.eps * ones, 1.0, ones, 2.0 * labels)
+        return _with_tubes(points, ones, 1.0, None, labels)
+    return _with_tubes(points, points.eps * ones, 1.0, ones, 2.0 * labels)
 
 
-def relaxed(points: Points, slopes: FloatArray, D: float) -> Convex:
+def relaxed_problem(points: Points, slopes: FloatArray, D: float) -> Convex:
     """Return the thesis' sub-problem (C.1), its indicators d in [0, 1] eliminated.
 
     For a given f the least over d of its four losses is max(0, 2 |f| - (D - 1) - eps), for every D >= 1 + eps: one tube.
     """
-    return _tubes(points, np.full(points.n, 0.5 * (D - 1.0 + points.eps)), 2.0, None, slopes)
+    return _with_tubes(points, np.full(points.n, 0.5 * (D - 1.0 + points.eps)), 2.0, None, slopes)
 
 
 def with_indicators(points: Points, labels: FloatArray, D: float) -> Convex:
-    """Return the thesis' sub-problem (C.1) with the indicators d = |t| of an assignment kept: two tubes a row."""
+    """Return the thesis' sub-problem (C.1) for the fixed indicators d = |t| of an assignment: two tubes a row."""
     inside = labels == 0.0
-    return _tubes(points, np.where(inside, points.eps, 1.0), 1.0, np.where(inside, D - 1.0, points.eps + D), labels)
+    return _with_tubes(points, np.where(inside, points.eps, 1.0), 1.0, np.where(inside, D - 1.0, points.eps + D), labels)

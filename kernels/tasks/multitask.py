@@ -179,7 +179,7 @@ def certificate(
     biases = task_biases(problem, edges, decision)
     slope = problem.c - decision - np.repeat(biases, np.diff(edges))
     answer, ridge = best_response(slope, problem), problem.ridges()
-    loss = float(np.sum((slope - 0.5 * ridge * answer) * answer - problem.kink * np.abs(answer)))
+    loss = float(np.sum((slope - 0.5 * ridge * answer) * answer - problem.l1_weight * np.abs(answer)))
     primal = 0.5 * squared_norm(forms, weights, p, q) + loss
     return Certificate(primal, dual_value(problem, beta, forms, p, q), biases)
 
@@ -244,7 +244,7 @@ def task_biases(problem: DualProblem, edges: IntArray, decision: FloatArray) -> 
         weighted, total = (np.bincount(codes, values, minlength=len(edges) - 1) for values in (mass * slope, mass))
         return np.divide(weighted, total, out=np.zeros_like(weighted), where=total > 0)
     # Where b crosses an end the slope of the loss in b jumps: by hi at c - f - kink, by -lo at c - f + kink.
-    ends = np.concatenate([slope - problem.kink, slope + problem.kink])
+    ends = np.concatenate([slope - problem.l1_weight, slope + problem.l1_weight])
     jumps, owner = np.concatenate([problem.hi, -problem.lo]), np.concatenate([codes, codes])
     order = np.lexsort((ends, owner))
     order = order[jumps[order] > 0]

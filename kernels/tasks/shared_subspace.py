@@ -163,7 +163,7 @@ def machine_value(problem: DualProblem, decision: FloatArray, norm: float) -> tu
     biases = group_biases(problem, decision)
     slope = problem.c - decision - biases[problem.groups]
     answer = best_response(slope, problem)
-    loss = (slope - 0.5 * problem.ridges() * answer) * answer - problem.kink * np.abs(answer)
+    loss = (slope - 0.5 * problem.ridges() * answer) * answer - problem.l1_weight * np.abs(answer)
     return 0.5 * norm**2 + float(loss.sum()), biases
 
 

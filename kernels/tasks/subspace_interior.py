@@ -130,7 +130,7 @@ class Parts:
 
     def __init__(self, problem: DualProblem) -> None:
         self.used = movable(problem)
-        kinks, rows = problem.kinks(), np.flatnonzero(self.used)
+        kinks, rows = problem.l1_weights(), np.flatnonzero(self.used)
         one, two = rows[kinks[rows] == 0], rows[kinks[rows] > 0]
         zero = np.zeros(len(two))
         self.n, self.singles = problem.n, len(one)

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from .norm_sets import ElasticNetSet, LpBall, NonNegative
 
 __all__ = ["DOMAINS", "Domain", "ElasticNetSet", "LpBall", "NonNegative", "NormDomain", "Simplex"]
-
-FloatArray = NDArray[np.float64]
 
 
 class Domain(Protocol):
@@ -56,35 +54,21 @@ class Simplex:
         return np.full(n, 1.0 / n)
 
     def project(self, w: FloatArray) -> FloatArray:
-        """Return the Euclidean projection: max(w - theta, 0) with theta such that the sum is one.
-
-        Parameters
-        ----------
-        w : ndarray of shape (n,)
-            Any finite numbers.
-        """
+        """Return the Euclidean projection of any finite w: max(w - theta, 0) with theta such that the sum is one."""
         ordered = np.sort(w)[::-1]
         excess = (np.cumsum(ordered) - 1.0) / np.arange(1, len(w) + 1)
         theta = excess[np.flatnonzero(ordered > excess)[-1]]
         return np.maximum(w - theta, 0.0)
 
     def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
-        """Return the entropic step w exp(-step grad), renormalised.
-
-        Parameters
-        ----------
-        w : ndarray of shape (n,)
-            A point of the simplex; zeros stay zero.
-        grad : ndarray of shape (n,)
-        step : float
-        """
+        """Return the entropic step w exp(-step grad) from a point of the simplex, divided by its sum; zeros stay zero."""
         exponent = -step * grad
-        # Only differences of exponents matter; the largest one that is used becomes 0, so nothing overflows.
+        # Only differences of exponents matter; the greatest one of a positive weight becomes 0, so nothing overflows.
         moved = w * np.exp(np.minimum(exponent - exponent[w > 0].max(), 0.0))
         return moved / moved.sum()
 
     def support(self, direction: FloatArray) -> tuple[float, FloatArray]:
-        """Return max(direction) and the vertex where it is reached, the lowest index among equals."""
+        """Return max(direction) and the vertex of its first greatest entry."""
         best = int(np.argmax(direction))
         vertex = np.zeros(len(direction))
         vertex[best] = 1.0
@@ -107,4 +91,4 @@ DOMAINS: dict[str, Domain] = {
     "lp_ball": LpBall(1.5),
     "nonnegative": NonNegative(),
 }
-"""One of each kind; sets with a parameter are made with their class."""
+"""One set of each kind; sets with other parameters are instances of their classes."""

@@ -17,26 +17,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..jit import one_thread
 from .domains import Domain, ElasticNetSet, LpBall, Simplex
-from .projected_ascent import ascend
-
-FloatArray = NDArray[np.float64]
+from .projected_ascent import ascend_cut_weights
 
 MASTER_TOL = 1e-9
-"""Gap of the lower bound relative to the size of the cuts at which the search ends."""
+"""Gap of the lower bound, relative to the size of the cuts, at which the search ends."""
 
-MASTER_STEPS = 3_000
-LEVEL_STEPS = 500
+MAX_MASTER_STEPS = 3_000
+MAX_LEVEL_STEPS = 500
 
-LINPROG = (
+LINEAR_PROGRAM_METHODS = (
     ("highs", {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}),
     ("highs", {}),
     ("highs-ipm", {}),
 )
-"""Methods and options, tried in turn: where all cuts meet, HiGHS may give up on a program at the first."""
+"""Methods and options, tried in turn: where all cuts meet, the first one may give up."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class LowerBound:
     Attributes
     ----------
     value : float
-        c'p - 1/2 sigma(S'p), valid for the p beside it whatever the search did.
+        c'p - 1/2 sigma(S'p), a valid bound for any p.
     p : ndarray of shape (t,)
         Cut weights on the simplex.
     theta : ndarray of shape (Q,)
@@ -102,15 +100,10 @@ class LowerBound:
 
 
 def response_gap(theta: FloatArray, s: FloatArray, domain: Domain) -> float:
-    """Return 1/2 (sigma(s) - <s, theta>) >= J(theta) - min J: a gap from one machine alone, no cuts.
+    """Return 1/2 (sigma(s) - <s, theta>) >= J(theta) - min J: a gap from one machine, without cuts.
 
-    Parameters
-    ----------
-    theta : ndarray of shape (Q,)
-    s : ndarray of shape (Q,)
-        Quadratic forms at the maximiser of D(theta, .). At an inexact one it bounds D(theta, alpha) - min J; use the machine's primal value
-        minus (1'alpha - 1/2 sigma(s)) then.
-    domain : Domain
+    ``s``, ``(Q,)``, are the quadratic forms at the maximiser of D(theta, .). At an inexact one the gap is of D(theta, alpha) only; use the
+    machine's primal value minus (1'alpha - 1/2 sigma(s)) then.
     """
     return 0.5 * (domain.support(s)[0] - float(s @ theta))
 
@@ -118,15 +111,15 @@ def response_gap(theta: FloatArray, s: FloatArray, domain: Domain) -> float:
 def lower_bound(cuts: Cuts, domain: Domain, warm: FloatArray | None = None, *, tol: float = MASTER_TOL) -> LowerBound:
     """Maximise c'p - 1/2 sigma(S'p) over the simplex of cut weights.
 
-    Over a simplex of kernel weights it is a linear program; over the other sets an accelerated projected gradient with the closed form of
-    sigma, compiled.
+    Over a simplex of kernel weights it is a linear program; over the other sets it is solved by compiled accelerated projected gradients
+    with the closed form of sigma.
 
     Parameters
     ----------
     cuts : Cuts
     domain : Simplex, ElasticNetSet or LpBall
     warm : ndarray of shape (t,) or shorter, optional
-        Cut weights to start from; cuts it does not have yet start at zero. The linear program does without.
+        First cut weights; later cuts start at zero. The linear program does not use them.
     tol : float
         Stop when the gap is at most tol max_i |c_i|.
 
@@ -141,17 +134,17 @@ def lower_bound(cuts: Cuts, domain: Domain, warm: FloatArray | None = None, *, t
     """
     start = _warm_weights(warm, len(cuts.c))
     with one_thread():
-        if (whole := _budget(domain)) is not None:
-            return _by_linear_program(cuts, domain, whole, start)
+        if (whole := _sums_to_one(domain)) is not None:
+            return _solve_linear_program(cuts, domain, whole, start)
         elastic = isinstance(domain, ElasticNetSet)
         shape = domain.v if elastic else domain.p  # type: ignore[union-attr]
-        turned, least = np.ascontiguousarray(cuts.S.T), tol * float(np.abs(cuts.c).max())
-        p, theta, steps = ascend(cuts.c, cuts.S, turned, start, elastic, shape, least, MASTER_STEPS)
-        return _certified(cuts, domain, p, theta, steps)
+        S_t, max_gap = np.ascontiguousarray(cuts.S.T), tol * float(np.abs(cuts.c).max())
+        p, theta, steps = ascend_cut_weights(cuts.c, cuts.S, S_t, start, elastic, shape, max_gap, MAX_MASTER_STEPS)
+        return _certify(cuts, domain, p, theta, steps)
 
 
-def _budget(domain: Domain) -> bool | None:
-    """Return whether the weights of a simplex must sum to one (True) or at most to one, None for a set with a curved boundary."""
+def _sums_to_one(domain: Domain) -> bool | None:
+    """Return whether the weights of a set sum to one (True) or at most to one (False), None for a set with a curved boundary."""
     if isinstance(domain, Simplex):
         return True
     if isinstance(domain, ElasticNetSet):
@@ -165,22 +158,22 @@ def _warm_weights(warm: FloatArray | None, t: int) -> FloatArray:
     if warm is None:
         return np.full(t, 1.0 / t)
     start = np.zeros(t)
-    given = np.asarray(warm, dtype=np.float64)
-    if given.ndim != 1 or len(given) > t or not np.isfinite(given).all():
-        raise ValueError(f"warm: shape {given.shape}, must be at most ({t},) with finite entries")
-    start[: len(given)] = given
+    weights = np.asarray(warm, dtype=np.float64)
+    if weights.ndim != 1 or len(weights) > t or not np.isfinite(weights).all():
+        raise ValueError(f"warm: shape {weights.shape}, must be at most ({t},) with finite entries")
+    start[: len(weights)] = weights
     return Simplex().project(start)
 
 
-def _certified(cuts: Cuts, domain: Domain, p: FloatArray, theta: FloatArray, steps: int) -> LowerBound:
+def _certify(cuts: Cuts, domain: Domain, p: FloatArray, theta: FloatArray, steps: int) -> LowerBound:
     value = float(cuts.c @ p) - 0.5 * domain.support(p @ cuts.S)[0]
     return LowerBound(value, p, theta, max(0.0, cuts.height(theta) - value), steps)
 
 
-def _by_linear_program(cuts: Cuts, domain: Domain, whole: bool, start: FloatArray) -> LowerBound:
+def _solve_linear_program(cuts: Cuts, domain: Domain, whole: bool, start: FloatArray) -> LowerBound:
     """Minimise the height z of the cuts over (theta, z); the cut weights are its multipliers.
 
-    A program that HiGHS gives up on leaves the bound of the best single cut or of ``start``, which holds as well, only lower.
+    Where HiGHS gives up, the bound is that of the best single cut or of ``start``: lower, but valid.
     """
     # Loaded on demand: it takes a third of a second, which every worker would pay.
     from scipy.optimize import linprog
@@ -195,38 +188,24 @@ def _by_linear_program(cuts: Cuts, domain: Domain, whole: bool, start: FloatArra
         rows = np.vstack([rows, ones])
     heights = (middle - cuts.c) / unit
     height = {"c": np.append(np.zeros(n), 1.0), "b_ub": heights if whole else np.append(heights, 1.0), **limits}
-    for method, options in LINPROG:
-        found = linprog(A_ub=rows, bounds=[(0, None)] * n + [(None, None)], method=method, options=options, **height)
-        if found.status == 0:
+    for method, options in LINEAR_PROGRAM_METHODS:
+        result = linprog(A_ub=rows, bounds=[(0, None)] * n + [(None, None)], method=method, options=options, **height)
+        if result.status == 0:
             break
     else:
-        return _best_known(cuts, domain, start)
-    # Both are put exactly into their sets: the bound and its gap are then computed from them, not taken from the program.
-    p = Simplex().project(-np.asarray(found.ineqlin.marginals)[:t])
-    return _certified(cuts, domain, p, domain.project(np.ascontiguousarray(found.x[:n])), int(found.nit))
-
-
-def _best_known(cuts: Cuts, domain: Domain, start: FloatArray) -> LowerBound:
-    theta = domain.start(cuts.S.shape[1])
-    known = [_certified(cuts, domain, p, theta, 0) for p in (start, *np.eye(len(cuts.c)))]
-    return max(known, key=lambda bound: bound.value)
+        theta = domain.start(n)
+        return max((_certify(cuts, domain, p, theta, 0) for p in (start, *np.eye(t))), key=lambda bound: bound.value)
+    # Both are projected onto their sets, and bound and gap computed from them: the program is exact to its tolerances only.
+    p = Simplex().project(-np.asarray(result.ineqlin.marginals)[:t])
+    return _certify(cuts, domain, p, domain.project(np.ascontiguousarray(result.x[:n])), int(result.nit))
 
 
 @dataclass(frozen=True)
 class LevelPoint:
     """The projection onto a level set.
 
-    Attributes
-    ----------
-    theta : ndarray of shape (Q,)
-        In Theta and below the level, whatever the search did.
-    rho : ndarray of shape (t,)
-        Multipliers of the cuts, the next warm start.
-    distance : float
-        1/2 ||theta - theta0||^2.
-    gap : float
-        By how much that may exceed the least possible value, from the dual value at rho.
-    iterations : int
+    ``theta``, ``(Q,)``, always is in Theta and below the level. ``rho``, ``(t,)``, are the multipliers of the cuts, the next warm start.
+    ``distance`` is 1/2 ||theta - theta0||^2, and ``gap``, from the dual value at rho, bounds its excess over the least possible value.
     """
 
     theta: FloatArray
@@ -247,8 +226,8 @@ def project_on_level(
 ) -> LevelPoint:
     """Minimise 1/2 ||theta - theta0||^2 over the theta in Theta with every cut at most the level.
 
-    The dual is maximised over the cut multipliers by L-BFGS-B, with rows scaled to unit length. What its tolerance leaves above the
-    level is removed by a step towards a point below the level, which keeps the result in both sets.
+    The dual is maximised over the cut multipliers by L-BFGS-B, with rows scaled to unit length. Where its tolerance leaves cuts above the
+    level, a step towards a point below the level brings the result into both sets.
 
     Parameters
     ----------
@@ -257,9 +236,9 @@ def project_on_level(
     level : float
     domain : Domain
     warm : ndarray of shape (t,) or shorter, optional
-        Multipliers to start from; new cuts start at zero.
+        First multipliers; new cuts start at zero.
     inside : ndarray of shape (Q,), optional
-        A point of Theta where the cuts lie below the level: the one of :func:`lower_bound`, which is computed if needed and not given.
+        A point of Theta where the cuts are below the level, by default that of :func:`lower_bound`, computed if necessary.
 
     Returns
     -------
@@ -277,7 +256,7 @@ def project_on_level(
     dual = _LevelDual(theta0, cuts, level, domain)
     with one_thread():
         rho, steps = dual.maximise(start)
-        theta = _lowered(dual.theta(rho), cuts, level, domain, inside)
+        theta = _lower_to_level(dual.theta(rho), cuts, level, domain, inside)
     distance = 0.5 * float(np.sum((theta - theta0) ** 2))
     return LevelPoint(theta, rho, distance, max(0.0, distance + dual.loss(rho / dual.unit)[0]), steps)
 
@@ -285,10 +264,10 @@ def project_on_level(
 def _warm_multipliers(warm: FloatArray | None, t: int) -> FloatArray:
     start = np.zeros(t)
     if warm is not None:
-        given = np.asarray(warm, dtype=np.float64)
-        if given.ndim != 1 or len(given) > t or not (np.isfinite(given).all() and (given >= 0).all()):
-            raise ValueError(f"warm: shape {given.shape}, must be at most ({t},) with finite entries that are not negative")
-        start[: len(given)] = given
+        multipliers = np.asarray(warm, dtype=np.float64)
+        if multipliers.ndim != 1 or len(multipliers) > t or not (np.isfinite(multipliers).all() and (multipliers >= 0).all()):
+            raise ValueError(f"warm: shape {multipliers.shape}, must be at most ({t},) with finite entries that are not negative")
+        start[: len(multipliers)] = multipliers
     return start
 
 
@@ -297,7 +276,7 @@ class _LevelDual:
 
     def __init__(self, theta0: FloatArray, cuts: Cuts, level: float, domain: Domain) -> None:
         lengths = 0.5 * np.linalg.norm(cuts.S, axis=1)
-        # rho = unit x with rows of length one; a row of zeros keeps its own.
+        # rho = unit x with rows of length one; a row of zeros stays as it is.
         self.unit = 1.0 / np.where(lengths > 0, lengths, 1.0)
         self._rows = 0.5 * self.unit[:, None] * cuts.S
         self._above = self.unit * (cuts.c - level)
@@ -319,14 +298,14 @@ class _LevelDual:
         # Loaded on demand: it takes a third of a second, which every worker would pay.
         from scipy.optimize import minimize
 
-        options: dict[str, Any] = {"maxiter": LEVEL_STEPS, "ftol": 1e-15, "gtol": 1e-11, "maxcor": 20}
+        options: dict[str, Any] = {"maxiter": MAX_LEVEL_STEPS, "ftol": 1e-15, "gtol": 1e-11, "maxcor": 20}
         bounds = [(0.0, None)] * len(start)
-        found = minimize(self.loss, start / self.unit, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
-        return np.maximum(found.x, 0.0) * self.unit, int(found.nit)
+        result = minimize(self.loss, start / self.unit, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
+        return np.maximum(result.x, 0.0) * self.unit, int(result.nit)
 
 
-def _lowered(theta: FloatArray, cuts: Cuts, level: float, domain: Domain, inside: FloatArray | None) -> FloatArray:
-    """Return theta, moved towards a point below the level as far as its highest cut demands."""
+def _lower_to_level(theta: FloatArray, cuts: Cuts, level: float, domain: Domain, inside: FloatArray | None) -> FloatArray:
+    """Return theta, or a point on the way to one below the level where its highest cut is at the level."""
     height = cuts.height(theta)
     if height <= level:
         return theta

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import wrightomega
 
+from ..arrays import FloatArray
 from ..jit import compiled
 
-FloatArray = NDArray[np.float64]
-
-_ROOT: dict[str, Any] = {"xtol": 1e-300, "rtol": 8.9e-16, "maxiter": 500}
-"""As exact as brentq goes."""
+ROOT_OPTIONS: dict[str, Any] = {"xtol": 1e-300, "rtol": 8.9e-16, "maxiter": 500}
+"""The tightest tolerances of brentq."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class ElasticNetSet:
         maximum is 0; a zero direction gives the start.
         """
         best = elastic_response(np.ascontiguousarray(direction, dtype=np.float64), self.v)
-        return _supported(direction, best, self)
+        return _with_support(direction, best, self)
 
     def weights_from_norms(self, norms: FloatArray) -> FloatArray:
         """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q, with 0/0 = 0; zero norms alone give the start.
@@ -85,25 +83,25 @@ class ElasticNetSet:
             return _cubic_roots(2.0 * a, v, kappa * square)
 
         def excess(kappa: float) -> float:
-            found = weights(kappa)
-            return v * found.sum() + a * (found @ found) - 1.0
+            x = weights(kappa)
+            return v * x.sum() + a * (x @ x) - 1.0
 
-        # Between the kappa of equal norms and that of one norm alone.
-        return self._tight(weights(_root(excess, (2.0 * a * equal + v) * equal * equal, 2.0 * a + v)))
+        # The root is between the kappa of equal norms and that of a single norm.
+        return self._tight(weights(_find_root(excess, (2.0 * a * equal + v) * equal * equal, 2.0 * a + v)))
 
     def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
         """Return argmin over the set of step <grad, x> + sum_q x_q log(x_q / w_q) - x_q + w_q; zeros stay zero."""
         a, v, log_free = 1.0 - self.v, self.v, _log_step(w, grad, step)
         if a == 0:
-            return _entropic(log_free)
+            return _normalised_exp(log_free)
 
         def at(eta: float) -> FloatArray:
             # x = u exp(-eta (v + 2 a x)) through Lambert's function of a logarithm, which cannot overflow.
-            return _damped(log_free - eta * v, 2.0 * a * eta)
+            return _damped_root(log_free - eta * v, 2.0 * a * eta)
 
         def excess(eta: float) -> float:
-            found = at(eta)
-            return v * found.sum() + a * (found @ found) - 1.0
+            x = at(eta)
+            return v * x.sum() + a * (x @ x) - 1.0
 
         return _first_inside(at, excess, log_free)
 
@@ -140,7 +138,7 @@ class LpBall:
 
     def violation(self, w: FloatArray) -> float:
         """Return by how much w breaks the worst of the constraints; 0 inside."""
-        return max(0.0, -float(w.min()), _norm(np.abs(w), self.p) - 1.0)
+        return max(0.0, -float(w.min()), _p_norm(np.abs(w), self.p) - 1.0)
 
     def start(self, n: int) -> FloatArray:
         """Return the equal weights on the boundary."""
@@ -151,39 +149,39 @@ class LpBall:
         if self.p in (1.0, 2.0):
             return ElasticNetSet(2.0 - self.p).project(w)
         w = np.maximum(w, 0.0)
-        if _norm(w, self.p) <= 1:
+        if _p_norm(w, self.p) <= 1:
             return w
 
         def at(mu: float) -> FloatArray:
             return _power_roots(w, mu, self.p - 1.0)
 
-        mu = _root(lambda mu: _norm(at(mu), self.p) - 1.0, 0.0, _norm(w, self.p / (self.p - 1.0)))
-        return at(mu) / _norm(at(mu), self.p)
+        mu = _find_root(lambda mu: _p_norm(at(mu), self.p) - 1.0, 0.0, _p_norm(w, self.p / (self.p - 1.0)))
+        return at(mu) / _p_norm(at(mu), self.p)
 
     def support(self, direction: FloatArray) -> tuple[float, FloatArray]:
         """Return max over the set of <direction, w>, the dual norm of its positive part, and its maximiser, as the elastic net does."""
         best = power_response(np.ascontiguousarray(direction, dtype=np.float64), self.p)
-        return _supported(direction, best, self)
+        return _with_support(direction, best, self)
 
     def weights_from_norms(self, norms: FloatArray) -> FloatArray:
         """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q: norms^(2 / (p + 1)), scaled; zero norms alone give the start."""
         norms, top = _scaled_norms(norms)
         if top == 0:
             return self.start(len(norms))
-        found = norms ** (2.0 / (self.p + 1.0))
-        return found / _norm(found, self.p)
+        powers = norms ** (2.0 / (self.p + 1.0))
+        return powers / _p_norm(powers, self.p)
 
     def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
         """Return argmin over the set of step <grad, x> + sum_q x_q log(x_q / w_q) - x_q + w_q; zeros stay zero."""
         log_free, r = _log_step(w, grad, step), self.p - 1.0
         if r == 0:
-            return _entropic(log_free)
+            return _normalised_exp(log_free)
 
         def at(eta: float) -> FloatArray:
             # t = x^(p - 1) solves t = u^(p - 1) exp(-eta p (p - 1) t).
-            return _damped(r * log_free, eta * self.p * r) ** (1.0 / r)
+            return _damped_root(r * log_free, eta * self.p * r) ** (1.0 / r)
 
-        return _first_inside(at, lambda eta: _norm(at(eta), self.p) - 1.0, log_free)
+        return _first_inside(at, lambda eta: _p_norm(at(eta), self.p) - 1.0, log_free)
 
 
 @dataclass(frozen=True)
@@ -205,10 +203,7 @@ class NonNegative:
     def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
         """Return w exp(-step grad), the minimiser of step <grad, x> + sum_q x_q log(x_q / w_q) - x_q + w_q.
 
-        Raises
-        ------
-        ValueError
-            If a weight overflows.
+        Raises ValueError if a weight overflows.
         """
         with np.errstate(over="ignore"):
             moved = w * np.exp(np.where(w > 0, -step * grad, 0.0))
@@ -217,7 +212,7 @@ class NonNegative:
         return moved
 
     def support(self, direction: FloatArray) -> tuple[float, FloatArray]:
-        """Return 0 and a zero vector, or infinity and a ray of the set along which <direction, w> grows."""
+        """Return 0 and a zero vector, or infinity and a ray of the set along which <direction, w> increases."""
         best = float(direction.max())
         if best <= 0:
             return 0.0, np.zeros(len(direction))
@@ -227,18 +222,18 @@ class NonNegative:
 # -- closed forms ----------------------------------------------------------------------------------------------------------
 
 
-def _supported(direction: FloatArray, best: FloatArray, domain: ElasticNetSet | LpBall) -> tuple[float, FloatArray]:
+def _with_support(direction: FloatArray, best: FloatArray, domain: ElasticNetSet | LpBall) -> tuple[float, FloatArray]:
     if not np.any(direction):
         return 0.0, domain.start(len(direction))
-    # Weights sit on non-negative entries alone, so no product is negative.
+    # Only non-negative entries have weights, so no product is negative.
     return float(best @ direction), best
 
 
-# Compiled expressions of whole arrays take seconds to compile: what follows is written in loops.
+# Loops, because expressions of whole arrays take seconds to compile.
 
 
 @compiled
-def greatest(s: FloatArray) -> float:
+def greatest_entry(s: FloatArray) -> float:
     """Return the greatest entry."""
     top = -np.inf
     for q in range(s.size):
@@ -247,20 +242,20 @@ def greatest(s: FloatArray) -> float:
 
 
 @compiled
-def _descending(s: FloatArray) -> FloatArray:
-    """Return the entries in descending order: Shell's sort, as fast as numba's on hundreds of them, which compiles for two seconds."""
-    found, gap = s.copy(), 1
+def _sort_descending(s: FloatArray) -> FloatArray:
+    """Return the entries in descending order by Shell's sort: on hundreds of them as fast as numba's, which compiles for two seconds."""
+    ordered, gap = s.copy(), 1
     while gap < s.size // 3:
         gap = 3 * gap + 1
     while gap > 0:
         for q in range(gap, s.size):
-            entry, at = found[q], q
-            while at >= gap and found[at - gap] < entry:
-                found[at] = found[at - gap]
+            entry, at = ordered[q], q
+            while at >= gap and ordered[at - gap] < entry:
+                ordered[at] = ordered[at - gap]
                 at -= gap
-            found[at] = entry
+            ordered[at] = entry
         gap //= 3
-    return found
+    return ordered
 
 
 @compiled
@@ -282,12 +277,12 @@ def elastic_response(s: FloatArray, v: float) -> FloatArray:
     With the entries in descending order the active ones are the greatest m with z_m s_(m) > v,
     z_m = sqrt((4 (1 - v) + m v^2) / sum_{i <= m} s_(i)^2).
     """
-    top = greatest(s)
+    top = greatest_entry(s)
     if top <= 0.0:
         return np.zeros(s.size)
     if v == 1.0:
         return _shared_top(s, top)
-    ordered = _descending(s)
+    ordered = _sort_descending(s)
     square, z = 0.0, 0.0
     for m in range(s.size):
         entry = ordered[m] / top
@@ -298,7 +293,7 @@ def elastic_response(s: FloatArray, v: float) -> FloatArray:
         if trial * entry <= v:
             break
         z = trial
-    # Near v = 1 the difference is all round-off, so the point is put back onto the boundary along its ray.
+    # Near v = 1 the differences are round-off, so the point is moved back to the boundary along its ray.
     best, linear, quadratic = np.zeros(s.size), 0.0, 0.0
     for q in range(s.size):
         best[q] = max(z * (s[q] / top) - v, 0.0)
@@ -314,7 +309,7 @@ def elastic_response(s: FloatArray, v: float) -> FloatArray:
 @compiled
 def power_response(s: FloatArray, p: float) -> FloatArray:
     """Return the maximiser of :meth:`LpBall.support`, zero without a positive entry: s_+^(1 / (p - 1)), scaled."""
-    top = greatest(s)
+    top = greatest_entry(s)
     if top <= 0.0:
         return np.zeros(s.size)
     if p == 1.0:
@@ -344,7 +339,7 @@ def project_elastic(w: FloatArray, v: float) -> FloatArray:
         quadratic += inside[q] * inside[q]
     if v * linear + a * quadratic <= 1.0:
         return inside
-    ordered = _descending(inside)
+    ordered = _sort_descending(inside)
     total = square = eta = 0.0
     for m in range(w.size):
         total += ordered[m]
@@ -363,7 +358,7 @@ def project_elastic(w: FloatArray, v: float) -> FloatArray:
 # -- roots -----------------------------------------------------------------------------------------------------------------
 
 
-def _norm(w: FloatArray, p: float) -> float:
+def _p_norm(w: FloatArray, p: float) -> float:
     top = float(w.max())
     return top * float(np.sum((w / top) ** p)) ** (1.0 / p) if top > 0 else 0.0
 
@@ -371,19 +366,16 @@ def _norm(w: FloatArray, p: float) -> float:
 def _scaled_norms(norms: FloatArray) -> tuple[FloatArray, float]:
     """Return the norms divided by the greatest, and the greatest.
 
-    Raises
-    ------
-    ValueError
-        If one is negative or not finite.
+    Raises ValueError if one is negative or not finite.
     """
-    found = np.asarray(norms, dtype=np.float64)
-    if not (np.isfinite(found).all() and (found >= 0).all()):
+    values = np.asarray(norms, dtype=np.float64)
+    if not (np.isfinite(values).all() and (values >= 0).all()):
         raise ValueError("norms: must be finite and not negative")
-    top = float(found.max())
-    return (found / top if top > 0 else found), top
+    top = float(values.max())
+    return (values / top if top > 0 else values), top
 
 
-def _root(excess: Callable[[float], float], low: float, high: float) -> float:
+def _find_root(excess: Callable[[float], float], low: float, high: float) -> float:
     """Return the root of a monotone function; round-off may move it to an end."""
     # Loaded on demand: it takes a third of a second, which every worker would pay.
     from scipy.optimize import brentq
@@ -391,12 +383,12 @@ def _root(excess: Callable[[float], float], low: float, high: float) -> float:
     first, last = excess(low), excess(high)
     if first * last >= 0:
         return low if abs(first) <= abs(last) else high
-    return float(cast("float", brentq(excess, low, high, **_ROOT)))
+    return float(cast("float", brentq(excess, low, high, **ROOT_OPTIONS)))
 
 
 def _first_inside(at: Callable[[float], FloatArray], excess: Callable[[float], float], log_free: FloatArray) -> FloatArray:
     """Return at(eta) for the least eta >= 0 whose decreasing excess is not positive; at(0) = exp(log_free)."""
-    # No set holds a weight above one, and beyond that at(0) might overflow.
+    # No set contains a weight above one, and at(0) could overflow there.
     if log_free.max() <= 0 and excess(0.0) <= 0:
         return at(0.0)
     high = 1.0
@@ -405,7 +397,7 @@ def _first_inside(at: Callable[[float], FloatArray], excess: Callable[[float], f
     low = 0.5 * high
     while excess(low) <= 0:
         low, high = 0.5 * low, low
-    return at(_root(excess, low, high))
+    return at(_find_root(excess, low, high))
 
 
 def _log_step(w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
@@ -413,16 +405,16 @@ def _log_step(w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
         return np.where(w > 0, np.log(w) - step * grad, -np.inf)
 
 
-def _damped(log_u: FloatArray, rate: float) -> FloatArray:
+def _damped_root(log_u: FloatArray, rate: float) -> FloatArray:
     """Return the root x of x = u exp(-rate x), given log u."""
     return wrightomega(log_u + math.log(rate)) / rate if rate > 0 else np.exp(log_u)
 
 
-def _entropic(log_free: FloatArray) -> FloatArray:
+def _normalised_exp(log_free: FloatArray) -> FloatArray:
     """Return exp(log_free), divided by its sum where that is above one."""
     top = max(0.0, float(log_free.max()))
-    found = np.exp(log_free - top)
-    return found / max(found.sum(), math.exp(-top))
+    weights = np.exp(log_free - top)
+    return weights / max(weights.sum(), math.exp(-top))
 
 
 @compiled
@@ -447,16 +439,16 @@ def _convex_root(a: float, b: float, r: float, w: float) -> float:
 @compiled
 def _cubic_roots(a: float, b: float, w: FloatArray) -> FloatArray:
     """Return the positive roots of a x^3 + b x^2 = w: with y = x^2 it is b y + a y^(3/2) = w."""
-    found = np.empty(w.size)
+    roots = np.empty(w.size)
     for k in range(w.size):
-        found[k] = math.sqrt(_convex_root(b, a, 1.5, w[k]))
-    return found
+        roots[k] = math.sqrt(_convex_root(b, a, 1.5, w[k]))
+    return roots
 
 
 @compiled
 def _power_roots(w: FloatArray, mu: float, r: float) -> FloatArray:
     """Return the roots of x + mu x^r = w; below r = 1 with y = x^r as the unknown, so that the function stays convex."""
-    found = np.empty(w.size)
+    roots = np.empty(w.size)
     for k in range(w.size):
-        found[k] = _convex_root(1.0, mu, r, w[k]) if r >= 1.0 else _convex_root(mu, 1.0, 1.0 / r, w[k]) ** (1.0 / r)
-    return found
+        roots[k] = _convex_root(1.0, mu, r, w[k]) if r >= 1.0 else _convex_root(mu, 1.0, 1.0 / r, w[k]) ** (1.0 / r)
+    return roots

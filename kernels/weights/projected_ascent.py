@@ -1,18 +1,16 @@
-"""Accelerated projected gradient for the weights of cuts, compiled: dozens of variables, hundreds of cheap steps."""
+"""Compiled accelerated projected gradients for the weights of cuts: dozens of variables, hundreds of cheap steps."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..jit import compiled
-from .norm_sets import elastic_response, greatest, power_response, project_elastic
-
-FloatArray = NDArray[np.float64]
+from .norm_sets import elastic_response, greatest_entry, power_response, project_elastic
 
 
 @compiled
-def inner(x: FloatArray, y: FloatArray) -> float:
+def inner_product(x: FloatArray, y: FloatArray) -> float:
     """Return x'y."""
     total = 0.0
     for k in range(x.size):
@@ -21,7 +19,7 @@ def inner(x: FloatArray, y: FloatArray) -> float:
 
 
 @compiled
-def blend(x: FloatArray, a: float, y: FloatArray) -> FloatArray:
+def add_scaled(x: FloatArray, a: float, y: FloatArray) -> FloatArray:
     """Return x + a y."""
     out = np.empty(x.size)
     for k in range(x.size):
@@ -30,88 +28,81 @@ def blend(x: FloatArray, a: float, y: FloatArray) -> FloatArray:
 
 
 @compiled
-def image(matrix: FloatArray, x: FloatArray) -> FloatArray:
+def multiply(matrix: FloatArray, x: FloatArray) -> FloatArray:
     """Return matrix x."""
     return matrix @ x
 
 
 @compiled
-def _response(s: FloatArray, elastic: bool, shape: float) -> FloatArray:
+def _support_point(s: FloatArray, elastic: bool, shape: float) -> FloatArray:
     return elastic_response(s, shape) if elastic else power_response(s, shape)
 
 
 @compiled
 def _project_simplex(w: FloatArray) -> FloatArray:
-    """Return the projection onto the weights with sum one: lifted above the boundary, at most one and equal to one are the same."""
+    """Return the projection onto the weights with sum one: of a point above the boundary, it is that onto the sum at most one."""
     ones = np.ones(w.size)
-    lifted = project_elastic(blend(w, 1.0 + greatest(blend(np.zeros(w.size), -1.0, w)), ones), 1.0)
-    total = inner(lifted, ones)
+    lifted = project_elastic(add_scaled(w, 1.0 + greatest_entry(add_scaled(np.zeros(w.size), -1.0, w)), ones), 1.0)
+    total = inner_product(lifted, ones)
     for k in range(w.size):
         lifted[k] /= total
     return lifted
 
 
 @compiled
-def ascend(
-    c: FloatArray, S: FloatArray, turned: FloatArray, p: FloatArray, elastic: bool, shape: float, tol: float, max_iter: int
+def ascend_cut_weights(
+    c: FloatArray, S: FloatArray, S_t: FloatArray, p: FloatArray, elastic: bool, shape: float, tol: float, max_iter: int
 ) -> tuple[FloatArray, FloatArray, int]:
     """Maximise c'p - 1/2 sigma(S'p) over the simplex by accelerated projected gradients with restarts.
 
-    sigma is the support function of an elastic-net set (shape v < 1) or of a p-norm ball (shape p > 1). The step is found by
-    backtracking; momentum starts anew whenever it points downhill. `turned` is S transposed.
-
-    Returns
-    -------
-    p : ndarray of shape (t,)
-        The best weights met.
-    theta : ndarray of shape (Q,)
-        The response with the least greatest cut.
-    steps : int
+    sigma is the support function of an elastic-net set (shape v < 1) or of a p-norm ball (shape p > 1); ``S_t`` is S'. Steps are found by
+    backtracking, and the momentum restarts whenever it points downhill. Returns the best weights, the response whose greatest cut is
+    least, and the number of steps.
     """
-    ones, start = np.ones(p.size), blend(p, 0.0, p)
+    ones, start = np.ones(p.size), add_scaled(p, 0.0, p)
     q, ahead, momentum, step = start, start, 1.0, -1.0
     best, low = -np.inf, np.inf
     best_p, best_theta = start, np.zeros(S.shape[1])
     for steps in range(max_iter + 1):
         # At `ahead`: value, gradient and both sides of the certificate.
-        theta = _response(image(turned, ahead), elastic, shape)
-        slope = blend(c, -0.5, image(S, theta))
-        value = inner(ahead, slope)
-        if value > best and _inside(ahead):
+        theta = _support_point(multiply(S_t, ahead), elastic, shape)
+        slope = add_scaled(c, -0.5, multiply(S, theta))
+        value = inner_product(ahead, slope)
+        if value > best and _is_inside(ahead):
             best, best_p = value, ahead
-        top = greatest(slope)
+        top = greatest_entry(slope)
         if top < low:
             low, best_theta = top, theta
         if low - best <= tol or steps == max_iter:
             break
-        centred = blend(slope, -inner(slope, ones) / slope.size, ones)
+        centred = add_scaled(slope, -inner_product(slope, ones) / slope.size, ones)
         if step < 0.0:
-            step = 1.0 / max(np.sqrt(inner(centred, centred)), 1e-300)
+            step = 1.0 / max(np.sqrt(inner_product(centred, centred)), 1e-300)
         step *= 1.5
         while True:
-            trial = _project_simplex(blend(ahead, step, centred))
-            move = blend(trial, -1.0, ahead)
-            response = _response(image(turned, trial), elastic, shape)
-            reached = inner(trial, blend(c, -0.5, image(S, response)))
+            trial = _project_simplex(add_scaled(ahead, step, centred))
+            move = add_scaled(trial, -1.0, ahead)
+            response = _support_point(multiply(S_t, trial), elastic, shape)
+            reached = inner_product(trial, add_scaled(c, -0.5, multiply(S, response)))
             # A concave function with curvature 1/step lies above this parabola.
-            bound = value + inner(slope, move) - 0.5 / step * inner(move, move)
+            bound = value + inner_product(slope, move) - 0.5 / step * inner_product(move, move)
             if reached >= bound - 1e-14 * abs(value):
                 break
             step *= 0.5
         if reached > best:
             best, best_p = reached, trial
-        last = blend(trial, -1.0, q)
-        turns = inner(slope, last) < 0.0
+        last = add_scaled(trial, -1.0, q)
+        turns = inner_product(slope, last) < 0.0
         following = 1.0 if turns else 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
-        ahead = trial if turns else blend(trial, (momentum - 1.0) / following, last)
-        if not _inside(ahead):
+        ahead = trial if turns else add_scaled(trial, (momentum - 1.0) / following, last)
+        if not _is_inside(ahead):
             ahead = _project_simplex(ahead)
         q, momentum = trial, following
     return best_p, best_theta, steps
 
 
 @compiled
-def _inside(p: FloatArray) -> bool:
+def _is_inside(p: FloatArray) -> bool:
     lowest = 0.0
     for k in range(p.size):
         lowest = min(lowest, p[k])

@@ -1,7 +1,7 @@
 """Reduced gradients on the simplex of kernel weights (SimpleMKL), for any function J known by its value and gradient.
 
 Source: Rakotomamonjy, Bach, Canu, Grandvalet, "SimpleMKL", JMLR 9 (2008), algorithm 1. The line search looks for a root of J's
-derivative instead of Armijo's condition: every trial solves the machine and so has the derivative for nothing.
+derivative instead of Armijo's condition: every trial solves the machine, which gives the derivative at no cost.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from ..arrays import FloatArray
 
 ROUND_OFF = 1e-14
 """Relative changes of J below this are round-off."""
 
-TRIALS = 60
+MAX_TRIALS = 60
 """Greatest number of machines one line search solves."""
 
 
 class Evaluated(Protocol):
-    """J at a point of the simplex, and whatever its solver keeps for a warm start."""
+    """J at a point of the simplex; an implementation may hold a warm start of its solver, too."""
 
     @property
     def weights(self) -> FloatArray:
@@ -40,16 +39,13 @@ class Evaluated(Protocol):
         ...
 
 
-E = TypeVar("E", bound=Evaluated)
+EvaluatedT = TypeVar("EvaluatedT", bound=Evaluated)
 
 
 def reduced_gradient(weights: FloatArray, slopes: FloatArray) -> FloatArray:
-    """Return the reduced gradient's descent direction: differences to the heaviest weight, zero where it would leave the simplex.
+    """Return the descent direction of the reduced gradient ``slopes`` at a point of the simplex.
 
-    Parameters
-    ----------
-    weights, slopes : ndarray of shape (t,)
-        A point of the simplex and the gradient there.
+    Its entries are differences to the slope of the greatest weight, zero where they would leave the simplex.
     """
     pivot = int(np.argmax(weights))
     direction = slopes[pivot] - slopes
@@ -60,30 +56,30 @@ def reduced_gradient(weights: FloatArray, slopes: FloatArray) -> FloatArray:
 
 
 def longest_step(weights: FloatArray, direction: FloatArray) -> float:
-    """Return the step at which the first weight reaches zero; some direction must fall."""
+    """Return the step at which the first weight reaches zero; an entry of the direction must be negative."""
     falling = direction < 0
     return float(np.min(weights[falling] / -direction[falling]))
 
 
-def along_border(weights: FloatArray, direction: FloatArray) -> FloatArray:
-    """Return the direction without what would leave the simplex at weights: that share goes to the heaviest weight."""
-    kept = np.where(weights > 0, direction, np.maximum(direction, 0.0))
-    kept[np.argmax(weights)] -= kept.sum()
-    return kept
+def clip_direction(weights: FloatArray, direction: FloatArray) -> FloatArray:
+    """Return the direction without the entries that would leave the simplex; the greatest weight takes their sum."""
+    allowed = np.where(weights > 0, direction, np.maximum(direction, 0.0))
+    allowed[np.argmax(weights)] -= allowed.sum()
+    return allowed
 
 
-def reduced_step(at: E, evaluate: Callable[[FloatArray, E], E], *, flat: float = 0.1) -> E:
-    """Take one step of SimpleMKL: to the border of the simplex as long as J falls there, then to a flat point of the line.
+def reduced_step(at: EvaluatedT, evaluate: Callable[[FloatArray, EvaluatedT], EvaluatedT], *, flat: float = 0.1) -> EvaluatedT:
+    """Take one step of SimpleMKL: from border to border of the simplex as long as J falls, then to a flat point of the line.
 
     Parameters
     ----------
     at : Evaluated
         Where the step starts.
     evaluate : callable
-        (weights, a point evaluated just before) -> J at the weights; the second argument is for warm starts. Weights may differ from zero
-        and from sum one by round-off: the callable decides what it calls zero and hands back the weights it used.
+        (weights, the last evaluated point) -> J at the weights; the second argument is for warm starts. Weights may differ from zero and
+        from sum one by round-off: the callable decides which are zero and returns the weights it used.
     flat : float
-        The search of a line ends when J's derivative has fallen to this share of the first one.
+        A line search ends when J's derivative has fallen to this share of the first one.
 
     Returns
     -------
@@ -92,23 +88,30 @@ def reduced_step(at: E, evaluate: Callable[[FloatArray, E], E], *, flat: float =
     """
     direction = reduced_gradient(at.weights, at.slopes)
     while direction.any():
-        reach = longest_step(at.weights, direction)
-        border = evaluate(at.weights + reach * direction, at)
+        length = longest_step(at.weights, direction)
+        border = evaluate(at.weights + length * direction, at)
         if border.value >= at.value:
-            return _flat_point(at, border, direction, reach, evaluate, flat)
+            return _find_flat_point(at, border, direction, length, evaluate, flat)
         at = border
-        direction = along_border(at.weights, direction)
+        direction = clip_direction(at.weights, direction)
         if direction @ at.slopes >= 0:
             break
     return at
 
 
-def _flat_point(start: E, border: E, direction: FloatArray, reach: float, evaluate: Callable[[FloatArray, E], E], flat: float) -> E:
+def _find_flat_point(
+    start: EvaluatedT,
+    border: EvaluatedT,
+    direction: FloatArray,
+    length: float,
+    evaluate: Callable[[FloatArray, EvaluatedT], EvaluatedT],
+    flat: float,
+) -> EvaluatedT:
     """Find the root of J's derivative between the start and the border, by bisection and secants."""
-    at, low, high = start, 0.0, reach
+    at, low, high = start, 0.0, length
     first = slope_low = float(direction @ start.slopes)
     slope_high = float(direction @ border.slopes)
-    for trial in range(TRIALS):
+    for trial in range(MAX_TRIALS):
         secant = trial % 3 and slope_high > slope_low
         middle = low - slope_low * (high - low) / (slope_high - slope_low) if secant else 0.5 * (low + high)
         at = evaluate(start.weights + middle * direction, at)

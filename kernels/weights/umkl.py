@@ -1,4 +1,4 @@
-r"""Unsupervised multiple kernel learning: kernel weights and local bases that let every point be rebuilt from its neighbours.
+r"""Unsupervised multiple kernel learning: kernel weights and local bases that reconstruct every point from its neighbours.
 
 With points x_i, inner products P, squared distances M, kernels K = sum_t mu_t K_t and the set of bases B_i of point i,
 
@@ -7,7 +7,7 @@ With points x_i, inner products P, squared distances M, kernels K = sum_t mu_t K
     J = \sum_i \Big[ \tfrac12 \big\| x_i - \sum_{j \in B_i} K_{ij} x_j \big\|^2 + \gamma_1 \sum_{j \in B_i} K_{ij} M_{ij}
         + \gamma_2 |B_i| \Big] .
 
-For fixed bases J is a quadratic function of mu, :func:`weight_terms`; for fixed weights every point has a problem of its own, which
+For fixed bases J is a quadratic function of mu, :func:`weight_terms`; for fixed weights every point has a separate problem, which
 :func:`greedy_bases` solves greedily (source: Zhuang, thesis, 2011, chapter 5; the factors of its (5.4) and (5.6) are corrected here, and a
 point is no basis of itself).
 """
@@ -15,45 +15,39 @@ point is no basis of itself).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled, one_thread
 from .domains import Simplex
 
-FloatArray = NDArray[np.float64]
 BasisArray = NDArray[np.int32]
 
-RIDGE = 1e-12
-"""What is added to the diagonal of a singular system, in units of its mean diagonal; tenfold more until it can be factored."""
+RIDGE_SHARE = 1e-12
+"""Share of its mean diagonal added to a singular system; ten times as much until it has a factor."""
 
-SWEEPS = 200
-"""Sweeps over the coordinates of a sparse code at most."""
+MAX_SWEEPS = 200
+"""Greatest number of sweeps over the coordinates of a sparse code."""
 
 LASSO_TOL = 1e-6
-"""Steps, in units of the point's length, at which they end."""
+"""Greatest step of the last sweep, in units of the point's length."""
 
 PENALTY_SHARE = 0.1
-"""Penalty of a sparse code where none is given: this share of the least one that leaves no basis."""
+"""Default penalty of a sparse code: this share of the least one that leaves no basis."""
 
 CHUNK_ENTRIES = 1 << 21
-"""Entries held at a time while the quadratic term is formed."""
+"""Entries of one chunk of the quadratic term."""
 
 
 @dataclass(frozen=True)
 class WeightTerms:
     """J(mu) = 1/2 mu'W mu + u'mu + constant for fixed bases.
 
-    Attributes
-    ----------
-    W : ndarray of shape (k, k)
-        Inner products of the kernels' reconstructions, positive semi-definite.
-    u : ndarray of shape (k,)
-    constant : float
-        1/2 trace P + gamma2 times the number of bases.
+    W, ``(k, k)``, has the inner products of the kernels' reconstructions and is positive semi-definite; the constant is 1/2 trace P +
+    gamma2 times the number of bases.
     """
 
     W: FloatArray
@@ -66,12 +60,12 @@ class WeightTerms:
 
 
 def weight_terms(entries: FloatArray, bases: BasisArray, inner: FloatArray, gamma1: float, gamma2: float) -> WeightTerms:
-    """Return the quadratic function of the weights that J is for fixed bases.
+    """Return J for fixed bases, a quadratic function of the weights.
 
     Parameters
     ----------
     entries : ndarray of shape (k, n, B)
-        K_t[i, bases[i, b]]; what stands at missing bases is not looked at.
+        K_t[i, bases[i, b]]; entries of missing bases are not used.
     bases : ndarray of shape (n, B)
         Bases of every point, -1 where there is none.
     inner : ndarray of shape (n, n)
@@ -80,12 +74,12 @@ def weight_terms(entries: FloatArray, bases: BasisArray, inner: FloatArray, gamm
         Weights of locality and of the number of bases.
     """
     k, n, size = entries.shape
-    held = bases >= 0
-    at = np.where(held, bases, 0)
+    present = bases >= 0
+    at = np.where(present, bases, 0)
     squares = np.diag(inner)
     across = inner[np.arange(n)[:, None], at]
-    linear = np.where(held, gamma1 * (squares[:, None] + squares[at] - 2.0 * across) - across, 0.0)
-    values = np.where(held, entries, 0.0)
+    linear = np.where(present, gamma1 * (squares[:, None] + squares[at] - 2.0 * across) - across, 0.0)
+    values = np.where(present, entries, 0.0)
     W = np.zeros((k, k))
     step = max(1, CHUNK_ENTRIES // (size * max(k, size)))
     with one_thread():
@@ -95,7 +89,7 @@ def weight_terms(entries: FloatArray, bases: BasisArray, inner: FloatArray, gamm
             rebuilt = np.matmul(part.transpose(1, 0, 2), local).transpose(1, 0, 2)
             W += rebuilt.reshape(k, -1) @ part.reshape(k, -1).T
         u = values.reshape(k, -1) @ linear.ravel()
-    constant = 0.5 * float(squares.sum()) + gamma2 * int(held.sum())
+    constant = 0.5 * float(squares.sum()) + gamma2 * int(present.sum())
     return WeightTerms(0.5 * (W + W.T), u, constant)
 
 
@@ -104,17 +98,7 @@ def weight_terms(entries: FloatArray, bases: BasisArray, inner: FloatArray, gamm
 
 @dataclass(frozen=True)
 class SimplexSolution:
-    """A minimiser over the simplex with its certificate.
-
-    Attributes
-    ----------
-    weights : ndarray of shape (k,)
-    value : float
-        1/2 mu'W mu + u'mu.
-    gap : float
-        By how much the value may exceed the minimum: <gradient, mu> minus its least entry.
-    iterations : int
-    """
+    """A minimiser of 1/2 mu'W mu + u'mu over the simplex; the gap, <gradient, mu> minus its least entry, bounds the excess of its value."""
 
     weights: FloatArray
     value: float
@@ -151,19 +135,17 @@ def simplex_qp(W: FloatArray, u: FloatArray, warm: FloatArray | None = None, *, 
         raise ValueError("W and u must be finite")
     unit = max(float(np.abs(0.5 * np.diag(W)).max()), float(np.abs(u).max()), 1e-300)
     with one_thread():
-        return _active_set(W, u, _start(W, u, warm), tol * unit)
+        if warm is None:
+            start = np.eye(1, len(u), int(np.argmin(0.5 * np.diag(W) + u)))[0]
+        else:
+            start = Simplex().project(np.asarray(warm, np.float64))
+        return _solve_active_set(W, u, start, tol * unit)
 
 
-def _start(W: FloatArray, u: FloatArray, warm: FloatArray | None) -> FloatArray:
-    if warm is not None:
-        return Simplex().project(np.asarray(warm, np.float64))
-    return np.eye(1, len(u), int(np.argmin(0.5 * np.diag(W) + u)))[0]
-
-
-def _active_set(W: FloatArray, u: FloatArray, mu: FloatArray, tol: float) -> SimplexSolution:
+def _solve_active_set(W: FloatArray, u: FloatArray, mu: FloatArray, tol: float) -> SimplexSolution:
     free, steps, entered = mu > 0, 0, -1
     for steps in range(1, 20 * len(u) + 51):  # noqa: B007
-        target = _on_face(W, u, free)
+        target = _minimise_on_face(W, u, free)
         down = free & (target < 0)
         if down.any():
             ratios = np.where(down, mu / np.where(down, mu - target, 1.0), np.inf)
@@ -172,7 +154,7 @@ def _active_set(W: FloatArray, u: FloatArray, mu: FloatArray, tol: float) -> Sim
             mu[blocking] = 0.0
             free = free & (np.arange(len(u)) != blocking)
             if blocking == entered:
-                # A kernel that leaves where it came in descends by less than rounding.
+                # A kernel that leaves right after it entered lowers the value by less than round-off.
                 break
             continue
         mu, entered = target, -1
@@ -187,20 +169,20 @@ def _active_set(W: FloatArray, u: FloatArray, mu: FloatArray, tol: float) -> Sim
     return SimplexSolution(mu, float(0.5 * mu @ W @ mu + u @ mu), max(0.0, float(slopes @ mu - slopes.min())), steps)
 
 
-def _on_face(W: FloatArray, u: FloatArray, free: NDArray[np.bool_]) -> FloatArray:
+def _minimise_on_face(W: FloatArray, u: FloatArray, free: NDArray[np.bool_]) -> FloatArray:
     """Return the minimiser with sum one among the weights that are free to move, others 0."""
     at = np.flatnonzero(free)
     part = W[np.ix_(at, at)]
-    both = _solved(part, np.stack([-u[at], np.ones(len(at))], axis=1))
+    both = _solve_with_ridge(part, np.stack([-u[at], np.ones(len(at))], axis=1))
     share = (1.0 - both[:, 0].sum()) / both[:, 1].sum()
     out = np.zeros(len(u))
     out[at] = both[:, 0] + share * both[:, 1]
     return out
 
 
-def _solved(matrix: FloatArray, right: FloatArray) -> FloatArray:
+def _solve_with_ridge(matrix: FloatArray, right: FloatArray) -> FloatArray:
     mean = float(np.trace(matrix)) / len(matrix)
-    ridge = RIDGE * mean if mean > 0 else 1.0
+    ridge = RIDGE_SHARE * mean if mean > 0 else 1.0
     while True:
         try:
             return cho_solve(cho_factor(matrix + ridge * np.eye(len(matrix))), right)
@@ -212,33 +194,43 @@ def _solved(matrix: FloatArray, right: FloatArray) -> FloatArray:
 
 
 @compiled
-def _greedy(gram: Any, inner: Any, ids: Any, size: int, gamma1: float, gamma2: float, by_gain: bool, bases: Any, values: Any) -> None:
+def _choose_greedily(
+    gram: Array,
+    inner: FloatArray,
+    ids: IntArray,
+    size: int,
+    gamma1: float,
+    gamma2: float,
+    by_gain: bool,
+    bases: BasisArray,
+    values: FloatArray,
+) -> None:
     n = len(inner)
     cost = np.empty(n)
-    for place in range(len(ids)):
-        i = ids[place]
-        row, own = gram[i], inner[i]
+    for at in range(len(ids)):
+        i = ids[at]
+        row, products = gram[i], inner[i]
         for j in range(n):
             k = np.float64(row[j])
-            far = own[i] + inner[j, j] - 2.0 * own[j]
-            cost[j] = 0.5 * k * k * inner[j, j] + k * (gamma1 * far - own[j]) + gamma2
+            far = products[i] + inner[j, j] - 2.0 * products[j]
+            cost[j] = 0.5 * k * k * inner[j, j] + k * (gamma1 * far - products[j]) + gamma2
         cost[i] = np.inf
-        value = 0.5 * own[i]
+        value = 0.5 * products[i]
         for b in range(size):
             best = np.argmin(cost)
             if by_gain and cost[best] >= 0.0:
                 break
             value += cost[best]
-            bases[place, b] = best
+            bases[at, b] = best
             k, other = np.float64(row[best]), inner[best]
             for j in range(n):
                 cost[j] += k * np.float64(row[j]) * other[j]
             cost[best] = np.inf
-        values[place] = value
+        values[at] = value
 
 
 @compiled
-def _costs(gram: Any, inner: Any, bases: Any, gamma1: float, gamma2: float, values: Any) -> None:
+def _fill_basis_costs(gram: Array, inner: FloatArray, bases: BasisArray, gamma1: float, gamma2: float, values: FloatArray) -> None:
     for i in range(len(bases)):
         value = 0.5 * inner[i, i]
         for b in range(bases.shape[1]):
@@ -256,7 +248,7 @@ def _costs(gram: Any, inner: Any, bases: Any, gamma1: float, gamma2: float, valu
 
 
 def greedy_bases(
-    gram: NDArray[Any], inner: FloatArray, size: int, gamma1: float, gamma2: float, *, stop: str = "size"
+    gram: Array, inner: FloatArray, size: int, gamma1: float, gamma2: float, *, stop: str = "size"
 ) -> tuple[BasisArray, FloatArray]:
     """Choose bases of every point, each time the one that lowers its share of J most; ties go to the smallest index.
 
@@ -290,17 +282,17 @@ def greedy_bases(
     if not 1 <= size <= n - 1:
         raise ValueError(f"size={size}: must be between 1 and n - 1 = {n - 1}")
     bases, values = np.full((n, size), -1, np.int32), np.empty(n)
-    _greedy(gram, inner, np.arange(n), size, float(gamma1), float(gamma2), stop == "gain", bases, values)
+    _choose_greedily(gram, inner, np.arange(n), size, float(gamma1), float(gamma2), stop == "gain", bases, values)
     return bases, values
 
 
 @compiled
-def _lasso(inner: Any, i: int, penalty: float, d: Any, products: Any) -> None:
+def _code_point(inner: FloatArray, i: int, penalty: float, d: FloatArray, products: FloatArray) -> None:
     """Descend along coordinates to the d of ``min 1/2 ||x_i - sum_j d_j x_j||^2 + penalty ||d||_1`` with d_i = 0."""
     n = len(inner)
     d[:] = 0.0
     products[:] = 0.0
-    for _ in range(SWEEPS):
+    for _ in range(MAX_SWEEPS):
         largest = 0.0
         for j in range(n):
             if j == i or inner[j, j] <= 0.0:
@@ -319,7 +311,7 @@ def _lasso(inner: Any, i: int, penalty: float, d: Any, products: Any) -> None:
 
 
 @compiled
-def _coded(inner: Any, penalty: float, by_gain: bool, bases: Any) -> None:
+def _choose_by_codes(inner: FloatArray, penalty: float, by_gain: bool, bases: BasisArray) -> None:
     n = len(inner)
     d, products, key = np.empty(n), np.empty(n), np.empty(n)
     for i in range(n):
@@ -327,9 +319,9 @@ def _coded(inner: Any, penalty: float, by_gain: bool, bases: Any) -> None:
         if penalty == 0.0:
             for j in range(n):
                 weight = max(weight, PENALTY_SHARE * abs(inner[i, j]) if j != i else 0.0)
-        _lasso(inner, i, weight, d, products)
+        _code_point(inner, i, weight, d, products)
         for j in range(n):
-            # Behind all that code the point: what it is still correlated with.
+            # After all points that code it come those that the residual is most correlated with.
             left = abs(inner[i, j] - products[j])
             key[j] = abs(d[j]) if d[j] != 0.0 else -1.0 if by_gain else left / (1.0 + left) - 2.0
         key[i] = -np.inf
@@ -355,7 +347,7 @@ def coded_bases(inner: FloatArray, size: int, penalty: float = 0.0, *, stop: str
     penalty : float
         lambda; 0 takes PENALTY_SHARE of the largest inner product of the point with another one.
     stop : {"size", "gain"}
-        Fill up to ``size`` with what the rest of the point is most correlated with, or take only bases with ``d_j != 0``.
+        Fill up to ``size`` with the points that the residual is most correlated with, or take only bases with ``d_j != 0``.
 
     Returns
     -------
@@ -371,12 +363,12 @@ def coded_bases(inner: FloatArray, size: int, penalty: float = 0.0, *, stop: str
     if not 1 <= size <= n - 1:
         raise ValueError(f"size={size}: must be between 1 and n - 1 = {n - 1}")
     bases = np.full((n, size), -1, np.int32)
-    _coded(inner, float(penalty), stop == "gain", bases)
+    _choose_by_codes(inner, float(penalty), stop == "gain", bases)
     return bases
 
 
-def basis_costs(gram: NDArray[Any], inner: FloatArray, bases: BasisArray, gamma1: float, gamma2: float) -> FloatArray:
+def basis_costs(gram: Array, inner: FloatArray, bases: BasisArray, gamma1: float, gamma2: float) -> FloatArray:
     """Return every point's share J_i of the objective for given bases, shape (n,)."""
     values = np.empty(len(bases))
-    _costs(gram, inner, bases, float(gamma1), float(gamma2), values)
+    _fill_basis_costs(gram, inner, bases, float(gamma1), float(gamma2), values)
     return values

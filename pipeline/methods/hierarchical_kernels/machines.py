@@ -179,4 +179,4 @@ def _task_machines(config: HKLConfig, inputs: TaskInputs, task_kernel: np.ndarra
     # Without an equality over all rows a problem of one class only is legal; the equalities of the tasks are put in its place.
     make = svc_problem if config.loss == "hinge" else squared_hinge_problem
     problem = make(inputs.signs(), cost, bias=False)
-    return SharedMachines((replace(problem, total=0.0, groups=inputs.codes),), False, inputs.codes, task_kernel)
+    return SharedMachines((replace(problem, sum_constraint=0.0, groups=inputs.codes),), False, inputs.codes, task_kernel)

@@ -61,7 +61,7 @@ def _trial_with_model(products: np.ndarray, kernels: np.ndarray, state: WeightSt
     assert free is not None and matrix is not None
     s = _scatter(np.maximum(np.einsum("kn,n->k", products, beta), 0.0), kernels, state.active)
     working = products[state.active[kernels]][:, free]
-    return make_trial(problem, state.theta, solved.solution, s, curvature_root(matrix, working, problem.total is not None))
+    return make_trial(problem, state.theta, solved.solution, s, curvature_root(matrix, working, problem.sum_constraint is not None))
 
 
 def upper_bound_only(problem: DualProblem, theta: np.ndarray, solution: DualSolution) -> Trial:
