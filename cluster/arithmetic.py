@@ -41,9 +41,9 @@ def arithmetic() -> Arithmetic:
     compiler = [f"{name}={os.environ[name]}" for name in COMPILER if name in os.environ]
     return {
         "processor": os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name(),
-        "vectors": " ".join(_vectors()),
+        "vectors": " ".join(_vector_features()),
         "compiler": " ".join(compiler) or "as it comes",
-        "blas": ", ".join(_blas()) or "unknown",
+        "blas": ", ".join(_blas_libraries()) or "unknown",
         "numpy": " ".join(_numpy_kernels()) or "baseline",
         "libc": " ".join(platform.libc_ver()).strip() or platform.system(),
     }
@@ -55,12 +55,12 @@ def fingerprint() -> str:
     return hashlib.sha256(repr(sorted(arithmetic().items())).encode()).hexdigest()[:16]
 
 
-def _vectors() -> list[str]:
+def _vector_features() -> list[str]:
     # As numba reads them: the variable first, none for the generic processor, else what the processor has.
-    given = os.environ.get("NUMBA_CPU_FEATURES", "" if os.environ.get("NUMBA_CPU_NAME", "").lower() == "generic" else None)
-    features = _host_features() if given is None else given
-    found = (feature.removeprefix("+") for feature in features.split(",") if feature.startswith("+"))
-    return sorted(feature for feature in found if feature.startswith(VECTORS))
+    configured = os.environ.get("NUMBA_CPU_FEATURES", "" if os.environ.get("NUMBA_CPU_NAME", "").lower() == "generic" else None)
+    features = _host_features() if configured is None else configured
+    enabled = (feature.removeprefix("+") for feature in features.split(",") if feature.startswith("+"))
+    return sorted(feature for feature in enabled if feature.startswith(VECTORS))
 
 
 def _host_features() -> str:
@@ -70,14 +70,14 @@ def _host_features() -> str:
         return ""
 
 
-def _blas() -> list[str]:
+def _blas_libraries() -> list[str]:
     # NumPy and SciPy bring one each; SciPy's is there once it is loaded, as solvers do.
     importlib.import_module("scipy.linalg.blas")
     libraries = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
     # Where wheels brought their own, other packages' libraries are nothing to us.
-    own = [pool for pool in libraries if {"numpy.libs", "scipy.libs"} & set(Path(pool["filepath"]).parts)]
+    bundled = [pool for pool in libraries if {"numpy.libs", "scipy.libs"} & set(Path(pool["filepath"]).parts)]
     parts = ("internal_api", "version", "architecture")
-    return sorted({" ".join(str(pool[part]) for part in parts if pool.get(part)) for pool in own or libraries})
+    return sorted({" ".join(str(pool[part]) for part in parts if pool.get(part)) for pool in bundled or libraries})
 
 
 def _numpy_kernels() -> list[str]:
@@ -85,20 +85,15 @@ def _numpy_kernels() -> list[str]:
     return list(config.get("SIMD Extensions", {}).get("found", []))
 
 
-def mixture(driver: Arithmetic, workers: Mapping[str, Arithmetic]) -> str | None:
+def describe_mixture(driver: Arithmetic, workers: Mapping[str, Arithmetic]) -> str | None:
     """Return a line that names the groups of processes which compute differently, and what no longer holds; ``None`` if all agree.
 
-    Parameters
-    ----------
-    driver
-        Of this process.
-    workers
-        By address.
+    ``driver``: of this process; ``workers``: by address.
     """
-    told = _told([("the driver", driver), *((f"worker {address}", workers[address]) for address in sorted(workers))])
-    return told and (
-        f"processors or their kernels differ ({told}): results agree to the tolerance asked for, but are no longer the same bits for any "
-        "number of workers, any layout and any kill"
+    description = _describe_groups([("the driver", driver), *((f"worker {address}", workers[address]) for address in sorted(workers))])
+    return description and (
+        f"processors or their kernels differ ({description}): results agree to the tolerance asked for, but are no longer the same bits "
+        "for any number of workers, any layout and any kill"
     )
 
 
@@ -110,31 +105,33 @@ def moved(seen: Sequence[Arithmetic]) -> str | None:
     seen
         What it computed with, in order.
     """
-    told = _told([("at first" if not k else "then", found) for k, found in enumerate(seen)])
-    return told and (
-        f"the run goes on with another processor or other kernels ({told}): its result agrees to the tolerance asked for, but has no "
-        "longer the bits of a run that was never stopped"
+    description = _describe_groups([("at first" if not k else "then", facts) for k, facts in enumerate(seen)])
+    return description and (
+        f"the run goes on with another processor or other kernels ({description}): its result agrees to the tolerance asked for, but "
+        "no longer has the bits of a run that was never stopped"
     )
 
 
-def _told(processes: Sequence[tuple[str, Arithmetic]]) -> str | None:
+def _describe_groups(processes: Sequence[tuple[str, Arithmetic]]) -> str | None:
     """Return which processes compute alike, and what sets the groups apart; ``None`` if there is but one group."""
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for who, found in processes:
-        groups.setdefault(tuple(sorted(found.items())), []).append(who)
+    for who, facts in processes:
+        groups.setdefault(tuple(sorted(facts.items())), []).append(who)
     if len(groups) < 2:
         return None
-    differing = [kind for kind in processes[0][1] if len({dict(found).get(kind) for found in groups}) > 1]
-    return "; ".join(f"{_names(who)}: {_described(dict(found), differing, list(map(dict, groups)))}" for found, who in groups.items())
+    differing = [kind for kind in processes[0][1] if len({dict(facts).get(kind) for facts in groups}) > 1]
+    return "; ".join(
+        f"{_name_processes(who)}: {_describe_group(dict(facts), differing, list(map(dict, groups)))}" for facts, who in groups.items()
+    )
 
 
-def _names(who: list[str]) -> str:
+def _name_processes(who: list[str]) -> str:
     more = len(who) - SHOWN
     return ", ".join(who[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _described(found: Arithmetic, differing: list[str], groups: list[Arithmetic]) -> str:
+def _describe_group(found: Arithmetic, differing: list[str], groups: list[Arithmetic]) -> str:
     """Return what sets a group apart; of the vector instructions those that not all have."""
     everywhere = set.intersection(*(set(group.get("vectors", "").split()) for group in groups))
-    own = {**found, "vectors": " ".join(name for name in found.get("vectors", "").split() if name not in everywhere) or "none beyond"}
-    return ", ".join(f"{kind} {own.get(kind, 'unknown')}" for kind in differing)
+    facts = {**found, "vectors": " ".join(name for name in found.get("vectors", "").split() if name not in everywhere) or "none beyond"}
+    return ", ".join(f"{kind} {facts.get(kind, 'unknown')}" for kind in differing)

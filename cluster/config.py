@@ -62,14 +62,11 @@ class Limits:
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Limits:
         """Return the limits that ``GRAMPLANE_NO_WORKERS_TIMEOUT=20`` and the like set, one variable for each attribute.
 
-        Raises
-        ------
-        ClusterConfigError
-            A value that is no number, or negative; the variable is named.
+        Raises ClusterConfigError: a value that is no number, or negative; the variable is named.
         """
-        given = os.environ if environment is None else environment
+        source = os.environ if environment is None else environment
         variables = {limit.name: f"GRAMPLANE_{limit.name.upper()}" for limit in fields(cls)}
-        return cls(**{name: _limit(name, variable, given[variable]) for name, variable in variables.items() if variable in given})
+        return cls(**{name: _read_limit(name, variable, source[variable]) for name, variable in variables.items() if variable in source})
 
 
 _LOCAL_SHARE = 0.9
@@ -148,14 +145,14 @@ def parse_bytes(value: int | str) -> int:
     >>> parse_bytes("256MiB")
     268435456
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:e\d+)?)\s*([kmgt]?)(i?)b?\s*", str(value), re.IGNORECASE)
-    number = float(found[1]) * (1024 if found[3] else 1000) ** _UNITS[found[2].lower()] if found else 0.0
-    if found is None or not 1 <= number < math.inf:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:e\d+)?)\s*([kmgt]?)(i?)b?\s*", str(value), re.IGNORECASE)
+    number = float(match[1]) * (1024 if match[3] else 1000) ** _UNITS[match[2].lower()] if match else 0.0
+    if match is None or not 1 <= number < math.inf:
         raise ClusterConfigError(f"{value!r} is not a number of bytes: expected a positive number with an optional unit, such as '2GiB'")
     return int(number)
 
 
-def _limit(name: str, variable: str, text: str) -> Any:
+def _read_limit(name: str, variable: str, text: str) -> Any:
     form = {"free_disk": parse_bytes, "retries": int, "allowed_failures": int}.get(name, float)
     try:
         value = form(text)
@@ -167,61 +164,61 @@ def _limit(name: str, variable: str, text: str) -> Any:
     return value
 
 
-def _reject(text: str, rule: str) -> ClusterConfigError:
+def _refuse_text(text: str, rule: str) -> ClusterConfigError:
     shown = re.sub(r"(//[^/:@]*):[^/]*@", r"\1:***@", text)  # a password is not for logs
     return ClusterConfigError(f"cluster={shown!r}: {rule}; allowed forms: {FORMS}")
 
 
-def _local(text: str) -> ClusterConfig:
-    found = re.fullmatch(r"local:(\d{1,5})(?:x(\d{1,5}))?", text)
-    workers, threads = (int(found[1]), int(found[2] or 1)) if found else (0, 0)
+def _parse_local(text: str) -> ClusterConfig:
+    match = re.fullmatch(r"local:(\d{1,5})(?:x(\d{1,5}))?", text)
+    workers, threads = (int(match[1]), int(match[2] or 1)) if match else (0, 0)
     if workers < 1 or threads < 1:
-        raise _reject(text, "N and T must be positive whole numbers")
+        raise _refuse_text(text, "N and T must be positive whole numbers")
     return ClusterConfig(kind="local", workers=workers, threads=threads)
 
 
-def _address(text: str) -> ClusterConfig:
+def _parse_address(text: str) -> ClusterConfig:
     try:
         parts = urlsplit(text)
         valid = bool(parts.hostname and parts.port) and not (parts.path.strip("/") or parts.query or parts.fragment or parts.username)
     except ValueError:
         valid = False
     if not valid:
-        raise _reject(text, "an address is scheme, host and port")
+        raise _refuse_text(text, "an address is scheme, host and port")
     return ClusterConfig(kind="address", target=text.rstrip("/"))
 
 
-def _scheduler_file(text: str) -> ClusterConfig:
+def _parse_scheduler_file(text: str) -> ClusterConfig:
     path = text.partition(":")[2]
     if not path:
-        raise _reject(text, "the path is missing")
+        raise _refuse_text(text, "the path is missing")
     return ClusterConfig(kind="scheduler-file", target=str(Path(path).expanduser()))
 
 
-def _factory(text: str) -> ClusterConfig:
+def _parse_factory(text: str) -> ClusterConfig:
     target = text.partition(":")[2]
     module, _, name = target.partition(":")
     if not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-        raise _reject(text, "a factory is a dotted module, a colon and the name of a callable in it")
+        raise _refuse_text(text, "a factory is a dotted module, a colon and the name of a callable in it")
     return ClusterConfig(kind="factory", target=target)
 
 
 _PARSERS: dict[str, Callable[[str], ClusterConfig]] = {
-    "local:": _local,
-    "tcp://": _address,
-    "tls://": _address,
-    "scheduler-file:": _scheduler_file,
-    "factory:": _factory,
+    "local:": _parse_local,
+    "tcp://": _parse_address,
+    "tls://": _parse_address,
+    "scheduler-file:": _parse_scheduler_file,
+    "factory:": _parse_factory,
 }
 
 
-def _parse(text: str) -> ClusterConfig:
+def _parse_form(text: str) -> ClusterConfig:
     if text == "sync":
         return ClusterConfig()
     for prefix, parser in _PARSERS.items():
         if text.startswith(prefix):
             return parser(text)
-    raise _reject(text, "unknown form")
+    raise _refuse_text(text, "unknown form")
 
 
 def parse_cluster(
@@ -259,7 +256,7 @@ def parse_cluster(
     PlaintextRefused
         For ``tcp://`` off loopback, unless allowed.
     """
-    config = _parse(text or "sync")
+    config = _parse_form(text or "sync")
     if config.kind == "factory" and not allow_code:
         raise ClusterConfigError(f"cluster={text!r}: a factory runs code, which is not allowed from here; name it on the command line")
     if config.kind == "address":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 
 class ClusterError(Exception):
     """Root of every error of this layer."""
@@ -104,7 +102,7 @@ class BlockFailure(Exception):
         return TaskFailed(message, self.block, self.attempts, self.worker)
 
 
-def shortened(value: Any, limit: int = 400) -> str:
+def shorten_text(value: object, limit: int = 400) -> str:
     """Return a text for messages, cut in the middle when it is long."""
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= limit else f"{text[: limit // 2]} … {text[-limit // 2 :]}"

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 Sink = Callable[[Mapping[str, Any]], None]
 
 
-def ignore(event: Mapping[str, Any]) -> None:
+def ignore_event(event: Mapping[str, Any]) -> None:
     """Drop an event."""
 
 
@@ -59,9 +59,9 @@ class LogSink:
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Log ``event``."""
-        rest = {key: value for key, value in event.items() if key != "event"}
+        fields = {key: value for key, value in event.items() if key != "event"}
         level = logging.WARNING if event["event"] == "warning" else logging.DEBUG
-        self._logger.log(level, "%s %s", event["event"], rest)
+        self._logger.log(level, "%s %s", event["event"], fields)
 
 
 def tee(sinks: Iterable[Sink]) -> Sink:

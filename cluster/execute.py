@@ -24,20 +24,9 @@ _PERMANENT_CODES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENA
 class TaskReport(NamedTuple):
     """What one chunk step took.
 
-    Attributes
-    ----------
-    ordinal
-        Its place among the plan's references.
-    worker
-        Where it ran.
-    seconds
-        Wall time of all its attempts.
-    attempts
-        How often it was tried there.
-    peak
-        Largest resident memory of that process so far, bytes; 0 when not looked at.
-    arithmetic
-        What that process computes with, where it is not what the driver does.
+    ``ordinal``: its place among the plan's references; ``worker``: where it ran; ``seconds``: wall time of all its attempts; ``attempts``:
+    how often it was tried there; ``peak``: largest resident memory of that process so far, bytes; 0 when not looked at; ``arithmetic``:
+    what that process computes with, where it is not what the driver does.
     """
 
     ordinal: int
@@ -59,16 +48,9 @@ class Done(NamedTuple):
 class Step:
     """What all tasks of a plan share.
 
-    Attributes
-    ----------
-    name, chunk, combine, broadcast
-        Of the plan and its program.
-    retries, wait
-        See :class:`~gramplane.cluster.config.Limits`.
-    version
-        Of this package on the driver.
-    arithmetic
-        Fingerprint of what the driver computes with; empty where all tasks run there.
+    ``name``, ``chunk``, ``combine``, ``broadcast``: of the plan and its program; ``retries``, ``wait``: see
+    :class:`~gramplane.cluster.config.Limits`; ``version``: of this package on the driver; ``arithmetic``: fingerprint of what the driver
+    computes with; empty where all tasks run there.
     """
 
     name: str
@@ -95,10 +77,7 @@ def is_transient(error: Exception) -> bool:
 def run_chunk(step: Step, ordinal: int, ref: Any, worker: str) -> Done:
     """Run one chunk step, again if its storage failed.
 
-    Raises
-    ------
-    BlockFailure
-        Naming the block; ``__cause__`` is what the chunk function raised last.
+    Raises BlockFailure, naming the block; ``__cause__`` is what the chunk function raised last.
     """
     began = time.perf_counter()
     for attempt in itertools.count(1):
@@ -115,10 +94,7 @@ def run_chunk(step: Step, ordinal: int, ref: Any, worker: str) -> Done:
 def run_combine(step: Step, parts: Sequence[Done], worker: str) -> Done:
     """Combine partial results in the order given.
 
-    Raises
-    ------
-    BlockFailure
-        Naming the blocks by the range of their places.
+    Raises BlockFailure, naming the blocks by the range of their places.
     """
     reports = tuple(itertools.chain.from_iterable(part.reports for part in parts))
     try:
@@ -129,7 +105,7 @@ def run_combine(step: Step, parts: Sequence[Done], worker: str) -> Done:
         raise BlockFailure(f"joining the results of tasks {joined}", f"blocks {joined}", 1, worker) from error
 
 
-def fold(plan: Plan[Any], limits: Limits) -> Done:
+def fold_plan(plan: Plan[Any], limits: Limits) -> Done:
     """Run a plan in this process: depth first, in the order of its tree, with at most ``split_every`` parts held per level."""
     step = Step.of(plan, limits)
 

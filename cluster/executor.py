@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from .config import Limits
 from .errors import BlockFailure, MemoryBoundExceeded, bytes_text
-from .events import Sink, ignore
-from .execute import Done, fold
+from .events import Sink, ignore_event
+from .execute import Done, fold_plan
 from .process import machine_memory, own_bytes, peak_bytes, reset_peak
 from .program import Plan
 
@@ -34,7 +34,7 @@ class Executor:
         self._base = 0
         self._worker_memory = worker_memory
         self._limits = limits or Limits()
-        self._emit: Sink = events or ignore
+        self._emit: Sink = events or ignore_event
 
     def __enter__(self) -> Self:
         return self
@@ -70,10 +70,7 @@ class Executor:
     def measure(self, held: Callable[[], int]) -> None:
         """Measure what worker processes take by themselves.
 
-        Parameters
-        ----------
-        held
-            Bytes that a process keeps only to save work, such as a cache; called in each, and not counted.
+        ``held``: bytes that a process keeps only to save work, such as a cache; called in each, and not counted.
         """
         self._base = own_bytes(held)
 
@@ -84,10 +81,7 @@ class Executor:
     def check(self, plan: Plan[Any]) -> None:
         """Compare a plan's memory bound with what a worker has.
 
-        Raises
-        ------
-        MemoryBoundExceeded
-            With both numbers and what can be changed.
+        Raises MemoryBoundExceeded, with both numbers and what can be changed.
         """
         needed, available = plan.memory_bound, self.task_memory
         if needed > available:
@@ -102,14 +96,8 @@ class Executor:
     def run(self, plan: Plan[Any]) -> Any:
         """Run a plan and return its finalized result.
 
-        Raises
-        ------
-        MemoryBoundExceeded
-            Before anything runs.
-        TaskFailed
-            A chunk or combine function raised; ``__cause__`` is its exception.
-        ClusterLost
-            Scheduler or workers are gone (not in-process).
+        Raises MemoryBoundExceeded before anything runs; TaskFailed: a chunk or combine function raised; ``__cause__`` is its exception;
+        ClusterLost: scheduler or workers are gone (not in-process).
         """
         self.check(plan)
         self._emit({"event": "plan", **plan.describe(), "planned_peak": self.planned_peak(plan.memory_bound)})
@@ -118,9 +106,9 @@ class Executor:
         try:
             done = self._compute(plan)
         except BaseException as error:
-            self._emit({"event": "finish", **_outcome(plan, began), "error": f"{type(error).__name__}: {error}"})
+            self._emit({"event": "finish", **_outcome_fields(plan, began), "error": f"{type(error).__name__}: {error}"})
             raise
-        self._emit({"event": "finish", **_outcome(plan, began), **_summary(done)})
+        self._emit({"event": "finish", **_outcome_fields(plan, began), **_summary_fields(done)})
         return plan.program.finalize(done.value)
 
     def run_on_workers(self, function: Callable[..., Any], *args: Any) -> None:
@@ -142,7 +130,7 @@ class Executor:
 
     def _compute(self, plan: Plan[Any]) -> Done:
         try:
-            return fold(plan, self._limits)
+            return fold_plan(plan, self._limits)
         except BlockFailure as failure:
             raise failure.as_task_failed(plan.program.name) from failure.__cause__
 
@@ -151,7 +139,7 @@ class Executor:
         return f"{text}, of which {bytes_text(self.reserved)} are reserved" if self.reserved else text
 
 
-def _outcome(plan: Plan[Any], began: float) -> dict[str, Any]:
+def _outcome_fields(plan: Plan[Any], began: float) -> dict[str, Any]:
     return {
         "program": plan.program.name,
         "n_tasks": plan.n_tasks,
@@ -160,7 +148,7 @@ def _outcome(plan: Plan[Any], began: float) -> dict[str, Any]:
     }
 
 
-def _summary(done: Done) -> dict[str, Any]:
+def _summary_fields(done: Done) -> dict[str, Any]:
     seconds = [report.seconds for report in done.reports]
     return {
         "retries": sum(report.attempts - 1 for report in done.reports),

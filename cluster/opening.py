@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .config import ClusterConfig, Limits, parse_bytes, parse_cluster
-from .events import Sink, ignore
+from .events import Sink, ignore_event
 from .executor import Executor
 
 if TYPE_CHECKING:
     from distributed import Client
 
 
-def _configured(config: ClusterConfig | str | None, worker_memory: int | str | None) -> ClusterConfig:
+def _resolve_config(config: ClusterConfig | str | None, worker_memory: int | str | None) -> ClusterConfig:
     if not isinstance(config, ClusterConfig):
         return parse_cluster(config, worker_memory=worker_memory)
     return config if worker_memory is None else replace(config, worker_memory=parse_bytes(worker_memory))
@@ -59,7 +59,7 @@ def open_executor(
     VersionMismatch, PreflightFailed
         A worker that would compute something else.
     """
-    settings = _configured(config, worker_memory)
+    settings = _resolve_config(config, worker_memory)
     if settings.kind == "sync":
         yield Executor(worker_memory=settings.worker_memory, limits=settings.limits, events=events)
         return
@@ -69,7 +69,7 @@ def open_executor(
     began = time.perf_counter()
     patience = settings.limits.connect_timeout if connect_timeout is None else connect_timeout
     with (
-        open_client(settings, patience, events or ignore) as client,
+        open_client(settings, patience, events or ignore_event) as client,
         DaskExecutor(client, settings, kind=settings.kind, events=events, preflight=preflight) as executor,
     ):
         executor.announce(time.perf_counter() - began)

@@ -19,15 +19,15 @@ _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory
 @functools.cache
 def machine_memory() -> int:
     """Return the memory of this machine in bytes, or of the container around this process if that is less."""
-    found = psutil.virtual_memory().total
+    total = psutil.virtual_memory().total
     for path in _CGROUP_LIMITS:
         try:
             text = path.read_text().strip()
         except OSError:
             continue
         if text.isdigit():
-            found = min(found, int(text))
-    return found
+            total = min(total, int(text))
+    return total
 
 
 def default_driver_memory() -> int:
@@ -43,8 +43,8 @@ def resident_bytes() -> int:
 def own_bytes(held: Callable[[], int]) -> int:
     """Return the resident memory of this process without the ``held()`` bytes that are kept only to save work."""
     # Asked first: the question may load programs, which are the process's own.
-    kept = held()
-    return max(0, resident_bytes() - kept)
+    cached = held()
+    return max(0, resident_bytes() - cached)
 
 
 def peak_bytes() -> int:

@@ -38,10 +38,7 @@ class TLSFiles:
     def check(self) -> TLSFiles:
         """Return ``self`` when the files can be read.
 
-        Raises
-        ------
-        ClusterConfigError
-            Naming the file and the setting it came from.
+        Raises ClusterConfigError, naming the file and the setting it came from.
         """
         for name, variable in VARIABLES.items():
             path = Path(getattr(self, name))
@@ -50,7 +47,7 @@ class TLSFiles:
         return self
 
 
-def _complete(found: Mapping[str, str | None], source: str) -> TLSFiles | None:
+def _complete_files(found: Mapping[str, str | None], source: str) -> TLSFiles | None:
     missing = [name for name in VARIABLES if not found.get(name)]
     if len(missing) == len(VARIABLES):
         return None
@@ -63,21 +60,18 @@ def find_tls(given: TLSFiles | None = None) -> TLSFiles | None:
     """Return the TLS files to use: those given, else of the environment, else of Dask's configuration, else ``None``."""
     if given is not None:
         return given.check()
-    files = _complete({name: os.environ.get(variable) for name, variable in VARIABLES.items()}, "the environment")
+    files = _complete_files({name: os.environ.get(variable) for name, variable in VARIABLES.items()}, "the environment")
     if files is None:
         import dask
 
-        files = _complete({name: dask.config.get(key, None) for name, key in _DASK_SETTINGS.items()}, "the Dask configuration")
+        files = _complete_files({name: dask.config.get(key, None) for name, key in _DASK_SETTINGS.items()}, "the Dask configuration")
     return files.check() if files else None
 
 
-def security_of(address: str, tls: TLSFiles | None) -> Security | None:
+def choose_security(address: str, tls: TLSFiles | None) -> Security | None:
     """Return how to talk to ``address``: with certificates under ``tls://``, without under ``tcp://``.
 
-    Raises
-    ------
-    ClusterConfigError
-        When the address needs certificates and none are set.
+    Raises ClusterConfigError when the address needs certificates and none are set.
     """
     if not address.startswith("tls://"):
         return None
@@ -92,14 +86,11 @@ def security_of(address: str, tls: TLSFiles | None) -> Security | None:
     return Security(require_encryption=True, tls_ca_file=files.ca, tls_client_cert=files.cert, tls_client_key=files.key)
 
 
-def own_security(folder: str | os.PathLike[str]) -> Security:
+def make_security(folder: str | os.PathLike[str]) -> Security:
     """Return how the processes of a cluster started here talk to each other: with a certificate of its own, which both sides must show.
 
-    Parameters
-    ----------
-    folder
-        New folder for certificate and key, which only this user can enter; see :func:`make_certificates`. Workers that are started again
-        read them there, so it must last as long as the cluster.
+    ``folder``: new folder for certificate and key, which only this user can enter; see :func:`make_certificates`. Workers that are started
+    again read them there, so it must last as long as the cluster.
     """
     from ssl import TLSVersion
 
@@ -122,10 +113,10 @@ def is_loopback(host: str) -> bool:
     except ValueError:
         pass
     try:
-        found = socket.getaddrinfo(host, None)
+        addresses = socket.getaddrinfo(host, None)
     except OSError:
         return False
-    return bool(found) and all(_is_loopback_ip(str(entry[4][0])) for entry in found)
+    return bool(addresses) and all(_is_loopback_ip(str(entry[4][0])) for entry in addresses)
 
 
 def is_plaintext_abroad(address: str) -> bool:
@@ -137,10 +128,7 @@ def is_plaintext_abroad(address: str) -> bool:
 def check_plaintext(address: str, allow_plaintext: bool) -> str | None:
     """Refuse an unencrypted connection off loopback; return a warning when it was allowed explicitly.
 
-    Raises
-    ------
-    PlaintextRefused
-        Whoever reaches a Dask port runs code, so this needs the user's word.
+    Raises PlaintextRefused: whoever reaches a Dask port runs code, so this needs the user's word.
     """
     if not is_plaintext_abroad(address):
         return None
@@ -150,7 +138,7 @@ def check_plaintext(address: str, allow_plaintext: bool) -> str | None:
     raise PlaintextRefused(f"{reason}; use a tls:// scheduler, or allow it with --allow-plaintext (allow_plaintext=True)")
 
 
-def _private_write(path: Path, content: bytes, mode: int) -> None:
+def _write_private(path: Path, content: bytes, mode: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
@@ -178,15 +166,15 @@ def make_certificates(
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    where = Path(folder)
-    where.mkdir(mode=0o700, parents=True, exist_ok=True)
+    target = Path(folder)
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = _self_signed(key, hosts, days)
     pem = serialization.Encoding.PEM
     secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    _private_write(where / "key.pem", secret, 0o600)
-    _private_write(where / "cert.pem", certificate.public_bytes(pem), 0o644)
-    return TLSFiles(ca=str(where / "cert.pem"), cert=str(where / "cert.pem"), key=str(where / "key.pem"))
+    _write_private(target / "key.pem", secret, 0o600)
+    _write_private(target / "cert.pem", certificate.public_bytes(pem), 0o644)
+    return TLSFiles(ca=str(target / "cert.pem"), cert=str(target / "cert.pem"), key=str(target / "key.pem"))
 
 
 def _self_signed(key: ec.EllipticCurvePrivateKey, hosts: Sequence[str], days: int) -> x509.Certificate:

@@ -10,7 +10,7 @@ PACKAGES = ("gramplane", "numpy", "numba", "scipy", "zarr", "dask", "distributed
 """What must or should agree between driver and workers."""
 
 
-def _version(package: str) -> str:
+def _package_version(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -20,15 +20,15 @@ def _version(package: str) -> str:
 @cache
 def own_version() -> str:
     """Return the version of this package."""
-    return _version("gramplane")
+    return _package_version("gramplane")
 
 
-def versions() -> dict[str, str]:
+def software_versions() -> dict[str, str]:
     """Return the versions of Python and of :data:`PACKAGES`."""
-    return {"python": platform.python_version(), **{package: _version(package) for package in PACKAGES}}
+    return {"python": platform.python_version(), **{package: _package_version(package) for package in PACKAGES}}
 
 
-def conflict(driver: dict[str, str], worker: dict[str, str]) -> str | None:
+def find_conflict(driver: dict[str, str], worker: dict[str, str]) -> str | None:
     """Name the first difference that makes results wrong or unreadable, ``None`` if there is none.
 
     Workers load functions by name, so the package must be the same; arrays travel by pickle, so NumPy must agree in its major and
@@ -41,6 +41,6 @@ def conflict(driver: dict[str, str], worker: dict[str, str]) -> str | None:
     return None
 
 
-def differences(driver: dict[str, str], worker: dict[str, str]) -> list[str]:
+def list_differences(driver: dict[str, str], worker: dict[str, str]) -> list[str]:
     """Return every difference as ``package theirs/ours``: those may change bits, so they are worth a warning."""
     return [f"{name} {worker.get(name)}/{ours}" for name, ours in driver.items() if worker.get(name) != ours]

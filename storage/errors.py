@@ -87,8 +87,8 @@ class DataError(StorageError, ValueError):
     """
 
     def __init__(self, reason: str, file: str = "", line: int | None = None, column: int | None = None) -> None:
-        place = ":".join(str(part) for part in (file or None, line, column) if part is not None)
-        super().__init__(f"{place}: {reason}" if place else reason)
+        position = ":".join(str(part) for part in (file or None, line, column) if part is not None)
+        super().__init__(f"{position}: {reason}" if position else reason)
         self.reason, self.file, self.line, self.column = reason, file, line, column
 
     def __reduce__(self) -> tuple[type["DataError"], tuple[str, str, int | None, int | None]]:
@@ -104,17 +104,7 @@ def space_for(path: str | os.PathLike[str], needed: int) -> Iterator[None]:
 
     Other errors of the system that name no path, such as those of an open file, are given this one.
 
-    Parameters
-    ----------
-    path : path
-        What is being written.
-    needed : int
-        Its bytes.
-
-    Raises
-    ------
-    OutOfSpace
-        If the system refuses the write for lack of space.
+    ``path``: what is being written; ``needed``: its bytes. Raises OutOfSpace if the system refuses the write for lack of space.
     """
     try:
         yield

@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from .blocks.arrays import Record, canonical
+from .blocks.arrays import Record, canonical_json
 from .errors import space_for
 from .objects import sync_folder, write_all
 
@@ -12,12 +12,7 @@ from .objects import sync_folder, write_all
 class Journal:
     """Lines of finished objects, so that a killed writer can be resumed; a torn last line is ignored.
 
-    Parameters
-    ----------
-    path : Path
-        The file; it is continued if it was begun for the same plan.
-    plan : str
-        Digest of the plan, the first line.
+    ``path``: the file; it is continued if it was begun for the same plan; ``plan``: digest of the plan, the first line.
     """
 
     def __init__(self, path: Path, plan: str) -> None:
@@ -26,13 +21,13 @@ class Journal:
         with space_for(path, 256):
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             # a new line first: it ends a line torn by a kill
-            write_all(self._fd, b"\n" + canonical({"plan": plan}) + b"\n")
+            write_all(self._fd, b"\n" + canonical_json({"plan": plan}) + b"\n")
             os.fsync(self._fd)
             sync_folder(str(path.parent))
 
     def append(self, record: Record) -> None:
         """Add a line; synced to the disk after every 64 MiB of objects."""
-        line = canonical(record) + b"\n"
+        line = canonical_json(record) + b"\n"
         with space_for(self.path, len(line)):
             write_all(self._fd, line)
             self._unsynced += sum(size for size, _ in record.values())
@@ -50,7 +45,7 @@ class Journal:
         """Objects noted for this plan; None if there is no journal or it belongs to another plan."""
         if not path.exists():
             return None
-        found: Record = {}
+        record: Record = {}
         for line in path.read_bytes().splitlines():
             try:
                 entry = json.loads(line)
@@ -62,5 +57,5 @@ class Journal:
                 if entry["plan"] != plan:
                     return None
                 continue
-            found.update({key: (int(size), int(crc)) for key, (size, crc) in entry.items()})
-        return found
+            record.update({key: (int(size), int(crc)) for key, (size, crc) in entry.items()})
+        return record

@@ -172,10 +172,10 @@ def _balanced_cuts(filled: npt.NDArray[np.int64], chunk: int) -> npt.NDArray[np.
     while last < filled.size - 1:
         share = -(-(total - done) // max(1, -(-(total - done) // chunk)))
         fits = int(np.searchsorted(filled, done + chunk, side="right")) - 1
-        near = int(np.searchsorted(filled, done + share, side="right")) - 1
-        if near < fits and filled[near + 1] - done - share < done + share - filled[max(near, 0)]:
-            near = int(np.searchsorted(filled, filled[near + 1], side="right")) - 1
-        last = max(last + 1, min(near, fits))
+        nearest_cut = int(np.searchsorted(filled, done + share, side="right")) - 1
+        if nearest_cut < fits and filled[nearest_cut + 1] - done - share < done + share - filled[max(nearest_cut, 0)]:
+            nearest_cut = int(np.searchsorted(filled, filled[nearest_cut + 1], side="right")) - 1
+        last = max(last + 1, min(nearest_cut, fits))
         done = int(filled[last])
         cuts.append(last)
     return np.asarray(cuts, dtype=np.int64)
@@ -211,10 +211,10 @@ def table_chunk(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (max(1, min(shape[0], TABLE_CHUNK // max(1, width))), *(max(1, s) for s in shape[1:]))
 
 
-Place = tuple[tuple[int, int], tuple[int, int], int, int]
+BlockSpan = tuple[tuple[int, int], tuple[int, int], int, int]
 
 
-def place_blocks(name: str, layout: StripeLayout | DenseLayout, shape: tuple[int, int], itemsize: int) -> list[Place]:
+def place_blocks(name: str, layout: StripeLayout | DenseLayout, shape: tuple[int, int], itemsize: int) -> list[BlockSpan]:
     """(rows, cols, nnz, bytes when loaded) of every block of the layout ``name`` ("columns" or "rows"), in order."""
     across = name == "columns"
     if isinstance(layout, DenseLayout):

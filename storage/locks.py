@@ -13,20 +13,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .blocks.arrays import canonical, load_json
+from .blocks.arrays import canonical_json, load_json
 from .errors import RunLocked, SchemaError, StorageError, space_for
 from .temporary import locked_files
+from .value_types import Foreign
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 
-def holder() -> dict[str, Any]:
+def describe_holder() -> dict[str, Any]:
     """This process: pid, host and the present time."""
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat(timespec="seconds")}
 
 
-def _locked(where: str, found: dict[str, Any]) -> RunLocked:
+def _locked_error(where: str, found: dict[str, Any]) -> RunLocked:
     pid, host, since = (found.get(name, "unknown") for name in ("pid", "host", "since"))
     return RunLocked(f"{where} is held by process {pid} on {host} since {since}; wait for it to end, or end it")
 
@@ -37,12 +38,8 @@ def file_lock(path: Path) -> Iterator[None]:
 
     The file stays: its content names the holder, its lock lives and dies with the process.
 
-    Raises
-    ------
-    RunLocked
-        At once, if another process (or another block of this one) holds it, naming pid, host and starting time.
-    StorageError
-        If the file is a symbolic link: the lock of another place would be held, and its file overwritten.
+    Raises RunLocked at once, if another process (or another block of this one) holds it, naming pid, host and starting time; StorageError
+    if the file is a symbolic link: the lock of another place would be held, and its file overwritten.
     """
     fd = _open_lock(path)
     locked_files.add(fd)
@@ -51,9 +48,9 @@ def file_lock(path: Path) -> Iterator[None]:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise _locked(str(path.parent), _parse(os.pread(fd, 4096, 0))) from error
+                raise _locked_error(str(path.parent), _read_holder(os.pread(fd, 4096, 0))) from error
             os.ftruncate(fd, 0)
-            os.pwrite(fd, canonical(holder()), 0)
+            os.pwrite(fd, canonical_json(describe_holder()), 0)
         yield
     finally:
         if fd in locked_files:
@@ -76,12 +73,12 @@ def lock_unless_done(path: Path, done: Callable[[], bool]) -> Iterator[bool]:
     with ExitStack() as stack:
         try:
             stack.enter_context(file_lock(path))
-            held = True
+            is_locked = True
         except OSError as error:
             if error.errno not in _UNWRITABLE or not done():
                 raise
-            held = False
-        yield held
+            is_locked = False
+        yield is_locked
 
 
 def _open_lock(path: Path) -> int:
@@ -101,19 +98,19 @@ def is_lock(path: Path) -> bool:
             text = file.read(4096)
     except OSError:
         return False
-    return not text or "pid" in _parse(text)
+    return not text or "pid" in _read_holder(text)
 
 
-def _parse(text: bytes) -> dict[str, Any]:
+def _read_holder(text: bytes) -> dict[str, Any]:
     try:
-        found = load_json(text, "the lock")
+        fields = load_json(text, "the lock")
     except SchemaError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return fields if isinstance(fields, dict) else {}
 
 
-def _version(found: Any) -> dict[str, str]:
-    return {name: found[name] for name in ("e_tag", "version") if found.get(name) is not None}
+def _object_version(meta: Foreign) -> dict[str, str]:
+    return {name: meta[name] for name in ("e_tag", "version") if meta.get(name) is not None}
 
 
 class Lease:
@@ -134,7 +131,7 @@ class Lease:
 
     def __init__(self, store: "ObjectStore", key: str, beat: float = 10.0) -> None:
         self.store, self.key, self.beat = store, key, beat
-        self._version: Any = None
+        self._version: Foreign = None
         self._holder: dict[str, Any] = {}
         self._renewed = 0.0
         self._lost = threading.Event()
@@ -144,15 +141,8 @@ class Lease:
     def held(self, wait: bool = False) -> Iterator["Lease"]:
         """Hold the lease for the duration of the block.
 
-        Parameters
-        ----------
-        wait : bool
-            Watch a lease that exists for three heartbeats and take it over if its holder is silent; otherwise fail at once.
-
-        Raises
-        ------
-        RunLocked
-            If another process holds it, naming pid, host and starting time.
+        ``wait``: watch a lease that exists for three heartbeats and take it over if its holder is silent; otherwise fail at once. Raises
+        RunLocked if another process holds it, naming pid, host and starting time.
         """
         self._acquire(wait)
         self._stop.clear()
@@ -169,32 +159,29 @@ class Lease:
     def check(self) -> None:
         """Raise if the lease was lost to another process (call before writing something that must not be written twice).
 
-        Raises
-        ------
-        RunLocked
-            If it was.
+        Raises RunLocked if it was.
         """
         if self._lost.is_set():
-            raise _locked(self.key, _parse(self._read()[0]))
+            raise _locked_error(self.key, _read_holder(self._read()[0]))
 
     def _read(self) -> tuple[bytes, Any]:
-        found = self.store.get(self.key)
-        return bytes(found.bytes()), _version(found.meta)
+        stored = self.store.get(self.key)
+        return bytes(stored.bytes()), _object_version(stored.meta)
 
-    def _put(self, mode: Any) -> bool:
+    def _put(self, mode: Foreign) -> bool:
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        content = canonical({**self._holder, "token": secrets.token_hex(8)})
+        content = canonical_json({**self._holder, "token": secrets.token_hex(8)})
         try:
             result = self.store.put(self.key, content, mode=mode)
         except (AlreadyExistsError, PreconditionError):
             return False
-        self._version = _version(result)
+        self._version = _object_version(result)
         self._renewed = time.monotonic()
         return True
 
     def _acquire(self, wait: bool) -> None:
-        self._holder = holder()
+        self._holder = describe_holder()
         if self._put("create"):
             return
         try:
@@ -203,9 +190,9 @@ class Lease:
         except FileNotFoundError:  # released while we looked
             content, first, silent = b"", "create", True
         if not (silent and self._put(first)):
-            raise _locked(self.key, _parse(content))
+            raise _locked_error(self.key, _read_holder(content))
 
-    def _is_silent(self, first: Any) -> bool:
+    def _is_silent(self, first: Foreign) -> bool:
         deadline = time.monotonic() + 3 * self.beat
         while time.monotonic() < deadline:
             time.sleep(self.beat / 4)
@@ -218,9 +205,9 @@ class Lease:
 
         while not self._stop.wait(self.beat):
             try:
-                kept = self._put(self._version)
+                is_renewed = self._put(self._version)
             except BaseError:  # the store did not answer: the lease is still ours until others may count us as silent
-                kept = time.monotonic() - self._renewed < 2 * self.beat
-            if not kept:
+                is_renewed = time.monotonic() - self._renewed < 2 * self.beat
+            if not is_renewed:
                 self._lost.set()
                 return

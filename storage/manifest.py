@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 
-from .blocks.arrays import Record, canonical, parse_json
+from .blocks.arrays import Record, canonical_json, parse_json
 from .errors import DigestMismatch, MissingBlock, SchemaError
 from .objects import Objects, check_key
 
@@ -13,13 +13,13 @@ FORMAT = "gramplane.manifest/1"
 
 def seal_digest(listed: Mapping[str, tuple[int, int]]) -> str:
     """sha256 (hex) of the canonical content of a manifest."""
-    return hashlib.sha256(canonical({"format": FORMAT, "objects": listed})).hexdigest()
+    return hashlib.sha256(canonical_json({"format": FORMAT, "objects": listed})).hexdigest()
 
 
 def write_seal(objects: Objects, listed: Record) -> str:
     """Write ``manifest.json`` atomically and durably; return the digest of the store."""
     digest = seal_digest(listed)
-    objects.write(MANIFEST, canonical({"format": FORMAT, "objects": listed, "digest": digest}), fsync=True)
+    objects.write(MANIFEST, canonical_json({"format": FORMAT, "objects": listed, "digest": digest}), fsync=True)
     return digest
 
 
@@ -41,20 +41,22 @@ def read_seal(objects: Objects) -> tuple[Record, str]:
         raise MissingBlock(
             f"{objects.url} has no {MANIFEST}: it is not a store, or writing it was never finished (ingest it again)"
         ) from error
-    where = f"{objects.url}/{MANIFEST}"
+    location = f"{objects.url}/{MANIFEST}"
     try:
-        fields = parse_json(data, where)
+        fields = parse_json(data, location)
     except SchemaError as error:
         raise DigestMismatch(str(error)) from error
     if fields.get("format") != FORMAT:
-        raise SchemaError(f"{where} has the format {fields.get('format')!r}; this version reads {FORMAT!r}")
-    listed = _entries(fields.get("objects"), where)
+        raise SchemaError(f"{location} has the format {fields.get('format')!r}; this version reads {FORMAT!r}")
+    listed = _check_entries(fields.get("objects"), location)
     if seal_digest(listed) != fields.get("digest"):
-        raise DigestMismatch(f"{where}: its content does not have the digest {fields.get('digest')!r} it states; the manifest is damaged")
+        raise DigestMismatch(
+            f"{location}: its content does not have the digest {fields.get('digest')!r} it states: the manifest is damaged"
+        )
     return listed, str(fields["digest"])
 
 
-def _entries(found: object, where: str) -> Record:
+def _check_entries(found: object, where: str) -> Record:
     if not isinstance(found, dict):
         raise DigestMismatch(f"{where}: 'objects' is not a mapping; the manifest is damaged")
     listed: Record = {}

@@ -1,22 +1,23 @@
 """Blocks over arrays already in memory: the interface of a block store without disk, copies or checksums."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .blocks.selection import check_ids, check_rows, trusted
+from .blocks.selection import check_ids, check_rows, mark_canonical
 from .blocks.store import Block, BlockMeta, ColumnScale, VerifyReport
 from .blocks.tables import COLUMN_TABLES, column_tables
 from .errors import SchemaError
 from .layout import STRIPE_BYTES, STRIPE_ENTRIES, DenseLayout, StripeLayout, place_blocks, plan_dense, plan_dense_rows, plan_stripes
 from .meta import Label
 from .sparse_door import admitted
+from .value_types import Matrix, SparseMatrix, UserData
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class MemoryRef:
         """Digest of the data (computed when first asked for)."""
         return self.source.digest
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> NoReturn:
         raise SchemaError("blocks in memory cannot be sent to another process; write them to a (temporary) store first")
 
 
@@ -80,30 +81,30 @@ class MemoryBlocks:
 
     def __init__(
         self,
-        X: Any,
+        X: UserData,
         y: npt.ArrayLike | None = None,
         *,
         labels: tuple[Label, ...] | None = None,
-        names: Any = None,
+        names: Iterable[str] | None = None,
         groups: npt.ArrayLike | None = None,
         scale: ColumnScale | None = None,
         tables: Mapping[str, npt.ArrayLike] | None = None,
         stripe_bytes: int = STRIPE_BYTES,
     ) -> None:
-        self._given = _numbers(X)
+        self._given = _check_numbers(X)
         n, d = self.shape = (int(self._given.shape[0]), int(self._given.shape[1]))
         self.scale = scale or ColumnScale()
         kind = "sparse" if sp.issparse(self._given) else "dense"
         self.meta = BlockMeta(n, d, kind, self._given.dtype.name, labels, self.scale.kind, ("columns", "rows"))
-        given = {**(tables or {}), **({} if y is None else {"y": y})}
-        self._tables = {name: _of_length(name, table, n) for name, table in given.items()}
-        self._names = None if names is None else [str(name) for name in _of_length("names", list(names), d)]
-        self._groups = None if groups is None else np.asarray(_of_length("groups", groups, d), dtype=np.int64)
+        row_tables = {**(tables or {}), **({} if y is None else {"y": y})}
+        self._tables = {name: _check_length(name, table, n) for name, table in row_tables.items()}
+        self._names = None if names is None else [str(name) for name in _check_length("names", list(names), d)]
+        self._groups = None if groups is None else np.asarray(_check_length("groups", groups, d), dtype=np.int64)
         self._stripe_bytes = stripe_bytes
         self._entries = max(STRIPE_ENTRIES, stripe_bytes // self.meta.itemsize) if stripe_bytes > STRIPE_BYTES else STRIPE_ENTRIES
 
     @property
-    def X(self) -> Any:
+    def X(self) -> Matrix:
         """The matrix as it was given."""
         return self._given
 
@@ -146,7 +147,7 @@ class MemoryBlocks:
             return self._given
         given_rows = self._given.format == "csr" and self._given.has_canonical_format
         csr = self._given if given_rows else sp.csr_array(self.by_columns)
-        return trusted(sp.csr_array((csr.data, _narrow(csr.indices), _narrow(csr.indptr)), shape=self.shape))
+        return mark_canonical(sp.csr_array((csr.data, _as_int32(csr.indices), _as_int32(csr.indptr)), shape=self.shape))
 
     @cached_property
     def _column_layout(self) -> StripeLayout | DenseLayout:
@@ -172,7 +173,7 @@ class MemoryBlocks:
 
     def _blocks(self, name: str, layout: StripeLayout | DenseLayout) -> list[MemoryRef]:
         places = place_blocks(name, layout, self.shape, self.meta.itemsize)
-        return [MemoryRef(self.url, name, i, *place, self) for i, place in enumerate(places)]
+        return [MemoryRef(self.url, name, i, *span, self) for i, span in enumerate(places)]
 
     def load(self, ref: MemoryRef) -> Block:
         """Return one block as a view (see `MemoryRef.load`)."""
@@ -185,24 +186,21 @@ class MemoryBlocks:
         starts = data.indptr[lo : hi + 1]
         parts = (data.data[a:b], data.indices[a:b], starts - starts[0] if a else starts)
         form = sp.csc_array if by_columns else sp.csr_array
-        return trusted(form(parts, shape=(ref.rows[1] - ref.rows[0], ref.cols[1] - ref.cols[0])))
+        return mark_canonical(form(parts, shape=(ref.rows[1] - ref.rows[0], ref.cols[1] - ref.cols[0])))
 
     def columns(self, ids: npt.ArrayLike, rows: tuple[int, int] | None = None) -> npt.NDArray[Any] | sp.csc_array:
         """Raw values of chosen columns, (n_rows, len(ids)) in the order of ``ids``; dense ones in C order; of a range of rows if given.
 
-        Raises
-        ------
-        SchemaError
-            If an id is outside 0 … n_cols - 1, or the rows are outside the data.
+        Raises SchemaError if an id is outside 0 … n_cols - 1, or the rows are outside the data.
         """
-        wanted, span = check_ids(ids, self.n_cols), slice(*check_rows(rows, self.n_rows))
+        columns, span = check_ids(ids, self.n_cols), slice(*check_rows(rows, self.n_rows))
         data = self.by_columns
         if isinstance(data, np.ndarray):
             part = data[span]
             # `take` would first copy a column-major array as a whole.
-            return np.take(part, wanted, axis=1) if part.flags.c_contiguous else np.ascontiguousarray(part[:, wanted])
-        chosen = trusted(sp.csc_array(data[:, wanted]))
-        return chosen if rows is None else trusted(sp.csc_array(chosen[span]))
+            return np.take(part, columns, axis=1) if part.flags.c_contiguous else np.ascontiguousarray(part[:, columns])
+        chosen = mark_canonical(sp.csc_array(data[:, columns]))
+        return chosen if rows is None else mark_canonical(sp.csc_array(chosen[span]))
 
     def target(self) -> npt.NDArray[np.float64]:
         """Target of every row, float64 (n_rows,)."""
@@ -238,13 +236,13 @@ class MemoryBlocks:
         """Group label of every column, int64 (n_cols,), if given."""
         return self._groups
 
-    def verify(self, progress: Any = None) -> VerifyReport:
+    def verify(self, progress: object = None) -> VerifyReport:
         """Report on nothing: memory has no checksums."""
         return VerifyReport(0, 0, ())
 
 
-def _numbers(X: Any) -> Any:
-    data: Any = admitted(X)
+def _check_numbers(X: UserData) -> Matrix:
+    data: Matrix = admitted(X)
     data = data if sp.issparse(data) else np.asarray(data)
     if data.ndim != 2 or data.dtype.kind not in "fiub":
         raise SchemaError(f"X has the type {data.dtype} and {data.ndim} dimensions; it must be a 2-D array of numbers")
@@ -253,24 +251,24 @@ def _numbers(X: Any) -> Any:
     return data.astype(np.float32 if data.dtype == np.float16 else np.float64)
 
 
-def _of_length(name: str, table: Any, length: int) -> Any:
+def _check_length(name: str, table: UserData, length: int) -> UserData:
     values = table if isinstance(table, list) else np.asarray(table)
     if len(values) != length:
         raise SchemaError(f"{name} has {len(values)} entries; X has {length}")
     return values
 
 
-def _narrow(index: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+def _as_int32(index: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
     if index.size and int(index.max()) >= 2**31:
         raise SchemaError(f"X holds {int(index.max())} entries or columns; arrays in memory are limited to 2^31 - 1: use a store")
     return np.asarray(index, dtype=np.int32)
 
 
-def _canonical_csc(given: Any) -> sp.csc_array:
+def _canonical_csc(given: SparseMatrix) -> sp.csc_array:
     """CSC with int32 indices, sorted, without duplicates; the caller's arrays are never changed."""
     canonical = given.format in ("csr", "csc") and given.has_canonical_format
     csc = given if given.format == "csc" else given.tocsc()
     if not canonical:
         csc = csc.copy() if csc is given else csc
         csc.sum_duplicates()
-    return trusted(sp.csc_array((csc.data, _narrow(csc.indices), _narrow(csc.indptr)), shape=given.shape))
+    return mark_canonical(sp.csc_array((csc.data, _as_int32(csc.indices), _as_int32(csc.indptr)), shape=given.shape))

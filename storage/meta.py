@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import SchemaError
+from .value_types import Json
 
 SCHEMA = "gramplane.blocks/1"
 SCHEMA_WITH_MISSING = "gramplane.blocks/2"
@@ -123,30 +124,27 @@ class BlockMeta:
         return SCHEMA_WITH_MISSING if self.n_missing else SCHEMA
 
     @classmethod
-    def from_attributes(cls, attributes: Any, digest: str, where: str) -> "BlockMeta":
+    def from_attributes(cls, attributes: Json, digest: str, where: str) -> "BlockMeta":
         """Read the attributes of the root group.
 
-        Raises
-        ------
-        SchemaError
-            If this is no block store, or one of a version this program does not know.
+        Raises SchemaError if this is no block store, or one of a version this program does not know.
         """
-        found = attributes.get("gramplane") if isinstance(attributes, dict) else None
-        if not isinstance(found, dict) or "schema" not in found:
+        stored = attributes.get("gramplane") if isinstance(attributes, dict) else None
+        if not isinstance(stored, dict) or "schema" not in stored:
             raise SchemaError(f"{where} is not a block store: its attributes have no 'gramplane.schema'")
-        if found["schema"] not in _SCHEMAS:
+        if stored["schema"] not in _SCHEMAS:
             raise SchemaError(
-                f"{where} has the schema {found['schema']!r}; this version reads {', '.join(map(repr, _SCHEMAS))}: "
+                f"{where} has the schema {stored['schema']!r}; this version reads {', '.join(map(repr, _SCHEMAS))}: "
                 "run `gramplane ingest` again on the source, or install the version that wrote it"
             )
-        values = {f.name: found[f.name] for f in fields(cls) if f.name in found}
-        named = found["schema"] == SCHEMA_WITH_TASK_NAMES
+        values = {f.name: stored[f.name] for f in fields(cls) if f.name in stored}
+        named = stored["schema"] == SCHEMA_WITH_TASK_NAMES
         rules = {
             **dict.fromkeys(("n_rows", "n_cols"), lambda v: type(v) is int),
             "labels": lambda v: v is None or (isinstance(v, list) and all(isinstance(label, str | int | float) for label in v)),
             "layouts": lambda v: isinstance(v, list),
             "info": lambda v: isinstance(v, dict),
-            "n_missing": lambda v: type(v) is int and v >= 0 and (named or (v > 0) == (found["schema"] == SCHEMA_WITH_MISSING)),
+            "n_missing": lambda v: type(v) is int and v >= 0 and (named or (v > 0) == (stored["schema"] == SCHEMA_WITH_MISSING)),
             "task_names": lambda v: _are_names(v) if named else v is None,
         }
         values.setdefault("n_missing", 0)
@@ -160,5 +158,5 @@ class BlockMeta:
         return cls(**{**values, "digest": digest})
 
 
-def _are_names(values: Any) -> bool:
+def _are_names(values: Json) -> bool:
     return isinstance(values, list) and bool(values) and all(isinstance(name, str) for name in values) and values == sorted(set(values))

@@ -37,10 +37,7 @@ def total_bytes(*parts: npt.NDArray | bytes) -> int:
 def check_key(key: str) -> str:
     """Return ``key`` if every part of it is an allowed name.
 
-    Raises
-    ------
-    SchemaError
-        If a part is empty, "." or "..", or has a character outside [A-Za-z0-9._-].
+    Raises SchemaError if a part is empty, "." or "..", or has a character outside [A-Za-z0-9._-].
     """
     if not _KEY.fullmatch(key):
         raise SchemaError(f"object key {key!r}: every part between slashes must match [A-Za-z0-9._-]{{1,128}} and not be '.' or '..'")
@@ -84,10 +81,7 @@ class Objects(Protocol):
 class LocalObjects:
     """Objects as files below a folder: written under a temporary name and renamed, read by positional reads.
 
-    Parameters
-    ----------
-    root : Path
-        The folder; made on the first write.
+    ``root``: the folder; made on the first write.
     """
 
     def __init__(self, root: Path) -> None:
@@ -138,7 +132,7 @@ class LocalObjects:
         fd = self._open(key)
         try:
             out = np.empty(os.fstat(fd).st_size, dtype=np.uint8)
-            _pread(fd, out, 0, key)
+            _read_fully(fd, out, 0, key)
         finally:
             os.close(fd)
         return out
@@ -147,10 +141,10 @@ class LocalObjects:
         """Fill ``out`` with the bytes from ``offset`` on, after checking that the object has ``nbytes`` bytes."""
         fd = self._open(key)
         try:
-            found = os.fstat(fd).st_size
-            if found != nbytes:
-                raise wrong_length(self.url, key, found, nbytes)
-            _pread(fd, out, offset, key)
+            size = os.fstat(fd).st_size
+            if size != nbytes:
+                raise wrong_length(self.url, key, size, nbytes)
+            _read_fully(fd, out, offset, key)
         finally:
             os.close(fd)
 
@@ -199,7 +193,7 @@ def write_atomic(path: str, parts: tuple[npt.NDArray | bytes, ...], *, fsync: bo
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
     try:
         with space_for(path, total_bytes(*parts)):
-            _fill(temporary, folder, parts, fsync)
+            _write_parts(temporary, folder, parts, fsync)
             os.rename(temporary, path)
     except BaseException as error:
         with suppress(OSError):  # what cannot be removed, on a disk that became read-only say, must not hide what went wrong
@@ -214,15 +208,12 @@ def write_atomic(path: str, parts: tuple[npt.NDArray | bytes, ...], *, fsync: bo
 def require_space(path: str | os.PathLike[str], needed: int) -> None:
     """Check that the disk of ``path`` (which need not exist yet) has room, before work starts.
 
-    Raises
-    ------
-    OutOfSpace
-        If fewer than ``needed`` bytes are free.
+    Raises OutOfSpace if fewer than ``needed`` bytes are free.
     """
-    place = Path(os.path.abspath(path))
-    while not place.exists():
-        place = place.parent
-    if shutil.disk_usage(place).free < needed:
+    existing = Path(os.path.abspath(path))
+    while not existing.exists():
+        existing = existing.parent
+    if shutil.disk_usage(existing).free < needed:
         raise OutOfSpace(os.fspath(path), needed)
 
 
@@ -234,16 +225,16 @@ def require_writable(path: str | os.PathLike[str]) -> None:
     OSError
         If the system says that it may not, naming the path.
     """
-    place = Path(os.path.abspath(path))
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    if not os.access(place, os.W_OK):
-        number = errno.EROFS if os.statvfs(place).f_flag & os.ST_RDONLY else errno.EACCES
+    existing = Path(os.path.abspath(path))
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not os.access(existing, os.W_OK):
+        number = errno.EROFS if os.statvfs(existing).f_flag & os.ST_RDONLY else errno.EACCES
         raise OSError(number, os.strerror(number), os.fspath(path))
 
 
-def _fill(temporary: str, folder: str, parts: tuple[npt.NDArray | bytes, ...], fsync: bool) -> None:
-    fd = _create(temporary, folder)
+def _write_parts(temporary: str, folder: str, parts: tuple[npt.NDArray | bytes, ...], fsync: bool) -> None:
+    fd = _create_file(temporary, folder)
     try:
         for part in parts:
             write_all(fd, part)
@@ -253,7 +244,7 @@ def _fill(temporary: str, folder: str, parts: tuple[npt.NDArray | bytes, ...], f
         os.close(fd)
 
 
-def _create(temporary: str, folder: str) -> int:
+def _create_file(temporary: str, folder: str) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         return os.open(temporary, flags, 0o666)
@@ -287,7 +278,7 @@ def sync_folder(folder: str) -> None:
         os.close(fd)
 
 
-def temporary_name(name: str) -> bool:
+def is_temporary_name(name: str) -> bool:
     """Return whether a file of this name is one that `write_atomic` has not renamed yet."""
     return _TEMPORARY.fullmatch(name) is not None
 
@@ -300,7 +291,7 @@ def sweep_temporaries(root: Path) -> int:
     return len(orphans)
 
 
-def _pread(fd: int, out: Bytes, offset: int, key: str) -> None:
+def _read_fully(fd: int, out: Bytes, offset: int, key: str) -> None:
     view = out.data
     while view.nbytes:
         got = os.preadv(fd, [view], offset)

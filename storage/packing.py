@@ -8,10 +8,10 @@ import numpy.typing as npt
 
 from .errors import SchemaError
 
-FEW = 64
+MAX_PLAIN_ARRAYS = 64
 """Up to this many small arrays are left as they are: a record of ordinary size stays readable by name."""
 
-SMALL = 1 << 16
+MAX_SMALL_BYTES = 1 << 16
 """Bytes up to which an array is small."""
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -28,8 +28,8 @@ def pack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Arrays, Index]:
     dict
         ``{name: [type, shape, offset]}`` of the packed ones, JSON; empty when there are few.
     """
-    small = {name: array for name, array in arrays.items() if array.nbytes <= SMALL}
-    if len(small) <= FEW:
+    small = {name: array for name, array in arrays.items() if array.nbytes <= MAX_SMALL_BYTES}
+    if len(small) <= MAX_PLAIN_ARRAYS:
         return dict(arrays), {}
     parts: dict[str, list[npt.NDArray[Any]]] = {}
     filled: dict[str, int] = {}

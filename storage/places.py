@@ -29,14 +29,7 @@ _READ: frozenset[Kind] = frozenset({"path", "file", "objects", "web"})
 class Use:
     """A use of a place.
 
-    Attributes
-    ----------
-    name
-        What the place is, for messages.
-    kinds
-        Kinds of places that serve.
-    why
-        Why the others do not.
+    ``name``: what the place is, for messages; ``kinds``: kinds of places that serve; ``why``: why the others do not.
     """
 
     name: str
@@ -69,19 +62,14 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 class Place:
     """Where something is.
 
-    Attributes
-    ----------
-    kind
-        Kind of the place.
-    text
-        A path (``file://`` becomes one), or the URL without a slash at its end.
+    ``kind``: kind of the place; ``text``: a path (``file://`` becomes one), or the URL without a slash at its end.
     """
 
     kind: Kind
     text: str
 
 
-def place(url: str | os.PathLike[str], use: str | None = None, what: str = "url") -> Place:
+def parse_place(url: str | os.PathLike[str], use: str | None = None, what: str = "url") -> Place:
     """Return where a path or URL points to, if it may be used so.
 
     Parameters
@@ -99,12 +87,12 @@ def place(url: str | os.PathLike[str], use: str | None = None, what: str = "url"
         For an unknown scheme, a form that is likely a mistake, credentials in the URL, or a place that does not serve this use.
     """
     text = os.fspath(url)
-    found = _parsed(text, what)
-    if use is not None and found.kind not in USES[use].kinds:
+    parsed = _read_form(text, what)
+    if use is not None and parsed.kind not in USES[use].kinds:
         chosen = USES[use]
-        forms = ", ".join(_form(kind) for kind in ("path", "file", "objects", "web") if kind in chosen.kinds)
+        forms = ", ".join(_describe_kind(kind) for kind in ("path", "file", "objects", "web") if kind in chosen.kinds)
         raise UrlError(f"{what} {text!r} cannot be {chosen.name}: {chosen.why} (allowed: {forms})")
-    return found
+    return parsed
 
 
 def checked(url: str, use: str, what: str = "url") -> str:
@@ -113,47 +101,47 @@ def checked(url: str, use: str, what: str = "url") -> str:
     Raises
     ------
     UrlError
-        As `place` does.
+        As `parse_place` does.
     """
-    return place(url, use, what).text
+    return parse_place(url, use, what).text
 
 
 def is_local(url: str | os.PathLike[str]) -> bool:
     """Tell a local path or ``file://`` from a place elsewhere."""
-    return place(url).kind in _LOCAL
+    return parse_place(url).kind in _LOCAL
 
 
-def _form(kind: Kind) -> str:
+def _describe_kind(kind: Kind) -> str:
     return "a path" if kind == "path" else ", ".join(f"{scheme}://" for scheme, known in SCHEMES.items() if known == kind)
 
 
-def _parsed(text: str, what: str) -> Place:
+def _read_form(text: str, what: str) -> Place:
     if _WINDOWS.match(text):
         raise UrlError(f"{what} {text!r} looks like a Windows path; paths have / here (a file of this name: ./{text})")
-    found = _SCHEME.match(text)
-    if found is None or (found[2] is None and found[1].lower() not in SCHEMES):
+    match = _SCHEME.match(text)
+    if match is None or (match[2] is None and match[1].lower() not in SCHEMES):
         if not text or "\0" in text:
             raise UrlError(f"{what} {text!r} is no path")
         return Place("path", text)
-    scheme = found[1].lower()
+    scheme = match[1].lower()
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
-        raise UrlError(f"{what} {_shown(text)!r} has the scheme {found[1]!r}; known are a path, {known}")
-    if found[2] is None:
-        raise UrlError(f"{what} {_shown(text)!r} lacks the slashes of {scheme}:// (a local file of this name: ./{text})")
-    return _local(text, what) if scheme == "file" else _remote(text, scheme, what)
+        raise UrlError(f"{what} {_hide_secrets(text)!r} has the scheme {match[1]!r}; known are a path, {known}")
+    if match[2] is None:
+        raise UrlError(f"{what} {_hide_secrets(text)!r} lacks the slashes of {scheme}:// (a local file of this name: ./{text})")
+    return _parse_local(text, what) if scheme == "file" else _parse_remote(text, scheme, what)
 
 
-def _local(text: str, what: str) -> Place:
+def _parse_local(text: str, what: str) -> Place:
     # Not urlsplit alone: in a file name ? and # are letters.
     host, slash, path = text[len("file://") :].partition("/")
     if host not in ("", "localhost") or not slash:
-        raise UrlError(f"{what} {_shown(text)!r} names the host {host!r}; a file URL of this machine starts with file:///")
+        raise UrlError(f"{what} {_hide_secrets(text)!r} names the host {host!r}; a file URL of this machine starts with file:///")
     return Place("file", os.path.abspath("/" + unquote(path)))
 
 
-def _remote(text: str, scheme: str, what: str) -> Place:
-    parts, shown = urlsplit(text), _shown(text)
+def _parse_remote(text: str, scheme: str, what: str) -> Place:
+    parts, shown = urlsplit(text), _hide_secrets(text)
     # A container of abfs://container@account is no secret.
     user = "" if scheme.startswith("abfs") and ":" not in parts.netloc.partition("@")[0] else parts.netloc.rpartition("@")[0]
     if user or parts.query or parts.fragment or "?" in text or "#" in text:
@@ -168,22 +156,19 @@ def _remote(text: str, scheme: str, what: str) -> Place:
     return Place(SCHEMES[scheme], f"{scheme}{text[len(scheme) :]}".rstrip("/"))
 
 
-def _shown(text: str) -> str:
+def _hide_secrets(text: str) -> str:
     """Return a URL without what may be secret."""
-    scheme, _, rest = text.partition("://")
-    host, slash, path = re.split(r"[?#]", rest)[0].partition("/")
+    scheme, _, address = text.partition("://")
+    host, slash, path = re.split(r"[?#]", address)[0].partition("/")
     hidden = "***@" + host.rpartition("@")[2] if "@" in host else host
-    return f"{scheme}://{hidden}{slash}{path}{'?***' if re.search(r'[?#]', rest) else ''}" if rest else text
+    return f"{scheme}://{hidden}{slash}{path}{'?***' if re.search(r'[?#]', address) else ''}" if address else text
 
 
-def local(url: str | os.PathLike[str], use: str, what: str = "url") -> Path:
+def require_local(url: str | os.PathLike[str], use: str, what: str = "url") -> Path:
     """Return the path of a place that must be local.
 
-    Raises
-    ------
-    UrlError
-        If it is not.
+    Raises UrlError if it is not.
     """
-    found = place(url, use, what)
-    assert found.kind in _LOCAL
-    return Path(found.text)
+    parsed = parse_place(url, use, what)
+    assert parsed.kind in _LOCAL
+    return Path(parsed.text)

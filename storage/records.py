@@ -13,6 +13,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .errors import SchemaError
+from .value_types import Json
 
 FORMAT = "gramplane.record/1"
 T = TypeVar("T")
@@ -46,7 +47,7 @@ def to_arrays(obj: Any) -> tuple[Arrays, dict[str, Any]]:
     if not _is_record(obj):
         raise SchemaError(f"a record must be a dataclass instance, not {type(obj).__name__}")
     arrays: Arrays = {}
-    return arrays, {"format": FORMAT, "record": _encode(obj, "", arrays)}
+    return arrays, {"format": FORMAT, "record": _encode_value(obj, "", arrays)}
 
 
 def from_arrays(cls: type[T], arrays: Mapping[str, npt.NDArray[Any]], value: Mapping[str, Any]) -> T:
@@ -58,8 +59,8 @@ def from_arrays(cls: type[T], arrays: Mapping[str, npt.NDArray[Any]], value: Map
         If the format, the class, its version or a field differs from what the class declares.
     """
     if not isinstance(value, Mapping) or value.get("format") != FORMAT:
-        found = value.get("format") if isinstance(value, Mapping) else value
-        raise SchemaError(f"record has the format {found!r}; this version reads {FORMAT!r}: {_ADVICE}")
+        format_name = value.get("format") if isinstance(value, Mapping) else value
+        raise SchemaError(f"record has the format {format_name!r}; this version reads {FORMAT!r}: {_ADVICE}")
     return _decode_record(cls, value.get("record"), arrays, record_name(cls))
 
 
@@ -69,7 +70,7 @@ def record_class(value: Mapping[str, Any]) -> str | None:
     return record.get("$class") if isinstance(record, Mapping) else None
 
 
-def _is_record(obj: Any) -> bool:
+def _is_record(obj: object) -> bool:
     return dataclasses.is_dataclass(obj) and not isinstance(obj, type)
 
 
@@ -78,14 +79,14 @@ def record_name(cls: type) -> str:
     return str(cls.__dict__.get("record_name", cls.__name__))
 
 
-def _version(cls: type) -> int:
+def _record_version(cls: type) -> int:
     return int(getattr(cls, "record_version", 1))
 
 
 # -- to JSON -------------------------------------------------------------------------------------------------------------
 
 
-def _encode(value: Any, path: str, arrays: Arrays) -> Any:
+def _encode_value(value: object, path: str, arrays: Arrays) -> Json:
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, bool | np.bool_):
@@ -93,31 +94,28 @@ def _encode(value: Any, path: str, arrays: Arrays) -> Any:
     if isinstance(value, int | np.integer):
         return int(value)
     if isinstance(value, float | np.floating):
-        return _encode_float(float(value))
+        number = float(value)
+        return number if math.isfinite(number) else {"$float": repr(number)}
     if isinstance(value, np.ndarray):
         return _encode_array(value, path, arrays)
     if isinstance(value, sp.csc_array | sp.csr_array):
-        parts = {part: _encode_array(getattr(value, part), _join(path, part), arrays) for part in ("data", "indices", "indptr")}
+        parts = {part: _encode_array(getattr(value, part), _join_path(path, part), arrays) for part in ("data", "indices", "indptr")}
         return {"$sparse": value.format, "shape": [int(s) for s in value.shape or ()], **parts}
     return _encode_container(value, path, arrays)
 
 
-def _encode_container(value: Any, path: str, arrays: Arrays) -> Any:
+def _encode_container(value: Any, path: str, arrays: Arrays) -> Json:
     if _is_record(value):
-        values = {f.name: _encode(getattr(value, f.name), _join(path, f.name), arrays) for f in dataclasses.fields(value)}
-        return {"$class": record_name(type(value)), "$version": _version(type(value)), **values}
+        values = {f.name: _encode_value(getattr(value, f.name), _join_path(path, f.name), arrays) for f in dataclasses.fields(value)}
+        return {"$class": record_name(type(value)), "$version": _record_version(type(value)), **values}
     if isinstance(value, tuple | list):
-        return [_encode(item, _join(path, str(i)), arrays) for i, item in enumerate(value)]
+        return [_encode_value(item, _join_path(path, str(i)), arrays) for i, item in enumerate(value)]
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str) or key.startswith("$"):
                 raise SchemaError(f"field {path}: the dict key {key!r} must be a str that does not begin with '$'")
-        return {key: _encode(item, _join(path, str(i)), arrays) for i, (key, item) in enumerate(value.items())}
+        return {key: _encode_value(item, _join_path(path, str(i)), arrays) for i, (key, item) in enumerate(value.items())}
     raise SchemaError(f"field {path} holds a {type(value).__name__}, which a record cannot store")
-
-
-def _encode_float(value: float) -> Any:
-    return value if math.isfinite(value) else {"$float": repr(value)}
 
 
 def _encode_array(value: npt.NDArray[Any], path: str, arrays: Arrays) -> dict[str, Any]:
@@ -133,28 +131,28 @@ def _encode_array(value: npt.NDArray[Any], path: str, arrays: Arrays) -> dict[st
     return tag
 
 
-def _join(path: str, part: str) -> str:
+def _join_path(path: str, part: str) -> str:
     return f"{path}.{part}" if path else part
 
 
 # -- from JSON -----------------------------------------------------------------------------------------------------------
 
 
-def _decode(kind: Any, node: Any, arrays: Mapping[str, Any], path: str) -> Any:
+def _decode_value(kind: Any, node: Json, arrays: Mapping[str, Any], path: str) -> Any:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if isinstance(kind, typing.NewType):
-        return _decode(kind.__supertype__, node, arrays, path)
+        return _decode_value(kind.__supertype__, node, arrays, path)
     if (meant := getattr(origin or kind, "__value__", None)) is not None:
         # What ``type X = ...`` makes from Python 3.12 on; NDArray is an alias of this kind there.
-        return _decode(meant[args] if args else meant, node, arrays, path)
+        return _decode_value(meant[args] if args else meant, node, arrays, path)
     if kind is Any or kind is object or isinstance(kind, TypeVar):
         return _decode_untyped(node, arrays, path)
     if origin in (Union, types.UnionType):
         return _decode_union(args, node, arrays, path)
     if origin is typing.Annotated:
-        return _decode(args[0], node, arrays, path)
+        return _decode_value(args[0], node, arrays, path)
     if origin is Literal:
-        _expect(any(type(node) is type(arg) and node == arg for arg in args), node, kind, path)
+        _check_node(any(type(node) is type(arg) and node == arg for arg in args), node, kind, path)
         return node
     target = origin or kind
     if dataclasses.is_dataclass(target) and isinstance(target, type):
@@ -165,29 +163,31 @@ def _decode(kind: Any, node: Any, arrays: Mapping[str, Any], path: str) -> Any:
     raise SchemaError(f"field {path} is declared as {kind}, which a record cannot restore")
 
 
-def _expect(holds: bool, node: Any, kind: Any, path: str) -> None:
+def _check_node(holds: bool, node: Json, kind: Any, path: str) -> None:
     if not holds:
         shown = repr(node)
         raise SchemaError(f"field {path} holds {shown[:80]}; it must be {getattr(kind, '__name__', kind)}: {_ADVICE}")
 
 
-def _decode_record(cls: type[T], node: Any, arrays: Mapping[str, Any], path: str) -> T:
+def _decode_record(cls: type[T], node: Json, arrays: Mapping[str, Any], path: str) -> T:
     if not isinstance(node, Mapping) or node.get("$class") != record_name(cls):
-        found = node.get("$class") if isinstance(node, Mapping) else node
-        raise SchemaError(f"{path} holds a record of class {found!r}; expected {record_name(cls)!r}: {_ADVICE}")
-    if node.get("$version") != _version(cls):
-        raise SchemaError(f"{path} was written as version {node.get('$version')} of {record_name(cls)}; this is {_version(cls)}: {_ADVICE}")
-    declared = [f.name for f in dataclasses.fields(cls) if f.init]  # pyright: ignore[reportArgumentType] (a dataclass)
-    found = {name for name in node if not name.startswith("$")}
-    if found != set(declared):
+        stored = node.get("$class") if isinstance(node, Mapping) else node
+        raise SchemaError(f"{path} holds a record of class {stored!r}; expected {record_name(cls)!r}: {_ADVICE}")
+    if node.get("$version") != _record_version(cls):
         raise SchemaError(
-            f"{path}: the fields {sorted(found ^ set(declared))} are in the stored record or in {record_name(cls)}, not in both: {_ADVICE}"
+            f"{path} was written as version {node.get('$version')} of {record_name(cls)}; this is {_record_version(cls)}: {_ADVICE}"
+        )
+    declared = [f.name for f in dataclasses.fields(cls) if f.init]  # pyright: ignore[reportArgumentType] (a dataclass)
+    names = {name for name in node if not name.startswith("$")}
+    if names != set(declared):
+        raise SchemaError(
+            f"{path}: the fields {sorted(names ^ set(declared))} are in the stored record or in {record_name(cls)}, not in both: {_ADVICE}"
         )
     hints = typing.get_type_hints(cls, include_extras=True)
-    return cls(**{name: _decode(hints[name], node[name], arrays, f"{path}.{name}") for name in declared})
+    return cls(**{name: _decode_value(hints[name], node[name], arrays, f"{path}.{name}") for name in declared})
 
 
-def _decode_union(args: Sequence[Any], node: Any, arrays: Mapping[str, Any], path: str) -> Any:
+def _decode_union(args: Sequence[Any], node: Json, arrays: Mapping[str, Any], path: str) -> Any:
     if node is None and type(None) in args:
         return None
     # an exact scalar type first, so that `int | float` keeps 1 and 1.0 apart
@@ -196,13 +196,13 @@ def _decode_union(args: Sequence[Any], node: Any, arrays: Mapping[str, Any], pat
         if arg is type(None):
             continue
         try:
-            return _decode(arg, node, arrays, path)
+            return _decode_value(arg, node, arrays, path)
         except SchemaError:
             continue
     raise SchemaError(f"field {path} fits none of {', '.join(str(arg) for arg in args)}: {_ADVICE}")
 
 
-def _decode_untyped(node: Any, arrays: Mapping[str, Any], path: str) -> Any:
+def _decode_untyped(node: Json, arrays: Mapping[str, Any], path: str) -> Any:
     if isinstance(node, list):
         return [_decode_untyped(item, arrays, path) for item in node]
     if not isinstance(node, Mapping):
@@ -213,59 +213,59 @@ def _decode_untyped(node: Any, arrays: Mapping[str, Any], path: str) -> Any:
         return _decode_sparse(_SPARSE.get(str(node["$sparse"]), sp.csc_array), (), node, arrays, path)
     if "$float" in node:
         return _decode_float(float, (), node, arrays, path)
-    _expect("$class" not in node, node, Any, path)
+    _check_node("$class" not in node, node, Any, path)
     return {key: _decode_untyped(item, arrays, path) for key, item in node.items()}
 
 
-def _decode_scalar(kind: type, args: Any, node: Any, arrays: Any, path: str) -> Any:
-    _expect(type(node) is kind, node, kind, path)
+def _decode_scalar(kind: type, args: Any, node: Json, arrays: Any, path: str) -> Any:
+    _check_node(type(node) is kind, node, kind, path)
     return node
 
 
-def _decode_float(kind: type, args: Any, node: Any, arrays: Any, path: str) -> float:
+def _decode_float(kind: type, args: Any, node: Json, arrays: Any, path: str) -> float:
     if isinstance(node, Mapping) and node.get("$float") in ("nan", "inf", "-inf"):
         return float(str(node["$float"]))
-    number: Any = node
-    _expect(type(number) in (int, float), node, kind, path)
+    number: Json = node
+    _check_node(type(number) in (int, float), node, kind, path)
     return float(number)
 
 
-def _decode_array(kind: type, args: Any, node: Any, arrays: Mapping[str, Any], path: str) -> npt.NDArray[Any]:
-    _expect(isinstance(node, Mapping) and node.get("$array") in arrays, node, kind, path)
-    found = np.asarray(arrays[node["$array"]])
+def _decode_array(kind: type, args: Any, node: Json, arrays: Mapping[str, Any], path: str) -> npt.NDArray[Any]:
+    _check_node(isinstance(node, Mapping) and node.get("$array") in arrays, node, kind, path)
+    array = np.asarray(arrays[node["$array"]])
     if node.get("scalar"):
-        return found.reshape(())
-    return np.asfortranarray(found) if node.get("order") == "F" else np.ascontiguousarray(found)
+        return array.reshape(())
+    return np.asfortranarray(array) if node.get("order") == "F" else np.ascontiguousarray(array)
 
 
-def _decode_sparse(kind: type, args: Any, node: Any, arrays: Mapping[str, Any], path: str) -> Any:
-    _expect(isinstance(node, Mapping) and _SPARSE.get(str(node.get("$sparse"))) is kind, node, kind, path)
+def _decode_sparse(kind: type, args: Any, node: Json, arrays: Mapping[str, Any], path: str) -> Any:
+    _check_node(isinstance(node, Mapping) and _SPARSE.get(str(node.get("$sparse"))) is kind, node, kind, path)
     data, indices, indptr = (
         _decode_array(np.ndarray, (), node.get(part), arrays, f"{path}.{part}") for part in ("data", "indices", "indptr")
     )
     return kind((data, indices, indptr), shape=tuple(node["shape"]))
 
 
-def _decode_tuple(kind: type, args: Any, node: Any, arrays: Any, path: str) -> Any:
-    _expect(isinstance(node, list), node, kind, path)
+def _decode_tuple(kind: type, args: Any, node: Json, arrays: Any, path: str) -> Any:
+    _check_node(isinstance(node, list), node, kind, path)
     if args is None or (len(args) == 2 and args[1] is Ellipsis):
         item = args[0] if args else Any
-        return tuple(_decode(item, part, arrays, f"{path}[{i}]") for i, part in enumerate(node))
-    _expect(len(node) == len(args), node, kind, path)
-    return tuple(_decode(arg, part, arrays, f"{path}[{i}]") for i, (arg, part) in enumerate(zip(args, node, strict=True)))
+        return tuple(_decode_value(item, part, arrays, f"{path}[{i}]") for i, part in enumerate(node))
+    _check_node(len(node) == len(args), node, kind, path)
+    return tuple(_decode_value(arg, part, arrays, f"{path}[{i}]") for i, (arg, part) in enumerate(zip(args, node, strict=True)))
 
 
-def _decode_list(kind: type, args: Any, node: Any, arrays: Any, path: str) -> Any:
-    _expect(isinstance(node, list), node, kind, path)
+def _decode_list(kind: type, args: Any, node: Json, arrays: Any, path: str) -> Any:
+    _check_node(isinstance(node, list), node, kind, path)
     item = args[0] if args else Any
-    items = [_decode(item, part, arrays, f"{path}[{i}]") for i, part in enumerate(node)]
+    items = [_decode_value(item, part, arrays, f"{path}[{i}]") for i, part in enumerate(node)]
     return items if kind is list else tuple(items)
 
 
-def _decode_dict(kind: type, args: Any, node: Any, arrays: Any, path: str) -> dict[str, Any]:
-    _expect(isinstance(node, Mapping) and not any(key.startswith("$") for key in node), node, kind, path)
+def _decode_dict(kind: type, args: Any, node: Json, arrays: Any, path: str) -> dict[str, Any]:
+    _check_node(isinstance(node, Mapping) and not any(key.startswith("$") for key in node), node, kind, path)
     item = args[1] if args and len(args) == 2 else Any
-    return {key: _decode(item, part, arrays, f"{path}[{key!r}]") for key, part in node.items()}
+    return {key: _decode_value(item, part, arrays, f"{path}[{key!r}]") for key, part in node.items()}
 
 
 _Decoder = Callable[[Any, Any, Any, Any, str], Any]
@@ -280,16 +280,16 @@ _DECODERS: tuple[tuple[tuple[Any, ...], _Decoder], ...] = (
 )
 
 
-def dumps(value: Any) -> bytes:
+def dump_json(value: object) -> bytes:
     """JSON text of a value for logs: NumPy scalars as numbers, arrays as lists, non-finite numbers as null (strict JSON has none)."""
-    return json.dumps(_plain(value), allow_nan=False, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(_plain_json(value), allow_nan=False, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _plain(value: Any) -> Any:
+def _plain_json(value: object) -> Json:
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(item) for item in (value.tolist() if isinstance(value, np.ndarray) else value)]
+        return [_plain_json(item) for item in (value.tolist() if isinstance(value, np.ndarray) else value)]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

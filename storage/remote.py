@@ -23,6 +23,7 @@ import numpy.typing as npt
 from .errors import AccessRefused, MissingBlock, NothingThere, SchemaError, StorageError, Unreachable, space_for
 from .objects import Bytes, as_bytes, check_key, total_bytes, wrong_length
 from .places import SCHEMES
+from .value_types import Foreign
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -43,7 +44,7 @@ _GCLOUD = Path(".config", "gcloud", "application_default_credentials.json")
 
 _CLIENT: dict[str, Any] = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(seconds=30)}
 _CLIENT_VARIABLES = re.compile(r"(?:AWS|GOOGLE|AZURE)_(ALLOW_HTTP|ALLOW_INVALID_CERTIFICATES|CONNECT_TIMEOUT|TIMEOUT|PROXY_URL|USER_AGENT)")
-_RETRY: Any = {
+_RETRY: Foreign = {
     "max_retries": 4,
     "retry_timeout": timedelta(seconds=15),
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=3), "base": 2},
@@ -53,35 +54,29 @@ _RETRY: Any = {
 
 def has_credentials(scheme: str, environment: Mapping[str, str] | None = None) -> bool:
     """Tell whether the environment names credentials for a kind of store."""
-    given = os.environ if environment is None else environment
+    variables = os.environ if environment is None else environment
     family = _FAMILY[scheme]
-    if any(value and re.fullmatch(_CREDENTIALS[family], name, re.IGNORECASE) for name, value in given.items()):
+    if any(value and re.fullmatch(_CREDENTIALS[family], name, re.IGNORECASE) for name, value in variables.items()):
         return True
-    return family == "gs" and Path(given.get("HOME", "/"), _GCLOUD).is_file()
+    return family == "gs" and Path(variables.get("HOME", "/"), _GCLOUD).is_file()
 
 
-def unsigned(scheme: str, environment: Mapping[str, str] | None = None) -> bool:
+def is_unsigned(scheme: str, environment: Mapping[str, str] | None = None) -> bool:
     """Tell whether requests go unsigned: without credentials, and without leave to ask the machine for some.
 
-    Raises
-    ------
-    SchemaError
-        If the variable that gives the leave has a value that is neither yes nor no.
+    Raises SchemaError if the variable that gives the leave has a value that is neither yes nor no.
     """
-    given = os.environ if environment is None else environment
-    allowed = given.get(ASK_THE_MACHINE, "").lower()
+    variables = os.environ if environment is None else environment
+    allowed = variables.get(ASK_THE_MACHINE, "").lower()
     if allowed not in ("", "0", "no", "false", "1", "yes", "true"):
         raise SchemaError(f"{ASK_THE_MACHINE}={allowed!r}: must be 1 or 0")
-    return allowed in ("", "0", "no", "false") and not has_credentials(scheme, given)
+    return allowed in ("", "0", "no", "false") and not has_credentials(scheme, variables)
 
 
-def connect(url: str) -> "ObjectStore":
+def connect_store(url: str) -> "ObjectStore":
     """Return a client of the store behind a URL.
 
-    Raises
-    ------
-    SchemaError
-        If obstore is not installed or does not take the URL.
+    Raises SchemaError if obstore is not installed or does not take the URL.
     """
     try:
         from obstore.exceptions import BaseError
@@ -91,28 +86,28 @@ def connect(url: str) -> "ObjectStore":
     scheme = urlsplit(url).scheme
     try:
         if SCHEMES[scheme] == "web":
-            options: Any = {**_CLIENT, "allow_http": True}
+            options: Foreign = {**_CLIENT, "allow_http": True}
             return HTTPStore.from_url(url, client_options=options, retry_config=_RETRY)
-        signature: Any = {"skip_signature": True} if unsigned(scheme) else {}
-        return from_url(url, client_options=_client(scheme), retry_config=_RETRY, **signature)
+        signature: Foreign = {"skip_signature": True} if is_unsigned(scheme) else {}
+        return from_url(url, client_options=_client_options(scheme), retry_config=_RETRY, **signature)
     except (BaseError, ValueError) as error:
         if isinstance(error, SchemaError):
             raise
         raise SchemaError(f"url {url!r} cannot be opened: {_first_line(error)}") from error
 
 
-def _client(scheme: str) -> Any:
+def _client_options(scheme: str) -> Foreign:
     """Options of the client: those of the environment, which explicit ones would hide, over our own."""
     prefix = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}[_FAMILY[scheme]]
-    given: dict[str, Any] = {
-        found[1].lower(): value
+    options: dict[str, Any] = {
+        match[1].lower(): value
         for name, value in os.environ.items()
-        if (found := _CLIENT_VARIABLES.fullmatch(name)) and name.startswith(prefix)
+        if (match := _CLIENT_VARIABLES.fullmatch(name)) and name.startswith(prefix)
     }
     for flag in ("allow_http", "allow_invalid_certificates"):
-        if flag in given:
-            given[flag] = given[flag].lower() in ("1", "true", "yes", "on", "y")
-    return {**_CLIENT, **given}
+        if flag in options:
+            options[flag] = options[flag].lower() in ("1", "true", "yes", "on", "y")
+    return {**_CLIENT, **options}
 
 
 def _first_line(error: BaseException) -> str:
@@ -120,30 +115,25 @@ def _first_line(error: BaseException) -> str:
 
 
 @cache
-def _waiter() -> ThreadPoolExecutor:
+def _waiting_thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="gramplane-objects")
 
 
-def waited(call: Callable[[], T]) -> T:
+def wait_for(call: Callable[[], T]) -> T:
     """Return ``call()``; in the main thread so that a signal can interrupt the wait, which a native call would not let through."""
     if threading.current_thread() is not threading.main_thread():
         return call()
-    return _waiter().submit(call).result()
+    return _waiting_thread().submit(call).result()
 
 
-def _array(data: Any) -> Bytes:
+def _as_array(data: Foreign) -> Bytes:
     return np.frombuffer(data, dtype=np.uint8)
 
 
 class RemoteObjects:
     """Objects below a URL.
 
-    Parameters
-    ----------
-    url : str
-        Shown in messages.
-    store : obstore.store.ObjectStore
-        The client.
+    ``url``: shown in messages; ``store``: the client.
     """
 
     def __init__(self, url: str, store: "ObjectStore") -> None:
@@ -162,7 +152,7 @@ class RemoteObjects:
             self._require_bucket()
             raise
         except BaseError as error:
-            raise _translated(f"{self.url}/{key}" if key else self.url, error) from error
+            raise _translate_error(f"{self.url}/{key}" if key else self.url, error) from error
         self._answered = True
 
     def _require_bucket(self) -> None:
@@ -180,7 +170,7 @@ class RemoteObjects:
         import obstore
 
         with self.asking(""):
-            return waited(lambda: next(iter(obstore.list(self.store, chunk_size=1)), None)) is not None
+            return wait_for(lambda: next(iter(obstore.list(self.store, chunk_size=1)), None)) is not None
 
     def about(self, key: str) -> Mapping[str, Any] | None:
         """What the store says of an object (size, e_tag, last_modified); None if it is absent."""
@@ -188,14 +178,14 @@ class RemoteObjects:
 
         try:
             with self.asking(key):
-                return waited(lambda: obstore.head(self.store, key))
+                return wait_for(lambda: obstore.head(self.store, key))
         except FileNotFoundError:
             return None
 
     def size(self, key: str) -> int | None:
         """Bytes of an object; None if it is absent."""
-        found = self.about(check_key(key))
-        return None if found is None else int(found["size"])
+        about = self.about(check_key(key))
+        return None if about is None else int(about["size"])
 
     def read(self, key: str) -> Bytes:
         """All bytes of an object."""
@@ -203,32 +193,32 @@ class RemoteObjects:
 
         try:
             with self.asking(check_key(key)):
-                return _array(waited(lambda: obstore.get(self.store, key).bytes()))
+                return _as_array(wait_for(lambda: obstore.get(self.store, key).bytes()))
         except FileNotFoundError as error:
             raise self._absent(key) from error
 
     def read_into(self, key: str, out: Bytes, offset: int, nbytes: int) -> None:
         """Fill ``out`` with the bytes from ``offset`` on, after checking that the object has ``nbytes`` bytes."""
         whole = offset == 0 and out.nbytes == nbytes
-        found = self.read(key) if whole else self._range(key, offset, offset + out.nbytes, nbytes)
-        if found.nbytes != out.nbytes:
-            raise wrong_length(self.url, key, offset + found.nbytes, nbytes)
-        out[:] = found
+        data = self.read(key) if whole else self._range(key, offset, offset + out.nbytes, nbytes)
+        if data.nbytes != out.nbytes:
+            raise wrong_length(self.url, key, offset + data.nbytes, nbytes)
+        out[:] = data
 
     def _range(self, key: str, start: int, end: int, nbytes: int) -> Bytes:
         import obstore
 
         try:
             with self.asking(check_key(key)):
-                return _array(waited(lambda: obstore.get_range(self.store, key, start=start, end=end)))
+                return _as_array(wait_for(lambda: obstore.get_range(self.store, key, start=start, end=end)))
         except FileNotFoundError as error:
             raise self._absent(key) from error
         except StorageError as error:
             # A range beyond the end is answered by an error, in a form of each store's own.
-            found = None if isinstance(error, Unreachable | AccessRefused) else self.size(key)
-            if found is None or found == nbytes:
+            size = None if isinstance(error, Unreachable | AccessRefused) else self.size(key)
+            if size is None or size == nbytes:
                 raise
-            raise wrong_length(self.url, key, found, nbytes) from error
+            raise wrong_length(self.url, key, size, nbytes) from error
 
     def _absent(self, key: str) -> MissingBlock:
         return MissingBlock(f"{self.url}/{key} is absent: the store is incomplete or damaged")
@@ -244,7 +234,7 @@ class RemoteObjects:
 
         try:
             with space_for(f"{self.url}/{key}", nbytes), self.asking(key):
-                waited(lambda: obstore.put(self.store, key, data))
+                wait_for(lambda: obstore.put(self.store, key, data))
         except FileNotFoundError as error:
             raise NothingThere(f"{self.url} does not exist") from error
 
@@ -254,7 +244,7 @@ class RemoteObjects:
 
         try:
             with self.asking(check_key(key)):
-                waited(lambda: obstore.delete(self.store, key))
+                wait_for(lambda: obstore.delete(self.store, key))
         except FileNotFoundError:
             return
 
@@ -263,7 +253,7 @@ class RemoteObjects:
         import obstore
 
         with self.asking(""):
-            yield from waited(lambda: [str(row["path"]) for chunk in obstore.list(self.store) for row in chunk])
+            yield from wait_for(lambda: [str(row["path"]) for chunk in obstore.list(self.store) for row in chunk])
 
     def clear(self) -> None:
         """Remove every object."""
@@ -272,24 +262,21 @@ class RemoteObjects:
         keys = list(self.listing())
         if keys:
             with self.asking(""):
-                waited(lambda: obstore.delete(self.store, keys))
+                wait_for(lambda: obstore.delete(self.store, keys))
 
     def pieces(self, key: str) -> Iterator[bytes]:
         """All bytes of an object, one piece after another.
 
-        Raises
-        ------
-        NothingThere
-            If it is absent.
+        Raises NothingThere if it is absent.
         """
         import obstore
 
         try:
             with self.asking(key):
-                found = iter(waited(lambda: obstore.get(self.store, key)).stream(min_chunk_size=_PIECE))
+                stream = iter(wait_for(lambda: obstore.get(self.store, key)).stream(min_chunk_size=_PIECE))
             while True:
                 with self.asking(key):
-                    piece = waited(lambda: next(found, b""))
+                    piece = wait_for(lambda: next(stream, b""))
                 if not len(piece):
                     return
                 yield piece
@@ -299,12 +286,7 @@ class RemoteObjects:
     def fetch(self, key: str, path: Path) -> None:
         """Copy an object into a file, piece by piece.
 
-        Raises
-        ------
-        NothingThere
-            If it is absent.
-        OutOfSpace
-            If the disk is full.
+        Raises NothingThere if it is absent; OutOfSpace if the disk is full.
         """
         with path.open("wb") as file:
             for piece in self.pieces(key):
@@ -315,29 +297,30 @@ class RemoteObjects:
 _STATUS = re.compile(r"status code: (\d{3})")
 
 
-def _translated(url: str, error: BaseException) -> StorageError:
+def _translate_error(url: str, error: BaseException) -> StorageError:
     """Return our error for one of obstore's."""
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
     text = str(error)
-    status = int(found[1]) if (found := _STATUS.search(text)) else None
+    status = int(match[1]) if (match := _STATUS.search(text)) else None
     if "NoSuchBucket" in text or ("error performing list" in text.lower() and status == 404):
         return NothingThere(f"the bucket of {url} does not exist; create it, or correct the URL")
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in (401, 403):
         return AccessRefused(
-            f"{url}: access refused (status {status}); set credentials with this right in the environment{_hint(urlsplit(url).scheme)}"
+            f"{url}: access refused (status {status}); set credentials with this right in the environment"
+            f"{_credential_hint(urlsplit(url).scheme)}"
         )
     if status is None and "HTTP error" in text:
-        return Unreachable(f"{url} is not reached: {_cause(text)}; run the same command again when it is")
+        return Unreachable(f"{url} is not reached: {_describe_cause(text)}; run the same command again when it is")
     if status is not None and (status >= 500 or status == 429):
         return Unreachable(f"{url}: the store answers {status}, now and when asked again; run the same command later")
     return StorageError(f"{url}: {_first_line(error)}")
 
 
-def _hint(scheme: str) -> str:
-    return f", or {ASK_THE_MACHINE}=1 to ask the cloud machine for its own" if scheme in _FAMILY and unsigned(scheme) else ""
+def _credential_hint(scheme: str) -> str:
+    return f", or {ASK_THE_MACHINE}=1 to ask the cloud machine for its own" if scheme in _FAMILY and is_unsigned(scheme) else ""
 
 
-def _cause(text: str) -> str:
+def _describe_cause(text: str) -> str:
     kind = re.search(r"kind: (\w+)", text)
     return {"Connect": "no connection", "Timeout": "no answer in time"}.get(kind[1] if kind else "", "the request was not answered")

@@ -6,7 +6,7 @@ over the pointers and one over the indices, 1 % of the time of one conversion fr
 ascend, are legal; who needs them sorted sorts a copy.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .errors import DataError
+from .value_types import Foreign, Matrix, SparseMatrix, UserData
 
 Array = npt.NDArray[Any]
 
@@ -22,7 +23,7 @@ _PLACES = (np.dtype(np.int32), np.dtype(np.int64))
 _SHOWN = 40
 
 
-def admitted(X: Any, name: str = "X") -> Any:
+def admitted(X: UserData, name: str = "X") -> UserData:
     """Return what was handed over, if all of its places are sound; anything but a sparse matrix or a frame passes unseen.
 
     Parameters
@@ -45,122 +46,105 @@ def admitted(X: Any, name: str = "X") -> Any:
         At the first place that breaks a rule, by name, position and rule.
     """
     if sp.issparse(X):
-        return _ADMIT.get(X.format, _unknown)(X, checked_shape(X.shape, "shape", name), name)
+        return _ADMIT.get(X.format, _refuse_format)(X, check_shape(X.shape, "shape", name), name)
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         _check_frame(X, name)
     return X
 
 
-def compressed(
+def check_compressed(
     parts: tuple[Any, Any, Any], shape: tuple[int, int], by: str, name: str, parts_named: str = "", first: int = 0
 ) -> tuple[Array, Array, Array]:
     """Return checked ``(data, indices, indptr)`` of a CSR or CSC matrix that is not put together yet.
 
-    Parameters
-    ----------
-    parts : tuple
-        ``data``, ``indices`` and ``indptr`` as they came.
-    shape : tuple of int
-        Rows and columns.
-    by : str
-        "csr" or "csc".
-    name, parts_named : str
-        The argument or file, and what stands before the names of the arrays there.
-    first : int
-        Number of the first entry, of a part of a matrix, for messages.
-
-    Raises
-    ------
-    DataError
-        At the first place that breaks a rule.
+    ``parts``: ``data``, ``indices`` and ``indptr`` as they came; ``shape``: rows and columns; ``by``: "csr" or "csc"; ``name``,
+    ``parts_named``: the argument or file, and what stands before the names of the arrays there; ``first``: number of the first entry, of a
+    part of a matrix, for messages. Raises DataError at the first place that breaks a rule.
 
     Notes
     -----
     Arrays that are longer than the last pointer says (room for more entries) are cut.
     """
     major, minor = shape if by == "csr" else shape[::-1]
-    data = _numbers(parts[0], parts_named + "data", name)
-    indices, indptr = (_whole(part, parts_named + what, name) for part, what in zip(parts[1:], ("indices", "indptr"), strict=True))
+    data = _check_numbers(parts[0], parts_named + "data", name)
+    indices, indptr = (_check_integers(part, parts_named + what, name) for part, what in zip(parts[1:], ("indices", "indptr"), strict=True))
     pointers = parts_named + "indptr"
     if len(indptr) != major + 1:
-        _refuse(name, f"{pointers} has {len(indptr)} entries; a {by} matrix of shape {shape} has {major + 1}")
+        _refuse_matrix(name, f"{pointers} has {len(indptr)} entries; a {by} matrix of shape {shape} has {major + 1}")
     _check_pointers(indptr, pointers, name)
     end = int(indptr[-1])
     if end > len(indices) or len(indices) != len(data):
-        found = f"{pointers} ends with {end}, {parts_named}indices has {len(indices)} entries and {parts_named}data has {len(data)}"
-        _refuse(name, f"{found}; the three must agree")
+        lengths = f"{pointers} ends with {end}, {parts_named}indices has {len(indices)} entries and {parts_named}data has {len(data)}"
+        _refuse_matrix(name, f"{lengths}; the three must agree")
     if end < len(indices):
         data, indices = data[:end], indices[:end]
     lines = "row" if by == "csr" else "column"
-    _check_range(indices, minor, parts_named + "indices", name, first, lambda k: f", in {lines} {_line(indptr, k)}")
+    _check_range(indices, minor, parts_named + "indices", name, first, lambda k: f", in {lines} {_line_of_entry(indptr, k)}")
     if indices.dtype != indptr.dtype:
         indices, indptr = indices.astype(np.int64, copy=False), indptr.astype(np.int64, copy=False)
     return data, indices, indptr
 
 
-def chunks_admitted(X: Any, name: str = "X") -> Any:
+def admit_chunks(X: Foreign, name: str = "X") -> Foreign:
     """Return a Dask array whose chunks pass the door as they are computed, before Dask or SciPy copies or joins them."""
-    return X.map_blocks(_chunk, name, dtype=X.dtype, meta=X._meta)
+    return X.map_blocks(_admit_chunk, name, dtype=X.dtype, meta=X._meta)
 
 
-def gathered(X: Any, name: str = "X") -> Any:
+def gathered(X: Foreign, name: str = "X") -> Foreign:
     """Return what a Dask collection holds, its sparse chunks checked one by one."""
-    return (chunks_admitted(X, name) if hasattr(X, "map_blocks") else X).compute()
+    return (admit_chunks(X, name) if hasattr(X, "map_blocks") else X).compute()
 
 
-def _chunk(part: Any, name: str, block_id: tuple[int, ...] = ()) -> Any:
+def _admit_chunk(part: Matrix, name: str, block_id: tuple[int, ...] = ()) -> Matrix:
     return admitted(part, f"{name}, chunk {block_id}")
 
 
-def _refuse(name: str, reason: str) -> NoReturn:
+def _refuse_matrix(name: str, reason: str) -> NoReturn:
     raise DataError(reason, name)
 
 
 # -- the pieces --------------------------------------------------------------------------------------------------------
 
 
-def checked_shape(given: Any, what: str = "shape", name: str = "X") -> tuple[int, int]:
+def check_shape(given: UserData, what: str = "shape", name: str = "X") -> tuple[int, int]:
     """Return rows and columns.
 
-    Raises
-    ------
-    DataError
-        If they are not two whole numbers from 0 on.
+    Raises DataError if they are not two whole numbers from 0 on.
     """
-    found = np.asarray(given)
-    if found.shape != (2,) or found.dtype.kind not in "iu" or not all(0 <= length < 2**63 for length in found.tolist()):
-        _refuse(name, f"{what} is {str(found.tolist())[:_SHOWN]}; it must be two whole numbers, 0 or more")
-    rows, columns = found.tolist()
+    lengths = np.asarray(given)
+    if lengths.shape != (2,) or lengths.dtype.kind not in "iu" or not all(0 <= length < 2**63 for length in lengths.tolist()):
+        _refuse_matrix(name, f"{what} is {str(lengths.tolist())[:_SHOWN]}; it must be two whole numbers, 0 or more")
+    rows, columns = lengths.tolist()
     return rows, columns
 
 
-def _vector(given: Any, what: str, name: str, ndim: int = 1) -> Array:
+def _check_vector(given: UserData, what: str, name: str, ndim: int = 1) -> Array:
     """Return an array as compiled code reads it: plain, in native byte order, aligned, without gaps."""
     if not isinstance(given, np.ndarray):
-        _refuse(name, f"{what} is a {type(given).__name__}; it must be an array")
+        _refuse_matrix(name, f"{what} is a {type(given).__name__}; it must be an array")
     if given.ndim != ndim:
-        _refuse(name, f"{what} has {given.ndim} dimensions; it must have {ndim}")
+        _refuse_matrix(name, f"{what} has {given.ndim} dimensions; it must have {ndim}")
     plain = np.asarray(given)
     if plain.flags.c_contiguous and plain.flags.aligned and plain.dtype.isnative:
         return plain
     return np.require(plain, plain.dtype.newbyteorder("="), ["C", "A"])
 
 
-def _numbers(given: Any, what: str, name: str, ndim: int = 1) -> Array:
+def _check_numbers(given: UserData, what: str, name: str, ndim: int = 1) -> Array:
     kind = getattr(given, "dtype", None)
     if kind is not None and (kind.kind not in "biuf" or kind.fields):
-        _refuse(name, f"{what} has the type {kind}; real numbers are expected")
-    values = _vector(given, what, name, ndim)
+        _refuse_matrix(name, f"{what} has the type {kind}; real numbers are expected")
+    values = _check_vector(given, what, name, ndim)
     # SciPy knows no half precision; each of its numbers is a float32.
     return values.astype(np.float32) if values.dtype == np.float16 else values
 
 
-def _whole(given: Any, what: str, name: str) -> Array:
+def _check_integers(given: UserData, what: str, name: str) -> Array:
     """Return places as int32 or int64."""
     kind = getattr(given, "dtype", None)
     if kind is not None and kind.kind not in "iu":
-        _refuse(name, f"{what} has the type {kind}; whole numbers are expected")
-    places = _vector(given, what, name)
+        _refuse_matrix(name, f"{what} has the type {kind}; whole numbers are expected")
+    places = _check_vector(given, what, name)
     if places.dtype in _PLACES:
         return places
     if places.dtype == np.uint64:
@@ -168,44 +152,31 @@ def _whole(given: Any, what: str, name: str) -> Array:
     return places.astype(np.int64)
 
 
-def _line(indptr: Array, k: int) -> int:
+def _line_of_entry(indptr: Array, k: int) -> int:
     """Return the row (of CSR; column of CSC) of an entry."""
     return int(np.searchsorted(indptr, k, side="right")) - 1
 
 
-def checked_pointers(indptr: Array, before: int, end: int, first: int, what: str, name: str) -> None:
+def check_part_pointers(indptr: Array, before: int, end: int, first: int, what: str, name: str) -> None:
     """Check some consecutive pointers of a longer array.
 
-    Parameters
-    ----------
-    indptr : array
-        Pointers ``first``, ``first + 1``, ….
-    before : int
-        What the first of them must be: the last one of the part before.
-    end : int
-        The number of entries.
-    first, what, name
-        For messages.
-
-    Raises
-    ------
-    DataError
-        At the first pointer that breaks a rule.
+    ``indptr``: pointers ``first``, ``first + 1``, …; ``before``: what the first of them must be: the last one of the part before; ``end``:
+    the number of entries; ``first``, ``what``, ``name``: for messages. Raises DataError at the first pointer that breaks a rule.
     """
     if indptr.dtype.kind not in "iu":
-        _refuse(name, f"{what} has the type {indptr.dtype}; whole numbers are expected")
+        _refuse_matrix(name, f"{what} has the type {indptr.dtype}; whole numbers are expected")
     _check_pointers(indptr, what, name, before, first)
     if len(indptr) and int(indptr[-1]) > end:
-        _refuse(name, f"{what}[{first + len(indptr) - 1}] is {indptr[-1]}; there are {end} entries")
+        _refuse_matrix(name, f"{what}[{first + len(indptr) - 1}] is {indptr[-1]}; there are {end} entries")
 
 
 def _check_pointers(indptr: Array, what: str, name: str, before: int = 0, first: int = 0) -> None:
     if indptr[0] != before:
-        _refuse(name, f"{what}[{first}] is {indptr[0]}; it must be {before}")
+        _refuse_matrix(name, f"{what}[{first}] is {indptr[0]}; it must be {before}")
     falls = indptr[1:] < indptr[:-1]
     if falls.any():
         k = int(falls.argmax())
-        _refuse(name, f"{what}[{first + k + 1}] is {indptr[k + 1]} after {indptr[k]}; pointers never fall")
+        _refuse_matrix(name, f"{what}[{first + k + 1}] is {indptr[k + 1]} after {indptr[k]}; pointers never fall")
 
 
 def _check_range(places: Array, end: int, what: str, name: str, first: int = 0, where: Callable[[int], str] = lambda k: "") -> None:
@@ -214,10 +185,10 @@ def _check_range(places: Array, end: int, what: str, name: str, first: int = 0, 
     unsigned = places.view(f"u{places.itemsize}")
     if places.size and int(unsigned.max()) >= end:
         k = int((unsigned >= end).argmax())
-        _refuse(name, f"{what}[{first + k}] is {places[k]}{where(k)}; it must be in 0 … {end - 1}")
+        _refuse_matrix(name, f"{what}[{first + k}] is {places[k]}{where(k)}; it must be in 0 … {end - 1}")
 
 
-def _made(X: Any, name: str) -> Any:
+def _plain_class(X: SparseMatrix, name: str) -> type:
     """The plain class of a matrix: a subclass of the user's may do anything."""
     return getattr(sp, f"{X.format}_{'array' if isinstance(X, sp.sparray) else 'matrix'}")
 
@@ -225,127 +196,127 @@ def _made(X: Any, name: str) -> Any:
 # -- formats -----------------------------------------------------------------------------------------------------------
 
 
-def _compressed(X: Any, shape: tuple[int, int], name: str) -> Any:
-    given = X.data, X.indices, X.indptr
-    parts = compressed(given, shape, X.format, name)
-    make, claims = _made(X, name), vars(X)
+def _admit_compressed(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseMatrix:
+    arrays = X.data, X.indices, X.indptr
+    parts = check_compressed(arrays, shape, X.format, name)
+    make, claims = _plain_class(X, name), vars(X)
     unclaimed = "_has_canonical_format" not in claims and "_has_sorted_indices" not in claims
-    if unclaimed and type(X) is make and all(a is b for a, b in zip(given, parts, strict=True)):
+    if unclaimed and type(X) is make and all(a is b for a, b in zip(arrays, parts, strict=True)):
         return X
     return make(parts, shape=shape)
 
 
-def _coordinates(X: Any, shape: tuple[int, int], name: str) -> Any:
-    coords, data = X.coords, _numbers(X.data, "data", name)
+def _admit_coordinates(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseMatrix:
+    coords, data = X.coords, _check_numbers(X.data, "data", name)
     if len(coords) != 2:
-        _refuse(name, f"coords has {len(coords)} arrays; a matrix has 2")
-    found = tuple(_whole(part, f"coords[{k}]", name) for k, part in enumerate(coords))
-    for k, part in enumerate(found):
+        _refuse_matrix(name, f"coords has {len(coords)} arrays; a matrix has 2")
+    checked = tuple(_check_integers(part, f"coords[{k}]", name) for k, part in enumerate(coords))
+    for k, part in enumerate(checked):
         if len(part) != len(data):
-            _refuse(name, f"coords[{k}] has {len(part)} entries and data has {len(data)}; they must agree")
+            _refuse_matrix(name, f"coords[{k}] has {len(part)} entries and data has {len(data)}; they must agree")
         _check_range(part, shape[k], f"coords[{k}]", name)
-    return _made(X, name)((data, found), shape=shape)
+    return _plain_class(X, name)((data, checked), shape=shape)
 
 
-def _blocks(X: Any, shape: tuple[int, int], name: str) -> Any:
-    data = _numbers(X.data, "data", name, 3)
+def _admit_blocks(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseMatrix:
+    data = _check_numbers(X.data, "data", name, 3)
     tall, wide = data.shape[1:]
     if not tall or not wide or shape[0] % tall or shape[1] % wide:
-        _refuse(name, f"data has blocks of the shape {(tall, wide)}; they must divide the shape {shape}")
+        _refuse_matrix(name, f"data has blocks of the shape {(tall, wide)}; they must divide the shape {shape}")
     grid = shape[0] // tall, shape[1] // wide
-    values, indices, indptr = compressed((np.arange(len(data)), X.indices, X.indptr), grid, "csr", name)
-    return _made(X, name)((data[: len(values)], indices, indptr), shape=shape, blocksize=(tall, wide))
+    values, indices, indptr = check_compressed((np.arange(len(data)), X.indices, X.indptr), grid, "csr", name)
+    return _plain_class(X, name)((data[: len(values)], indices, indptr), shape=shape, blocksize=(tall, wide))
 
 
-def _diagonals(X: Any, shape: tuple[int, int], name: str) -> Any:
-    data, offsets = _numbers(X.data, "data", name, 2), _whole(X.offsets, "offsets", name)
+def _admit_diagonals(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseMatrix:
+    data, offsets = _check_numbers(X.data, "data", name, 2), _check_integers(X.offsets, "offsets", name)
     if len(offsets) != len(data):
-        _refuse(name, f"offsets has {len(offsets)} entries and data has {len(data)} rows; they must agree")
+        _refuse_matrix(name, f"offsets has {len(offsets)} entries and data has {len(data)} rows; they must agree")
     if len(np.unique(offsets)) != len(offsets):
-        _refuse(name, "offsets names a diagonal twice; they must differ")
+        _refuse_matrix(name, "offsets names a diagonal twice; they must differ")
     # A diagonal outside the matrix is legal and has no entry.
     inside = (offsets > -shape[0]) & (offsets < shape[1])
-    return _made(X, name)((np.ascontiguousarray(data[inside]), offsets[inside]), shape=shape)
+    return _plain_class(X, name)((np.ascontiguousarray(data[inside]), offsets[inside]), shape=shape)
 
 
-def _lists(X: Any, shape: tuple[int, int], name: str) -> Any:
+def _admit_lists(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseMatrix:
     for what in ("rows", "data"):
         lists = getattr(X, what)
         if not isinstance(lists, np.ndarray) or lists.shape != (shape[0],) or not all(isinstance(row, list) for row in lists):
-            _refuse(name, f"{what} must hold {shape[0]} lists, one for each row")
+            _refuse_matrix(name, f"{what} must hold {shape[0]} lists, one for each row")
     lengths = np.fromiter(map(len, X.rows), np.int64, shape[0])
     differ = lengths != np.fromiter(map(len, X.data), np.int64, shape[0])
     if differ.any():
         k = int(differ.argmax())
-        _refuse(name, f"row {k} has {lengths[k]} indices and {len(X.data[k])} values; they must agree")
+        _refuse_matrix(name, f"row {k} has {lengths[k]} indices and {len(X.data[k])} values; they must agree")
     rows = np.repeat(np.arange(shape[0]), lengths)
-    cols = _listed(chain.from_iterable(X.rows), np.int64, int(lengths.sum()), "rows", name)
-    values = _listed(chain.from_iterable(X.data), X.dtype, int(lengths.sum()), "data", name)
-    return _triples(X, (rows, cols), values, shape, name)
+    cols = _array_from(chain.from_iterable(X.rows), np.int64, int(lengths.sum()), "rows", name)
+    values = _array_from(chain.from_iterable(X.data), X.dtype, int(lengths.sum()), "data", name)
+    return _admit_triples(X, (rows, cols), values, shape, name)
 
 
-def _keys(X: Any, shape: tuple[int, int], name: str) -> Any:
-    held: dict[Any, Any] = dict(X.items())
-    if not all(isinstance(key, tuple) and len(key) == 2 for key in held):
-        _refuse(name, "a key is no pair of a row and a column")
-    rows, cols = (_listed((key[k] for key in held), np.int64, len(held), "keys", name) for k in (0, 1))
-    return _triples(X, (rows, cols), _listed(held.values(), X.dtype, len(held), "values", name), shape, name)
+def _admit_keys(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseMatrix:
+    items: dict[Any, Any] = dict(X.items())
+    if not all(isinstance(key, tuple) and len(key) == 2 for key in items):
+        _refuse_matrix(name, "a key is no pair of a row and a column")
+    rows, cols = (_array_from((key[k] for key in items), np.int64, len(items), "keys", name) for k in (0, 1))
+    return _admit_triples(X, (rows, cols), _array_from(items.values(), X.dtype, len(items), "values", name), shape, name)
 
 
-def _listed(values: Any, dtype: Any, count: int, what: str, name: str) -> Array:
+def _array_from(values: Iterable[Any], dtype: npt.DTypeLike, count: int, what: str, name: str) -> Array:
     if np.dtype(dtype).kind not in "biuf":
-        _refuse(name, f"data has the type {dtype}; real numbers are expected")
+        _refuse_matrix(name, f"data has the type {dtype}; real numbers are expected")
     try:
         return np.fromiter(values, dtype, count)
     except (TypeError, ValueError, OverflowError) as error:
-        _refuse(name, f"{what} holds something else than numbers: {str(error)[:_SHOWN]}")
+        _refuse_matrix(name, f"{what} holds something else than numbers: {str(error)[:_SHOWN]}")
 
 
-def _triples(X: Any, coords: tuple[Array, Array], values: Array, shape: tuple[int, int], name: str) -> Any:
+def _admit_triples(X: SparseMatrix, coords: tuple[Array, Array], values: Array, shape: tuple[int, int], name: str) -> SparseMatrix:
     make = sp.coo_array if isinstance(X, sp.sparray) else sp.coo_matrix
     for part, end, what in zip(coords, shape, ("row", "column"), strict=True):
         _check_range(part, end, f"{what} of entry ", name)
-    return make((_numbers(values, "data", name), coords), shape=shape)
+    return make((_check_numbers(values, "data", name), coords), shape=shape)
 
 
-def _unknown(X: Any, shape: tuple[int, int], name: str) -> Any:
-    _refuse(name, f"sparse format {X.format!r} is not one of {', '.join(_ADMIT)}")
+def _refuse_format(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseMatrix:
+    _refuse_matrix(name, f"sparse format {X.format!r} is not one of {', '.join(_ADMIT)}")
 
 
 _ADMIT: dict[str, Callable[[Any, tuple[int, int], str], Any]] = {
-    "csr": _compressed,
-    "csc": _compressed,
-    "coo": _coordinates,
-    "bsr": _blocks,
-    "dia": _diagonals,
-    "lil": _lists,
-    "dok": _keys,
+    "csr": _admit_compressed,
+    "csc": _admit_compressed,
+    "coo": _admit_coordinates,
+    "bsr": _admit_blocks,
+    "dia": _admit_diagonals,
+    "lil": _admit_lists,
+    "dok": _admit_keys,
 }
 
 
 # -- frames ------------------------------------------------------------------------------------------------------------
 
 
-def _check_frame(frame: Any, name: str) -> None:
+def _check_frame(frame: Foreign, name: str) -> None:
     """Refuse a frame with a sparse column whose places lie outside of it: pandas hands them to compiled code."""
     for k, dtype in enumerate(frame.dtypes):
         if type(dtype).__name__ == "SparseDtype":
             _check_column(frame.iloc[:, k].array, f"column {frame.columns[k]!r}", name)
 
 
-def _check_column(column: Any, what: str, name: str) -> None:
+def _check_column(column: Foreign, what: str, name: str) -> None:
     index, length = column.sp_index, len(column)
     values = int(column.sp_values.size)
     if hasattr(index, "blocs"):
         starts, sizes = (np.asarray(part, np.int64) for part in (index.blocs, index.blengths))
         if len(starts) != len(sizes) or (sizes < 0).any() or int(sizes.sum()) != values or index.npoints != values:
-            _refuse(name, f"{what}: its blocks do not hold its {values} values")
+            _refuse_matrix(name, f"{what}: its blocks do not hold its {values} values")
         ends = starts + sizes
         sound = not len(starts) or (starts[0] >= 0 and (starts[1:] >= ends[:-1]).all() and ends[-1] <= length)
     else:
         places = np.asarray(index.indices, np.int64)
         if len(places) != values or index.npoints != values:
-            _refuse(name, f"{what}: it has {len(places)} places and {values} values; they must agree")
+            _refuse_matrix(name, f"{what}: it has {len(places)} places and {values} values; they must agree")
         sound = not len(places) or (places[0] >= 0 and (places[1:] > places[:-1]).all() and places[-1] < length)
     if not sound or index.length != length:
-        _refuse(name, f"{what}: its places must ascend inside 0 … {length - 1}")
+        _refuse_matrix(name, f"{what}: its places must ascend inside 0 … {length - 1}")

@@ -43,13 +43,13 @@ def temporary_folder(parent: str | os.PathLike[str] | None = None) -> Iterator[P
         Where to make it; default: the system's temporary folder (``TMPDIR``).
     """
     sweep_folders(parent)
-    folder, fd = _made(parent)
+    folder, fd = _make_folder(parent)
     locked_files.add(fd)
     try:
         yield folder
     finally:
         if fd in locked_files:
-            _remove(folder)
+            _remove_folder(folder)
             locked_files.remove(fd)
             os.close(fd)
 
@@ -59,12 +59,12 @@ def sweep_folders(parent: str | os.PathLike[str] | None = None) -> list[Path]:
 
     Left alone are those of living owners, of other users and of anybody else: a folder of ours has our form of name and holds our lock.
     """
-    where = Path(tempfile.gettempdir() if parent is None else parent)
+    parent_folder = Path(tempfile.gettempdir() if parent is None else parent)
     try:
-        found = [Path(entry) for entry in os.scandir(where) if _NAME.fullmatch(entry.name) and _is_own(entry)]
+        owned = [Path(entry) for entry in os.scandir(parent_folder) if _NAME.fullmatch(entry.name) and _is_own(entry)]
     except OSError:
         return []
-    return [folder for folder in sorted(found) if _swept(folder)]
+    return [folder for folder in sorted(owned) if _sweep_folder(folder)]
 
 
 def _is_own(entry: os.DirEntry[str]) -> bool:
@@ -74,34 +74,34 @@ def _is_own(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _made(parent: str | os.PathLike[str] | None) -> tuple[Path, int]:
+def _make_folder(parent: str | os.PathLike[str] | None) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, suffix=_SUFFIX, dir=parent))
         # Another process that sweeps may take the folder for abandoned before it is locked: then a new one is made.
         with suppress(FileNotFoundError):
-            fd = _locked(folder / _OWNER, os.O_CREAT)
+            fd = _lock_file(folder / _OWNER, os.O_CREAT)
             if fd is not None:
                 return folder, fd
 
 
-def _locked(path: Path, flags: int = 0) -> int | None:
+def _lock_file(path: Path, flags: int = 0) -> int | None:
     """Open and lock a file; None where another process has it locked, or has removed it meanwhile."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
-    kept = False
+    is_ours = False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        kept = stat.S_ISREG(os.fstat(fd).st_mode) and os.path.samestat(os.fstat(fd), os.lstat(path))
+        is_ours = stat.S_ISREG(os.fstat(fd).st_mode) and os.path.samestat(os.fstat(fd), os.lstat(path))
     except (BlockingIOError, FileNotFoundError):
         pass
     finally:
-        if not kept:
+        if not is_ours:
             os.close(fd)
-    return fd if kept else None
+    return fd if is_ours else None
 
 
-def _swept(folder: Path) -> bool:
+def _sweep_folder(folder: Path) -> bool:
     try:
-        fd = _locked(folder / _OWNER)
+        fd = _lock_file(folder / _OWNER)
     except FileNotFoundError:
         # Its owner was killed (or is) between making the folder and locking it: then it is empty, and only then this removes it.
         with suppress(OSError):
@@ -113,12 +113,12 @@ def _swept(folder: Path) -> bool:
     if fd is None:
         return False
     try:
-        return _remove(folder)
+        return _remove_folder(folder)
     finally:
         os.close(fd)
 
 
-def _remove(folder: Path) -> bool:
+def _remove_folder(folder: Path) -> bool:
     """Remove a folder, its lock last: what cannot be removed now, the next start finds by it."""
     with suppress(OSError):
         for path in folder.iterdir():

@@ -7,8 +7,8 @@ from urllib.parse import unquote
 
 from .errors import NothingThere, SchemaError, UrlError
 from .objects import LocalObjects, Objects
-from .places import place
-from .remote import RemoteObjects, connect
+from .places import parse_place
+from .remote import RemoteObjects, connect_store
 from .versions import is_finished
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -18,10 +18,7 @@ _remotes: dict[str, RemoteObjects] = {}
 def check_name(name: str, what: str = "name") -> str:
     """Return ``name`` if it is an allowed identifier, [A-Za-z0-9._-]{1,128} and neither "." nor "..".
 
-    Raises
-    ------
-    SchemaError
-        Otherwise, naming ``what``, the value and the rule.
+    Raises SchemaError: otherwise, naming ``what``, the value and the rule.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name) or set(name) == {"."}:
         raise SchemaError(f"{what} is {name!r}; it must match [A-Za-z0-9._-]{{1,128}} and not consist of dots")
@@ -36,17 +33,14 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
     UrlError
         If the scheme is unknown or the form is wrong.
     """
-    found = place(url)
-    return Path(os.path.abspath(found.text)) if found.kind in ("path", "file") else None
+    parsed = parse_place(url)
+    return Path(os.path.abspath(parsed.text)) if parsed.kind in ("path", "file") else None
 
 
 def refuse_foreign(url: str | os.PathLike[str]) -> None:
     """Refuse a local path that never was a store, so that nobody looks for damage.
 
-    Raises
-    ------
-    SchemaError
-        If it is a file, or a folder that holds nothing of a store.
+    Raises SchemaError if it is a file, or a folder that holds nothing of a store.
     """
     path = local_path(url)
     if path is not None and path.is_file():
@@ -72,28 +66,25 @@ def open_objects(url: str | os.PathLike[str]) -> Objects:
         If obstore is not installed.
     """
     path = local_path(url)
-    return LocalObjects(path) if path is not None else _remote(place(url).text)
+    return LocalObjects(path) if path is not None else _remote_objects(parse_place(url).text)
 
 
-def _remote(text: str) -> RemoteObjects:
+def _remote_objects(text: str) -> RemoteObjects:
     if text not in _remotes:
-        _remotes[text] = RemoteObjects(text, connect(text))
+        _remotes[text] = RemoteObjects(text, connect_store(text))
     return _remotes[text]
 
 
 def open_object(url: str) -> tuple[RemoteObjects, str]:
     """Return the objects beside one object of an object store or web server, and its key.
 
-    Raises
-    ------
-    UrlError
-        If the URL names a bucket only.
+    Raises UrlError if the URL names a bucket only.
     """
-    text = place(url).text
+    text = parse_place(url).text
     parent, _, key = text.rpartition("/")
     if not key or "://" not in parent or parent.endswith("/"):
         raise UrlError(f"url {text!r} names no object in its bucket")
-    return _remote(parent), unquote(key)
+    return _remote_objects(parent), unquote(key)
 
 
 def holds_store(url: str | os.PathLike[str]) -> bool:
@@ -110,9 +101,9 @@ def require_something(url: str, what: str) -> None:
         If the bucket is not there, or nothing in it has this URL; ``what`` opens the message.
     """
     objects = open_objects(url)
-    if not isinstance(objects, RemoteObjects) or place(url).kind == "web" or objects.any():
+    if not isinstance(objects, RemoteObjects) or parse_place(url).kind == "web" or objects.any():
         return
-    parent, _, key = place(url).text.rpartition("/")
+    parent, _, key = parse_place(url).text.rpartition("/")
     if parent.endswith("/") or open_object(url)[0].about(unquote(key)) is None:
         raise NothingThere(f"{what} {url} does not exist")
 
@@ -126,7 +117,7 @@ def object_mark(url: str) -> str:
         If it is not there.
     """
     objects, key = open_object(url)
-    found = objects.about(key)
-    if found is None:
+    about = objects.about(key)
+    if about is None:
         raise NothingThere(f"source {url} does not exist")
-    return f"{found['size']}-{found.get('e_tag') or found['last_modified']}"
+    return f"{about['size']}-{about.get('e_tag') or about['last_modified']}"

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from .blocks.arrays import canonical, parse_json
+from .blocks.arrays import canonical_json, parse_json
 from .errors import DigestMismatch, MissingBlock, SchemaError, StorageError
 from .manifest import MANIFEST, read_seal
 from .objects import Bytes, LocalObjects, Objects
@@ -38,12 +38,7 @@ _TRIES = 20
 class Versions:
     """What a pointer says.
 
-    Attributes
-    ----------
-    current : str
-        Name of the version that counts.
-    digests : mapping of str to str
-        Digest of every version that may still be there.
+    ``current``: name of the version that counts; ``digests``: digest of every version that may still be there.
     """
 
     current: str
@@ -52,25 +47,20 @@ class Versions:
     def encode(self) -> bytes:
         """Content of the pointer."""
         said = {"format": FORMAT, "current": self.current, "versions": dict(self.digests)}
-        return canonical({**said, "digest": hashlib.sha256(canonical(said)).hexdigest()})
+        return canonical_json({**said, "digest": hashlib.sha256(canonical_json(said)).hexdigest()})
 
     @classmethod
     def decode(cls, data: bytes, where: str) -> "Versions":
         """Read a pointer.
 
-        Raises
-        ------
-        SchemaError
-            If it has another format.
-        DigestMismatch
-            If it is damaged.
+        Raises SchemaError if it has another format; DigestMismatch if it is damaged.
         """
         try:
             fields = parse_json(data, where)
         except SchemaError as error:
             raise DigestMismatch(str(error)) from error
         stated = fields.pop("digest", None)
-        if stated != hashlib.sha256(canonical(fields)).hexdigest():
+        if stated != hashlib.sha256(canonical_json(fields)).hexdigest():
             raise DigestMismatch(f"{where} does not have the digest {stated!r} it states: it is damaged")
         if fields.get("format") != FORMAT:
             raise SchemaError(f"{where} has the format {fields.get('format')!r}; this version reads {FORMAT!r}")
@@ -78,7 +68,7 @@ class Versions:
 
     def holding(self, digest: str) -> str | None:
         """Name of the version with a digest; None if there is none."""
-        return next((name for name, found in self.digests.items() if found == digest), None)
+        return next((name for name, stored in self.digests.items() if stored == digest), None)
 
 
 def read_versions(base: Objects) -> Versions | None:
@@ -101,7 +91,7 @@ def is_finished(base: Objects) -> bool:
     return base.size(POINTER) is not None or base.size(MANIFEST) is not None
 
 
-def inside(base: Objects, name: str) -> Objects:
+def version_objects(base: Objects, name: str) -> Objects:
     """Return the objects of one version."""
     if name == IN_PLACE:
         return base
@@ -154,12 +144,7 @@ class Below:
 class Opened:
     """A version that somebody reads; on local files it is not removed while this lives.
 
-    Attributes
-    ----------
-    base, objects : Objects
-        The store, and the version in it.
-    name, digest : str
-        The version, and the digest it must have.
+    ``base``, ``objects``: the store, and the version in it; ``name``, ``digest``: the version, and the digest it must have.
     """
 
     base: Objects
@@ -176,10 +161,7 @@ class Opened:
     def check(self, digest: str) -> None:
         """Compare the digest of its manifest with the one it must have.
 
-        Raises
-        ------
-        DigestMismatch
-            If they differ.
+        Raises DigestMismatch if they differ.
         """
         if digest != self.digest:
             raise DigestMismatch(
@@ -189,17 +171,18 @@ class Opened:
     def confirm(self) -> None:
         """Check that the version that was opened is still there, and still has its digest.
 
-        Raises
-        ------
-        DigestMismatch
-            If the store was removed, or removed and made again, since it was opened.
+        Raises DigestMismatch if the store was removed, or removed and made again, since it was opened.
         """
         try:
-            found = read_versions(self.base)
+            versions = read_versions(self.base)
         except StorageError as error:
             raise DigestMismatch(f"{self.base.url}: the store was replaced while it was read: {error}") from error
-        if found is None or found.digests.get(self.name) != self.digest:
-            now = "is gone" if found is None else f"now has the digest {found.digests.get(self.name) or found.digests[found.current]}"
+        if versions is None or versions.digests.get(self.name) != self.digest:
+            now = (
+                "is gone"
+                if versions is None
+                else f"now has the digest {versions.digests.get(self.name) or versions.digests[versions.current]}"
+            )
             raise DigestMismatch(
                 f"{self.base.url} was replaced while it was read: what was opened had the digest {self.digest}, the store {now}; "
                 "nothing is made of a mixture of both"
@@ -216,18 +199,18 @@ def open_version(base: Objects, digest: str | None = None) -> Opened:
     DigestMismatch
         If no version has the digest: the store was replaced, and the old version is gone.
     """
-    before, found = None, None
+    before, versions = None, None
     for _ in range(_TRIES):
-        before, found = found, read_versions(base)
-        name, wanted = _chosen(base, found, digest)
-        objects = inside(base, name)
+        before, versions = versions, read_versions(base)
+        name, expected = _choose_version(base, versions, digest)
+        objects = version_objects(base, name)
         fd = _shared_lock(objects)
-        if fd is not None or found == before or not isinstance(objects, LocalObjects):
-            return Opened(base, objects, name, wanted).keep(fd)
+        if fd is not None or versions == before or not isinstance(objects, LocalObjects):
+            return Opened(base, objects, name, expected).keep(fd)
     raise MissingBlock(f"{base.url} is being replaced over and over; open it again later")
 
 
-def _chosen(base: Objects, found: Versions | None, digest: str | None) -> tuple[str, str]:
+def _choose_version(base: Objects, found: Versions | None, digest: str | None) -> tuple[str, str]:
     """Name and digest of the version wanted."""
     if found is None:
         raise MissingBlock(f"{base.url} has no {MANIFEST}: it is not a store, or writing it was never finished (ingest it again)")
@@ -273,18 +256,18 @@ def next_version(found: Versions | None) -> str:
     return f"v{1 + max(numbers, default=0)}"
 
 
-def publish(base: Objects, name: str, digest: str) -> None:
+def publish_version(base: Objects, name: str, digest: str) -> None:
     """Make a finished version the current one, durably, and remove those that nobody reads any more."""
-    found = read_versions_or_none(base)
-    kept = {} if found is None else dict(found.digests)
-    objects = inside(base, name)
-    if kept and isinstance(objects, LocalObjects):
+    versions = read_versions_or_none(base)
+    digests = {} if versions is None else dict(versions.digests)
+    objects = version_objects(base, name)
+    if digests and isinstance(objects, LocalObjects):
         # The old version may go now: a loss of power must not take the new one.
         objects.force()
-    base.write(POINTER, Versions(name, {**kept, name: digest}).encode(), fsync=True)
+    base.write(POINTER, Versions(name, {**digests, name: digest}).encode(), fsync=True)
     if isinstance(base, LocalObjects):
         with suppress(OSError):  # what cannot be removed now is left to the next writer, or to `clean`
-            remove_versions(base, replaced(base))
+            remove_versions(base, replaced_versions(base))
 
 
 def read_versions_or_none(base: Objects) -> Versions | None:
@@ -293,43 +276,43 @@ def read_versions_or_none(base: Objects) -> Versions | None:
         return read_versions(base)
     except StorageError:
         names = [IN_PLACE] if base.size(MANIFEST) is not None else []
-        names += _folders(base)
+        names += _version_folders(base)
         return Versions(names[-1], dict.fromkeys(names, "")) if names else None
 
 
-def _folders(base: Objects) -> list[str]:
+def _version_folders(base: Objects) -> list[str]:
     """Names of versions that have a manifest, whatever a pointer says, the newest last."""
     if isinstance(base, LocalObjects):
         names = [path.name for path in base.root.iterdir()] if base.root.is_dir() else []
     else:
         names = list({key.partition("/")[0] for key in base.listing()})
-    finished = [name for name in names if _NAME.fullmatch(name) and inside(base, name).size(MANIFEST) is not None]
+    finished = [name for name in names if _NAME.fullmatch(name) and version_objects(base, name).size(MANIFEST) is not None]
     return sorted(finished, key=lambda name: int(name[1:]))
 
 
-def replaced(base: Objects) -> list[str]:
+def replaced_versions(base: Objects) -> list[str]:
     """Names of the versions that are no longer current."""
-    found = read_versions(base)
-    return [] if found is None else [name for name in found.digests if name != found.current]
+    versions = read_versions(base)
+    return [] if versions is None else [name for name in versions.digests if name != versions.current]
 
 
 def remove_versions(base: Objects, names: list[str]) -> list[str]:
     """Remove versions that are not current, but none that somebody reads; return those that are gone."""
     gone = []
     for name in names:
-        with _unread(inside(base, name)) as free:
+        with _hold_unread(version_objects(base, name)) as free:
             if free:
-                _remove(base, name)
+                _remove_version(base, name)
                 gone.append(name)
-    found = read_versions(base)
-    if gone and found is not None:
-        left = {name: digest for name, digest in found.digests.items() if name not in gone}
-        base.write(POINTER, replace(found, digests=left).encode(), fsync=True)
+    versions = read_versions(base)
+    if gone and versions is not None:
+        left = {name: digest for name, digest in versions.digests.items() if name not in gone}
+        base.write(POINTER, replace(versions, digests=left).encode(), fsync=True)
     return gone
 
 
 @contextmanager
-def _unread(objects: Objects) -> Iterator[bool]:
+def _hold_unread(objects: Objects) -> Iterator[bool]:
     """Tell whether nobody reads a version, and keep it so for the duration of the block."""
     if not isinstance(objects, LocalObjects):
         yield True
@@ -353,28 +336,28 @@ def _unread(objects: Objects) -> Iterator[bool]:
 
 def version_bytes(base: Objects, name: str) -> int:
     """Bytes of what a version wrote."""
-    objects = inside(base, name)
+    objects = version_objects(base, name)
     return sum(objects.size(key) or 0 for key in own_keys(objects))
 
 
 def is_read(base: Objects, name: str) -> bool:
     """Whether somebody reads a version, as far as locks tell."""
-    with _unread(inside(base, name)) as free:
+    with _hold_unread(version_objects(base, name)) as free:
         return not free
 
 
-def _remove(base: Objects, name: str) -> None:
+def _remove_version(base: Objects, name: str) -> None:
     """Remove a version's files: first the one that readers lock, last the manifest that lists the others."""
-    objects = inside(base, name)
+    objects = version_objects(base, name)
     keys = [key for key in own_keys(objects) if key not in (ROOT, MANIFEST)]
     for key in (ROOT, *keys, MANIFEST):
         objects.delete(key)
     if isinstance(objects, LocalObjects):
         folders = {key.rpartition("/")[0] for key in keys if "/" in key}
-        _prune(objects, folders, itself=name != IN_PLACE)
+        _prune_folders(objects, folders, itself=name != IN_PLACE)
 
 
-def _prune(objects: LocalObjects, folders: set[str], itself: bool) -> None:
+def _prune_folders(objects: LocalObjects, folders: set[str], itself: bool) -> None:
     """Remove folders that are empty now, and those around them."""
     around = {"/".join(parts[:k]) for folder in folders for parts in [folder.split("/")] for k in range(1, len(parts) + 1)}
     for folder in [*sorted(around, key=len, reverse=True), *([""] if itself else [])]:
@@ -389,31 +372,31 @@ def own_keys(objects: Objects) -> list[str]:
     """
     there = list(objects.listing())
     try:
-        own = set(read_seal(objects)[0])
+        written = set(read_seal(objects)[0])
     except StorageError:
-        own = {key for key in there if _ARRAY.fullmatch(key) and not _NAME.fullmatch(key.partition("/")[0])}
-    arrays = {key.removesuffix(ROOT) for key in own if key.endswith(f"/{ROOT}")}
-    own |= {ROOT, MANIFEST, JOURNAL, "lock"} | {key for key in there if "/c/" in key and f"{key.rpartition('/c/')[0]}/" in arrays}
-    return [key for key in there if key in own or key.startswith(f"{GRAMS}/")]
+        written = {key for key in there if _ARRAY.fullmatch(key) and not _NAME.fullmatch(key.partition("/")[0])}
+    arrays = {key.removesuffix(ROOT) for key in written if key.endswith(f"/{ROOT}")}
+    written |= {ROOT, MANIFEST, JOURNAL, "lock"} | {key for key in there if "/c/" in key and f"{key.rpartition('/c/')[0]}/" in arrays}
+    return [key for key in there if key in written or key.startswith(f"{GRAMS}/")]
 
 
 def foreign_keys(base: LocalObjects, found: Versions | None) -> list[str]:
     """Files in the folder of a store that no version of it wrote."""
     known = {POINTER, "lock"} | {
-        key if name == IN_PLACE else f"{name}/{key}" for name in _names(base, found) for key in _written(base, name)
+        key if name == IN_PLACE else f"{name}/{key}" for name in _version_names(base, found) for key in _written_keys(base, name)
     }
     return sorted(key for key in base.listing() if key not in known)
 
 
-def _names(base: LocalObjects, found: Versions | None) -> list[str]:
+def _version_names(base: LocalObjects, found: Versions | None) -> list[str]:
     """Versions that the pointer knows, and those being written: their journal tells them."""
     begun = [path.name for path in base.root.iterdir() if _NAME.fullmatch(path.name) and (path / JOURNAL).exists()]
     here = [IN_PLACE] if (base.root / JOURNAL).exists() else []
-    return [*dict.fromkeys([*(found.digests if found else ()), *_folders(base), *begun, *here])]
+    return [*dict.fromkeys([*(found.digests if found else ()), *_version_folders(base), *begun, *here])]
 
 
-def _written(base: LocalObjects, name: str) -> list[str]:
-    objects = inside(base, name)
+def _written_keys(base: LocalObjects, name: str) -> list[str]:
+    objects = version_objects(base, name)
     unfinished = name != IN_PLACE and objects.size(MANIFEST) is None
     return list(objects.listing()) if unfinished else own_keys(objects)
 
@@ -424,15 +407,12 @@ _SIGNS = {"columns": "a block store", GRAMS: "a Gram store"}
 def refuse_other_stores(base: LocalObjects, found: Versions | None, wanted: str = "a block store") -> None:
     """Refuse to replace a store of another kind.
 
-    Raises
-    ------
-    SchemaError
-        Saying what is there.
+    Raises SchemaError, saying what is there.
     """
-    place = None if found is None else inside(base, found.current)
-    if not isinstance(place, LocalObjects):
+    current = None if found is None else version_objects(base, found.current)
+    if not isinstance(current, LocalObjects):
         return
-    kind = next((kind for sign, kind in _SIGNS.items() if (place.root / sign).is_dir()), "a model, or something else")
+    kind = next((kind for sign, kind in _SIGNS.items() if (current.root / sign).is_dir()), "a model, or something else")
     if kind != wanted:
         raise SchemaError(f"{base.url} is {kind}, not {wanted}, and is not overwritten; choose another place")
 
@@ -444,16 +424,13 @@ def drop_unfinished(base: LocalObjects) -> None:
     keys = own_keys(base)
     for key in keys:
         base.delete(key)
-    _prune(base, {key.rpartition("/")[0] for key in keys if "/" in key}, itself=False)
+    _prune_folders(base, {key.rpartition("/")[0] for key in keys if "/" in key}, itself=False)
 
 
 def refuse_foreign_files(base: LocalObjects, found: Versions | None) -> None:
     """Refuse to replace a store whose folder holds files that it did not write.
 
-    Raises
-    ------
-    SchemaError
-        Naming the first of them.
+    Raises SchemaError, naming the first of them.
     """
     foreign = foreign_keys(base, found)
     if foreign:

@@ -35,16 +35,16 @@ def whole_file(url: str | os.PathLike[str], nbytes: int) -> Iterator[Path]:
             yield made
             objects.put(key, made, made.stat().st_size)
         return
-    place = Path(os.path.realpath(path))
-    if place.exists() and not place.is_file():
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
         with space_for(path, nbytes):
-            yield place  # a pipe takes what is written, a folder says so
+            yield target  # a pipe takes what is written, a folder says so
         return
-    made = place.with_name(f".{place.name}.{secrets.token_hex(8)}.tmp")
+    made = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         with space_for(path, nbytes):
             yield made
-            made.replace(place)
+            made.replace(target)
     except BaseException:
         made.unlink(missing_ok=True)
         raise

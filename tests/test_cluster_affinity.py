@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gramplane.cluster.versions import conflict, differences, versions
+from gramplane.cluster.versions import find_conflict, list_differences, software_versions
 from gramplane.cluster.workers.affinity import Affinity
 
 TWO = {"a": 1, "b": 1}
@@ -81,11 +81,11 @@ def test_references_need_not_be_hashable():
 
 
 def test_versions_that_matter_are_compared():
-    ours = versions()
-    assert conflict(ours, dict(ours)) is None
-    assert "gramplane 9.9, the driver gramplane" in str(conflict(ours, {**ours, "gramplane": "9.9"}))
-    assert "numpy 1.26.4, the driver numpy" in str(conflict(ours, {**ours, "numpy": "1.26.4"}))
-    assert "python 3.9.1" in str(conflict(ours, {**ours, "python": "3.9.1"}))
+    ours = software_versions()
+    assert find_conflict(ours, dict(ours)) is None
+    assert "gramplane 9.9, the driver gramplane" in str(find_conflict(ours, {**ours, "gramplane": "9.9"}))
+    assert "numpy 1.26.4, the driver numpy" in str(find_conflict(ours, {**ours, "numpy": "1.26.4"}))
+    assert "python 3.9.1" in str(find_conflict(ours, {**ours, "python": "3.9.1"}))
     other = {**ours, "scipy": "0.1"}
-    assert conflict(ours, other) is None
-    assert differences(ours, other) == [f"scipy 0.1/{ours['scipy']}"]
+    assert find_conflict(ours, other) is None
+    assert list_differences(ours, other) == [f"scipy 0.1/{ours['scipy']}"]

@@ -9,7 +9,7 @@ import pytest
 import threadpoolctl
 
 from gramplane.cluster import MemorySink, open_executor, plan
-from gramplane.cluster.arithmetic import arithmetic, fingerprint, mixture
+from gramplane.cluster.arithmetic import arithmetic, describe_mixture, fingerprint
 from gramplane.pipeline import run_method
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
@@ -69,25 +69,25 @@ def test_other_kernels_instructions_and_settings_are_told_apart():
 
 
 def test_processes_that_compute_alike_are_no_mixture():
-    assert mixture(ALIKE, {}) is None
-    assert mixture(ALIKE, {"tcp://a": dict(ALIKE), "tcp://b": dict(ALIKE)}) is None
+    assert describe_mixture(ALIKE, {}) is None
+    assert describe_mixture(ALIKE, {"tcp://a": dict(ALIKE), "tcp://b": dict(ALIKE)}) is None
 
 
 def test_a_mixture_names_its_groups_and_what_sets_them_apart():
     haswell = {**ALIKE, "blas": "openblas 0.3 Haswell"}
-    told = mixture(ALIKE, {"tcp://b": haswell, "tcp://a": dict(ALIKE)})
+    told = describe_mixture(ALIKE, {"tcp://b": haswell, "tcp://a": dict(ALIKE)})
     assert told is not None and "\n" not in told
     assert "the driver, worker tcp://a: blas openblas 0.3 Zen; worker tcp://b: blas openblas 0.3 Haswell" in told
     assert "no longer the same bits" in told and "processor znver4" not in told
     several = {f"tcp://{k}": {**ALIKE, "processor": "generic", "vectors": "avx2"} for k in range(5)}
-    told = mixture(ALIKE, several)
+    told = describe_mixture(ALIKE, several)
     assert told is not None
     assert "the driver: processor znver4, vectors fma" in told
     assert "worker tcp://0, worker tcp://1, worker tcp://2 and 2 more: processor generic, vectors none beyond" in told
 
 
 def test_workers_that_all_differ_from_the_driver_alone_are_told():
-    told = mixture(ALIKE, {"tcp://a": {**ALIKE, "libc": "musl"}})
+    told = describe_mixture(ALIKE, {"tcp://a": {**ALIKE, "libc": "musl"}})
     assert told is not None and "the driver: libc glibc 2; worker tcp://a: libc musl" in told
 
 

@@ -28,7 +28,7 @@ from gramplane.cluster import (
     parse_cluster,
     plan,
 )
-from gramplane.cluster.workers.faults import translate
+from gramplane.cluster.workers.faults import translate_error
 from gramplane.cluster.workers.graph import build_graph
 from gramplane.cluster.workers.watch import Watchdog
 from gramplane.workflows.exits import Exit, exit_code
@@ -103,8 +103,8 @@ def test_a_lost_connection_ends_a_run_at_once_whatever_the_client_says_of_its_ta
         Watchdog(cast(Any, link), Limits(), []).check()
     work = rough(3, 0.0)
     graph, report = build_graph(work, Limits()), RuntimeError("ConnectionPool is closed")
-    assert type(translate(report, work, graph, 1)) is TaskFailed
-    lost = translate(report, work, graph, 1, connected=False)
+    assert type(translate_error(report, work, graph, 1)) is TaskFailed
+    lost = translate_error(report, work, graph, 1, connected=False)
     assert type(lost) is ClusterLost and exit_code(lost) == Exit.CLUSTER_LOST
 
 

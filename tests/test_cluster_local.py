@@ -32,7 +32,7 @@ from gramplane.cluster import (
 )
 from gramplane.cluster.process import own_bytes
 from gramplane.cluster.workers.link import Link
-from gramplane.cluster.workers.preflight import Capacity, WorkerFacts, capacity
+from gramplane.cluster.workers.preflight import Capacity, WorkerFacts, weakest_capacity
 from tests.support import toys
 from tests.support.clusters import children, import_path, wait_until
 
@@ -177,7 +177,7 @@ def test_memory_refusal_counts_the_process_itself(pair):
 
 def test_plans_stay_below_where_the_first_worker_pauses():
     facts = [WorkerFacts({}, 1 << 30, 1, 100 << 20, 0.95), WorkerFacts({}, 2 << 30, 2, 50 << 20, 0.8)]
-    assert capacity(dict(zip("ab", facts, strict=True))) == Capacity(1 << 30, 2, 100 << 20, 0.8)
+    assert weakest_capacity(dict(zip("ab", facts, strict=True))) == Capacity(1 << 30, 2, 100 << 20, 0.8)
 
 
 def test_threads_share_the_memory_of_their_worker_and_give_the_same_bits():
@@ -365,8 +365,8 @@ def test_workers_must_agree_with_the_driver(pair):
 def test_workers_with_other_software_are_refused(pair, monkeypatch, package, blocked):
     from gramplane.cluster.workers import preflight
 
-    real = preflight.versions()
-    monkeypatch.setattr(preflight, "versions", lambda: {**real, package: "99.1"})
+    real = preflight.software_versions()
+    monkeypatch.setattr(preflight, "software_versions", lambda: {**real, package: "99.1"})
     if blocked:
         monkeypatch.setattr(Link, "ask_scheduler", lambda self, function: ValueError("not allowed"))
     who = "worker tls://.*" if blocked else "the scheduler"
@@ -377,8 +377,8 @@ def test_workers_with_other_software_are_refused(pair, monkeypatch, package, blo
 def test_other_differences_are_a_warning(pair, monkeypatch):
     from gramplane.cluster.workers import preflight
 
-    real = preflight.versions()
-    monkeypatch.setattr(preflight, "versions", lambda: {**real, "scipy": "99.1"})
+    real = preflight.software_versions()
+    monkeypatch.setattr(preflight, "software_versions", lambda: {**real, "scipy": "99.1"})
     sink = MemorySink()
     executor = executor_for_client(pair._link.client, events=sink, worker_memory="2GiB")
     *versions, memory = [event["message"] for event in sink.named("warning")]

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from gramplane.cluster import make_certificates, open_executor, parse_cluster, plan
-from gramplane.cluster.security import own_security
+from gramplane.cluster.security import make_security
 from tests.support import toys
 from tests.support.clusters import children, import_path, wait_until
 from tests.support.strangers import answers, public_copies
@@ -127,7 +127,7 @@ def test_users_settings_for_other_clusters_do_not_take_its_place(tmp_path):
     parties = ("client", "scheduler", "worker")
     settings = {f"distributed.comm.tls.{party}.{name}": getattr(foreign, name) for party in parties for name in ("cert", "key")}
     with dask.config.set({**settings, "distributed.comm.tls.ca-file": foreign.ca, "distributed.comm.require-encryption": False}):
-        security = own_security(tmp_path / "own")
+        security = make_security(tmp_path / "own")
     assert security.require_encryption is True
     for party in parties:
         config = security.get_tls_config_for_role(party)

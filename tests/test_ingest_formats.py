@@ -159,7 +159,7 @@ def test_every_form_gives_the_same_store(make, tmp_path, data, spill, monkeypatc
     X, A, y = data
     source, options = make(tmp_path, X, A, y)
     if spill:
-        monkeypatch.setattr(reading, "hold", None)
+        monkeypatch.setattr(reading, "hold_block", None)
         monkeypatch.setattr(reading, "HELD_SHARE", 1 << 50)
         monkeypatch.setattr("gramplane.storage.ingest.text.text._TEXT_TO_MEMORY", 1 << 50)
         options["budget"] = MIN_BUDGET

@@ -97,7 +97,7 @@ def test_every_dense_form_keeps_missing_values(make, tmp_path, data, spill, monk
     A, y = data
     source, options = make(tmp_path, A, y)
     if spill:
-        monkeypatch.setattr(reading, "hold", None)
+        monkeypatch.setattr(reading, "hold_block", None)
         monkeypatch.setattr(reading, "HELD_SHARE", 1 << 50)
     store = ingest(source, tmp_path / "S", missing="keep", layout="both", budget=MIN_BUDGET, **options)
     assert store.meta.dtype == "float32" and store.meta.n_missing == np.isnan(A).sum()

@@ -18,7 +18,7 @@ from gramplane.storage.ingest import buckets, build, ingest, reading, scratch
 from gramplane.storage.ingest.counts import ColumnCounts
 from gramplane.storage.ingest.reading import Reading
 from gramplane.storage.ingest.text import streams, text
-from gramplane.storage.ingest.text.spool import hold
+from gramplane.storage.ingest.text.spool import hold_block
 from gramplane.storage.locks import file_lock
 from tests.support.svmlight_files import check_store, labels_for, random_csr, write_file
 
@@ -131,7 +131,8 @@ def test_sigkill_and_another_process(tmp_path, phase):
     source, *_ = sources(tmp_path)["plain"]
     code = f"""
     import os, signal
-    from gramplane.storage.ingest import buckets, build, ingest, streams, text
+    from gramplane.storage.ingest import buckets, build, ingest
+    from gramplane.storage.ingest.text import streams, text
     streams.PIECE = text.PIECE = 2000
     text._TEXT_TO_MEMORY = 1 << 40
     def progress(done, total, phase):
@@ -235,8 +236,8 @@ def test_packed_text_without_a_last_line_end_killed_after_its_end(tmp_path, monk
 
 def test_columns_of_blocks_read_before_are_counted_to_the_greatest():
     cols = [np.array([7, 4096, 0, 7], np.int32), np.empty(0, np.int32), np.array([3, 9000], np.int32)]
-    again = Reading([hold({"cols": part}) for part in cols], counts=ColumnCounts())
-    reading.recount(again)
+    again = Reading([hold_block({"cols": part}) for part in cols], counts=ColumnCounts())
+    reading.recount_columns(again)
     np.testing.assert_array_equal(again.counts.width(0, 9500), np.bincount(np.concatenate(cols), minlength=9500))
     assert (again.lowest, again.highest) == (0, 9000)
 

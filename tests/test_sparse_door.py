@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.storage import DataError, MemoryBlocks, admitted
-from gramplane.storage.sparse_door import compressed
+from gramplane.storage.sparse_door import check_compressed
 from tests.support import broken_sparse as broken
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -173,7 +173,7 @@ def test_sparse_columns_of_a_frame_are_looked_at(kind):
 
 def test_a_triple_that_is_not_put_together_is_checked_with_the_names_of_its_arrays():
     with pytest.raises(DataError, match=r"^x\.npz: X_indptr\[1\] is -1 after 0"):
-        compressed((np.ones(1), np.zeros(1, "i4"), np.array([0, -1, 1])), (2, 3), "csr", "x.npz", "X_")
+        check_compressed((np.ones(1), np.zeros(1, "i4"), np.array([0, -1, 1])), (2, 3), "csr", "x.npz", "X_")
 
 
 def test_the_door_costs_little_beside_one_conversion():
@@ -286,12 +286,12 @@ BEHIND = {
         "_join_rows": "MemoryBlocks, which are behind the door",
         "_refuse_not_finite": "behind in_memory",
     },
-    "storage/ingest/tables/array_files.py": {"_assembled": "of parts that compressed() returned"},
-    "storage/ingest/tables/arrays.py": {"_csr": "admitted in the same line"},
+    "storage/ingest/tables/array_files.py": {"_assemble_csr": "of parts that check_compressed() returned"},
+    "storage/ingest/tables/arrays.py": {"_check_csr": "admitted in the same line"},
     "storage/ingest/build.py": {"_sort_stripe": "entries that ingest sorted"},
     "storage/ingest/tables/dask_rows.py": {"_compute": "chunks that were admitted one by one"},
     "storage/ingest/reading.py": {"sparse_block": "a copy of rows that came through the door"},
-    "storage/ingest/turning.py": {"rows_of": "of parts that compressed() returned", "_turned": "entries that were sorted here"},
+    "storage/ingest/turning.py": {"csr_pieces": "of parts that check_compressed() returned", "_turn_rows": "entries that were sorted here"},
 }
 """Functions there that convert or build sparse matrices all the same, each with the reason why it may."""
 

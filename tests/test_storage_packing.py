@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gramplane.storage import RunStore, SchemaError, read_model, write_model
-from gramplane.storage.packing import FEW, pack, unpack
+from gramplane.storage.packing import MAX_PLAIN_ARRAYS, pack, unpack
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ def equal(a: Many, b: Many) -> bool:
     return all(x.dtype == y.dtype and x.shape == y.shape and np.array_equal(x, y) for x, y in pairs)
 
 
-@pytest.mark.parametrize("count", [0, 3, FEW, FEW + 1, 500])
+@pytest.mark.parametrize("count", [0, 3, MAX_PLAIN_ARRAYS, MAX_PLAIN_ARRAYS + 1, 500])
 def test_records_of_any_number_of_arrays_come_back(tmp_path, count):
     record = many(count)
     write_model(tmp_path / "model", record)
@@ -45,13 +45,13 @@ def test_few_files_for_many_arrays(tmp_path):
 
 
 def test_few_arrays_keep_their_names():
-    arrays = {f"a{k}": np.ones(k) for k in range(FEW)}
+    arrays = {f"a{k}": np.ones(k) for k in range(MAX_PLAIN_ARRAYS)}
     kept, index = pack(arrays)
     assert index == {} and kept.keys() == arrays.keys()
 
 
 @pytest.mark.parametrize("entry", [["float64", [10**6], 0], ["int8", [1], 0], ["float64", "x", 0], [1]])
 def test_an_index_that_does_not_fit_is_refused(entry):
-    arrays, index = pack({f"a{k}": np.ones(2) for k in range(FEW + 1)})
+    arrays, index = pack({f"a{k}": np.ones(2) for k in range(MAX_PLAIN_ARRAYS + 1)})
     with pytest.raises(SchemaError, match="packed array 'a3'"):
         unpack(arrays, {**index, "a3": entry})

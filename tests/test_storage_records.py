@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from typing_extensions import TypeAliasType
 
 from gramplane.storage import DigestMismatch, MissingBlock, OutOfSpace, SchemaError, from_arrays, read_model, to_arrays, write_model
-from gramplane.storage.records import dumps
+from gramplane.storage.records import dump_json
 from tests.test_storage_writer import FullDisk
 
 
@@ -255,7 +255,9 @@ def test_declared_type_that_cannot_be_restored_is_named():
 
 
 def test_log_lines_are_strict_json():
-    line = dumps({"gap": math.inf, "n": np.int64(3), "a": np.arange(2.0), "nan": [float("nan"), None], "t": (1, "é"), "o": np.bool_(True)})
+    line = dump_json(
+        {"gap": math.inf, "n": np.int64(3), "a": np.arange(2.0), "nan": [float("nan"), None], "t": (1, "é"), "o": np.bool_(True)}
+    )
     assert json.loads(line) == {"gap": None, "n": 3, "a": [0.0, 1.0], "nan": [None, None], "t": [1, "é"], "o": True}
 
 

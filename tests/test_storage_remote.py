@@ -9,9 +9,9 @@ import pytest
 from gramplane.storage import DataError, MissingBlock, RunLocked, errors, urls
 from gramplane.storage.ingest import ingest
 from gramplane.storage.ingest import scratch as scratches
-from gramplane.storage.ingest.fetching import at_hand
+from gramplane.storage.ingest.fetching import make_local
 from gramplane.storage.ingest.scratch import Scratch, private_folder
-from gramplane.storage.remote import ASK_THE_MACHINE, unsigned
+from gramplane.storage.remote import ASK_THE_MACHINE, is_unsigned
 from gramplane.storage.whole_files import whole_file
 from tests.support.s3 import s3_server
 
@@ -40,10 +40,10 @@ def s3(monkeypatch):
 )
 def test_requests_are_signed_only_with_credentials_or_with_leave(scheme, name, tmp_path):
     bare = {"HOME": str(tmp_path), "AWS_REGION": "x", "AZURE_STORAGE_ACCOUNT_NAME": "a"}
-    assert unsigned(scheme, bare) and unsigned(scheme, {**bare, name: ""}) and unsigned(scheme, {**bare, ASK_THE_MACHINE: "0"})
-    assert not unsigned(scheme, {**bare, name: "x"}) and not unsigned(scheme, {**bare, ASK_THE_MACHINE: "1"})
+    assert is_unsigned(scheme, bare) and is_unsigned(scheme, {**bare, name: ""}) and is_unsigned(scheme, {**bare, ASK_THE_MACHINE: "0"})
+    assert not is_unsigned(scheme, {**bare, name: "x"}) and not is_unsigned(scheme, {**bare, ASK_THE_MACHINE: "1"})
     with pytest.raises(errors.SchemaError, match=ASK_THE_MACHINE):
-        unsigned(scheme, {ASK_THE_MACHINE: "maybe"})
+        is_unsigned(scheme, {ASK_THE_MACHINE: "maybe"})
 
 
 def test_a_missing_object_is_not_a_missing_bucket(s3):
@@ -72,7 +72,7 @@ def test_faults_of_a_remote_source_name_its_url(s3, tmp_path):
     s3.buckets["b"]["bad.svm"] = b"1 1:1\n1 2:x\n"
     with pytest.raises(DataError, match=r"^s3://b/bad\.svm:2:"):
         ingest("s3://b/bad.svm", tmp_path / "s")
-    with at_hand("s3://b/bad.svm", tmp_path) as copy:
+    with make_local("s3://b/bad.svm", tmp_path) as copy:
         assert stat.S_IMODE(os.stat(os.path.dirname(copy)).st_mode) == 0o700
     assert os.listdir(tmp_path) == []
 

@@ -18,7 +18,7 @@ from gramplane.storage import versions as stored_versions
 from gramplane.storage.blocks import writer
 from gramplane.storage.ingest import ingest
 from gramplane.storage.urls import open_objects
-from gramplane.storage.versions import POINTER, read_versions, remove_versions, replaced
+from gramplane.storage.versions import POINTER, read_versions, remove_versions, replaced_versions
 from tests.support.stores import random_sparse, sparse_store, write_sparse
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -54,7 +54,7 @@ def test_a_new_content_is_a_new_version_and_the_old_one_goes_when_nobody_reads_i
     third = made(place, 2)
     assert names(place) == ["current.json", "v2", "v3"], "the first goes, the second is still read"
     assert third.digest == made(tmp_path / "t", 2).digest, "the digest speaks of the content alone"
-    assert replaced(open_objects(place)) == ["v2"] and remove_versions(open_objects(place), ["v2"]) == []
+    assert replaced_versions(open_objects(place)) == ["v2"] and remove_versions(open_objects(place), ["v2"]) == []
 
 
 def test_references_find_the_version_they_were_made_from(tmp_path):
@@ -227,9 +227,9 @@ def test_a_pointer_is_checked(tmp_path):
 def _sealed(fields) -> bytes:
     import hashlib
 
-    from gramplane.storage.blocks.arrays import canonical
+    from gramplane.storage.blocks.arrays import canonical_json
 
-    return canonical({**fields, "digest": hashlib.sha256(canonical(fields)).hexdigest()})
+    return canonical_json({**fields, "digest": hashlib.sha256(canonical_json(fields)).hexdigest()})
 
 
 def test_a_manifest_of_another_version_is_refused(tmp_path):

@@ -345,4 +345,4 @@ def test_paths_of_the_wrong_kind_are_told_in_a_sentence(tmp_path: Path, capsys: 
 def test_a_signal_is_told_whatever_python_wraps_it_in():
     wrapped = RuntimeError("Error calling __set_name__")
     wrapped.__cause__ = Interrupted(2)
-    assert exit_code(wrapped) == 130 and console.describe(wrapped).startswith("stopped by SIGINT; what is finished is kept")
+    assert exit_code(wrapped) == 130 and console.describe_error(wrapped).startswith("stopped by SIGINT; what is finished is kept")

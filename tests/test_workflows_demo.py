@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gramplane.workflows.cli import main
-from gramplane.workflows.demo import candidates, write_digits, write_workflow
+from gramplane.workflows.demo import count_candidates, write_digits, write_workflow
 
 
 def run(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict:
@@ -36,7 +36,7 @@ def test_the_digits_are_split_once(tmp_path: Path):
 
 
 def test_candidates_are_columns_squares_and_products():
-    assert [candidates(width) for width in (1, 2, 64)] == [2, 5, 2144]
+    assert [count_candidates(width) for width in (1, 2, 64)] == [2, 5, 2144]
 
 
 @pytest.mark.cluster

@@ -12,8 +12,8 @@ import pytest
 
 from gramplane.workflows.checking import ConfigError
 from gramplane.workflows.cli import main
-from gramplane.workflows.commands.options import Where
-from gramplane.workflows.runner import default_run_id, placed, run_workflow
+from gramplane.workflows.commands.options import ComputeOptions
+from gramplane.workflows.runner import default_run_id, merge_compute, run_workflow
 from gramplane.workflows.schema import ResultLine, read_workflow
 from tests.support.clusters import import_path
 
@@ -358,7 +358,7 @@ def test_the_run_id_follows_what_results_depend_on(smoke: Path, monkeypatch: pyt
         if text is not None:
             smoke.write_text(text)
         read = read_workflow(smoke)
-        return default_run_id(read, placed(read, Where(**where)))
+        return default_run_id(read, merge_compute(read, ComputeOptions(**where)))
 
     good = smoke.read_text()
     first = name()
@@ -372,12 +372,12 @@ def test_the_run_id_follows_what_results_depend_on(smoke: Path, monkeypatch: pyt
 
 def test_environment_and_options_stand_above_the_file(smoke: Path):
     read = read_workflow(smoke)
-    assert placed(read, Where()).cluster == "sync"
-    assert placed(read, Where(cluster="local:2")).cluster == "local:2"
+    assert merge_compute(read, ComputeOptions()).cluster == "sync"
+    assert merge_compute(read, ComputeOptions(cluster="local:2")).cluster == "local:2"
     smoke.write_text(smoke.read_text().replace("steps:", "stall_timeout: 7\nsteps:", 1))
     read = read_workflow(smoke)
-    assert placed(read, Where()).arguments()["stall_timeout"] == 7.0
-    assert placed(read, Where(stall_timeout=9.0)).arguments()["stall_timeout"] == 9.0
+    assert merge_compute(read, ComputeOptions()).arguments()["stall_timeout"] == 7.0
+    assert merge_compute(read, ComputeOptions(stall_timeout=9.0)).arguments()["stall_timeout"] == 9.0
 
 
 def test_outcome_of_one_step_holds_its_figures(smoke: Path):

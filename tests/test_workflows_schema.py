@@ -35,12 +35,12 @@ def test_the_architecture_example_is_right():
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_the_examples_are_right(path: Path):
-    from gramplane.workflows.commands.options import Where
-    from gramplane.workflows.runner import check_workflow, placed
+    from gramplane.workflows.commands.options import ComputeOptions
+    from gramplane.workflows.runner import check_workflow, merge_compute
 
     read = read_workflow(path, environ={})
     assert read.spec.name
-    check_workflow(read, placed(read, Where()))
+    check_workflow(read, merge_compute(read, ComputeOptions()))
 
 
 def test_every_kind_of_step_has_an_example():
@@ -90,12 +90,12 @@ def test_what_is_wrong_is_told_with_line_and_nearest_name(old: str, new: str, to
     ],
 )
 def test_methods_and_sizes_are_checked_before_the_first_step(old: str, new: str, told: str):
-    from gramplane.workflows.commands.options import Where
+    from gramplane.workflows.commands.options import ComputeOptions
     from gramplane.workflows.runner import run_workflow
 
     read = check(GOOD.replace(old, new, 1))
     with pytest.raises(ConfigError) as caught:
-        run_workflow(read, check=True, where=Where())
+        run_workflow(read, check=True, where=ComputeOptions())
     assert told in str(caught.value)
 
 

@@ -90,7 +90,7 @@ def test_every_text_of_the_command_line_is_a_place_or_known_to_be_none():
 def test_every_place_takes_a_url_or_refuses_it_before_work(item, tmp_path, monkeypatch, capsys):
     words, param = item
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(urls, "connect", lambda url: pytest.fail(f"{url} was asked"))
+    monkeypatch.setattr(urls, "connect_store", lambda url: pytest.fail(f"{url} was asked"))
     for url, kind in GOOD.items():
         if kind in USES[param.type.use].kinds:
             found = param.type.convert(url, param, None)

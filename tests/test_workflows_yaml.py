@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gramplane.workflows.checking import ConfigError, expand
-from gramplane.workflows.yaml_source import MAX_BYTES, parse_yaml, read_yaml, scalar
+from gramplane.workflows.checking import ConfigError, expand_variables
+from gramplane.workflows.yaml_source import MAX_BYTES, parse_yaml, read_scalar, read_yaml
 
 SMOKE = Path(__file__).resolve().parent.parent / "workflows" / "smoke.yaml"
 
@@ -41,7 +41,7 @@ SMOKE = Path(__file__).resolve().parent.parent / "workflows" / "smoke.yaml"
     ],
 )
 def test_scalars_are_those_of_yaml_1_2(text: str, value: object):
-    found = scalar(text, "--set x")
+    found = read_scalar(text, "--set x")
     assert (found, type(found)) == (value, type(value))
 
 
@@ -122,7 +122,7 @@ def test_variables_are_expanded_in_values_only():
 
 def test_expand_names_what_is_missing():
     with pytest.raises(ConfigError, match=r"here: environment variable X is not set; set it or write \$\{X:-default\}"):
-        expand("${X}", "here", {})
+        expand_variables("${X}", "here", {})
 
 
 @given(st.binary(max_size=40), st.integers(0, 10_000), st.randoms(use_true_random=False))

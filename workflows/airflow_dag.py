@@ -30,7 +30,7 @@ class _AnyVariable(dict[str, str]):
         return default
 
 
-def _operators() -> tuple[Any, Any]:
+def _airflow_classes() -> tuple[Any, Any]:
     """Return ``DAG`` and ``BashOperator`` from where this Airflow has them."""
     try:
         from airflow.providers.standard.operators.bash import BashOperator  # pyright: ignore[reportMissingImports]
@@ -41,33 +41,25 @@ def _operators() -> tuple[Any, Any]:
     return DAG, BashOperator
 
 
-def _steps(document: Document) -> dict[str, list[str]]:
+def _read_steps(document: Document) -> dict[str, list[str]]:
     """Return ``{step: needs}`` in the order of the file."""
     data = document.data if isinstance(document.data, dict) else {}
     steps = data.get("steps")
     if not isinstance(steps, list) or not all(isinstance(step, dict) and isinstance(step.get("id"), str) for step in steps):
         raise ConfigError(f"{document.place(('steps',))}: a workflow has a list of steps, each with an id")
-    found = {step["id"]: list(step.get("needs", [])) for step in steps}
+    needs = {step["id"]: list(step.get("needs", [])) for step in steps}
     for index, step in enumerate(steps):
-        missing = [need for need in found[step["id"]] if need not in found]
+        missing = [need for need in needs[step["id"]] if need not in needs]
         if missing:
             raise ConfigError(f"{document.place(('steps', index, 'needs'))}: no step {missing[0]!r}")
-    return found
+    return needs
 
 
 def step_command(workflow: Path, step: str, run_id: str | None = None, program: str = "gramplane") -> str:
     """Return the shell command of one step.
 
-    Parameters
-    ----------
-    workflow
-        The file.
-    step
-        Id of the step.
-    run_id
-        Passed as ``--run-id``; an Airflow template such as ``{{ ds }}`` makes one run per day.
-    program
-        The command, such as ``/opt/gramplane/bin/gramplane``.
+    ``workflow``: the file; ``step``: id of the step; ``run_id``: passed as ``--run-id``; an Airflow template such as ``{{ ds }}`` makes one
+    run per day; ``program``: the command, such as ``/opt/gramplane/bin/gramplane``.
     """
     words = [shlex.quote(part) for part in (program, "run", str(workflow), "--step", step, "--json")]
     # Not quoted like the others: Airflow fills the template in before the shell sees it, within the double quotes.
@@ -108,10 +100,10 @@ def build_dag(
     ConfigError
         If the file is no workflow, with ``file:line:column``.
     """
-    dag_class, operator = _operators()
+    dag_class, operator = _airflow_classes()
     path = Path(workflow_yaml).resolve()
     document = read_yaml(path, _AnyVariable())
-    steps = _steps(document)
+    steps = _read_steps(document)
     settings = {"append_env": True, **(task_args or {})}
     with dag_class(**{"dag_id": str(document.data.get("name", path.stem)), **dag_kwargs}) as dag:
         tasks = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     M = TypeVar("M", bound=BaseModel)
 
 Loc = tuple[str | int, ...]
-Place = Callable[[Loc], str]
+Locator = Callable[[Loc], str]
 _SHOWN = 10
 
 
@@ -26,10 +26,7 @@ class ConfigError(ValueError):
 def choose(word: str, known: Iterable[str], what: str) -> str:
     """Return ``word`` if it is known.
 
-    Raises
-    ------
-    ConfigError
-        If it is not, with the nearest known name.
+    Raises ConfigError if it is not, with the nearest known name.
     """
     names = list(known)
     if word not in names:
@@ -37,23 +34,23 @@ def choose(word: str, known: Iterable[str], what: str) -> str:
     return word
 
 
-def dotted(loc: Sequence[str | int]) -> str:
+def dotted_path(loc: Sequence[str | int]) -> str:
     """Return ``steps[1].with.C`` for ``("steps", 1, "with", "C")``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
     return text.lstrip(".")
 
 
-def by_name(prefix: str) -> Place:
+def by_name(prefix: str) -> Locator:
     """Return a place function for values without a file: ``--set C`` and the like."""
-    return lambda loc: f"{prefix}{dotted(loc)}"
+    return lambda loc: f"{prefix}{dotted_path(loc)}"
 
 
 def by_option(loc: Loc) -> str:
     """Return ``--zero-based`` for the field ``zero_based``."""
-    return "--" + dotted(loc).replace("_", "-")
+    return "--" + dotted_path(loc).replace("_", "-")
 
 
-def _message(error: Mapping[str, Any], known: Callable[[Loc], Iterable[str]]) -> str:
+def _finding_message(error: Mapping[str, Any], known: Callable[[Loc], Iterable[str]]) -> str:
     key = str(error["loc"][-1]) if error["loc"] else ""
     if error["type"] == "extra_forbidden":
         return f"unknown key {key!r}{nearest(key, known(error['loc']))}"
@@ -69,10 +66,10 @@ def _message(error: Mapping[str, Any], known: Callable[[Loc], Iterable[str]]) ->
     return text
 
 
-def described(problem: ValidationError, place: Place, known: Callable[[Loc], Iterable[str]]) -> ConfigError:
+def describe_problem(problem: ValidationError, place: Locator, known: Callable[[Loc], Iterable[str]]) -> ConfigError:
     """Turn pydantic's findings into one error: a line per finding, each with its place."""
     rows = problem.errors(include_url=False)
-    lines = [f"{place(row['loc'])}: {_message(row, known)}" for row in rows[:_SHOWN]]
+    lines = [f"{place(row['loc'])}: {_finding_message(row, known)}" for row in rows[:_SHOWN]]
     if len(rows) > _SHOWN:
         lines.append(f"and {len(rows) - _SHOWN} more")
     return ConfigError("\n".join(dict.fromkeys(lines)))
@@ -83,33 +80,27 @@ def keys_of(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def validated(model: type[M], values: Mapping[str, Any], place: Place) -> M:
+def validate_values(model: type[M], values: Mapping[str, Any], place: Locator) -> M:
     """Return ``model`` made of ``values``.
 
-    Raises
-    ------
-    ConfigError
-        Naming each wrong key or value, its place and the nearest known name.
+    Raises ConfigError, naming each wrong key or value, its place and the nearest known name.
     """
     from pydantic import ValidationError
 
     try:
         return model.model_validate(dict(values))
     except ValidationError as problem:
-        raise described(problem, place, lambda loc: keys_of(model)) from None
+        raise describe_problem(problem, place, lambda loc: keys_of(model)) from None
 
 
 _VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)\})")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
-def expand(text: str, where: str, environ: Mapping[str, str] | None = None) -> str:
+def expand_variables(text: str, where: str, environ: Mapping[str, str] | None = None) -> str:
     """Replace ``${NAME}`` and ``${NAME:-default}`` by the environment's values, ``$$`` by ``$``.
 
-    Raises
-    ------
-    ConfigError
-        If a variable is not set and has no default, or ``${...}`` holds no name; ``where`` opens the message.
+    Raises ConfigError if a variable is not set and has no default, or ``${...}`` holds no name; ``where`` opens the message.
     """
     known = os.environ if environ is None else environ
 

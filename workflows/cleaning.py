@@ -24,12 +24,8 @@ class LeftOver:
 def left_overs(root: Path, now: float | None = None) -> list[LeftOver]:
     """Return what can be removed below ``root``.
 
-    Parameters
-    ----------
-    root
-        A store, a run directory, or a folder of them.
-    now
-        Present time in seconds; files written in the hour before it are left out.
+    ``root``: a store, a run directory, or a folder of them; ``now``: present time in seconds; files written in the hour before it are left
+    out.
 
     Notes
     -----
@@ -37,13 +33,13 @@ def left_overs(root: Path, now: float | None = None) -> list[LeftOver]:
     finished run. Checkpoints, histories and stores without a manifest (an ingest that can be continued) stay.
     """
     limit = (time.time() if now is None else now) - QUIET_SECONDS
-    found: dict[Path, LeftOver] = {}
+    items: dict[Path, LeftOver] = {}
     for folder in [root, *(path for path in sorted(root.rglob("*")) if path.is_dir() and not path.is_symlink())]:
         for file, why in _in_folder(folder):
             stat = file.lstat()
             if stat.st_mtime < limit:
-                found.setdefault(file, LeftOver(file, stat.st_size, why))
-    return list(found.values())
+                items.setdefault(file, LeftOver(file, stat.st_size, why))
+    return list(items.values())
 
 
 def _in_folder(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -51,24 +47,24 @@ def _in_folder(folder: Path) -> Iterator[tuple[Path, str]]:
         if file.name.startswith(".") and file.name.endswith(".tmp") and file.is_file():
             yield file, "left by a writer that was killed"
     if (folder / "manifest.json").exists() and (folder / "zarr.json").exists():
-        yield from ((file, "not listed in the store's manifest") for file in _unlisted(folder))
+        yield from ((file, "not listed in the store's manifest") for file in _unlisted_files(folder))
     if (folder / "config.json").exists() and (folder / "summary.json").exists():
         yield from ((file, "array of a finished run") for file in sorted((folder / "arrays").glob("*.npy")))
 
 
-def _unlisted(store: Path) -> list[Path]:
+def _unlisted_files(store: Path) -> list[Path]:
     from ..storage.manifest import read_seal
     from ..storage.urls import open_objects
 
     listed, _ = read_seal(open_objects(store))
-    kept = {*listed, "manifest.json"}
+    known = {*listed, "manifest.json"}
     # A store of 0.1.0 that was replaced has its newer versions, which list their own, in the same folder.
     newer = {POINTER, *(path.name for path in store.glob("v*") if (store / POINTER).exists())}
     names = ((file, file.relative_to(store)) for file in sorted(store.rglob("*")) if file.is_file())
-    return [file for file, name in names if name.as_posix() not in kept and name.parts[0] not in newer]
+    return [file for file, name in names if name.as_posix() not in known and name.parts[0] not in newer]
 
 
-def remove(found: Iterable[LeftOver]) -> None:
+def remove_files(found: Iterable[LeftOver]) -> None:
     """Remove the files of a list made by `left_overs`."""
     for item in found:
         item.path.unlink(missing_ok=True)
@@ -89,7 +85,7 @@ def old_versions(root: str) -> list[OldVersion]:
     from ..storage.places import is_local
 
     places = [root] if not is_local(root) else [str(file.parent) for file in sorted(Path(root).rglob(POINTER))]
-    return [version for place in places for version in _versions_of(place)]
+    return [version for folder in places for version in _versions_of(folder)]
 
 
 def _versions_of(place: str) -> list[OldVersion]:
@@ -97,10 +93,13 @@ def _versions_of(place: str) -> list[OldVersion]:
     from ..storage.urls import open_objects
 
     base = open_objects(place)
-    return [OldVersion(place, name, versions.version_bytes(base, name), versions.is_read(base, name)) for name in versions.replaced(base)]
+    return [
+        OldVersion(place, name, versions.version_bytes(base, name), versions.is_read(base, name))
+        for name in versions.replaced_versions(base)
+    ]
 
 
-def remove_old(found: Iterable[OldVersion]) -> None:
+def remove_old_versions(found: Iterable[OldVersion]) -> None:
     """Remove replaced versions; those that somebody reads stay."""
     from ..storage.urls import open_objects
     from ..storage.versions import remove_versions

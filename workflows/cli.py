@@ -53,23 +53,17 @@ for _module in (cli_data, cli_gram, cli_fit, cli_runs, cli_config):
     _module.register(cli)
 
 
-def _command(arguments: Sequence[str]) -> str:
-    return next((word for word in arguments if not word.startswith("-")), "")
-
-
-def _failed(error: BaseException, words: Sequence[str]) -> int:
+def _report_failure(error: BaseException, words: Sequence[str]) -> int:
     if "--debug" in words and exit_code(error) is not Exit.INTERRUPTED:
         traceback.print_exception(error)
-    return int(show_error(error, "--json" in words, _command(words)))
+    command = next((word for word in words if not word.startswith("-")), "")
+    return int(show_error(error, "--json" in words, command))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    Parameters
-    ----------
-    arguments
-        Words after ``gramplane``; those of the process by default.
+    ``arguments``: words after ``gramplane``; those of the process by default.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     open_closed_streams()
@@ -77,10 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with interruptible():
             code = cli.main(words, prog_name="gramplane", standalone_mode=False)
     except (Exception, KeyboardInterrupt, Interrupted) as error:
-        return _failed(error.__cause__ if isinstance(error, Carried) and error.__cause__ else error, words)
+        return _report_failure(error.__cause__ if isinstance(error, Carried) and error.__cause__ else error, words)
     except SystemExit:
         # So click ends where its help cannot be written; nothing else here ends so.
-        return _failed(OutputClosed(), words)
+        return _report_failure(OutputClosed(), words)
     finally:
         settle_output()
     return code if isinstance(code, int) else 0

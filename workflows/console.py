@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from .exits import Exit, exit_code
-from .signals import stopped
+from .signals import find_signal
 
 OUTPUT = "the standard output"
 JSON_LIMIT = 4096
@@ -29,16 +29,8 @@ _KEPT = ("status", "exit", "command", "kind", "truncated")
 class Result:
     """What a command found.
 
-    Attributes
-    ----------
-    status
-        ``done``, ``already-done``, ``planned``, ``damaged``, ...
-    fields
-        Small JSON values shown with ``--json``.
-    text
-        The same for a reader.
-    code
-        Exit code; a result can be bad news (a damaged store) without being an error of the command.
+    ``status``: ``done``, ``already-done``, ``planned``, ``damaged``, ; ``fields``: small JSON values shown with ``--json``; ``text``: the
+    same for a reader; ``code``: exit code; a result can be bad news (a damaged store) without being an error of the command.
     """
 
     status: str = "done"
@@ -60,7 +52,7 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int)) else str(value)
 
 
-def _shorter(value: Any) -> Any:
+def _halve_value(value: object) -> Any:
     if isinstance(value, str) and len(value) > 200:
         return f"{value[: len(value) // 2]}..."
     if isinstance(value, list) and len(value) > 1:
@@ -72,29 +64,24 @@ def _shorter(value: Any) -> Any:
 
 def one_line(payload: Mapping[str, Any], limit: int = JSON_LIMIT) -> str:
     """Return ``payload`` as one JSON line of at most ``limit`` bytes: the largest values are cut in halves until it fits."""
-    rest = plain(payload)
+    fields = plain(payload)
     while True:
-        text = json.dumps(rest, allow_nan=False, separators=(", ", ": "))
+        text = json.dumps(fields, allow_nan=False, separators=(", ", ": "))
         if len(text) < limit:
             return text
-        largest = max((key for key in rest if key not in _KEPT), key=lambda key: len(json.dumps(rest[key])))
-        cut = _shorter(rest.pop(largest))
-        rest = {**rest, "truncated": True} if cut is None else {**rest, largest: cut, "truncated": True}
+        largest = max((key for key in fields if key not in _KEPT), key=lambda key: len(json.dumps(fields[key])))
+        cut = _halve_value(fields.pop(largest))
+        fields = {**fields, "truncated": True} if cut is None else {**fields, largest: cut, "truncated": True}
 
 
-def show(result: Result, command: str, as_json: bool) -> None:
+def show_result(result: Result, command: str, as_json: bool) -> None:
     """Write a result to stdout, for a reader or as the one JSON line.
 
-    Raises
-    ------
-    OutputClosed
-        If nobody reads it any more.
-    OSError
-        If it cannot be written; its path says that it was the output.
+    Raises OutputClosed if nobody reads it any more; OSError if it cannot be written; its path says that it was the output.
     """
     text = one_line({"status": result.status, "exit": int(result.code), "command": command, **result.fields}) if as_json else result.text
     if text:
-        say(text)
+        write_output(text)
 
 
 class OutputClosed(Exception):
@@ -127,7 +114,7 @@ def open_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
-def say(text: str) -> None:
+def write_output(text: str) -> None:
     """Write text to stdout; what its encoding cannot write, such as a file name that is no text, is written as its code."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
@@ -139,11 +126,11 @@ def say(text: str) -> None:
         raise
 
 
-def describe(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the one message of an error; a bug names its class and how to see the traceback."""
     if isinstance(error, click.ClickException):
         return error.format_message()
-    stop = stopped(error)
+    stop = find_signal(error)
     text = _path_trouble(error) or str(stop or error) or type(error).__name__
     if exit_code(error) is Exit.BUG:
         text = f"{type(error).__name__}: {text}\nthis is a bug of gramplane; --debug shows where"
@@ -153,8 +140,8 @@ def describe(error: BaseException) -> str:
 
 def _path_trouble(error: BaseException) -> str | None:
     """Return what is wrong with a path, without the system's number; errors of our own say it themselves."""
-    own = type(error).__module__ != "builtins"
-    if own or not isinstance(error, OSError) or error.strerror is None:
+    is_ours = type(error).__module__ != "builtins"
+    if is_ours or not isinstance(error, OSError) or error.strerror is None:
         return None
     if error.filename is None:
         return f"{error.strerror[:1].lower()}{error.strerror[1:]}"
@@ -169,39 +156,39 @@ def show_error(error: BaseException, as_json: bool, command: str) -> Exit:
     code = exit_code(error)
     if type(error).__name__ == "NoArgsIsHelpError" and isinstance(error, click.UsageError):
         # A group without a command; older versions of click show the help themselves.
-        _complain(error.message)
+        _write_error(error.message)
         return code
-    message = describe(error)
-    _complain(f"gramplane: {message}")
+    message = describe_error(error)
+    _write_error(f"gramplane: {message}")
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        _complain(f"try: {error.ctx.command_path} --help")
+        _write_error(f"try: {error.ctx.command_path} --help")
     if as_json and code is not Exit.PIPE_CLOSED:
         kind = type(error).__name__
         with suppress(OSError, OutputClosed):  # the message stands on stderr; a full stdout, say, must not hide it
-            say(one_line({"status": "error", "exit": int(code), "command": command, "kind": kind, "error": message}))
+            write_output(one_line({"status": "error", "exit": int(code), "command": command, "kind": kind, "error": message}))
     return code
 
 
-def _complain(text: str) -> None:
+def _write_error(text: str) -> None:
     with suppress(OSError):  # where stderr is gone the exit code has to do
         click.echo(text, err=True)
 
 
-def table(rows: list[tuple[str, Any]]) -> str:
+def align_rows(rows: list[tuple[str, Any]]) -> str:
     """Return ``name  value`` lines with aligned values; rows whose value is None are left out."""
     shown = [(name, value) for name, value in rows if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
-    return "\n".join(f"{name:<{width}}  {figure(value)}" for name, value in shown)
+    return "\n".join(f"{name:<{width}}  {format_figure(value)}" for name, value in shown)
 
 
 def run_table(figures: Mapping[str, Any]) -> str:
     """Return the figures of a run, those of its summary on lines of their own."""
     summary = figures.get("summary") or {}
-    own = [(key, value) for key, value in figures.items() if key != "summary" and key not in summary]
-    return table([*own, *told(summary)])
+    extra = [(key, value) for key, value in figures.items() if key != "summary" and key not in summary]
+    return align_rows([*extra, *summary_rows(summary)])
 
 
-def told(summary: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the rows of a summary for a reader, the reason of the stop in words."""
     from .report.glossary import stop_text
 
@@ -216,17 +203,17 @@ def plan_result(plan: Mapping[str, Any]) -> Result:
             rows += [("holds", f"{item['bytes']:,} bytes  {item['what']} ({item['formula']})") for item in value]
         else:
             rows.append((key, value))
-    return Result("planned", {"plan": plan}, f"plan; nothing was run\n{table(rows)}")
+    return Result("planned", {"plan": plan}, f"plan; nothing was run\n{align_rows(rows)}")
 
 
-def figure(value: Any) -> str:
+def format_figure(value: object) -> str:
     """Return a number with six significant digits, anything else as text."""
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}={figure(item)}" for key, item in value.items())
+        return ", ".join(f"{key}={format_figure(item)}" for key, item in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(figure(item) for item in value)
+        return ", ".join(format_figure(item) for item in value)
     return str(value)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from .checking import ConfigError
-from .commands.options import Where
-from .progress import Sink
+from .commands.options import ComputeOptions
+from .progress import Emit
 
 WORKFLOW = "fgm_poly2.yaml"
 TEST_SHARE = 0.3
@@ -25,8 +25,8 @@ def write_digits(folder: Path) -> None:
     from sklearn.model_selection import train_test_split
 
     digits: Any = load_digits()
-    wanted = np.isin(digits.target, (3, 8))
-    pixels, labels = digits.data[wanted] / 16.0, digits.target[wanted]
+    chosen = np.isin(digits.target, (3, 8))
+    pixels, labels = digits.data[chosen] / 16.0, digits.target[chosen]
     parts = train_test_split(pixels, labels, test_size=TEST_SHARE, random_state=0, stratify=labels)
     folder.mkdir(parents=True, exist_ok=True)
     for name, x, y in zip(("train", "test"), parts[:2], parts[2:], strict=True):
@@ -36,32 +36,26 @@ def write_digits(folder: Path) -> None:
         (folder / "pixels.txt").write_text("\n".join(digits.feature_names) + "\n", encoding="utf-8")
 
 
-def run_demo(out: Path, where: Where, sink: Sink) -> dict[str, Any]:
+def run_demo(out: Path, compute: ComputeOptions, emit: Emit) -> dict[str, Any]:
     """Write data and workflow file to ``out``, run the workflow, and return its main figures.
 
-    Parameters
-    ----------
-    out
-        Folder; what an earlier demonstration finished in it is not done again, and its workflow file is kept as it was edited.
-    where
-        Cluster and memory.
-    sink
-        Takes progress events.
+    ``out``: folder; what an earlier demonstration finished in it is not done again, and its workflow file is kept as it was edited;
+    ``compute``: cluster and memory; ``emit``: takes progress events.
     """
     from .runner import run_workflow
     from .schema import read_workflow
 
     began = time.perf_counter()
     write_digits(out / "data")
-    write_workflow(out / WORKFLOW, sink)
-    outcome = run_workflow(read_workflow(out / WORKFLOW), where=where, sink=sink)
+    write_workflow(out / WORKFLOW, emit)
+    outcome = run_workflow(read_workflow(out / WORKFLOW), where=compute, sink=emit)
     results = outcome.last["results"]
     if not set(STEPS) <= set(results):
         raise ConfigError(f"{out / WORKFLOW}: the demonstration needs the steps {', '.join(STEPS)}; `gramplane run` runs any other file")
     return {
         "accuracy": results["score"]["accuracy"],
         "n_selected": results["pairs"]["n_selected"],
-        "candidates": candidates(results["train"]["columns"]),
+        "candidates": count_candidates(results["train"]["columns"]),
         "seconds": round(time.perf_counter() - began, 2),
         "report": results["report"]["report"],
         "workflow": str(out / WORKFLOW),
@@ -69,15 +63,15 @@ def run_demo(out: Path, where: Where, sink: Sink) -> dict[str, Any]:
     }
 
 
-def write_workflow(path: Path, sink: Sink) -> None:
+def write_workflow(path: Path, emit: Emit) -> None:
     """Write the workflow file; one that was edited stays, and is told."""
     packed = (resources.files(__package__ or "") / WORKFLOW).read_bytes()
     if not path.exists():
         path.write_bytes(packed)
     elif path.read_bytes() != packed:
-        sink({"event": "warning", "message": f"{path} was edited and is run as it is; remove it to get the demonstration's own back"})
+        emit({"event": "warning", "message": f"{path} was edited and is run as it is; remove it to get the demonstration's own back"})
 
 
-def candidates(width: int) -> int:
+def count_candidates(width: int) -> int:
     """Return how many linear and degree-2 features ``width`` columns have: themselves, their squares, and products of two."""
     return 2 * width + width * (width - 1) // 2

@@ -81,24 +81,21 @@ def _own_code(error: BaseException) -> Exit | None:
     if isinstance(error, OSError) and error.errno in _BY_NUMBER:
         return _BY_NUMBER[error.errno]
     for cls in type(error).__mro__:
-        found = EXIT_CODES.get(f"{cls.__module__}:{cls.__qualname__}")
-        if found is not None:
-            return found
+        code = EXIT_CODES.get(f"{cls.__module__}:{cls.__qualname__}")
+        if code is not None:
+            return code
     return None
 
 
 def exit_code(error: BaseException) -> Exit:
     """Return the exit code of an exception: its own class decides, then the exceptions that caused it, else it is a bug.
 
-    Parameters
-    ----------
-    error
-        What ended the command. The nearest class in its method resolution order that the table lists counts.
+    ``error``: what ended the command. The nearest class in its method resolution order that the table lists counts.
     """
     seen: BaseException | None = error
     while seen is not None:
-        found = _own_code(seen)
-        if found is not None:
-            return found
+        code = _own_code(seen)
+        if code is not None:
+            return code
         seen = seen.__cause__
     return Exit.BUG

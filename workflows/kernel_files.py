@@ -25,10 +25,7 @@ def names_file(text: str) -> bool:
 def kernel_entries(text: str) -> tuple[list[Any], str]:
     """Return the entries of ``--kernels``, and what to call their place: a YAML file, or short texts with ``;`` between them.
 
-    Raises
-    ------
-    ConfigError
-        If the file does not exist or holds no list.
+    Raises ConfigError if the file does not exist or holds no list.
     """
     from ..storage.places import checked
     from .yaml_source import read_yaml
@@ -36,12 +33,12 @@ def kernel_entries(text: str) -> tuple[list[Any], str]:
     text = checked(text, "file", "kernels") if "://" in text else text
     if names_file(text):
         document = read_yaml(text)
-        found = document.data
-        if isinstance(found, Mapping) and set(found) == {"kernels"}:
-            found = found["kernels"]
-        if not isinstance(found, list) or not found:
+        entries = document.data
+        if isinstance(entries, Mapping) and set(entries) == {"kernels"}:
+            entries = entries["kernels"]
+        if not isinstance(entries, list) or not entries:
             raise ConfigError(f"{document.place()}: a kernel file is a list of kernels, such as `- rbf(gamma=0.5)` or `- grid: {{}}`")
-        return found, text
+        return entries, text
     if text.endswith((".yaml", ".yml", ".json")):
         raise ConfigError(f"kernel file {text} does not exist")
     return [part.strip() for part in text.split(";") if part.strip()], "--kernels"
@@ -50,82 +47,60 @@ def kernel_entries(text: str) -> tuple[list[Any], str]:
 def with_kernels(values: Mapping[str, Any], d: int | None, where: str) -> dict[str, Any]:
     """Return the parameters of a method with its kernels as a list of short texts.
 
-    Parameters
-    ----------
-    values
-        As the user gave them. ``kernels`` may be a file, texts with ``;`` between them, or a list of texts, records and grids; ``grams``
-        may be the path of a Gram store, whose kernels are taken unless others are named.
-    d
-        Number of features, ``None`` if not known: then a grid is read as one over a single feature, which is enough to check it.
-    where
-        Opens the message of an error.
-
-    Raises
-    ------
-    ConfigError
-        Naming the kernel.
+    ``values``: as the user gave them. ``kernels`` may be a file, texts with ``;`` between them, or a list of texts, records and grids;
+    ``grams`` may be the path of a Gram store, whose kernels are taken unless others are named. ``d``: number of features, ``None`` if not
+    known: then a grid is read as one over a single feature, which is enough to check it; ``where``: opens the message of an error. Raises
+    ConfigError: naming the kernel.
     """
     from ..storage.places import checked
 
-    found = dict(values)
-    grams = found.get("grams")
+    parameters = dict(values)
+    grams = parameters.get("grams")
     if isinstance(grams, str) and grams not in POLICIES:
-        if found.get("gram_store") not in (None, grams):
-            raise ConfigError(f"grams {grams} and gram_store {found['gram_store']} name two Gram stores; name one")
-        found = {"kernels": "precomputed", **found, "grams": "store", "gram_store": checked(grams, "store", "grams")}
-    given = found.get("kernels")
-    if isinstance(given, str) and given != "precomputed":
-        entries, file = kernel_entries(given)
-        return {**found, "kernels": _texts(entries, d, where if file == "--kernels" else file)}
-    return {**found, "kernels": _texts(given, d, where)} if isinstance(given, list) else found
+        if parameters.get("gram_store") not in (None, grams):
+            raise ConfigError(f"grams {grams} and gram_store {parameters['gram_store']} name two Gram stores; name one")
+        parameters = {"kernels": "precomputed", **parameters, "grams": "store", "gram_store": checked(grams, "store", "grams")}
+    kernels = parameters.get("kernels")
+    if isinstance(kernels, str) and kernels != "precomputed":
+        entries, file = kernel_entries(kernels)
+        return {**parameters, "kernels": _kernel_texts(entries, d, where if file == "--kernels" else file)}
+    return {**parameters, "kernels": _kernel_texts(kernels, d, where)} if isinstance(kernels, list) else parameters
 
 
-def _texts(entries: Sequence[Any], d: int | None, where: str) -> list[str]:
+def _kernel_texts(entries: Sequence[Any], d: int | None, where: str) -> list[str]:
     return [str(spec) for spec in kernel_specs(entries, d, where, width=1)]
 
 
 def kernel_specs(entries: Sequence[Any], d: int | None, where: str, width: int | None = None) -> list[Any]:
     """Return the kernels of a list of texts, records and grids.
 
-    Parameters
-    ----------
-    entries
-        Short texts (``rbf(gamma=0.5)[3,7:9]``), records (``name``, ``params``, ``columns``, …), or ``{grid: {widths: …, degrees: …}}``.
-    d
-        Number of features, ``None`` if not known.
-    where
-        Opens the message of an error.
-    width
-        Number of features of a grid where neither it nor ``d`` says: enough to check its other options.
-
-    Raises
-    ------
-    ConfigError
-        Naming the entry.
+    ``entries``: short texts (``rbf(gamma=0.5)[3,7:9]``), records (``name``, ``params``, ``columns``, …), or ``{grid: {widths: …, degrees:
+    …}}``; ``d``: number of features, ``None`` if not known; ``where``: opens the message of an error; ``width``: number of features of a
+    grid where neither it nor ``d`` says: enough to check its other options. Raises ConfigError, naming the entry.
     """
-    found: list[Any] = []
-    for place, entry in enumerate(entries):
+    specs: list[Any] = []
+    for position, entry in enumerate(entries):
         try:
-            found += _kernels(entry, d, width)
+            specs += _read_kernels(entry, d, width)
         except (ValueError, TypeError) as error:
-            raise ConfigError(f"{where}: kernels[{place}]: {error}") from None
-    if not found:
+            raise ConfigError(f"{where}: kernels[{position}]: {error}") from None
+    if not specs:
         raise ConfigError(f"{where}: no kernels; name at least one, such as rbf(gamma=0.5)")
-    return found
+    return specs
 
 
-def _kernels(entry: Any, d: int | None, width: int | None) -> list[Any]:
+def _read_kernels(entry: object, d: int | None, width: int | None) -> list[Any]:
     from ..pipeline.runs.gram_stores import as_specs
 
     if isinstance(entry, Mapping) and "grid" in entry:
-        return _grid(entry, d or width)
+        return _read_grid(entry, d or width)
     if not isinstance(entry, (str, Mapping)):
         raise ConfigError(f"found {entry!r}; a kernel is a text like rbf(gamma=0.5), a record with a name, or a grid")
     # Columns are checked against the data where these are known.
     return as_specs(entry, 1 << 62 if d is None else d or None)
 
 
-def _grid(entry: Mapping[str, Any], d: int | None) -> list[Any]:
+def _read_grid(entry: Mapping[str, Any], d: int | None) -> list[Any]:
     from ..pipeline.records.names import nearest
     from ..pipeline.runs.gram_stores import kernel_grid
 

@@ -11,7 +11,7 @@ import click
 
 from .console import one_line
 
-Sink = Callable[[Mapping[str, Any]], None]
+Emit = Callable[[Mapping[str, Any]], None]
 LINES = frozenset({"iteration", "warning", "resume", "step", "rows", "grams", "fold"})
 """Events worth a line in a log; plans, phases and checkpoints are not."""
 
@@ -21,7 +21,7 @@ KEPT = frozenset({"iteration", "warning", "grams", "fold"})
 _FIGURES = (("objective", "objective", ".6g"), ("gap", "gap", ".1e"), ("outer_gap", "outer gap", ".2e"), ("n_selected", "selected", "d"))
 
 
-def silent(event: Mapping[str, Any]) -> None:
+def ignore_event(event: Mapping[str, Any]) -> None:
     """Drop an event."""
 
 
@@ -52,7 +52,7 @@ def headline(event: Mapping[str, Any]) -> str | None:
 
 
 @contextmanager
-def _bar() -> Iterator[Sink]:
+def _progress_bar() -> Iterator[Emit]:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -61,29 +61,26 @@ def _bar() -> Iterator[Sink]:
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting")
 
-        def sink(event: Mapping[str, Any]) -> None:
+        def emit(event: Mapping[str, Any]) -> None:
             text = headline(event)
             if text is not None:
                 bar.update(task, description=text)
             if event.get("event") in KEPT:
                 console.print(text or str(event.get("message", event)), markup=False, highlight=False)
 
-        yield sink
+        yield emit
 
 
 @contextmanager
-def progress(quiet: bool = False) -> Iterator[Sink]:
+def show_progress(quiet: bool = False) -> Iterator[Emit]:
     """Yield the sink of a run's events.
 
-    Parameters
-    ----------
-    quiet
-        Drop all of them.
+    ``quiet``: drop all of them.
     """
     if quiet:
-        yield silent
+        yield ignore_event
     elif sys.stderr.isatty():
-        with _bar() as sink:
-            yield sink
+        with _progress_bar() as emit:
+            yield emit
     else:
         yield json_line

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .checking import ConfigError, Loc, choose
-from .commands.actions import sized
-from .commands.options import Where, method_config
+from .checking import ConfigError, Loc, Locator, choose
+from .commands.actions import parse_size
+from .commands.options import ComputeOptions, method_config
 from .console import plain, version_text
 from .kernel_files import kernel_entries, kernel_specs, names_file
-from .progress import Sink, silent
-from .schema import FitStep, GramStep, IngestStep, TuneStep, Workflow
-from .steps import ACTIONS, Place, fingerprint, gram_kernels, kernel_file, source_of, step_values
+from .progress import Emit, ignore_event
+from .schema import FitStep, GramStep, IngestStep, Step, TuneStep, Workflow
+from .steps import ACTIONS, StepContext, gram_kernels, kernel_file, source_mark, source_of, step_values
 
 if TYPE_CHECKING:
     from ..storage import StepManifest
@@ -48,25 +48,25 @@ class WorkflowOutcome:
     last: Mapping[str, Any] = field(default_factory=dict)
 
 
-def placed(read: Workflow, where: Where) -> Where:
+def merge_compute(read: Workflow, compute: ComputeOptions) -> ComputeOptions:
     """Return cluster and memory: options and environment first, then the file."""
     spec = read.spec
     names = ("worker_memory", "driver_memory", "allow_plaintext", "stall_timeout")
-    return where.over(cluster=read.cluster(), **{name: getattr(spec, name) for name in names})
+    return compute.over(cluster=read.cluster(), **{name: getattr(spec, name) for name in names})
 
 
-def _in_step(read: Workflow, index: int, *more: str | int) -> Any:
+def _in_step(read: Workflow, index: int, *more: str | int) -> Locator:
     return lambda loc: read.document.place(("steps", index, "with", *more, *loc))
 
 
-def _check_method(read: Workflow, index: int, step: Any) -> None:
+def _check_method(read: Workflow, index: int, step: FitStep | TuneStep) -> None:
     from ..pipeline import METHODS
 
-    place: Loc = ("steps", index, "with", "method")
+    location: Loc = ("steps", index, "with", "method")
     try:
         choose(step.args.method, METHODS, "method")
     except ConfigError as error:
-        raise ConfigError(f"{read.document.place(place)}: {error}") from None
+        raise ConfigError(f"{read.document.place(location)}: {error}") from None
     method_config(step.args.method, step_values(read, step), _in_step(read, index))
     for key, values in getattr(step.args, "grid", {}).items():
         for value in values:
@@ -75,53 +75,50 @@ def _check_method(read: Workflow, index: int, step: Any) -> None:
 
 def _check_kernels(read: Workflow, index: int, step: GramStep) -> None:
     """Check the kernels of a gram step as far as it can be done without the data: a grid takes its number of features from there."""
-    where = read.document.place(("steps", index, "with", "kernels"))
-    given = gram_kernels(read, step)
-    entries, place = kernel_entries(given) if isinstance(given, str) else (given, where)
-    kernel_specs(entries, None, where if place == "--kernels" else place, width=1)
+    location = read.document.place(("steps", index, "with", "kernels"))
+    kernels = gram_kernels(read, step)
+    entries, source = kernel_entries(kernels) if isinstance(kernels, str) else (kernels, location)
+    kernel_specs(entries, None, location if source == "--kernels" else source, width=1)
 
 
-def check_workflow(read: Workflow, where: Where) -> None:
+def check_workflow(read: Workflow, compute: ComputeOptions) -> None:
     """Check what the file's form does not show: methods, their parameters, sizes.
 
-    Raises
-    ------
-    ConfigError
-        With ``file:line:column`` and the nearest known name.
+    Raises ConfigError, with ``file:line:column`` and the nearest known name.
     """
     for key in ("worker_memory", "driver_memory"):
-        sized(getattr(read.spec, key), read.document.place((key,)))
+        parse_size(getattr(read.spec, key), read.document.place((key,)))
     for key in ("worker_memory", "driver_memory"):
-        sized(getattr(where, key), f"--{key.replace('_', '-')}")
+        parse_size(getattr(compute, key), f"--{key.replace('_', '-')}")
     for index, step in enumerate(read.spec.steps):
         if isinstance(step, FitStep | TuneStep):
             _check_method(read, index, step)
         elif isinstance(step, GramStep):
             _check_kernels(read, index, step)
         elif isinstance(step, IngestStep):
-            sized(step.args.budget, read.document.place(("steps", index, "with", "budget")))
+            parse_size(step.args.budget, read.document.place(("steps", index, "with", "budget")))
 
 
-def resolved_params(read: Workflow, step: Any) -> dict[str, Any]:
+def resolved_params(read: Workflow, step: Step) -> dict[str, Any]:
     """Return every parameter of a fit or tune step, defaults filled in; nothing for other steps."""
     if not isinstance(step, FitStep | TuneStep):
         return {}
     return method_config(step.args.method, step_values(read, step)).model_dump(mode="json")
 
 
-def default_run_id(read: Workflow, where: Where) -> str:
+def default_run_id(read: Workflow, compute: ComputeOptions) -> str:
     """Return ``NAME-HASH`` of what the results depend on: the file, its sources, and the version of gramplane.
 
     A changed parameter or source gives another run; the cluster does not count, since results do not depend on it.
     """
-    place = {"cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout", "runs"}
-    spec = read.spec.model_dump(mode="json", exclude=place)
-    sources = [fingerprint(source_of(read, step)) for step in read.spec.steps if isinstance(step, IngestStep)]
+    settings = {"cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout", "runs"}
+    spec = read.spec.model_dump(mode="json", exclude=settings)
+    sources = [source_mark(source_of(read, step)) for step in read.spec.steps if isinstance(step, IngestStep)]
     grams = [gram_kernels(read, step) for step in read.spec.steps if isinstance(step, GramStep)]
-    sources += [fingerprint(given) for given in grams if isinstance(given, str) and names_file(given)]
+    sources += [source_mark(path) for path in grams if isinstance(path, str) and names_file(path)]
     files = [kernel_file(read, step) for step in read.spec.steps if isinstance(step, FitStep | TuneStep)]
-    sources += [fingerprint(file) for file in files if file is not None]
-    text = json.dumps([spec, sources, where.driver_memory, version_text()], sort_keys=True)
+    sources += [source_mark(file) for file in files if file is not None]
+    text = json.dumps([spec, sources, compute.driver_memory, version_text()], sort_keys=True)
     return f"{read.spec.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
@@ -132,8 +129,8 @@ def run_workflow(
     only: str | None = None,
     check: bool = False,
     dry_run: bool = False,
-    where: Where | None = None,
-    sink: Sink = silent,
+    where: ComputeOptions | None = None,
+    sink: Emit = ignore_event,
 ) -> WorkflowOutcome:
     """Run the steps that are not done.
 
@@ -159,26 +156,26 @@ def run_workflow(
     ConfigError
         For anything wrong with the file, before the first step starts.
     """
-    place_where = placed(read, where or Where())
-    check_workflow(read, place_where)
+    compute = merge_compute(read, where or ComputeOptions())
+    check_workflow(read, compute)
     steps = read.order() if only is None else [read.step(only)]
     if check:
         return WorkflowOutcome("checked", run_id or "", Path(read.path(read.spec.runs)), {step.id: step.do for step in steps})
-    name = _safe(run_id) if run_id else default_run_id(read, place_where)
-    place = Place(read, Path(read.path(read.spec.runs)) / name, place_where, sink)
+    name = _check_run_id(run_id) if run_id else default_run_id(read, compute)
+    context = StepContext(read, Path(read.path(read.spec.runs)) / name, compute, sink)
     if dry_run:
-        return _planned(place, name, steps)
+        return _plan_steps(context, name, steps)
     if only is not None:
-        _need_done(place, steps[0])
+        _need_done(context, steps[0])
     states, results = {}, {}
     for step in steps:
-        states[step.id], results[step.id] = run_step(place, step)
+        states[step.id], results[step.id] = run_step(context, step)
     last = results[only] if only is not None else {"results": results}
     status = "already-done" if set(states.values()) == {"already-done"} else "done"
-    return WorkflowOutcome(status, name, place.folder, states, last)
+    return WorkflowOutcome(status, name, context.folder, states, last)
 
 
-def _safe(run_id: str) -> str:
+def _check_run_id(run_id: str) -> str:
     from .schema import ID
 
     if not ID.fullmatch(run_id):
@@ -186,133 +183,117 @@ def _safe(run_id: str) -> str:
     return run_id
 
 
-def _record(place: Place, step: str) -> Path:
-    return place.folder / _HIDDEN / f"{step}.json"
+def _record_path(context: StepContext, step: str) -> Path:
+    return context.folder / _HIDDEN / f"{step}.json"
 
 
-def _need_done(place: Place, step: Any) -> None:
+def _need_done(context: StepContext, step: Step) -> None:
     from ..storage import StepManifest
 
     for need in step.needs:
-        found = StepManifest.read(_record(place, need))
-        if found is None or found.status != "done":
-            raise ConfigError(f"step {step.id!r} needs {need!r}, which is not done in {place.folder}; run it first")
+        record = StepManifest.read(_record_path(context, need))
+        if record is None or record.status != "done":
+            raise ConfigError(f"step {step.id!r} needs {need!r}, which is not done in {context.folder}; run it first")
 
 
-def _wanted(place: Place, step: Any) -> StepManifest:
+def _requested_manifest(context: StepContext, step: Step) -> StepManifest:
     from ..storage import StepManifest
 
     params = {"do": step.do, **step.args.model_dump(mode="json")}
-    return StepManifest.begin(step.id, ACTIONS[step.do].inputs(place, step), params)
+    return StepManifest.begin(step.id, ACTIONS[step.do].inputs(context, step), params)
 
 
-def run_step(place: Place, step: Any) -> tuple[str, dict[str, Any]]:
+def run_step(context: StepContext, step: Step) -> tuple[str, dict[str, Any]]:
     """Run one step unless its manifest shows the same inputs and parameters and complete outputs.
 
-    Returns
-    -------
-    tuple
-        ``"done"`` or ``"already-done"``, and the step's figures.
-
-    Raises
-    ------
-    RunLocked
-        If another process runs this step.
+    Returns ``"done"`` or ``"already-done"``, and the step's figures. Raises RunLocked if another process runs this step.
     """
     from ..storage.locks import lock_unless_done
+    from ..storage.runs.step_record import read_step_json
 
-    record = _record(place, step.id)
+    record = _record_path(context, step.id)
     record.parent.mkdir(parents=True, exist_ok=True)
     try:
-        wanted = _wanted(place, step)
-        with lock_unless_done(record.with_suffix(".lock"), lambda: _covers(record, wanted)):
-            if _covers(record, wanted):
-                place.sink({"event": "step", "step": step.id, "status": "already-done"})
-                return "already-done", _kept_figures(record)
-            return "done", _work(place, step, wanted, record)
+        requested = _requested_manifest(context, step)
+        with lock_unless_done(record.with_suffix(".lock"), lambda: _is_covered(record, requested)):
+            if _is_covered(record, requested):
+                context.emit({"event": "step", "step": step.id, "status": "already-done"})
+                return "already-done", read_step_json(_figures_of(record)) or {}
+            return "done", _run_action(context, step, requested, record)
     except Exception as error:
-        error.add_note(f"step {step.id} of {place.read.document.path}")
+        error.add_note(f"step {step.id} of {context.read.document.path}")
         raise
 
 
-def _covers(record: Path, wanted: StepManifest) -> bool:
+def _is_covered(record: Path, manifest: StepManifest) -> bool:
     from ..storage import StepManifest
 
-    found = StepManifest.read(record)
-    return found is not None and found.covers(wanted)
+    earlier = StepManifest.read(record)
+    return earlier is not None and earlier.covers(manifest)
 
 
-def _work(place: Place, step: Any, wanted: StepManifest, record: Path) -> dict[str, Any]:
+def _run_action(context: StepContext, step: Step, manifest: StepManifest, record: Path) -> dict[str, Any]:
     from ..storage import StepManifest
     from ..storage.runs.step_record import write_sealed
 
-    place.sink({"event": "step", "step": step.id, "status": "started"})
+    context.emit({"event": "step", "step": step.id, "status": "started"})
     # What an earlier try wrote is this step's own, whatever became of it: it may be replaced.
     before = StepManifest.read(record)
-    wanted = replace(wanted, outputs={} if before is None else before.outputs)
-    place = replace(place, written=frozenset(wanted.outputs))
-    wanted.write(record)
+    manifest = replace(manifest, outputs={} if before is None else before.outputs)
+    context = replace(context, written=frozenset(manifest.outputs))
+    manifest.write(record)
     try:
-        done = ACTIONS[step.do].work(place, step)
-        _refuse_changed(place, step, wanted)
+        done = ACTIONS[step.do].work(context, step)
+        _refuse_changed(context, step, manifest)
     except Exception as error:
-        wanted.failed(str(error)).write(record)
+        manifest.failed(str(error)).write(record)
         raise
     write_sealed(_figures_of(record), plain(done.figures))
     # Written last: a step is done when its manifest says so.
-    wanted.done(done.outputs).write(record)
-    place.sink({"event": "step", "step": step.id, "status": "done"})
+    manifest.done(done.outputs).write(record)
+    context.emit({"event": "step", "step": step.id, "status": "done"})
     return dict(done.figures)
 
 
-def _refuse_changed(place: Place, step: Any, wanted: StepManifest) -> None:
+def _refuse_changed(context: StepContext, step: Step, manifest: StepManifest) -> None:
     """Refuse what a step made if what it read was replaced meanwhile: nobody could say which of both it was made from.
 
-    Raises
-    ------
-    DigestMismatch
-        Naming the first input that changed.
+    Raises DigestMismatch, naming the first input that changed.
     """
     from ..storage import DigestMismatch
 
     if step.do == "verify":  # its input is the time
         return
-    found = ACTIONS[step.do].inputs(place, step)
-    changed = [path for path, digest in wanted.inputs.items() if found.get(path) != digest]
+    digests = ACTIONS[step.do].inputs(context, step)
+    changed = [path for path, digest in manifest.inputs.items() if digests.get(path) != digest]
     if changed:
         raise DigestMismatch(f"{changed[0]} was replaced while step {step.id!r} read it; run the workflow again")
-
-
-def _kept_figures(record: Path) -> dict[str, Any]:
-    from ..storage.runs.step_record import read_step_json
-
-    return read_step_json(_figures_of(record)) or {}
 
 
 def _figures_of(record: Path) -> Path:
     return record.with_suffix(".figures.json")
 
 
-def _planned(place: Place, name: str, steps: list[Any]) -> WorkflowOutcome:
+def _plan_steps(context: StepContext, name: str, steps: list[Step]) -> WorkflowOutcome:
     states, plans = {}, {}
     for step in steps:
-        states[step.id] = "already-done" if _is_done(place, step) else "planned"
-        if states[step.id] == "planned" and (plan := _plan(place, step)) is not None:
+        states[step.id] = "already-done" if _is_done(context, step) else "planned"
+        if states[step.id] == "planned" and (plan := _plan_step(context, step)) is not None:
             plans[step.id] = plan
-    return WorkflowOutcome("planned", name, place.folder, states, {"plans": plans})
+    return WorkflowOutcome("planned", name, context.folder, states, {"plans": plans})
 
 
-def _is_done(place: Place, step: Any) -> bool:
+def _is_done(context: StepContext, step: Step) -> bool:
     from ..storage import MissingBlock
 
-    record = _record(place, step.id)
+    record = _record_path(context, step.id)
     try:
-        return record.exists() and _covers(record, _wanted(place, step))
+        return record.exists() and _is_covered(record, _requested_manifest(context, step))
     except (ConfigError, MissingBlock):
         return False
 
 
-def _plan(place: Place, step: Any) -> dict[str, Any] | None:
+def _plan_step(context: StepContext, step: Step) -> dict[str, Any] | None:
     """Return the plan of a step; ``None`` where it has none, or where what it reads is not there yet: an earlier step makes it."""
     from ..storage import MissingBlock
 
@@ -320,9 +301,9 @@ def _plan(place: Place, step: Any) -> dict[str, Any] | None:
     if action.plan is None:
         return None
     try:
-        action.inputs(place, step)
+        action.inputs(context, step)
     except (ConfigError, MissingBlock):
-        if all(_is_done(place, place.read.step(need)) for need in step.needs):
+        if all(_is_done(context, context.read.step(need)) for need in step.needs):
             raise
         return None
-    return action.plan(place, step)
+    return action.plan(context, step)

@@ -17,8 +17,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from ..pipeline.records.names import nearest
 from ..pipeline.registry import extra_inputs
 from ..storage.places import checked, is_local
-from ..storage.places import place as placed
-from .checking import ConfigError, Loc, described, keys_of
+from ..storage.places import parse_place as placed
+from .checking import ConfigError, Loc, describe_problem, keys_of
 from .yaml_source import Document, read_yaml
 
 SCHEMA = "gramplane.workflow/1"
@@ -301,13 +301,13 @@ class Workflow:
 
     def path(self, text: str) -> str:
         """Return a path of the file as an absolute path; URLs stay as they are."""
-        found = placed(text).text if text else text
-        return str(self.folder / found) if not text or is_local(text) else found
+        path = placed(text).text if text else text
+        return str(self.folder / path) if not text or is_local(text) else path
 
     def cluster(self) -> str:
         """Return the cluster text, its scheduler file made absolute."""
-        kind, _, rest = self.spec.cluster.partition(":")
-        return f"{kind}:{self.path(rest)}" if kind == "scheduler-file" else self.spec.cluster
+        kind, _, address = self.spec.cluster.partition(":")
+        return f"{kind}:{self.path(address)}" if kind == "scheduler-file" else self.spec.cluster
 
     def step(self, name: str) -> Any:
         """Return the step called ``name``.
@@ -317,10 +317,10 @@ class Workflow:
         ConfigError
             If there is none, with the nearest name.
         """
-        found = {step.id: step for step in self.spec.steps}
-        if name not in found:
-            raise ConfigError(f"{self.document.path}: no step {name!r}{nearest(name, found)}")
-        return found[name]
+        steps = {step.id: step for step in self.spec.steps}
+        if name not in steps:
+            raise ConfigError(f"{self.document.path}: no step {name!r}{nearest(name, steps)}")
+        return steps[name]
 
     def order(self) -> list[Any]:
         """Return the steps so that each follows those it needs, in the file's order where free."""
@@ -340,9 +340,9 @@ def _check_ids(spec: WorkflowSpec, document: Document) -> None:
             raise ConfigError(f"{document.place(('steps', index, 'id'))}: id {step.id!r} is taken by steps[{seen[step.id]}]")
         seen[step.id] = index
     for index, step in enumerate(spec.steps):
-        for place, need in enumerate(step.needs):
+        for position, need in enumerate(step.needs):
             if need not in seen:
-                raise ConfigError(f"{document.place(('steps', index, 'needs', place))}: no step {need!r}{nearest(need, seen)}")
+                raise ConfigError(f"{document.place(('steps', index, 'needs', position))}: no step {need!r}{nearest(need, seen)}")
 
 
 def _check_cycles(spec: WorkflowSpec, document: Document) -> None:
@@ -402,12 +402,12 @@ def check_document(document: Document, allow_code: bool = False) -> Workflow:
     if not isinstance(document.data, Mapping):
         raise ConfigError(f"{document.place()}: a workflow file is a mapping with schema, name and steps")
     if document.data.get("schema") != SCHEMA:
-        found = document.data.get("schema")
-        raise ConfigError(f"{document.place(('schema',))}: schema {found!r} is not known here; this release reads {SCHEMA!r}")
+        version = document.data.get("schema")
+        raise ConfigError(f"{document.place(('schema',))}: schema {version!r} is not known here; this release reads {SCHEMA!r}")
     try:
         spec = WorkflowSpec.model_validate(document.data)
     except ValidationError as problem:
-        raise described(problem, lambda loc: document.place(_in_file(loc)), _known_keys) from None
+        raise describe_problem(problem, lambda loc: document.place(_in_file(loc)), _known_keys) from None
     for check in (_check_ids, _check_cycles, _check_models, _check_stores):
         check(spec, document)
     if spec.cluster.startswith("factory:") and not allow_code:

@@ -18,12 +18,7 @@ class Interrupted(BaseException):
 
     Not an ``Exception``: code that recovers from errors must not recover from this.
 
-    Attributes
-    ----------
-    signum : int
-        The signal; the exit code is 128 + signum.
-    kept : str
-        What is left of the work, and what to do.
+    ``signum``: the signal; the exit code is 128 + signum; ``kept``: what is left of the work, and what to do.
     """
 
     def __init__(self, signum: int) -> None:
@@ -35,7 +30,7 @@ class Interrupted(BaseException):
         return f"stopped by {signal.Signals(self.signum).name}; {self.kept}"
 
 
-def stopped(error: BaseException) -> Interrupted | None:
+def find_signal(error: BaseException) -> Interrupted | None:
     """Return the signal behind an error: one that arrives while a class is made comes wrapped in what Python makes of it."""
     seen: BaseException | None = error
     while seen is not None and not isinstance(seen, Interrupted):

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from .progress import Sink
+from .progress import Emit
 
 Fit = Callable[[], Any]
 
 
-def _cases() -> dict[str, Fit]:
+def _warmup_cases() -> dict[str, Fit]:
     import scipy.sparse as sp
 
     from ..pipeline import FGMClassifier
@@ -51,7 +51,7 @@ def _read_svmlight() -> None:
         ingest(source, folder / "store")
 
 
-def warm(sink: Sink) -> dict[str, float]:
+def run_cases(emit: Emit) -> dict[str, float]:
     """Run every case once; return the seconds each took (small when the cache was warm)."""
     import warnings
 
@@ -61,8 +61,8 @@ def warm(sink: Sink) -> dict[str, float]:
     with warnings.catch_warnings():
         # The cases are too short to converge; only their compilation matters.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        for name, fit in _cases().items():
-            sink({"event": "phase", "phase": name})
+        for name, fit in _warmup_cases().items():
+            emit({"event": "phase", "phase": name})
             began = time.perf_counter()
             fit()
             seconds[name] = round(time.perf_counter() - began, 2)

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from .checking import ConfigError, Loc, dotted, expand
+from .checking import ConfigError, Loc, dotted_path, expand_variables
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
@@ -45,14 +45,8 @@ for _tag, _pattern, _first in (
 class Document:
     """A parsed file and the place of each of its values.
 
-    Attributes
-    ----------
-    path
-        The file.
-    data
-        Plain dicts, lists, strings, numbers, booleans and None, variables expanded.
-    marks
-        ``loc -> (line, column)``, counted from one; the key's place for entries of a mapping.
+    ``path``: the file; ``data``: plain dicts, lists, strings, numbers, booleans and None, variables expanded; ``marks``: ``loc -> (line,
+    column)``, counted from one; the key's place for entries of a mapping.
     """
 
     path: Path
@@ -65,11 +59,11 @@ class Document:
         while known and known not in self.marks:
             known = known[:-1]
         line, column = self.marks.get(known, (1, 1))
-        name = f": {dotted(loc)}" if loc else ""
+        name = f": {dotted_path(loc)}" if loc else ""
         return f"{self.path}:{line}:{column}{name}"
 
 
-def _at(path: Path, mark: Any) -> str:
+def _position_text(path: Path, mark: yaml.Mark) -> str:
     return f"{path}:{mark.line + 1}:{mark.column + 1}"
 
 
@@ -83,9 +77,11 @@ def _check_events(text: str, path: Path) -> None:
             depth -= 1
         aliases += isinstance(event, yaml.AliasEvent)
         nodes += isinstance(event, yaml.NodeEvent)
-        for found, limit, what in ((depth, MAX_DEPTH, "levels"), (aliases, MAX_ALIASES, "aliases"), (nodes, MAX_NODES, "values")):
-            if found > limit:
-                raise ConfigError(f"{_at(path, event.start_mark)}: more than {limit} {what}; a workflow file may not hold that many")
+        for count, limit, what in ((depth, MAX_DEPTH, "levels"), (aliases, MAX_ALIASES, "aliases"), (nodes, MAX_NODES, "values")):
+            if count > limit:
+                raise ConfigError(
+                    f"{_position_text(path, event.start_mark)}: more than {limit} {what}; a workflow file may not hold that many"
+                )
 
 
 class _Builder:
@@ -98,7 +94,7 @@ class _Builder:
         self.count = 0
 
     def fail(self, node: yaml.Node, reason: str) -> ConfigError:
-        return ConfigError(f"{_at(self.path, node.start_mark)}: {reason}")
+        return ConfigError(f"{_position_text(self.path, node.start_mark)}: {reason}")
 
     def build(self, node: yaml.Node, loc: Loc) -> Any:
         self.marks.setdefault(loc, (node.start_mark.line + 1, node.start_mark.column + 1))
@@ -123,13 +119,13 @@ class _Builder:
             value = self.loader.construct_object(node)
         except (yaml.YAMLError, ValueError, KeyError):
             raise self.fail(node, f"{node.value!r} is not a value of its tag {node.tag!r}") from None
-        return expand(value, _at(self.path, node.start_mark), self.environ) if isinstance(value, str) else value
+        return expand_variables(value, _position_text(self.path, node.start_mark), self.environ) if isinstance(value, str) else value
 
     def _sequence(self, node: yaml.Node, loc: Loc) -> list[Any]:
         return [self.build(child, (*loc, index)) for index, child in enumerate(node.value)]
 
     def _mapping(self, node: yaml.MappingNode, loc: Loc) -> dict[str | int, Any]:
-        own: dict[str | int, Any] = {}
+        fields: dict[str | int, Any] = {}
         merged: dict[str | int, Any] = {}
         lines: dict[str | int, int] = {}
         for key_node, value_node in node.value:
@@ -142,8 +138,8 @@ class _Builder:
             if key_node.tag == "tag:yaml.org,2002:merge":
                 merged = self._merge(value_node, value)
             else:
-                own[key] = value
-        return {**merged, **own}
+                fields[key] = value
+        return {**merged, **fields}
 
     def _merge(self, node: yaml.Node, value: Any) -> dict[str | int, Any]:
         parts = value if isinstance(value, list) else [value]
@@ -152,31 +148,17 @@ class _Builder:
         return {key: item for part in reversed(parts) for key, item in part.items()}
 
     def _key(self, node: yaml.Node) -> str | int:
-        key = node.value if node.tag == "tag:yaml.org,2002:merge" else self._plain(node)
+        key = node.value if node.tag == "tag:yaml.org,2002:merge" else self._scalar(node) if isinstance(node, yaml.ScalarNode) else None
         if not isinstance(key, (str, int)) or isinstance(key, bool):
             raise self.fail(node, "a key must be a word or a whole number")
         return key
-
-    def _plain(self, node: yaml.Node) -> Any:
-        return self._scalar(node) if isinstance(node, yaml.ScalarNode) else None
 
 
 def parse_yaml(text: str, path: str | Path = "<text>", environ: Mapping[str, str] | None = None) -> Document:
     """Parse YAML text to plain data.
 
-    Parameters
-    ----------
-    text
-        At most 1 MiB, 32 levels, 100 aliases, 100,000 values; no tags, no duplicate keys.
-    path
-        Name shown in errors.
-    environ
-        Variables for ``${NAME}``; the process environment by default.
-
-    Raises
-    ------
-    ConfigError
-        With ``file:line:column``.
+    ``text``: at most 1 MiB, 32 levels, 100 aliases, 100,000 values; no tags, no duplicate keys; ``path``: name shown in errors;
+    ``environ``: variables for ``${NAME}``; the process environment by default. Raises ConfigError, with ``file:line:column``.
     """
     path = Path(path)
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
@@ -192,7 +174,7 @@ def parse_yaml(text: str, path: str | Path = "<text>", environ: Mapping[str, str
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise ConfigError(f"{_at(path, mark) if mark else path}: {error.problem or error.context}") from None
+        raise ConfigError(f"{_position_text(path, mark) if mark else path}: {error.problem or error.context}") from None
     except (yaml.YAMLError, UnicodeError) as error:
         raise ConfigError(f"{path}:1:1: {' '.join(str(error).split())}") from None
     return Document(path, data, builder.marks)
@@ -201,10 +183,7 @@ def parse_yaml(text: str, path: str | Path = "<text>", environ: Mapping[str, str
 def read_yaml(path: str | Path, environ: Mapping[str, str] | None = None) -> Document:
     """Read and parse a YAML file (see `parse_yaml`).
 
-    Raises
-    ------
-    ConfigError
-        If it is not valid, with ``file:line:column``; ``FileNotFoundError`` if it does not exist.
+    Raises ConfigError if it is not valid, with ``file:line:column``; ``FileNotFoundError`` if it does not exist.
     """
     path = Path(path)
     with path.open("rb") as handle:
@@ -217,12 +196,9 @@ def read_yaml(path: str | Path, environ: Mapping[str, str] | None = None) -> Doc
     return parse_yaml(text, path, environ)
 
 
-def scalar(text: str, where: str) -> Any:
+def read_scalar(text: str, where: str) -> Any:
     """Return the value of one option text, read as YAML: ``10``, ``1e3``, ``true``, ``null``, ``[1, 2]``, ``a word``.
 
-    Raises
-    ------
-    ConfigError
-        If it is not valid YAML; ``where`` opens the message.
+    Raises ConfigError if it is not valid YAML; ``where`` opens the message.
     """
     return parse_yaml(text, where).data if text.strip() else ""

@@ -7,12 +7,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 
-def members(ref: Any) -> tuple[Any, ...]:
+def task_blocks(ref: object) -> tuple[Any, ...]:
     """Return the blocks of a task: the items of a tuple, or the reference itself."""
     return ref if isinstance(ref, tuple) and ref else (ref,)
 
 
-def _name(block: Any) -> Hashable:
+def _block_key(block: object) -> Hashable:
     try:
         hash(block)
     except TypeError:
@@ -33,35 +33,26 @@ class Affinity:
     def assign(self, refs: Sequence[Any], weights: Sequence[int], workers: Mapping[str, int]) -> list[str]:
         """Return the home of every task.
 
-        Parameters
-        ----------
-        refs
-            One per task.
-        weights
-            Bytes of each task.
-        workers
-            Address to number of threads; a worker's share is in proportion to its threads.
+        ``refs``: one per task; ``weights``: bytes of each task; ``workers``: address to number of threads; a worker's share is in
+        proportion to its threads.
         """
-        self._drop_lost(workers)
+        self._homes = {block: home for block, home in self._homes.items() if home in workers}
         self._make_room(workers)
         unknown = [(ref, max(weight, 1)) for ref, weight in zip(refs, weights, strict=True) if self._home(ref) is None]
         self._settle(unknown, workers)
         return [str(self._home(ref)) for ref in refs]
 
-    def learn(self, ref: Any, worker: str, weight: float) -> None:
+    def learn(self, ref: object, worker: str, weight: float) -> None:
         """Note that ``worker`` holds the blocks of ``ref`` now."""
-        blocks = members(ref)
+        blocks = task_blocks(ref)
         for block in blocks:
-            self._homes[_name(block)] = worker
+            self._homes[_block_key(block)] = worker
             # A task of no bytes is still a task: without a weight all of them would pile up on one worker.
-            self._weights[_name(block)] = max(weight, 1) / len(blocks)
+            self._weights[_block_key(block)] = max(weight, 1) / len(blocks)
 
-    def _home(self, ref: Any) -> str | None:
-        known = Counter(home for block in members(ref) if (home := self._homes.get(_name(block))) is not None)
+    def _home(self, ref: object) -> str | None:
+        known = Counter(home for block in task_blocks(ref) if (home := self._homes.get(_block_key(block))) is not None)
         return known.most_common(1)[0][0] if known else None
-
-    def _drop_lost(self, workers: Mapping[str, int]) -> None:
-        self._homes = {block: home for block, home in self._homes.items() if home in workers}
 
     def _loads(self, workers: Mapping[str, int]) -> dict[str, float]:
         loads = dict.fromkeys(workers, 0.0)
@@ -86,9 +77,9 @@ class Affinity:
         loads = self._loads(workers)
         share = (sum(loads.values()) + sum(weight for _, weight in tasks)) / sum(workers.values())
         order = sorted(workers, key=lambda worker: (loads[worker] - share * workers[worker], worker))
-        place = 0
+        position = 0
         for ref, weight in tasks:
-            while place + 1 < len(order) and loads[order[place]] + weight / 2 > share * workers[order[place]]:
-                place += 1
-            loads[order[place]] += weight
-            self.learn(ref, order[place], weight)
+            while position + 1 < len(order) and loads[order[position]] + weight / 2 > share * workers[order[position]]:
+                position += 1
+            loads[order[position]] += weight
+            self.learn(ref, order[position], weight)

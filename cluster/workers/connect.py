@@ -20,7 +20,7 @@ from distributed.comm import connect
 from ..config import ClusterConfig, Limits
 from ..errors import ClusterConfigError, ClusterUnreachable
 from ..events import Sink
-from ..security import check_plaintext, security_of
+from ..security import check_plaintext, choose_security
 from .link import Link
 from .local import close_in_time, open_local
 from .preflight import TERMINATE_SHARE
@@ -60,16 +60,10 @@ def dask_settings(limits: Limits) -> dict[str, Any]:
 def open_client(config: ClusterConfig, connect_timeout: float, emit: Sink) -> Iterator[Client]:
     """Yield a client of the cluster that ``config`` names; what was started here is stopped at the end.
 
-    Raises
-    ------
-    ClusterUnreachable
-        No scheduler answered within ``connect_timeout`` seconds.
-    ClusterConfigError
-        Certificates or a factory are not what they should be.
-    PlaintextRefused
-        The connection would leave this machine unencrypted.
+    Raises ClusterUnreachable: no scheduler answered within ``connect_timeout`` seconds; ClusterConfigError: certificates or a factory are
+    not what they should be; PlaintextRefused: the connection would leave this machine unencrypted.
     """
-    openers = {"local": _local, "address": _address, "scheduler-file": _scheduler_file, "factory": _factory}
+    openers = {"local": _open_local, "address": _open_address, "scheduler-file": _open_scheduler_file, "factory": _open_factory}
     with contextlib.ExitStack() as stack:
         stack.enter_context(_quiet_connections())
         stack.enter_context(dask.config.set(dask_settings(config.limits)))
@@ -90,20 +84,20 @@ def _quiet_connections() -> Iterator[None]:
             log.setLevel(level)
 
 
-def _local(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
+def _open_local(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
     return open_local(config, emit, stack)
 
 
-def _address(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
-    return _connect(config.target, config, connect_timeout, emit, stack)
+def _open_address(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
+    return _connect_client(config.target, config, connect_timeout, emit, stack)
 
 
-def _connect(address: str, config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
+def _connect_client(address: str, config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
     if warning := check_plaintext(address, config.allow_plaintext):
         emit({"event": "warning", "message": warning})
-    security = security_of(address, config.tls)
+    security = choose_security(address, config.tls)
     try:
-        _greet(address, security, connect_timeout)
+        _greet_scheduler(address, security, connect_timeout)
         client = Client(address, security=security, timeout=connect_timeout, set_as_default=False)
     except TypeError as error:
         raise ClusterConfigError(f"cluster {address!r}: TLS settings are incomplete: {error}") from error
@@ -114,7 +108,7 @@ def _connect(address: str, config: ClusterConfig, connect_timeout: float, emit: 
     return client
 
 
-def _greet(address: str, security: Security | None, connect_timeout: float) -> None:
+def _greet_scheduler(address: str, security: Security | None, connect_timeout: float) -> None:
     # A client waits for ever for the greeting of a server that accepts connections and says nothing, such as a stopped scheduler.
     async def greet() -> None:
         arguments = (security or Security()).get_connection_args("client")
@@ -143,13 +137,13 @@ def _why_unreachable(address: str, connect_timeout: float, error: Exception) -> 
     return f"no scheduler at {address} within {connect_timeout:g} s: {hint} ({'; '.join(dict.fromkeys(reasons))})"
 
 
-def _scheduler_file(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
+def _open_scheduler_file(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
     path = Path(config.target)
     began = time.monotonic()
     address = _read_scheduler_file(path, connect_timeout)
     age = time.time() - path.stat().st_mtime
     try:
-        return _connect(address, config, max(1.0, connect_timeout - (time.monotonic() - began)), emit, stack)
+        return _connect_client(address, config, max(1.0, connect_timeout - (time.monotonic() - began)), emit, stack)
     except ClusterUnreachable as error:
         raise ClusterUnreachable(f"scheduler file {str(path)!r}, written {age:.0f} s ago, may be stale: {error}") from error
 
@@ -169,7 +163,7 @@ def _read_scheduler_file(path: Path, connect_timeout: float) -> str:
         time.sleep(0.1)
 
 
-def _factory(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
+def _open_factory(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
     made = _call_factory(config.target)
     if isinstance(made, Client):
         client = made

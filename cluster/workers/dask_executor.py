@@ -14,7 +14,7 @@ from typing import Any, cast
 import dask
 from distributed import Client, Future, Worker, WorkerPlugin
 
-from ..arithmetic import Arithmetic, arithmetic, mixture
+from ..arithmetic import Arithmetic, arithmetic, describe_mixture
 from ..config import ClusterConfig
 from ..errors import ClusterLost, WorkersKilled, bytes_text
 from ..events import Sink
@@ -22,12 +22,12 @@ from ..execute import Done, TaskReport
 from ..executor import Executor
 from ..process import own_bytes, peak_bytes, reset_peak
 from ..program import Plan
-from ..versions import versions
+from ..versions import software_versions
 from .affinity import Affinity
-from .faults import cause_of, memory_plan, translate
+from .faults import memory_plan, original_cause, translate_error
 from .graph import Graph, build_graph
 from .link import Link, is_connection_trouble
-from .preflight import Capacity, WorkerFacts, capacity, check_agreement, check_versions, worker_facts
+from .preflight import Capacity, WorkerFacts, check_agreement, check_versions, weakest_capacity, worker_facts
 from .watch import Stranded, Watchdog
 
 _POLL = 1.0
@@ -53,16 +53,8 @@ class _Setup(WorkerPlugin):
 class DaskExecutor(Executor):
     """Runs plans on the workers of a Dask client.
 
-    Parameters
-    ----------
-    client
-        Connected client; not closed by the executor.
-    settings
-        Worker memory and limits are taken from it.
-    kind
-        How the client came about.
-    events, preflight
-        See :func:`~gramplane.cluster.opening.open_executor`.
+    ``client``: connected client; not closed by the executor; ``settings``: worker memory and limits are taken from it; ``kind``: how the
+    client came about; ``events``, ``preflight``: see :func:`~gramplane.cluster.opening.open_executor`.
     """
 
     def __init__(
@@ -102,15 +94,15 @@ class DaskExecutor(Executor):
         """Measure what worker processes take by themselves."""
         # The question may compile what it loads, on a machine where that was never done.
         answers = self._link.ask(own_bytes, held, timeout=_PREFLIGHT_TIMEOUT)
-        found = [size for size in answers.values() if isinstance(size, int)]
-        if found:
-            self._capacity = replace(self._capacity, idle=max(found))
+        sizes = [size for size in answers.values() if isinstance(size, int)]
+        if sizes:
+            self._capacity = replace(self._capacity, idle=max(sizes))
 
     @property
     def task_memory(self) -> int:
         """Bytes one step may take: the limit above which Dask pauses a worker, less the process itself, shared by its threads."""
-        room = int(self._capacity.share * self.worker_memory) - self._capacity.idle - self.reserved
-        return max(0, room // self._capacity.threads)
+        budget = int(self._capacity.share * self.worker_memory) - self._capacity.idle - self.reserved
+        return max(0, budget // self._capacity.threads)
 
     def announce(self, seconds: float) -> None:
         """Emit the event that tells where the executor runs."""
@@ -152,34 +144,34 @@ class DaskExecutor(Executor):
         while not (workers := self._link.threads()):
             if time.monotonic() > deadline:
                 waited = self._limits.no_workers_timeout
-                where = self._link.address
-                raise ClusterLost(f"scheduler {where} has no workers after {waited:g} s (no_workers_timeout){self._link.hung}")
+                address = self._link.address
+                raise ClusterLost(f"scheduler {address} has no workers after {waited:g} s (no_workers_timeout){self._link.hung}")
             time.sleep(0.1)
         return workers
 
     def _preflight(self, probe: Callable[[], Any] | None) -> Capacity:
         facts = self._answers(worker_facts)
-        for message in check_versions(self._link.ask_scheduler(versions), facts):
+        for message in check_versions(self._link.ask_scheduler(software_versions), facts):
             self._emit({"event": "warning", "message": message})
         self._compare({worker: fact.arithmetic for worker, fact in facts.items() if isinstance(fact, WorkerFacts)})
         if probe is not None:
             expected = probe()
             check_agreement(expected, self._answers(probe))
-        found = capacity(facts)
-        if self._worker_memory and found.memory < self._worker_memory:
-            asked, limit = bytes_text(self._worker_memory), bytes_text(found.memory)
-            self._emit({"event": "warning", "message": f"worker memory of {asked} was asked for, the smallest worker has {limit}"})
-        return found
+        measured = weakest_capacity(facts)
+        if self._worker_memory and measured.memory < self._worker_memory:
+            requested, limit = bytes_text(self._worker_memory), bytes_text(measured.memory)
+            self._emit({"event": "warning", "message": f"worker memory of {requested} was asked for, the smallest worker has {limit}"})
+        return measured
 
     def _compare(self, found: Mapping[str, Arithmetic]) -> None:
         """Tell when some workers compute with other processors or kernels than the driver or one another."""
         self._computing |= found
-        if found and (message := mixture(arithmetic(), self._computing)):
+        if found and (message := describe_mixture(arithmetic(), self._computing)):
             self._emit({"event": "warning", "message": message, "mixture": message})
 
     def _compare_newcomers(self, reports: Sequence[TaskReport]) -> None:
         others = {report.worker: report.arithmetic for report in reports if report.arithmetic is not None}
-        self._compare({worker: found for worker, found in others.items() if worker not in self._computing})
+        self._compare({worker: facts for worker, facts in others.items() if worker not in self._computing})
 
     def _answers(self, question: Callable[..., Any]) -> dict[str, Any]:
         """Ask until every worker that is there has answered: one that dies over a question may be listed for a moment, and be replaced."""
@@ -187,12 +179,12 @@ class DaskExecutor(Executor):
         while True:
             self._wait_for_workers(deadline)
             answers = self._link.ask(question, timeout=max(_PREFLIGHT_TIMEOUT, 2 * self._limits.silent_worker_timeout))
-            found = {worker: answer for worker, answer in answers.items() if not is_connection_trouble(answer)}
+            answered = {worker: answer for worker, answer in answers.items() if not is_connection_trouble(answer)}
             living = self._link.threads()
-            unsure = {worker: answer for worker, answer in answers.items() if worker in living and worker not in found}
-            if found and not unsure:
-                self._known |= set(found)
-                return found
+            unsure = {worker: answer for worker, answer in answers.items() if worker in living and worker not in answered}
+            if answered and not unsure:
+                self._known |= set(answered)
+                return answered
             if unsure and time.monotonic() - unsure_since > _UNSURE:
                 named = "; ".join(f"{worker}: {answer!r}" for worker, answer in unsure.items())
                 raise ClusterLost(f"scheduler {self._link.address} has workers that live and do not answer: {named}")
@@ -201,10 +193,10 @@ class DaskExecutor(Executor):
             time.sleep(_PAUSE)
 
     def _memory_text(self) -> str:
-        found = self._capacity
+        measured = self._capacity
         return (
-            f"{super()._memory_text()}; the process itself takes {bytes_text(found.idle)}, {found.threads} task(s) at a time, "
-            f"and Dask holds a worker back at {found.share:.0%}"
+            f"{super()._memory_text()}; the process itself takes {bytes_text(measured.idle)}, {measured.threads} task(s) at a time, "
+            f"and Dask holds a worker back at {measured.share:.0%}"
         )
 
     def _compute(self, plan: Plan[Any]) -> Done:
@@ -229,8 +221,8 @@ class DaskExecutor(Executor):
         try:
             return _Run(futures, Watchdog(self._link, self._limits, graph.leaves)).result()
         except _Reported as report:
-            told = {"connected": self._link.connected, "hung": self._link.hung}
-            raise translate(report.error, plan, graph, self.worker_memory, **told) from cause_of(report.error)
+            status = {"connected": self._link.connected, "hung": self._link.hung}
+            raise translate_error(report.error, plan, graph, self.worker_memory, **status) from original_cause(report.error)
         finally:
             # The scheduler drops what nobody wants. Client.cancel is no way to do it: its handler fails on the combine tasks, which no
             # client ever asked for, and takes the connection down (distributed 2026.8, Scheduler.stimulus_cancel).
@@ -275,12 +267,7 @@ class _Run:
     def result(self) -> Done:
         """Return the result of the last task.
 
-        Raises
-        ------
-        _Reported
-            Around what the cluster reported.
-        ClusterLost, Stalled, WorkerDiskFull
-            From the watchdog.
+        Raises _Reported around what the cluster reported; ClusterLost, Stalled, WorkerDiskFull: from the watchdog.
         """
         while True:
             try:

@@ -8,12 +8,12 @@ from typing import Any, cast
 from distributed import KilledWorker
 from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
-from ..errors import BlockFailure, ClusterError, ClusterLost, TaskFailed, WorkersKilled, bytes_text, shortened
+from ..errors import BlockFailure, ClusterError, ClusterLost, TaskFailed, WorkersKilled, bytes_text, shorten_text
 from ..program import Plan
 from .graph import Graph, Key
 
 
-def translate(
+def translate_error(
     error: BaseException, plan: Plan[Any], graph: Graph, worker_memory: int, *, connected: bool = True, hung: str = ""
 ) -> ClusterError:
     """Return the error to raise for what a future of ``graph`` holds; without a connection it says nothing of the task.
@@ -32,10 +32,10 @@ def translate(
         return ClusterLost(f"the cluster was lost while '{plan.program.name}' ran: the connection to its scheduler broke")
     if isinstance(error, (CancelledError, OSError)):
         return ClusterLost(f"the cluster was lost while '{plan.program.name}' ran: {error}")
-    return TaskFailed(f"a task of '{plan.program.name}' failed outside of its own code: {type(error).__name__}: {shortened(str(error))}")
+    return TaskFailed(f"a task of '{plan.program.name}' failed outside of its own code: {type(error).__name__}: {shorten_text(str(error))}")
 
 
-def cause_of(error: BaseException) -> BaseException:
+def original_cause(error: BaseException) -> BaseException:
     """Return what ``raise … from`` should name: the original exception of a failed task, else the report itself."""
     return error.__cause__ if isinstance(error, BlockFailure) and error.__cause__ is not None else error
 

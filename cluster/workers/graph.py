@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Homes:
+class WorkerPreference:
     """Where tasks should run, as Dask asks for it: key to a list of addresses, empty for anywhere."""
 
     addresses: Mapping[Key, str]
@@ -44,23 +44,16 @@ class Homes:
 class Graph:
     """Graph of one run.
 
-    Attributes
-    ----------
-    tasks
-        Key to task.
-    leaves
-        Keys of the chunk steps, in the order of the references.
-    root
-        Key of the result.
+    ``tasks``: key to task; ``leaves``: keys of the chunk steps, in the order of the references; ``root``: key of the result.
     """
 
     tasks: dict[Key, Task]
     leaves: list[Key]
     root: Key
 
-    def homes(self, workers: list[str]) -> Homes:
+    def homes(self, workers: list[str]) -> WorkerPreference:
         """Return the preferences of the chunk steps."""
-        return Homes(dict(zip(self.leaves, workers, strict=True)))
+        return WorkerPreference(dict(zip(self.leaves, workers, strict=True)))
 
 
 def build_graph(plan: Plan[Any], limits: Limits) -> Graph:
@@ -100,17 +93,13 @@ def _check_broadcast(plan: Plan[Any]) -> None:
 def chunk_on_worker(step: Step, ordinal: int, ref: Any) -> Done:
     """Run one chunk step as a Dask task.
 
-    Raises
-    ------
-    VersionMismatch
-        On a worker that joined after the check at the start and runs another version.
-    BlockFailure
-        See :func:`~gramplane.cluster.execute.run_chunk`.
+    Raises VersionMismatch: on a worker that joined after the check at the start and runs another version; BlockFailure: see
+    :func:`~gramplane.cluster.execute.run_chunk`.
     """
     worker = get_worker().address
     if own_version() != step.version:
         raise VersionMismatch(f"worker {worker} runs gramplane {own_version()}, the driver gramplane {step.version}")
-    done = _sent_safely(run_chunk, step, ordinal, ref, worker)
+    done = _send_safely(run_chunk, step, ordinal, ref, worker)
     other = None if fingerprint() == step.arithmetic else arithmetic()
     return Done(done.value, (done.reports[0]._replace(peak=peak_bytes(), arithmetic=other),))
 
@@ -118,40 +107,37 @@ def chunk_on_worker(step: Step, ordinal: int, ref: Any) -> Done:
 def combine_on_worker(step: Step, *parts: Done) -> Done:
     """Combine partial results as a Dask task.
 
-    Raises
-    ------
-    BlockFailure
-        See :func:`~gramplane.cluster.execute.run_combine`.
+    Raises BlockFailure: see :func:`~gramplane.cluster.execute.run_combine`.
     """
-    return _sent_safely(run_combine, step, parts, get_worker().address)
+    return _send_safely(run_combine, step, parts, get_worker().address)
 
 
-def _sent_safely(function: Callable[..., Done], *args: Any) -> Done:
+def _send_safely(function: Callable[..., Done], *args: Any) -> Done:
     try:
         return function(*args)
     except BlockFailure as failure:
-        if not _survives(failure):
-            _strip(failure)
+        if not _survives_transport(failure):
+            _strip_cause(failure)
         raise
 
 
-def _survives(failure: BlockFailure) -> bool:
+def _survives_transport(failure: BlockFailure) -> bool:
     arrived = clean_exception(error_message(failure)["exception"].data)[1]
     return isinstance(arrived, BlockFailure) and type(arrived.__cause__) is type(failure.__cause__)
 
 
-def _strip(failure: BlockFailure) -> None:
+def _strip_cause(failure: BlockFailure) -> None:
     # One attribute that cannot be sent (a lock, an open file) would cost the whole exception its type; it is sent as text instead.
     cause = failure.__cause__
     assert cause is not None
     for name, value in list(vars(cause).items()):
-        if not _travels(value):
+        if not _can_travel(value):
             setattr(cause, name, repr(value))
-    cause.args = tuple(arg if _travels(arg) else repr(arg) for arg in cause.args)
+    cause.args = tuple(arg if _can_travel(arg) else repr(arg) for arg in cause.args)
     cause.__cause__ = cause.__context__ = None
 
 
-def _travels(value: Any) -> bool:
+def _can_travel(value: object) -> bool:
     # Serialising runs whatever code the value brings, so it may fail in any way; it then travels as text.
     try:
         deserialize(*serialize(value, on_error="raise"))

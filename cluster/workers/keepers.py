@@ -47,14 +47,7 @@ class Keeper:
     A nanny gives up on a process that dies in its first start, on one that fails while it starts again, and on one that the scheduler
     told to leave.
 
-    Parameters
-    ----------
-    scheduler
-        Its address.
-    options
-        Of the nanny and its worker.
-    settings
-        Of Dask, that nannies read where they are made.
+    ``scheduler``: its address; ``options``: of the nanny and its worker; ``settings``: of Dask, that nannies read where they are made.
     """
 
     def __init__(self, scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
@@ -85,7 +78,7 @@ class Keeper:
             except Exception as error:
                 errors += not _was_killed(nanny, error)
                 if not _can_pass(nanny, error) or errors >= _ATTEMPTS:
-                    self.failure = _reason(nanny, error)
+                    self.failure = _failure_reason(nanny, error)
                     return
             self.lost_at = self.lost_at or time.monotonic()
             await self._close(nanny)
@@ -121,22 +114,22 @@ def _was_killed(nanny: _Nanny, error: BaseException) -> bool:
 
 
 def _ended_without_a_word(error: BaseException) -> bool:
-    return "failed to start worker process" in str(_root(error))
+    return "failed to start worker process" in str(_root_cause(error))
 
 
 def _can_pass(nanny: _Nanny, error: BaseException) -> bool:
     # A worker that did not reach the scheduler in time may the next time; one that cannot load its modules never will.
-    return _was_killed(nanny, error) or isinstance(_root(error), OSError)
+    return _was_killed(nanny, error) or isinstance(_root_cause(error), OSError)
 
 
-def _root(error: BaseException) -> BaseException:
+def _root_cause(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
-def _reason(nanny: _Nanny, error: BaseException) -> str:
-    cause = _root(error)
+def _failure_reason(nanny: _Nanny, error: BaseException) -> str:
+    cause = _root_cause(error)
     if _ended_without_a_word(error):
         return f"a worker process ended by itself, with status {nanny.exit_code}"
     return f"{type(cause).__name__}: {cause}"
@@ -145,14 +138,8 @@ def _reason(nanny: _Nanny, error: BaseException) -> str:
 class Keepers:
     """All workers of a cluster.
 
-    Parameters
-    ----------
-    count
-        How many.
-    scheduler, options, settings
-        See :class:`Keeper`.
-    loop
-        Where they run; processes are started from its thread.
+    ``count``: how many; ``scheduler``, ``options``, ``settings``: see :class:`Keeper`; ``loop``: where they run; processes are started from
+    its thread.
     """
 
     def __init__(self, count: int, scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any], loop: IOLoop) -> None:
@@ -162,10 +149,7 @@ class Keepers:
     def start(self, config: ClusterConfig, emit: Sink) -> None:
         """Start all workers and wait for them: for the first as long as the limits allow, for further ones until they count as hung.
 
-        Raises
-        ------
-        ClusterLost
-            None came.
+        Raises ClusterLost: None came.
         """
         for keeper in self._keepers:
             asyncio.run_coroutine_threadsafe(keeper.keep(), self._loop)
@@ -174,7 +158,7 @@ class Keepers:
             waited = time.monotonic() - began
             failures = [keeper.failure for keeper in self._keepers if keeper.failure]
             if running and (running + len(failures) == len(self._keepers) or waited > config.limits.silent_worker_timeout):
-                emit({"event": "warning", "message": _few(config, running, waited, failures)})
+                emit({"event": "warning", "message": _few_workers_message(config, running, waited, failures)})
                 return
             if len(failures) == len(self._keepers):
                 hint = "a script that opens one needs `if __name__ == '__main__':`"
@@ -197,6 +181,6 @@ class Keepers:
             asyncio.run_coroutine_threadsafe(end(), self._loop).result(_END_TIMEOUT)
 
 
-def _few(config: ClusterConfig, running: int, waited: float, failures: list[str]) -> str:
+def _few_workers_message(config: ClusterConfig, running: int, waited: float, failures: list[str]) -> str:
     why = failures[0] if failures else f"the others did not start within {waited:.0f} s (silent_worker_timeout)"
     return f"cluster '{config}' begins with {running} of {config.workers} workers: {why}"

@@ -17,13 +17,13 @@ from .silence import Silence
 if TYPE_CHECKING:
     from distributed import Client, WorkerPlugin
 
-ANSWER = 10.0
+ANSWER_SECONDS = 10.0
 """Seconds a question may take."""
 
 _POLL = 1.0
 
 
-def is_connection_trouble(answer: Any) -> bool:
+def is_connection_trouble(answer: object) -> bool:
     """Tell whether what came instead of an answer speaks of the connection: the worker said nothing, and may be gone in a moment."""
     return isinstance(answer, (CommClosedError, ConnectionError, TimeoutError))
 
@@ -31,17 +31,8 @@ def is_connection_trouble(answer: Any) -> bool:
 class Link:
     """A client, seen as someone to ask.
 
-    Parameters
-    ----------
-    client
-        Connected client.
-    limits
-        How long a worker may be silent, and workers may be missing.
-
-    Attributes
-    ----------
-    left_out
-        Workers that were left out, as they gave no sign of life.
+    ``client``: connected client; ``limits``: how long a worker may be silent, and workers may be missing. ``left_out``: workers that were
+    left out, as they gave no sign of life.
     """
 
     def __init__(self, client: Client, limits: Limits | None = None) -> None:
@@ -72,75 +63,63 @@ class Link:
     def workers(self) -> Mapping[str, Any]:
         """Return what the scheduler knows of each worker: ``status``, ``last_seen``, ``nthreads``, ``memory_limit``, …
 
-        Raises
-        ------
-        OSError, TimeoutError
-            No answer.
+        Raises OSError, TimeoutError: no answer.
         """
 
         async def identity() -> Any:
             return await self._scheduler().identity(n_workers=-1)
 
-        return self._wait(identity, ANSWER)["workers"]
+        return self._wait(identity, ANSWER_SECONDS)["workers"]
 
     def leave_out_silent(self) -> list[str]:
         """Take workers that hang from the scheduler's list, and return them; their tasks go to others.
 
         To be called again and again: what counts is silence from one call to the next.
 
-        Raises
-        ------
-        OSError, TimeoutError
-            No answer.
+        Raises OSError, TimeoutError: no answer.
         """
-        return self._wait(self._leave_out_silent, ANSWER)
+        return self._wait(self._leave_out_silent, ANSWER_SECONDS)
 
     async def _leave_out_silent(self) -> list[str]:
         facts = (await self._scheduler().identity(n_workers=-1))["workers"]
-        found = self._silence.of(facts)
-        for worker in found:
+        silent = self._silence.of(facts)
+        for worker in silent:
             # Whoever waits for an answer of it, here or in the scheduler, hears that the connection is closed.
             await self._scheduler().unregister(address=worker, stimulus_id=f"gramplane-silent-worker-{time.time()}")
             self.client.rpc.remove(worker)
             self.left_out.append(worker)
-        return found
+        return silent
 
     def has_stranded(self, keys: Sequence[Any]) -> bool:
         """Tell whether one of the tasks has no worker to run on.
 
-        Raises
-        ------
-        OSError, TimeoutError
-            No answer.
+        Raises OSError, TimeoutError: no answer.
         """
 
         async def states() -> Any:
             return await self._scheduler().get_task_status(keys=list(keys))
 
-        return "no-worker" in self._wait(states, ANSWER).values()
+        return "no-worker" in self._wait(states, ANSWER_SECONDS).values()
 
-    def ask(self, function: Callable[..., Any], *args: Any, timeout: float = ANSWER) -> dict[str, Any]:
+    def ask(self, function: Callable[..., Any], *args: Any, timeout: float = ANSWER_SECONDS) -> dict[str, Any]:
         """Run ``function`` on every worker; where it fails its exception stands in place of the answer.
 
         Each worker is asked by itself: one that hangs keeps the answers of the others from nobody, and is left out when it has given no
         sign of life for too long. One that lives and has not answered within ``timeout`` seconds has a ``TimeoutError`` for an answer.
 
-        Raises
-        ------
-        ClusterLost
-            The scheduler does not answer.
+        Raises ClusterLost: the scheduler does not answer.
         """
 
         async def one(worker: str) -> Any:
             return (await self.client.run(function, *args, workers=[worker], on_error="return"))[worker]
 
         async def run() -> dict[str, Any]:
-            asked = {worker: asyncio.ensure_future(one(worker)) for worker in await self._scheduler().ncores(workers=None)}
-            await self._patiently(asked.values(), timeout)
-            return {worker: _answer(task, timeout) for worker, task in asked.items()}
+            requests = {worker: asyncio.ensure_future(one(worker)) for worker in await self._scheduler().ncores(workers=None)}
+            await self._patiently(requests.values(), timeout)
+            return {worker: _task_answer(task, timeout) for worker, task in requests.items()}
 
         try:
-            return self._wait(run, timeout + 2 * ANSWER)
+            return self._wait(run, timeout + 2 * ANSWER_SECONDS)
         except (OSError, TimeoutError) as error:
             raise ClusterLost(f"scheduler {self.address} does not answer") from error
 
@@ -150,13 +129,13 @@ class Link:
         while pending and (left := deadline - time.monotonic()) > 0:
             _, pending = await asyncio.wait(pending, timeout=min(_POLL, left))
             if pending:
-                await asyncio.wait_for(self._leave_out_silent(), ANSWER)
+                await asyncio.wait_for(self._leave_out_silent(), ANSWER_SECONDS)
         for task in pending:
             task.cancel()
         if pending:
             await asyncio.wait(pending, timeout=_POLL)
 
-    def ask_scheduler(self, function: Callable[[], Any], *, timeout: float = ANSWER) -> Any:
+    def ask_scheduler(self, function: Callable[[], Any], *, timeout: float = ANSWER_SECONDS) -> Any:
         """Run ``function`` on the scheduler and return its answer or its exception."""
 
         async def run() -> Any:
@@ -170,10 +149,7 @@ class Link:
     def register(self, plugin: WorkerPlugin, name: str) -> None:
         """Set up a plugin on every worker, now and on each that joins later.
 
-        Raises
-        ------
-        ClusterLost
-            Workers kept dying over it for too long (``no_workers_timeout``), or the scheduler is gone.
+        Raises ClusterLost: workers kept dying over it for too long (``no_workers_timeout``), or the scheduler is gone.
         """
         patience = self._limits.no_workers_timeout
         deadline = time.monotonic() + patience
@@ -181,13 +157,13 @@ class Link:
         async def run() -> None:
             task = asyncio.ensure_future(cast(Awaitable[Any], self.client.register_plugin(plugin, name=name)))
             await self._patiently([task], patience)
-            answer = _answer(task, patience)
+            answer = _task_answer(task, patience)
             if isinstance(answer, BaseException):
                 raise answer
 
         while True:
             try:
-                return self._wait(run, patience + 2 * ANSWER)
+                return self._wait(run, patience + 2 * ANSWER_SECONDS)
             except OSError as error:
                 if not is_connection_trouble(error):
                     raise
@@ -199,10 +175,7 @@ class Link:
     def forget(self, plugin: str, *, timeout: float = 2.0) -> None:
         """Take back what was registered on the workers under a name.
 
-        Raises
-        ------
-        OSError, TimeoutError
-            No answer: with the scheduler it is gone anyway.
+        Raises OSError, TimeoutError: no answer: with the scheduler it is gone anyway.
         """
 
         async def unregister() -> None:
@@ -214,17 +187,14 @@ class Link:
     def threads(self) -> dict[str, int]:
         """Return the number of threads of every running worker.
 
-        Raises
-        ------
-        ClusterLost
-            The scheduler does not answer.
+        Raises ClusterLost: the scheduler does not answer.
         """
 
         async def ncores() -> Any:
             return await self._scheduler().ncores(workers=None)
 
         try:
-            return dict(self._wait(ncores, ANSWER))
+            return dict(self._wait(ncores, ANSWER_SECONDS))
         except (OSError, TimeoutError) as error:
             raise ClusterLost(f"scheduler {self.address} does not answer") from error
 
@@ -241,7 +211,7 @@ class Link:
             raise ConnectionError(str(error)) from error
 
 
-def _answer(task: asyncio.Future[Any], timeout: float) -> Any:
+def _task_answer(task: asyncio.Future[Any], timeout: float) -> Any:
     if not task.done() or task.cancelled():
         return TimeoutError(f"no answer within {timeout:g} s")
     error = task.exception()

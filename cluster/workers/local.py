@@ -22,7 +22,7 @@ from ...storage.temporary import temporary_folder
 from ..config import ClusterConfig
 from ..errors import ClusterLost
 from ..events import Sink
-from ..security import own_security
+from ..security import make_security
 from .keepers import Keepers
 
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -35,21 +35,17 @@ _HERE: dict[str, Any] = {"host": "127.0.0.1", "protocol": "tls://"}
 def open_local(config: ClusterConfig, emit: Sink, stack: contextlib.ExitStack) -> Client:
     """Return a client of a new cluster; ``stack`` ends all of it: client, workers, scheduler, and the folder with files and key.
 
-    Raises
-    ------
-    ClusterLost
-        No worker started within the time that the limits allow.
+    Raises ClusterLost: no worker started within the time that the limits allow.
     """
     folder = stack.enter_context(temporary_folder(dask.config.get("temporary-directory", None)))
-    security = own_security(folder / "tls")
-    stack.enter_context(_environment_kept())
-    loop = _deaf_loop(stack)
-    with _signals_deferred():
+    security = make_security(folder / "tls")
+    stack.enter_context(_restore_environment())
+    loop = _start_deaf_loop(stack)
+    settings = {"temporary-directory": str(folder), "distributed.nanny.pre-spawn-environ": _spawn_environment()}
+    with _defer_signals():
         cluster = _start_scheduler(config, folder, loop, security)
         stack.callback(close_in_time, cluster)
-        keepers = Keepers(
-            config.workers, str(cluster.scheduler_address), _worker_options(config, folder, security), _worker_settings(folder), loop
-        )
+        keepers = Keepers(config.workers, str(cluster.scheduler_address), _worker_options(config, folder, security), settings, loop)
         stack.callback(keepers.end)
     with _single_threaded_children():
         keepers.start(config, emit)
@@ -98,18 +94,14 @@ def _worker_options(config: ClusterConfig, folder: Path, security: Security) -> 
     }
 
 
-def _worker_settings(folder: Path) -> dict[str, Any]:
-    return {"temporary-directory": str(folder), "distributed.nanny.pre-spawn-environ": _pre_spawn()}
-
-
-def _pre_spawn() -> dict[str, Any]:
+def _spawn_environment() -> dict[str, Any]:
     return {**dask.config.get("distributed.nanny.pre-spawn-environ"), **dict.fromkeys(THREAD_LIMITS, "1")}
 
 
 @contextlib.contextmanager
-def _environment_kept() -> Iterator[None]:
+def _restore_environment() -> Iterator[None]:
     # Starting a worker, at the beginning or after a death, leaves its variables behind in this process.
-    saved = {name: os.environ.get(name) for name in (*_pre_spawn(), "PYTHONHASHSEED")}
+    saved = {name: os.environ.get(name) for name in (*_spawn_environment(), "PYTHONHASHSEED")}
     try:
         yield
     finally:
@@ -122,12 +114,12 @@ def _environment_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _single_threaded_children() -> Iterator[None]:
-    with _environment_kept():
+    with _restore_environment():
         os.environ.update(dict.fromkeys(THREAD_LIMITS, "1"))
         yield
 
 
-def _deaf_loop(stack: contextlib.ExitStack) -> IOLoop:
+def _start_deaf_loop(stack: contextlib.ExitStack) -> IOLoop:
     # Ctrl-C reaches the whole group of processes; only this one shall answer, and end the others. Processes inherit which signals the
     # thread that starts them blocks, from before their first import on, and that is a thread of this loop, for restarted workers too.
     runner = LoopRunner()
@@ -143,7 +135,7 @@ def _deaf_loop(stack: contextlib.ExitStack) -> IOLoop:
 
 
 @contextlib.contextmanager
-def _signals_deferred() -> Iterator[None]:
+def _defer_signals() -> Iterator[None]:
     # Half a cluster cannot be closed in order, so a first signal waits until it is there; a second one does not.
     if threading.current_thread() is not threading.main_thread():
         yield

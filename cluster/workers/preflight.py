@@ -11,7 +11,7 @@ import psutil
 from ..arithmetic import Arithmetic, arithmetic
 from ..errors import PreflightFailed, VersionMismatch
 from ..process import resident_bytes
-from ..versions import conflict, differences, versions
+from ..versions import find_conflict, list_differences, software_versions
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -26,20 +26,8 @@ TERMINATE_SHARE = 0.95
 class WorkerFacts:
     """What a worker says of itself.
 
-    Attributes
-    ----------
-    versions
-        Of the software it runs.
-    memory_limit
-        Bytes it may use.
-    threads
-        Tasks at a time.
-    resident
-        Bytes it uses now.
-    pause
-        Share of its memory above which it takes no more tasks.
-    arithmetic
-        What it computes with.
+    ``versions``: of the software it runs; ``memory_limit``: bytes it may use; ``threads``: tasks at a time; ``resident``: bytes it uses
+    now; ``pause``: share of its memory above which it takes no more tasks; ``arithmetic``: what it computes with.
     """
 
     versions: dict[str, str]
@@ -56,23 +44,17 @@ def worker_facts(dask_worker: Worker) -> WorkerFacts:
     limit, pause = manager.memory_limit or psutil.virtual_memory().total, manager.memory_pause_fraction or TERMINATE_SHARE
     # Asked before what the process computes with: that loads SciPy's BLAS.
     resident = resident_bytes()
-    return WorkerFacts(versions(), int(limit), dask_worker.state.nthreads, resident, min(float(pause), TERMINATE_SHARE), arithmetic())
+    return WorkerFacts(
+        software_versions(), int(limit), dask_worker.state.nthreads, resident, min(float(pause), TERMINATE_SHARE), arithmetic()
+    )
 
 
 @dataclass(frozen=True)
 class Capacity:
     """Memory and threads of the weakest worker.
 
-    Attributes
-    ----------
-    memory
-        Smallest memory limit, bytes.
-    threads
-        Largest number of tasks at a time.
-    idle
-        Bytes the process itself takes.
-    share
-        Of its memory that a worker may use: above it Dask gives it no more tasks, and what it holds for later passes never shrinks.
+    ``memory``: smallest memory limit, bytes; ``threads``: largest number of tasks at a time; ``idle``: bytes the process itself takes;
+    ``share``: of its memory that a worker may use: above it Dask gives it no more tasks, and what it holds for later passes never shrinks.
     """
 
     memory: int
@@ -81,7 +63,7 @@ class Capacity:
     share: float
 
 
-def capacity(found: Mapping[str, WorkerFacts | BaseException]) -> Capacity:
+def weakest_capacity(found: Mapping[str, WorkerFacts | BaseException]) -> Capacity:
     """Return what a task can count on at the weakest worker."""
     facts = {worker: fact for worker, fact in found.items() if isinstance(fact, WorkerFacts)}
     return Capacity(
@@ -96,29 +78,20 @@ def capacity(found: Mapping[str, WorkerFacts | BaseException]) -> Capacity:
 def _check_version(who: str, ours: dict[str, str], theirs: dict[str, str] | BaseException) -> str | None:
     if isinstance(theirs, BaseException):
         raise VersionMismatch(f"{who} cannot run gramplane {ours['gramplane']} as the driver does: {theirs!r}") from theirs
-    if clash := conflict(ours, theirs):
+    if clash := find_conflict(ours, theirs):
         raise VersionMismatch(f"{who} runs {clash}; install the same on both")
-    other = ", ".join(differences(ours, theirs))
+    other = ", ".join(list_differences(ours, theirs))
     return f"{who} has other versions (there/here): {other}; results may differ in the last bits" if other else None
 
 
-def check_versions(scheduler: Any, workers: Mapping[str, WorkerFacts | BaseException]) -> list[str]:
+def check_versions(scheduler: object, workers: Mapping[str, WorkerFacts | BaseException]) -> list[str]:
     """Refuse machines with other software; return the differences worth a warning.
 
-    Parameters
-    ----------
-    scheduler
-        Its versions, or the exception that asking gave. It must know the functions that pass through it; whether it answers such
-        questions at all is its own affair.
-    workers
-        Facts of each, or the exception that asking gave.
-
-    Raises
-    ------
-    VersionMismatch
-        Naming the machine and both versions.
+    ``scheduler``: its versions, or the exception that asking gave. It must know the functions that pass through it; whether it answers such
+    questions at all is its own affair. ``workers``: facts of each, or the exception that asking gave. Raises VersionMismatch, naming the
+    machine and both versions.
     """
-    ours = versions()
+    ours = software_versions()
     warnings = []
     if isinstance(scheduler, (dict, ImportError, AttributeError)):
         warnings.append(_check_version("the scheduler", ours, scheduler))
@@ -128,13 +101,10 @@ def check_versions(scheduler: Any, workers: Mapping[str, WorkerFacts | BaseExcep
     return [warning for warning in warnings if warning]
 
 
-def check_agreement(expected: Any, found: Mapping[str, Any]) -> None:
+def check_agreement(expected: object, found: Mapping[str, Any]) -> None:
     """Compare what every worker found with what the driver found.
 
-    Raises
-    ------
-    PreflightFailed
-        Naming the worker, what it found and what the driver found.
+    Raises PreflightFailed, naming the worker, what it found and what the driver found.
     """
     for worker, value in found.items():
         if isinstance(value, BaseException):

@@ -20,12 +20,7 @@ class Silence:
     that slept or a driver that was busy for minutes, the scheduler has heard nothing of anybody, and that says nothing of the workers.
     The clock of another machine is never compared with ours.
 
-    Parameters
-    ----------
-    limit
-        Seconds after which a worker counts as hung; less than two count as two.
-    clock
-        Monotonic seconds.
+    ``limit``: seconds after which a worker counts as hung; less than two count as two; ``clock``: monotonic seconds.
     """
 
     def __init__(self, limit: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -37,10 +32,7 @@ class Silence:
     def of(self, workers: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Return the workers that hang.
 
-        Parameters
-        ----------
-        workers
-            What the scheduler knows of each, ``last_seen`` above all.
+        ``workers``: what the scheduler knows of each, ``last_seen`` above all.
         """
         now = self._clock()
         step, self._looked = min(now - self._looked, _STEP), now

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SILENCE = 30.0
+SILENCE_SECONDS = 30.0
 """Seconds without an answer after which a scheduler counts as lost: Dask's own limit for a silent connection."""
 
 
@@ -33,14 +33,7 @@ class Stranded(Exception):
 class Watchdog:
     """Looks at the cluster when no task has finished for a while.
 
-    Parameters
-    ----------
-    link
-        Connection to the scheduler.
-    limits
-        When to give up.
-    keys
-        Tasks with a preferred worker.
+    ``link``: connection to the scheduler; ``limits``: when to give up; ``keys``: tasks with a preferred worker.
     """
 
     def __init__(self, link: Link, limits: Limits, keys: Sequence[Any]) -> None:
@@ -57,16 +50,8 @@ class Watchdog:
     def check(self) -> None:
         """Look at the cluster once.
 
-        Raises
-        ------
-        ClusterLost
-            No answer from the scheduler, or no workers, for too long.
-        WorkerDiskFull
-            Workers wait for room on a full disk.
-        Stalled
-            Anything else that lets no task finish.
-        Stranded
-            The plan must be submitted again.
+        Raises ClusterLost: no answer from the scheduler, or no workers, for too long; WorkerDiskFull: workers wait for room on a full disk;
+        Stalled: anything else that lets no task finish; Stranded: the plan must be submitted again.
         """
         # Fetching a result goes on trying for half a minute after that.
         if not self._link.connected:
@@ -82,14 +67,16 @@ class Watchdog:
             self._check_disks(idle)
         if idle >= self._limits.stall_timeout:
             self._check_disks(idle)
-            raise Stalled(f"no task finished for {idle:.0f} s (stall_timeout={self._limits.stall_timeout:g} s); {_state(workers)}")
+            raise Stalled(
+                f"no task finished for {idle:.0f} s (stall_timeout={self._limits.stall_timeout:g} s); {_describe_workers(workers)}"
+            )
 
     def _answered(self, question: Callable[[], T]) -> T | None:
         try:
             answer = question()
         except (OSError, TimeoutError) as error:
             silent = time.monotonic() - self._answer
-            if silent > SILENCE:
+            if silent > SILENCE_SECONDS:
                 raise ClusterLost(f"scheduler {self._link.address} gave no answer for {silent:.0f} s") from error
             return None
         self._answer = time.monotonic()
@@ -131,7 +118,7 @@ class Watchdog:
             )
 
 
-def _state(workers: Mapping[str, Any]) -> str:
+def _describe_workers(workers: Mapping[str, Any]) -> str:
     now = time.time()
     words = [f"{worker}: {fact['status']}, last heard {max(0.0, now - fact['last_seen']):.0f} s ago" for worker, fact in workers.items()]
     return "workers: " + ("; ".join(words) or "none")

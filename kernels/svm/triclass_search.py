@@ -163,7 +163,9 @@ def _with_mean_variable(convex: Convex, balance: float) -> Convex:
     )
 
 
-def _start_point(gram: Gram, points: Points, convex: Convex, problem: DualProblem, warm: SearchState | None) -> tuple[FloatArray, FloatArray]:
+def _start_point(
+    gram: Gram, points: Points, convex: Convex, problem: DualProblem, warm: SearchState | None
+) -> tuple[FloatArray, FloatArray]:
     """Return feasible variables whose coefficients are nearly those of a machine, and K times these coefficients."""
     n = points.n
     if warm is None:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ..errors import DigestMismatch, MissingBlock, SchemaError
 from ..layout import table_chunk
 from ..objects import Bytes, Objects, as_bytes, describe_key, total_bytes
+from ..value_types import Json
 
 MAX_CHUNK_BYTES = 512 << 20
 """Largest chunk a store may declare; a larger one is refused before memory is allocated for it."""
@@ -33,13 +34,10 @@ def crc32c(*parts: npt.NDArray | bytes) -> int:
     return value
 
 
-def canonical(value: Any) -> bytes:
+def canonical_json(value: Json) -> bytes:
     """JSON text in one fixed form (sorted keys, no spaces), the input of digests.
 
-    Raises
-    ------
-    SchemaError
-        If JSON cannot hold the value (infinity, NaN, or an object that is not a number, string, list or mapping).
+    Raises SchemaError if JSON cannot hold the value (infinity, NaN, or an object that is not a number, string, list or mapping).
     """
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
@@ -102,14 +100,13 @@ class ArraySpec:
     def from_json(cls, data: bytes, where: str) -> "ArraySpec":
         """Read ``zarr.json`` of an array and refuse everything but plain little-endian chunks of a bounded size.
 
-        Raises
-        ------
-        SchemaError
-            Naming the file, the field, the value found and the rule.
+        Raises SchemaError, naming the file, the field, the value found and the rule.
         """
         fields = parse_json(data, where)
         spec = cls(
-            _lengths(fields, "shape", where), _lengths(_config(fields, "chunk_grid"), "chunk_shape", where), str(fields.get("data_type"))
+            _read_lengths(fields, "shape", where),
+            _read_lengths(_inner_config(fields, "chunk_grid"), "chunk_shape", where),
+            str(fields.get("data_type")),
         )
         rules = {
             "zarr_format": fields.get("zarr_format") == 3,
@@ -130,13 +127,10 @@ class ArraySpec:
         return spec
 
 
-def load_json(data: bytes | str, where: str) -> Any:
+def load_json(data: bytes | str, where: str) -> Json:
     """Parse JSON of any depth and encoding that somebody may have left there.
 
-    Raises
-    ------
-    SchemaError
-        If the text is not JSON, with the position of the fault.
+    Raises SchemaError if the text is not JSON, with the position of the fault.
     """
     try:
         return json.loads(data)
@@ -149,10 +143,7 @@ def load_json(data: bytes | str, where: str) -> Any:
 def parse_json(data: bytes, where: str) -> dict[str, Any]:
     """Parse a JSON object.
 
-    Raises
-    ------
-    SchemaError
-        If the text is not a JSON object, with the position of the fault.
+    Raises SchemaError if the text is not a JSON object, with the position of the fault.
     """
     fields = load_json(data, where)
     if not isinstance(fields, dict):
@@ -160,29 +151,29 @@ def parse_json(data: bytes, where: str) -> dict[str, Any]:
     return fields
 
 
-def _config(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _inner_config(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = fields.get(name)
     inner = value.get("configuration") if isinstance(value, dict) else None
     return inner if isinstance(inner, dict) else {}
 
 
-def _lengths(fields: Mapping[str, Any], name: str, where: str) -> tuple[int, ...]:
+def _read_lengths(fields: Mapping[str, Any], name: str, where: str) -> tuple[int, ...]:
     value = fields.get(name)
     if not isinstance(value, list) or not value or not all(type(v) is int and 0 <= v < 2**62 for v in value):
         raise SchemaError(f"{where}: {name} is {value!r}; it must be a list of non-negative integers below 2^62")
     return tuple(value)
 
 
-def _plain_keys(encoding: Any) -> bool:
+def _plain_keys(encoding: Json) -> bool:
     if not isinstance(encoding, dict) or encoding.get("name") != "default":
         return False
-    return _config({"e": encoding}, "e").get("separator", "/") == "/"
+    return _inner_config({"e": encoding}, "e").get("separator", "/") == "/"
 
 
-def _plain_bytes(codecs: Any, dtype: str) -> bool:
+def _plain_bytes(codecs: Json, dtype: str) -> bool:
     if not isinstance(codecs, list) or len(codecs) != 1 or not isinstance(codecs[0], dict) or codecs[0].get("name") != "bytes":
         return False
-    return dtype in ("bool", "int8", "uint8") or _config({"e": codecs[0]}, "e").get("endian") == "little"
+    return dtype in ("bool", "int8", "uint8") or _inner_config({"e": codecs[0]}, "e").get("endian") == "little"
 
 
 def group_json(attributes: Mapping[str, Any] | None = None) -> bytes:
@@ -199,25 +190,22 @@ def write_object(objects: Objects, key: str, *parts: npt.NDArray | bytes, fsync:
 def write_array(objects: Objects, prefix: str, values: npt.NDArray, *, fsync: bool) -> Record:
     """Write a whole array, chunked along its first axis; return the records of its objects.
 
-    Raises
-    ------
-    SchemaError
-        If the elements are not numbers or booleans.
+    Raises SchemaError if the elements are not numbers or booleans.
     """
     if values.dtype.name not in _DTYPES:
         raise SchemaError(f"array {prefix!r} has the type {values.dtype}; storable are {', '.join(_NUMBERS)}")
     spec = ArraySpec(values.shape, table_chunk(values.shape), values.dtype.name)
     written = write_object(objects, f"{prefix}/zarr.json", spec.to_json(), fsync=fsync)
     data = np.ascontiguousarray(values, dtype=spec.numpy_dtype)
-    rest = "/0" * (values.ndim - 1)
+    suffix = "/0" * (values.ndim - 1)
     for c in range(spec.grid[0] if values.size else 0):
         piece = data[c * spec.chunk[0] : (c + 1) * spec.chunk[0]]
-        pad = padding(spec.numpy_dtype, spec.chunk_bytes // spec.numpy_dtype.itemsize - piece.size)
-        written |= write_object(objects, f"{prefix}/c/{c}{rest}", piece, pad, fsync=fsync)
+        pad = fill_values(spec.numpy_dtype, spec.chunk_bytes // spec.numpy_dtype.itemsize - piece.size)
+        written |= write_object(objects, f"{prefix}/c/{c}{suffix}", piece, pad, fsync=fsync)
     return written
 
 
-def padding(dtype: np.dtype, count: int) -> npt.NDArray:
+def fill_values(dtype: np.dtype, count: int) -> npt.NDArray:
     """``count`` fill values of a type."""
     return np.full(count, np.nan if dtype.kind == "f" else 0, dtype=dtype)
 
@@ -225,18 +213,8 @@ def padding(dtype: np.dtype, count: int) -> npt.NDArray:
 class ChunkedArray:
     """One array of a committed store. The first read of a chunk checks its crc32c, every read its length.
 
-    Parameters
-    ----------
-    objects : Objects
-        Where the chunks are.
-    prefix : str
-        Key of the array.
-    spec : ArraySpec
-        Shape, chunks, type.
-    listed : mapping
-        The store's manifest: key -> (bytes, crc32c).
-    verified : set of str
-        Keys checked in this process already; shared by the arrays of a store.
+    ``objects``: where the chunks are; ``prefix``: key of the array; ``spec``: shape, chunks, type; ``listed``: the store's manifest: key ->
+    (bytes, crc32c); ``verified``: keys checked in this process already; shared by the arrays of a store.
     """
 
     def __init__(self, objects: Objects, prefix: str, spec: ArraySpec, listed: Mapping[str, tuple[int, int]], verified: set[str]) -> None:
@@ -260,14 +238,10 @@ class ChunkedArray:
             self._read_whole(key, np.empty(self.spec.chunk_bytes, np.uint8))
         self.objects.read_into(key, out, offset, self.spec.chunk_bytes)
 
-    def _span(self, lo: int, hi: int) -> range:
-        step = self.spec.chunk[0]
-        return range(lo // step, -(-hi // step) if hi > lo else lo // step)
-
     def read(self, lo: int, hi: int) -> npt.NDArray:
         """Rows ``lo:hi`` of an array chunked along its first axis only; elements outside the range are read only to be checked."""
         width, step, dtype = self.spec.shape[1:], self.spec.chunk[0], self.spec.numpy_dtype
-        span = self._span(lo, hi) if 0 not in width else range(0)
+        span = range(lo // step, -(-hi // step)) if hi > lo and 0 not in width else range(0)
         keys = [self._key(c, *[0] * len(width)) for c in span]
         if not keys:
             return np.empty((hi - lo, *width), dtype)
@@ -298,7 +272,7 @@ class ChunkedArray:
         origin = np.concatenate([[0], np.cumsum(last - first)[:-1]]) - first
         if len(spans) == 1 and int(lengths.sum()) == joined.size:
             return joined
-        return joined[ranges(starts + origin[np.cumsum(new) - 1], lengths)]
+        return joined[concatenate_ranges(starts + origin[np.cumsum(new) - 1], lengths)]
 
     def read_cell(self, i: int, j: int, rows: int) -> npt.NDArray:
         """First ``rows`` rows of chunk (i, j) of a 2-D array, padding columns included."""
@@ -312,7 +286,7 @@ class ChunkedArray:
         return whole[:rows]
 
 
-def ranges(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def concatenate_ranges(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Positions ``starts[0], …, starts[0] + lengths[0] - 1, starts[1], …`` as one vector."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()), dtype=np.int64)
@@ -321,15 +295,12 @@ def ranges(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt
 def check_crc(url: str, key: str, data: Bytes, listed: tuple[int, int]) -> None:
     """Compare an object's length and crc32c with the manifest.
 
-    Raises
-    ------
-    DigestMismatch
-        Naming array, chunk index and byte range.
+    Raises DigestMismatch, naming array, chunk index and byte range.
     """
     nbytes, expected = listed
-    found = crc32c(data)
-    if data.nbytes != nbytes or found != expected:
+    checksum = crc32c(data)
+    if data.nbytes != nbytes or checksum != expected:
         raise DigestMismatch(
-            f"{url}: {describe_key(key)}, bytes 0:{nbytes}: {data.nbytes} bytes with crc32c {found:08x} instead of {expected:08x}; "
+            f"{url}: {describe_key(key)}, bytes 0:{nbytes}: {data.nbytes} bytes with crc32c {checksum:08x} instead of {expected:08x}; "
             "the stored data changed after they were written"
         )

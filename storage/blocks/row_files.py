@@ -40,8 +40,8 @@ def read_pairs(path: str, n_rows: int, allowed: tuple[int, ...], *, ordered: boo
         allowed, or a pair that is given two values. A file without pairs, or one that cannot be read.
     """
     seen: dict[tuple[int, int], tuple[int, int]] = {}
-    for line, words in _rows(path):
-        i, j, value = _pair(words, path, line, n_rows, allowed)
+    for line, words in _split_rows(path):
+        i, j, value = _read_pair(words, path, line, n_rows, allowed)
         key = (i, j) if ordered or i < j else (j, i)
         before = seen.setdefault(key, (value, line))
         if before[0] != value:
@@ -51,15 +51,15 @@ def read_pairs(path: str, n_rows: int, allowed: tuple[int, ...], *, ordered: boo
     return np.array([(i, j, value) for (i, j), (value, _) in seen.items()], dtype=np.int64)
 
 
-def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
+def _split_rows(path: str) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and words of every line that holds something, but for a first one of names, without any number."""
     plain = [text.partition("#")[0].strip() for text in read_row_texts(path)]
-    found = [(line, _APART.split(text)) for line, text in enumerate(plain, start=1) if text]
-    named = bool(found) and not any(character.isdigit() for word in found[0][1] for character in word)
-    yield from found[named:]
+    lines = [(line, _APART.split(text)) for line, text in enumerate(plain, start=1) if text]
+    named = bool(lines) and not any(character.isdigit() for word in lines[0][1] for character in word)
+    yield from lines[named:]
 
 
-def _pair(words: list[str], path: str, line: int, n_rows: int, allowed: tuple[int, ...]) -> tuple[int, int, int]:
+def _read_pair(words: list[str], path: str, line: int, n_rows: int, allowed: tuple[int, ...]) -> tuple[int, int, int]:
     try:
         i, j, value = (int(word) for word in words)
     except ValueError:
@@ -83,12 +83,12 @@ def read_row_texts(path: str, n_rows: int | None = None) -> list[str]:
         A file that cannot be read, or with another number of lines than ``n_rows``.
     """
     try:
-        found = Path(path).read_text(encoding="utf-8-sig").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise DataError(f"it is not UTF-8 text: {error}", path) from None
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror}", path) from None
-    if n_rows is not None and len(found) != n_rows:
-        reason = f"the file has {len(found)} lines; there must be one for each of the {n_rows} rows of the store"
-        raise DataError(reason, path, min(len(found), n_rows) + 1)
-    return found
+    if n_rows is not None and len(lines) != n_rows:
+        reason = f"the file has {len(lines)} lines; there must be one for each of the {n_rows} rows of the store"
+        raise DataError(reason, path, min(len(lines), n_rows) + 1)
+    return lines

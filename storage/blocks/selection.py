@@ -7,34 +7,29 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import SchemaError
-from .arrays import ChunkedArray, ranges
+from ..value_types import SparseMatrix
+from .arrays import ChunkedArray, concatenate_ranges
 
 
 def check_ids(ids: npt.ArrayLike, n_cols: int) -> npt.NDArray[np.int64]:
     """Return feature ids as int64 (k,).
 
-    Raises
-    ------
-    SchemaError
-        If they are not integers inside 0 … n_cols - 1.
+    Raises SchemaError if they are not integers inside 0 … n_cols - 1.
     """
-    wanted = np.atleast_1d(np.asarray(ids))
-    if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
-        raise SchemaError(f"ids has the type {wanted.dtype} and shape {wanted.shape}; it must be a vector of integers")
-    wanted = wanted.astype(np.int64)
-    bad = np.flatnonzero((wanted < 0) | (wanted >= n_cols))
+    array = np.atleast_1d(np.asarray(ids))
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise SchemaError(f"ids has the type {array.dtype} and shape {array.shape}; it must be a vector of integers")
+    array = array.astype(np.int64)
+    bad = np.flatnonzero((array < 0) | (array >= n_cols))
     if bad.size:
-        raise SchemaError(f"ids[{bad[0]}] is {wanted[bad[0]]}; column ids run from 0 to {n_cols - 1}")
-    return wanted
+        raise SchemaError(f"ids[{bad[0]}] is {array[bad[0]]}; column ids run from 0 to {n_cols - 1}")
+    return array
 
 
 def check_rows(rows: tuple[int, int] | None, n_rows: int) -> tuple[int, int]:
     """Return a half-open range of rows, all of them by default.
 
-    Raises
-    ------
-    SchemaError
-        If it is not inside 0 … n_rows.
+    Raises SchemaError if it is not inside 0 … n_rows.
     """
     first, last = (0, n_rows) if rows is None else rows
     if not 0 <= first <= last <= n_rows:
@@ -42,31 +37,28 @@ def check_rows(rows: tuple[int, int] | None, n_rows: int) -> tuple[int, int]:
     return int(first), int(last)
 
 
-def trusted(block: Any) -> Any:
+def mark_canonical(block: SparseMatrix) -> SparseMatrix:
     """Mark a sparse block as sorted and free of duplicates, which it is by construction: spares SciPy a pass over the indices."""
     block.has_canonical_format = True
     return block
 
 
-def assemble(
+def reorder_columns(
     parts: tuple[npt.NDArray[Any], npt.NDArray[Any]], lengths: npt.NDArray[np.int64], order: npt.NDArray[np.intp], shape: tuple[int, int]
 ) -> sp.csc_array:
     """Put columns stored end to end, ``lengths`` entries each, in the given order (with repetition).
 
-    Raises
-    ------
-    SchemaError
-        If they would hold 2^31 entries together.
+    Raises SchemaError if they would hold 2^31 entries together.
     """
     indices, values = parts
     if not np.array_equal(order, np.arange(lengths.size)):
         starts = np.cumsum(lengths) - lengths
-        take = ranges(starts[order], lengths[order])
+        take = concatenate_ranges(starts[order], lengths[order])
         indices, values, lengths = indices[take], values[take], lengths[order]
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     if indptr[-1] >= 2**31:
         raise SchemaError(f"the columns asked for hold {indptr[-1]} entries together; fetch fewer than 2^31 at once")
-    return trusted(sp.csc_array((values, indices, indptr.astype(np.int32)), shape=shape))
+    return mark_canonical(sp.csc_array((values, indices, indptr.astype(np.int32)), shape=shape))
 
 
 class Entries:

@@ -23,7 +23,7 @@ from ..meta import BlockMeta, ColumnScale
 from ..urls import check_name, open_objects, refuse_foreign
 from ..versions import Opened, open_version
 from .arrays import ArraySpec, ChunkedArray, check_crc, parse_json
-from .selection import Entries, assemble, check_ids, check_rows, trusted
+from .selection import Entries, check_ids, check_rows, mark_canonical, reorder_columns
 
 __all__ = ["BlockMeta", "BlockRef", "BlockStore", "ColumnScale", "Damage", "VerifyReport"]
 
@@ -94,12 +94,8 @@ class BlockRef:
     def load(self) -> Block:
         """Read the block: ndarray (dense), csc_array (column stripe) or csr_array (row block), raw values.
 
-        Raises
-        ------
-        DigestMismatch
-            If the store is not the one the reference was made from, or its bytes changed.
-        MissingBlock
-            If an object is absent.
+        Raises DigestMismatch if the store is not the one the reference was made from, or its bytes changed; MissingBlock if an object is
+        absent.
         """
         return open_shared(self.url, self.digest).load(self)
 
@@ -134,34 +130,20 @@ class BlockStore:
     def open(cls, url: str | os.PathLike[str], digest: str | None = None) -> "BlockStore":
         """Open a committed store at a path or object-store URL: the version that is current now, and stay on it.
 
-        Parameters
-        ----------
-        url : path or URL
-            The store.
-        digest : str, optional
-            Open the version with this digest instead, which may have been replaced since.
-
-        Raises
-        ------
-        MissingBlock
-            If there is no manifest or an object is absent.
-        SchemaError
-            If the schema, codecs, shapes or chunk sizes are not those of a block store, or it is a file, or a folder of other things.
-        DigestMismatch
-            If the manifest or a description is damaged, or no version has the digest.
+        ``url``: the store; ``digest``: open the version with this digest instead, which may have been replaced since. Raises MissingBlock
+        if there is no manifest or an object is absent; SchemaError if the schema, codecs, shapes or chunk sizes are not those of a block
+        store, or it is a file, or a folder of other things; DigestMismatch if the manifest or a description is damaged, or no version has
+        the digest.
         """
         refuse_foreign(url)
         store = cls(open_version(open_objects(url), digest))
-        _share(store)
+        _remember_store(store)
         return store
 
     def confirm(self) -> None:
         """Check that this version is still what lies at its place.
 
-        Raises
-        ------
-        DigestMismatch
-            If the store was removed, or removed and made again, since it was opened.
+        Raises DigestMismatch if the store was removed, or removed and made again, since it was opened.
         """
         self._opened.confirm()
 
@@ -182,12 +164,12 @@ class BlockStore:
             prefix, _, name = key.rpartition("/")
             if name != "zarr.json" or not prefix:
                 continue
-            where, data = f"{self.url}/{key}", self._small(key)
-            if parse_json(data, where).get("node_type") == "group":
+            location, data = f"{self.url}/{key}", self._small(key)
+            if parse_json(data, location).get("node_type") == "group":
                 continue
-            spec = ArraySpec.from_json(data, where)
+            spec = ArraySpec.from_json(data, location)
             if prod(spec.grid) != chunks[prefix]:
-                raise MissingBlock(f"{where}: the manifest lists {chunks[prefix]} chunks of a grid of {spec.grid}")
+                raise MissingBlock(f"{location}: the manifest lists {chunks[prefix]} chunks of a grid of {spec.grid}")
             arrays[prefix] = ChunkedArray(self._objects, prefix, spec, self._listed, self._verified)
         return arrays
 
@@ -247,10 +229,7 @@ class BlockStore:
     def row_blocks(self) -> list[BlockRef]:
         """References to the row blocks, in row order.
 
-        Raises
-        ------
-        SchemaError
-            If the store was made without the row-wise layout.
+        Raises SchemaError if the store was made without the row-wise layout.
         """
         if "rows" not in self._layouts:
             raise SchemaError(f"{self.url} has no row-wise layout; ingest it again with layout='both'")
@@ -258,7 +237,7 @@ class BlockStore:
 
     def _blocks(self, name: str) -> list[BlockRef]:
         places = place_blocks(name, self._layouts[name], self.shape, self.meta.itemsize)
-        return [BlockRef(self.url, name, i, *place, self.digest) for i, place in enumerate(places)]
+        return [BlockRef(self.url, name, i, *span, self.digest) for i, span in enumerate(places)]
 
     def load(self, ref: BlockRef) -> Block:
         """Read one block of this store (see `BlockRef.load`)."""
@@ -271,8 +250,8 @@ class BlockStore:
         indices = self._array(f"{ref.layout}/{INDEX_NAME[ref.layout]}").read(start, start + nnz)
         values = self._array(f"{ref.layout}/values").read(start, start + nnz)
         if ref.layout == "columns":
-            return trusted(sp.csc_array((values, indices, indptr), shape=(self.meta.n_rows, hi - lo)))
-        return trusted(sp.csr_array((values, indices, indptr), shape=(hi - lo, self.meta.n_cols)))
+            return mark_canonical(sp.csc_array((values, indices, indptr), shape=(self.meta.n_rows, hi - lo)))
+        return mark_canonical(sp.csr_array((values, indices, indptr), shape=(hi - lo, self.meta.n_cols)))
 
     def _indptr(self, name: str, lo: int, hi: int, nnz: int) -> npt.NDArray[np.int64]:
         indptr = np.zeros(hi - lo + 1, dtype=np.int64)
@@ -299,28 +278,15 @@ class BlockStore:
     def columns(self, ids: npt.ArrayLike, rows: tuple[int, int] | None = None) -> npt.NDArray[Any] | sp.csc_array:
         """Raw values of chosen columns, in the order of ``ids``; duplicates are allowed.
 
-        Parameters
-        ----------
-        ids : int array (k,)
-            Global feature ids.
-        rows : (int, int), optional
-            Half-open range of rows; all rows by default.
-
-        Returns
-        -------
-        csc_array or ndarray (n_rows, k)
-            Sparse: int32 indices. Dense: C order. Sparse stripes checked before in this process are read by byte ranges only.
-
-        Raises
-        ------
-        SchemaError
-            If an id is outside 0 … n_cols - 1, or the rows are outside the data.
+        ``ids``: int array (k,), global feature ids; ``rows``: (int, int), optional, half-open range of rows; all rows by default. Returns
+        csc_array or ndarray (n_rows, k), sparse: int32 indices. Dense: C order. Sparse stripes checked before in this process are read by
+        byte ranges only. Raises SchemaError if an id is outside 0 … n_cols - 1, or the rows are outside the data.
         """
-        wanted = check_ids(ids, self.meta.n_cols)
+        columns = check_ids(ids, self.meta.n_cols)
         layout, span = self._layouts["columns"], check_rows(rows, self.meta.n_rows)
         if isinstance(layout, DenseLayout):
-            return self._dense_columns(layout, wanted, *span)
-        return self._sparse_columns(layout, wanted, *span)
+            return self._dense_columns(layout, columns, *span)
+        return self._sparse_columns(layout, columns, *span)
 
     def _dense_columns(self, layout: DenseLayout, ids: npt.NDArray[np.int64], first: int, last: int) -> npt.NDArray[Any]:
         array = self._array("columns/dense")
@@ -356,7 +322,7 @@ class BlockStore:
                 for part, target in (("rows", indices), ("values", values)):
                     target.append(self._array(f"columns/{part}").gather(base, starts[filled], lengths[a:b][filled]))
         parts = np.concatenate(indices) - np.int32(first), np.concatenate(values)
-        return assemble(parts, lengths, inverse, (last - first, ids.size))
+        return reorder_columns(parts, lengths, inverse, (last - first, ids.size))
 
     def _within(
         self, base: int, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], first: int, last: int
@@ -412,9 +378,9 @@ class BlockStore:
         first, last = check_rows((lo, self.meta.n_rows if hi is None else hi), self.meta.n_rows)
         ends = self._table_array("sequences/offsets", self.meta.n_rows + 1).read(first, last + 1).tolist()
         text = self._array("sequences/letters").read(ends[0], ends[-1]).tobytes()
-        found = np.empty(last - first, dtype=object)
-        found[:] = [text[a - ends[0] : b - ends[0]].decode("utf-8", errors="replace") for a, b in pairwise(ends)]
-        return found
+        texts = np.empty(last - first, dtype=object)
+        texts[:] = [text[a - ends[0] : b - ends[0]].decode("utf-8", errors="replace") for a, b in pairwise(ends)]
+        return texts
 
     def groups(self) -> npt.NDArray[np.int64] | None:
         """Group label of every column, int64 (n_cols,), if they were stored."""
@@ -430,10 +396,7 @@ class BlockStore:
     def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
         """Re-read every listed object and compare it with its checksum.
 
-        Parameters
-        ----------
-        progress : callable, optional
-            Called with (bytes read, bytes in total) after every object.
+        ``progress``: called with (bytes read, bytes in total) after every object.
         """
         total, seen, damaged = sum(size for size, _ in self._listed.values()), 0, []
         scratch = np.empty(max((size for size, _ in self._listed.values()), default=0), dtype=np.uint8)
@@ -460,7 +423,7 @@ _SHARED_STORES = 16
 _shared: "OrderedDict[tuple[str, str], BlockStore]" = OrderedDict()
 
 
-def _share(store: BlockStore) -> None:
+def _remember_store(store: BlockStore) -> None:
     _shared[store.url, store.digest] = store
     while len(_shared) > _SHARED_STORES:
         _shared.popitem(last=False)
@@ -474,8 +437,8 @@ def open_shared(url: str, digest: str) -> BlockStore:
     DigestMismatch
         If no version there has the digest.
     """
-    found = _shared.get((url, digest))
-    return BlockStore.open(url, digest) if found is None else found
+    store = _shared.get((url, digest))
+    return BlockStore.open(url, digest) if store is None else store
 
 
 def forget_shared(url: str) -> None:

@@ -33,14 +33,14 @@ def column_tables(block: npt.NDArray[Any] | sp.csc_array) -> dict[str, npt.NDArr
     if not isinstance(block, np.ndarray):
         return _sparse_tables(block)
     n, k = block.shape
-    tables = {name: np.zeros(k, dtype) for name, dtype in _types(block.dtype).items()}
+    tables = {name: np.zeros(k, dtype) for name, dtype in _table_types(block.dtype).items()}
     step = max(1, _PIECE // max(1, n))
     for lo in range(0, k, step):
         _dense_tables(block[:, lo : lo + step], {name: table[lo : lo + step] for name, table in tables.items()})
     return tables
 
 
-def _types(dtype: np.dtype) -> dict[str, Any]:
+def _table_types(dtype: np.dtype) -> dict[str, Any]:
     return {"counts": np.uint32, "norm1": np.float32, "sumsq": np.float64, "minimum": dtype, "maximum": dtype}
 
 
@@ -48,7 +48,7 @@ def _dense_tables(block: npt.NDArray[Any], out: dict[str, npt.NDArray[Any]]) -> 
     by_column = np.ascontiguousarray(block.T, dtype=np.float64)
     gone = np.isnan(by_column)
     if gone.any():
-        _extremes(by_column, gone, out)
+        _fill_extremes(by_column, gone, out)
         by_column = np.where(gone, 0.0, by_column)
     elif by_column.shape[1]:
         out["minimum"][:], out["maximum"][:] = by_column.min(axis=1), by_column.max(axis=1)
@@ -57,7 +57,7 @@ def _dense_tables(block: npt.NDArray[Any], out: dict[str, npt.NDArray[Any]]) -> 
     out["sumsq"][:] = np.square(by_column).sum(axis=1)
 
 
-def _extremes(by_column: npt.NDArray[np.float64], gone: npt.NDArray[np.bool_], out: dict[str, npt.NDArray[Any]]) -> None:
+def _fill_extremes(by_column: npt.NDArray[np.float64], gone: npt.NDArray[np.bool_], out: dict[str, npt.NDArray[Any]]) -> None:
     """Fill the extremes of the values that are there; 0 where there are none."""
     some = ~gone.all(axis=1)
     out["minimum"][:] = np.where(some, np.fmin.reduce(by_column, axis=1), 0.0)
@@ -68,7 +68,7 @@ def _sparse_tables(block: sp.csc_array) -> dict[str, npt.NDArray[Any]]:
     from ..ingest.tables.columns import column_sums  # compiled code, which those who only open a store do without
 
     (n, k) = (int(s) for s in block.shape or ())
-    tables = {name: np.zeros(k, dtype) for name, dtype in _types(block.dtype).items()}
+    tables = {name: np.zeros(k, dtype) for name, dtype in _table_types(block.dtype).items()}
     sums, counts = np.zeros(k), np.diff(block.indptr)
     column_sums(block.data, block.indptr.astype(np.int32, copy=False), n, sums, tables["sumsq"], tables["minimum"], tables["maximum"])
     tables["counts"][:] = counts
@@ -76,7 +76,7 @@ def _sparse_tables(block: sp.csc_array) -> dict[str, npt.NDArray[Any]]:
     return tables
 
 
-def _round_up(sums: npt.NDArray[np.float64], terms: Any) -> npt.NDArray[np.float32]:
+def _round_up(sums: npt.NDArray[np.float64], terms: npt.ArrayLike) -> npt.NDArray[np.float32]:
     """Smallest float32 at least the exact sum, given that a float64 sum of m terms is off by less than m 2^-53 relative."""
     bound = np.nextafter(sums * (1.0 + 2.0**-52 * np.asarray(terms)), np.inf, where=sums > 0, out=np.zeros_like(sums))
     with np.errstate(over="ignore"):

@@ -21,16 +21,16 @@ from ..versions import (
     JOURNAL,
     POINTER,
     drop_unfinished,
-    inside,
     is_finished,
     next_version,
     open_version,
-    publish,
+    publish_version,
     read_versions_or_none,
     refuse_foreign_files,
     refuse_other_stores,
+    version_objects,
 )
-from .arrays import ArraySpec, Record, canonical, check_crc, group_json, padding, write_array, write_object
+from .arrays import ArraySpec, Record, canonical_json, check_crc, fill_values, group_json, write_array, write_object
 from .store import INDEX_NAME, BlockStore, forget_shared
 
 Layout = StripeLayout | DenseLayout
@@ -54,7 +54,7 @@ class BlockWriter:
         self.done: Record = {}
         self._layouts = layouts
         self._base = open_objects(url)
-        self._objects: Objects = inside(self._base, version)
+        self._objects: Objects = version_objects(self._base, version)
         self._journal: Journal | None = None
 
     @classmethod
@@ -71,29 +71,12 @@ class BlockWriter:
     ) -> "BlockWriter":
         """Begin a store.
 
-        Parameters
-        ----------
-        url : path or str
-            Where; a folder is made.
-        meta : BlockMeta
-            Description; ``layouts`` is set from the arguments below.
-        columns : StripeLayout or DenseLayout
-            Cut into column stripes.
-        rows : StripeLayout or DenseLayout, optional
-            Cut into row blocks, if the row-wise layout is written too.
-        fsync : bool
-            Force every object to the disk before its name appears. Without it a power loss can lose objects; their checksums tell.
-        resume : bool
-            Keep what a killed writer of the same plan finished (local stores): its objects are checked and appear in ``done``.
-        overwrite : bool
-            Replace a finished store that is there. It stays as it is, and what readers see, until `commit`.
-
-        Raises
-        ------
-        SchemaError
-            If a finished store or foreign files are there, or a layout does not fit the shape.
-        OutOfSpace
-            If the disk has no room for the blocks, beside those of a store to be replaced.
+        ``url``: where; a folder is made; ``meta``: description; ``layouts`` is set from the arguments below; ``columns``: cut into column
+        stripes; ``rows``: cut into row blocks, if the row-wise layout is written too. ``fsync``: force every object to the disk before its
+        name appears. Without it a power loss can lose objects; their checksums tell. ``resume``: keep what a killed writer of the same plan
+        finished (local stores): its objects are checked and appear in ``done``. ``overwrite``: replace a finished store that is there. It
+        stays as it is, and what readers see, until `commit`. Raises SchemaError if a finished store or foreign files are there, or a layout
+        does not fit the shape; OutOfSpace if the disk has no room for the blocks, beside those of a store to be replaced.
         """
         layouts = {"columns": columns} if rows is None else {"columns": columns, "rows": rows}
         described = replace(meta, layouts=tuple(layouts), digest="")
@@ -121,14 +104,14 @@ class BlockWriter:
 
     def _take_over(self, objects: LocalObjects, plan: str, resume: bool) -> None:
         """Keep what a killed writer of the same plan left of this version, or remove it."""
-        found = Journal.read(objects.root / JOURNAL, plan) if resume else None
-        if found is None:
+        finished = Journal.read(objects.root / JOURNAL, plan) if resume else None
+        if finished is None:
             if objects.root.exists():
                 objects.clear()
             return
         objects.sweep()
         objects.delete(MANIFEST)
-        self.done.update({key: entry for key, entry in found.items() if self._is_sound(key, entry)})
+        self.done.update({key: entry for key, entry in finished.items() if self._is_sound(key, entry)})
 
     def _bytes_to_write(self) -> int:
         """Bytes of the blocks that are not there yet."""
@@ -181,35 +164,20 @@ class BlockWriter:
     ) -> Record:
         """Write one sparse stripe: all entries of its columns (of its rows for ``layout="rows"``).
 
-        Parameters
-        ----------
-        index : int
-            Number of the stripe.
-        counts : int array (n_stripe,)
-            Entries of each of its columns.
-        indices : int array (nnz,)
-            Row numbers, ascending inside a column, without duplicates.
-        values : float array (nnz,)
-            The entries.
-        layout : str
-            "columns" or "rows".
-
-        Raises
-        ------
-        UnalignedWrite
-            If the lengths are not those the layout gives this stripe.
-        SchemaError
-            If a row number is out of range or a value would be rounded.
+        ``index``: number of the stripe; ``counts``: int array (n_stripe,), entries of each of its columns; ``indices``: int array (nnz,),
+        row numbers, ascending inside a column, without duplicates; ``values``: float array (nnz,), the entries; ``layout``: "columns" or
+        "rows". Raises UnalignedWrite if the lengths are not those the layout gives this stripe; SchemaError if a row number is out of range
+        or a value would be rounded.
         """
         plan = self._stripes(layout)
         if not 0 <= index < plan.n_stripes:
             raise UnalignedWrite(f"stripe {index} does not exist: {layout} has {plan.n_stripes} stripes")
-        found = (len(np.asarray(counts)), int(np.sum(counts, dtype=np.int64)), len(indices), len(values))
+        lengths = (len(np.asarray(counts)), int(np.sum(counts, dtype=np.int64)), len(indices), len(values))
         nnz = int(plan.nnz[index])
         expected = (int(plan.edges[index + 1] - plan.edges[index]), nnz, nnz, nnz)
-        if found != expected:
+        if lengths != expected:
             raise UnalignedWrite(
-                f"stripe {index} of {layout}: (columns, sum of counts, indices, values) = {found}; the layout says {expected}"
+                f"stripe {index} of {layout}: (columns, sum of counts, indices, values) = {lengths}; the layout says {expected}"
             )
         limit = self.meta.n_rows if layout == "columns" else self.meta.n_cols
         parts = {INDEX_NAME[layout]: _index_array(indices, limit), "values": self._value_array(values)}
@@ -218,7 +186,7 @@ class BlockWriter:
             for c in range(int(plan.offsets[index + 1] - plan.offsets[index])):
                 piece = vector[c * plan.chunk : (c + 1) * plan.chunk]
                 written |= self._object(
-                    f"{layout}/{name}/c/{int(plan.offsets[index]) + c}", piece, padding(vector.dtype, plan.chunk - len(piece))
+                    f"{layout}/{name}/c/{int(plan.offsets[index]) + c}", piece, fill_values(vector.dtype, plan.chunk - len(piece))
                 )
         return written
 
@@ -237,21 +205,9 @@ class BlockWriter:
     def write_dense(self, i: int, j: int, block: npt.NDArray[Any], *, layout: str = "columns") -> Record:
         """Write chunk (i, j) of a dense array.
 
-        Parameters
-        ----------
-        i, j : int
-            Place in the grid of the layout.
-        block : float array
-            Exactly the cell's rows and columns (``DenseLayout.cell``); padding at the far edges is added here.
-        layout : str
-            "columns" or "rows".
-
-        Raises
-        ------
-        UnalignedWrite
-            If the block is not the whole cell.
-        SchemaError
-            If a value would be rounded.
+        ``i``, ``j``: place in the grid of the layout; ``block``: exactly the cell's rows and columns (``DenseLayout.cell``); padding at the
+        far edges is added here; ``layout``: "columns" or "rows". Raises UnalignedWrite if the block is not the whole cell; SchemaError if a
+        value would be rounded.
         """
         plan = self._layouts.get(layout)
         if not isinstance(plan, DenseLayout):
@@ -270,29 +226,19 @@ class BlockWriter:
         return self._object(f"{layout}/dense/c/{i}/{j}", data)
 
     def _value_array(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        found = np.asarray(values)
-        if found.dtype.kind != "f" or found.dtype.itemsize > self.meta.itemsize:
-            raise SchemaError(f"values have the type {found.dtype}; the store holds {self.meta.dtype} and does not round")
-        return np.ascontiguousarray(found, dtype=np.dtype(self.meta.dtype).newbyteorder("<"))
+        array = np.asarray(values)
+        if array.dtype.kind != "f" or array.dtype.itemsize > self.meta.itemsize:
+            raise SchemaError(f"values have the type {array.dtype}; the store holds {self.meta.dtype} and does not round")
+        return np.ascontiguousarray(array, dtype=np.dtype(self.meta.dtype).newbyteorder("<"))
 
     # -- tables ------------------------------------------------------------------------------------------------------
 
     def write_table(self, name: str, values: npt.ArrayLike, *, of: str = "rows") -> Record:
         """Write a table with one entry (or one row of entries) per row or column of the data.
 
-        Parameters
-        ----------
-        name : str
-            "y", "task", "group", "weight", … of rows; "counts", "norm1", "sumsq", "minimum", "maximum", … of columns.
-        values : array (n, …)
-            Numbers; stored in their own type.
-        of : str
-            "rows" or "columns". (The row-wise sparse layout needs its counts too: ``of="row-layout"``.)
-
-        Raises
-        ------
-        SchemaError
-            If the name is reserved or not allowed, or the length is wrong.
+        ``name``: "y", "task", "group", "weight", … of rows; "counts", "norm1", "sumsq", "minimum", "maximum", … of columns; ``values``:
+        array (n, …), numbers; stored in their own type. ``of``: "rows" or "columns". (The row-wise sparse layout needs its counts too:
+        ``of="row-layout"``.). Raises SchemaError if the name is reserved or not allowed, or the length is wrong.
         """
         length, prefix = {
             "rows": (self.meta.n_rows, ""),
@@ -362,15 +308,8 @@ class BlockWriter:
     def commit(self, records: Iterable[Record] = ()) -> BlockStore:
         """Check that every chunk was written, write the manifest, and open the store.
 
-        Parameters
-        ----------
-        records : iterable of Record
-            What other processes wrote; what this writer wrote is known to it.
-
-        Raises
-        ------
-        MissingBlock
-            If a chunk of the layouts, or the counts of a sparse layout, were not written; nothing is committed.
+        ``records``: what other processes wrote; what this writer wrote is known to it. Raises MissingBlock if a chunk of the layouts, or
+        the counts of a sparse layout, were not written; nothing is committed.
         """
         for record in records:
             self.record(record)
@@ -381,7 +320,7 @@ class BlockWriter:
         digest = write_seal(self._objects, self.done)
         # What this process keeps open for references alone is no reader that an old version must wait for.
         forget_shared(self.url)
-        publish(self._base, self.version, digest)
+        publish_version(self._base, self.version, digest)
         self._close_journal()
         return BlockStore.open(self.url, digest)
 
@@ -417,11 +356,11 @@ def _refuse_foreign(objects: Objects) -> None:
 
 def plan_digest(meta: BlockMeta, layouts: dict[str, Layout]) -> str:
     """sha256 (hex) of description and layouts: what a resumed writer must agree on."""
-    digest = hashlib.sha256(canonical(meta.attributes()))
+    digest = hashlib.sha256(canonical_json(meta.attributes()))
     for name, layout in layouts.items():
         digest.update(name.encode())
         if isinstance(layout, DenseLayout):
-            digest.update(canonical([list(layout.shape), list(layout.chunk)]))
+            digest.update(canonical_json([list(layout.shape), list(layout.chunk)]))
         else:
             digest.update(np.concatenate([layout.edges, layout.nnz, [layout.chunk]]).astype("<i8").tobytes())
     return digest.hexdigest()
@@ -437,10 +376,10 @@ def _check_fit(meta: BlockMeta, name: str, layout: Layout) -> None:
 
 
 def _index_array(indices: npt.NDArray[Any], limit: int) -> npt.NDArray[np.int32]:
-    found = np.asarray(indices)
-    if found.size and (found.dtype.kind not in "iu" or int(found.min()) < 0 or int(found.max()) >= limit):
-        raise SchemaError(f"indices run from {found.min()} to {found.max()} ({found.dtype}); they must be integers in 0 … {limit - 1}")
-    return np.ascontiguousarray(found, dtype="<i4")
+    array = np.asarray(indices)
+    if array.size and (array.dtype.kind not in "iu" or int(array.min()) < 0 or int(array.max()) >= limit):
+        raise SchemaError(f"indices run from {array.min()} to {array.max()} ({array.dtype}); they must be integers in 0 … {limit - 1}")
+    return np.ascontiguousarray(array, dtype="<i4")
 
 
 def drop_journal(url: str) -> None:
@@ -452,18 +391,15 @@ def drop_journal(url: str) -> None:
 def _new_version(base: Objects, overwrite: bool) -> str:
     """Name of the version to write.
 
-    Raises
-    ------
-    SchemaError
-        If a store is there and is not to be replaced, or there are files that it did not write.
+    Raises SchemaError if a store is there and is not to be replaced, or there are files that it did not write.
     """
     if is_finished(base) and not overwrite:
         raise SchemaError(f"{base.url} already holds a finished store; choose another place or overwrite it")
-    found = read_versions_or_none(base)
+    versions = read_versions_or_none(base)
     if isinstance(base, LocalObjects) and base.root.exists():
-        refuse_other_stores(base, found)
-        refuse_foreign_files(base, found)
+        refuse_other_stores(base, versions)
+        refuse_foreign_files(base, versions)
         drop_unfinished(base)
-    elif not isinstance(base, LocalObjects) and found is None:
+    elif not isinstance(base, LocalObjects) and versions is None:
         _refuse_foreign(base)
-    return next_version(found)
+    return next_version(versions)

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks.arrays import ArraySpec, canonical, group_json
+from ..blocks.arrays import ArraySpec, canonical_json, group_json
 from ..errors import SchemaError
 from ..urls import check_name
+from ..value_types import Json
 from .layout import GramLayout
 from .records import record_length
 
@@ -60,20 +61,9 @@ class GramTask:
 class GramMeta:
     """Description of a Gram store.
 
-    Attributes
-    ----------
-    n : int
-        Samples.
-    block : int
-        Rows of a block.
-    dtype : str
-        "float32" or "float64".
-    data : str
-        Digest of the samples.
-    budget : int
-        Bytes of one object, about.
-    groups : tuple of int
-        Sizes of consecutive groups of samples of which only the squares on the diagonal are kept; empty: the whole matrices.
+    ``n``: samples; ``block``: rows of a block; ``dtype``: "float32" or "float64"; ``data``: digest of the samples; ``budget``: bytes of one
+    object, about; ``groups``: sizes of consecutive groups of samples of which only the squares on the diagonal are kept; empty: the whole
+    matrices.
     """
 
     n: int
@@ -107,21 +97,18 @@ class GramMeta:
     def attributes(self) -> dict[str, Any]:
         """Attributes of the root group."""
         names = ("n", "block", "dtype", "data", "budget")
-        told = dict(zip(names, astuple(self), strict=False))
-        return {"gramplane": {"schema": SCHEMA, **told, **({"groups": list(self.groups)} if self.groups else {})}}
+        values = dict(zip(names, astuple(self), strict=False))
+        return {"gramplane": {"schema": SCHEMA, **values, **({"groups": list(self.groups)} if self.groups else {})}}
 
     @classmethod
-    def from_attributes(cls, attributes: Any, where: str) -> "GramMeta":
+    def from_attributes(cls, attributes: Json, where: str) -> "GramMeta":
         """Read the attributes of the root group.
 
-        Raises
-        ------
-        SchemaError
-            If this is no Gram store, or one of a version this program does not know.
+        Raises SchemaError if this is no Gram store, or one of a version this program does not know.
         """
-        found = _fields(attributes, SCHEMA, where, "a Gram store", "make it again with `gramplane gram`")
+        values = _read_fields(attributes, SCHEMA, where, "a Gram store", "make it again with `gramplane gram`")
         try:
-            return cls(found["n"], found["block"], found["dtype"], found["data"], found["budget"], tuple(found.get("groups", ())))
+            return cls(values["n"], values["block"], values["dtype"], values["data"], values["budget"], tuple(values.get("groups", ())))
         except (KeyError, TypeError) as error:
             raise SchemaError(f"{where}: attribute {error} is absent from the description of a Gram store") from error
 
@@ -130,14 +117,8 @@ class GramMeta:
 class Bundle:
     """Kernels whose blocks lie in the same objects.
 
-    Attributes
-    ----------
-    meta : GramMeta
-        The store's description.
-    number : int
-        Position among the bundles of the store.
-    kernels : tuple of (digest, JSON)
-        The kernels, in the order of the blocks' first axis.
+    ``meta``: the store's description; ``number``: position among the bundles of the store; ``kernels``: tuple of (digest, JSON), the
+    kernels, in the order of the blocks' first axis.
     """
 
     meta: GramMeta
@@ -150,7 +131,7 @@ class Bundle:
         meta = self.meta
         content = [BUNDLE_SCHEMA, meta.data, meta.n, meta.block, meta.dtype, list(self.digests)]
         content += [list(meta.groups)] if meta.groups else []
-        return hashlib.sha256(canonical(content)).hexdigest()[:16]
+        return hashlib.sha256(canonical_json(content)).hexdigest()[:16]
 
     @cached_property
     def digests(self) -> tuple[str, ...]:
@@ -173,8 +154,8 @@ class Bundle:
 
     def without(self, digests: set[str]) -> "Bundle | None":
         """The bundle of its other kernels, if there are any."""
-        kept = tuple(kernel for kernel in self.kernels if kernel[0] not in digests)
-        return Bundle(self.meta, self.number, kept) if kept else None
+        others = tuple(kernel for kernel in self.kernels if kernel[0] not in digests)
+        return Bundle(self.meta, self.number, others) if others else None
 
     def texts(self) -> dict[str, bytes]:
         """Descriptions: key -> content."""
@@ -228,56 +209,50 @@ class Bundle:
         return {"gramplane": {"schema": BUNDLE_SCHEMA, "number": self.number, "kernels": [list(kernel) for kernel in self.kernels]}}
 
     @classmethod
-    def from_attributes(cls, attributes: Any, meta: GramMeta, where: str) -> "Bundle":
+    def from_attributes(cls, attributes: Json, meta: GramMeta, where: str) -> "Bundle":
         """Read the attributes of its group.
 
-        Raises
-        ------
-        SchemaError
-            If they do not describe a bundle.
+        Raises SchemaError if they do not describe a bundle.
         """
-        found = _fields(attributes, BUNDLE_SCHEMA, where, "a bundle of Gram matrices", "make it again with `gramplane gram`")
-        number, kernels = found.get("number"), found.get("kernels")
+        values = _read_fields(attributes, BUNDLE_SCHEMA, where, "a bundle of Gram matrices", "make it again with `gramplane gram`")
+        number, kernels = values.get("number"), values.get("kernels")
         if type(number) is not int or not isinstance(kernels, list) or not kernels:
             raise SchemaError(f"{where}: number is {number!r} and kernels {kernels!r}; a bundle has a number and a list of kernels")
         return cls(meta, number, check_kernels(kernels))
 
 
-def _fields(attributes: Any, schema: str, where: str, what: str, advice: str) -> Mapping[str, Any]:
-    found = attributes.get("gramplane") if isinstance(attributes, dict) else None
-    if not isinstance(found, dict) or "schema" not in found:
+def _read_fields(attributes: Json, schema: str, where: str, what: str, advice: str) -> Mapping[str, Any]:
+    values = attributes.get("gramplane") if isinstance(attributes, dict) else None
+    if not isinstance(values, dict) or "schema" not in values:
         raise SchemaError(f"{where} is not {what}: its attributes have no 'gramplane.schema'")
-    if found["schema"] != schema:
+    if values["schema"] != schema:
         raise SchemaError(
-            f"{where} has the schema {found['schema']!r}; this version reads {schema!r}: {advice}, or install the other version"
+            f"{where} has the schema {values['schema']!r}; this version reads {schema!r}: {advice}, or install the other version"
         )
-    return found
+    return values
 
 
 def check_kernels(kernels: Sequence[Any]) -> tuple[Kernel, ...]:
     """Return kernels as (digest, JSON) pairs, each digest once.
 
-    Raises
-    ------
-    SchemaError
-        If one is no such pair, its digest is no name or its description no JSON.
+    Raises SchemaError if one is no such pair, its digest is no name or its description no JSON.
     """
-    found: dict[str, Any] = {}
-    for place, kernel in enumerate(kernels):
+    descriptions: dict[str, Any] = {}
+    for number, kernel in enumerate(kernels):
         if not isinstance(kernel, list | tuple) or len(kernel) != 2:
-            raise SchemaError(f"kernels[{place}] is {kernel!r}; it must be a pair (digest, JSON)")
+            raise SchemaError(f"kernels[{number}] is {kernel!r}; it must be a pair (digest, JSON)")
         digest, description = kernel
-        canonical(description)
-        found.setdefault(check_name(digest, f"digest of kernels[{place}]"), description)
-    return tuple(found.items())
+        canonical_json(description)
+        descriptions.setdefault(check_name(digest, f"digest of kernels[{number}]"), description)
+    return tuple(descriptions.items())
 
 
-def runs(places: Sequence[tuple[str, int]]) -> tuple[tuple[str, int, int], ...]:
+def merge_runs(places: Sequence[tuple[str, int]]) -> tuple[tuple[str, int, int], ...]:
     """Merge (bundle, position) into (bundle, start, stop) where neighbours lie side by side."""
-    found: list[tuple[str, int, int]] = []
+    merged: list[tuple[str, int, int]] = []
     for bundle, q in places:
-        if found and found[-1][0] == bundle and found[-1][2] == q:
-            found[-1] = (bundle, found[-1][1], q + 1)
+        if merged and merged[-1][0] == bundle and merged[-1][2] == q:
+            merged[-1] = (bundle, merged[-1][1], q + 1)
         else:
-            found.append((bundle, q, q + 1))
-    return tuple(found)
+            merged.append((bundle, q, q + 1))
+    return tuple(merged)

@@ -10,10 +10,11 @@ from ..locks import Lease, file_lock
 from ..manifest import MANIFEST, read_seal, write_seal
 from ..objects import LocalObjects, Objects
 from ..remote import RemoteObjects
+from ..value_types import Json
 from ..versions import POINTER, Opened, is_version
 from .bundle import FOLDER, Bundle, GramMeta, GramTask
 from .reading import BlockReader
-from .upkeep import places_of
+from .upkeep import block_pairs
 
 Digests = str | Sequence[str]
 ROOT = "zarr.json"
@@ -23,16 +24,8 @@ LOCK = "lock"
 class GramCatalog:
     """The contents of a Gram store; the base of `GramStore`.
 
-    Attributes
-    ----------
-    url : str
-        Place: of a store that was replaced once, the folder of the version that was opened.
-    meta : GramMeta
-        Samples, block size, type, digest of the data.
-    digest : str
-        sha256 of the manifest: the identity of what was committed.
-    reader : BlockReader
-        Reads single bundles.
+    ``url``: place: of a store that was replaced once, the folder of the version that was opened; ``meta``: samples, block size, type,
+    digest of the data; ``digest``: sha256 of the manifest: the identity of what was committed; ``reader``: reads single bundles.
     """
 
     def __init__(self, objects: Objects, opened: Opened | None = None) -> None:
@@ -62,7 +55,7 @@ class GramCatalog:
         self.bundles = {bundle.id: bundle for bundle in bundles}
         self.places = {digest: (bundle.id, q) for bundle in self.bundles.values() for q, digest in enumerate(bundle.digests)}
 
-    def _group(self, key: str) -> Any:
+    def _group(self, key: str) -> Json:
         if key not in self.listed:
             raise SchemaError(f"{self.url} is not a Gram store: its manifest does not list {key}")
         return parse_json(self.read_listed(key), f"{self.url}/{key}").get("attributes")
@@ -115,7 +108,7 @@ class GramCatalog:
         """Digests of the kernels, in the order they were added."""
         return tuple(self.places)
 
-    def describe(self, digest: str) -> Any:
+    def describe(self, digest: str) -> Json:
         """What a kernel is, as given when it was added (JSON)."""
         bundle, q = self.find(digest)
         return bundle.kernels[q][1]
@@ -131,16 +124,13 @@ class GramCatalog:
         """Return the bundles of some kernels (of all), in order."""
         if digests is None:
             return list(self.bundles.values())
-        found = {bundle.id for bundle, _ in map(self.find, several(digests))}
-        return [bundle for bundle in self.bundles.values() if bundle.id in found]
+        ids = {bundle.id for bundle, _ in map(self.find, as_digests(digests))}
+        return [bundle for bundle in self.bundles.values() if bundle.id in ids]
 
     def missing(self, digests: Digests | None = None) -> list[GramTask]:
         """Objects not recorded yet, as tasks; by block pair, so that tasks that read the same samples follow one another.
 
-        Parameters
-        ----------
-        digests : str or sequence of str, optional
-            Kernels that are needed; all by default. A task computes all kernels of their bundle.
+        ``digests``: kernels that are needed; all by default. A task computes all kernels of their bundle.
         """
         bundles = self.bundles_of(digests)
         done = self.recorded(bundles)
@@ -163,7 +153,7 @@ class GramCatalog:
 
     def known_places(self) -> dict[str, tuple[Bundle, int, int]]:
         """Keys of recorded objects and of their records, each with its bundle and block pair."""
-        return places_of(self.bundles.values(), self.recorded(self.bundles.values()))
+        return block_pairs(self.bundles.values(), self.recorded(self.bundles.values()))
 
     def unused(self, keep: Collection[str]) -> list[tuple[str, int]]:
         """Kernels not among those to keep, each with the bytes of its blocks."""
@@ -173,8 +163,8 @@ class GramCatalog:
     def orphans(self) -> list[tuple[str, int]]:
         """Objects that belong to nothing, with their bytes: blocks without a record, remains of a removal that was cut short."""
         known = {*self.listed, *self.known_places(), MANIFEST, LOCK, POINTER}
-        found = (key for key in self.objects.listing() if key not in known and not is_version(key.partition("/")[0]))
-        return [(key, self.objects.size(key) or 0) for key in sorted(found)]
+        keys = (key for key in self.objects.listing() if key not in known and not is_version(key.partition("/")[0]))
+        return [(key, self.objects.size(key) or 0) for key in sorted(keys)]
 
     def _plausible(self, key: str, bundle: Bundle) -> bool:
         """Whether a record has its length (after a power loss a file may be empty; object stores have no such)."""
@@ -185,7 +175,7 @@ class GramCatalog:
 
 
 @contextmanager
-def hold_store(objects: Objects) -> Iterator[None]:
+def lock_store(objects: Objects) -> Iterator[None]:
     """Hold the lock of a store: a file, or a lease on an object store that knows conditional puts."""
     if isinstance(objects, LocalObjects):
         with file_lock(objects.root / LOCK):
@@ -197,11 +187,11 @@ def hold_store(objects: Objects) -> Iterator[None]:
         lease.check()
 
 
-def begin_store(objects: Objects, meta: GramMeta) -> None:
+def create_store(objects: Objects, meta: GramMeta) -> None:
     """Make an empty store."""
     if isinstance(objects, LocalObjects):
         _make_folder(objects)
-    with hold_store(objects):
+    with lock_store(objects):
         if objects.size(MANIFEST) is None:
             write_seal(objects, describe_store(objects, meta, {}))
 
@@ -215,15 +205,10 @@ def _make_folder(objects: LocalObjects) -> None:
         objects.root.mkdir(parents=True, exist_ok=True)
 
 
-def agree(store: GramCatalog, data_digest: str, wanted: dict[str, Any], groups: tuple[int, ...] = ()) -> None:
+def check_same(store: GramCatalog, data_digest: str, wanted: dict[str, Any], groups: tuple[int, ...] = ()) -> None:
     """Refuse a store of other samples, or one laid out otherwise.
 
-    Raises
-    ------
-    DigestMismatch
-        Other samples; both digests are named.
-    SchemaError
-        Another n, type, block size or other groups.
+    Raises DigestMismatch: other samples; both digests are named; SchemaError: another n, type, block size or other groups.
     """
     meta = store.meta
     if meta.data != data_digest:
@@ -231,9 +216,11 @@ def agree(store: GramCatalog, data_digest: str, wanted: dict[str, Any], groups: 
             f"{store.url} holds kernels of the data {meta.data}; these data have the digest {data_digest}: choose another place"
         )
     if meta.groups != groups:
-        kept, asked = (f"the squares of {len(found)} groups" if found else "whole matrices" for found in (meta.groups, groups))
-        sizes = " of other sizes" if kept == asked else ""
-        raise SchemaError(f"{store.url} keeps {kept} of rows; {asked}{sizes} were asked for: choose another place")
+        stored, requested = (
+            f"the squares of {len(group_sizes)} groups" if group_sizes else "whole matrices" for group_sizes in (meta.groups, groups)
+        )
+        sizes = " of other sizes" if stored == requested else ""
+        raise SchemaError(f"{store.url} keeps {stored} of rows; {requested}{sizes} were asked for: choose another place")
     for name, value in wanted.items():
         if getattr(meta, name) != value:
             raise SchemaError(f"{store.url} has {name} {getattr(meta, name)!r}; {value!r} was asked for: choose another place")
@@ -242,15 +229,15 @@ def agree(store: GramCatalog, data_digest: str, wanted: dict[str, Any], groups: 
 def describe_store(objects: Objects, meta: GramMeta, listed: Record) -> Record:
     """Write the groups every store has, as far as they are not listed."""
     texts = {ROOT: group_json(meta.attributes()), f"{FOLDER}/zarr.json": group_json()}
-    return _describe(objects, texts, listed)
+    return _write_texts(objects, texts, listed)
 
 
 def describe_bundle(objects: Objects, bundle: Bundle, listed: Record) -> Record:
     """Write the descriptions of a bundle, as far as they are not listed."""
-    return _describe(objects, bundle.texts(), listed)
+    return _write_texts(objects, bundle.texts(), listed)
 
 
-def _describe(objects: Objects, texts: dict[str, bytes], listed: Record) -> Record:
+def _write_texts(objects: Objects, texts: dict[str, bytes], listed: Record) -> Record:
     written: Record = {}
     for key, text in texts.items():
         if key not in listed:
@@ -258,6 +245,6 @@ def _describe(objects: Objects, texts: dict[str, bytes], listed: Record) -> Reco
     return written
 
 
-def several(digests: Digests) -> tuple[str, ...]:
+def as_digests(digests: Digests) -> tuple[str, ...]:
     """Return the digests as a tuple."""
     return (digests,) if isinstance(digests, str) else tuple(digests)

@@ -37,10 +37,10 @@ def plan_block(n: int, n_kernels: int, itemsize: int, budget: int = OBJECT_BYTES
     """
     fits = isqrt(max(0, budget) // (itemsize * max(1, n_kernels)))
     fewest = -(-n // (MAX_BLOCKS * _STEP)) * _STEP
-    most = max(_LEAST, fewest, fits // _STEP * _STEP)
-    if n <= most:
+    max_rows = max(_LEAST, fewest, fits // _STEP * _STEP)
+    if n <= max_rows:
         return n
-    pieces = -(-n // most)
+    pieces = -(-n // max_rows)
     return -(-n // (pieces * _STEP)) * _STEP
 
 
@@ -126,10 +126,7 @@ class GramLayout:
     def check(self, i: int, j: int) -> None:
         """Refuse block numbers outside the matrix.
 
-        Raises
-        ------
-        SchemaError
-            Naming the numbers and the limit.
+        Raises SchemaError, naming the numbers and the limit.
         """
         if not (0 <= i < self.n_blocks and 0 <= j < self.n_blocks):
             raise SchemaError(f"block pair ({i}, {j}) does not exist: the Gram matrix has {self.n_blocks} row blocks of {self.block}")
@@ -139,14 +136,11 @@ class GramLayout:
     def bundle_sizes(self, n_kernels: int, itemsize: int, budget: int) -> list[int]:
         """Divide kernels into bundles of about equal size whose objects keep to the budget, at least one kernel each.
 
-        Raises
-        ------
-        SchemaError
-            If the block of a single kernel is larger than any object may be.
+        Raises SchemaError if the block of a single kernel is larger than any object may be.
         """
         plane = self.block * self.block * itemsize
         if plane > MAX_CHUNK_BYTES:
             raise SchemaError(f"block {self.block} makes objects of {plane} bytes; the limit is {MAX_CHUNK_BYTES}")
-        most = max(1, min(budget, MAX_CHUNK_BYTES) // plane)
-        count = -(-n_kernels // most)
+        max_kernels = max(1, min(budget, MAX_CHUNK_BYTES) // plane)
+        count = -(-n_kernels // max_kernels)
         return [n_kernels // count + (k < n_kernels % count) for k in range(count)]

@@ -16,10 +16,7 @@ from .records import BlockRecord
 class BlockReader:
     """Reads objects and records of a Gram store, remembering which kernels of which objects were checked.
 
-    Parameters
-    ----------
-    objects : Objects
-        The store's objects.
+    ``objects``: the store's objects.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -36,23 +33,18 @@ class BlockReader:
     def read(self, bundle: Bundle, i: int, j: int, start: int, stop: int, out: npt.NDArray) -> None:
         """Fill ``out`` (stop - start, rows, cols) with the blocks of kernels ``start:stop``.
 
-        Raises
-        ------
-        MissingBlock
-            If the object or its record is absent.
-        DigestMismatch
-            If bytes changed; the first kernel concerned is named.
+        Raises MissingBlock if the object or its record is absent; DigestMismatch if bytes changed; the first kernel concerned is named.
         """
         b, key = bundle.meta.block, bundle.block_key(i, j)
         whole = out if out.shape[1:] == (b, b) else np.empty((stop - start, b, b), out.dtype)
-        wanted = (1 << stop) - (1 << start)
+        requested = (1 << stop) - (1 << start)
         known = self._checked.get(key, 0)
         # The record first: an object without one does not count, whatever it holds.
-        running = self._running_of(bundle, i, j) if wanted & ~known else None
+        running = self._running_of(bundle, i, j) if requested & ~known else None
         self._objects.read_into(key, as_bytes(whole), start * bundle.plane_bytes, bundle.blocks.chunk_bytes)
         if running is not None:
             self._check(bundle, i, j, start, whole)
-            self._checked[key] = known | wanted
+            self._checked[key] = known | requested
         if whole is not out:
             out[...] = whole[:, : out.shape[1], : out.shape[2]]
 
@@ -75,32 +67,24 @@ class BlockReader:
     def record(self, bundle: Bundle, i: int, j: int) -> BlockRecord:
         """Read the record of an object.
 
-        Raises
-        ------
-        MissingBlock
-            If there is none: the block was not computed.
-        DigestMismatch
-            If it is damaged.
+        Raises MissingBlock if there is none: the block was not computed; DigestMismatch if it is damaged.
         """
         try:
             data = self._objects.read(bundle.record_key(i, j))
         except MissingBlock as error:
-            where = f"{self._objects.url}: block ({i}, {j}) of kernel {bundle.digests[0]} (bundle {bundle.id})"
-            raise MissingBlock(f"{where} was not computed yet, or its record is absent") from error
+            location = f"{self._objects.url}: block ({i}, {j}) of kernel {bundle.digests[0]} (bundle {bundle.id})"
+            raise MissingBlock(f"{location} was not computed yet, or its record is absent") from error
         return self.decode(bundle, i, j, data)
 
     def decode(self, bundle: Bundle, i: int, j: int, data: Bytes) -> BlockRecord:
         """Check the bytes of a record."""
-        where = f"{self._objects.url}: {describe_key(bundle.record_key(i, j))}"
-        return BlockRecord.decode(data, bundle.identity(i, j), len(bundle.kernels), bundle.meta.block, where)
+        location = f"{self._objects.url}: {describe_key(bundle.record_key(i, j))}"
+        return BlockRecord.decode(data, bundle.identity(i, j), len(bundle.kernels), bundle.meta.block, location)
 
     def verify(self, bundle: Bundle, i: int, j: int, listed: tuple[int, int] | None) -> None:
         """Read an object as a whole and compare every kernel with the record, and the whole with the manifest if it lists it.
 
-        Raises
-        ------
-        StorageError
-            If it is absent or differs.
+        Raises StorageError if it is absent or differs.
         """
         key = bundle.block_key(i, j)
         planes = np.empty((len(bundle.kernels), bundle.plane_bytes), np.uint8)

@@ -41,14 +41,9 @@ class GramSums(NamedTuple):
 class BlockRecord:
     """Record of one written object, itself a chunk of a Zarr array of float64.
 
-    Attributes
-    ----------
-    running : uint32 array (k,)
-        crc32c of the object up to the end of every kernel. A kernel in the middle is checked alone: extending the checksum
-        before it by its bytes must give the one after it.
-    sums : float64 array (k, 2, b)
-        ``[:, 0]`` sums over the columns of the block. ``[:, 1]`` sums over its rows or, for a diagonal block, the diagonal.
-        NaN beyond the edges.
+    ``running``: uint32 array (k,), crc32c of the object up to the end of every kernel. A kernel in the middle is checked alone: extending
+    the checksum before it by its bytes must give the one after it. ``sums``: float64 array (k, 2, b), ``[:, 0]`` sums over the columns of
+    the block. ``[:, 1]`` sums over its rows or, for a diagonal block, the diagonal. NaN beyond the edges.
     """
 
     running: npt.NDArray[np.uint32]
@@ -63,10 +58,7 @@ class BlockRecord:
     def decode(cls, data: Bytes, identity: str, k: int, block: int, where: str) -> "BlockRecord":
         """Read the stored form.
 
-        Raises
-        ------
-        DigestMismatch
-            If its length or checksum is wrong, or it belongs to another block.
+        Raises DigestMismatch if its length or checksum is wrong, or it belongs to another block.
         """
         length = record_length(k, block)
         if data.nbytes != 8 * length:
@@ -84,10 +76,10 @@ def record_length(k: int, block: int) -> int:
 
 def running_crcs(planes: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
     """crc32c of (k, …) planes laid end to end, after each of them."""
-    found, value = np.empty(len(planes), np.uint32), 0
+    checksums, value = np.empty(len(planes), np.uint32), 0
     for q, plane in enumerate(planes):
-        found[q] = value = google_crc32c.extend(value, as_bytes(plane))  # pyright: ignore[reportArgumentType] (any contiguous buffer)
-    return found
+        checksums[q] = value = google_crc32c.extend(value, as_bytes(plane))  # pyright: ignore[reportArgumentType] (any contiguous buffer)
+    return checksums
 
 
 def block_sums(values: npt.NDArray[Any], block: int, diagonal: bool) -> Vector:

@@ -22,12 +22,12 @@ from ..manifest import MANIFEST, read_seal
 from ..objects import LocalObjects
 from ..urls import open_objects
 from ..versions import is_finished, open_version
-from .bundle import Bundle, GramMeta, GramTask, check_kernels, runs
-from .catalog import Digests, GramCatalog, agree, begin_store, describe_bundle, describe_store, hold_store, several
+from .bundle import Bundle, GramMeta, GramTask, check_kernels, merge_runs
+from .catalog import Digests, GramCatalog, as_digests, check_same, create_store, describe_bundle, describe_store, lock_store
 from .layout import OBJECT_BYTES, plan_block
 from .records import BlockRecord, GramSums, add_up, block_sums, running_crcs
-from .upkeep import copy_kernels, remove_tree, tasks_of, verify
-from .values import destination, padded, refuse_values, whole_block
+from .upkeep import copy_kernels, remove_tree, repair_tasks, verify_objects
+from .values import output_array, pad_planes, refuse_values, whole_block
 
 __all__ = ["GramRef", "GramStore", "GramSums", "GramTask", "open_gram"]
 
@@ -64,19 +64,14 @@ class GramRef:
     def load(self, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         """Read the block (k, rows, cols); ``out`` as in `GramStore.block`.
 
-        Raises
-        ------
-        MissingBlock
-            If the block or its record is absent, or the kernels were dropped.
-        DigestMismatch
-            If the stored bytes changed.
+        Raises MissingBlock if the block or its record is absent, or the kernels were dropped; DigestMismatch if the stored bytes changed.
         """
         return open_gram(self.url, [bundle for bundle, _, _ in self.parts])._read(self.parts, self.i, self.j, out)
 
     def select(self, which: Sequence[int]) -> "GramRef":
         """Return the same block pair of some of its kernels, by their places."""
         places = [(bundle, q) for bundle, start, stop in self.parts for q in range(start, stop)]
-        return replace(self, parts=runs([places[k] for k in which]), nbytes=self.nbytes // len(places) * len(which))
+        return replace(self, parts=merge_runs([places[k] for k in which]), nbytes=self.nbytes // len(places) * len(which))
 
 
 class GramStore(GramCatalog):
@@ -102,61 +97,35 @@ class GramStore(GramCatalog):
     ) -> "GramStore":
         """Make a store for some kernels, or open the one that is there and add the kernels it lacks.
 
-        Parameters
-        ----------
-        url : path or URL
-            Where.
-        data_digest : str
-            Digest of the samples (and of everything else the kernels were computed from).
-        n : int
-            Number of samples.
-        kernels : sequence of (digest, JSON)
-            Digest of the raw kernel (before any centring and normalization), and what it is.
-        dtype : str
-            "float32" or "float64".
-        block : int, optional
-            Rows of a block; planned from n, the number of kernels, the type and the budget. A store that is there keeps its own.
-        budget : int
-            Bytes of one object, about; what a task that computes or reads one must hold.
-        groups : sequence of int
-            Sizes of consecutive groups of samples, if only the squares of the groups on the diagonal are wanted.
-
-        Raises
-        ------
-        DigestMismatch
-            If the store that is there was made from other data; both digests are named.
-        SchemaError
-            If it has another n, type or block size, other files are there, or an argument cannot be.
-        RunLocked
-            If kernels are to be added while another process builds.
+        ``url``: where; ``data_digest``: digest of the samples (and of everything else the kernels were computed from); ``n``: number of
+        samples; ``kernels``: sequence of (digest, JSON), digest of the raw kernel (before any centring and normalization), and what it is;
+        ``dtype``: "float32" or "float64". ``block``: rows of a block; planned from n, the number of kernels, the type and the budget. A
+        store that is there keeps its own. ``budget``: bytes of one object, about; what a task that computes or reads one must hold;
+        ``groups``: sizes of consecutive groups of samples, if only the squares of the groups on the diagonal are wanted. Raises
+        DigestMismatch if the store that is there was made from other data; both digests are named; SchemaError if it has another n, type or
+        block size, other files are there, or an argument cannot be; RunLocked if kernels are to be added while another process builds.
         """
-        wanted, objects = check_kernels(kernels), open_objects(url)
+        checked, objects = check_kernels(kernels), open_objects(url)
         if not is_finished(objects):
             itemsize = np.dtype(dtype).itemsize if dtype in ("float32", "float64") else 4
-            planned = plan_block(max(groups, default=n), len(wanted), itemsize, budget) if block is None else min(block, n)
-            begin_store(objects, GramMeta(n, planned, dtype, data_digest, budget, tuple(groups)))
+            planned = plan_block(max(groups, default=n), len(checked), itemsize, budget) if block is None else min(block, n)
+            create_store(objects, GramMeta(n, planned, dtype, data_digest, budget, tuple(groups)))
         store = cls.open(url)
         objects = store.objects
         same = {"n": n, "dtype": dtype, "block": store.meta.block if block is None else min(block, n)}
-        agree(store, data_digest, same, tuple(groups))
-        if any(digest not in store.places for digest, _ in wanted):
-            with hold_store(objects):
+        check_same(store, data_digest, same, tuple(groups))
+        if any(digest not in store.places for digest, _ in checked):
+            with lock_store(objects):
                 store.refresh()
-                store.extend([kernel for kernel in wanted if kernel[0] not in store.places])
+                store.extend([kernel for kernel in checked if kernel[0] not in store.places])
         return store
 
     @classmethod
     def open(cls, url: str | os.PathLike[str]) -> "GramStore":
         """Open a store, finished or not, in the version that is current now, and stay on it.
 
-        Raises
-        ------
-        MissingBlock
-            If there is none.
-        SchemaError
-            If it is something else, or of an unknown version.
-        DigestMismatch
-            If its manifest or a description is damaged.
+        Raises MissingBlock if there is none; SchemaError if it is something else, or of an unknown version; DigestMismatch if its manifest
+        or a description is damaged.
         """
         base = open_objects(url)
         if not is_finished(base):
@@ -169,42 +138,24 @@ class GramStore(GramCatalog):
     def write(self, task: GramTask, values: npt.NDArray[Any]) -> Record:
         """Write one object and its record; only then the block counts. Any process may call it.
 
-        Parameters
-        ----------
-        task : GramTask
-            From `missing` or `damaged`.
-        values : float array (k, rows, cols)
-            The whole block of every kernel of the task; diagonal blocks symmetric to the bit.
-
-        Returns
-        -------
-        Record
-            Key -> (bytes, crc32c) of both objects, for `commit`.
-
-        Raises
-        ------
-        UnalignedWrite
-            If the values are not the whole block.
-        SchemaError
-            If a value would be rounded, or a diagonal block is not symmetric.
-        DataError
-            If a value is not finite, naming kernel, row and column.
-        OutOfSpace
-            If the disk is full; the block is missing then, and everything else stays.
+        ``task``: from `missing` or `damaged`; ``values``: float array (k, rows, cols), the whole block of every kernel of the task;
+        diagonal blocks symmetric to the bit. Returns key -> (bytes, crc32c) of both objects, for `commit`. Raises UnalignedWrite if the
+        values are not the whole block; SchemaError if a value would be rounded, or a diagonal block is not symmetric; DataError if a value
+        is not finite, naming kernel, row and column; OutOfSpace if the disk is full; the block is missing then, and everything else stays.
         """
         bundle = self._bundle(task)
         planes = whole_block(task, values, self.meta.dtype)
         sums = block_sums(planes, self.meta.block, task.i == task.j)
         refuse_values(task, planes, sums)
-        filled = padded(planes, self.meta.block)
+        filled = pad_planes(planes, self.meta.block)
         record = BlockRecord(running_crcs(filled), sums)
         key, noted = bundle.block_key(task.i, task.j), bundle.record_key(task.i, task.j)
         self.objects.write(key, filled)
-        found: Record = {key: (filled.nbytes, int(record.running[-1]))}
-        found |= write_object(self.objects, noted, record.encode(bundle.identity(task.i, task.j)), fsync=False)
+        written: Record = {key: (filled.nbytes, int(record.running[-1]))}
+        written |= write_object(self.objects, noted, record.encode(bundle.identity(task.i, task.j)), fsync=False)
         self.reader.forget(bundle, task.i, task.j)
-        self.written |= found
-        return found
+        self.written |= written
+        return written
 
     def _bundle(self, task: GramTask) -> Bundle:
         if task.bundle not in self.bundles:
@@ -220,12 +171,9 @@ class GramStore(GramCatalog):
     def lock(self) -> Iterator["GramStore"]:
         """Hold the store for the duration of the block, as the one who hands out tasks; what was finished is committed at the end.
 
-        Raises
-        ------
-        RunLocked
-            If another process holds it, naming pid, host and starting time.
+        Raises RunLocked if another process holds it, naming pid, host and starting time.
         """
-        with hold_store(self.objects):
+        with lock_store(self.objects):
             if isinstance(self.objects, LocalObjects):
                 self.objects.sweep()
             self.refresh()
@@ -235,11 +183,8 @@ class GramStore(GramCatalog):
     def commit(self, records: Iterable[Record] = ()) -> str:
         """List everything that is recorded in the manifest, write the sums of kernels that became complete; return the digest.
 
-        Parameters
-        ----------
-        records : iterable of Record
-            What `write` returned in other processes. New blocks are found without them; for blocks that were written again
-            (see `damaged`) they are needed.
+        ``records``: what `write` returned in other processes. New blocks are found without them; for blocks that were written again (see
+        `damaged`) they are needed.
         """
         if read_seal(self.objects)[1] != self.digest:
             self.refresh()
@@ -256,10 +201,10 @@ class GramStore(GramCatalog):
 
     def _note_records(self, bundle: Bundle) -> None:
         """Check records that are not listed yet and note them; a torn one (after a power loss) is removed, its block missing."""
-        found = self.recorded([bundle])
+        recorded = self.recorded([bundle])
         for i, j in self.meta.layout.pairs():
             noted = bundle.record_key(i, j)
-            if noted not in found or noted in self.written or noted in self.listed:
+            if noted not in recorded or noted in self.written or noted in self.listed:
                 continue
             data = self.objects.read(noted)
             try:
@@ -276,14 +221,14 @@ class GramStore(GramCatalog):
         prefix = None if None in entries else f"{bundle.sums_prefix}{crc32c(np.array(entries, dtype='<u8')):08x}"
         if prefix is not None and f"{prefix}/zarr.json" in listed:
             return listed
-        kept = {key: entry for key, entry in listed.items() if not key.startswith(bundle.sums_prefix)}
+        updated = {key: entry for key, entry in listed.items() if not key.startswith(bundle.sums_prefix)}
         if prefix is None:
-            return kept
+            return updated
         diagonal, row_sums = self._add_up(bundle)
         tables = {"diagonal": diagonal, "row_sums": row_sums, "trace": diagonal.sum(axis=1), "total": row_sums.sum(axis=1)}
         for name, table in tables.items():
-            kept |= write_array(self.objects, f"{prefix}/{name}", table, fsync=False)
-        return kept | write_object(self.objects, f"{prefix}/zarr.json", group_json(), fsync=False)
+            updated |= write_array(self.objects, f"{prefix}/{name}", table, fsync=False)
+        return updated | write_object(self.objects, f"{prefix}/zarr.json", group_json(), fsync=False)
 
     def _add_up(self, bundle: Bundle) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         return add_up(self.meta.layout, len(bundle.kernels), lambda i, j: self.reader.record(bundle, i, j).sums)
@@ -293,25 +238,10 @@ class GramStore(GramCatalog):
     def block(self, digests: Digests, i: int, j: int, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         """Block pair (i, j) of chosen kernels, raw values.
 
-        Parameters
-        ----------
-        digests : str or sequence of str
-            Kernels, in the order wanted.
-        i, j : int
-            Block numbers; below the diagonal the stored block is transposed (a view).
-        out : array, optional
-            C-contiguous array of the right shape and type to read into (for i <= j only): fresh memory costs as much as reading.
-
-        Returns
-        -------
-        array (k, rows, cols)
-
-        Raises
-        ------
-        MissingBlock
-            If it was not computed, or its object is gone.
-        DigestMismatch
-            If its bytes changed; the kernel is named.
+        ``digests``: kernels, in the order wanted; ``i``, ``j``: block numbers; below the diagonal the stored block is transposed (a view);
+        ``out``: C-contiguous array of the right shape and type to read into (for i <= j only): fresh memory costs as much as reading.
+        Returns array (k, rows, cols). Raises MissingBlock if it was not computed, or its object is gone; DigestMismatch if its bytes
+        changed; the kernel is named.
         """
         self.meta.layout.check(i, j)
         if i > j:
@@ -321,43 +251,35 @@ class GramStore(GramCatalog):
     def refs(self, digests: Digests | None = None) -> list[GramRef]:
         """References to all block pairs of chosen kernels (all by default), row by row.
 
-        Raises
-        ------
-        MissingBlock
-            If some were not computed yet, saying how many.
+        Raises MissingBlock if some were not computed yet, saying how many.
         """
-        chosen = self.kernels if digests is None else several(digests)
+        chosen = self.kernels if digests is None else as_digests(digests)
         self.require(self.bundles_of(chosen))
         parts, layout = self._parts(chosen), self.meta.layout
-        found = []
+        refs = []
         for i, j in layout.pairs():
             rows, cols = layout.shape(i, j)
             nbytes = len(chosen) * rows * cols * self.meta.itemsize
-            found.append(GramRef(self.url, i, j, layout.span(i), layout.span(j), parts, nbytes))
-        return found
+            refs.append(GramRef(self.url, i, j, layout.span(i), layout.span(j), parts, nbytes))
+        return refs
 
     def _parts(self, digests: Digests) -> tuple[tuple[str, int, int], ...]:
-        places = [self.find(digest) for digest in several(digests)]
-        return runs([(bundle.id, q) for bundle, q in places])
+        places = [self.find(digest) for digest in as_digests(digests)]
+        return merge_runs([(bundle.id, q) for bundle, q in places])
 
     def _read(self, parts: Sequence[tuple[str, int, int]], i: int, j: int, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
         shape = (sum(stop - start for _, start, stop in parts), *self.meta.layout.shape(i, j))
-        found = destination(out, shape, np.dtype(self.meta.dtype).newbyteorder("<"))
+        block = output_array(out, shape, np.dtype(self.meta.dtype).newbyteorder("<"))
         at = 0
         for name, start, stop in parts:
-            self.reader.read(self.bundles[name], i, j, start, stop, found[at : at + stop - start])
+            self.reader.read(self.bundles[name], i, j, start, stop, block[at : at + stop - start])
             at += stop - start
-        return found
+        return block
 
     def sums(self, digest: str) -> GramSums:
         """Trace, diagonal, row sums and total of a kernel's raw matrix, in float64.
 
-        Raises
-        ------
-        MissingBlock
-            If blocks of the kernel were not computed yet.
-        DigestMismatch
-            If the stored sums changed.
+        Raises MissingBlock if blocks of the kernel were not computed yet; DigestMismatch if the stored sums changed.
         """
         bundle, q = self.find(digest)
         prefix = next((key.rpartition("/")[0] for key in self.listed if bundle.is_sums(key)), None)
@@ -368,9 +290,9 @@ class GramStore(GramCatalog):
         trace, diagonal, row_sums, total = (self._table_row(f"{prefix}/{name}", q) for name in GramSums._fields)
         return GramSums(float(trace), diagonal, row_sums, float(total))
 
-    def _table_row(self, prefix: str, row: int) -> Any:
-        where = f"{prefix}/zarr.json"
-        spec = ArraySpec.from_json(self.read_listed(where), f"{self.url}/{where}")
+    def _table_row(self, prefix: str, row: int) -> npt.NDArray[Any]:
+        key = f"{prefix}/zarr.json"
+        spec = ArraySpec.from_json(self.read_listed(key), f"{self.url}/{key}")
         return ChunkedArray(self.objects, prefix, spec, self.listed, self._verified).read(row, row + 1)[0]
 
     # -- upkeep ------------------------------------------------------------------------------------------------------
@@ -378,20 +300,14 @@ class GramStore(GramCatalog):
     def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
         """Re-read every listed or recorded object and compare it with its checksums.
 
-        Parameters
-        ----------
-        progress : callable, optional
-            Called with (bytes read, bytes in total) after every object.
+        ``progress``: called with (bytes read, bytes in total) after every object.
         """
-        return verify(self.objects, self.listed, self.known_places(), progress)
+        return verify_objects(self.objects, self.listed, self.known_places(), progress)
 
     def damaged(self, report: VerifyReport | None = None) -> list[GramTask]:
         """Tasks that write damaged blocks again; pass what `write` returns for them to `commit`, which writes the rest again itself.
 
-        Parameters
-        ----------
-        report : VerifyReport, optional
-            What `verify` found; by default it is called.
+        ``report``: what `verify` found; by default it is called.
         """
         keys = [damage.key for damage in (report or self.verify()).damaged]
         places = self.known_places()
@@ -400,7 +316,7 @@ class GramStore(GramCatalog):
                 # Descriptions and sums follow from what is known: commit writes what is not listed.
                 self.listed.pop(key, None)
                 self._forget_sums(key)
-        return tasks_of(self.url, places, keys)
+        return repair_tasks(self.url, places, keys)
 
     def _forget_sums(self, key: str) -> None:
         for bundle in self.bundles.values():
@@ -410,22 +326,17 @@ class GramStore(GramCatalog):
     def drop(self, digests: Digests) -> None:
         """Remove kernels and free their space; the other kernels of their bundles are written anew, into smaller bundles.
 
-        Raises
-        ------
-        MissingBlock
-            If a kernel is not there.
-        RunLocked
-            If another process builds.
+        Raises MissingBlock if a kernel is not there; RunLocked if another process builds.
         """
-        gone = set(several(digests))
+        gone = set(as_digests(digests))
         self.bundles_of(tuple(gone))
-        with hold_store(self.objects):
+        with lock_store(self.objects):
             self.refresh()
             old = [bundle for bundle in self.bundles.values() if gone.intersection(bundle.digests)]
             self._replace(old, [bundle.without(gone) for bundle in old])
 
     def _replace(self, old: list[Bundle], new: list[Bundle | None]) -> None:
-        kept = [bundle for bundle in self.bundles.values() if bundle not in old]
+        others = [bundle for bundle in self.bundles.values() if bundle not in old]
         made = [bundle for bundle in new if bundle is not None]
         recorded = self.recorded(old)
         prefixes = tuple(f"{bundle.prefix}/" for bundle in old)
@@ -436,7 +347,7 @@ class GramStore(GramCatalog):
                 listed |= describe_bundle(self.objects, after, {}) | copy_kernels(
                     self.url, self.reader, self.write, before, after, recorded
                 )
-        self.set_bundles(sorted([*kept, *made], key=lambda bundle: bundle.number))
+        self.set_bundles(sorted([*others, *made], key=lambda bundle: bundle.number))
         for bundle in made:
             listed = self._note_sums(bundle, listed)
         self.seal(listed)
@@ -446,19 +357,16 @@ class GramStore(GramCatalog):
     def remove_orphans(self) -> list[tuple[str, int]]:
         """Remove orphans and temporary files of killed writers; return what was removed.
 
-        Raises
-        ------
-        RunLocked
-            If another process builds: what it is about to record would look like an orphan.
+        Raises RunLocked if another process builds: what it is about to record would look like an orphan.
         """
-        with hold_store(self.objects):
+        with lock_store(self.objects):
             self.refresh()
             if isinstance(self.objects, LocalObjects):
                 self.objects.sweep()
-            found = self.orphans()
-            for key, _ in found:
+            orphans = self.orphans()
+            for key, _ in orphans:
                 self.objects.delete(key)
-            return found
+            return orphans
 
 
 _SHARED_STORES = 16

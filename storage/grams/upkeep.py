@@ -14,26 +14,28 @@ from ..objects import LocalObjects, Objects
 from .bundle import Bundle, GramTask
 from .reading import BlockReader
 
-Place = tuple[Bundle, int, int]
+BlockPair = tuple[Bundle, int, int]
 
 
-def places_of(bundles: Iterable[Bundle], recorded: set[str]) -> dict[str, Place]:
+def block_pairs(bundles: Iterable[Bundle], recorded: set[str]) -> dict[str, BlockPair]:
     """Keys of recorded objects and of their records, each with its bundle and block pair."""
-    found: dict[str, Place] = {}
+    places: dict[str, BlockPair] = {}
     for bundle in bundles:
         for i, j in bundle.meta.layout.pairs():
             if bundle.record_key(i, j) in recorded:
-                found[bundle.block_key(i, j)] = found[bundle.record_key(i, j)] = (bundle, i, j)
-    return found
+                places[bundle.block_key(i, j)] = places[bundle.record_key(i, j)] = (bundle, i, j)
+    return places
 
 
-def verify(objects: Objects, listed: Record, places: dict[str, Place], progress: Callable[[int, int], None] | None = None) -> VerifyReport:
+def verify_objects(
+    objects: Objects, listed: Record, places: dict[str, BlockPair], progress: Callable[[int, int], None] | None = None
+) -> VerifyReport:
     """Re-read everything (see `GramStore.verify`)."""
     reader, damaged, seen = BlockReader(objects), [], 0
-    sizes = {key: _size(place, key) for key, place in places.items()} | {key: size for key, (size, _) in listed.items()}
+    sizes = {key: _object_size(block, key) for key, block in places.items()} | {key: size for key, (size, _) in listed.items()}
     total = sum(sizes.values())
     for key in sorted(sizes):
-        reason = _damage(objects, reader, key, listed.get(key), places.get(key))
+        reason = _find_damage(objects, reader, key, listed.get(key), places.get(key))
         if reason:
             damaged.append(Damage(key, reason))
         seen += sizes[key]
@@ -42,12 +44,12 @@ def verify(objects: Objects, listed: Record, places: dict[str, Place], progress:
     return VerifyReport(len(sizes), total, tuple(damaged))
 
 
-def _size(place: Place, key: str) -> int:
+def _object_size(place: BlockPair, key: str) -> int:
     bundle, i, j = place
     return (bundle.blocks if key == bundle.block_key(i, j) else bundle.records).chunk_bytes
 
 
-def _damage(objects: Objects, reader: BlockReader, key: str, entry: tuple[int, int] | None, place: Place | None) -> str | None:
+def _find_damage(objects: Objects, reader: BlockReader, key: str, entry: tuple[int, int] | None, place: BlockPair | None) -> str | None:
     try:
         if place is not None and key == place[0].block_key(*place[1:]):
             reader.verify(*place, entry)
@@ -62,10 +64,10 @@ def _damage(objects: Objects, reader: BlockReader, key: str, entry: tuple[int, i
     return None
 
 
-def tasks_of(url: str, places: dict[str, Place], keys: Iterable[str]) -> list[GramTask]:
+def repair_tasks(url: str, places: dict[str, BlockPair], keys: Iterable[str]) -> list[GramTask]:
     """Tasks that write the objects and records of these keys again, each once, in order."""
-    found = {(place[1], place[2], place[0].number): place for key in keys if (place := places.get(key))}
-    return [bundle.task(url, i, j) for _, (bundle, i, j) in sorted(found.items())]
+    blocks = {(block[1], block[2], block[0].number): block for key in keys if (block := places.get(key))}
+    return [bundle.task(url, i, j) for _, (bundle, i, j) in sorted(blocks.items())]
 
 
 def copy_kernels(
@@ -79,9 +81,9 @@ def copy_kernels(
         task = new.task(url, i, j)
         values = np.empty(task.shape, old.blocks.numpy_dtype)
         try:
-            for place, digest in enumerate(new.digests):
+            for k, digest in enumerate(new.digests):
                 q = old.digests.index(digest)
-                reader.read(old, i, j, q, q + 1, values[place : place + 1])
+                reader.read(old, i, j, q, q + 1, values[k : k + 1])
         except StorageError:
             continue
         written |= write(task, values)

@@ -14,12 +14,7 @@ _STRIP = 64
 def whole_block(task: GramTask, values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     """Return the values as they are stored.
 
-    Raises
-    ------
-    UnalignedWrite
-        If they are not the whole block of every kernel.
-    SchemaError
-        If a value would be rounded.
+    Raises UnalignedWrite if they are not the whole block of every kernel; SchemaError if a value would be rounded.
     """
     if np.shape(values) != task.shape:
         raise UnalignedWrite(
@@ -35,21 +30,21 @@ def refuse_values(task: GramTask, values: npt.NDArray[Any], sums: npt.NDArray[np
     """Refuse values that are not finite, and diagonal blocks that are not symmetric to the bit."""
     if not np.isfinite(sums[:, 0, : values.shape[1]]).all() and not np.isfinite(values).all():
         q, row, col = (int(axis[0]) for axis in np.nonzero(~np.isfinite(values)))
-        place = f"rows {task.rows[0] + row} and {task.cols[0] + col}"
-        raise DataError(f"kernel {task.digests[q]} is {values[q, row, col]} between {place}; kernel values must be finite")
-    if task.i == task.j and not all(map(_symmetric, values)):
+        rows = f"rows {task.rows[0] + row} and {task.cols[0] + col}"
+        raise DataError(f"kernel {task.digests[q]} is {values[q, row, col]} between {rows}; kernel values must be finite")
+    if task.i == task.j and not all(map(_is_symmetric, values)):
         q, row, col = (int(axis[0]) for axis in np.nonzero(values != values.transpose(0, 2, 1)))
         pair = f"{values[q, row, col]} and {values[q, col, row]}"
         raise SchemaError(f"block ({task.i}, {task.i}) of kernel {task.digests[q]} is not symmetric: {pair} at local ({row}, {col})")
 
 
-def _symmetric(square: npt.NDArray[Any]) -> bool:
+def _is_symmetric(square: npt.NDArray[Any]) -> bool:
     # In strips: reading a large matrix across its rows all at once takes twice the time.
     strips = range(0, len(square), _STRIP)
     return all(np.array_equal(square[r : r + _STRIP, r:], square[r:, r : r + _STRIP].T) for r in strips)
 
 
-def padded(planes: npt.NDArray[Any], block: int) -> npt.NDArray[Any]:
+def pad_planes(planes: npt.NDArray[Any], block: int) -> npt.NDArray[Any]:
     """Planes filled up with NaN to the size every object has."""
     if planes.shape[1:] == (block, block):
         return planes
@@ -58,7 +53,7 @@ def padded(planes: npt.NDArray[Any], block: int) -> npt.NDArray[Any]:
     return out
 
 
-def destination(out: npt.NDArray[Any] | None, shape: tuple[int, ...], dtype: np.dtype) -> npt.NDArray[Any]:
+def output_array(out: npt.NDArray[Any] | None, shape: tuple[int, ...], dtype: np.dtype) -> npt.NDArray[Any]:
     """Return ``out`` if it can be read into, a new array if it is None."""
     if out is None:
         return np.empty(shape, dtype)

@@ -6,7 +6,15 @@ from ..errors import StorageError
 from ..manifest import MANIFEST
 from ..objects import LocalObjects
 from ..urls import open_objects
-from ..versions import inside, is_finished, next_version, publish, read_versions_or_none, refuse_foreign_files, refuse_other_stores
+from ..versions import (
+    is_finished,
+    next_version,
+    publish_version,
+    read_versions_or_none,
+    refuse_foreign_files,
+    refuse_other_stores,
+    version_objects,
+)
 from .store import GramStore, forget_grams
 
 
@@ -29,19 +37,19 @@ def begin_replacement(url: str | os.PathLike[str], data_digest: str, dtype: str)
         If the place holds something else than a Gram store, or files that it did not write.
     """
     base = open_objects(url)
-    if not is_finished(base) or _fits(base.url, data_digest, dtype):
+    if not is_finished(base) or _is_compatible(base.url, data_digest, dtype):
         return None
-    found = read_versions_or_none(base)
+    versions = read_versions_or_none(base)
     if isinstance(base, LocalObjects):
-        refuse_other_stores(base, found, "a Gram store")
-        refuse_foreign_files(base, found)
-    fresh = inside(base, next_version(found))
-    if fresh.size(MANIFEST) is not None and not _fits(fresh.url, data_digest, dtype):
+        refuse_other_stores(base, versions, "a Gram store")
+        refuse_foreign_files(base, versions)
+    fresh = version_objects(base, next_version(versions))
+    if fresh.size(MANIFEST) is not None and not _is_compatible(fresh.url, data_digest, dtype):
         fresh.clear()
     return fresh.url
 
 
-def _fits(url: str, data_digest: str, dtype: str) -> bool:
+def _is_compatible(url: str, data_digest: str, dtype: str) -> bool:
     try:
         meta = GramStore.open(url).meta
     except StorageError:
@@ -52,4 +60,4 @@ def _fits(url: str, data_digest: str, dtype: str) -> bool:
 def end_replacement(url: str | os.PathLike[str], place: str) -> None:
     """Make a version current that `begin_replacement` named; the old one goes when nobody reads it."""
     forget_grams()
-    publish(open_objects(url), place.rpartition("/")[2], GramStore.open(place).meta.data)
+    publish_version(open_objects(url), place.rpartition("/")[2], GramStore.open(place).meta.data)

@@ -9,7 +9,7 @@ import numba
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def compiled(function: F) -> F:
+def compile_kernel(function: F) -> F:
     """Compile with numba: cached on disk, without the interpreter lock, IEEE arithmetic in program order.
 
     No fast-math: sums must come out in the written order, so that the bits do not depend on how the input was cut.
@@ -20,12 +20,7 @@ def compiled(function: F) -> F:
 def keep_if_possible(decorate: Callable[[bool], Any], function: Any) -> Any:
     """Compile a function with numba's cache where there is one to write to; a cache that is full or may not be written costs time only.
 
-    Parameters
-    ----------
-    decorate : callable
-        Returns the decorator, with the cache or without.
-    function : callable
-        What is to be compiled.
+    ``decorate``: returns the decorator, with the cache or without; ``function``: what is to be compiled.
     """
     try:
         made = decorate(True)(function)
@@ -36,11 +31,11 @@ def keep_if_possible(decorate: Callable[[bool], Any], function: Any) -> Any:
     cache: Any = getattr(made, "_cache", None)
     for name in ("save_overload", "load_overload"):
         if hasattr(cache, name):
-            setattr(cache, name, _forgiven(getattr(cache, name)))
+            setattr(cache, name, _ignore_cache_errors(getattr(cache, name)))
     return made
 
 
-def _forgiven(touch: Callable[..., Any]) -> Callable[..., Any]:
+def _ignore_cache_errors(touch: Callable[..., Any]) -> Callable[..., Any]:
     def tried(*args: Any) -> Any:
         with suppress(OSError, EOFError):
             return touch(*args)

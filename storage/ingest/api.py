@@ -11,31 +11,32 @@ from ..blocks.store import BlockStore
 from ..blocks.writer import drop_journal
 from ..errors import NothingThere, SchemaError
 from ..meta import ColumnScale, Label
-from ..places import is_local, place
+from ..places import is_local, parse_place
 from ..urls import local_path, open_object, open_objects
+from ..value_types import Json, UserData
 from ..versions import is_finished
-from .build import Extras, Job, build, build_dense, build_sparse
-from .fetching import at_hand
+from .build import Extras, Job, build_dense, build_sparse, build_store
+from .fetching import make_local
 from .labels import Target
-from .options import ROW_OPTIONS, Options, Progress, read_groups, read_names, whole
-from .planning import plan_far, plan_ingest
+from .options import ROW_OPTIONS, Options, Progress, check_integer, no_progress, read_groups, read_names
+from .planning import plan_ingest, plan_remote
 from .reading import Source
-from .scratch import Scratch, private_folder, sweep
+from .scratch import Scratch, private_folder, sweep_scratch
 from .sources import open_input
 from .text.sequences import SequenceSource, build_sequences
 from .text.text import default_jobs
 
 
 @overload
-def ingest(source: Any, store_url: str | os.PathLike[str], *, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
+def ingest(source: UserData, store_url: str | os.PathLike[str], *, dry_run: Literal[True], **options: Any) -> dict[str, Any]: ...
 
 
 @overload
-def ingest(source: Any, store_url: str | os.PathLike[str], *, dry_run: Literal[False] = False, **options: Any) -> BlockStore: ...
+def ingest(source: UserData, store_url: str | os.PathLike[str], *, dry_run: Literal[False] = False, **options: Any) -> BlockStore: ...
 
 
 def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the overloads are those named here)
-    source: Any,
+    source: UserData,
     store_url: str | os.PathLike[str],
     *,
     format: str = "auto",
@@ -48,11 +49,11 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     qid: str = "refuse",
     no_labels: bool = False,
     scale: str = "none",
-    target: Any = None,
-    task_column: Any = None,
-    weight_column: Any = None,
-    groups: Any = None,
-    names: Any = None,
+    target: UserData = None,
+    task_column: UserData = None,
+    weight_column: UserData = None,
+    groups: UserData = None,
+    names: UserData = None,
     layout: str = "columns",
     missing: str = "refuse",
     budget: int = 256 << 20,
@@ -62,7 +63,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     overwrite: bool = False,
     progress: Progress | None = None,
     dry_run: bool = False,
-) -> Any:
+) -> BlockStore | dict[str, Any]:
     """Turn any input into a block store, in bounded memory.
 
     SVMlight text is parsed once into binary rows on scratch, then sorted into column stripes by a two-phase external sort; dense
@@ -155,17 +156,17 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     Entries that are zero are dropped from sparse data. Time: text is parsed at 150 to 400 MB/s and sorted at 10 to 20 million entries
     per second on one core. Scratch: about 12 + 12 bytes per entry for float32 values, 16 + 16 for float64.
     """
-    place(store_url, "new-store", "store_url")
+    parse_place(store_url, "new-store", "store_url")
     if no_labels and labels is not None:
         raise SchemaError("no_labels is set, so there is nothing that labels could name; leave out one of them")
     guide = None if like is None else BlockStore.open(like)
     options = Options(
         format=format,
-        n_features=_width(guide, n_features),
+        n_features=_resolve_width(guide, n_features),
         zero_based=zero_based,
         dtype=dtype,
-        task=_task(guide, task),
-        labels=_labels(guide, labels),  # pyright: ignore[reportArgumentType]
+        task=_resolve_task(guide, task),
+        labels=guide.meta.labels if guide is not None and labels is None else labels,  # pyright: ignore[reportArgumentType]
         qid=qid,
         no_labels=bool(no_labels),
         scale=scale,
@@ -175,25 +176,21 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         layout=layout,
         missing=missing,
         budget=budget,
-        follow=_columns(guide),
+        follow=_followed_columns(guide),
     )
-    threads = None if jobs is None else whole("jobs", jobs, 1, 256)
+    threads = None if jobs is None else check_integer("jobs", jobs, 1, 256)
     url = os.fspath(store_url)
     if dry_run and isinstance(source, str | os.PathLike) and not is_local(source):
-        return _planned_far(os.fspath(source), options, url, scratch)
-    with at_hand(source, scratch) as near:
-        opened = open_input(near, options)
-        extras = _extras(opened, guide, options, names, groups)
+        return _plan_remote(os.fspath(source), options, url, scratch)
+    with make_local(source, scratch) as local_source:
+        opened = open_input(local_source, options)
+        extras = _collect_extras(opened, guide, options, names, groups)
         if dry_run:
-            return _planned(opened, url, options, extras, threads, scratch, overwrite)
-        return _run(opened, url, options, extras, threads, scratch, resume, overwrite, progress or _silent)
+            return _plan_opened(opened, url, options, extras, threads, scratch, overwrite)
+        return _run_ingest(opened, url, options, extras, threads, scratch, resume, overwrite, progress or no_progress)
 
 
-def _silent(done: int, total: int, phase: str) -> None:
-    pass
-
-
-def _run(
+def _run_ingest(
     source: Source,
     url: str,
     options: Options,
@@ -204,53 +201,55 @@ def _run(
     overwrite: bool,
     progress: Progress,
 ) -> BlockStore:
-    wanted = {**extras.info, "options": options.describe()}
+    info = {**extras.info, "options": options.describe()}
     if is_finished(open_objects(url)) and not overwrite:
-        store = _finished(url, wanted, source)
+        store = _open_finished(url, info, source)
         drop_journal(url)
-        _sweep(url, scratch)
+        sweep_scratch(_scratch_folder(url, scratch, make=False))
         return store
     hint = source.hint()
-    with Scratch(_scratch_folder(url, scratch, make=True), {**_key(wanted), "hint": hint}, resume=resume and hint is not None) as space:
+    with Scratch(
+        _scratch_folder(url, scratch, make=True), {**_comparison_key(info), "hint": hint}, resume=resume and hint is not None
+    ) as space:
         threads = default_jobs(Path(source.name)) if jobs is None else jobs
         reading = source.read(space, options, Target(options.task, options.labels), threads, progress)
-        extras.info = {**wanted, "identity": source.identity()}
+        extras.info = {**info, "identity": source.identity()}
         job = Job(url, reading, reading.spool, options, extras, space, progress, overwrite, threads)
-        return build(job, _builder(job))
+        return build_store(job, _choose_builder(job))
 
 
-def _builder(job: Job) -> Callable[[Job], BlockStore]:
+def _choose_builder(job: Job) -> Callable[[Job], BlockStore]:
     """Return what builds the store of what was read: strings, sparse or dense columns."""
     if job.spool.has("letters"):
         return build_sequences
     return build_dense if job.reading.counts is None else build_sparse
 
 
-def _planned(
+def _plan_opened(
     source: Source, url: str, options: Options, extras: Extras, jobs: int | None, scratch: str | os.PathLike[str] | None, overwrite: bool
 ) -> dict[str, Any]:
     there = is_finished(open_objects(url))
     if there and not overwrite:
-        _finished(url, {**extras.info, "options": options.describe()}, source)
+        _open_finished(url, {**extras.info, "options": options.describe()}, source)
     threads = default_jobs(Path(source.name)) if jobs is None else jobs
-    told = plan_ingest(source, options, url, _scratch_folder(url, scratch, make=False), threads)
-    return {**told, "store_is_there": there, "nothing_to_do": there and not overwrite}
+    plan = plan_ingest(source, options, url, _scratch_folder(url, scratch, make=False), threads)
+    return {**plan, "store_is_there": there, "nothing_to_do": there and not overwrite}
 
 
-def _planned_far(source: str, options: Options, url: str, scratch: str | os.PathLike[str] | None) -> dict[str, Any]:
+def _plan_remote(source: str, options: Options, url: str, scratch: str | os.PathLike[str] | None) -> dict[str, Any]:
     objects, key = open_object(source)
-    found = objects.about(key)
-    if found is None:
+    about = objects.about(key)
+    if about is None:
         raise NothingThere(f"source {source} does not exist")
-    return plan_far(source, int(found["size"]), options, url, _scratch_folder(url, scratch, make=False))
+    return plan_remote(source, int(about["size"]), options, url, _scratch_folder(url, scratch, make=False))
 
 
-def _finished(url: str, wanted: dict[str, Any], source: Source) -> BlockStore:
+def _open_finished(url: str, wanted: dict[str, Any], source: Source) -> BlockStore:
     """The store that is there, if it is the one wanted."""
     store = BlockStore.open(url)
-    found = dict(store.meta.info)
-    identity = found.get("identity")
-    same = _key({name: found.get(name) for name in wanted}) == _key(_plain(wanted))
+    info = dict(store.meta.info)
+    identity = info.get("identity")
+    same = _comparison_key({name: info.get(name) for name in wanted}) == _comparison_key(_plain_json(wanted))
     if identity is None or not same or identity != source.identity():
         raise SchemaError(
             f"{url} already holds a store made from another source or with other options; set overwrite to replace it (--overwrite)"
@@ -258,16 +257,16 @@ def _finished(url: str, wanted: dict[str, Any], source: Source) -> BlockStore:
     return store
 
 
-def _key(info: dict[str, Any]) -> dict[str, Any]:
+def _comparison_key(info: dict[str, Any]) -> dict[str, Any]:
     """Without the name of the source, which may be moved."""
     return {**info, "source": dict(info["source"] or {}).get("format")}
 
 
-def _plain(value: Any) -> Any:
+def _plain_json(value: Json) -> Json:
     """The value as it comes back from JSON."""
     if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+        return {name: _plain_json(inner) for name, inner in value.items()}
+    return [_plain_json(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _scratch_folder(url: str, parent: str | os.PathLike[str] | None, *, make: bool) -> Path:
@@ -279,14 +278,10 @@ def _scratch_folder(url: str, parent: str | os.PathLike[str] | None, *, make: bo
     return private_folder(Path(parent or tempfile.gettempdir()), f"gramplane-{mark}-", make=make)
 
 
-def _sweep(url: str, parent: str | os.PathLike[str] | None) -> None:
-    sweep(_scratch_folder(url, parent, make=False))
-
-
 # -- taking over from another store ----------------------------------------------------------------------------------
 
 
-def _width(guide: BlockStore | None, n_features: int | None) -> int | None:
+def _resolve_width(guide: BlockStore | None, n_features: int | None) -> int | None:
     if guide is None or _holds_sequences(guide):
         return n_features
     if n_features not in (None, guide.meta.n_cols):
@@ -294,7 +289,7 @@ def _width(guide: BlockStore | None, n_features: int | None) -> int | None:
     return guide.meta.n_cols
 
 
-def _columns(guide: BlockStore | None) -> dict[str, str]:
+def _followed_columns(guide: BlockStore | None) -> dict[str, str]:
     """Names of the columns of the store to follow that are no features."""
     made = {} if guide is None else dict(dict(guide.meta.info).get("options") or {})
     return {name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)}
@@ -304,41 +299,37 @@ def _holds_sequences(guide: BlockStore) -> bool:
     return bool(dict(guide.meta.info).get("sequences"))
 
 
-def _labels(guide: BlockStore | None, labels: Iterable[Label] | None) -> Iterable[Label] | None:
-    return guide.meta.labels if guide is not None and labels is None else labels
-
-
-def _task(guide: BlockStore | None, task: str) -> str:
+def _resolve_task(guide: BlockStore | None, task: str) -> str:
     """Regression if the store to follow has a target without labels."""
     follows = guide is not None and guide.meta.labels is None and guide.has_table("y")
     return "regression" if follows else task
 
 
-def _extras(source: Source, guide: BlockStore | None, options: Options, names: Any, groups: Any) -> Extras:
-    found = read_names(names) or source.names
+def _collect_extras(source: Source, guide: BlockStore | None, options: Options, names: UserData, groups: UserData) -> Extras:
+    feature_names = read_names(names) or source.names
     labels = read_groups(groups)
     info: dict[str, Any] = {"source": {"name": os.path.basename(source.name) or source.name, "format": source.format}}
-    info |= {"names": _mark(found), "groups": _mark(None if labels is None else labels.tolist())}
+    info |= {"names": _digest_texts(feature_names), "groups": _digest_texts(None if labels is None else labels.tolist())}
     scale = None
     if guide is not None:
         if _holds_sequences(guide) != isinstance(source, SequenceSource):
-            held = ("sequences", "numbers")
-            there, here = held if _holds_sequences(guide) else held[::-1]
+            contents = ("sequences", "numbers")
+            there, here = contents if _holds_sequences(guide) else contents[::-1]
             raise SchemaError(f"{guide.url} (like) holds {there}; {source.name} holds {here}")
-        scale = _scale(guide, options, source)
+        scale = _resolve_scale(guide, options, source)
         known = guide.feature_names()
-        _check_names(known, found, guide.url)
-        found = found or known
+        _check_names(known, feature_names, guide.url)
+        feature_names = feature_names or known
         labels = guide.groups() if labels is None else labels
         info["like"] = guide.digest
-    return Extras(found, labels, scale, info)
+    return Extras(feature_names, labels, scale, info)
 
 
-def _mark(values: list[Any] | None) -> str | None:
+def _digest_texts(values: list[Any] | None) -> str | None:
     return None if values is None else hashlib.sha256("\n".join(map(str, values)).encode()).hexdigest()[:32]
 
 
-def _scale(guide: BlockStore, options: Options, source: Source) -> ColumnScale | None:
+def _resolve_scale(guide: BlockStore, options: Options, source: Source) -> ColumnScale | None:
     scale = guide.scale
     if options.scale not in ("none", scale.kind):
         raise SchemaError(f"scale is {options.scale!r}, but {guide.url} (like) has {scale.kind!r}; its factors are taken over")
@@ -356,6 +347,6 @@ def _check_names(known: list[str] | None, found: list[str] | None, url: str) -> 
     if known is None or found is None or known == found:
         return
     pairs: Callable[[], Any] = lambda: (k for k, (a, b) in enumerate(zip(known, found, strict=False)) if a != b)  # noqa: E731
-    place = next(pairs(), min(len(known), len(found)))
-    here, there = (names[place] if place < len(names) else None for names in (found, known))
-    raise SchemaError(f"column {place} is named {here!r}, but {there!r} in {url} (like); bring the columns into the same order")
+    column = next(pairs(), min(len(known), len(found)))
+    here, there = (names[column] if column < len(names) else None for names in (found, known))
+    raise SchemaError(f"column {column} is named {here!r}, but {there!r} in {url} (like); bring the columns into the same order")

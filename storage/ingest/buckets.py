@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ..errors import StorageError, space_for
 from ..layout import StripeLayout, running_sums
-from .tables.columns import partition, scatter
+from .tables.columns import partition_entries, scatter_records
 from .text.spool import Spool
 
 BUCKET_NNZ = 400_000
@@ -37,14 +37,8 @@ Longs = npt.NDArray[np.int64]
 class BucketPlan:
     """Column ranges small enough to sort in cache; no bucket crosses a stripe.
 
-    Attributes
-    ----------
-    edges : int64 array (n_buckets + 1,)
-        Bucket b holds the columns ``edges[b]:edges[b + 1]``.
-    nnz : int64 array (n_buckets,)
-        Entries of every bucket.
-    stripe : int64 array (n_stripes + 1,)
-        Stripe s consists of the buckets ``stripe[s]:stripe[s + 1]``.
+    ``edges``: int64 array (n_buckets + 1,), bucket b holds the columns ``edges[b]:edges[b + 1]``; ``nnz``: int64 array (n_buckets,),
+    entries of every bucket; ``stripe``: int64 array (n_stripes + 1,), stripe s consists of the buckets ``stripe[s]:stripe[s + 1]``.
     """
 
     edges: Longs
@@ -75,14 +69,14 @@ def plan_buckets(counts: npt.NDArray[np.uint32], stripes: StripeLayout) -> Bucke
     """Divide every stripe into buckets of at most `BUCKET_NNZ` entries (or one column) and `BUCKET_COLUMNS` columns."""
     edges, totals, first = [0], [], [0]
     for lo, hi in zip(stripes.edges[:-1].tolist(), stripes.edges[1:].tolist(), strict=True):
-        for end, total in _cut(counts[lo:hi]):
+        for end, total in _cut_stripe(counts[lo:hi]):
             edges.append(lo + end)
             totals.append(total)
         first.append(len(totals))
     return BucketPlan(np.array(edges, dtype=np.int64), np.array(totals, dtype=np.int64), np.array(first, dtype=np.int64))
 
 
-def _cut(counts: npt.NDArray[np.uint32]) -> Iterator[tuple[int, int]]:
+def _cut_stripe(counts: npt.NDArray[np.uint32]) -> Iterator[tuple[int, int]]:
     """Ends of the buckets of one stripe, and their entries."""
     filled = running_sums(counts)
     pieces = max(1, -(-int(filled[-1]) // BUCKET_NNZ))
@@ -98,14 +92,7 @@ def _cut(counts: npt.NDArray[np.uint32]) -> Iterator[tuple[int, int]]:
 class Records:
     """All (column, row, value) records, bucket after bucket: an array, or a file when a path is given.
 
-    Parameters
-    ----------
-    plan : BucketPlan
-        Where the buckets lie.
-    width : int
-        int32 words of a value.
-    path : Path, optional
-        The file.
+    ``plan``: where the buckets lie; ``width``: int32 words of a value; ``path``: the file.
     """
 
     def __init__(self, plan: BucketPlan, width: int, path: Path | None) -> None:
@@ -161,16 +148,16 @@ def row_pieces(spool: Spool, dtype: np.dtype, max_nnz: int) -> Iterator[tuple[In
     for handle in spool.handles:
         size = handle.shape("cols")[0]
         if waiting and nnz + size > max_nnz:
-            yield (*_join(waiting, dtype), first)
+            yield (*_join_blocks(waiting, dtype), first)
             first += sum(h.shape("lengths")[0] for h in waiting)
             waiting, nnz = [], 0
         waiting.append(handle)
         nnz += size
     if waiting:
-        yield (*_join(waiting, dtype), first)
+        yield (*_join_blocks(waiting, dtype), first)
 
 
-def _join(handles: list[Any], dtype: np.dtype) -> tuple[Ints, Ints, npt.NDArray[Any]]:
+def _join_blocks(handles: list[Any], dtype: np.dtype) -> tuple[Ints, Ints, npt.NDArray[Any]]:
     parts = [[handle.get(name) for handle in handles] for name in ("lengths", "cols")]
     values = np.concatenate([handle.get("vals") for handle in handles]).astype(dtype, copy=False)
     return np.concatenate(parts[0]), np.concatenate(parts[1]), values
@@ -186,31 +173,15 @@ def fill_buckets(
 ) -> None:
     """Phase one: move every entry to its bucket.
 
-    Parameters
-    ----------
-    spool : Spool
-        Sparse blocks; column = index - ``shift``.
-    plan, records : BucketPlan, Records
-        Out.
-    dtype : dtype
-        Type of the values.
-    shift : int
-        Index of the first column in the source.
-    max_nnz : int
-        Entries of one piece.
-    progress : callable
-        Called with the number of entries moved so far.
-
-    Raises
-    ------
-    StorageError
-        If the blocks do not hold the entries that were counted.
+    ``spool``: sparse blocks; column = index - ``shift``; ``plan``, ``records``: out; ``dtype``: type of the values; ``shift``: index of the
+    first column in the source; ``max_nnz``: entries of one piece; ``progress``: called with the number of entries moved so far. Raises
+    StorageError if the blocks do not hold the entries that were counted.
     """
     cells, bits = plan.lookup
     cursor, ends, done = plan.starts[:-1].copy(), np.empty(len(plan.nnz), np.int64), 0
     for lengths, cols, values, first in row_pieces(spool, dtype, max_nnz):
         local = np.empty((len(cols), records.words), dtype=np.int32)
-        partition(lengths, cols, as_words(values), first, shift, cells, bits, plan.edges, ends, local)
+        partition_entries(lengths, cols, as_words(values), first, shift, cells, bits, plan.edges, ends, local)
         begin = 0
         for bucket, end in enumerate(ends.tolist()):
             if end > begin:
@@ -226,16 +197,13 @@ def fill_buckets(
 def sort_bucket(plan: BucketPlan, records: Records, bucket: int, ends: Longs, rows: Ints, words: Ints) -> None:
     """Phase two: counting sort of one bucket by column into ``rows`` (nnz,) and ``words`` (nnz, w); column k ends at ``ends[k + 1]``.
 
-    Raises
-    ------
-    StorageError
-        If the records disagree with the counts.
+    Raises StorageError if the records disagree with the counts.
     """
     cursor = ends[:-1].copy()
     lo, hi = int(plan.starts[bucket]), int(plan.starts[bucket + 1])
     base = int(plan.edges[bucket])
     # Pieces, because a single popular column can be any number of times larger than a bucket should be.
-    sound = all(scatter(records.get(at, min(hi, at + BUCKET_NNZ)), base, cursor, rows, words) for at in range(lo, hi, BUCKET_NNZ))
+    sound = all(scatter_records(records.get(at, min(hi, at + BUCKET_NNZ)), base, cursor, rows, words) for at in range(lo, hi, BUCKET_NNZ))
     if not sound or not np.array_equal(cursor, ends[1:]):
         raise StorageError(
             f"bucket {bucket} in the scratch folder does not hold the columns that were counted; remove the folder and start again"

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,16 +33,8 @@ _MAX_ROWS = 2**31 - 1
 class Extras:
     """What goes into the store beside the data.
 
-    Attributes
-    ----------
-    names : list of str or None
-        Feature names.
-    groups : int64 array or None
-        Group label per feature.
-    scale : ColumnScale or None
-        Column factors taken over from another store; None: made from these data.
-    info : dict
-        For ``BlockMeta.info``.
+    ``names``: feature names; ``groups``: group label per feature; ``scale``: column factors taken over from another store; None: made from
+    these data; ``info``: for ``BlockMeta.info``.
     """
 
     names: list[str] | None
@@ -82,7 +74,7 @@ class Job:
             return self.options.dtype
         return "float32" if self.spool.single(name) else "float64"
 
-    def meta(self, kind: Any, n_cols: int, dtype: str, info: dict[str, Any]) -> BlockMeta:
+    def meta(self, kind: Literal["sparse", "dense"], n_cols: int, dtype: str, info: dict[str, Any]) -> BlockMeta:
         """Description of the store."""
         target = self.reading.target
         labels, tasks = (target.labels() if self.spool.has("y") else None), (target.tasks.names() if self.spool.has("task") else None)
@@ -95,7 +87,7 @@ class Job:
         """Kind of the scaling."""
         return self.options.scale if self.extras.scale is None else self.extras.scale.kind
 
-    def writer(self, meta: BlockMeta, columns: Any, rows: Any) -> BlockWriter:
+    def writer(self, meta: BlockMeta, columns: StripeLayout | DenseLayout, rows: StripeLayout | DenseLayout | None) -> BlockWriter:
         """Begin the store, or continue it."""
         # Tables kept in memory die with the process, and stripes without their share of them are worth nothing.
         resume = self.scratch.resumed and self.on_disk
@@ -104,19 +96,15 @@ class Job:
 
     def tables(self, meta: BlockMeta) -> ColumnSummary:
         """Empty column tables."""
-        own = meta.scale if self.extras.scale is None else "none"
-        return ColumnSummary(meta, own, self.scratch.folder, resumable=self.on_disk, missing=self.options.missing == "keep")
+        scale = meta.scale if self.extras.scale is None else "none"
+        return ColumnSummary(meta, scale, self.scratch.folder, resumable=self.on_disk, missing=self.options.missing == "keep")
 
 
-def build(job: Job, make: Callable[[Job], BlockStore]) -> BlockStore:
+def build_store(job: Job, make: Callable[[Job], BlockStore]) -> BlockStore:
     """Write the store.
 
-    Raises
-    ------
-    DataError
-        If there are no rows or no columns, or names, groups or widths disagree.
-    OutOfSpace
-        If the disk is full; what was done is kept for the next attempt.
+    Raises DataError if there are no rows or no columns, or names, groups or widths disagree; OutOfSpace if the disk is full; what was done
+    is kept for the next attempt.
     """
     if not 0 < job.spool.n_rows <= _MAX_ROWS:
         raise DataError(f"the source has {job.spool.n_rows} rows; a store has 1 … 2^31 - 1", str(job.extras.info["source"]["name"]))
@@ -134,7 +122,7 @@ def build(job: Job, make: Callable[[Job], BlockStore]) -> BlockStore:
 def build_sparse(job: Job) -> BlockStore:
     """Build a store of sparse columns."""
     shift = _first_index(job)
-    counts = _counts(job, shift)
+    counts = _column_counts(job, shift)
     dtype = job.dtype("vals")
     meta = job.meta("sparse", counts.size, dtype, {"first_index": shift})
     size = meta.itemsize
@@ -149,7 +137,7 @@ def build_sparse(job: Job) -> BlockStore:
         assert row_counts is not None
         writer.write_table("counts", row_counts, of="row-layout")
         _write_rows(job, writer, rows, row_counts, shift)
-    return finish(job, writer, tables)
+    return finish_store(job, writer, tables)
 
 
 def _first_index(job: Job) -> int:
@@ -165,7 +153,7 @@ def _first_index(job: Job) -> int:
     return first
 
 
-def _counts(job: Job, shift: int) -> npt.NDArray[np.uint32]:
+def _column_counts(job: Job, shift: int) -> npt.NDArray[np.uint32]:
     assert job.reading.counts is not None
     width = max(job.options.n_features or 0, job.reading.highest + 1 - shift)
     if job.options.n_features is None:
@@ -178,9 +166,9 @@ def _check_extras(job: Job, width: int) -> None:
     name = str(job.extras.info["source"]["name"])
     if width <= 0:
         raise DataError("no row has an entry, so the width is unknown; set n_features (--n-features)", name)
-    for what, found in (("names", job.extras.names), ("groups", job.extras.groups)):
-        if found is not None and len(found) != width:
-            raise SchemaError(f"{what} has {len(found)} entries; {name} has {width} columns")
+    for what, values in (("names", job.extras.names), ("groups", job.extras.groups)):
+        if values is not None and len(values) != width:
+            raise SchemaError(f"{what} has {len(values)} entries; {name} has {width} columns")
 
 
 def _write_columns(
@@ -198,14 +186,16 @@ def _write_columns(
     missing = [s for s in range(stripes.n_stripes) if not writer.stripe_done(s)]
     # Sorting holds no interpreter lock: stripes are sorted while the one before is written.
     with ThreadPoolExecutor(job.jobs) as pool:
-        for s, rows, values in _ahead(pool, job.jobs, lambda s: (s, *_sort_stripe(writer.meta, plan, records, s, counts, tables)), missing):
+        for s, rows, values in _run_ahead(
+            pool, job.jobs, lambda s: (s, *_sort_stripe(writer.meta, plan, records, s, counts, tables)), missing
+        ):
             # After its statistics, because a stripe in the store's journal vouches for them too.
             writer.write_stripe(s, counts[int(stripes.edges[s]) : int(stripes.edges[s + 1])], rows, values)
             job.progress(int(plan.starts[plan.stripe[s + 1]]) * (8 + dtype.itemsize), nbytes, "sort")
     records.close()
 
 
-def _ahead(pool: ThreadPoolExecutor, width: int, make: Callable[[int], T], items: Iterable[int]) -> Iterator[T]:
+def _run_ahead(pool: ThreadPoolExecutor, width: int, make: Callable[[int], T], items: Iterable[int]) -> Iterator[T]:
     """Yield what ``make`` returns for every item, in order, with up to ``width`` of them under way."""
     waiting: deque[Future[T]] = deque()
     for item in items:
@@ -275,8 +265,8 @@ def build_dense(job: Job) -> BlockStore:
     _write_cells(job, writer, columns, "columns")
     if rows is not None:
         _write_cells(job, writer, rows, "rows")
-    _summarise(job, meta, tables)
-    return finish(job, writer, tables)
+    _summarise_columns(job, meta, tables)
+    return finish_store(job, writer, tables)
 
 
 def _write_cells(job: Job, writer: BlockWriter, layout: DenseLayout, name: str) -> None:
@@ -290,7 +280,7 @@ def _write_cells(job: Job, writer: BlockWriter, layout: DenseLayout, name: str) 
         job.progress(done, total, name)
 
 
-def _summarise(job: Job, meta: BlockMeta, tables: ColumnSummary) -> None:
+def _summarise_columns(job: Job, meta: BlockMeta, tables: ColumnSummary) -> None:
     """Column tables of dense data, as many whole columns at a time as the budget allows, but at least one."""
     step = max(1, job.options.budget // (64 * meta.n_rows))
     for lo in range(0, meta.n_cols, step):
@@ -310,7 +300,7 @@ def dense_cell(spool: Spool, rows: slice, cols: slice, dtype: str) -> npt.NDArra
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
-def finish(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockStore:
+def finish_store(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockStore:
     """Write the tables and everything else beside the data, and commit."""
     tables.write(writer)
     for name, dtype in (("y", np.float64), ("task", np.int64), ("weight", np.float64)):
@@ -321,28 +311,28 @@ def finish(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockStore:
     if job.extras.groups is not None:
         writer.write_groups(job.extras.groups)
     if writer.meta.scale != "none":
-        writer.write_scale(_scaling(job, writer, tables))
+        writer.write_scale(_column_scaling(job, writer, tables))
     return writer.commit()
 
 
-def _row_table(job: Job, name: str, dtype: Any) -> npt.NDArray[Any]:
+def _row_table(job: Job, name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     column = _row_vector(job, name, dtype)
-    encode = _encoder(job, name)
+    encode = _choose_encoder(job, name)
     for handle, start in zip(job.spool.handles, job.spool.starts[:-1].tolist(), strict=True):
         column.put(start, encode(handle.get(name)))
     return column.array()
 
 
-def _encoder(job: Job, name: str) -> Callable[..., Any]:
+def _choose_encoder(job: Job, name: str) -> Callable[..., Any]:
     target = job.reading.target
     return {"y": target.encoder, "task": target.tasks.encoder}.get(name, lambda: lambda values: values)()
 
 
-def _row_vector(job: Job, name: str, dtype: Any) -> Column:
+def _row_vector(job: Job, name: str, dtype: npt.DTypeLike) -> Column:
     return Column(job.spool.n_rows, dtype, job.scratch.path(f"rows-{name}.bin") if job.on_disk else None)
 
 
-def _scaling(job: Job, writer: BlockWriter, tables: ColumnSummary) -> ColumnScale:
+def _column_scaling(job: Job, writer: BlockWriter, tables: ColumnSummary) -> ColumnScale:
     factors = _row_factors(job) if writer.meta.scale == "unit-row" else None
     taken = job.extras.scale
     if taken is None:

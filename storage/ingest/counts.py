@@ -9,10 +9,7 @@ from .tables.columns import count_columns
 class ColumnCounts:
     """A table that grows with the greatest index met.
 
-    Attributes
-    ----------
-    table : uint32 array
-        Entries per column; it may be longer than the width.
+    ``table``: entries per column; it may be longer than the width.
     """
 
     def __init__(self) -> None:

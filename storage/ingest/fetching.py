@@ -7,14 +7,14 @@ from pathlib import Path
 
 from ..errors import DataError, NothingThere, SchemaError, UrlError
 from ..objects import check_key, require_space
-from ..places import is_local, place
+from ..places import is_local, parse_place
 from ..remote import RemoteObjects
 from ..temporary import temporary_folder
 from ..urls import open_object, open_objects
 
 
 @contextmanager
-def at_hand(source: object, parent: str | os.PathLike[str] | None = None, folders: bool = False) -> Iterator[object]:
+def make_local(source: object, parent: str | os.PathLike[str] | None = None, folders: bool = False) -> Iterator[object]:
     """Yield a source that can be read here: itself, or for a URL the path of a copy, which goes with the block.
 
     Parameters
@@ -36,26 +36,26 @@ def at_hand(source: object, parent: str | os.PathLike[str] | None = None, folder
     if not isinstance(source, str | os.PathLike):
         yield source
     elif is_local(source):
-        found = place(source, "source", "source").text
-        yield found if isinstance(source, str) else Path(found)
+        local = parse_place(source, "source", "source").text
+        yield local if isinstance(source, str) else Path(local)
     else:
         # A name nobody can guess, mode 0700.
         with temporary_folder(parent) as folder:
-            path = _copy(os.fspath(source), folder, folders)
-            with _named(path, os.fspath(source)):
+            path = _copy_source(os.fspath(source), folder, folders)
+            with _naming_url(path, os.fspath(source)):
                 yield str(path)
 
 
-def _copy(url: str, folder: Path, folders: bool) -> Path:
+def _copy_source(url: str, folder: Path, folders: bool) -> Path:
     objects, key = open_object(url)
-    path, found = folder / _file_name(key, url), objects.about(key)
-    if found is not None:
-        require_space(folder, int(found["size"]))
+    path, about = folder / _file_name(key, url), objects.about(key)
+    if about is not None:
+        require_space(folder, int(about["size"]))
         objects.fetch(key, path)
         return path
     below = open_objects(url)
     assert isinstance(below, RemoteObjects)
-    keys = list(below.listing()) if folders and place(url).kind == "objects" else []
+    keys = list(below.listing()) if folders and parse_place(url).kind == "objects" else []
     if not keys:
         raise NothingThere(f"source {url} does not exist")
     for name in keys:
@@ -74,7 +74,7 @@ def _file_name(key: str, url: str) -> str:
 
 
 @contextmanager
-def _named(path: Path, url: str) -> Iterator[None]:
+def _naming_url(path: Path, url: str) -> Iterator[None]:
     """Let messages name the URL, not the copy."""
     try:
         yield

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,20 +27,8 @@ _RUN = 512
 class FileArray:
     """An array that stays in a file.
 
-    Attributes
-    ----------
-    path : Path
-        The file.
-    offset : int
-        First byte of the entries.
-    dtype : dtype
-        Their type there.
-    shape : tuple of int
-        Lengths.
-    by_columns : bool
-        Whether the first index runs fastest.
-    as_type : dtype, optional
-        Type they are meant to have; default: the one they have.
+    ``path``: the file; ``offset``: first byte of the entries; ``dtype``: their type there; ``shape``: lengths; ``by_columns``: whether the
+    first index runs fastest; ``as_type``: type they are meant to have; default: the one they have.
     """
 
     path: Path
@@ -73,11 +61,11 @@ class FileArray:
 
     def flat(self, lo: int, hi: int) -> npt.NDArray[Any]:
         """Entries ``lo:hi`` in the order of the file."""
-        found = np.fromfile(self.path, self.dtype, hi - lo, offset=self.offset + lo * self.dtype.itemsize)
-        if found.size != hi - lo:
+        entries = np.fromfile(self.path, self.dtype, hi - lo, offset=self.offset + lo * self.dtype.itemsize)
+        if entries.size != hi - lo:
             raise StorageError(f"{self.path} was cut short while it was in use; start again")
         kind = self.as_type or self.dtype
-        return found.astype(kind.newbyteorder("="), copy=False)
+        return entries.astype(kind.newbyteorder("="), copy=False)
 
     def __getitem__(self, part: slice) -> npt.NDArray[Any]:
         """Entries of a vector, or rows of a matrix."""
@@ -109,12 +97,7 @@ class FileArray:
 class Panels:
     """A matrix in a file as panels of columns, each by rows: rows of a wide matrix are read with few reads.
 
-    Parameters
-    ----------
-    path : Path
-        The file; written by `add`, panel after panel.
-    n_rows : int
-        Rows of every panel.
+    ``path``: the file; written by `add`, panel after panel; ``n_rows``: rows of every panel.
     """
 
     def __init__(self, path: Path, n_rows: int) -> None:
@@ -172,13 +155,10 @@ class Header(NamedTuple):
         return total
 
 
-def npy_header(stream: Any) -> Header:
+def npy_header(stream: IO[bytes]) -> Header:
     """Read the header of a .npy file.
 
-    Raises
-    ------
-    ValueError
-        It is none, or of pickled objects.
+    Raises ValueError: it is none, or of pickled objects.
     """
     version = np.lib.format.read_magic(stream)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
@@ -195,62 +175,52 @@ def npy_header(stream: Any) -> Header:
 def npy_file(path: Path, name: str) -> FileArray:
     """A .npy file as an array that stays there; its declared size is held against its bytes.
 
-    Raises
-    ------
-    DataError
-        It has other bytes than its header says.
+    Raises DataError: it has other bytes than its header says.
     """
     with path.open("rb") as file:
-        found = npy_header(file)
-        there = os.fstat(file.fileno()).st_size - found.length
-    if there < found.nbytes:
-        raise DataError(f"cannot be read as .npy: its header declares {found.nbytes} bytes of values, and {there} are there", name)
-    return FileArray(path, found.length, found.dtype, found.shape, found.by_columns)
+        header = npy_header(file)
+        there = os.fstat(file.fileno()).st_size - header.length
+    if there < header.nbytes:
+        raise DataError(f"cannot be read as .npy: its header declares {header.nbytes} bytes of values, and {there} are there", name)
+    return FileArray(path, header.length, header.dtype, header.shape, header.by_columns)
 
 
-def unpacked(path: Path, folder: Path) -> dict[str, FileArray]:
+def unpack_arrays(path: Path, folder: Path) -> dict[str, FileArray]:
     """Unpack the arrays of a .npz file, piece by piece.
 
-    Raises
-    ------
-    DataError
-        A member is damaged, expands more than a thousandfold, or has other bytes than it declares.
-    OutOfSpace
-        The scratch folder's disk is full.
+    Raises DataError: a member is damaged, expands more than a thousandfold, or has other bytes than it declares; OutOfSpace: the scratch
+    folder's disk is full.
     """
-    found: dict[str, FileArray] = {}
+    arrays: dict[str, FileArray] = {}
     with zipfile.ZipFile(path) as archive:
-        for number, item in enumerate(_members(archive, path)):
-            place = folder / f"member-{number:03d}.npy"
-            _unpack(archive, item, place, str(path))
-            found[item.filename.removesuffix(".npy")] = npy_file(place, f"{path}, {item.filename}")
-    return found
+        for number, item in enumerate(_list_members(archive, path)):
+            target = folder / f"member-{number:03d}.npy"
+            _unpack_member(archive, item, target, str(path))
+            arrays[item.filename.removesuffix(".npy")] = npy_file(target, f"{path}, {item.filename}")
+    return arrays
 
 
-def declared(path: Path) -> dict[str, Any]:
+def read_declared(path: Path) -> dict[str, Any]:
     """What the members of a .npz file declare, held against the bytes that the archive lists; shapes and formats in memory.
 
-    Raises
-    ------
-    DataError
-        A member declares other bytes than there are.
+    Raises DataError: a member declares other bytes than there are.
     """
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     with zipfile.ZipFile(path) as archive:
-        for item in _members(archive, path):
+        for item in _list_members(archive, path):
             with archive.open(item) as stream:
                 head = npy_header(stream)
                 if head.length + head.nbytes > item.file_size:
-                    told = f"its header declares {head.nbytes} bytes of values, and {item.file_size - head.length} are there"
-                    raise DataError(f"{item.filename} cannot be read: {told}", str(path))
+                    message = f"its header declares {head.nbytes} bytes of values, and {item.file_size - head.length} are there"
+                    raise DataError(f"{item.filename} cannot be read: {message}", str(path))
                 array = FileArray(path, 0, head.dtype, head.shape, head.by_columns)
                 if item.filename.endswith(_NAMED) and head.nbytes <= _SMALL:
                     array = np.frombuffer(stream.read(head.nbytes), head.dtype).reshape(head.shape, order="F" if head.by_columns else "C")
-            found[item.filename.removesuffix(".npy")] = array
-    return found
+            arrays[item.filename.removesuffix(".npy")] = array
+    return arrays
 
 
-def _members(archive: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
+def _list_members(archive: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
     listed = [item for item in archive.infolist() if item.filename.endswith(".npy")]
     total = sum(item.file_size for item in listed)
     if total > MAX_RATIO * path.stat().st_size + _GRACE:
@@ -258,7 +228,7 @@ def _members(archive: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
     return listed
 
 
-def _unpack(archive: zipfile.ZipFile, item: zipfile.ZipInfo, place: Path, name: str) -> None:
+def _unpack_member(archive: zipfile.ZipFile, item: zipfile.ZipInfo, place: Path, name: str) -> None:
     done = 0
     with space_for(place, item.file_size), archive.open(item) as packed, place.open("wb") as file:
         while piece := packed.read(_COPY):

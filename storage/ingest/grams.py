@@ -12,18 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..blocks.arrays import canonical
+from ..blocks.arrays import canonical_json
 from ..errors import DataError, SchemaError, space_for
 from ..grams.bundle import GramTask
 from ..grams.layout import OBJECT_BYTES
 from ..grams.store import GramStore
 from ..grams.versions import begin_replacement, end_replacement
 from ..objects import require_space
-from ..places import place as placed
+from ..places import parse_place as placed
 from ..temporary import temporary_folder
 from ..urls import holds_store, local_path
-from .fetching import at_hand
-from .options import Progress
+from ..value_types import Foreign, UserData
+from .fetching import make_local
+from .options import Progress, no_progress
 
 _TILE = 512
 _TOLERANCE = {True: 1e-5, False: 1e-9}
@@ -31,7 +32,7 @@ _TOLERANCE = {True: 1e-5, False: 1e-9}
 
 
 def ingest_grams(
-    source: Any,
+    source: UserData,
     store_url: str | os.PathLike[str],
     *,
     names: Sequence[str] | None = None,
@@ -86,40 +87,37 @@ def ingest_grams(
         If the disk is full.
     """
     placed(store_url, "new-store", "store_url")
-    report, parent = progress or _silent, _scratch(store_url, scratch)
-    with temporary_folder(parent) as folder, at_hand(source, parent, folders=True) as near:
-        grams = _open(near, folder, names)
+    report, parent = progress or no_progress, _scratch_parent(store_url, scratch)
+    with temporary_folder(parent) as folder, make_local(source, parent, folders=True) as local_source:
+        grams = _open_source(local_source, folder, names)
         scans = []
         for q in range(grams.k):
-            scans.append(_scan(grams, q))
+            scans.append(_scan_kernel(grams, q))
             report(q + 1, grams.k, "check")
-        kernels = [_kernel(name, scan) for name, scan in zip(grams.names, scans, strict=True)]
+        kernels = [_describe_kernel(name, scan) for name, scan in zip(grams.names, scans, strict=True)]
         digest, single = data_digest or f"precomputed:{grams.n}", all(scan.single for scan in scans)
-        place = begin_replacement(store_url, digest, _wanted(dtype, single)) if overwrite else None
-        kind = _dtype(place or store_url, dtype, single, grams.dtype)
-        store = GramStore.create(place or store_url, data_digest=digest, n=grams.n, kernels=kernels, dtype=kind, block=block, budget=budget)
-        _copy(grams, store, [digest for digest, _ in kernels], report)
-    if place is not None:
-        end_replacement(store_url, place)
+        replacement = begin_replacement(store_url, digest, _new_dtype(dtype, single)) if overwrite else None
+        kind = _choose_dtype(replacement or store_url, dtype, single, grams.dtype)
+        url = replacement or store_url
+        store = GramStore.create(url, data_digest=digest, n=grams.n, kernels=kernels, dtype=kind, block=block, budget=budget)
+        _write_blocks(grams, store, [digest for digest, _ in kernels], report)
+    if replacement is not None:
+        end_replacement(store_url, replacement)
     return store
 
 
-def _silent(done: int, total: int, phase: str) -> None:
-    pass
-
-
-def _copy(grams: "_Grams", store: GramStore, digests: list[str], report: Progress) -> None:
-    place = {digest: q for q, digest in enumerate(digests)}
+def _write_blocks(grams: "_Grams", store: GramStore, digests: list[str], report: Progress) -> None:
+    positions = {digest: q for q, digest in enumerate(digests)}
     if not store.missing(digests):
         return
     with store.lock():
         tasks = store.missing(digests)
         for number, task in enumerate(tasks, 1):
-            store.write(task, _block(grams, task, place, store.meta.dtype))
+            store.write(task, _read_block(grams, task, positions, store.meta.dtype))
             report(number, len(tasks), "write")
 
 
-def _block(grams: "_Grams", task: GramTask, place: dict[str, int], dtype: str) -> npt.NDArray[Any]:
+def _read_block(grams: "_Grams", task: GramTask, place: dict[str, int], dtype: str) -> npt.NDArray[Any]:
     out = np.empty(task.shape, dtype)
     for k, digest in enumerate(task.digests):
         if digest not in place:
@@ -127,24 +125,24 @@ def _block(grams: "_Grams", task: GramTask, place: dict[str, int], dtype: str) -
                 f"kernel {digest} was begun together with these, from another source; finish it with all kernels of that call"
             )
         plane = grams.read(place[digest], slice(*task.rows), slice(*task.cols))
-        out[k] = _mirrored(plane) if task.i == task.j else plane
+        out[k] = _mirror_upper(plane) if task.i == task.j else plane
     return out
 
 
-def _mirrored(square: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _mirror_upper(square: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The upper triangle on both sides."""
     upper = np.triu(np.ones(square.shape, dtype=bool))
     return np.where(upper, square, square.T)
 
 
-def _wanted(dtype: str, single: bool) -> str:
+def _new_dtype(dtype: str, single: bool) -> str:
     """The type of a new store."""
     return dtype if dtype != "auto" else "float32" if single else "float64"
 
 
-def _dtype(url: str | os.PathLike[str], wanted: str, single: bool, found: np.dtype) -> str:
+def _choose_dtype(url: str | os.PathLike[str], wanted: str, single: bool, found: np.dtype) -> str:
     there = GramStore.open(url).meta.dtype if holds_store(url) else None
-    kind = there if wanted == "auto" and there else _wanted(wanted, single)
+    kind = there if wanted == "auto" and there else _new_dtype(wanted, single)
     if kind == "float32" and not single:
         what = "the store" if wanted == "auto" else "dtype"
         raise SchemaError(f"{what} is 'float32', but not all values ({found}) survive it; use dtype='float64' and another place")
@@ -161,12 +159,12 @@ class _Scan(NamedTuple):
     single: bool
 
 
-def _kernel(name: str, scan: _Scan) -> tuple[str, dict[str, Any]]:
+def _describe_kernel(name: str, scan: _Scan) -> tuple[str, dict[str, Any]]:
     description = {"name": "precomputed", "label": name, "content": scan.content}
-    return hashlib.sha256(canonical(description)).hexdigest(), description
+    return hashlib.sha256(canonical_json(description)).hexdigest(), description
 
 
-def _scan(grams: "_Grams", q: int) -> _Scan:
+def _scan_kernel(grams: "_Grams", q: int) -> _Scan:
     digest, single, scale = hashlib.sha256(f"{grams.n}".encode()), True, 0.0
     spans = [slice(a, min(grams.n, a + _TILE)) for a in range(0, grams.n, _TILE)]
     for rows in spans:
@@ -174,20 +172,20 @@ def _scan(grams: "_Grams", q: int) -> _Scan:
         scale = max(scale, float(np.abs(diagonal[np.isfinite(diagonal)]).max(initial=0.0)))
     for k, rows in enumerate(spans):
         for cols in spans[k:]:
-            given = grams.read(q, rows, cols)
-            upper, lower = given.astype(np.float64), grams.read(q, cols, rows).astype(np.float64).T
-            _check(grams, q, rows, cols, upper, lower, scale)
-            single = single and (given.dtype in (np.float32, np.float16) or _survives(upper))
-            digest.update(np.ascontiguousarray(_mirrored(upper) if rows == cols else upper, dtype="<f8").data)
+            tile = grams.read(q, rows, cols)
+            upper, lower = tile.astype(np.float64), grams.read(q, cols, rows).astype(np.float64).T
+            _check_tile(grams, q, rows, cols, upper, lower, scale)
+            single = single and (tile.dtype in (np.float32, np.float16) or _survives_float32(upper))
+            digest.update(np.ascontiguousarray(_mirror_upper(upper) if rows == cols else upper, dtype="<f8").data)
     return _Scan(digest.hexdigest(), single)
 
 
-def _survives(values: npt.NDArray[np.float64]) -> bool:
+def _survives_float32(values: npt.NDArray[np.float64]) -> bool:
     with np.errstate(over="ignore"):
         return np.array_equal(values.astype(np.float32), values)
 
 
-def _check(grams: "_Grams", q: int, rows: slice, cols: slice, upper: npt.NDArray, lower: npt.NDArray, scale: float) -> None:
+def _check_tile(grams: "_Grams", q: int, rows: slice, cols: slice, upper: npt.NDArray, lower: npt.NDArray, scale: float) -> None:
     for values, at in ((upper, (rows.start, cols.start)), (lower, (rows.start, cols.start))):
         bad = np.argwhere(~np.isfinite(values))
         if len(bad):
@@ -234,20 +232,20 @@ def _check_form(shapes: list[tuple[int, ...]], dtypes: set[np.dtype], name: str)
     return len(shapes), n, np.result_type(*dtypes)
 
 
-def _open(source: Any, folder: Path, names: Sequence[str] | None) -> _Grams:
+def _open_source(source: UserData, folder: Path, names: Sequence[str] | None) -> _Grams:
     if isinstance(source, str | os.PathLike):
         return _open_path(os.fspath(source), folder, names)
     label = f"<{type(source).__name__}>"
     if isinstance(source, list | tuple | np.ndarray):
-        return _Grams(_stack(np.asarray(source), label), label, names)
+        return _Grams(_as_stack(np.asarray(source), label), label, names)
     if hasattr(source, "dask") and hasattr(source, "blocks"):
-        return _Grams(_spooled(source.shape, source.dtype, _dask_pieces(source), folder, label), label, names)
+        return _Grams(_spool_array(source.shape, source.dtype, _dask_pieces(source), folder, label), label, names)
     if hasattr(source, "chunks") and hasattr(source, "shape"):
-        return _Grams(_spooled(source.shape, source.dtype, _zarr_pieces(source), folder, label), label, names)
+        return _Grams(_spool_array(source.shape, source.dtype, _zarr_pieces(source), folder, label), label, names)
     raise SchemaError(f"source is a {type(source).__name__}; Gram matrices come as an array, a .npy or .npz file, a dask or a Zarr array")
 
 
-def _stack(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
+def _as_stack(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
     if array.ndim not in (2, 3):
         raise SchemaError(f"{name} has the shape {array.shape}; Gram matrices are (k, n, n), or (n, n) for one kernel")
     return array if array.ndim == 3 else array[None]
@@ -260,7 +258,7 @@ def _open_path(text: str, folder: Path, names: Sequence[str] | None) -> _Grams:
     try:
         if path.suffix == ".npz":
             return _open_npz(path, folder, names)
-        return _Grams(_stack(np.load(path, mmap_mode="r", allow_pickle=False), text), text, names)
+        return _Grams(_as_stack(np.load(path, mmap_mode="r", allow_pickle=False), text), text, names)
     except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
         if isinstance(error, SchemaError | DataError) or getattr(error, "needed", None):
             raise
@@ -274,7 +272,7 @@ def _open_zarr(text: str, folder: Path, names: Sequence[str] | None) -> _Grams:
         array = zarr.open_array(text, mode="r")
     except (FileNotFoundError, ValueError, TypeError, KeyError) as error:
         raise DataError(f"is no Zarr array: {error}", text) from error
-    return _Grams(_spooled(array.shape, array.dtype, _zarr_pieces(array), folder, text), text, names)
+    return _Grams(_spool_array(array.shape, array.dtype, _zarr_pieces(array), folder, text), text, names)
 
 
 def _open_npz(path: Path, folder: Path, names: Sequence[str] | None) -> _Grams:
@@ -282,8 +280,8 @@ def _open_npz(path: Path, folder: Path, names: Sequence[str] | None) -> _Grams:
         members = [member for member in archive.namelist() if member.endswith(".npy")]
         require_space(folder, sum(archive.getinfo(member).file_size for member in members))
         for number, member in enumerate(members):
-            place = folder / f"{number}.npy"
-            with space_for(place, 0), archive.open(member) as packed, place.open("wb") as file:
+            target = folder / f"{number}.npy"
+            with space_for(target, 0), archive.open(member) as packed, target.open("wb") as file:
                 shutil.copyfileobj(packed, file, 1 << 20)
     arrays = [np.load(folder / f"{number}.npy", mmap_mode="r", allow_pickle=False) for number in range(len(members))]
     if len(arrays) == 1 and arrays[0].ndim == 3:
@@ -294,7 +292,7 @@ def _open_npz(path: Path, folder: Path, names: Sequence[str] | None) -> _Grams:
 Pieces = Iterator[tuple[tuple[slice, ...], Callable[[], npt.NDArray[Any]]]]
 
 
-def _spooled(shape: tuple[int, ...], dtype: np.dtype, pieces: Pieces, folder: Path, name: str) -> npt.NDArray[Any]:
+def _spool_array(shape: tuple[int, ...], dtype: np.dtype, pieces: Pieces, folder: Path, name: str) -> npt.NDArray[Any]:
     """Copy an array to a file piece by piece, each read once, and map it."""
     if any(not isinstance(length, int | np.integer) for length in shape):
         raise SchemaError(f"{name} has the shape {shape}; compute its chunk sizes first")
@@ -303,27 +301,27 @@ def _spooled(shape: tuple[int, ...], dtype: np.dtype, pieces: Pieces, folder: Pa
     path, nbytes = folder / "grams.npy", int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     require_space(folder, nbytes)
     mapped = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
-    for place, read in pieces:
-        mapped[place] = read()
-    return _stack(mapped, name)
+    for region, read in pieces:
+        mapped[region] = read()
+    return _as_stack(mapped, name)
 
 
-def _dask_pieces(array: Any) -> Pieces:
+def _dask_pieces(array: Foreign) -> Pieces:
     edges = [[0, *np.cumsum(lengths).tolist()] for lengths in array.chunks]
     for index in np.ndindex(*array.numblocks):
-        place = tuple(slice(ends[k], ends[k + 1]) for ends, k in zip(edges, index, strict=True))
-        yield place, lambda index=index: np.asarray(array.blocks[index].compute())
+        region = tuple(slice(ends[k], ends[k + 1]) for ends, k in zip(edges, index, strict=True))
+        yield region, lambda index=index: np.asarray(array.blocks[index].compute())
 
 
-def _zarr_pieces(array: Any) -> Pieces:
+def _zarr_pieces(array: Foreign) -> Pieces:
     chunk = getattr(array, "shards", None) or array.chunks
     edges = [[*range(0, length, step), length] for length, step in zip(array.shape, chunk, strict=True)]
     for spans in product(*(list(pairwise(ends)) for ends in edges)):
-        place = tuple(slice(a, b) for a, b in spans)
-        yield place, lambda place=place: np.asarray(array[place])
+        region = tuple(slice(a, b) for a, b in spans)
+        yield region, lambda region=region: np.asarray(array[region])
 
 
-def _scratch(url: str | os.PathLike[str], parent: str | os.PathLike[str] | None) -> str | None:
+def _scratch_parent(url: str | os.PathLike[str], parent: str | os.PathLike[str] | None) -> str | None:
     if parent is not None:
         return os.fspath(parent)
     local = local_path(url)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ..errors import DataError, SchemaError
 from ..meta import Label
+from ..value_types import UserData
 
 MAX_CLASSES = 1 << 16
 """More distinct labels than this are taken for a real-valued target."""
@@ -31,7 +32,7 @@ def as_number(text: str) -> float | None:
     return value if plain and np.isfinite(value) else None
 
 
-def tidy(label: Any) -> Label:
+def tidy_label(label: UserData) -> Label:
     """Label as text or a Python number: an int where it is one."""
     if isinstance(label, str):
         return label
@@ -42,37 +43,25 @@ def tidy(label: Any) -> Label:
 def check_declared(labels: Iterable[Any] | None) -> tuple[Label, ...] | None:
     """Sort declared labels.
 
-    Raises
-    ------
-    SchemaError
-        If one is not a finite number or text, they mix both, or there are none.
+    Raises SchemaError if one is not a finite number or text, they mix both, or there are none.
     """
     if labels is None:
         return None
-    found = [tidy(label) for label in labels]
-    texts = sum(isinstance(label, str) for label in found)
-    finite = all(isinstance(label, str) or np.isfinite(label) for label in found)
-    if not found or texts not in (0, len(found)) or not finite:
-        raise SchemaError(f"labels is {list(found)!r}; it must be a list of finite numbers or a list of texts")
-    return tuple(sorted(set(found)))  # pyright: ignore[reportArgumentType, reportReturnType]
+    tidied = [tidy_label(label) for label in labels]
+    texts = sum(isinstance(label, str) for label in tidied)
+    finite = all(isinstance(label, str) or np.isfinite(label) for label in tidied)
+    if not tidied or texts not in (0, len(tidied)) or not finite:
+        raise SchemaError(f"labels is {list(tidied)!r}; it must be a list of finite numbers or a list of texts")
+    return tuple(sorted(set(tidied)))  # pyright: ignore[reportArgumentType, reportReturnType]
 
 
 @dataclass
 class Target:
     """Collects the labels of a source while it is read, then turns them into codes.
 
-    Attributes
-    ----------
-    task : str
-        "classification" or "regression".
-    declared : tuple or None
-        The only labels allowed.
-    numbers : set of float
-        Distinct numeric labels met.
-    texts : dict
-        Distinct texts met, with their provisional code (order of appearance), which stands in the blocks until the end.
-    tasks : TaskNames
-        The same for tasks that have names.
+    ``task``: "classification" or "regression"; ``declared``: the only labels allowed; ``numbers``: distinct numeric labels met; ``texts``:
+    distinct texts met, with their provisional code (order of appearance), which stands in the blocks until the end; ``tasks``: the same for
+    tasks that have names.
     """
 
     task: str = "classification"
@@ -84,10 +73,7 @@ class Target:
     def allowed_numbers(self) -> Vector:
         """Declared labels as numbers; empty when any number is allowed.
 
-        Raises
-        ------
-        SchemaError
-            If the declared labels are texts.
+        Raises SchemaError if the declared labels are texts.
         """
         if self.declared is None or self.task == "regression":
             return np.zeros(0)
@@ -98,26 +84,20 @@ class Target:
     def add_numbers(self, values: Vector, fault: Fault) -> None:
         """Note the labels of some rows.
 
-        Raises
-        ------
-        DataError
-            From ``fault(reason, row)``, if a label is not declared or there are too many for classes.
+        Raises DataError from ``fault(reason, row)``, if a label is not declared or there are too many for classes.
         """
         if self.task == "regression":
             return
         allowed = self.allowed_numbers()
         unknown = np.flatnonzero(~np.isin(values, allowed)) if allowed.size else np.zeros(0, np.int64)
         if unknown.size:
-            raise fault(self._unknown(tidy(values[unknown[0]])), int(unknown[0]))
+            raise fault(self._unknown(tidy_label(values[unknown[0]])), int(unknown[0]))
         self.merge(np.unique(values).tolist(), fault)
 
     def merge(self, numbers: Iterable[float], fault: Fault) -> None:
         """Note distinct labels that were checked before.
 
-        Raises
-        ------
-        DataError
-            If there are too many for classes.
+        Raises DataError if there are too many for classes.
         """
         self.numbers.update(numbers)
         if len(self.numbers) > MAX_CLASSES:
@@ -126,16 +106,13 @@ class Target:
     def add_texts(self, texts: Sequence[str], fault: Fault) -> Vector:
         """Note labels given as text; return their provisional codes.
 
-        Raises
-        ------
-        DataError
-            As `add_numbers`.
+        Raises DataError: as `add_numbers`.
         """
         codes = np.empty(len(texts))
         for row, text in enumerate(texts):
             code = self.texts.get(text)
             if code is None:
-                if self.declared is not None and _meaning(text, self._numeric()) not in self.declared:
+                if self.declared is not None and _read_label(text, self._numeric()) not in self.declared:
                     raise fault(self._unknown(text), row)
                 code = self.texts[text] = len(self.texts)
             codes[row] = code
@@ -144,7 +121,7 @@ class Target:
         return codes
 
     def _unknown(self, label: Label) -> str:
-        return f"label {label!r} is not one of the declared labels {describe(self.declared)}"
+        return f"label {label!r} is not one of the declared labels {describe_labels(self.declared)}"
 
     def _numeric(self) -> bool:
         """Whether labels given as text mean numbers: the declared labels decide, else all texts together."""
@@ -159,7 +136,7 @@ class Target:
         if self.declared is not None:
             return self.declared
         numeric = self._numeric()
-        met = {_meaning(text, numeric) for text in self.texts} if self.texts else {tidy(number) for number in self.numbers}
+        met = {_read_label(text, numeric) for text in self.texts} if self.texts else {tidy_label(number) for number in self.numbers}
         return tuple(sorted(met))  # pyright: ignore[reportArgumentType, reportReturnType]
 
     def encoder(self) -> Callable[[Vector], Vector]:
@@ -168,8 +145,8 @@ class Target:
         if labels is None:
             return lambda values: values
         if self.texts:
-            place, numeric = {label: code for code, label in enumerate(labels)}, self._numeric()
-            table = np.array([place[_meaning(text, numeric)] for text in self.texts], dtype=np.float64)
+            codes, numeric = {label: code for code, label in enumerate(labels)}, self._numeric()
+            table = np.array([codes[_read_label(text, numeric)] for text in self.texts], dtype=np.float64)
             return lambda values: table[values.astype(np.int64)]
         known = np.array(labels if self.numbers else [], dtype=np.float64)
         return lambda values: np.searchsorted(known, values).astype(np.float64)
@@ -191,10 +168,7 @@ class Target:
 class TaskNames:
     """Collects tasks that are given as texts. If all of them are whole numbers, they are those numbers; else all are names.
 
-    Attributes
-    ----------
-    texts : dict
-        Distinct texts met, with their provisional code (order of appearance), which stands in the blocks until the end.
+    ``texts``: distinct texts met, with their provisional code (order of appearance), which stands in the blocks until the end.
     """
 
     texts: dict[str, int] = field(default_factory=dict)
@@ -202,10 +176,7 @@ class TaskNames:
     def add(self, texts: Sequence[str], fault: Fault) -> npt.NDArray[np.int64]:
         """Note the tasks of some rows; return their provisional codes.
 
-        Raises
-        ------
-        DataError
-            From ``fault(reason, row)``, for a number that is not whole or not finite, or if there are too many.
+        Raises DataError from ``fault(reason, row)``, for a number that is not whole or not finite, or if there are too many.
         """
         codes = np.empty(len(texts), np.int64)
         for row, text in enumerate(texts):
@@ -229,8 +200,8 @@ class TaskNames:
         """Function from what stands in the blocks to numbers of tasks, or to codes of their names."""
         if not self.texts:
             return lambda values: values
-        place = {name: code for code, name in enumerate(sorted(self.texts))}
-        meant = [int(float(text)) for text in self.texts] if self._numeric() else [place[text] for text in self.texts]
+        codes = {name: code for code, name in enumerate(sorted(self.texts))}
+        meant = [int(float(text)) for text in self.texts] if self._numeric() else [codes[text] for text in self.texts]
         table = np.array(meant, np.int64)
         return lambda values: table[values]
 
@@ -247,12 +218,12 @@ def _is_odd_number(text: str) -> bool:
     return "_" not in text and text.isascii() and not (value.is_integer() and abs(value) < 2**53)
 
 
-def _meaning(text: str, numeric: bool) -> Label:
+def _read_label(text: str, numeric: bool) -> Label:
     value = as_number(text) if numeric else None
-    return text if value is None else tidy(value)
+    return text if value is None else tidy_label(value)
 
 
-def describe(labels: Sequence[Label] | None) -> str:
+def describe_labels(labels: Sequence[Label] | None) -> str:
     """Labels as a short list."""
     shown = [repr(label) for label in (labels or ())]
     return ", ".join(shown[:10]) + (", …" if len(shown) > 10 else "")

@@ -10,9 +10,15 @@ import numpy as np
 from ..errors import SchemaError
 from ..layout import STRIPE_BYTES
 from ..meta import Label
+from ..value_types import UserData
 from .labels import check_declared
 
 Progress = Callable[[int, int, str], None]
+
+
+def no_progress(done: int, total: int, phase: str) -> None:
+    """Report to nobody."""
+
 
 FORMATS = ("auto", "svmlight", "csv", "parquet", "npz", "npy", "mat", "fasta", "strings", "array")
 SCALES = ("none", "unit-column", "standard", "unit-row")
@@ -50,9 +56,9 @@ class Options:
     qid: str = "refuse"
     no_labels: bool = False
     scale: str = "none"
-    target: Any = None
-    task_column: Any = None
-    weight_column: Any = None
+    target: UserData = None
+    task_column: UserData = None
+    weight_column: UserData = None
     layout: str = "columns"
     missing: str = "refuse"
     budget: int = 256 << 20
@@ -63,10 +69,10 @@ class Options:
             if getattr(self, name) not in allowed:
                 raise SchemaError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
         if self.n_features is not None:
-            object.__setattr__(self, "n_features", whole("n_features", self.n_features, 1, MAX_COLUMNS))
+            object.__setattr__(self, "n_features", check_integer("n_features", self.n_features, 1, MAX_COLUMNS))
         if self.missing == "keep" and self.scale != "none":
             raise SchemaError(f"scale is {self.scale!r} with missing='keep' (--missing keep); values are scaled only where none is missing")
-        object.__setattr__(self, "budget", whole("budget", self.budget, MIN_BUDGET, 1 << 50))
+        object.__setattr__(self, "budget", check_integer("budget", self.budget, MIN_BUDGET, 1 << 50))
         object.__setattr__(self, "labels", check_declared(self.labels))
 
     @property
@@ -79,10 +85,10 @@ class Options:
 
         Those of the store given as like (``follow``) count too, if they are among the names ``there``.
         """
-        found = {name: getattr(self, option) for name, option in ROW_OPTIONS.items()}
+        columns = {name: getattr(self, option) for name, option in ROW_OPTIONS.items()}
         known = set(there)
         followed = {name: column for name, column in self.follow.items() if column in known}
-        return {**followed, **{name: value for name, value in found.items() if value is not None}}
+        return {**followed, **{name: value for name, value in columns.items() if value is not None}}
 
     def describe(self) -> dict[str, Any]:
         """JSON form. Tables given as arrays belong to the source, whose digest covers them, so only their presence is noted."""
@@ -96,13 +102,10 @@ class Options:
         return {**values, "labels": None if self.labels is None else list(self.labels)}
 
 
-def whole(name: str, value: Any, low: int, high: int) -> int:
+def check_integer(name: str, value: object, low: int, high: int) -> int:
     """Return an integer argument inside ``low … high``.
 
-    Raises
-    ------
-    SchemaError
-        Otherwise, naming the argument.
+    Raises SchemaError: otherwise, naming the argument.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= int(value) <= high:
         raise SchemaError(f"{name} is {value!r}; it must be an integer in {low} … {high}")
@@ -112,21 +115,18 @@ def whole(name: str, value: Any, low: int, high: int) -> int:
 def read_names(names: Sequence[str] | str | Path | None) -> list[str] | None:
     """Feature names: a list, or a UTF-8 file with one name a line.
 
-    Raises
-    ------
-    SchemaError
-        If a name is no text, or the file cannot be read.
+    Raises SchemaError if a name is no text, or the file cannot be read.
     """
     if names is None:
         return None
-    found = _lines_of(names, "names") if isinstance(names, str | Path) else list(names)
-    for place, name in enumerate(found):
+    texts = _read_lines(names, "names") if isinstance(names, str | Path) else list(names)
+    for position, name in enumerate(texts):
         if not isinstance(name, str):
-            raise SchemaError(f"names[{place}] is {name!r}; it must be text")
-    return found
+            raise SchemaError(f"names[{position}] is {name!r}; it must be text")
+    return texts
 
 
-def read_groups(groups: Any) -> np.ndarray | None:
+def read_groups(groups: UserData) -> np.ndarray | None:
     """Group label of every feature as int64: integers as they are, texts numbered in order of appearance.
 
     Parameters
@@ -141,14 +141,14 @@ def read_groups(groups: Any) -> np.ndarray | None:
     """
     if groups is None:
         return None
-    found = _lines_of(groups, "groups") if isinstance(groups, str | Path) else list(np.asarray(groups).tolist())
-    if isinstance(groups, str | Path) and all(_is_integer(text) for text in found):
-        found = [int(text) for text in found]
-    if all(type(label) is int for label in found):
-        return np.array(found, dtype=np.int64)
-    if all(isinstance(label, str) for label in found):
+    labels = _read_lines(groups, "groups") if isinstance(groups, str | Path) else list(np.asarray(groups).tolist())
+    if isinstance(groups, str | Path) and all(_is_integer(text) for text in labels):
+        labels = [int(text) for text in labels]
+    if all(type(label) is int for label in labels):
+        return np.array(labels, dtype=np.int64)
+    if all(isinstance(label, str) for label in labels):
         codes: dict[str, int] = {}
-        return np.array([codes.setdefault(str(label), len(codes)) for label in found], dtype=np.int64)
+        return np.array([codes.setdefault(str(label), len(codes)) for label in labels], dtype=np.int64)
     raise SchemaError("groups must hold integers or texts, one per feature")
 
 
@@ -157,7 +157,7 @@ def _is_integer(text: str) -> bool:
     return digits.isascii() and digits.isdigit() and len(digits) <= 18
 
 
-def _lines_of(path: str | Path, what: str) -> list[str]:
+def _read_lines(path: str | Path, what: str) -> list[str]:
     try:
         return Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 
-def order_of(source: str) -> int | None:
+def read_order(source: str) -> int | None:
     """Return the order of the matrices of a file from its head; ``None`` where reading it whole will say what is wrong."""
     import zarr
 

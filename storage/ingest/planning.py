@@ -16,7 +16,7 @@ from .tables.arrays import ArraySource
 from .tables.dask_rows import DaskSource
 from .tables.parquet import FOOTER_BYTES, GROUP_SHARE, ParquetSource
 from .tables.tabular import COLUMN_BYTES as CSV_COLUMN_BYTES
-from .tables.tabular import NAME_BYTES, CsvSource, FrameSource, too_wide
+from .tables.tabular import NAME_BYTES, CsvSource, FrameSource, is_too_wide
 from .text.sequences import SequenceSource
 from .text.text import SvmlightSource
 from .turning import PIECE_SHARE, TURNED_ROW_BYTES
@@ -38,16 +38,8 @@ _STORED, _SCRATCHED = 12, 32
 class Sizes:
     """What a source declares; None where only reading it tells.
 
-    Attributes
-    ----------
-    rows, columns, entries
-        Sizes of the features; entries of sparse ones at most.
-    nbytes
-        Bytes of the source.
-    scratch
-        Bytes on scratch at most; 0 if all stays in memory.
-    holds
-        What the process holds while it reads.
+    ``rows``, ``columns``, ``entries``: sizes of the features; entries of sparse ones at most; ``nbytes``: bytes of the source; ``scratch``:
+    bytes on scratch at most; 0 if all stays in memory; ``holds``: what the process holds while it reads.
     """
 
     rows: int | None = None
@@ -58,7 +50,7 @@ class Sizes:
     holds: list[dict[str, Any]] = field(default_factory=list)
 
 
-def held(what: str, formula: str, nbytes: int) -> dict[str, Any]:
+def holding_row(what: str, formula: str, nbytes: int) -> dict[str, Any]:
     """Return a row of the list of what the process holds."""
     return {"what": what, "formula": formula, "bytes": int(nbytes)}
 
@@ -66,24 +58,14 @@ def held(what: str, formula: str, nbytes: int) -> dict[str, Any]:
 def plan_ingest(source: Source, options: Options, url: str, scratch: Path, jobs: int) -> dict[str, Any]:
     """Return the plan of an ingest of an opened source, which it leaves unread.
 
-    Parameters
-    ----------
-    source
-        Opened, so that its declared sizes have been held against budget and bytes.
-    options
-        Options of the ingest.
-    url
-        The store.
-    scratch
-        The scratch folder; it need not exist.
-    jobs
-        Parser threads.
+    ``source``: opened, so that its declared sizes have been held against budget and bytes; ``options``: options of the ingest; ``url``: the
+    store; ``scratch``: the scratch folder; it need not exist; ``jobs``: parser threads.
     """
     sizes = sizes_of(source, options)
     getattr(source, "close", tuple)()
     kind = "sequences" if isinstance(source, SequenceSource) else "sparse" if source.sparse else "dense"
     whole = sizes.scratch == 0
-    holds = [*sizes.holds, *([] if whole else _writing(kind, sizes, options, jobs))]
+    holds = [*sizes.holds, *([] if whole else _held_while_writing(kind, sizes, options, jobs))]
     return {
         "source": source.name,
         "format": source.format,
@@ -93,79 +75,79 @@ def plan_ingest(source: Source, options: Options, url: str, scratch: Path, jobs:
         "entries_at_most": sizes.entries,
         "store": url,
         "kind": kind,
-        **_layout(kind, sizes, options),
+        **_plan_layout(kind, sizes, options),
         "budget": options.budget,
-        **_totals(holds, sizes, options),
+        **_total_bytes(holds, sizes, options),
         "scratch": str(scratch),
         "scratch_bytes_at_most": sizes.scratch,
-        "scratch_bytes_free": _free(scratch),
+        "scratch_bytes_free": _free_bytes(scratch),
     }
 
 
-def plan_far(source: str, nbytes: int | None, options: Options, url: str, scratch: Path) -> dict[str, Any]:
+def plan_remote(source: str, nbytes: int | None, options: Options, url: str, scratch: Path) -> dict[str, Any]:
     """Return the plan of an ingest of a source at a URL, of which nothing but its size is known before it is copied."""
-    holds = [held("a copy is made on scratch; what it declares is planned within the budget then", "budget", options.budget)]
+    holds = [holding_row("a copy is made on scratch; what it declares is planned within the budget then", "budget", options.budget)]
     return {
         "source": source,
         "source_bytes": nbytes,
         "store": url,
         "budget": options.budget,
-        **_totals(holds, Sizes(), options),
+        **_total_bytes(holds, Sizes(), options),
         "scratch": str(scratch),
         "copy_bytes": nbytes,
-        "scratch_bytes_free": _free(scratch),
+        "scratch_bytes_free": _free_bytes(scratch),
     }
 
 
-def _totals(holds: list[dict[str, Any]], sizes: Sizes, options: Options) -> dict[str, Any]:
+def _total_bytes(holds: list[dict[str, Any]], sizes: Sizes, options: Options) -> dict[str, Any]:
     """Sum of what is held, which the budget bounds, and the heaviest column, which it does not."""
     inside = sum(row["bytes"] for row in holds)
     outside = []
     if sizes.rows is not None and sizes.scratch != 0:
-        outside = [held("heaviest column, at most; outside the budget", "12 rows", _HEAVIEST_BYTES * sizes.rows)]
+        outside = [holding_row("heaviest column, at most; outside the budget", "12 rows", _HEAVIEST_BYTES * sizes.rows)]
     total = min(inside, options.budget) + sum(row["bytes"] for row in outside)
     return {"process_bytes": total, "process_holds": [*holds, *outside]}
 
 
-def _free(place: Path) -> int:
-    place = place.absolute()
-    while not place.exists():
-        place = place.parent
-    return shutil.disk_usage(place).free
+def _free_bytes(folder: Path) -> int:
+    folder = folder.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
 
 
-def _layout(kind: str, sizes: Sizes, options: Options) -> dict[str, Any]:
+def _plan_layout(kind: str, sizes: Sizes, options: Options) -> dict[str, Any]:
     """What is known of the store: stripes of dense data by their shape, of sparse data by their bytes alone."""
-    found: dict[str, Any] = {"layout": options.layout, "stripe_bytes": options.stripe_bytes, "store_bytes_at_most": None}
+    layout: dict[str, Any] = {"layout": options.layout, "stripe_bytes": options.stripe_bytes, "store_bytes_at_most": None}
     if kind == "dense" and sizes.rows and sizes.columns:
         items = {"auto": (8, 4), "float64": (8,), "float32": (4,)}[options.dtype]
-        cuts = _cuts(sizes.rows, sizes.columns, items[0], options)
-        found |= {"block_rows": cuts[0].chunk[0], "block_columns": cuts[0].chunk[1], "blocks": sum(prod(cut.grid) for cut in cuts)}
-        most = max(_filled(_cuts(sizes.rows, sizes.columns, item, options), item) for item in items)
-        found["store_bytes_at_most"] = most + _beside(sizes)
+        cuts = _plan_cuts(sizes.rows, sizes.columns, items[0], options)
+        layout |= {"block_rows": cuts[0].chunk[0], "block_columns": cuts[0].chunk[1], "blocks": sum(prod(cut.grid) for cut in cuts)}
+        chunk_bytes = max(_padded_bytes(_plan_cuts(sizes.rows, sizes.columns, item, options), item) for item in items)
+        layout["store_bytes_at_most"] = chunk_bytes + _table_bytes(sizes)
     elif kind != "dense" and sizes.entries is not None:
         axes = (sizes.columns, sizes.rows) if options.layout == "both" else (sizes.columns,)
         # Two figures: only heavy columns need more than the first, but nothing is known of their weights.
-        found["store_bytes_about"] = len(axes) * _STORED * sizes.entries + _beside(sizes)
-        found["store_bytes_at_most"] = None if sizes.columns is None else _sparse_at_most(sizes, axes, options)
-    return found
+        layout["store_bytes_about"] = len(axes) * _STORED * sizes.entries + _table_bytes(sizes)
+        layout["store_bytes_at_most"] = None if sizes.columns is None else _sparse_at_most(sizes, axes, options)
+    return layout
 
 
-def _cuts(rows: int, columns: int, item: int, options: Options) -> list[DenseLayout]:
+def _plan_cuts(rows: int, columns: int, item: int, options: Options) -> list[DenseLayout]:
     makers = (plan_dense, plan_dense_rows) if options.layout == "both" else (plan_dense,)
     return [make(rows, columns, item, stripe_bytes=options.stripe_bytes) for make in makers]
 
 
-def _filled(cuts: list[DenseLayout], item: int) -> int:
+def _padded_bytes(cuts: list[DenseLayout], item: int) -> int:
     """Bytes of all chunks, which are filled up at the far edges, and of their lines in the manifest."""
     return sum(prod(cut.grid) * (item * prod(cut.chunk) + _LISTED) for cut in cuts)
 
 
 def _sparse_at_most(sizes: Sizes, axes: tuple[int | None, ...], options: Options) -> int:
-    most = sum(_stripes_at_most(sizes.entries or 0, axis, options.stripe_bytes) for axis in axes)
+    nbytes = sum(_stripes_at_most(sizes.entries or 0, axis, options.stripe_bytes) for axis in axes)
     if sizes.rows is None:
-        most = max(most, _LINE_TABLES * _in_chunks((sizes.nbytes or 0) // 2))
-    return most + _beside(sizes)
+        nbytes = max(nbytes, _LINE_TABLES * _in_chunks((sizes.nbytes or 0) // 2))
+    return nbytes + _table_bytes(sizes)
 
 
 def _stripes_at_most(entries: int, lines: int | None, stripe_bytes: int) -> int:
@@ -181,7 +163,7 @@ def _stripes_at_most(entries: int, lines: int | None, stripe_bytes: int) -> int:
     return _STORED * entries + (spare if lines is None else min(spare, 2 * stripe_bytes * lines))
 
 
-def _beside(sizes: Sizes) -> int:
+def _table_bytes(sizes: Sizes) -> int:
     """Bytes of the tables and of the descriptions."""
     return _DESCRIPTIONS + _COLUMN_TABLES * _in_chunks(sizes.columns or 0) + _ROW_TABLES * _in_chunks(sizes.rows or 0)
 
@@ -199,7 +181,7 @@ _LINE_TABLES = 20
 """The same of a line of text, which has two bytes at least: few tables, and the letter of a sequence. Entries of a line come to more."""
 
 
-def _writing(kind: str, sizes: Sizes, options: Options, jobs: int) -> list[dict[str, Any]]:
+def _held_while_writing(kind: str, sizes: Sizes, options: Options, jobs: int) -> list[dict[str, Any]]:
     """What is held while the store is written."""
     stripe, budget = options.stripe_bytes, options.budget
     if kind == "sequences":
@@ -207,22 +189,22 @@ def _writing(kind: str, sizes: Sizes, options: Options, jobs: int) -> list[dict[
     if kind == "dense":
         at_once = max(budget // 64, sizes.rows or 0)
         return [
-            held("a block of the store, as it is put together, turned and packed", "3 stripe_bytes", 3 * stripe),
-            held("columns at a time whose tables are made", "24 max(budget / 64, rows)", 24 * at_once),
+            holding_row("a block of the store, as it is put together, turned and packed", "3 stripe_bytes", 3 * stripe),
+            holding_row("columns at a time whose tables are made", "24 max(budget / 64, rows)", 24 * at_once),
         ]
     piece = max(1, budget // 96)
-    tables = [] if sizes.columns is None else [held("tables of the columns", "16 columns", COLUMN_BYTES * sizes.columns)]
+    tables = [] if sizes.columns is None else [holding_row("tables of the columns", "16 columns", COLUMN_BYTES * sizes.columns)]
     return [
         *tables,
-        held("piece of the rows that is sorted into buckets", "36 budget / 96", 36 * piece),
-        held("stripes that are sorted while one is written", "3 stripe_bytes (jobs + 2)", 3 * stripe * (jobs + 2)),
+        holding_row("piece of the rows that is sorted into buckets", "36 budget / 96", 36 * piece),
+        holding_row("stripes that are sorted while one is written", "3 stripe_bytes (jobs + 2)", 3 * stripe * (jobs + 2)),
     ]
 
 
 def _rows_at_hand(share: int, columns: int | None, options: Options) -> dict[str, Any]:
     """The rows of dense data that are read at once: a share of the budget, or one row."""
     nbytes = max(_ROW_COPIES * (options.budget // share), ROW_BYTES * (columns or 0))
-    return held("rows at hand, checked and turned to a block", f"max(4 budget / {share}, 48 columns)", nbytes)
+    return holding_row("rows at hand, checked and turned to a block", f"max(4 budget / {share}, 48 columns)", nbytes)
 
 
 # -- by source -------------------------------------------------------------------------------------------------------
@@ -246,24 +228,24 @@ def _(source: SequenceSource, options: Options) -> Sizes:
 
 def _of_text(source: SvmlightSource | SequenceSource, options: Options, columns: int | None) -> Sizes:
     """Of text nothing is declared but its length; how it is worked on goes by the budget."""
-    most = source.memory
-    small = most is not None and most <= options.budget
-    row = held("text as blocks, buckets and stripes", "a multiple of its bytes", most or 0)
+    memory = source.memory
+    small = memory is not None and memory <= options.budget
+    row = holding_row("text as blocks, buckets and stripes", "a multiple of its bytes", memory or 0)
     if not small:
-        row = held("lines, blocks, buckets and tables of columns, at most", "budget", options.budget)
+        row = holding_row("lines, blocks, buckets and tables of columns, at most", "budget", options.budget)
     # An entry takes four bytes of text: a blank, index, colon, value.
     nbytes = None if source.digest is None else source.digest.size
-    entries = None if most is None or nbytes is None else nbytes // 4 if columns != 0 else nbytes
-    return Sizes(None, columns, entries, nbytes, 0 if small else most, [row])
+    entries = None if memory is None or nbytes is None else nbytes // 4 if columns != 0 else nbytes
+    return Sizes(None, columns, entries, nbytes, 0 if small else memory, [row])
 
 
 @sizes_of.register
 def _(source: CsvSource, options: Options) -> Sizes:
     columns, nbytes = len(source.columns), source.text_bytes
-    kept, formula = (NAME_BYTES, "360 columns") if too_wide(columns, options) else (CSV_COLUMN_BYTES, "9600 columns")
+    column_bytes, formula = (NAME_BYTES, "360 columns") if is_too_wide(columns, options) else (CSV_COLUMN_BYTES, "9600 columns")
     holds = [
-        held("what the reader keeps of columns and their names", formula, kept * columns),
-        held("text at hand, as read and as cells", "4 max(1 MiB, budget / 64)", 4 * max(1 << 20, options.budget // 64)),
+        holding_row("what the reader keeps of columns and their names", formula, column_bytes * columns),
+        holding_row("text at hand, as read and as cells", "4 max(1 MiB, budget / 64)", 4 * max(1 << 20, options.budget // 64)),
         _rows_at_hand(16, columns, options),
     ]
     # A cell takes two bytes of text, and becomes eight.
@@ -274,8 +256,8 @@ def _(source: CsvSource, options: Options) -> Sizes:
 def _(source: ParquetSource, options: Options) -> Sizes:
     columns, cells = len(source.columns), source.n_rows * len(source.columns)
     holds = [
-        held("what the reader makes of the footer", "24 footer", FOOTER_BYTES * source.footer_bytes),
-        held("columns of a row group that are read side by side", "budget / 8", options.budget // GROUP_SHARE),
+        holding_row("what the reader makes of the footer", "24 footer", FOOTER_BYTES * source.footer_bytes),
+        holding_row("columns of a row group that are read side by side", "budget / 8", options.budget // GROUP_SHARE),
         _rows_at_hand(16, columns, options),
     ]
     # Blocks, and panels of columns before them where row groups are large.
@@ -293,7 +275,9 @@ def _(source: ArraySource, options: Options) -> Sizes:
     sizes = Sizes(source.n_rows, source.n_cols, source.entries, source.all_bytes)
     if source.format != "array":
         sizes.scratch = 0
-        sizes.holds = [held("arrays of the file, read whole, and all that becomes of them", "12 arrays", WHOLE_SHARE * source.all_bytes)]
+        sizes.holds = [
+            holding_row("arrays of the file, read whole, and all that becomes of them", "12 arrays", WHOLE_SHARE * source.all_bytes)
+        ]
         return sizes
     return _of_pieces(sizes, _SCRATCHED * source.entries if source.sparse else 8 * source.entries, options, source.sparse)
 
@@ -302,7 +286,7 @@ def _of_pieces(sizes: Sizes, scratch: int, options: Options, sparse: bool = Fals
     """Of data in memory, which is not counted itself: blocks stay there too if they are small."""
     nbytes = sizes.nbytes or 0
     if HELD_SHARE * nbytes <= options.budget:
-        sizes.holds.append(held("blocks in memory", "data", nbytes))
+        sizes.holds.append(holding_row("blocks in memory", "data", nbytes))
     sizes.scratch = scratch
     one = 0 if sparse else sizes.columns
     sizes.holds.append(_rows_at_hand(16, one, options))
@@ -312,7 +296,7 @@ def _of_pieces(sizes: Sizes, scratch: int, options: Options, sparse: bool = Fals
 @sizes_of.register
 def _(source: DaskSource, options: Options) -> Sizes:
     nbytes = _ROW_COPIES * source.held_bytes
-    return Sizes(None, source.n_cols, None, None, None, [held("row of blocks, checked and turned", "4 first row of blocks", nbytes)])
+    return Sizes(None, source.n_cols, None, None, None, [holding_row("row of blocks, checked and turned", "4 first row of blocks", nbytes)])
 
 
 @sizes_of.register
@@ -322,12 +306,12 @@ def _(source: FileSource, options: Options) -> Sizes:
     if isinstance(source.matrix, FileArray):
         holds = [
             _rows_at_hand(32, d, options),
-            held("panel of columns, for matrices that lie by columns", "2 budget / 64", 2 * (budget // 64)),
+            holding_row("panel of columns, for matrices that lie by columns", "2 budget / 64", 2 * (budget // 64)),
         ]
         return Sizes(n, d, n * d, nbytes, source.nbytes + 16 * n * d, holds)
     entries = source.matrix.data.size
     piece = max(1, budget // PIECE_SHARE)
-    holds = [held("piece of the matrix, checked and turned", "48 budget / 256", _ENTRY_BYTES * piece)]
+    holds = [holding_row("piece of the matrix, checked and turned", "48 budget / 256", _ENTRY_BYTES * piece)]
     if source.matrix.form == "csc":
-        holds.append(held("tables that turn columns to rows", "24 rows", TURNED_ROW_BYTES * n))
+        holds.append(holding_row("tables that turn columns to rows", "24 rows", TURNED_ROW_BYTES * n))
     return Sizes(n, d, entries, nbytes, source.nbytes + 2 * _SCRATCHED * entries, holds)

@@ -6,13 +6,14 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from ..errors import DataError, SchemaError
 from .counts import ColumnCounts
 from .labels import Target
 from .options import Options, Progress
 from .scratch import Scratch
-from .text.spool import Block, Handle, Part, Spool, Stored, hold
+from .text.spool import Block, Handle, Part, Spool, Stored, hold_block
 
 EXACT_INTEGERS = 2**53
 
@@ -27,18 +28,8 @@ HELD_SHARE = 4
 class Reading:
     """What the first phase hands on.
 
-    Attributes
-    ----------
-    handles : list
-        The blocks, in row order.
-    target : Target
-        Labels met.
-    counts : ColumnCounts or None
-        Entries per index as written in the source (sparse only).
-    lowest, highest : int
-        Least and greatest index met (sparse only).
-    n_cols : int or None
-        Width, where the source knows it.
+    ``handles``: the blocks, in row order; ``target``: labels met; ``counts``: entries per index as written in the source (sparse only);
+    ``lowest``, ``highest``: least and greatest index met (sparse only); ``n_cols``: width, where the source knows it.
     """
 
     handles: list[Handle] = field(default_factory=list)
@@ -124,10 +115,7 @@ class RowSource(Protocol):
 def read_rows(source: RowSource, scratch: Scratch, options: Options, target: Target, progress: Progress) -> Reading:
     """Read a `RowSource` into checked blocks: in memory if they fit a quarter of the budget, else in the scratch folder.
 
-    Raises
-    ------
-    DataError
-        At the first value that is not a finite number (nor a missing one to be kept), naming row and column.
+    Raises DataError at the first value that is not a finite number (nor a missing one to be kept), naming row and column.
     """
     reading = Reading(target=target, counts=ColumnCounts() if source.sparse else None, n_cols=source.n_cols)
     done = scratch.notes("read")
@@ -136,12 +124,12 @@ def read_rows(source: RowSource, scratch: Scratch, options: Options, target: Tar
         return reading
     small = source.nbytes is not None and HELD_SHARE * source.nbytes <= options.budget
     if small:
-        reading.handles.extend(map(hold, _checked(source, options, reading, progress)))
+        reading.handles.extend(map(hold_block, _check_blocks(source, options, reading, progress)))
         return reading
     with Part(scratch.path("part-000000.bin")) as part:
-        reading.handles.extend(map(part, _checked(source, options, reading, progress)))
-    kept = [handle.to_json() for handle in reading.handles if isinstance(handle, Stored)]
-    scratch.note("read", blocks=kept, target=target.to_json(), n_cols=reading.n_cols)
+        reading.handles.extend(map(part, _check_blocks(source, options, reading, progress)))
+    blocks = [handle.to_json() for handle in reading.handles if isinstance(handle, Stored)]
+    scratch.note("read", blocks=blocks, target=target.to_json(), n_cols=reading.n_cols)
     return reading
 
 
@@ -150,10 +138,10 @@ def _take_up(reading: Reading, scratch: Scratch, note: dict[str, Any]) -> None:
     reading.target.restore(note["target"])
     reading.n_cols = note["n_cols"]
     if reading.counts is not None:
-        recount(reading)
+        recount_columns(reading)
 
 
-def recount(reading: Reading) -> None:
+def recount_columns(reading: Reading) -> None:
     """Count the columns of blocks that were read before."""
     assert reading.counts is not None
     for handle in reading.handles:
@@ -163,7 +151,7 @@ def recount(reading: Reading) -> None:
             reading.counts.add(cols, int(cols.max()))
 
 
-def _checked(source: RowSource, options: Options, reading: Reading, progress: Progress) -> Iterable[Block]:
+def _check_blocks(source: RowSource, options: Options, reading: Reading, progress: Progress) -> Iterable[Block]:
     row, done = 0, 0
     for x, tables in source.rows(options, reading.target):
         fault = _from_row(source, row)
@@ -185,30 +173,21 @@ def _checked(source: RowSource, options: Options, reading: Reading, progress: Pr
         progress(done, max(done, source.nbytes or 0), "read")
 
 
-Place = Callable[[str, int, int | None], DataError]
+CellFault = Callable[[str, int, int | None], DataError]
 
 
-def _from_row(source: RowSource, first: int) -> Place:
+def _from_row(source: RowSource, first: int) -> CellFault:
     return lambda reason, row, column=None: source.fault(reason, first + row, column)
 
 
 def as_floats(
-    values: npt.NDArray[Any], dtype: str, place: Callable[[int], tuple[int, int | None]], fault: Place, missing: str | None = None
+    values: npt.NDArray[Any], dtype: str, place: Callable[[int], tuple[int, int | None]], fault: CellFault, missing: str | None = None
 ) -> npt.NDArray[Any]:
     """Finite float32 or float64 values that equal the given ones (for ``dtype="float32"``: the nearest).
 
-    Parameters
-    ----------
-    values : array
-        Numbers of any real type.
-    dtype : str
-        "auto", "float32" or "float64".
-    place : callable
-        Row and column of a position in the flattened values.
-    fault : callable
-        Builds the error.
-    missing : str, optional
-        "keep" lets NaN through; "refuse" names the way to keep it; None: there is none.
+    ``values``: numbers of any real type; ``dtype``: "auto", "float32" or "float64"; ``place``: row and column of a position in the
+    flattened values; ``fault``: builds the error; ``missing``: "keep" lets NaN through; "refuse" names the way to keep it; None: there is
+    none.
     """
     if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8:
         raise fault(f"values have the type {values.dtype}; numbers of at most 64 bits are expected", 0, None)
@@ -216,7 +195,7 @@ def as_floats(
     with np.errstate(over="ignore", invalid="ignore"):
         narrow = wide.astype(np.float32)
     bad = ~np.isfinite(narrow if dtype == "float32" else wide)
-    bad |= inexact(values)
+    bad |= is_inexact(values)
     gone = np.isnan(wide) if missing == "keep" else np.zeros(0, dtype=bool)
     if gone.any():
         bad &= ~gone
@@ -224,26 +203,26 @@ def as_floats(
         wide, narrow = np.where(gone, np.nan, wide), np.where(gone, np.float32(np.nan), narrow)
     if bad.any():
         first = int(np.flatnonzero(bad.reshape(-1))[0])
-        raise fault(_why(values.reshape(-1)[first], missing), *place(first))
+        raise fault(_refusal_reason(values.reshape(-1)[first], missing), *place(first))
     return narrow if dtype == "float32" or np.array_equal(narrow, wide, equal_nan=bool(gone.any())) else wide
 
 
-def unmasked(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def fill_masked(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Numbers with NaN in the place of masked ones."""
     return np.ma.filled(values.astype(np.float64), np.nan) if isinstance(values, np.ma.MaskedArray) else values
 
 
-def inexact(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def is_inexact(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Where integers are beyond 2^53, so that float64 may not hold them."""
     if values.dtype.kind not in "iu" or values.dtype.itemsize < 8:
         return np.zeros(values.shape, dtype=bool)
     return (values > EXACT_INTEGERS) | (values < -EXACT_INTEGERS)
 
 
-def _why(value: Any, missing: str | None) -> str:
+def _refusal_reason(value: np.generic, missing: str | None) -> str:
     if np.isnan(value) and missing == "refuse":
-        told = "missing and infinite values are refused (missing='keep', --missing keep, stores missing ones, for rule-ensemble alone)"
-        return f"value {value} is not finite; {told}"
+        advice = "missing and infinite values are refused (missing='keep', --missing keep, stores missing ones, for rule-ensemble alone)"
+        return f"value {value} is not finite; {advice}"
     if not np.isfinite(value):
         return f"value {value} is not finite; {'' if missing == 'keep' else 'missing and '}infinite values are refused"
     if isinstance(value, np.integer):
@@ -251,13 +230,13 @@ def _why(value: Any, missing: str | None) -> str:
     return f"value {value} is beyond the range of float32"
 
 
-def dense_block(x: npt.NDArray[Any], options: Options, fault: Place) -> npt.NDArray[Any]:
+def dense_block(x: npt.NDArray[Any], options: Options, fault: CellFault) -> npt.NDArray[Any]:
     """Dense rows (rows, n_cols) as a checked block (n_cols, rows)."""
     width = max(1, x.shape[1])
     return np.ascontiguousarray(as_floats(x, options.dtype, lambda k: (k // width, k % width), fault, options.missing).T)
 
 
-def sparse_block(x: Any, dtype: str, fault: Place) -> Block:
+def sparse_block(x: sp.csr_array, dtype: str, fault: CellFault) -> Block:
     """CSR rows as a checked block: sorted, no duplicates, no zeros."""
     if not x.has_canonical_format:
         x = x.copy()
@@ -266,21 +245,18 @@ def sparse_block(x: Any, dtype: str, fault: Place) -> Block:
     ends = np.cumsum(lengths)
     vals = as_floats(x.data, dtype, lambda k: (int(np.searchsorted(ends, k, side="right")), int(x.indices[k])), fault)
     cols = np.array(x.indices, dtype=np.int32)
-    kept = vals != 0
-    if not kept.all():
-        rows = np.repeat(np.arange(len(lengths)), lengths)[kept]
+    nonzero = vals != 0
+    if not nonzero.all():
+        rows = np.repeat(np.arange(len(lengths)), lengths)[nonzero]
         lengths = np.bincount(rows, minlength=len(lengths)).astype(np.int32)
-        cols, vals = cols[kept], vals[kept]
+        cols, vals = cols[nonzero], vals[nonzero]
     return {"lengths": lengths, "cols": cols, "vals": vals}
 
 
 def check_width(found: int, options: Options, name: str) -> None:
     """Refuse a source whose fixed width is not the declared one.
 
-    Raises
-    ------
-    SchemaError
-        Naming both.
+    Raises SchemaError, naming both.
     """
     if options.n_features not in (None, found):
         more = found > options.n_features and options.target is None
@@ -291,10 +267,7 @@ def check_width(found: int, options: Options, name: str) -> None:
 def check_row_fits(columns: int, options: Options, name: str) -> None:
     """Refuse dense rows so wide that one of them, with what becomes of it, is more than the budget.
 
-    Raises
-    ------
-    SchemaError
-        Naming the bytes and the budget.
+    Raises SchemaError, naming the bytes and the budget.
     """
     need = ROW_BYTES * columns
     if need > options.budget:

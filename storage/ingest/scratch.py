@@ -62,7 +62,7 @@ class Scratch:
     def __init__(self, folder: Path, identity: Mapping[str, Any], *, resume: bool) -> None:
         self.folder = folder
         self._held = ExitStack()
-        _lock(folder, self._held)
+        _lock_folder(folder, self._held)
         self._head = {"format": _FORMAT, "identity": dict(identity), "boot": boot_id()}
         try:
             self._notes = self._read() if resume else None
@@ -137,7 +137,7 @@ class Scratch:
         self._held.close()
 
 
-def _lock(folder: Path, held: ExitStack) -> None:
+def _lock_folder(folder: Path, held: ExitStack) -> None:
     """Make the folder if need be and hold its lock."""
     while True:
         with space_for(folder, 0):
@@ -157,21 +157,15 @@ def private_folder(parent: Path, prefix: str, *, make: bool) -> Path:
 
     A name that can be guessed would let another user of the machine stand a folder or a link there first.
 
-    Parameters
-    ----------
-    parent : Path
-        Where.
-    prefix : str
-        Start of the name, which tells what is in the folder.
-    make : bool
-        Make one if there is none; otherwise the path returned may not exist.
+    ``parent``: where; ``prefix``: start of the name, which tells what is in the folder; ``make``: make one if there is none; otherwise the
+    path returned may not exist.
     """
     if not make:
         return _own_folder(parent, prefix) or parent / f"{prefix}.ingest"
     with space_for(parent, 0):
         parent.mkdir(parents=True, exist_ok=True)
         # Of two that begin together the second must find what the first made, whose lock tells them apart.
-        with _taking_turns(parent):
+        with _take_turns(parent):
             return _own_folder(parent, prefix) or Path(tempfile.mkdtemp(prefix=prefix, suffix=".ingest", dir=parent))
 
 
@@ -186,7 +180,7 @@ def _own_folder(parent: Path, prefix: str) -> Path | None:
 
 
 @contextmanager
-def _taking_turns(parent: Path) -> Iterator[None]:
+def _take_turns(parent: Path) -> Iterator[None]:
     """Hold the folder itself for a moment; who cannot within a second (another user keeps it) goes on."""
     fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -200,7 +194,7 @@ def _taking_turns(parent: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def sweep(folder: Path) -> None:
+def sweep_scratch(folder: Path) -> None:
     """Remove the scratch of an ingest that was killed after its last step; foreign folders and those in use stay."""
     if folder.is_dir():
         with suppress(RunLocked, SchemaError), Scratch(folder, {}, resume=False):

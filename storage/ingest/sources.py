@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ..errors import SchemaError
+from ..value_types import UserData
 from .options import Options
 from .reading import Source
 from .text.text import SvmlightSource
@@ -24,33 +24,28 @@ _SUFFIXES = {
 _PACKED = (".gz", ".bz2", ".xz")
 
 
-def open_input(source: Any, options: Options) -> Source:
+def open_input(source: UserData, options: Options) -> Source:
     """Choose and open the reader for a path, "-" or an object in memory.
 
-    Raises
-    ------
-    SchemaError
-        If the format does not fit the source, or options do not fit the format.
-    DataError
-        If a file cannot be read.
+    Raises SchemaError if the format does not fit the source, or options do not fit the format; DataError if a file cannot be read.
     """
-    found = _opened(source, options)
-    if options.missing == "keep" and found.sparse:
+    opened = _open_reader(source, options)
+    if options.missing == "keep" and opened.sparse:
         raise SchemaError(
-            f"missing is 'keep' (--missing keep), but {found.name} is sparse; only dense input (arrays, CSV, Parquet, data frames) keeps "
+            f"missing is 'keep' (--missing keep), but {opened.name} is sparse; only dense input (arrays, CSV, Parquet, data frames) keeps "
             "missing values"
         )
-    return found
+    return opened
 
 
-def _opened(source: Any, options: Options) -> Source:
-    kind = "array" if not isinstance(source, str | Path) else _guess(str(source)) if options.format == "auto" else options.format
+def _open_reader(source: UserData, options: Options) -> Source:
+    kind = "array" if not isinstance(source, str | Path) else _guess_format(str(source)) if options.format == "auto" else options.format
     if options.no_labels and kind != "svmlight":
         raise SchemaError(f"no_labels is for SVMlight text, and the format is {kind!r}: leave its target out instead")
     if not isinstance(source, str | Path):
         if options.format not in ("auto", "array"):
             raise SchemaError(f"format is {options.format!r}, but source is a {type(source).__name__}, not a file")
-        return _array(source, options)
+        return _open_object(source, options)
     if options.format == "array":
         raise SchemaError("format is 'array', but source is a path")
     if source == "-" and kind not in ("svmlight", "csv", "fasta", "strings"):
@@ -58,25 +53,25 @@ def _opened(source: Any, options: Options) -> Source:
     return _READERS[kind](source, options)
 
 
-def _guess(name: str) -> str:
+def _guess_format(name: str) -> str:
     path = Path(name)
     if path.suffix in _PACKED:
         path = path.with_suffix("")
     return _SUFFIXES.get(path.suffix.lower(), "svmlight")
 
 
-def _svmlight(source: str | Path, options: Options) -> Source:
-    given = [name for name in ("target", "task_column", "weight_column") if getattr(options, name) is not None]
-    if given:
-        raise SchemaError(f"{given[0]} names a column of a table; SVMlight text has its target in front and no other row columns")
+def _open_svmlight(source: str | Path, options: Options) -> Source:
+    named = [name for name in ("target", "task_column", "weight_column") if getattr(options, name) is not None]
+    if named:
+        raise SchemaError(f"{named[0]} names a column of a table; SVMlight text has its target in front and no other row columns")
     return SvmlightSource(source)
 
 
-def _table(source: str | Path, options: Options) -> Source:
+def _open_table(source: str | Path, options: Options) -> Source:
     from .tables.parquet import ParquetSource
     from .tables.tabular import CsvSource
 
-    made = CsvSource if options.format == "csv" or _guess(str(source)) == "csv" else ParquetSource
+    made = CsvSource if options.format == "csv" or _guess_format(str(source)) == "csv" else ParquetSource
     return made(source, options)
 
 
@@ -98,7 +93,7 @@ def _sequences_of_file(kind: str) -> Callable[[str | Path, Options], Source]:
     return open_file
 
 
-def _array(source: Any, options: Options) -> Source:
+def _open_object(source: UserData, options: Options) -> Source:
     from .tables.arrays import object_source
     from .text.sequences import text_source
 
@@ -106,9 +101,9 @@ def _array(source: Any, options: Options) -> Source:
 
 
 _READERS: dict[str, Callable[[str | Path, Options], Source]] = {
-    "svmlight": _svmlight,
-    "csv": _table,
-    "parquet": _table,
+    "svmlight": _open_svmlight,
+    "csv": _open_table,
+    "parquet": _open_table,
     **{kind: _arrays_of_file(kind) for kind in ("npz", "npy", "mat")},
     **{kind: _sequences_of_file(kind) for kind in ("fasta", "strings")},
 }

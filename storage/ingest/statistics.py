@@ -11,6 +11,7 @@ from ..blocks.tables import column_tables
 from ..blocks.writer import BlockWriter
 from ..errors import DataError, space_for
 from ..meta import BlockMeta, ColumnScale
+from ..value_types import Matrix
 
 Floats = npt.NDArray[np.float64]
 _IN_MEMORY = 1 << 24
@@ -19,17 +20,11 @@ _IN_MEMORY = 1 << 24
 class Column:
     """A vector with one entry per column (or row), written piece by piece: in memory, or a file when a path is given.
 
-    Parameters
-    ----------
-    length : int
-        Entries.
-    dtype : dtype
-        Type.
-    path : Path or None
-        The file; an existing one of the right size is kept, so that a resumed ingest finds what it wrote.
+    ``length``: entries; ``dtype``: type; ``path``: the file; an existing one of the right size is kept, so that a resumed ingest finds what
+    it wrote.
     """
 
-    def __init__(self, length: int, dtype: Any, path: Path | None) -> None:
+    def __init__(self, length: int, dtype: npt.DTypeLike, path: Path | None) -> None:
         self.dtype, self.length, self.path = np.dtype(dtype), length, path
         self._held = np.zeros(length if path is None else 0, dtype=self.dtype)
         if path is not None:
@@ -62,13 +57,10 @@ def inverse_root(squares: Floats) -> Floats:
     return out
 
 
-def mean_and_variance(block: Any) -> tuple[Floats, Floats]:
+def mean_and_variance(block: Matrix) -> tuple[Floats, Floats]:
     """Mean and variance of the columns of a block that holds all its rows, zeros included.
 
-    Parameters
-    ----------
-    block : ndarray or csc_array (n_rows, k)
-        Columns.
+    ``block``: ndarray or csc_array (n_rows, k), columns.
     """
     n, k = block.shape
     if isinstance(block, np.ndarray):
@@ -88,18 +80,8 @@ def mean_and_variance(block: Any) -> tuple[Floats, Floats]:
 class ColumnSummary:
     """The column tables and the column factors of the scaling, collected for some columns at a time.
 
-    Parameters
-    ----------
-    meta : BlockMeta
-        The store.
-    scale : str
-        Kind of the scaling to make factors for.
-    folder : Path
-        Where long tables wait; short ones stay in memory unless ``resumable``.
-    resumable : bool
-        Keep all tables in files.
-    missing : bool
-        Count the missing values of dense columns.
+    ``meta``: the store; ``scale``: kind of the scaling to make factors for; ``folder``: where long tables wait; short ones stay in memory
+    unless ``resumable``; ``resumable``: keep all tables in files; ``missing``: count the missing values of dense columns.
     """
 
     def __init__(self, meta: BlockMeta, scale: str, folder: Path, *, resumable: bool, missing: bool = False) -> None:
@@ -116,22 +98,22 @@ class ColumnSummary:
         on_disk = resumable or meta.n_cols * 32 > _IN_MEMORY
         self._columns = {name: Column(meta.n_cols, kind, folder / f"table-{name}.bin" if on_disk else None) for name, kind in kinds.items()}
 
-    def put(self, lo: int, block: Any) -> None:
+    def put(self, lo: int, block: Matrix) -> None:
         """Summarise the columns from ``lo`` on, given with all their rows (ndarray or csc_array)."""
         with np.errstate(over="ignore", invalid="ignore"):
-            found = column_tables(block)
+            tables = column_tables(block)
             if "missing" in self._columns:
-                found["missing"] = np.isnan(block).sum(axis=0)
+                tables["missing"] = np.isnan(block).sum(axis=0)
             if self.scale == "unit-column":
-                found["factor"] = inverse_root(self._finite(lo, found["sumsq"]))
+                tables["factor"] = inverse_root(self._finite(lo, tables["sumsq"]))
             if self.scale == "standard":
                 mean, variance = mean_and_variance(block)
-                constant = found["minimum"] == found["maximum"]
+                constant = tables["minimum"] == tables["maximum"]
                 # Rounding can leave a constant column a tiny variance, and the factor would blow the rounding up.
-                found["factor"] = inverse_root(np.where(constant, 0.0, self._finite(lo, variance)))
-                found["shift"] = np.where(constant, found["minimum"], mean)
+                tables["factor"] = inverse_root(np.where(constant, 0.0, self._finite(lo, variance)))
+                tables["shift"] = np.where(constant, tables["minimum"], mean)
         for name, column in self._columns.items():
-            column.put(lo, found[name])
+            column.put(lo, tables[name])
 
     def _finite(self, lo: int, squares: Floats) -> Floats:
         beyond = np.flatnonzero(~np.isfinite(squares))

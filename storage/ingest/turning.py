@@ -10,11 +10,11 @@ import scipy.sparse as sp
 
 from ..errors import DataError
 from ..layout import plan_stripes, running_sums
-from ..sparse_door import checked_pointers, compressed
+from ..sparse_door import check_compressed, check_part_pointers
 from .buckets import Records, as_words, fill_buckets, plan_buckets, sort_bucket
 from .files import FileArray
 from .options import Options
-from .reading import Place, as_floats
+from .reading import CellFault, as_floats
 from .scratch import Scratch
 from .tables.columns import count_columns
 from .text.spool import Spool
@@ -30,16 +30,8 @@ TURNED_ROW_BYTES = 24
 class Compressed:
     """A CSR or CSC matrix in files.
 
-    Attributes
-    ----------
-    data, indices, indptr : FileArray
-        Its three arrays.
-    shape : tuple of int
-        Rows and columns.
-    form : str
-        "csr" or "csc".
-    name, prefix : str
-        The file, and what stands before the names of the arrays there.
+    ``data``, ``indices``, ``indptr``: its three arrays; ``shape``: rows and columns; ``form``: "csr" or "csc"; ``name``, ``prefix``: the
+    file, and what stands before the names of the arrays there.
     """
 
     data: FileArray
@@ -53,17 +45,14 @@ class Compressed:
     def check(self) -> None:
         """Hold lengths against each other.
 
-        Raises
-        ------
-        DataError
-            They disagree.
+        Raises DataError: they disagree.
         """
         major = self.shape[0] if self.form == "csr" else self.shape[1]
         if self.indptr.shape != (major + 1,):
             raise DataError(f"{self.prefix}indptr has the shape {self.indptr.shape}; {major + 1} entries are expected", self.name)
         if self.data.ndim != 1 or self.indices.shape != self.data.shape:
-            found = f"{self.prefix}data has the shape {self.data.shape} and {self.prefix}indices {self.indices.shape}"
-            raise DataError(f"{found}; they must be vectors of one length", self.name)
+            shapes = f"{self.prefix}data has the shape {self.data.shape} and {self.prefix}indices {self.indices.shape}"
+            raise DataError(f"{shapes}; they must be vectors of one length", self.name)
 
     def pieces(self, most: int) -> Iterator["CompressedPiece"]:
         """Yield consecutive rows (or columns) of at most ``most`` entries (or one row), pointers checked."""
@@ -71,7 +60,7 @@ class Compressed:
         for lo in range(0, major, most):
             hi = min(major, lo + most)
             pointers = self.indptr[lo : hi + 1]
-            checked_pointers(pointers, before, len(self.indices), lo, f"{self.prefix}indptr", self.name)
+            check_part_pointers(pointers, before, len(self.indices), lo, f"{self.prefix}indptr", self.name)
             before, starts = int(pointers[-1]), pointers.astype(np.int64)
             at = 0
             while at < hi - lo:
@@ -105,14 +94,14 @@ class CompressedPiece:
         lo, hi = int(self.pointers[0]), int(self.pointers[-1])
         by_rows = self.source.form == "csr"
         shape = (self.length, self.source.shape[1]) if by_rows else (self.source.shape[0], self.length)
-        given = self.source.data.flat(lo, hi), self.source.indices.flat(lo, hi), self.pointers - lo
-        return compressed(given, shape, self.source.form, self.source.name, self.source.prefix, first=lo)
+        raw = self.source.data.flat(lo, hi), self.source.indices.flat(lo, hi), self.pointers - lo
+        return check_compressed(raw, shape, self.source.form, self.source.name, self.source.prefix, first=lo)
 
 
 class _Handle:
     """A piece of columns as a block of rows of the transpose: what the sort into buckets reads."""
 
-    def __init__(self, piece: CompressedPiece, fault: Place) -> None:
+    def __init__(self, piece: CompressedPiece, fault: CellFault) -> None:
         self._piece, self._fault = piece, fault
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -128,17 +117,14 @@ class _Handle:
         if name == "cols":
             return indices.astype(np.int32)
         first = self._piece.first
-        place = lambda k: (int(indices[k]), first + int(np.searchsorted(indptr, k, side="right")) - 1)  # noqa: E731
-        return as_floats(data, "auto", place, self._fault)
+        locate = lambda k: (int(indices[k]), first + int(np.searchsorted(indptr, k, side="right")) - 1)  # noqa: E731
+        return as_floats(data, "auto", locate, self._fault)
 
 
 def check_turning(source: Compressed, options: Options) -> None:
     """Refuse a matrix by columns with so many rows that the tables for turning them are more than half of the budget.
 
-    Raises
-    ------
-    DataError
-        Naming the bytes and the budget.
+    Raises DataError, naming the bytes and the budget.
     """
     need = 0 if source.form == "csr" else TURNED_ROW_BYTES * source.shape[0]
     if need > options.budget // 2:
@@ -149,23 +135,20 @@ def check_turning(source: Compressed, options: Options) -> None:
         )
 
 
-def rows_of(source: Compressed, scratch: Scratch, options: Options, fault: Place) -> Iterator[Any]:
+def csr_pieces(source: Compressed, scratch: Scratch, options: Options, fault: CellFault) -> Iterator[Any]:
     """Yield a matrix in files as CSR pieces of consecutive rows.
 
-    Raises
-    ------
-    DataError
-        At the first place that breaks a rule, by array and position.
+    Raises DataError at the first place that breaks a rule, by array and position.
     """
-    most = max(1, options.budget // PIECE_SHARE)
+    max_nnz = max(1, options.budget // PIECE_SHARE)
     if source.form == "csr":
-        for piece in source.pieces(most):
+        for piece in source.pieces(max_nnz):
             yield sp.csr_array(piece.parts(), shape=(piece.length, source.shape[1]))
         return
-    yield from _turned(source, scratch, options, fault, most)
+    yield from _turn_rows(source, scratch, options, fault, max_nnz)
 
 
-def _turned(source: Compressed, scratch: Scratch, options: Options, fault: Place, most: int) -> Iterator[Any]:
+def _turn_rows(source: Compressed, scratch: Scratch, options: Options, fault: CellFault, most: int) -> Iterator[Any]:
     n, d = source.shape
     handles, counts = [], np.zeros(n, np.uint32)
     for piece in source.pieces(most):

@@ -36,18 +36,13 @@ class ArrayRef:
     def load(self) -> npt.NDArray[Any]:
         """Return the array; the newest of every name is kept in the process and shared, so nobody may change it.
 
-        Raises
-        ------
-        MissingBlock
-            If the file was swept or the run folder is not visible from here.
-        DigestMismatch
-            If its bytes changed.
+        Raises MissingBlock if the file was swept or the run folder is not visible from here; DigestMismatch if its bytes changed.
         """
         name = self.path.rpartition("=")[0]
-        found = _newest.get(name)
-        if found is None or found[0] != self.digest:
-            found = _newest[name] = (self.digest, self._read())
-        return found[1]
+        newest = _newest.get(name)
+        if newest is None or newest[0] != self.digest:
+            newest = _newest[name] = (self.digest, self._read())
+        return newest[1]
 
     def _read(self) -> npt.NDArray[Any]:
         try:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DigestMismatch, MissingBlock
-from ..objects import temporary_name
+from ..objects import is_temporary_name
+from ..value_types import Json
 from .sealed_json import read_sealed
 
 HISTORY = "history.jsonl"
@@ -26,16 +27,13 @@ REMEDIES = {
 
 def has_strangers(folder: Path, own: tuple[str, ...]) -> bool:
     """Return whether a folder holds anything but the names given and temporary files of writers."""
-    return any(entry.name not in own and not temporary_name(entry.name) for entry in folder.iterdir())
+    return any(entry.name not in own and not is_temporary_name(entry.name) for entry in folder.iterdir())
 
 
-def read_run_json(file: Path, *, required: bool) -> Any | None:
+def read_run_json(file: Path, *, required: bool) -> Json:
     """Return the content of a JSON file of a run, None if there is none; ``required`` as in `read_sealed`.
 
-    Raises
-    ------
-    DigestMismatch
-        If it is damaged, with what can be done about it.
+    Raises DigestMismatch if it is damaged, with what can be done about it.
     """
     try:
         return read_sealed(file.read_bytes(), str(file), required=required)
@@ -55,10 +53,8 @@ def _with_remedy(message: str, name: str) -> str:
 def read_lines(file: Path, *, required: bool) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """Yield every line of a sealed history with its entry; a last line torn by a kill, which has no end, is left out.
 
-    Raises
-    ------
-    DigestMismatch
-        At a damaged line. Of a run of format 1, whose lines have no checksum, lines that are no JSON object are left out.
+    Raises DigestMismatch at a damaged line. Of a run of format 1, whose lines have no checksum, lines that are no JSON object are left
+    out.
     """
     try:
         lines = file.read_bytes().split(b"\n")
@@ -85,8 +81,8 @@ def _cut_back(file: Path, number: int) -> str:
 
 def checkpoint_names(folder: Path) -> list[str]:
     """Names of complete checkpoints of a run, newest first; the JSON file is the completion mark."""
-    found = (re.fullmatch(r"(\d{10})\.json", file.name) for file in (folder / "checkpoints").glob("*.json"))
-    return sorted((match[1] for match in found if match), reverse=True)
+    matches = (re.fullmatch(r"(\d{10})\.json", file.name) for file in (folder / "checkpoints").glob("*.json"))
+    return sorted((match[1] for match in matches if match), reverse=True)
 
 
 def missing_run(folder: Path) -> MissingBlock:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy.typing as npt
+
 from ..blocks.arrays import ArraySpec, ChunkedArray, Record, check_crc, group_json, parse_json, write_array, write_object
 from ..errors import MissingBlock, SchemaError, StorageError
 from ..manifest import MANIFEST, read_seal, write_seal
@@ -40,7 +42,7 @@ def write_model(url: str | os.PathLike[str], record: Any) -> str:
     named, value = to_arrays(record)
     arrays, index = pack(named)
     objects = open_objects(url)
-    _make_room(objects)
+    _clear_place(objects)
     about = {"schema": SCHEMA, **value, **({"packed": index} if index else {})}
     listed = write_object(objects, ROOT, group_json({"gramplane": about}), fsync=True)
     for name, array in arrays.items():
@@ -48,9 +50,9 @@ def write_model(url: str | os.PathLike[str], record: Any) -> str:
     return write_seal(objects, listed)
 
 
-def _make_room(objects: Objects) -> None:
+def _clear_place(objects: Objects) -> None:
     if not isinstance(objects, LocalObjects):
-        _make_room_far(objects)
+        _clear_remote(objects)
         return
     if not objects.root.exists():
         return
@@ -69,7 +71,7 @@ def _make_room(objects: Objects) -> None:
     objects.clear()
 
 
-def _make_room_far(objects: Objects) -> None:
+def _clear_remote(objects: Objects) -> None:
     """The same in an object store: what a finished model lists goes, and what an unfinished one left; anything else stays and is named."""
     keys = set(objects.listing())
     if keys and ROOT not in keys:
@@ -122,18 +124,18 @@ def read_model(url: str | os.PathLike[str], cls: type[T] | Sequence[type[T]]) ->
     """
     objects = open_objects(url)
     listed, _ = read_seal(objects)
-    attributes = parse_json(_checked(objects, listed, ROOT), f"{objects.url}/{ROOT}").get("attributes")
+    attributes = parse_json(_read_checked(objects, listed, ROOT), f"{objects.url}/{ROOT}").get("attributes")
     value = attributes.get("gramplane") if isinstance(attributes, dict) else None
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         raise SchemaError(f"{objects.url} is not a model of schema {SCHEMA!r}; fit it again, or install the version that wrote it")
     classes = [cls] if isinstance(cls, type) else list(cls)
     fitting = [c for c in classes if record_name(c) == record_class(value)] or classes[:1]
     prefixes = [key.removesuffix("/zarr.json") for key in listed if key.endswith("/zarr.json")]
-    arrays = {prefix: _array(objects, listed, prefix) for prefix in prefixes}
+    arrays = {prefix: _read_array(objects, listed, prefix) for prefix in prefixes}
     return from_arrays(fitting[0], unpack(arrays, value.pop("packed", {})), value)
 
 
-def _checked(objects: Objects, listed: Record, key: str) -> bytes:
+def _read_checked(objects: Objects, listed: Record, key: str) -> bytes:
     if key not in listed:
         raise MissingBlock(f"{objects.url}: {key} is not listed in the manifest")
     data = objects.read(key)
@@ -141,6 +143,6 @@ def _checked(objects: Objects, listed: Record, key: str) -> bytes:
     return data.tobytes()
 
 
-def _array(objects: Objects, listed: Record, prefix: str) -> Any:
-    spec = ArraySpec.from_json(_checked(objects, listed, f"{prefix}/zarr.json"), f"{objects.url}/{prefix}/zarr.json")
+def _read_array(objects: Objects, listed: Record, prefix: str) -> npt.NDArray[Any]:
+    spec = ArraySpec.from_json(_read_checked(objects, listed, f"{prefix}/zarr.json"), f"{objects.url}/{prefix}/zarr.json")
     return ChunkedArray(objects, prefix, spec, listed, set()).read(0, spec.shape[0])

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..blocks.arrays import crc32c, load_json
 from ..errors import DigestMismatch, SchemaError
+from ..value_types import Json
 
 KEY = "crc32c"
 ROWS = "rows"
@@ -22,10 +23,7 @@ _SEAL = re.compile(rb',?\n? ?"crc32c": ?"[0-9a-f]{8}"\n?\}\Z')
 def seal_file(value: Mapping[str, Any] | list[Any]) -> bytes:
     """Return the text of a sealed JSON file; a list becomes ``{"rows": [...]}``.
 
-    Raises
-    ------
-    SchemaError
-        If JSON cannot hold the value, or it uses the key of the checksum.
+    Raises SchemaError if JSON cannot hold the value, or it uses the key of the checksum.
     """
     fields = dict(value) if isinstance(value, Mapping) else {ROWS: value}
     try:
@@ -37,47 +35,33 @@ def seal_file(value: Mapping[str, Any] | list[Any]) -> bytes:
 def seal_text(text: bytes, form: bytes) -> bytes:
     """Return the text of a JSON object with its checksum as last key, in the form of a file or of a line.
 
-    Raises
-    ------
-    SchemaError
-        If the object uses this key itself.
+    Raises SchemaError if the object uses this key itself.
     """
     body = text[:-1].rstrip()
     if f'"{KEY}":'.encode() in body and KEY in json.loads(text):
         raise SchemaError(f"a record has the key {KEY!r}, which belongs to its checksum")
-    return body + _seal(body, form)
+    return body + _make_seal(body, form)
 
 
-def _seal(body: bytes, form: bytes) -> bytes:
-    own = form % crc32c(body)
-    return own.lstrip(b",") if body == b"{" else own
+def _make_seal(body: bytes, form: bytes) -> bytes:
+    seal = form % crc32c(body)
+    return seal.lstrip(b",") if body == b"{" else seal
 
 
-def read_sealed(data: bytes, where: str, *, required: bool) -> Any:
+def read_sealed(data: bytes, where: str, *, required: bool) -> Json:
     """Return what `seal_file` or `seal_text` wrote.
 
-    Parameters
-    ----------
-    data : bytes
-        The file or line.
-    where : str
-        Its name in messages.
-    required : bool
-        Whether a text without a checksum is damaged; those of runs of format 1 have none.
-
-    Raises
-    ------
-    DigestMismatch
-        If the text is not JSON, or does not have its checksum.
+    ``data``: the file or line; ``where``: its name in messages; ``required``: whether a text without a checksum is damaged; those of runs
+    of format 1 have none. Raises DigestMismatch if the text is not JSON, or does not have its checksum.
     """
     _check_seal(data, where, required)
     try:
-        found = load_json(data, where)
+        value = load_json(data, where)
     except SchemaError as error:
         raise DigestMismatch(str(error)) from error
-    if isinstance(found, dict) and found.pop(KEY, None) is not None and set(found) == {ROWS}:
-        return found[ROWS]
-    return found
+    if isinstance(value, dict) and value.pop(KEY, None) is not None and set(value) == {ROWS}:
+        return value[ROWS]
+    return value
 
 
 def _check_seal(data: bytes, where: str, required: bool) -> None:
@@ -87,5 +71,5 @@ def _check_seal(data: bytes, where: str, required: bool) -> None:
             raise DigestMismatch(f"{where} does not end with its crc32c: it is cut short or changed")
         return
     body = data[: seal.start()]
-    if data[seal.start() :] not in (_seal(body, FILE), _seal(body, LINE)):
+    if data[seal.start() :] not in (_make_seal(body, FILE), _make_seal(body, LINE)):
         raise DigestMismatch(f"{where}: the content does not have the crc32c it states")

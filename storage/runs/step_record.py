@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from ..blocks.arrays import canonical
+from ..blocks.arrays import canonical_json
 from ..errors import DigestMismatch, MissingBlock, NothingThere, SchemaError
 from ..manifest import read_seal
 from ..objects import write_atomic
 from ..urls import check_name, holds_store, local_path, open_object, open_objects
+from ..value_types import Json
 from ..versions import open_version
 from .sealed_json import read_sealed, seal_file
 
@@ -61,20 +62,20 @@ class StepManifest:
     @property
     def key(self) -> str:
         """sha256 (hex) of step, inputs and parameters: two steps with the same key do the same work."""
-        return hashlib.sha256(canonical([self.step, dict(self.inputs), dict(self.params)])).hexdigest()
+        return hashlib.sha256(canonical_json([self.step, dict(self.inputs), dict(self.params)])).hexdigest()
 
     @classmethod
     def begin(cls, step: str, inputs: Mapping[str, str], params: Mapping[str, Any]) -> "StepManifest":
         """Manifest of a step that starts now."""
-        return cls(step, dict(inputs), json.loads(canonical(dict(params))), started=_now())
+        return cls(step, dict(inputs), json.loads(canonical_json(dict(params))), started=_time_now())
 
     def done(self, outputs: Mapping[str, str]) -> "StepManifest":
         """The same step, finished now with these outputs."""
-        return replace(self, outputs=dict(outputs), status="done", finished=_now())
+        return replace(self, outputs=dict(outputs), status="done", finished=_time_now())
 
     def failed(self, message: str) -> "StepManifest":
         """The same step, failed now."""
-        return replace(self, status="failed", finished=_now(), message=message)
+        return replace(self, status="failed", finished=_time_now(), message=message)
 
     def covers(self, wanted: "StepManifest") -> bool:
         """Whether this step is done, had the inputs and parameters of ``wanted``, and its outputs are still there unchanged."""
@@ -85,10 +86,7 @@ class StepManifest:
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the manifest, atomically.
 
-        Raises
-        ------
-        OutOfSpace
-            If the disk is full.
+        Raises OutOfSpace if the disk is full.
         """
         write_sealed(path, {"format": FORMAT, **asdict(self)})
 
@@ -96,22 +94,17 @@ class StepManifest:
     def read(cls, path: str | os.PathLike[str]) -> "StepManifest | None":
         """Read a manifest; None if there is none.
 
-        Raises
-        ------
-        DigestMismatch
-            If the file is damaged.
-        SchemaError
-            If it is not a step manifest of this version.
+        Raises DigestMismatch if the file is damaged; SchemaError if it is not a step manifest of this version.
         """
-        found = read_step_json(path)
-        if found is None:
+        stored = read_step_json(path)
+        if stored is None:
             return None
-        kind = found.pop("format", None) if isinstance(found, dict) else None
+        kind = stored.pop("format", None) if isinstance(stored, dict) else None
         if kind == FORMAT:
             read_step_json(path, required=True)
-        if kind not in (FORMAT, UNSEALED_FORMAT) or set(found) != {f.name for f in fields(cls)}:
+        if kind not in (FORMAT, UNSEALED_FORMAT) or set(stored) != {f.name for f in fields(cls)}:
             raise SchemaError(f"{os.fspath(path)} is not a step manifest of format {FORMAT!r}; remove it to run the step again")
-        return cls(**found)
+        return cls(**stored)
 
 
 def write_sealed(path: str | os.PathLike[str], value: Mapping[str, Any] | list[Any]) -> None:
@@ -125,7 +118,7 @@ def write_sealed(path: str | os.PathLike[str], value: Mapping[str, Any] | list[A
     write_atomic(os.path.abspath(path), (seal_file(value),), fsync=True)
 
 
-def read_step_json(path: str | os.PathLike[str], *, required: bool = False) -> Any | None:
+def read_step_json(path: str | os.PathLike[str], *, required: bool = False) -> Json:
     """Read a JSON file of a workflow step; None if there is none; ``required``: it must have a checksum.
 
     Raises
@@ -133,13 +126,13 @@ def read_step_json(path: str | os.PathLike[str], *, required: bool = False) -> A
     DigestMismatch
         If it is damaged.
     """
-    place = os.fspath(path)
+    location = os.fspath(path)
     try:
-        return read_sealed(Path(path).read_bytes(), place, required=required)
+        return read_sealed(Path(path).read_bytes(), location, required=required)
     except FileNotFoundError:
         return None
     except IsADirectoryError as error:
-        raise DigestMismatch(f"{place} is a folder, and a file was written there; remove it: the step runs again") from error
+        raise DigestMismatch(f"{location} is a folder, and a file was written there; remove it: the step runs again") from error
     except DigestMismatch as error:
         raise DigestMismatch(f"{error}; remove it: the step runs again, finished runs and stores are found as they are") from error
 
@@ -152,17 +145,17 @@ def digest_of(path: str | os.PathLike[str]) -> str:
     MissingBlock
         If there is nothing.
     """
-    place = local_path(path)
-    if place is None and not holds_store(path):
+    local = local_path(path)
+    if local is None and not holds_store(path):
         return _object_digest(os.fspath(path))
-    if place is None or (place.is_dir() and holds_store(path)):
+    if local is None or (local.is_dir() and holds_store(path)):
         return read_seal(open_version(open_objects(path)).objects)[1]
-    if place.is_file():
-        return _file_digest(place)
-    if not place.is_dir():
-        raise MissingBlock(f"{place} does not exist")
-    files = sorted(file for file in place.rglob("*") if file.is_file())
-    return hashlib.sha256(canonical([[str(file.relative_to(place)), _file_digest(file)] for file in files])).hexdigest()
+    if local.is_file():
+        return _file_digest(local)
+    if not local.is_dir():
+        raise MissingBlock(f"{local} does not exist")
+    files = sorted(file for file in local.rglob("*") if file.is_file())
+    return hashlib.sha256(canonical_json([[str(file.relative_to(local)), _file_digest(file)] for file in files])).hexdigest()
 
 
 def _digest_or_none(path: str) -> str | None:
@@ -188,5 +181,5 @@ def _file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _now() -> str:
+def _time_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -16,14 +16,15 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..blocks.arrays import canonical, parse_json
+from ..blocks.arrays import canonical_json, parse_json
 from ..errors import DigestMismatch, MissingBlock, OtherRun, SchemaError, StorageError, space_for
 from ..locks import is_lock, lock_unless_done
 from ..objects import sweep_temporaries, write_all, write_atomic
 from ..packing import pack, unpack
-from ..places import local
-from ..records import dumps, from_arrays, to_arrays
+from ..places import require_local
+from ..records import dump_json, from_arrays, to_arrays
 from ..urls import check_name
+from ..value_types import Json
 from . import models
 from .arrays import ArrayRef
 from .files import HISTORY, REMEDIES, checkpoint_names, has_strangers, missing_run, read_lines, read_run_json
@@ -56,13 +57,10 @@ class RunStore:
     def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> "RunStore":
         """Make the folder of a run, or open it if it was made with the same configuration; who goes on to write takes `begin`.
 
-        Raises
-        ------
-        OtherRun, SchemaError, RunLocked, OutOfSpace
-            See `begin`.
+        Raises OtherRun, SchemaError, RunLocked, OutOfSpace: see `begin`.
         """
-        run = cls(_folder(path))
-        if not run._was_made(_plain(config)):
+        run = cls(_run_folder(path))
+        if not run._was_made(_plain_json(config)):
             with cls.begin(path, config):
                 pass
         return run
@@ -97,30 +95,27 @@ class RunStore:
         OutOfSpace
             If the disk is full.
         """
-        run, wanted = cls(_folder(path)), _plain(config)
+        run, requested = cls(_run_folder(path)), _plain_json(config)
         run._refuse_strangers()
         with space_for(run.path, 0):
             run.path.mkdir(parents=True, exist_ok=True)
         with run.lock():
-            if not run._was_made(wanted):
+            if not run._was_made(requested):
                 if has_strangers(run.path, ("lock",)):
-                    raise _strangers(run.path)
-                run.write_config(wanted)
+                    raise _foreign_files_error(run.path)
+                run.write_config(requested)
                 run.born = True
             yield run
 
     def _was_made(self, wanted: Mapping[str, Any]) -> bool:
         """Return whether the folder holds the run of a configuration already.
 
-        Raises
-        ------
-        OtherRun
-            If it holds another one.
+        Raises OtherRun if it holds another one.
         """
         if not (self.path / "config.json").exists():
             return False
-        found = self.config
-        differing = sorted(key for key in {*found, *wanted} if found.get(key) != wanted.get(key) or (key in found) != (key in wanted))
+        stored = self.config
+        differing = sorted(key for key in {*stored, *wanted} if stored.get(key) != wanted.get(key) or (key in stored) != (key in wanted))
         if differing:
             raise OtherRun(f"{self.path} holds a run with another configuration; differing: {', '.join(differing)}: use another folder")
         return True
@@ -130,22 +125,15 @@ class RunStore:
         if not self.path.is_dir() or not has_strangers(self.path, ("lock",)):
             return
         if not (self.path / "config.json").exists() and not is_lock(self.path / "lock"):
-            raise _strangers(self.path)
+            raise _foreign_files_error(self.path)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "RunStore":
         """Open the folder of a run.
 
-        Raises
-        ------
-        MissingBlock
-            If there is no run.
-        DigestMismatch
-            If its configuration is damaged.
-        SchemaError
-            If its format is unknown.
+        Raises MissingBlock if there is no run; DigestMismatch if its configuration is damaged; SchemaError if its format is unknown.
         """
-        run = cls(_folder(path))
+        run = cls(_run_folder(path))
         _ = run.config
         return run
 
@@ -155,19 +143,19 @@ class RunStore:
         return self._head()["config"]
 
     def _head(self) -> dict[str, Any]:
-        where = self.path / "config.json"
+        file = self.path / "config.json"
         try:
-            fields = read_run_json(where, required=False)
+            fields = read_run_json(file, required=False)
         except NotADirectoryError as error:
             raise missing_run(self.path) from error
         if fields is None:
             raise missing_run(self.path)
         known = isinstance(fields, dict) and fields.get("format") in (CONFIG_FORMAT, UNSEALED_FORMAT)
         if not known or not isinstance(fields.get("config"), dict):
-            found = fields.get("format") if isinstance(fields, dict) else None
-            raise SchemaError(f"{where} has the format {found!r}; this version reads {CONFIG_FORMAT!r} and {UNSEALED_FORMAT!r}")
+            format_name = fields.get("format") if isinstance(fields, dict) else None
+            raise SchemaError(f"{file} has the format {format_name!r}; this version reads {CONFIG_FORMAT!r} and {UNSEALED_FORMAT!r}")
         if fields["format"] == CONFIG_FORMAT:
-            read_run_json(where, required=True)
+            read_run_json(file, required=True)
         return fields
 
     @property
@@ -178,10 +166,7 @@ class RunStore:
     def check(self) -> None:
         """Read all JSON files of the run against their checksums.
 
-        Raises
-        ------
-        DigestMismatch
-            At the first damaged one, with what can be done about it.
+        Raises DigestMismatch at the first damaged one, with what can be done about it.
         """
         sealed = self._sealed
         for name in REMEDIES:
@@ -197,13 +182,10 @@ class RunStore:
         """Write a small JSON file ``NAME.json`` of the run with its checksum, atomically."""
         self._write(f"{check_name(name, 'file name')}.json", seal_file(value))
 
-    def read_json(self, name: str) -> Any | None:
+    def read_json(self, name: str) -> Json:
         """Return what `write_json` wrote, or None.
 
-        Raises
-        ------
-        DigestMismatch
-            If the file is damaged, with what can be done about it.
+        Raises DigestMismatch if the file is damaged, with what can be done about it.
         """
         return read_run_json(self.path / f"{check_name(name, 'file name')}.json", required=self._sealed)
 
@@ -216,13 +198,10 @@ class RunStore:
 
         A finished run that nobody may write to, on a read-only disk say, needs no lock: there is nothing left to do.
 
-        Raises
-        ------
-        RunLocked
-            If another process holds it, naming pid, host and starting time.
+        Raises RunLocked if another process holds it, naming pid, host and starting time.
         """
-        with lock_unless_done(self.path / "lock", self._is_finished) as held:
-            if held:
+        with lock_unless_done(self.path / "lock", self._is_finished) as is_locked:
+            if is_locked:
                 sweep_temporaries(self.path)
                 self._drop_checkpoints()
             yield self
@@ -259,19 +238,8 @@ class RunStore:
     def save_checkpoint(self, iteration: int, state: Any, about: Mapping[str, Any] | None = None) -> None:
         """Write the state after an iteration; the last two are kept.
 
-        Parameters
-        ----------
-        iteration : int
-            Number of finished iterations.
-        state : dataclass
-            Anything `to_arrays` takes.
-        about : mapping, optional
-            Further JSON values, such as digests and seeds; see `checkpoint_about`.
-
-        Raises
-        ------
-        OutOfSpace
-            If the disk is full; earlier checkpoints stay valid.
+        ``iteration``: number of finished iterations; ``state``: anything `to_arrays` takes; ``about``: further JSON values, such as digests
+        and seeds; see `checkpoint_about`. Raises OutOfSpace if the disk is full; earlier checkpoints stay valid.
         """
         named_arrays, value = to_arrays(state)
         arrays, index = pack(named_arrays)
@@ -289,26 +257,21 @@ class RunStore:
             "about": dict(about or {}),
             "packed": index,
         }
-        fields["digest"] = hashlib.sha256(canonical(fields)).hexdigest()
+        fields["digest"] = hashlib.sha256(canonical_json(fields)).hexdigest()
         write_atomic(str(self.path / "checkpoints" / f"{name}.npz"), (np.frombuffer(data, np.uint8),), fsync=True)
-        self._write(f"checkpoints/{name}.json", canonical(fields))
+        self._write(f"checkpoints/{name}.json", canonical_json(fields))
         self._drop_checkpoints()
 
     def _drop_checkpoints(self) -> None:
-        kept = set(checkpoint_names(self.path)[:KEPT_CHECKPOINTS])
-        files = [file for file in (self.path / "checkpoints").glob("*") if file.stem not in kept and file.suffix in (".json", ".npz")]
+        newest = set(checkpoint_names(self.path)[:KEPT_CHECKPOINTS])
+        files = [file for file in (self.path / "checkpoints").glob("*") if file.stem not in newest and file.suffix in (".json", ".npz")]
         for file in sorted(files, key=lambda f: f.suffix):  # the mark goes first, so that a half-removed checkpoint is none
             file.unlink(missing_ok=True)
 
     def load_checkpoint(self, cls: type[T]) -> tuple[int, T] | None:
         """Newest sound checkpoint: (iteration, state), or None if none was written.
 
-        Raises
-        ------
-        DigestMismatch
-            If every checkpoint there is damaged.
-        SchemaError
-            If the state is of another class or version.
+        Raises DigestMismatch if every checkpoint there is damaged; SchemaError if the state is of another class or version.
         """
         names, damage = checkpoint_names(self.path), []
         for name in names:
@@ -331,19 +294,19 @@ class RunStore:
         return None
 
     def _read_checkpoint(self, name: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        where = self.path / "checkpoints" / name
+        stem = self.path / "checkpoints" / name
         try:
-            text, data = where.with_suffix(".json").read_bytes(), where.with_suffix(".npz").read_bytes()
+            text, data = stem.with_suffix(".json").read_bytes(), stem.with_suffix(".npz").read_bytes()
         except FileNotFoundError as error:
             raise MissingBlock(f"{error.filename} is absent: the checkpoint is incomplete") from error
         except IsADirectoryError as error:
             raise MissingBlock(f"{error.filename} is a folder, and a file was written there") from error
-        fields = parse_json(text, f"{where}.json")
+        fields = parse_json(text, f"{stem}.json")
         stated = fields.pop("digest", None)
-        if stated != hashlib.sha256(canonical(fields)).hexdigest() or fields.get("format") != CHECKPOINT_FORMAT:
-            raise DigestMismatch(f"{where}.json does not have its digest {stated!r} and the format {CHECKPOINT_FORMAT!r}")
+        if stated != hashlib.sha256(canonical_json(fields)).hexdigest() or fields.get("format") != CHECKPOINT_FORMAT:
+            raise DigestMismatch(f"{stem}.json does not have its digest {stated!r} and the format {CHECKPOINT_FORMAT!r}")
         if hashlib.sha256(data).hexdigest() != fields["sha256"]:
-            raise DigestMismatch(f"{where}.npz, bytes 0:{len(data)}: the content does not have the digest {fields['sha256']}")
+            raise DigestMismatch(f"{stem}.npz, bytes 0:{len(data)}: the content does not have the digest {fields['sha256']}")
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:
             return fields, unpack({key.removeprefix("x."): stored[key] for key in stored.files}, fields["packed"])
 
@@ -351,11 +314,11 @@ class RunStore:
 
     def append_history(self, entry: Mapping[str, Any]) -> None:
         """Add a line with its checksum to ``history.jsonl``; infinities and NaN become null."""
-        self._append(HISTORY, seal_text(dumps(entry), LINE))
+        self._append(HISTORY, seal_text(dump_json(entry), LINE))
 
     def log_event(self, event: Mapping[str, Any]) -> None:
         """Add a line with the present time to ``events.log``."""
-        self._append("events.log", dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **event}))
+        self._append("events.log", dump_json({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **event}))
 
     def _append(self, name: str, text: bytes) -> None:
         line = text + b"\n"
@@ -370,41 +333,27 @@ class RunStore:
     def history(self) -> list[dict[str, Any]]:
         """Entries of ``history.jsonl``; a line torn by a kill is left out.
 
-        Raises
-        ------
-        DigestMismatch
-            If a line is damaged, naming it.
+        Raises DigestMismatch if a line is damaged, naming it.
         """
         return [entry for _, entry in read_lines(self.path / HISTORY, required=self._sealed)]
 
     def truncate_history(self, iteration: int) -> None:
         """Cut ``history.jsonl`` before the first entry whose "iteration" is larger; called on resume."""
-        kept = []
+        lines = []
         for line, entry in read_lines(self.path / HISTORY, required=self._sealed):
             if (entry.get("iteration") or 0) > iteration:
                 break
-            kept.append(line + b"\n")
-        if kept or (self.path / HISTORY).exists():
-            self._write(HISTORY, b"".join(kept))
+            lines.append(line + b"\n")
+        if lines or (self.path / HISTORY).exists():
+            self._write(HISTORY, b"".join(lines))
 
     # -- arrays and model --------------------------------------------------------------------------------------------
 
     def put_array(self, name: str, array: npt.NDArray[Any], keep: int = KEPT_ARRAYS) -> ArrayRef:
         """Write an array once, under its content's digest; older arrays of the name are removed.
 
-        Parameters
-        ----------
-        name : str
-            What it is, such as "alpha"; [A-Za-z0-9._-]{1,128}.
-        array : ndarray
-            Numbers.
-        keep : int
-            Arrays of this name that stay.
-
-        Raises
-        ------
-        OutOfSpace
-            If the disk is full.
+        ``name``: what it is, such as "alpha"; [A-Za-z0-9._-]{1,128}; ``array``: numbers; ``keep``: arrays of this name that stay. Raises
+        OutOfSpace if the disk is full.
         """
         check_name(name, "array name")
         packed = io.BytesIO()
@@ -435,13 +384,13 @@ class RunStore:
         return models.read_model(self.path / "model", cls)
 
 
-def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    return json.loads(canonical(dict(config)))
+def _plain_json(config: Mapping[str, Any]) -> dict[str, Any]:
+    return json.loads(canonical_json(dict(config)))
 
 
-def _strangers(path: Path) -> SchemaError:
+def _foreign_files_error(path: Path) -> SchemaError:
     return SchemaError(f"{path} is a folder with files that are not a run; choose an empty place")
 
 
-def _folder(path: str | os.PathLike[str]) -> Path:
-    return Path(os.path.abspath(local(path, "run", "run")))
+def _run_folder(path: str | os.PathLike[str]) -> Path:
+    return Path(os.path.abspath(require_local(path, "run", "run")))

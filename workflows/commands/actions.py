@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..checking import ConfigError
-from ..progress import Sink
-from ..signals import stopped
+from ..progress import Emit
+from ..signals import find_signal
 
 if TYPE_CHECKING:
     from ..schema import IngestArgs, MethodArgs
 
 
-def existing(path: str, what: str) -> str:
+def require_path(path: str, what: str) -> str:
     """Return ``path`` if something is there.
 
     Raises
@@ -38,7 +38,7 @@ def existing(path: str, what: str) -> str:
     return path
 
 
-def begun(path: str) -> str:
+def require_run(path: str) -> str:
     """Return the path of a run that has begun, its records checked against their checksums.
 
     Raises
@@ -50,7 +50,7 @@ def begun(path: str) -> str:
     """
     from ...storage import RunStore
 
-    existing(path, "run")
+    require_path(path, "run")
     if (Path(path) / "lock").is_file() and not _is_begun(path):
         raise ConfigError(_not_begun(path))
     for folder in (Path(path), Path(path) / "best"):
@@ -60,12 +60,12 @@ def begun(path: str) -> str:
 
 
 @contextmanager
-def beginning(path: str) -> Iterator[None]:
-    """Let the message of a signal inside the block say what `begun` says afterwards, if the run had not begun by then."""
+def explain_unbegun(path: str) -> Iterator[None]:
+    """Let the message of a signal inside the block say what `require_run` says afterwards, if the run had not begun by then."""
     try:
         yield
     except BaseException as error:
-        stop = stopped(error)
+        stop = find_signal(error)
         if stop is not None and not _is_begun(path):
             stop.kept = _not_begun(path)
         raise
@@ -79,7 +79,7 @@ def _not_begun(path: str) -> str:
     return f"run {path} was stopped before it began, so nothing of it is kept; run the same command again"
 
 
-def sized(text: str | int | None, what: str) -> int | None:
+def parse_size(text: str | int | None, what: str) -> int | None:
     """Return the bytes of ``256MiB``.
 
     Raises
@@ -95,9 +95,9 @@ def sized(text: str | int | None, what: str) -> int | None:
         raise ConfigError(f"{what}: {error}") from None
 
 
-def _bytes_progress(sink: Sink) -> Callable[[int, int, str], None]:
+def _report_bytes(emit: Emit) -> Callable[[int, int, str], None]:
     def report(done: int, total: int, phase: str) -> None:
-        sink({"event": "phase", "phase": f"{phase}: {done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
+        emit({"event": "phase", "phase": f"{phase}: {done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
 
     return report
 
@@ -111,14 +111,14 @@ def plan_source(args: IngestArgs, store: str) -> dict[str, Any]:
 
 def _ingest_options(args: IngestArgs) -> dict[str, Any]:
     """Return the options of an ingest, its inputs checked to be there."""
-    if args.source != "-" and Path(existing(args.source, "source")).is_dir():
+    if args.source != "-" and Path(require_path(args.source, "source")).is_dir():
         raise ConfigError(f"source {args.source} is a folder; ingest reads a file")
     if args.like is not None:
-        existing(args.like, "the store given as like,")
-    return {**args.model_dump(exclude={"source", "store"}), "budget": sized(args.budget, "budget")}
+        require_path(args.like, "the store given as like,")
+    return {**args.model_dump(exclude={"source", "store"}), "budget": parse_size(args.budget, "budget")}
 
 
-def ingest_source(args: IngestArgs, store: str, sink: Sink) -> dict[str, Any]:
+def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:
     """Write a block store from a source; return its figures.
 
     Parameters
@@ -127,16 +127,16 @@ def ingest_source(args: IngestArgs, store: str, sink: Sink) -> dict[str, Any]:
         What to read and how; paths are used as they are.
     store
         Where to write.
-    sink
+    emit
         Takes progress events.
     """
     from ...storage.ingest import ingest
 
-    written = ingest(args.source, store, progress=_bytes_progress(sink), **_ingest_options(args))
+    written = ingest(args.source, store, progress=_report_bytes(emit), **_ingest_options(args))
     if args.labels is None and args.like is None and any(isinstance(label, float) for label in written.meta.labels or ()):
         first = ", ".join(map(str, (written.meta.labels or ())[:3]))
-        told = f"targets such as {first} are taken for classes; --task regression takes them for numbers"
-        sink({"event": "warning", "message": told})
+        advice = f"targets such as {first} are taken for classes; --task regression takes them for numbers"
+        emit({"event": "warning", "message": advice})
     return store_figures(written)
 
 
@@ -162,16 +162,16 @@ def store_figures(store: Any) -> dict[str, Any]:
     }
 
 
-def extras_of(args: MethodArgs, store: str, path: Callable[[str], str] = str) -> dict[str, Any]:
+def collect_extras(args: MethodArgs, store: str, path: Callable[[str], str] = str) -> dict[str, Any]:
     """Return the further inputs of a fit on a store, as far as they were given."""
-    found: dict[str, Any] = row_inputs(args, store, path)
+    extras: dict[str, Any] = row_inputs(args, store, path)
     if args.groups is not None:
-        found["groups"] = read_groups(path(args.groups))
+        extras["groups"] = read_groups(path(args.groups))
     if args.test_share:
-        found["test_share"] = args.test_share
+        extras["test_share"] = args.test_share
     if args.stream is not None:
-        found["stream"] = args.stream.model_dump(exclude={"source"}, exclude_none=True)
-    return found
+        extras["stream"] = args.stream.model_dump(exclude={"source"}, exclude_none=True)
+    return extras
 
 
 def tune_plan(
@@ -204,7 +204,7 @@ def row_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = str) -
 
     known, inputs = extra_inputs(), dict[str, Any]()
     for name, file in args.inputs().items():
-        item, file = known[name][0], existing(path(file), f"{name}: {'store' if known[name][0].reads == 'store' else 'file'}")
+        item, file = known[name][0], require_path(path(file), f"{name}: {'store' if known[name][0].reads == 'store' else 'file'}")
         if item.reads == "store":
             inputs[name] = file
             continue
@@ -230,16 +230,16 @@ def read_groups(file: str) -> Any:
 
     from ...storage.ingest.options import read_groups as read_labels
 
-    existing(file, "groups: file")
+    require_path(file, "groups: file")
     if not file.endswith(".json"):
         return read_labels(file)
     try:
-        found = json.loads(Path(file).read_text(encoding="utf-8"))
+        groups = json.loads(Path(file).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"groups: {file}: {error}") from None
-    if not isinstance(found, list) or not all(_is_ids(item) or isinstance(item, (int, str)) for item in found):
+    if not isinstance(groups, list) or not all(_is_ids(item) or isinstance(item, (int, str)) for item in groups):
         raise ConfigError(f"groups: {file} must hold a list of labels, one per feature, or a list of lists of feature ids")
-    return found if all(_is_ids(item) for item in found) else read_labels(found)
+    return groups if all(_is_ids(item) for item in groups) else read_labels(groups)
 
 
 def _is_ids(value: Any) -> bool:

@@ -8,32 +8,32 @@ from typing import Any
 
 import click
 
-from ..console import Result, table
-from .actions import existing
-from .options import Frame, Url, Where, cluster_options, command, method_config, set_option, split_settings
+from ..console import Result, align_rows
+from .actions import require_path
+from .options import ComputeOptions, Frame, Url, cluster_options, method_config, register_command, set_option, split_settings
 
 
 def register(group: click.Group) -> None:
     """Add the commands to a group."""
     config = group.group("config")(_config)
-    _show(config)
-    _schema(config)
-    _warmup(group)
-    _demo(group)
+    _add_show(config)
+    _add_schema(config)
+    _add_warmup(group)
+    _add_demo(group)
 
 
 def _config() -> None:
     """Show parameters and their schema."""
 
 
-def _show(group: click.Group) -> None:
-    @command(group, short_help="Show parameters as they would be used.")
+def _add_show(group: click.Group) -> None:
+    @register_command(group, short_help="Show parameters as they would be used.")
     @click.argument("target")
     @set_option
     @click.option("--resolved", is_flag=True, help="With defaults filled in; else only what was given.")
     @click.option("--allow-code", is_flag=True, help="Accept a factory: cluster named in the file.")
     @cluster_options
-    def show(frame: Frame, target: str, settings: tuple[str, ...], resolved: bool, allow_code: bool, where: Where) -> Result:
+    def show(frame: Frame, target: str, settings: tuple[str, ...], resolved: bool, allow_code: bool, compute: ComputeOptions) -> Result:
         """Show the parameters of TARGET, a method or a workflow file, as they would be used.
 
         In a workflow file, variables are expanded; environment and options go before the file's cluster and memory.
@@ -44,34 +44,34 @@ def _show(group: click.Group) -> None:
             target = checked(target, "file", "TARGET")
             if settings:
                 raise click.UsageError("--set belongs to a method; a workflow file holds its parameters itself")
-            shown = _workflow(existing(target, "workflow file"), resolved, allow_code, where)
+            shown = _workflow_parameters(require_path(target, "workflow file"), resolved, allow_code, compute)
         else:
             shown = method_config(target, split_settings(settings)).model_dump(mode="json", exclude_unset=not resolved)
         return Result(fields={"target": target, "config": shown}, text=yaml_text(shown))
 
 
-def yaml_text(value: Any) -> str:
+def yaml_text(value: object) -> str:
     """Return plain data as YAML, in the order given."""
     import yaml
 
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip()
 
 
-def _workflow(path: str, resolved: bool, allow_code: bool, where: Where) -> dict[str, Any]:
-    from ..runner import placed, resolved_params
+def _workflow_parameters(path: str, resolved: bool, allow_code: bool, compute: ComputeOptions) -> dict[str, Any]:
+    from ..runner import merge_compute, resolved_params
     from ..schema import read_workflow
 
     read = read_workflow(path, allow_code)
     shown = read.spec.model_dump(mode="json", by_alias=True, exclude_unset=not resolved)
-    shown.update({key: value for key, value in vars(placed(read, where)).items() if value not in (None, False) and key != "tls"})
+    shown.update({key: value for key, value in vars(merge_compute(read, compute)).items() if value not in (None, False) and key != "tls"})
     if resolved:
         for step, entry in zip(read.spec.steps, shown["steps"], strict=True):
             entry["with"].update(resolved_params(read, step))
     return shown
 
 
-def _schema(group: click.Group) -> None:
-    @command(group, short_help="Show a JSON schema.")
+def _add_schema(group: click.Group) -> None:
+    @register_command(group, short_help="Show a JSON schema.")
     @click.argument("target")
     def schema(frame: Frame, target: str) -> Result:
         """Show the JSON schema of TARGET: a method, "workflow" (the YAML file) or "result" (the last line of --json)."""
@@ -79,29 +79,29 @@ def _schema(group: click.Group) -> None:
         from ..checking import choose
         from ..schema import ResultLine, WorkflowSpec
 
-        own = {"workflow": WorkflowSpec, "result": ResultLine}
-        choose(target, [*METHODS, *own], "schema")
-        model = own[target] if target in own else METHODS[target].config
-        found = model.model_json_schema()
-        return Result(fields={"target": target, "schema": found}, text=json.dumps(found, indent=2))
+        models = {"workflow": WorkflowSpec, "result": ResultLine}
+        choose(target, [*METHODS, *models], "schema")
+        model = models[target] if target in models else METHODS[target].config
+        fields = model.model_json_schema()
+        return Result(fields={"target": target, "schema": fields}, text=json.dumps(fields, indent=2))
 
 
-def _warmup(group: click.Group) -> None:
-    @command(group, short_help="Compile the kernels before the first fit.")
+def _add_warmup(group: click.Group) -> None:
+    @register_command(group, short_help="Compile the kernels before the first fit.")
     def warmup(frame: Frame) -> Result:
         """Compile the numerical kernels into numba's cache, so that the first fit does not wait for it."""
-        from ..warmup import warm
+        from ..warmup import run_cases
 
-        with frame.progress() as sink:
-            seconds = warm(sink)
-        return Result(fields={"seconds": seconds}, text=table([(name, f"{value:.1f} s") for name, value in seconds.items()]))
+        with frame.progress() as emit:
+            seconds = run_cases(emit)
+        return Result(fields={"seconds": seconds}, text=align_rows([(name, f"{value:.1f} s") for name, value in seconds.items()]))
 
 
-def _demo(group: click.Group) -> None:
-    @command(group, short_help="Tell digits 3 from 8 by pairs of pixels.")
+def _add_demo(group: click.Group) -> None:
+    @register_command(group, short_help="Tell digits 3 from 8 by pairs of pixels.")
     @click.option("--out", type=Url("folder"), default="gramplane-demo", show_default=True, metavar="DIR", help="Folder to write.")
     @cluster_options
-    def demo(frame: Frame, out: str, where: Where) -> Result:
+    def demo(frame: Frame, out: str, compute: ComputeOptions) -> Result:
         """Tell handwritten digits 3 from 8 by pairs of pixels, on a small Dask cluster, with a report page.
 
         The data come with scikit-learn. The cluster is local:2 unless --cluster names another one. The workflow file in DIR may be edited:
@@ -109,7 +109,7 @@ def _demo(group: click.Group) -> None:
         """
         from ..demo import run_demo
 
-        with frame.progress() as sink:
-            found = run_demo(Path(out), where.over(cluster="local:2"), sink)
-        lines = [("test accuracy", f"{found['accuracy']:.4f}"), ("selected", found["n_selected"]), ("of", found["candidates"])]
-        return Result(fields=found, text=table([*lines, ("seconds, all steps", found["seconds"]), ("report", found["report"])]))
+        with frame.progress() as emit:
+            result = run_demo(Path(out), compute.over(cluster="local:2"), emit)
+        lines = [("test accuracy", f"{result['accuracy']:.4f}"), ("selected", result["n_selected"]), ("of", result["candidates"])]
+        return Result(fields=result, text=align_rows([*lines, ("seconds, all steps", result["seconds"]), ("report", result["report"])]))

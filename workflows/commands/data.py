@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..checking import by_option, validated
-from ..console import Result, figure, plan_result, run_table, table
+from ..checking import by_option, validate_values
+from ..console import Result, align_rows, format_figure, plan_result, run_table
 from ..exits import Exit
-from .actions import begun, existing, ingest_source, plan_source, store_figures
+from .actions import ingest_source, plan_source, require_path, require_run, store_figures
 from .gram_actions import gram_figures, gram_left_overs, is_gram_store, kernel_name, kernel_names, open_store
-from .options import Frame, Url, command, dry_run_option
+from .options import Frame, Url, dry_run_option, register_command
+
+if TYPE_CHECKING:
+    from ...storage import GramStore
 
 
 def register(group: click.Group) -> None:
     """Add the commands to a group."""
-    _ingest(group)
-    _inspect(group)
-    _verify(group)
-    _clean(group)
+    _add_ingest(group)
+    _add_inspect(group)
+    _add_verify(group)
+    _add_clean(group)
 
 
-def _ingest(group: click.Group) -> None:
-    @command(group, short_help="Write a block store from a file.")
+def _add_ingest(group: click.Group) -> None:
+    @register_command(group, short_help="Write a block store from a file.")
     @click.argument("source", type=Url("source"))
     @click.argument("store", type=Url("new-store"))
     @click.option(
@@ -64,14 +67,14 @@ def _ingest(group: click.Group) -> None:
     def ingest(frame: Frame, store: str, labels: str | None, dry_run: bool, **options: Any) -> Result:
         """Write the block store STORE from the file SOURCE ("-": standard input)."""
         from ..schema import IngestArgs
-        from ..yaml_source import scalar
+        from ..yaml_source import read_scalar
 
-        named = None if labels is None else [scalar(word, "--labels") for word in labels.split(",")]
-        args = validated(IngestArgs, {**options, "labels": named}, by_option)
+        named = None if labels is None else [read_scalar(word, "--labels") for word in labels.split(",")]
+        args = validate_values(IngestArgs, {**options, "labels": named}, by_option)
         if dry_run:
             return plan_result(plan_source(args, store))
-        with frame.progress() as sink:
-            figures = ingest_source(args, store, sink)
+        with frame.progress() as emit:
+            figures = ingest_source(args, store, emit)
         return Result(fields=figures, text=_store_text(figures))
 
 
@@ -82,43 +85,43 @@ def _store_text(figures: dict[str, Any]) -> str:
     rows.insert(6, ("stored values", f"{figures['stored']:,} in {figures['bytes'] / 2**20:,.1f} MiB"))
     if figures["missing"]:
         rows.insert(7, ("missing values", f"{figures['missing']:,}"))
-    return table(rows)
+    return align_rows(rows)
 
 
-def _inspect(group: click.Group) -> None:
-    @command(group, short_help="Show what a store or run holds.")
+def _add_inspect(group: click.Group) -> None:
+    @register_command(group, short_help="Show what a store or run holds.")
     @click.argument("path", type=Url("anything"))
     def inspect(frame: Frame, path: str) -> Result:
         """Show the schema, sizes and tables of a store, or configuration and state of a run."""
         from ..report.collect import is_run, run_figures
 
-        existing(path, "store or run")
+        require_path(path, "store or run")
         if is_run(path):
-            begun(path)
+            require_run(path)
             figures = run_figures(path)
             return Result(fields={"kind": "run", **figures}, text=run_table(figures))
         store = open_store(path)
         if is_gram_store(path):
-            return _gram_told(store)
+            return _gram_result(store)
         tables = [name for name in ("y", "task", "group", "weight") if store.has_table(name)]
         figures = {**store_figures(store), "tables": tables, "layouts": list(store.meta.layouts)}
-        return Result(fields=figures, text=f"{_store_text(figures)}\n{table([('tables', tables), ('layouts', figures['layouts'])])}")
+        return Result(fields=figures, text=f"{_store_text(figures)}\n{align_rows([('tables', tables), ('layouts', figures['layouts'])])}")
 
 
-def _gram_told(store: Any) -> Result:
+def _gram_result(store: GramStore) -> Result:
     figures, names = gram_figures(store), kernel_names(store)
-    text = table([*figures.items(), *((f"kernel {q}", name) for q, name in enumerate(names))])
+    text = align_rows([*figures.items(), *((f"kernel {q}", name) for q, name in enumerate(names))])
     return Result(fields={"kind": "grams", **figures, "names": names}, text=text)
 
 
-def _verify(group: click.Group) -> None:
-    @command(group, short_help="Re-read a store against its checksums.")
+def _add_verify(group: click.Group) -> None:
+    @register_command(group, short_help="Re-read a store against its checksums.")
     @click.argument("store", type=Url("store"))
     def verify(frame: Frame, store: str) -> Result:
         """Re-read every object of STORE (a block store or a Gram store) against its checksum; exit 6 if any differs or is gone."""
-        with frame.progress() as sink:
-            report = open_store(existing(store, "store")).verify(
-                lambda done, total: sink({"event": "phase", "phase": f"{done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
+        with frame.progress() as emit:
+            report = open_store(require_path(store, "store")).verify(
+                lambda done, total: emit({"event": "phase", "phase": f"{done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
             )
         damaged = [{"object": item.key, "reason": item.reason} for item in report.damaged]
         fields = {"store": store, "objects": report.n_objects, "bytes": report.nbytes, "n_damaged": len(damaged), "damaged": damaged}
@@ -130,8 +133,8 @@ def _verify(group: click.Group) -> None:
         )
 
 
-def _clean(group: click.Group) -> None:
-    @command(group, short_help="List, and remove, what is no longer needed.")
+def _add_clean(group: click.Group) -> None:
+    @register_command(group, short_help="List, and remove, what is no longer needed.")
     @click.argument("path", type=Url("left-overs"))
     @click.option("--yes", is_flag=True, help="Remove what is listed; without it nothing is removed.")
     @click.option("--keep", metavar="FILE|TEXT", help="Of a Gram store: the kernels in use, as for gram --kernels; the others are unused.")
@@ -142,26 +145,26 @@ def _clean(group: click.Group) -> None:
         Of a Gram store: blocks that belong to nothing and, with --keep, the kernels that are not named there.
         """
         from ...storage.places import is_local
-        from ..cleaning import left_overs, old_versions, remove, remove_old
+        from ..cleaning import left_overs, old_versions, remove_files, remove_old_versions
 
-        if is_gram_store(existing(path, "store, run or folder")):
+        if is_gram_store(require_path(path, "store, run or folder")):
             return _clean_grams(path, keep, yes)
         if keep is not None:
             raise click.UsageError(f"--keep names kernels of a Gram store; {path} is none")
-        found = left_overs(Path(path)) if is_local(path) else []
+        items = left_overs(Path(path)) if is_local(path) else []
         old = old_versions(path)
         free = [item for item in old if not item.is_read]
-        nbytes = sum(item.nbytes for item in [*found, *free])
-        lines = [f"{figure(item.nbytes):>12} bytes  {item.path}  {item.why}" for item in found]
-        told = {False: "version that was replaced", True: "version that was replaced; it is still read and stays"}
-        lines += [f"{figure(item.nbytes):>12} bytes  {item.store}/{item.name}  {told[item.is_read]}" for item in old]
+        nbytes = sum(item.nbytes for item in [*items, *free])
+        lines = [f"{format_figure(item.nbytes):>12} bytes  {item.path}  {item.why}" for item in items]
+        descriptions = {False: "version that was replaced", True: "version that was replaced; it is still read and stays"}
+        lines += [f"{format_figure(item.nbytes):>12} bytes  {item.store}/{item.name}  {descriptions[item.is_read]}" for item in old]
         if yes:
-            remove(found)
-            remove_old(free)
+            remove_files(items)
+            remove_old_versions(free)
         verb = "removed" if yes else "could be removed (--yes removes them)"
-        fields = {"path": path, "n_files": len(found), "bytes": nbytes, "removed": yes, "files": [str(item.path) for item in found]}
+        fields = {"path": path, "n_files": len(items), "bytes": nbytes, "removed": yes, "files": [str(item.path) for item in items]}
         fields["versions"] = [f"{item.store}/{item.name}" for item in free]
-        told_all = f"{len(found)} files, {len(free)} versions, {nbytes / 2**20:,.1f} MiB {verb}"
+        told_all = f"{len(items)} files, {len(free)} versions, {nbytes / 2**20:,.1f} MiB {verb}"
         return Result("done" if yes else "planned", fields, "\n".join([*lines, told_all]))
 
 
@@ -179,5 +182,5 @@ def _clean_grams(path: str, keep: str | None, yes: bool) -> Result:
     verb = "removed" if yes else "could be removed (--yes removes them)"
     counts = {"n_kernels": len(unused), "n_files": len(orphans), "bytes": nbytes, "removed": yes}
     fields = {"kind": "grams", "path": path, **counts, "kernels": names, "files": [key for key, _ in orphans]}
-    told = f"{len(unused)} kernels, {len(orphans)} files, {nbytes / 2**20:,.1f} MiB {verb}"
-    return Result("done" if yes else "planned", fields, "\n".join([*lines, told]))
+    message = f"{len(unused)} kernels, {len(orphans)} files, {nbytes / 2**20:,.1f} MiB {verb}"
+    return Result("done" if yes else "planned", fields, "\n".join([*lines, message]))

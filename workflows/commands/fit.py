@@ -6,22 +6,22 @@ from typing import Any
 
 import click
 
-from ..checking import ConfigError, by_option, validated
-from ..console import Result, figure, plan_result, table, told
-from .actions import beginning, begun, existing, extras_of, tune_plan
+from ..checking import ConfigError, by_option, validate_values
+from ..console import Result, align_rows, format_figure, plan_result, summary_rows
+from .actions import collect_extras, explain_unbegun, require_path, require_run, tune_plan
 from .options import (
     METHODS_HELP,
+    ComputeOptions,
     Frame,
     MethodCommand,
     TuneCommand,
     Url,
-    Where,
     cluster_options,
-    command,
     dry_run_option,
-    explicit,
+    explicit_values,
     method_argument,
     method_config,
+    register_command,
     seed_option,
     set_option,
     split_settings,
@@ -30,11 +30,11 @@ from .options import (
 
 def register(group: click.Group) -> None:
     """Add the commands to a group."""
-    _fit(group)
-    _tune(group)
-    _resume(group)
-    _predict(group)
-    _score(group)
+    _add_fit(group)
+    _add_tune(group)
+    _add_resume(group)
+    _add_predict(group)
+    _add_score(group)
 
 
 def outcome_result(outcome: Any, run: str) -> Result:
@@ -44,12 +44,12 @@ def outcome_result(outcome: Any, run: str) -> Result:
     return Result(
         outcome.status,
         {"run": run, "plan" if outcome.status == "planned" else "summary": figures},
-        f"{head.get(outcome.status, outcome.status)}\n{table(told(figures or {}))}",
+        f"{head.get(outcome.status, outcome.status)}\n{align_rows(summary_rows(figures or {}))}",
     )
 
 
-def _fit(group: click.Group) -> None:
-    @command(group, cls=MethodCommand, short_help="Fit a method on a store.", epilog=METHODS_HELP)
+def _add_fit(group: click.Group) -> None:
+    @register_command(group, cls=MethodCommand, short_help="Fit a method on a store.", epilog=METHODS_HELP)
     @method_argument
     @click.option("--data", type=Url("store"), metavar="STORE", help="Training data, a block store.")
     @click.option(
@@ -87,7 +87,7 @@ def _fit(group: click.Group) -> None:
         settings: tuple[str, ...],
         kernels: str | None,
         grams: str | None,
-        where: Where,
+        compute: ComputeOptions,
         dry_run: bool,
         **inputs: Any,
     ) -> Result:
@@ -100,19 +100,19 @@ def _fit(group: click.Group) -> None:
         text = {key: inputs.pop(key) for key in ("n_features", "labels", "task", "zero_based")}
         source, extra = training_data(data, stream, text)
         values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
-        params = explicit(method_config(method, values, d=_width(source, values)))
+        params = explicit_values(method_config(method, values, d=_store_width(source, values)))
         args = _fit_args(method, inputs)
-        with beginning(run), frame.progress() as sink:
+        with explain_unbegun(run), frame.progress() as emit:
             outcome = run_method(
                 method,
                 params,
                 data=source,
                 run=run,
                 dry_run=dry_run,
-                on_event=sink,
+                on_event=emit,
                 seed=args.seed,
-                extra={**extras_of(args, source), **extra},
-                **where.arguments(),
+                extra={**collect_extras(args, source), **extra},
+                **compute.arguments(),
             )
         return outcome_result(outcome, run)
 
@@ -125,22 +125,22 @@ def training_data(data: str | None, stream: str | None, text: dict[str, Any]) ->
     ConfigError
         Not exactly one of both, no width of a text, an option of texts for a store, or nothing there.
     """
-    given = {key: value for key, value in text.items() if value is not None}
+    options = {key: value for key, value in text.items() if value is not None}
     if stream is None:
         if data is None:
             raise ConfigError("give --data STORE, or --stream FILE for rows that are read once")
-        for key in given:
+        for key in options:
             raise ConfigError(f"--{key.replace('_', '-')} describes a text; it goes with --stream, not with --data")
-        return existing(data, "store"), {}
+        return require_path(data, "store"), {}
     if data is not None:
         raise ConfigError("--data and --stream exclude each other")
-    if "n_features" not in given:
+    if "n_features" not in options:
         raise ConfigError("--stream needs --n-features, the width of its rows")
-    if "labels" in given:
-        given["labels"] = _label_numbers(given["labels"])
-    if "zero_based" in given:
-        given["zero_based"] = given["zero_based"] == "yes"
-    return stream if stream == "-" else existing(stream, "stream: file"), {"stream": given}
+    if "labels" in options:
+        options["labels"] = _label_numbers(options["labels"])
+    if "zero_based" in options:
+        options["zero_based"] = options["zero_based"] == "yes"
+    return stream if stream == "-" else require_path(stream, "stream: file"), {"stream": options}
 
 
 def _label_numbers(text: str) -> list[float]:
@@ -152,28 +152,28 @@ def _label_numbers(text: str) -> list[float]:
 
 def _with_options(values: dict[str, Any], options: dict[str, str | None]) -> dict[str, Any]:
     """Return the parameters of ``--set`` with those that have an option of their own."""
-    given = {key: value for key, value in options.items() if value is not None}
-    for key in given:
+    named = {key: value for key, value in options.items() if value is not None}
+    for key in named:
         if key in values:
             raise ConfigError(f"--{key} is also given by --set {key}")
-    return {**values, **given}
+    return {**values, **named}
 
 
-def _width(data: str, values: dict[str, Any]) -> int | None:
+def _store_width(data: str, values: dict[str, Any]) -> int | None:
     """Return the number of features of a store where kernels are named, which are checked against it."""
     from ...storage import BlockStore
 
-    return BlockStore.open(existing(data, "store")).meta.n_cols if "kernels" in values else None
+    return BlockStore.open(require_path(data, "store")).meta.n_cols if "kernels" in values else None
 
 
 def _fit_args(method: str, inputs: dict[str, Any]) -> Any:
     from ..schema import FitArgs
 
-    return validated(FitArgs, {"method": method, **inputs}, by_option)
+    return validate_values(FitArgs, {"method": method, **inputs}, by_option)
 
 
-def _tune(group: click.Group) -> None:
-    @command(group, cls=TuneCommand, short_help="Choose parameters by cross-validation and fit.", epilog=METHODS_HELP)
+def _add_tune(group: click.Group) -> None:
+    @register_command(group, cls=TuneCommand, short_help="Choose parameters by cross-validation and fit.", epilog=METHODS_HELP)
     @method_argument
     @click.option("--data", type=Url("store"), required=True, metavar="STORE", help="Training data, a block store.")
     @click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
@@ -203,7 +203,7 @@ def _tune(group: click.Group) -> None:
         kernels: str | None,
         grams: str | None,
         folds: int,
-        where: Where,
+        compute: ComputeOptions,
         dry_run: bool,
         **inputs: Any,
     ) -> Result:
@@ -213,19 +213,25 @@ def _tune(group: click.Group) -> None:
         """
         from ...pipeline import tune as tune_method
 
-        grid = {key: value if isinstance(value, list) else [value] for key, value in split_settings(_lists(grids), "--grid").items()}
+        grid = {key: value if isinstance(value, list) else [value] for key, value in split_settings(_yaml_lists(grids), "--grid").items()}
         values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
-        params, args = check_grid(method, grid, values, _width(data, values)), _fit_args(method, inputs)
-        shared = {"data": existing(data, "store"), "run": run, "seed": args.seed, "extra": extras_of(args, data), **where.arguments()}
-        with beginning(run), frame.progress() as sink:
+        params, args = check_grid(method, grid, values, _store_width(data, values)), _fit_args(method, inputs)
+        shared = {
+            "data": require_path(data, "store"),
+            "run": run,
+            "seed": args.seed,
+            "extra": collect_extras(args, data),
+            **compute.arguments(),
+        }
+        with explain_unbegun(run), frame.progress() as emit:
             if dry_run:
-                plan = tune_plan(method, params, grid, folds, {**shared, "on_event": sink})
-                return Result("planned", {"run": run, "plan": plan}, f"plan; nothing was run\n{table(list(plan.items()))}")
-            outcome = tune_method(method, grid, params=params, folds=folds, on_event=sink, **shared)
+                plan = tune_plan(method, params, grid, folds, {**shared, "on_event": emit})
+                return Result("planned", {"run": run, "plan": plan}, f"plan; nothing was run\n{align_rows(list(plan.items()))}")
+            outcome = tune_method(method, grid, params=params, folds=folds, on_event=emit, **shared)
         return outcome_result(outcome, run)
 
 
-def _lists(grids: tuple[str, ...]) -> list[str]:
+def _yaml_lists(grids: tuple[str, ...]) -> list[str]:
     """Turn ``C=1,10`` into the YAML list ``C=[1,10]``."""
     pairs = [text.partition("=") for text in grids]
     return [
@@ -243,7 +249,7 @@ def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d
     """
     from ...pipeline.runs.tune import check_tunable
 
-    params = explicit(method_config(method, fixed, d=d))
+    params = explicit_values(method_config(method, fixed, d=d))
     try:
         check_tunable(method, grid)
     except ValueError as error:
@@ -258,70 +264,74 @@ def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d
     return params
 
 
-def _resume(group: click.Group) -> None:
-    @command(group, short_help="Continue a run at its last checkpoint.")
+def _add_resume(group: click.Group) -> None:
+    @register_command(group, short_help="Continue a run at its last checkpoint.")
     @click.argument("run", type=Url("run"))
     @cluster_options
-    def resume(frame: Frame, run: str, where: Where) -> Result:
+    def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
         """Continue RUN at its last checkpoint, on the same cluster or another one."""
         from ...pipeline import resume_run
         from ..report.collect import is_tuned
 
-        if is_tuned(begun(run)):
+        if is_tuned(require_run(run)):
             raise ConfigError(f"{run} is a run of tune; give the tune command again, it continues where it stopped")
-        arguments = where.arguments()
+        arguments = compute.arguments()
         arguments.pop("driver_memory")  # decided when the run was made
-        with frame.progress() as sink:
-            outcome = resume_run(run, on_event=sink, **{**arguments, "cluster": where.cluster})
+        with frame.progress() as emit:
+            outcome = resume_run(run, on_event=emit, **{**arguments, "cluster": compute.cluster})
         return outcome_result(outcome, run)
 
 
-def _predict(group: click.Group) -> None:
-    @command(group, short_help="Write predictions of a run on a store.")
+def _add_predict(group: click.Group) -> None:
+    @register_command(group, short_help="Write predictions of a run on a store.")
     @click.argument("run", type=Url("run"))
     @click.argument("store", type=Url("store"))
     @click.argument("out", type=Url("predictions"))
     @click.option("--three-way", is_flag=True, help="Predict 0, too, for rows of neither class (tri-class-svm).")
     @cluster_options
     @dry_run_option
-    def predict(frame: Frame, run: str, store: str, out: str, three_way: bool, where: Where, dry_run: bool) -> Result:
+    def predict(frame: Frame, run: str, store: str, out: str, three_way: bool, compute: ComputeOptions, dry_run: bool) -> Result:
         """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr)."""
         from ...pipeline import predict_store
         from ..report.collect import fitted
 
-        with frame.progress() as sink:
-            place = {"on_event": sink, **where.arguments()}
-            found = predict_store(fitted(begun(run)), existing(store, "store"), out, three_way=three_way, dry_run=dry_run, **place)
-        return plan_result(found) if dry_run else Result(fields=found, text=table(list(found.items())))
+        with frame.progress() as emit:
+            settings = {"on_event": emit, **compute.arguments()}
+            result = predict_store(
+                fitted(require_run(run)), require_path(store, "store"), out, three_way=three_way, dry_run=dry_run, **settings
+            )
+        return plan_result(result) if dry_run else Result(fields=result, text=align_rows(list(result.items())))
 
 
-def _score(group: click.Group) -> None:
-    @command(group, short_help="Show the metrics of a run on a store.")
+def _add_score(group: click.Group) -> None:
+    @register_command(group, short_help="Show the metrics of a run on a store.")
     @click.argument("run", type=Url("run"))
     @click.argument("store", type=Url("store"))
     @cluster_options
     @dry_run_option
-    def score(frame: Frame, run: str, store: str, where: Where, dry_run: bool) -> Result:
+    def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: bool) -> Result:
         """Show the metrics of RUN on STORE, and keep them for its report."""
         from ...pipeline import score_store
         from ...storage.objects import require_writable
         from ..report.collect import fitted, save_score
 
         if not dry_run:
-            require_writable(begun(run))
-        with frame.progress() as sink:
-            found = score_store(fitted(begun(run)), existing(store, "store"), on_event=sink, dry_run=dry_run, **where.arguments())
+            require_writable(require_run(run))
+        with frame.progress() as emit:
+            result = score_store(
+                fitted(require_run(run)), require_path(store, "store"), on_event=emit, dry_run=dry_run, **compute.arguments()
+            )
         if dry_run:
-            return plan_result(found)
-        save_score(fitted(run), store, found)
-        return Result(fields=found, text=score_text(found))
+            return plan_result(result)
+        save_score(fitted(run), store, result)
+        return Result(fields=result, text=score_text(result))
 
 
 def score_text(found: dict[str, Any]) -> str:
     """Return a metric table for a reader: figures, then one line per class, per task, and per model along the path."""
     several = [row for value in found.values() if _are_rows(value) for row in value]
-    single = table([(key, value) for key, value in found.items() if value != [] and not _are_rows(value)])
-    rows = [" ".join(f"{key}={figure(value)}" for key, value in row.items()) for row in several]
+    single = align_rows([(key, value) for key, value in found.items() if value != [] and not _are_rows(value)])
+    rows = [" ".join(f"{key}={format_figure(value)}" for key, value in row.items()) for row in several]
     return "\n".join([single, *rows])
 
 

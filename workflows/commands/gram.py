@@ -6,20 +6,20 @@ from typing import Any
 
 import click
 
-from ..console import Result, table
-from .actions import existing
+from ..console import Result, align_rows
+from .actions import require_path
 from .gram_actions import build_store, ingest_precomputed, repair_store
-from .options import Frame, Url, Where, cluster_options, command, dry_run_option
+from .options import ComputeOptions, Frame, Url, cluster_options, dry_run_option, register_command
 
 
 def register(group: click.Group) -> None:
     """Add the commands to a group."""
-    _gram(group)
-    _repair(group)
+    _add_gram(group)
+    _add_repair(group)
 
 
-def _gram(group: click.Group) -> None:
-    @command(group, short_help="Write a Gram store: kernel matrices kept on disk.")
+def _add_gram(group: click.Group) -> None:
+    @register_command(group, short_help="Write a Gram store: kernel matrices kept on disk.")
     @click.argument("store", required=False, type=Url("store"))
     @click.option("--kernels", metavar="FILE|TEXT", help='A YAML list of kernels, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
     @click.option(
@@ -38,7 +38,7 @@ def _gram(group: click.Group) -> None:
         precomputed: str | None,
         out: str,
         overwrite: bool,
-        where: Where,
+        compute: ComputeOptions,
         dry_run: bool,
     ) -> Result:
         """Compute the kernel matrices of the rows of STORE into a Gram store; blocks that are there are not computed again.
@@ -53,24 +53,24 @@ def _gram(group: click.Group) -> None:
             raise click.UsageError("--dry-run plans the computing of kernels; --precomputed computes none")
         if precomputed is None and store is None:
             raise click.UsageError("Missing argument 'STORE': the block store whose rows are compared")
-        with frame.progress() as sink:
+        with frame.progress() as emit:
             if precomputed is not None:
-                return _told("done", ingest_precomputed(precomputed, store, out, sink, overwrite))
-            status, figures = build_store(str(store), str(kernels), out, where, sink, dry_run, overwrite)
-        return _told(status, figures)
+                return _store_result("done", ingest_precomputed(precomputed, store, out, emit, overwrite))
+            status, figures = build_store(str(store), str(kernels), out, compute, emit, dry_run, overwrite)
+        return _store_result(status, figures)
 
 
-def _repair(group: click.Group) -> None:
-    @command(group, short_help="Compute damaged blocks of a Gram store again.")
+def _add_repair(group: click.Group) -> None:
+    @register_command(group, short_help="Compute damaged blocks of a Gram store again.")
     @click.argument("grams", type=Url("new-store"))
     @click.argument("store", type=Url("store"))
     @cluster_options
-    def repair(frame: Frame, grams: str, store: str, where: Where) -> Result:
+    def repair(frame: Frame, grams: str, store: str, compute: ComputeOptions) -> Result:
         """Re-read the Gram store GRAMS, and compute its damaged blocks again from STORE, the block store it was built from."""
-        with frame.progress() as sink:
-            status, figures = repair_store(existing(grams, "Gram store"), existing(store, "store"), where, sink)
-        return _told(status, figures)
+        with frame.progress() as emit:
+            status, figures = repair_store(require_path(grams, "Gram store"), require_path(store, "store"), compute, emit)
+        return _store_result(status, figures)
 
 
-def _told(status: str, figures: dict[str, Any]) -> Result:
-    return Result(status, figures, table(list(figures.items())))
+def _store_result(status: str, figures: dict[str, Any]) -> Result:
+    return Result(status, figures, align_rows(list(figures.items())))

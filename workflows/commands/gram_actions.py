@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...storage.places import is_local
 from ..checking import ConfigError
 from ..kernel_files import kernel_entries, kernel_specs
-from ..progress import Sink
-from .actions import existing
-from .options import Where
+from ..progress import Emit
+from .actions import require_path
+from .options import ComputeOptions
+
+if TYPE_CHECKING:
+    from ...storage import GramStore
 
 
 def is_gram_store(path: str) -> bool:
     """Tell a Gram store from a block store by the schema in its root; by its folders where the root cannot be read."""
     if not is_local(path):
-        return _opens(path)
-    place = _version(path)
+        return _is_gram_url(path)
+    version = _version_folder(path)
     try:
-        attributes = json.loads((place / "zarr.json").read_bytes())["attributes"]
+        attributes = json.loads((version / "zarr.json").read_bytes())["attributes"]
         return str(attributes["gramplane"]["schema"]).startswith("gramplane.grams/")
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return (place / "grams").is_dir() and (place / "manifest.json").exists()
+        return (version / "grams").is_dir() and (version / "manifest.json").exists()
 
 
-def _version(path: str) -> Path:
+def _version_folder(path: str) -> Path:
     """Return where the current version of a store lies; the path itself where that cannot be read."""
     from ...storage import StorageError
     from ...storage.urls import open_objects
@@ -38,7 +42,7 @@ def _version(path: str) -> Path:
         return Path(path)
 
 
-def _opens(url: str) -> bool:
+def _is_gram_url(url: str) -> bool:
     from ...storage import GramStore, SchemaError
 
     try:
@@ -59,65 +63,59 @@ def specs_for(store: str, kernels: str | list[Any]) -> list[Any]:
     """Return the kernels of a text, a file or a list of entries, for the rows of a store."""
     from ...storage import BlockStore
 
-    entries, place = kernel_entries(kernels) if isinstance(kernels, str) else (kernels, "kernels")
-    return kernel_specs(entries, BlockStore.open(existing(store, "store")).meta.n_cols, place)
+    entries, location = kernel_entries(kernels) if isinstance(kernels, str) else (kernels, "kernels")
+    return kernel_specs(entries, BlockStore.open(require_path(store, "store")).meta.n_cols, location)
 
 
 def build_store(
-    store: str, kernels: str | list[Any], out: str, where: Where, sink: Sink, dry_run: bool = False, overwrite: bool = False
+    store: str, kernels: str | list[Any], out: str, compute: ComputeOptions, emit: Emit, dry_run: bool = False, overwrite: bool = False
 ) -> tuple[str, dict[str, Any]]:
     """Build (or plan, or replace) a Gram store; return status and figures."""
     from ...pipeline.runs.gram_stores import build_grams
 
     specs = specs_for(store, kernels)
-    found = build_grams(store, specs, out, on_event=sink, dry_run=dry_run, overwrite=overwrite, **where.arguments())
-    return found.status, found.figures
+    result = build_grams(store, specs, out, on_event=emit, dry_run=dry_run, overwrite=overwrite, **compute.arguments())
+    return result.status, result.figures
 
 
-def repair_store(grams: str, store: str, where: Where, sink: Sink) -> tuple[str, dict[str, Any]]:
+def repair_store(grams: str, store: str, compute: ComputeOptions, emit: Emit) -> tuple[str, dict[str, Any]]:
     """Repair a Gram store; return status and figures.
 
-    Raises
-    ------
-    ConfigError
-        If it is a block store.
+    Raises ConfigError if it is a block store.
     """
     from ...pipeline.runs.gram_stores import repair_grams
 
     if not is_gram_store(grams):
         raise ConfigError(f"{grams} is not a Gram store; a damaged block store is made again with `gramplane ingest --overwrite`")
-    found = repair_grams(grams, store, on_event=sink, **where.arguments())
-    return found.status, found.figures
+    result = repair_grams(grams, store, on_event=emit, **compute.arguments())
+    return result.status, result.figures
 
 
-def ingest_precomputed(source: str, store: str | None, out: str, sink: Sink, overwrite: bool = False) -> dict[str, Any]:
+def ingest_precomputed(source: str, store: str | None, out: str, emit: Emit, overwrite: bool = False) -> dict[str, Any]:
     """Put matrices computed elsewhere into a Gram store; return its figures.
 
-    Raises
-    ------
-    SchemaError
-        If the matrices have another number of rows than the block store.
+    Raises SchemaError if the matrices have another number of rows than the block store.
     """
     from ...storage import BlockStore, SchemaError
     from ...storage.ingest import ingest_grams
-    from ...storage.ingest.fetching import at_hand
-    from ...storage.ingest.orders import order_of
+    from ...storage.ingest.fetching import make_local
+    from ...storage.ingest.orders import read_order
 
-    rows = None if store is None else BlockStore.open(existing(store, "store"))
-    with at_hand(existing(source, "precomputed: file"), folders=True) as near:
-        order = order_of(str(near))
+    rows = None if store is None else BlockStore.open(require_path(store, "store"))
+    with make_local(require_path(source, "precomputed: file"), folders=True) as local_source:
+        order = read_order(str(local_source))
         if rows is not None and order not in (None, rows.meta.n_rows):
             raise SchemaError(f"{source} has matrices of {order} rows; {store} has {rows.meta.n_rows}")
         digest = None if rows is None else rows.digest
-        written = ingest_grams(near, out, data_digest=digest, overwrite=overwrite, progress=_blocks_progress(sink))
+        written = ingest_grams(local_source, out, data_digest=digest, overwrite=overwrite, progress=_blocks_progress(emit))
     return {"source": source, **gram_figures(written)}
 
 
-def _blocks_progress(sink: Sink) -> Any:
-    return lambda done, total, phase: sink({"event": "phase", "phase": f"{phase}: {done} of {total}"})
+def _blocks_progress(emit: Emit) -> Callable[[int, int, str], None]:
+    return lambda done, total, phase: emit({"event": "phase", "phase": f"{phase}: {done} of {total}"})
 
 
-def gram_figures(store: Any) -> dict[str, Any]:
+def gram_figures(store: GramStore) -> dict[str, Any]:
     """Return what there is to say of an open Gram store."""
     meta, missing = store.meta, store.missing()
     blocks = meta.layout.n_pairs * len(store.bundles)
@@ -135,12 +133,12 @@ def gram_figures(store: Any) -> dict[str, Any]:
     }
 
 
-def kernel_names(store: Any) -> list[str]:
+def kernel_names(store: GramStore) -> list[str]:
     """Return every kernel as its short text; one computed elsewhere by its label."""
     return [kernel_name(store.describe(digest)) for digest in store.kernels]
 
 
-def kernel_name(record: Any) -> str:
+def kernel_name(record: Mapping[str, Any]) -> str:
     """Return the short text of a stored kernel."""
     from ...pipeline.runs.gram_stores import KernelSpec
 
@@ -149,10 +147,10 @@ def kernel_name(record: Any) -> str:
     return str(KernelSpec.from_json(record))
 
 
-def gram_left_overs(store: Any, keep: str | None) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+def gram_left_overs(store: GramStore, keep: str | None) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
     """Return the kernels not among those to keep, and the orphans, each with bytes. Without ``keep`` every kernel is kept."""
     if keep is None:
         return [], store.orphans()
-    entries, place = kernel_entries(keep)
-    kept = {spec.digest() for spec in kernel_specs(entries, None, place)}
-    return store.unused(kept), store.orphans()
+    entries, location = kernel_entries(keep)
+    digests = {spec.digest() for spec in kernel_specs(entries, None, location)}
+    return store.unused(digests), store.orphans()

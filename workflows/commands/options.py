@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...pipeline.registry import METHODS, extra_inputs
-from ..checking import ConfigError, by_name, choose, validated
-from ..console import Carried, Result, show
+from ..checking import ConfigError, by_name, choose, validate_values
+from ..console import Carried, Result, show_result
 
 if TYPE_CHECKING:
     from ...pipeline.records.extra_input import ExtraInput
@@ -26,12 +26,12 @@ class Frame:
 
     def progress(self) -> Any:
         """Return a context manager that yields the sink of progress events."""
-        from ..progress import progress
+        from ..progress import show_progress
 
-        return progress(self.quiet)
+        return show_progress(self.quiet)
 
 
-def command(group: click.Group, name: str | None = None, **settings: Any) -> Callable[[Callable[..., Result]], click.Command]:
+def register_command(group: click.Group, name: str | None = None, **settings: Any) -> Callable[[Callable[..., Result]], click.Command]:
     """Register ``function(frame, **options) -> Result`` as a command with ``--json``, ``--quiet`` and ``--debug``.
 
     The frame writes the result: text for a reader, or one JSON object as the last line on stdout.
@@ -49,7 +49,7 @@ def command(group: click.Group, name: str | None = None, **settings: Any) -> Cal
                 result = function(Frame(quiet), **options)
             except (BrokenPipeError, EOFError) as error:
                 raise Carried from error
-            show(result, ctx.command_path.partition(" ")[2], as_json)
+            show_result(result, ctx.command_path.partition(" ")[2], as_json)
             return int(result.code)
 
         made = group.command(name, **settings)(run)
@@ -70,7 +70,7 @@ def _refuse_no_text(ctx: click.Context) -> None:
 
 
 @dataclass(frozen=True)
-class Where:
+class ComputeOptions:
     """Where passes run, and within which memory.
 
     Attributes
@@ -94,10 +94,10 @@ class Where:
     tls: Mapping[str, str] | None = None
     stall_timeout: float | None = None
 
-    def over(self, **lower: Any) -> Where:
+    def over(self, **lower: Any) -> ComputeOptions:
         """Return these settings with ``lower`` filling in what was not said (YAML < environment < flags)."""
-        own = {key: value for key, value in vars(self).items() if value not in (None, False)}
-        return Where(**{**lower, **own})
+        chosen = {key: value for key, value in vars(self).items() if value not in (None, False)}
+        return ComputeOptions(**{**lower, **chosen})
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of the pipeline's functions.
@@ -107,16 +107,16 @@ class Where:
         ConfigError
             If only some of the three TLS files are given.
         """
-        given = {"cluster": self.cluster or "sync", "worker_memory": self.worker_memory, "allow_plaintext": self.allow_plaintext}
-        given |= {"driver_memory": self.driver_memory, "stall_timeout": self.stall_timeout}
+        arguments = {"cluster": self.cluster or "sync", "worker_memory": self.worker_memory, "allow_plaintext": self.allow_plaintext}
+        arguments |= {"driver_memory": self.driver_memory, "stall_timeout": self.stall_timeout}
         if self.tls:
             missing = [f"--tls-{name}" for name in ("ca", "cert", "key") if name not in self.tls]
             if missing:
                 raise ConfigError(f"TLS needs the three of --tls-ca, --tls-cert and --tls-key; missing: {', '.join(missing)}")
             from ...cluster import TLSFiles
 
-            given["tls"] = TLSFiles(**self.tls)
-        return given
+            arguments["tls"] = TLSFiles(**self.tls)
+        return arguments
 
 
 class Url(click.ParamType):
@@ -166,14 +166,14 @@ _CLUSTER = (
 
 
 def cluster_options(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Add the cluster options, handed over as one `Where` named ``where``."""
+    """Add the cluster options, handed over as one `ComputeOptions` named ``compute``."""
 
     @functools.wraps(function)
     def gather(*args: Any, **options: Any) -> Result:
         tls = {name: options.pop(f"tls_{name}") for name in ("ca", "cert", "key")}
-        own = {name: options.pop(name) for name in ("cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout")}
-        where = Where(**own, tls={name: path for name, path in tls.items() if path} or None)
-        return function(*args, where=where, **options)
+        fields = {name: options.pop(name) for name in ("cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout")}
+        compute = ComputeOptions(**fields, tls={name: path for name, path in tls.items() if path} or None)
+        return function(*args, compute=compute, **options)
 
     for option in reversed(_CLUSTER):
         gather = option(gather)
@@ -232,7 +232,7 @@ def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any
     ConfigError
         If a text has no ``=`` or a key comes twice.
     """
-    from ..yaml_source import scalar
+    from ..yaml_source import read_scalar
 
     values: dict[str, Any] = {}
     for text in texts:
@@ -241,7 +241,7 @@ def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any
             raise ConfigError(f"{option} {text}: write KEY=VALUE")
         if key in values:
             raise ConfigError(f"{option} {text}: {key} is given twice")
-        values[key] = scalar(value, f"{option} {key}")
+        values[key] = read_scalar(value, f"{option} {key}")
     return values
 
 
@@ -257,9 +257,9 @@ def method_config(method: str, values: Mapping[str, Any], place: Callable[..., s
 
     choose(method, METHODS, "method")
     config, place = METHODS[method].config, place or by_name("--set ")
-    return validated(config, with_kernels(values, d, place(("kernels",))) if "kernels" in config.model_fields else values, place)
+    return validate_values(config, with_kernels(values, d, place(("kernels",))) if "kernels" in config.model_fields else values, place)
 
 
-def explicit(config: Any) -> dict[str, Any]:
+def explicit_values(config: Any) -> dict[str, Any]:
     """Return the parameters that were given, coerced to their types."""
     return config.model_dump(exclude_unset=True)

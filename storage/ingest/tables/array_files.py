@@ -14,18 +14,18 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ...errors import DataError, SchemaError
-from ...sparse_door import checked_shape, compressed
+from ...sparse_door import check_compressed, check_shape
 from ...temporary import temporary_folder
-from ..files import FileArray, by_rows, declared, npy_file, unpacked
+from ..files import FileArray, by_rows, npy_file, read_declared, unpack_arrays
 from ..labels import Target
 from ..options import Options, Progress
 from ..reading import Reading, check_row_fits, check_width, read_rows
 from ..scratch import Scratch
 from ..text.spool import Block
 from ..text.streams import FileDigest
-from ..turning import Compressed, check_turning, rows_of
+from ..turning import Compressed, check_turning, csr_pieces
 from .arrays import ArraySource
-from .mat_files import is_version_5, variables
+from .mat_files import is_version_5, read_variables
 from .row_tables import at_row, row_tables
 
 _SPARSE_PARTS = ("data", "indices", "indptr", "shape")
@@ -40,13 +40,10 @@ COLUMN_BYTES = 16
 def file_arrays(path: Path, kind: str, options: Options) -> "ArraySource | FileSource":
     """Open a .npz, .npy or .mat file. Features are "X", or a CSR or CSC triple (with or without the prefix "X_").
 
-    Raises
-    ------
-    DataError
-        If the file is damaged, pickled, has no features, or declares more than is there.
+    Raises DataError if the file is damaged, pickled, has no features, or declares more than is there.
     """
     try:
-        return _opened(path, kind, options)
+        return _open_arrays(path, kind, options)
     except (DataError, SchemaError):
         raise
     except Exception as error:  # damaged files make NumPy and SciPy raise almost anything
@@ -55,31 +52,31 @@ def file_arrays(path: Path, kind: str, options: Options) -> "ArraySource | FileS
         raise DataError(f"cannot be read as .{kind}: {error}", str(path)) from error
 
 
-def _opened(path: Path, kind: str, options: Options) -> "ArraySource | FileSource":
+def _open_arrays(path: Path, kind: str, options: Options) -> "ArraySource | FileSource":
     if kind == "mat" and not is_version_5(path):
         return _in_memory(_old_mat(path, options), path, kind, options)
-    found = _declared(path, kind)
-    choice = _choice(found, str(path))
-    _check_declared(choice, found, options, str(path))
-    if WHOLE_SHARE * sum(array.nbytes for array in found.values()) > options.budget:
-        return FileSource(path, kind, found, options)
+    arrays = _read_declared(path, kind)
+    choice = _choose_features(arrays, str(path))
+    _check_declared(choice, arrays, options, str(path))
+    if WHOLE_SHARE * sum(array.nbytes for array in arrays.values()) > options.budget:
+        return FileSource(path, kind, arrays, options)
     with temporary_folder() as folder:
-        return _in_memory({name: _whole(array) for name, array in _unpacked(path, kind, folder).items()}, path, kind, options)
+        return _in_memory({name: _as_array(array) for name, array in _unpack_file(path, kind, folder).items()}, path, kind, options)
 
 
-def _declared(path: Path, kind: str) -> dict[str, Any]:
+def _read_declared(path: Path, kind: str) -> dict[str, Any]:
     if kind == "npy":
         return {"X": npy_file(path, str(path))}
-    return variables(path, None) if kind == "mat" else declared(path)
+    return read_variables(path, None) if kind == "mat" else read_declared(path)
 
 
-def _unpacked(path: Path, kind: str, folder: Path) -> dict[str, Any]:
+def _unpack_file(path: Path, kind: str, folder: Path) -> dict[str, Any]:
     if kind == "npy":
         return {"X": npy_file(path, str(path))}
-    return variables(path, folder) if kind == "mat" else unpacked(path, folder)
+    return read_variables(path, folder) if kind == "mat" else unpack_arrays(path, folder)
 
 
-def _whole(array: Any) -> npt.NDArray[Any]:
+def _as_array(array: FileArray | npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array.whole() if isinstance(array, FileArray) else array
 
 
@@ -90,7 +87,7 @@ def _check_declared(choice: "Choice", found: Mapping[str, Any], options: Options
         if len(shape) == 2:
             check_row_fits(shape[1], options, name)
         return
-    columns = checked_shape(_whole(found[choice.key + "shape"]), f"{choice.key}shape", name)[1]
+    columns = check_shape(_as_array(found[choice.key + "shape"]), f"{choice.key}shape", name)[1]
     if options.n_features is None and COLUMN_BYTES * columns > options.budget:
         raise DataError(
             f"has {columns} columns, whose tables take {COLUMN_BYTES * columns} bytes, more than the budget of {options.budget}; "
@@ -100,9 +97,9 @@ def _check_declared(choice: "Choice", found: Mapping[str, Any], options: Options
 
 
 def _in_memory(found: dict[str, Any], path: Path, kind: str, options: Options) -> ArraySource:
-    choice, name = _choice(found, str(path)), str(path)
-    x = _assembled(choice, found, name) if choice.sparse else found[choice.key]
-    return ArraySource(x, _tables(choice.rest, options, name), name, kind, options, FileDigest(path).value)
+    choice, name = _choose_features(found, str(path)), str(path)
+    x = _assemble_csr(choice, found, name) if choice.sparse else found[choice.key]
+    return ArraySource(x, _row_vectors(choice.rest, options, name), name, kind, options, FileDigest(path).value)
 
 
 class Choice(NamedTuple):
@@ -113,7 +110,7 @@ class Choice(NamedTuple):
     rest: dict[str, Any]
 
 
-def _choice(found: dict[str, Any], name: str) -> Choice:
+def _choose_features(found: dict[str, Any], name: str) -> Choice:
     for prefix in ("X_", ""):
         parts = {prefix + part for part in _SPARSE_PARTS}
         if parts <= set(found):
@@ -126,30 +123,30 @@ def _choice(found: dict[str, Any], name: str) -> Choice:
     return Choice(False, key, {other: value for other, value in found.items() if other != key})
 
 
-def _form(choice: Choice, name: str) -> str:
-    given = _whole(choice.rest.get(f"{choice.key}format", choice.rest.get("format", np.array(b"csr"))))
-    kind = given.item()
+def _sparse_form(choice: Choice, name: str) -> str:
+    stored = _as_array(choice.rest.get(f"{choice.key}format", choice.rest.get("format", np.array(b"csr"))))
+    kind = stored.item()
     kind = kind.decode() if isinstance(kind, bytes) else str(kind)
     if kind not in ("csr", "csc"):
         raise DataError(f"format is {kind!r}; csr or csc is expected", name)
     return kind
 
 
-def _assembled(choice: Choice, found: Mapping[str, Any], name: str) -> Any:
+def _assemble_csr(choice: Choice, found: Mapping[str, Any], name: str) -> sp.csr_array:
     data, indices, indptr, shape = (found[choice.key + part] for part in _SPARSE_PARTS)
-    form, size = _form(choice, name), checked_shape(shape, f"{choice.key}shape", name)
-    parts = compressed((data, indices, indptr), size, form, name, choice.key)
+    form, size = _sparse_form(choice, name), check_shape(shape, f"{choice.key}shape", name)
+    parts = check_compressed((data, indices, indptr), size, form, name, choice.key)
     return sp.csr_array({"csr": sp.csr_array, "csc": sp.csc_array}[form](parts, shape=size))
 
 
-def _tables(rest: dict[str, Any], options: Options, name: str) -> dict[str, Any]:
+def _row_vectors(rest: dict[str, Any], options: Options, name: str) -> dict[str, Any]:
     tables: dict[str, Any] = {}
-    for table, where in ({"y": next((key for key in ("y", "Y") if key in rest), None)} | options.row_columns(rest)).items():
-        if where is None:
+    for table, source in ({"y": next((key for key in ("y", "Y") if key in rest), None)} | options.row_columns(rest)).items():
+        if source is None:
             continue
-        if isinstance(where, str) and where not in rest:
-            raise DataError(f"has no variable {where!r}; found {sorted(rest)}", name)
-        values = rest[where] if isinstance(where, str) else np.asarray(where)
+        if isinstance(source, str) and source not in rest:
+            raise DataError(f"has no variable {source!r}; found {sorted(rest)}", name)
+        values = rest[source] if isinstance(source, str) else np.asarray(source)
         one = len(values.shape) == 2 and 1 in values.shape
         tables[table] = (values.vector() if isinstance(values, FileArray) else values.reshape(-1)) if one else values
     return tables
@@ -158,21 +155,8 @@ def _tables(rest: dict[str, Any], options: Options, name: str) -> dict[str, Any]
 class FileSource:
     """Features and row tables in a file, unpacked to scratch and read by pieces.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    kind : str
-        "npz", "npy" or "mat".
-    found : dict
-        What it declares.
-    options : Options
-        Options; the width must fit.
-
-    Attributes
-    ----------
-    matrix : FileArray or Compressed
-        The features as they are declared; what is read of them is unpacked first.
+    ``path``: the file; ``kind``: "npz", "npy" or "mat"; ``found``: what it declares; ``options``: options; the width must fit. ``matrix``:
+    the features as they are declared; what is read of them is unpacked first.
     """
 
     names = None
@@ -180,7 +164,7 @@ class FileSource:
     def __init__(self, path: Path, kind: str, found: dict[str, Any], options: Options) -> None:
         self.name, self.format, self._path, self._options = str(path), kind, path, options
         self._digest, self._scratch = FileDigest(path), None
-        choice = _choice(found, self.name)
+        choice = _choose_features(found, self.name)
         self.sparse = choice.sparse
         self.nbytes = sum(array.nbytes for array in found.values())
         self.matrix = self._matrix(choice, found)
@@ -189,15 +173,15 @@ class FileSource:
         n, self.n_cols = self.matrix.shape
         if not self.sparse or (options.n_features or self.n_cols) < self.n_cols:
             check_width(self.n_cols, options, self.name)
-        for table, values in _tables(choice.rest, options, self.name).items():
+        for table, values in _row_vectors(choice.rest, options, self.name).items():
             if values.shape != (n,):
                 raise SchemaError(f"{self.name}: {table} has the shape {values.shape}; it must be ({n},), one entry per row")
 
     def _matrix(self, choice: Choice, found: Mapping[str, Any]) -> "FileArray | Compressed":
         if choice.sparse:
             data, indices, indptr, shape = (found[choice.key + part] for part in _SPARSE_PARTS)
-            size = checked_shape(_whole(shape), f"{choice.key}shape", self.name)
-            made = Compressed(data, indices, indptr, size, _form(choice, self.name), self.name, choice.key)
+            size = check_shape(_as_array(shape), f"{choice.key}shape", self.name)
+            made = Compressed(data, indices, indptr, size, _sparse_form(choice, self.name), self.name, choice.key)
             made.check()
             return made
         x = found[choice.key]
@@ -223,10 +207,10 @@ class FileSource:
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
         """Yield pieces of rows."""
         assert self._scratch is not None
-        found = _unpacked(self._path, self.format, self._scratch.folder)
-        choice, row = _choice(found, self.name), 0
-        tables = _tables(choice.rest, options, self.name)
-        for x in self._pieces(self._matrix(choice, found), self._scratch, options):
+        arrays = _unpack_file(self._path, self.format, self._scratch.folder)
+        choice, row = _choose_features(arrays, self.name), 0
+        tables = _row_vectors(choice.rest, options, self.name)
+        for x in self._pieces(self._matrix(choice, arrays), self._scratch, options):
             part = {name: values[row : row + x.shape[0]] for name, values in tables.items()}
             first = row
             yield x, row_tables(part, target, lambda reason, k, first=first: self.fault(reason, first + k))
@@ -234,13 +218,13 @@ class FileSource:
 
     def _pieces(self, x: "FileArray | Compressed", scratch: Scratch, options: Options) -> Iterator[Any]:
         if isinstance(x, Compressed):
-            yield from rows_of(x, scratch, options, self.fault)
+            yield from csr_pieces(x, scratch, options, self.fault)
             return
         n = x.shape[0]
         step = max(1, options.budget // 32 // max(1, x.nbytes // max(1, n)))
-        held = by_rows(x, step, scratch.path("panels.bin"), options.budget)
+        matrix = by_rows(x, step, scratch.path("panels.bin"), options.budget)
         for lo in range(0, n, step):
-            yield held[lo : min(n, lo + step)]
+            yield matrix[lo : min(n, lo + step)]
 
     def fault(self, reason: str, row: int, column: int | None = None) -> DataError:
         """Build the error for a row and column, counted from zero."""
@@ -263,9 +247,9 @@ def _old_mat(path: Path, options: Options) -> dict[str, Any]:
         made = folder / "variables.npz"
         # -P: the folder of the program holds modules that must not hide those of the standard library.
         done = subprocess.run(
-            [sys.executable, "-P", str(Path(__file__).with_name("_mat.py")), str(path), str(made)], capture_output=True, text=True
+            [sys.executable, "-P", str(Path(__file__).with_name("mat.py")), str(path), str(made)], capture_output=True, text=True
         )
         if done.returncode != 0:
             reason = done.stderr.strip().splitlines()[-1:] or [f"the reader ended with status {done.returncode}"]
             raise DataError(f"cannot be read as .mat: {reason[0]}", str(path))
-        return {name: _whole(array) for name, array in unpacked(made, folder).items()}
+        return {name: _as_array(array) for name, array in unpack_arrays(made, folder).items()}

@@ -9,9 +9,10 @@ import scipy.sparse as sp
 
 from ...errors import DataError, SchemaError
 from ...sparse_door import admitted
+from ...value_types import Matrix, SparseMatrix, UserData
 from ..labels import Target
 from ..options import Options, Progress
-from ..reading import Reading, check_width, inexact, read_rows, unmasked
+from ..reading import Reading, check_width, fill_masked, is_inexact, read_rows
 from ..scratch import Scratch
 from ..text.spool import Block
 from .dask_rows import DaskSource
@@ -22,25 +23,14 @@ from .tabular import FrameSource
 class ArraySource:
     """Features and row tables in memory (or mapped).
 
-    Parameters
-    ----------
-    x : ndarray or SciPy sparse
-        Features (n_rows, n_cols).
-    tables : mapping
-        "y", "task", "weight" -> vectors (n_rows,).
-    name, format : str
-        For messages and the store.
-    options : Options
-        Options; the width must fit.
-    identity : callable, optional
-        Identity by content, if a cheaper one than hashing the arrays exists.
-    names : list of str, optional
-        Feature names.
+    ``x``: features (n_rows, n_cols); ``tables``: "y", "task", "weight" -> vectors (n_rows,); ``name``, ``format``: for messages and the
+    store; ``options``: options; the width must fit; ``identity``: identity by content, if a cheaper one than hashing the arrays exists;
+    ``names``: feature names.
     """
 
     def __init__(
         self,
-        x: Any,
+        x: UserData,
         tables: Mapping[str, npt.NDArray[Any]],
         name: str,
         format: str,
@@ -50,7 +40,7 @@ class ArraySource:
     ) -> None:
         self.name, self.format, self.names = name, format, names
         self.sparse = sp.issparse(x)
-        self._x: Any = _csr(x, name) if self.sparse else _matrix(x, name)
+        self._x: Matrix = _check_csr(x, name) if self.sparse else _check_matrix(x, name)
         self._tables, self._identity = dict(tables), identity
         self.n_cols = int(self._x.shape[1])
         self.nbytes = 12 * int(self._x.nnz) if self.sparse else int(self._x.nbytes)
@@ -107,45 +97,42 @@ class ArraySource:
         return at_row(self.name, reason, row, None if column is None else self.names[column] if self.names else column + 1)
 
 
-def _matrix(x: Any, name: str) -> npt.NDArray[Any]:
-    found = np.asanyarray(x)
-    if found.ndim != 2:
-        raise SchemaError(f"{name} has the shape {found.shape}; features must be a matrix (n_rows, n_cols)")
-    if found.dtype.kind not in "biuf":
-        raise SchemaError(f"{name} has the type {found.dtype}; features must be real numbers")
-    return _unmasked(found, name) if isinstance(found, np.ma.MaskedArray) else found
+def _check_matrix(x: UserData, name: str) -> npt.NDArray[Any]:
+    matrix = np.asanyarray(x)
+    if matrix.ndim != 2:
+        raise SchemaError(f"{name} has the shape {matrix.shape}; features must be a matrix (n_rows, n_cols)")
+    if matrix.dtype.kind not in "biuf":
+        raise SchemaError(f"{name} has the type {matrix.dtype}; features must be real numbers")
+    return _fill_masked(matrix, name) if isinstance(matrix, np.ma.MaskedArray) else matrix
 
 
-def _unmasked(x: np.ma.MaskedArray, name: str) -> npt.NDArray[Any]:
+def _fill_masked(x: np.ma.MaskedArray, name: str) -> npt.NDArray[Any]:
     """Numbers with NaN in the place of masked ones."""
-    beyond = np.argwhere(inexact(np.ma.filled(x, 0)))
+    beyond = np.argwhere(is_inexact(np.ma.filled(x, 0)))
     if len(beyond):
         row, column = beyond[0].tolist()
         raise at_row(name, f"value {x[row, column]} is beyond 2^53 and cannot be stored exactly", row, column + 1)
-    return unmasked(x)
+    return fill_masked(x)
 
 
-def _csr(x: Any, name: str) -> Any:
-    found: Any = sp.csr_array(admitted(x, name))
-    if found.shape[1] > 2**31 - 2:
-        raise SchemaError(f"{name} has {found.shape[1]} columns; the limit is 2^31 - 2")
-    return found
+def _check_csr(x: SparseMatrix, name: str) -> SparseMatrix:
+    matrix: SparseMatrix = sp.csr_array(admitted(x, name))
+    if matrix.shape[1] > 2**31 - 2:
+        raise SchemaError(f"{name} has {matrix.shape[1]} columns; the limit is 2^31 - 2")
+    return matrix
 
 
-def _csr_parts(x: Any) -> Block:
+def _csr_parts(x: SparseMatrix) -> Block:
     return {"data": x.data, "indices": x.indices, "indptr": x.indptr, "shape": np.array(x.shape)}
 
 
 # -- objects ---------------------------------------------------------------------------------------------------------
 
 
-def object_source(source: Any, options: Options) -> Any:
+def object_source(source: UserData, options: Options) -> ArraySource | FrameSource | DaskSource:
     """Open an array, a frame, or a pair (features, target).
 
-    Raises
-    ------
-    SchemaError
-        If it is none of these, or the target is given twice.
+    Raises SchemaError if it is none of these, or the target is given twice.
     """
     columns = options.row_columns(map(str, getattr(source, "columns", ())))
     if isinstance(source, tuple):

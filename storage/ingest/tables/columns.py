@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._jit import compiled
+from .._jit import compile_kernel
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-@compiled
+@compile_kernel
 def count_columns(cols: Ints, table: npt.NDArray[np.uint32]) -> None:
     """Add the entries of every column to ``table``."""
     for col in cols:
         table[col] += np.uint32(1)
 
 
-@compiled
-def _bucket(col: int, cells: Ints, bits: int, edges: Longs) -> int:
+@compile_kernel
+def _find_bucket(col: int, cells: Ints, bits: int, edges: Longs) -> int:
     """Bucket of a column: by table for the cell of 2^bits columns it is in, by bisection where edges fall inside the cell."""
     cell = col >> bits
     lo, hi = cells[cell], cells[cell + 1]
@@ -36,31 +36,21 @@ def _bucket(col: int, cells: Ints, bits: int, edges: Longs) -> int:
     return lo
 
 
-@compiled
-def partition(
+@compile_kernel
+def partition_entries(
     lengths: Ints, cols: Ints, words: Ints, first_row: int, shift: int, cells: Ints, bits: int, edges: Longs, ends: Longs, records: Ints
 ) -> None:
     """Sort entries stably by bucket.
 
-    Parameters
-    ----------
-    lengths : int32 array (n_rows,)
-        Entries of every row.
-    cols, words : int32 arrays (nnz,) and (nnz, w)
-        Column, plus ``shift``, and value of every entry.
-    first_row : int
-        Number of the first row.
-    cells, bits, edges : arrays
-        Buckets by column (see `_bucket`).
-    ends : int64 array (n_buckets,)
-        Out: where each bucket ends in ``records``.
-    records : int32 array (nnz, 2 + w)
-        Out: (column, row, value words), bucket after bucket.
+    ``lengths``: int32 array (n_rows,), entries of every row; ``cols``, ``words``: int32 arrays (nnz,) and (nnz, w), column, plus ``shift``,
+    and value of every entry; ``first_row``: number of the first row; ``cells``, ``bits``, ``edges``: buckets by column (see
+    `_find_bucket`); ``ends``: int64 array (n_buckets,), out: where each bucket ends in ``records``; ``records``: int32 array (nnz, 2 + w),
+    out: (column, row, value words), bucket after bucket.
     """
     width, buckets = words.shape[1], np.empty(cols.size, np.int32)
     ends[:] = 0
     for k in range(cols.size):
-        b = _bucket(cols[k] - shift, cells, bits, edges)
+        b = _find_bucket(cols[k] - shift, cells, bits, edges)
         # Kept, because looking it up again costs more than reading it back.
         buckets[k] = b
         ends[b] += 1
@@ -71,18 +61,18 @@ def partition(
     for i in range(lengths.size):
         for _ in range(lengths[i]):
             b = buckets[k]
-            place = ends[b]
-            records[place, 0] = cols[k] - shift
-            records[place, 1] = first_row + i
-            records[place, 2] = words[k, 0]
+            slot = ends[b]
+            records[slot, 0] = cols[k] - shift
+            records[slot, 1] = first_row + i
+            records[slot, 2] = words[k, 0]
             if width == 2:
-                records[place, 3] = words[k, 1]
-            ends[b] = place + 1
+                records[slot, 3] = words[k, 1]
+            ends[b] = slot + 1
             k += 1
 
 
-@compiled
-def scatter(records: Ints, base: int, cursor: Longs, rows: Ints, words: Ints) -> bool:
+@compile_kernel
+def scatter_records(records: Ints, base: int, cursor: Longs, rows: Ints, words: Ints) -> bool:
     """Put records at their column's cursor and move it on; False if a column is out of range or runs over the arrays.
 
     Records of a column come in row order, so rows come out ascending.
@@ -92,16 +82,16 @@ def scatter(records: Ints, base: int, cursor: Longs, rows: Ints, words: Ints) ->
         col = records[k, 0] - base
         if col < 0 or col >= cursor.size or cursor[col] >= rows.size:
             return False
-        place = cursor[col]
-        rows[place] = records[k, 1]
-        words[place, 0] = records[k, 2]
+        slot = cursor[col]
+        rows[slot] = records[k, 1]
+        words[slot, 0] = records[k, 2]
         if width == 2:
-            words[place, 1] = records[k, 3]
-        cursor[col] = place + 1
+            words[slot, 1] = records[k, 3]
+        cursor[col] = slot + 1
     return True
 
 
-@compiled
+@compile_kernel
 def column_sums(
     values: npt.NDArray[Any], ends: Ints, n_rows: int, norm1: Floats, sumsq: Floats, low: npt.NDArray[Any], high: npt.NDArray[Any]
 ) -> None:
@@ -111,18 +101,18 @@ def column_sums(
         last = ends[j + 1]
         if first < last:
             # An entry that is not stored is a zero, and takes part in the extremes.
-            least = most = values[first] if last - first == n_rows else values[first] * 0
+            smallest = largest = values[first] if last - first == n_rows else values[first] * 0
             size, square = 0.0, 0.0
             for p in range(np.uint64(first), np.uint64(last)):
                 x = np.float64(values[p])
                 size += abs(x)
                 square += x * x
-                least, most = min(least, values[p]), max(most, values[p])
-            norm1[j], sumsq[j], low[j], high[j] = size, square, least, most
+                smallest, largest = min(smallest, values[p]), max(largest, values[p])
+            norm1[j], sumsq[j], low[j], high[j] = size, square, smallest, largest
         first = last
 
 
-@compiled
+@compile_kernel
 def row_squares(lengths: Ints, values: Floats, out: Floats) -> None:
     """Sum of squares of every sparse row."""
     k = 0

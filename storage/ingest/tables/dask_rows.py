@@ -4,10 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from ...errors import DataError, SchemaError
-from ...sparse_door import chunks_admitted
+from ...sparse_door import admit_chunks
+from ...value_types import Foreign, Matrix, UserData
 from ..labels import Target
 from ..options import Options, Progress
 from ..reading import Reading, check_width, read_rows
@@ -19,33 +21,27 @@ from .row_tables import array_digest, at_row, row_tables
 class DaskSource:
     """A 2-D dask array of dense or SciPy sparse blocks; chunk sizes may be unknown.
 
-    Parameters
-    ----------
-    x : dask.array.Array
-        Features. A row of blocks is computed at once and must fit memory.
-    tables : mapping
-        "y", "task", "weight" -> vectors, NumPy or dask.
-    options : Options
-        Options.
+    ``x``: features. A row of blocks is computed at once and must fit memory. ``tables``: "y", "task", "weight" -> vectors, NumPy or dask;
+    ``options``: options.
     """
 
     format = "array"
     names = None
     nbytes = None
 
-    def __init__(self, x: Any, tables: Mapping[str, Any], options: Options) -> None:
+    def __init__(self, x: Foreign, tables: Mapping[str, Any], options: Options) -> None:
         if x.ndim != 2:
             raise SchemaError(f"the dask array has {x.ndim} dimensions; features must be a matrix (n_rows, n_cols)")
         self._x, self._tables, self._options = x, tables, options
         self.name = f"<dask.array {x.name}>"
-        self._chunks = chunks_admitted(x, self.name)
+        self._chunks = admit_chunks(x, self.name)
         self._first = self._compute(0)
         self.sparse = sp.issparse(self._first)
         self.n_cols = int(self._first.shape[1])
         if not self.sparse or (options.n_features or self.n_cols) < self.n_cols:
             check_width(self.n_cols, options, self.name)
 
-    def _compute(self, i: int) -> Any:
+    def _compute(self, i: int) -> Matrix:
         parts = [self._chunks.blocks[i, j].compute() for j in range(self._x.numblocks[1])]
         if any(sp.issparse(part) for part in parts):
             return sp.csr_array(sp.hstack(parts, format="csr"))
@@ -54,7 +50,7 @@ class DaskSource:
     @property
     def held_bytes(self) -> int:
         """Bytes of the first row of blocks."""
-        first: Any = self._first
+        first: Matrix = self._first
         return int(first.data.nbytes + first.indices.nbytes + first.indptr.nbytes if self.sparse else first.nbytes)
 
     def hint(self) -> str | None:
@@ -72,7 +68,7 @@ class DaskSource:
 
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
         """Yield the row blocks."""
-        tables = {name: _vector(values) for name, values in self._tables.items()}
+        tables = {name: _compute_vector(values) for name, values in self._tables.items()}
         row = 0
         for i in range(self._x.numblocks[0]):
             x, self._first = (self._compute(i) if self._first is None else self._first), None
@@ -84,7 +80,7 @@ class DaskSource:
             if len(values) != row:
                 raise SchemaError(f"{name} has {len(values)} entries; the dask array has {row} rows")
 
-    def _part(self, name: str, values: Any, row: int, count: int) -> Any:
+    def _part(self, name: str, values: npt.NDArray[Any], row: int, count: int) -> npt.NDArray[Any]:
         if len(values) < row + count:
             raise SchemaError(f"{name} has {len(values)} entries; the dask array has at least {row + count} rows")
         return values[row : row + count]
@@ -94,8 +90,8 @@ class DaskSource:
         return at_row(self.name, reason, row, None if column is None else column + 1)
 
 
-def _vector(values: Any) -> Any:
-    found = np.asarray(values.compute() if hasattr(values, "compute") else values)
-    if found.ndim != 1:
-        raise SchemaError(f"a row table has the shape {found.shape}; it must be a vector")
-    return found
+def _compute_vector(values: UserData) -> npt.NDArray[Any]:
+    vector = np.asarray(values.compute() if hasattr(values, "compute") else values)
+    if vector.ndim != 1:
+        raise SchemaError(f"a row table has the shape {vector.shape}; it must be a vector")
+    return vector

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from scipy.io import loadmat
 
 
-def plain(name: str, value: Any) -> dict[str, Any]:
+def plain_arrays(name: str, value: Any) -> dict[str, Any]:
     """Arrays that stand for one variable: itself, or the parts of a sparse matrix; nothing for structures and cells."""
     if sp.issparse(value):
         csc = sp.csc_array(value)
@@ -22,16 +22,16 @@ def plain(name: str, value: Any) -> dict[str, Any]:
 
 def main(source: str, target: str) -> None:
     """Convert a file; the reason goes to standard error if it cannot be read."""
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     try:
         for name, value in loadmat(source, appendmat=False).items():
             if not name.startswith("__"):
-                found |= plain(name, value)
+                arrays |= plain_arrays(name, value)
     except NotImplementedError:
         sys.exit("this is a MATLAB 7.3 file (HDF5), which is not read; save it with -v7")
     except Exception as error:  # damaged files make SciPy raise almost anything
         sys.exit(f"{type(error).__name__}: {error}")
-    np.savez(target, **found)
+    np.savez(target, **arrays)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import DataError, space_for
 from ..files import FileArray
@@ -35,7 +36,7 @@ class _Element(NamedTuple):
 class _Bytes:
     """Bytes of the file, or of a compressed element in it, in order; more than are there cannot be read."""
 
-    def __init__(self, file: Any, length: int, name: str, packed: bool) -> None:
+    def __init__(self, file: BinaryIO, length: int, name: str, packed: bool) -> None:
         self._file, self._left, self._name, self._held = file, length, name, b""
         self._inflate = zlib.decompressobj() if packed else None
         self._taken, self._limit = 0, MAX_RATIO * length + _GRACE
@@ -63,10 +64,10 @@ class _Bytes:
             self._left -= len(piece)
             return piece
         while True:
-            found = self._inflate.decompress(self._held, most)
+            inflated = self._inflate.decompress(self._held, most)
             self._held = self._inflate.unconsumed_tail
-            if found or (not self._held and not self._left):
-                return found
+            if inflated or (not self._held and not self._left):
+                return inflated
             if not self._held:
                 self._held = self._file.read(min(_PIECE, self._left))
                 self._left -= len(self._held)
@@ -83,14 +84,14 @@ class _Bytes:
 
     def small(self, order: str, most: int) -> tuple[int, bytes]:
         """Return type and bytes of an element that must be small."""
-        found, inside = self.element(order)
-        if inside or not found.length:
-            return found.kind, inside
-        if found.length > most:
-            raise DataError(f"cannot be read as .mat: a name or list of lengths has {found.length} bytes", self._name)
-        data = self.read(found.length)
-        self.read(-found.length % 8)
-        return found.kind, data
+        element, inside = self.element(order)
+        if inside or not element.length:
+            return element.kind, inside
+        if element.length > most:
+            raise DataError(f"cannot be read as .mat: a name or list of lengths has {element.length} bytes", self._name)
+        data = self.read(element.length)
+        self.read(-element.length % 8)
+        return element.kind, data
 
 
 def is_version_5(path: Path) -> bool:
@@ -100,20 +101,13 @@ def is_version_5(path: Path) -> bool:
     return len(head) == 128 and head[126:128] in (b"IM", b"MI") and head[124:126] in (b"\x00\x01", b"\x01\x00")
 
 
-def variables(path: Path, folder: Path | None) -> dict[str, Any]:
+def read_variables(path: Path, folder: Path | None) -> dict[str, Any]:
     """Unpack the numbers of a file, or only check and list them (``folder=None``); structures, cells and functions are passed over.
 
-    Returns
-    -------
-    dict
-        Arrays by name; a sparse matrix as ``NAME_data``, ``NAME_indices``, ``NAME_indptr``, ``NAME_shape`` and ``NAME_format`` ("csc").
-
-    Raises
-    ------
-    DataError
-        An element disagrees with the bytes there.
+    Returns arrays by name; a sparse matrix as ``NAME_data``, ``NAME_indices``, ``NAME_indptr``, ``NAME_shape`` and ``NAME_format`` ("csc").
+    Raises DataError: an element disagrees with the bytes there.
     """
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     size = path.stat().st_size
     with path.open("rb") as file:
         order = "<" if file.read(128)[126:128] == b"IM" else ">"
@@ -126,14 +120,14 @@ def variables(path: Path, folder: Path | None) -> dict[str, Any]:
             try:
                 if kind == _PACKED:
                     source.element(order)
-                found |= _variable(source, order, _Place(folder, len(found), str(path)))
+                arrays |= _read_variable(source, order, _Target(folder, len(arrays), str(path)))
             except (zlib.error, struct.error, UnicodeDecodeError) as error:
                 raise DataError(f"cannot be read as .mat: damaged at byte {begin}: {error}", str(path)) from error
             file.seek(begin + length)
-    return found
+    return arrays
 
 
-class _Place(NamedTuple):
+class _Target(NamedTuple):
     """Where numbers go, and the name of the file for messages."""
 
     folder: Path | None
@@ -142,24 +136,24 @@ class _Place(NamedTuple):
 
     def take(self, source: _Bytes, order: str, part: str, as_type: str | None) -> FileArray:
         """Write the numbers of the next element to a file."""
-        found, inside = source.element(order)
-        if found.kind not in _TYPES:
-            raise DataError(f"cannot be read as .mat: numbers have the type {found.kind}", self.name)
-        path, dtype = (self.folder or Path()) / f"variable-{self.number:03d}-{part}.bin", np.dtype(order + _TYPES[found.kind])
-        pieces = iter([inside]) if inside else source.pieces(found.length)
+        element, inside = source.element(order)
+        if element.kind not in _TYPES:
+            raise DataError(f"cannot be read as .mat: numbers have the type {element.kind}", self.name)
+        path, dtype = (self.folder or Path()) / f"variable-{self.number:03d}-{part}.bin", np.dtype(order + _TYPES[element.kind])
+        pieces = iter([inside]) if inside else source.pieces(element.length)
         if self.folder is None:
             for _ in pieces:
                 pass
         else:
-            with space_for(path, found.length), path.open("wb") as file:
+            with space_for(path, element.length), path.open("wb") as file:
                 file.writelines(pieces)
         if not inside:
-            source.read(-found.length % 8)
-        count = found.length // dtype.itemsize
+            source.read(-element.length % 8)
+        count = element.length // dtype.itemsize
         return FileArray(path, 0, dtype, (count,), as_type=None if as_type is None else np.dtype(as_type))
 
 
-def _variable(source: _Bytes, order: str, place: _Place) -> dict[str, Any]:
+def _read_variable(source: _Bytes, order: str, place: _Target) -> dict[str, Any]:
     flags = np.frombuffer(source.small(order, 64)[1], order + "u4")
     if len(flags) != 2:
         raise DataError("cannot be read as .mat: a variable has no flags", place.name)
@@ -171,31 +165,31 @@ def _variable(source: _Bytes, order: str, place: _Place) -> dict[str, Any]:
     if name.startswith("__") or not name or any(length < 0 for length in shape):
         return {}
     if kind == _SPARSE:
-        return _sparse(source, order, place, name, shape, bool(flags[0] & _COMPLEX))
+        return _read_sparse(source, order, place, name, shape, bool(flags[0] & _COMPLEX))
     values = place.take(source, order, "real", None if kind == _CHAR else _CLASSES[kind])
     total = FileArray(values.path, 0, values.dtype, shape, len(shape) > 1, values.as_type)
     if total.size != len(values):
         raise DataError(f"cannot be read as .mat: {name} has the shape {shape} and {len(values)} values", place.name)
     if kind == _CHAR:
-        return {name: total if place.folder is None else _texts(total)} if total.size <= _PIECE and len(shape) == 2 else {}
+        return {name: total if place.folder is None else _read_texts(total)} if total.size <= _PIECE and len(shape) == 2 else {}
     if flags[0] & _COMPLEX:
         raise DataError(f"{name} holds complex numbers; real numbers are expected", place.name)
     return {name: total}
 
 
-def _sparse(source: _Bytes, order: str, place: _Place, name: str, shape: tuple[int, ...], imaginary: bool) -> dict[str, Any]:
+def _read_sparse(source: _Bytes, order: str, place: _Target, name: str, shape: tuple[int, ...], imaginary: bool) -> dict[str, Any]:
     indices, indptr, data = (place.take(source, order, part, "f8" if part == "pr" else None) for part in ("ir", "jc", "pr"))
     if imaginary:
         raise DataError(f"{name} holds complex numbers; real numbers are expected", place.name)
     if indptr.shape[0] and place.folder is not None:
         # MATLAB keeps room for more entries than there are.
         end = int(indptr[len(indptr) - 1 : len(indptr)][0])
-        kept = {key: max(0, min(len(part), end)) for key, part in (("i", indices), ("d", data))}
-        indices, data = indices.first(kept["i"]), data.first(kept["d"])
+        lengths = {key: max(0, min(len(part), end)) for key, part in (("i", indices), ("d", data))}
+        indices, data = indices.first(lengths["i"]), data.first(lengths["d"])
     parts = {"data": data, "indices": indices, "indptr": indptr, "shape": np.array(shape), "format": np.array("csc")}
     return {f"{name}_{part}": array for part, array in parts.items()}
 
 
-def _texts(codes: FileArray) -> Any:
+def _read_texts(codes: FileArray) -> npt.NDArray[Any]:
     """Rows of characters as texts."""
     return np.array(["".join(map(chr, row.tolist())).rstrip() for row in codes.whole()])

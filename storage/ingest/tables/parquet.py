@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import DataError, OutOfSpace, SchemaError
+from ...value_types import Foreign
 from ..files import Panels
 from ..options import Options
 from ..text.streams import FileDigest, open_file
-from .tabular import Table, pyarrow
+from .tabular import Table, import_pyarrow
 
 FOOTER_BYTES = 24
 """Bytes that pyarrow makes of a byte of the footer, which describes every column of every row group."""
@@ -32,18 +33,13 @@ _BUFFER = 1 << 20
 class ParquetSource(Table):
     """A Parquet file.
 
-    Parameters
-    ----------
-    source : str or Path
-        Where.
-    options : Options
-        Roles of the columns.
+    ``source``: where; ``options``: roles of the columns.
     """
 
     format = "parquet"
 
     def __init__(self, source: str | Path, options: Options) -> None:
-        self._parquet, self._path = pyarrow("pyarrow.parquet"), Path(source)
+        self._parquet, self._path = import_pyarrow("pyarrow.parquet"), Path(source)
         open_file(self._path).close()
         self._digest = FileDigest(self._path)
         self.footer_bytes = _check_footer(self._path, options)
@@ -53,7 +49,7 @@ class ParquetSource(Table):
         self._texts = [self.columns[k] for name, k in self._roles.columns.items() if name in ("y", "task")]
         self._file = self._open(self._texts)
 
-    def _open(self, texts: list[str], buffer: int = 0) -> Any:
+    def _open(self, texts: list[str], buffer: int = 0) -> Foreign:
         try:
             return self._parquet.ParquetFile(os.fspath(self._path), read_dictionary=texts, buffer_size=buffer, pre_buffer=False)
         except Exception as error:  # damaged files make pyarrow raise almost anything
@@ -90,7 +86,7 @@ class ParquetSource(Table):
 
     def _check_types(self) -> None:
         """Refuse texts among the features by the schema, before any is read."""
-        kinds, schema = pyarrow("pyarrow.types"), self._file.schema_arrow
+        kinds, schema = import_pyarrow("pyarrow.types"), self._file.schema_arrow
         for feature, k in enumerate(self._roles.features):
             kind = schema.field(k).type
             kind = kind.value_type if kinds.is_dictionary(kind) else kind
@@ -113,8 +109,8 @@ class ParquetSource(Table):
         width = 8 * len(self.columns) + sum(sizes[name] for name in self._texts) // count
         return max(1, step * 8 * len(self.columns) // width)
 
-    def _read(self, file: Any, group: int, names: list[str], step: int) -> Iterator[list[npt.NDArray[Any]]]:
-        kinds = pyarrow("pyarrow.types")
+    def _read(self, file: Foreign, group: int, names: list[str], step: int) -> Iterator[list[npt.NDArray[Any]]]:
+        kinds = import_pyarrow("pyarrow.types")
         for batch in file.iter_batches(batch_size=step, row_groups=[group], columns=names, use_threads=False):
             yield [_arrow_column(batch.column(name), kinds) for name in names]
 
@@ -138,11 +134,11 @@ class ParquetSource(Table):
         for tables in self._tables(group, others, count, self._rows(group, sizes, step)):
             hi = lo + (len(tables[0]) if tables else min(step, count - lo))
             features = iter(panels[lo:hi].T)
-            given = dict(zip(others, tables, strict=False))
-            yield [given[name] if name in given else next(features) for name in self.columns]
+            table_columns = dict(zip(others, tables, strict=False))
+            yield [table_columns[name] if name in table_columns else next(features) for name in self.columns]
             lo = hi
 
-    def _stacked(self, file: Any, group: int, names: list[str], row: int, feature: int, options: Options) -> Iterator[npt.NDArray[Any]]:
+    def _stacked(self, file: Foreign, group: int, names: list[str], row: int, feature: int, options: Options) -> Iterator[npt.NDArray[Any]]:
         for columns in self._read(file, group, names, self.step(options, len(names))):
             yield self._stack(columns, row, feature)
             row += len(columns[0])
@@ -157,12 +153,7 @@ class ParquetSource(Table):
 def _check_footer(path: Path, options: Options) -> int:
     """Return the bytes of the footer, which is read whole when the file is opened.
 
-    Raises
-    ------
-    DataError
-        It is longer than the file.
-    SchemaError
-        The budget does not hold it.
+    Raises DataError: it is longer than the file; SchemaError: the budget does not hold it.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -179,7 +170,7 @@ def _check_footer(path: Path, options: Options) -> int:
     return length
 
 
-def _arrow_column(column: Any, kinds: Any) -> npt.NDArray[Any]:
+def _arrow_column(column: Foreign, kinds: Foreign) -> npt.NDArray[Any]:
     """A column as an array; masked where whole numbers or truth values are NULL, which pyarrow would round or turn into objects."""
     if kinds.is_dictionary(column.type):
         if not kinds.is_string(column.type.value_type) and not kinds.is_large_string(column.type.value_type):
@@ -191,5 +182,5 @@ def _arrow_column(column: Any, kinds: Any) -> npt.NDArray[Any]:
         return column.to_numpy(zero_copy_only=False)
     if kinds.is_null(column.type):
         return np.full(len(column), np.nan)
-    held = column.fill_null(False if kinds.is_boolean(column.type) else 0)
-    return np.ma.MaskedArray(held.to_numpy(zero_copy_only=False), column.is_null().to_numpy(zero_copy_only=False))
+    filled = column.fill_null(False if kinds.is_boolean(column.type) else 0)
+    return np.ma.MaskedArray(filled.to_numpy(zero_copy_only=False), column.is_null().to_numpy(zero_copy_only=False))

@@ -19,71 +19,68 @@ def array_digest(arrays: Mapping[str, Any]) -> str:
     """sha256 over name, type, shape and bytes of arrays."""
     digest = hashlib.sha256()
     for name, array in arrays.items():
-        found = np.ascontiguousarray(array)
-        digest.update(f"{name} {found.dtype.str}{found.shape}".encode())
-        digest.update(repr(found.tolist()).encode() if found.dtype.hasobject else found.reshape(-1).view(np.uint8).data)
+        contiguous = np.ascontiguousarray(array)
+        digest.update(f"{name} {contiguous.dtype.str}{contiguous.shape}".encode())
+        digest.update(repr(contiguous.tolist()).encode() if contiguous.dtype.hasobject else contiguous.reshape(-1).view(np.uint8).data)
     return f"array:{digest.hexdigest()[:32]}"
 
 
 def at_row(name: str, reason: str, row: int, column: int | str | None) -> DataError:
     """Build the error for data without lines: rows count from one, columns go by name or count from one."""
-    where = f"row {row + 1}" + ("" if column is None else f", column {column!r}")
-    return DataError(f"{where}: {reason}", name)
+    position = f"row {row + 1}" + ("" if column is None else f", column {column!r}")
+    return DataError(f"{position}: {reason}", name)
 
 
 def row_tables(parts: Mapping[str, Any], target: Target, fault: Callable[[str, int], DataError]) -> Block:
     """Check some rows of the row tables: "y" float64 (or codes of texts), "task" int64 (or codes of names), "weight" float64.
 
-    Raises
-    ------
-    DataError
-        If a target, weight or task number is not a finite number (or, a task, no integer), or a name is missing.
+    Raises DataError if a target, weight or task number is not a finite number (or, a task, no integer), or a name is missing.
     """
     block: Block = {}
     for name, values in parts.items():
-        found = np.asarray(values)
+        array = np.asarray(values)
         if name == "y":
-            block["y"] = _target(found, target, fault)
-        elif name == "task" and found.dtype.kind in _TEXTS:
-            block["task"] = target.tasks.add(_texts(found, "the task is missing", fault), fault)
+            block["y"] = _check_target(array, target, fault)
+        elif name == "task" and array.dtype.kind in _TEXTS:
+            block["task"] = target.tasks.add(_check_texts(array, "the task is missing", fault), fault)
         else:
-            block[name] = _numbers(found, name, fault)
+            block[name] = _check_numbers(array, name, fault)
     if "task" in block and block["task"].dtype.kind == "f":
         whole = np.rint(block["task"])
-        _refuse(np.flatnonzero(whole != block["task"]), lambda row: f"task {block['task'][row]} is not an integer", fault)
+        _refuse_rows(np.flatnonzero(whole != block["task"]), lambda row: f"task {block['task'][row]} is not an integer", fault)
         block["task"] = whole.astype(np.int64)
     if "weight" in block:
-        _refuse(np.flatnonzero(block["weight"] < 0), lambda row: f"weight {block['weight'][row]} is negative", fault)
+        _refuse_rows(np.flatnonzero(block["weight"] < 0), lambda row: f"weight {block['weight'][row]} is negative", fault)
     return block
 
 
-def _target(values: npt.NDArray[Any], target: Target, fault: Callable[[str, int], DataError]) -> npt.NDArray[np.float64]:
+def _check_target(values: npt.NDArray[Any], target: Target, fault: Callable[[str, int], DataError]) -> npt.NDArray[np.float64]:
     if values.dtype.kind in _TEXTS and target.task == "classification":
-        return target.add_texts(_texts(values, "the label is missing", fault), fault)
-    numbers = _numbers(values, "label" if target.task == "classification" else "target", fault)
+        return target.add_texts(_check_texts(values, "the label is missing", fault), fault)
+    numbers = _check_numbers(values, "label" if target.task == "classification" else "target", fault)
     target.add_numbers(numbers, fault)
     return numbers
 
 
-def _texts(values: npt.NDArray[Any], gone: str, fault: Callable[[str, int], DataError]) -> list[str]:
-    found = values.tolist()
-    _refuse(np.array([row for row, value in enumerate(found) if _is_missing(value)]), lambda row: gone, fault)
-    return [value.decode() if isinstance(value, bytes) else str(value) for value in found]
+def _check_texts(values: npt.NDArray[Any], gone: str, fault: Callable[[str, int], DataError]) -> list[str]:
+    texts = values.tolist()
+    _refuse_rows(np.array([row for row, value in enumerate(texts) if _is_missing(value)]), lambda row: gone, fault)
+    return [value.decode() if isinstance(value, bytes) else str(value) for value in texts]
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     # pandas.NA is equal to nothing and has no truth value either.
     return value is None or type(value).__name__ == "NAType" or value != value
 
 
-def _numbers(values: npt.NDArray[Any], what: str, fault: Callable[[str, int], DataError]) -> npt.NDArray[np.float64]:
+def _check_numbers(values: npt.NDArray[Any], what: str, fault: Callable[[str, int], DataError]) -> npt.NDArray[np.float64]:
     if values.dtype.kind not in "biuf":
         raise fault(f"{what} has the type {values.dtype}; numbers are expected", 0)
     numbers = values.astype(np.float64)
-    _refuse(np.flatnonzero(~np.isfinite(numbers)), lambda row: f"{what} {numbers[row]} is not finite", fault)
+    _refuse_rows(np.flatnonzero(~np.isfinite(numbers)), lambda row: f"{what} {numbers[row]} is not finite", fault)
     return numbers
 
 
-def _refuse(rows: npt.NDArray[Any], why: Callable[[int], str], fault: Callable[[str, int], DataError]) -> None:
+def _refuse_rows(rows: npt.NDArray[Any], why: Callable[[int], str], fault: Callable[[str, int], DataError]) -> None:
     if rows.size:
         raise fault(why(int(rows[0])), int(rows[0]))

@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import DataError, SchemaError
+from ...value_types import Foreign
 from ..labels import Target, as_number
 from ..options import Options, Progress
-from ..reading import Reading, check_row_fits, check_width, inexact, read_rows, unmasked
+from ..reading import Reading, check_row_fits, check_width, fill_masked, is_inexact, read_rows
 from ..scratch import Scratch
 from ..text.spool import Block
-from ..text.streams import FileDigest, compression, open_source
+from ..text.streams import FileDigest, detect_compression, open_source
 from ..text.wide_text import WideRows
 from .row_tables import array_digest, at_row, row_tables
 
@@ -30,13 +31,10 @@ NAME_BYTES = 360
 """Bytes that the name of a column takes in lists, tables and the store, and its number in a row that is read."""
 
 
-def pyarrow(part: str) -> Any:
+def import_pyarrow(part: str) -> Foreign:
     """Import a part of pyarrow.
 
-    Raises
-    ------
-    SchemaError
-        If it is not installed, naming the extra to install.
+    Raises SchemaError if it is not installed, naming the extra to install.
     """
     from importlib import import_module
 
@@ -54,22 +52,19 @@ class Roles(NamedTuple):
     arrays: dict[str, npt.NDArray[Any]]
 
 
-def roles(names: Sequence[str], given: Mapping[str, Any], source: str) -> Roles:
+def assign_roles(names: Sequence[str], given: Mapping[str, Any], source: str) -> Roles:
     """Divide the columns of a table into features and row tables.
 
-    Raises
-    ------
-    SchemaError
-        If a named column does not exist, names repeat, or no feature is left.
+    Raises SchemaError if a named column does not exist, names repeat, or no feature is left.
     """
-    place = {name: k for k, name in enumerate(names)}
-    if len(place) != len(names):
-        twice = next(name for k, name in enumerate(names) if place[name] != k)
+    positions = {name: k for k, name in enumerate(names)}
+    if len(positions) != len(names):
+        twice = next(name for k, name in enumerate(names) if positions[name] != k)
         raise SchemaError(f"{source}: the column name {twice!r} occurs twice")
-    missing = [column for column in given.values() if isinstance(column, str) and column not in place]
+    missing = [column for column in given.values() if isinstance(column, str) and column not in positions]
     if missing:
         raise SchemaError(f"{source} has no column {missing[0]!r}; it has {', '.join(names[:20])}{', …' if len(names) > 20 else ''}")
-    columns = {table: place[column] for table, column in given.items() if isinstance(column, str)}
+    columns = {table: positions[column] for table, column in given.items() if isinstance(column, str)}
     features = [k for k in range(len(names)) if k not in set(columns.values())]
     if not features:
         raise SchemaError(f"{source} has no column left for features")
@@ -87,7 +82,7 @@ class Table(ABC):
 
     def __init__(self, name: str, columns: Sequence[str], given: Mapping[str, Any], options: Options) -> None:
         self.name, self.columns = name, list(columns)
-        self._roles = roles(self.columns, given, name)
+        self._roles = assign_roles(self.columns, given, name)
         self.names: list[str] | None = [self.columns[k] for k in self._roles.features]
         self.n_cols: int | None = len(self._roles.features)
         check_width(self.n_cols, options, name)
@@ -119,7 +114,7 @@ class Table(ABC):
         """Yield some rows as the matrix of their features and the row tables that are columns."""
         row = 0
         for columns in self.batches(self.step(options, len(self.columns)), options):
-            tables = {table: unmasked(columns[k]) for table, k in self._roles.columns.items()}
+            tables = {table: fill_masked(columns[k]) for table, k in self._roles.columns.items()}
             yield self._stack([columns[k] for k in self._roles.features], row), tables
             row += len(columns[0])
 
@@ -142,7 +137,7 @@ class Table(ABC):
         for table, values in self._roles.arrays.items():
             self._check_length(table, values, row)
 
-    def _check_length(self, table: str, values: Any, count: int) -> None:
+    def _check_length(self, table: str, values: npt.NDArray[Any], count: int) -> None:
         if len(values) != count:
             raise SchemaError(f"{self.name}: the array given for {table} does not have one entry per row")
 
@@ -151,10 +146,10 @@ class Table(ABC):
         for k, values in enumerate(columns, feature):
             if values.dtype.kind not in "biuf":
                 raise self.fault(f"the values have the type {values.dtype}; numbers are expected{self._role_hint()}", first, k)
-            beyond = np.flatnonzero(inexact(np.ma.getdata(values)))
+            beyond = np.flatnonzero(is_inexact(np.ma.getdata(values)))
             if beyond.size:
                 raise self.fault(f"value {values[beyond[0]]} is beyond 2^53 and cannot be stored exactly", first + int(beyond[0]), k)
-        return np.column_stack([unmasked(values).astype(np.float64, copy=False) for values in columns])
+        return np.column_stack([fill_masked(values).astype(np.float64, copy=False) for values in columns])
 
     def _role_hint(self, column: int | None = None) -> str:
         """What to say of texts among the features while the table has no target."""
@@ -176,18 +171,13 @@ class Table(ABC):
 class CsvSource(Table):
     """Comma, semicolon or tab separated text with a header line; plain, compressed or from standard input.
 
-    Parameters
-    ----------
-    source : str or Path
-        Where.
-    options : Options
-        Roles of the columns.
+    ``source``: where; ``options``: roles of the columns.
     """
 
     format = "csv"
 
     def __init__(self, source: str | Path, options: Options) -> None:
-        self._pa, self._csv = pyarrow("pyarrow"), pyarrow("pyarrow.csv")
+        self._pa, self._csv = import_pyarrow("pyarrow"), import_pyarrow("pyarrow.csv")
         self._source = source
         self._digest = FileDigest(Path(source)) if source != "-" and Path(source).is_file() else None
         name = "<stdin>" if source == "-" else str(source)
@@ -195,14 +185,14 @@ class CsvSource(Table):
         self._text = io.BufferedReader(self._opened.stream, 1 << 20)
         line = self._text.readline(min(_MAX_HEADER, options.budget // 4))
         self._wide = _is_wide(line, options, name)
-        self._delimiter, columns = _header(line, name)
+        self._delimiter, columns = _read_header(line, name)
         self._missing = options.missing == "keep"
         super().__init__(name, columns, options.row_columns(columns), options)
 
     @property
     def text_bytes(self) -> int | None:
         """Bytes of the text; None of what is packed or comes from standard input, where only its end would tell."""
-        return None if self._digest is None or compression(Path(self.name)) is not None else self._digest.size
+        return None if self._digest is None or detect_compression(Path(self.name)) is not None else self._digest.size
 
     def close(self) -> None:
         """Leave it unread."""
@@ -217,9 +207,9 @@ class CsvSource(Table):
         features, step = np.array(self._roles.features), self.step(options, len(self.columns))
         with self._text:
             rows = iter(WideRows(self._text, self._delimiter, len(self.columns), set(texts), options.budget, self.name))
-            while found := list(islice(rows, step)):
-                x = np.array([row.values for row in found])
-                tables = {table: self._cells([row.texts[k] for row in found], table, options) for k, table in texts.items()}
+            while batch := list(islice(rows, step)):
+                x = np.array([row.values for row in batch])
+                tables = {table: self._cells([row.texts[k] for row in batch], table, options) for k, table in texts.items()}
                 yield (x[:, features] if texts else x), tables
 
     def _cells(self, cells: list[str], table: str, options: Options) -> npt.NDArray[Any]:
@@ -286,14 +276,14 @@ class CsvSource(Table):
         return gone or as_number(text.strip()) is not None
 
     def _fault(self, reason: str, row: int, column: int | None) -> DataError:
-        found = next(islice(self._lines(), row, None), None) if self._digest is not None and not self._wide else None
-        if found is None:
+        located = next(islice(self._lines(), row, None), None) if self._digest is not None and not self._wide else None
+        if located is None:
             return super()._fault(reason, row, column)
         name = "" if column is None else f"column {self.columns[column]!r}: "
-        return DataError(name + reason, self.name, found[0], None if column is None else column + 1)
+        return DataError(name + reason, self.name, located[0], None if column is None else column + 1)
 
 
-def too_wide(columns: int, options: Options) -> bool:
+def is_too_wide(columns: int, options: Options) -> bool:
     """Whether what pyarrow keeps of so many columns of CSV does not fit half of the budget."""
     return 2 * COLUMN_BYTES * columns > options.budget
 
@@ -301,10 +291,7 @@ def too_wide(columns: int, options: Options) -> bool:
 def _is_wide(line: bytes, options: Options, name: str) -> bool:
     """Whether a header names so many columns that what pyarrow keeps of them does not fit half of the budget.
 
-    Raises
-    ------
-    SchemaError
-        Not even their names do.
+    Raises SchemaError: not even their names do.
     """
     columns = 1 + max(map(line.count, (mark.encode() for mark in _DELIMITERS)))
     need = NAME_BYTES * columns + 4 * len(line)
@@ -313,16 +300,13 @@ def _is_wide(line: bytes, options: Options, name: str) -> bool:
             f"{name} has a header of {columns} columns or more, and to keep them takes {need} bytes, more than the budget of "
             f"{options.budget}; raise the budget (--budget), or give sparse input"
         )
-    return too_wide(columns, options)
+    return is_too_wide(columns, options)
 
 
-def _header(line: bytes, name: str) -> tuple[str, list[str]]:
+def _read_header(line: bytes, name: str) -> tuple[str, list[str]]:
     """Delimiter and column names.
 
-    Raises
-    ------
-    DataError
-        If the line is no header.
+    Raises DataError if the line is no header.
     """
     try:
         text = line.decode("utf-8-sig").rstrip("\r\n")
@@ -341,19 +325,12 @@ def _header(line: bytes, name: str) -> tuple[str, list[str]]:
 class FrameSource(Table):
     """A data frame with ``columns`` and ``iloc``.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        The table.
-    given : mapping
-        "y", "task", "weight" -> column name or array.
-    options : Options
-        Options.
+    ``frame``: the table; ``given``: "y", "task", "weight" -> column name or array; ``options``: options.
     """
 
     format = "array"
 
-    def __init__(self, frame: Any, given: Mapping[str, Any], options: Options) -> None:
+    def __init__(self, frame: Foreign, given: Mapping[str, Any], options: Options) -> None:
         self._frame = frame
         self.nbytes = 8 * len(frame) * len(frame.columns)
         super().__init__(f"<{type(frame).__name__}>", [str(column) for column in frame.columns], given, options)
@@ -375,11 +352,11 @@ class FrameSource(Table):
             yield [_frame_column(part.iloc[:, k]) for k in range(len(self.columns))]
 
 
-def _frame_column(series: Any) -> npt.NDArray[Any]:
+def _frame_column(series: Foreign) -> npt.NDArray[Any]:
     """A column as an array; masked where its type (such as Int64) marks missing numbers beside the values."""
     plain = getattr(series.dtype, "numpy_dtype", None)
     if plain is None or plain.kind not in "biuf" or not hasattr(series, "isna"):
         return series.to_numpy()
     gone = series.isna().to_numpy(dtype=bool)
-    held = series.to_numpy(dtype=plain, na_value=plain.type(0))
-    return np.ma.MaskedArray(held, gone) if gone.any() else held
+    filled = series.to_numpy(dtype=plain, na_value=plain.type(0))
+    return np.ma.MaskedArray(filled, gone) if gone.any() else filled

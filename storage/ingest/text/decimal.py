@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._jit import compiled
+from .._jit import compile_kernel
 
 _Q_MIN, _Q_MAX = -342, 308
 
@@ -42,8 +42,8 @@ _HIDDEN = np.uint64(1 << 52)
 _CLINGER = np.uint64(1 << 53)
 
 
-@compiled
-def _product(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
+@compile_kernel
+def _wide_product(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
     """High and low word of a * b."""
     a1, a0, b1, b0 = a >> _32, a & _LOW, b >> _32, b & _LOW
     low, mid = a0 * b0, a1 * b0
@@ -51,7 +51,7 @@ def _product(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
     return a1 * b1 + (mid >> _32) + (mid2 >> _32), (mid2 << _32) | (low & _LOW)
 
 
-@compiled
+@compile_kernel
 def _leading_zeros(w: np.uint64) -> int:
     n = 0
     for step in (32, 16, 8, 4, 2, 1):
@@ -61,7 +61,7 @@ def _leading_zeros(w: np.uint64) -> int:
     return n
 
 
-@compiled
+@compile_kernel
 def _round_product(w: np.uint64, q: int) -> float:
     """Nearest float64 of w * 10^q for w != 0 (Lemire's algorithm)."""
     if q < _Q_MIN:
@@ -70,9 +70,9 @@ def _round_product(w: np.uint64, q: int) -> float:
         return math.inf
     lead = _leading_zeros(w)
     w = w << np.uint64(lead)
-    high, low = _product(w, _POWERS[q - _Q_MIN, 0])
+    high, low = _wide_product(w, _POWERS[q - _Q_MIN, 0])
     if (high & _MASK9) == _MASK9:
-        more, _ = _product(w, _POWERS[q - _Q_MIN, 1])
+        more, _ = _wide_product(w, _POWERS[q - _Q_MIN, 1])
         low = low + more
         if more > low:
             high = high + _1
@@ -94,16 +94,11 @@ def _round_product(w: np.uint64, q: int) -> float:
     return math.ldexp(float(mantissa), exponent - 1075)
 
 
-@compiled
+@compile_kernel
 def to_double(w: np.uint64, q: int) -> float:
     """Nearest float64 of w * 10^q, infinity above the largest.
 
-    Parameters
-    ----------
-    w : uint64
-        Integer of at most 19 decimal digits.
-    q : int
-        Decimal exponent.
+    ``w``: integer of at most 19 decimal digits; ``q``: decimal exponent.
     """
     if w == _0:
         return 0.0

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .._jit import compiled
+from .._jit import compile_kernel
 from .decimal import to_double
 
 OK, MORE, BAD_LABEL, UNKNOWN_LABEL, MISSING_COLON, BAD_INDEX, INDEX_LOW, INDEX_HIGH, NOT_ASCENDING, BAD_VALUE, TOO_LARGE = range(11)
@@ -46,30 +46,30 @@ class Lines(NamedTuple):
     deferred: npt.NDArray[np.int64]
 
 
-@compiled
+@compile_kernel
 def _is_digit(c: int) -> bool:
     return 48 <= c <= 57
 
 
-@compiled
+@compile_kernel
 def _is_space(c: int) -> bool:
     return c == _SPACE or (_TAB <= c <= _CR and c != _LF)
 
 
-@compiled
+@compile_kernel
 def _ends_token(c: int) -> bool:
     return c in (_SPACE, _HASH) or _TAB <= c <= _CR
 
 
-@compiled
+@compile_kernel
 def _line_end(buf: npt.NDArray[np.uint8], p: int) -> int:
     while buf[p] != _LF:
         p += 1
     return p
 
 
-@compiled
-def _exponent(buf: npt.NDArray[np.uint8], p: int) -> Pair:
+@compile_kernel
+def _read_exponent(buf: npt.NDArray[np.uint8], p: int) -> Pair:
     """Value of the digits after "e" and the position behind them; position -1 when there are none."""
     negative = buf[p] == _MINUS
     if negative or buf[p] == _PLUS:
@@ -83,10 +83,10 @@ def _exponent(buf: npt.NDArray[np.uint8], p: int) -> Pair:
     return (-e if negative else e), p
 
 
-@compiled
+@compile_kernel
 def _many_digits(buf: npt.NDArray[np.uint8], p: int) -> tuple[np.uint64, int, bool]:
     """First 19 significant digits, the exponent that goes with them, and whether a digit was left out."""
-    w, q, kept, fraction, cut = np.uint64(0), 0, 0, False, False
+    w, q, n_digits, fraction, cut = np.uint64(0), 0, 0, False, False
     while True:
         c = buf[p]
         if c == _DOT:
@@ -94,9 +94,9 @@ def _many_digits(buf: npt.NDArray[np.uint8], p: int) -> tuple[np.uint64, int, bo
         elif not _is_digit(c):
             return w, q, cut
         else:
-            if kept < 19:
+            if n_digits < 19:
                 w = w * _TEN + (np.uint64(c) - _48)
-                kept += 1 if w > 0 else 0
+                n_digits += 1 if w > 0 else 0
                 q -= 1 if fraction else 0
             else:
                 cut = True
@@ -104,8 +104,8 @@ def _many_digits(buf: npt.NDArray[np.uint8], p: int) -> tuple[np.uint64, int, bo
         p += 1
 
 
-@compiled
-def _number(buf: npt.NDArray[np.uint8], p: int) -> tuple[float, int, int]:
+@compile_kernel
+def _read_number(buf: npt.NDArray[np.uint8], p: int) -> tuple[float, int, int]:
     """Value of the number at p, the position behind it, and whether it is good, bad, or to be read by the exact parser."""
     negative = buf[p] == _MINUS
     if negative or buf[p] == _PLUS:
@@ -129,7 +129,7 @@ def _number(buf: npt.NDArray[np.uint8], p: int) -> tuple[float, int, int]:
     if digits > 19:
         w, q, cut = _many_digits(buf, first)
     if buf[p] == 101 or buf[p] == 69:
-        e, p = _exponent(buf, p + 1)
+        e, p = _read_exponent(buf, p + 1)
         if p < 0:
             return 0.0, first, _BAD
         q += e
@@ -139,8 +139,8 @@ def _number(buf: npt.NDArray[np.uint8], p: int) -> tuple[float, int, int]:
     return (-value if negative else value), p, _GOOD
 
 
-@compiled
-def _index(buf: npt.NDArray[np.uint8], p: int) -> Pair:
+@compile_kernel
+def _read_index(buf: npt.NDArray[np.uint8], p: int) -> Pair:
     """Unsigned integer at p, held below 2^41, and the position behind it."""
     value = 0
     while _is_digit(buf[p]):
@@ -149,24 +149,24 @@ def _index(buf: npt.NDArray[np.uint8], p: int) -> Pair:
     return value, p
 
 
-@compiled
-def _known(declared: npt.NDArray[np.float64], value: float) -> bool:
+@compile_kernel
+def _is_declared(declared: npt.NDArray[np.float64], value: float) -> bool:
     for label in declared:
         if label == value:
             return True
     return declared.size == 0
 
 
-@compiled
+@compile_kernel
 def _pass_qid(buf: npt.NDArray[np.uint8], p: int) -> int:
     """Position behind ``qid:integer`` at p, or -1."""
     if not (buf[p] == 113 and buf[p + 1] == 105 and buf[p + 2] == 100 and buf[p + 3] == _COLON):
         return -1
-    _, q = _index(buf, p + 4)
+    _, q = _read_index(buf, p + 4)
     return q if q > p + 4 and _ends_token(buf[q]) else -1
 
 
-@compiled
+@compile_kernel
 def _check_index(index: Any, previous: Any, rules: Rules) -> int:
     if index < rules.low:
         return INDEX_LOW
@@ -175,8 +175,8 @@ def _check_index(index: Any, previous: Any, rules: Rules) -> int:
     return OK if index > previous else NOT_ASCENDING
 
 
-@compiled
-def _defer(lines: Lines, state: npt.NDArray[np.int64], p: int, q: int, place: int) -> int:
+@compile_kernel
+def _defer_number(lines: Lines, state: npt.NDArray[np.int64], p: int, q: int, place: int) -> int:
     k = state[DEFERRED]
     if k == lines.deferred.shape[0]:
         return MORE
@@ -185,21 +185,21 @@ def _defer(lines: Lines, state: npt.NDArray[np.int64], p: int, q: int, place: in
     return OK
 
 
-@compiled
-def _label(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
+@compile_kernel
+def _read_label(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
     """Read the label at p; status and the position behind it, or of the fault."""
-    value, q, kind = _number(buf, p)
+    value, q, kind = _read_number(buf, p)
     if kind == _BAD or not _ends_token(buf[q]):
         return BAD_LABEL, p
     lines.labels[state[ROWS]] = value
     if kind == _DEFER:
-        return _defer(lines, state, p, q, -1 - state[ROWS]), q
+        return _defer_number(lines, state, p, q, -1 - state[ROWS]), q
     if not np.isfinite(value):
         return TOO_LARGE, p
-    return (OK, q) if _known(rules.declared, value) else (UNKNOWN_LABEL, p)
+    return (OK, q) if _is_declared(rules.declared, value) else (UNKNOWN_LABEL, p)
 
 
-@compiled
+@compile_kernel
 def _pass_label(buf: npt.NDArray[np.uint8], p: int) -> int:
     """Position behind the word at p; p itself if the word is an entry, which its colon tells."""
     q = p
@@ -210,8 +210,8 @@ def _pass_label(buf: npt.NDArray[np.uint8], p: int) -> int:
     return q
 
 
-@compiled
-def _entries(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
+@compile_kernel
+def _read_entries(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
     """Read index:value pairs up to a line end or comment; status and the position there, or of the fault."""
     previous, nnz, exact32 = np.int64(-1), state[NNZ], True
     while True:
@@ -219,7 +219,7 @@ def _entries(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, sta
             p += 1
         if buf[p] == _LF or buf[p] == _HASH:
             break
-        index, q = _index(buf, p)
+        index, q = _read_index(buf, p)
         if q == p or buf[q] != _COLON:
             behind = _pass_qid(buf, p) if rules.skip_qid and previous == -1 else -1
             if behind < 0:
@@ -232,7 +232,7 @@ def _entries(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, sta
         if previous < 0:
             state[LOWEST] = min(state[LOWEST], index)
         p = q + 1
-        value, q, kind = _number(buf, p)
+        value, q, kind = _read_number(buf, p)
         if kind == _BAD or not _ends_token(buf[q]):
             return BAD_VALUE, p
         rounded = np.float64(np.float32(value))
@@ -240,7 +240,7 @@ def _entries(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, sta
             value = rounded
         if not np.isfinite(value):
             return TOO_LARGE, p
-        if kind == _DEFER and _defer(lines, state, p, q, nnz) == MORE:
+        if kind == _DEFER and _defer_number(lines, state, p, q, nnz) == MORE:
             return MORE, p
         if value != 0.0 or kind == _DEFER:
             lines.cols[nnz], lines.vals[nnz] = index, value
@@ -252,17 +252,17 @@ def _entries(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, sta
     return OK, p
 
 
-@compiled
-def _row(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
+@compile_kernel
+def _read_row(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
     """Read one row; nothing of it is counted unless all of it is good."""
     first, waiting = state[NNZ], state[DEFERRED]
     status, q = OK, p
     if rules.labelled:
-        status, q = _label(buf, p, rules, lines, state)
+        status, q = _read_label(buf, p, rules, lines, state)
     else:
         q = _pass_label(buf, p)
     if status == OK:
-        status, q = _entries(buf, q, rules, lines, state)
+        status, q = _read_entries(buf, q, rules, lines, state)
     if status != OK:
         state[NNZ], state[DEFERRED] = first, waiting
         return status, q
@@ -271,37 +271,23 @@ def _row(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: 
     return OK, q
 
 
-@compiled
+@compile_kernel
 def parse_lines(buf: npt.NDArray[np.uint8], stop: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> int:
     """Parse the lines that start in ``buf[state[AT]:stop]``; all of them end in ``buf``, at least 4 bytes before its end.
 
-    Parameters
-    ----------
-    buf : uint8 array
-        Text.
-    stop : int
-        Lines starting here or later are left.
-    rules : Rules
-        What a line may hold.
-    lines : Lines
-        Out; room for half as many rows and a quarter as many entries as there are bytes.
-    state : int64 array (N_STATE,)
-        In and out.
-
-    Returns
-    -------
-    int
-        Status; unless it is OK, ``state[AT]`` is the offending byte (for MORE: the start of the line).
+    ``buf``: text; ``stop``: lines starting here or later are left; ``rules``: what a line may hold; ``lines``: out; room for half as many
+    rows and a quarter as many entries as there are bytes; ``state``: int64 array (N_STATE,), in and out. Returns status; unless it is OK,
+    ``state[AT]`` is the offending byte (for MORE: the start of the line).
     """
     p = state[AT]
-    for place in (ROWS, NNZ, LINES, DEFERRED):
-        state[place] = 0
+    for counter in (ROWS, NNZ, LINES, DEFERRED):
+        state[counter] = 0
     while p < stop:
         begin = p
         while _is_space(buf[p]):
             p += 1
         if buf[p] != _LF and buf[p] != _HASH:
-            status, p = _row(buf, p, rules, lines, state)
+            status, p = _read_row(buf, p, rules, lines, state)
             if status != OK:
                 state[AT] = begin if status == MORE else p
                 return status

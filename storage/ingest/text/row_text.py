@@ -2,6 +2,7 @@
 
 import io
 import os
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import google_crc32c
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from ...errors import DataError, DigestMismatch, SchemaError
 from ...meta import Label
 from ..labels import check_declared
-from ..options import MAX_COLUMNS, whole
+from ..options import MAX_COLUMNS, check_integer
 from .lines import Rules
 from .streams import open_source
 from .svmlight import LineParser
@@ -87,9 +88,9 @@ class RowText:
         If the width is no positive integer, or labels are not numbers.
     """
 
-    def __init__(self, source: str, n_features: int, labels: Any = None, zero_based: bool = False) -> None:
+    def __init__(self, source: str, n_features: int, labels: Iterable[Label] | None = None, zero_based: bool = False) -> None:
         self.source, self.name = source, "standard input" if source == "-" else source
-        self.n_features = whole("n_features", n_features, 1, MAX_COLUMNS)
+        self.n_features = check_integer("n_features", n_features, 1, MAX_COLUMNS)
         self.labels: tuple[Label, ...] | None = check_declared(labels)
         if self.labels is not None and isinstance(self.labels[0], str):
             raise SchemaError(f"labels {list(self.labels)!r} are texts; the rows of a text have numbers as labels")
@@ -109,10 +110,7 @@ class RowText:
 
         A line that breaks a rule ends the piece before it, so that nothing is lost; a piece that would begin with it is refused.
 
-        Raises
-        ------
-        DataError
-            The first line breaks a rule; line and column are named. Or the source cannot be read.
+        Raises DataError: the first line breaks a rule; line and column are named. Or the source cannot be read.
         """
         text, last = self._text(offset)
         try:
@@ -126,10 +124,10 @@ class RowText:
         return self._taken(text[:cut], offset, lines, False)
 
     def _taken(self, text: bytes, offset: int, lines: int, last: bool) -> TextPiece:
-        found = self._parsed(text, offset, lines, last)
+        piece = self._parsed(text, offset, lines, last)
         self.consumed = self.consumed.extended(text)
         self.ended = last
-        return found
+        return piece
 
     def _parsed(self, text: bytes, offset: int, lines: int, last: bool) -> TextPiece:
         lengths, cols, vals, y = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)], [np.zeros(0)], [np.zeros(0)]
@@ -177,14 +175,14 @@ class RowText:
 
     def _passed(self, nbytes: int) -> "Consumed":
         """Read the beginning of the text once more; return what was read."""
-        found = Consumed(0, 0)
-        while found.nbytes < nbytes:
-            text = self._read(min(nbytes - found.nbytes, PIECE))
+        consumed = Consumed(0, 0)
+        while consumed.nbytes < nbytes:
+            text = self._read(min(nbytes - consumed.nbytes, PIECE))
             if not text:
-                missing = nbytes - found.nbytes
+                missing = nbytes - consumed.nbytes
                 raise DataError(f"it ends {missing} bytes before the place the run had read to: it is another text", self.name)
-            found = found.extended(text)
-        return found
+            consumed = consumed.extended(text)
+        return consumed
 
     def _compare(self, known: "Consumed") -> None:
         if self.consumed != known:
@@ -200,12 +198,7 @@ class RowText:
     def confirm(self) -> None:
         """Check that what was consumed still stands there; it is read again if the file was written to since it was opened.
 
-        Raises
-        ------
-        DigestMismatch
-            If it was changed.
-        DataError
-            If it is shorter now.
+        Raises DigestMismatch if it was changed; DataError if it is shorter now.
         """
         if self._stamped() == self._stamp:
             return
@@ -218,10 +211,10 @@ class RowText:
         if self.source == "-":
             return ()
         try:
-            found = os.stat(self.source)
+            status = os.stat(self.source)
         except OSError as error:
             raise DataError(f"cannot be read: {error.strerror}", self.name) from error
-        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
     def _read(self, nbytes: int) -> bytes:
         buffer = bytearray(nbytes)
@@ -237,7 +230,7 @@ class RowText:
 
 def _end_of_line(text: bytes, count: int) -> int:
     """Return the place behind the ``count``-th line end."""
-    place = 0
+    position = 0
     for _ in range(count):
-        place = text.index(_NEWLINE, place) + 1
-    return place
+        position = text.index(_NEWLINE, position) + 1
+    return position

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +18,16 @@ import numpy.typing as npt
 from ...blocks.store import BlockStore
 from ...errors import DataError, SchemaError
 from ...layout import plan_dense
-from ..build import Job, finish
-from ..labels import Target, as_number
+from ...value_types import UserData
+from ..build import Job, finish_store
+from ..labels import Fault, Target, as_number
 from ..options import Options, Progress
 from ..reading import Reading
 from ..scratch import Scratch
 from ..statistics import Column
 from ..tables.arrays import array_digest, row_tables
-from .spool import Block, Part, Sink, Stored, hold
-from .streams import FileDigest, compression, open_source
+from .spool import Block, Part, PutBlock, Stored, hold_block
+from .streams import FileDigest, detect_compression, open_source
 
 _FOREIGN = re.compile(rb"[^A-Za-z*-]")
 _BLOCK = 1 << 22
@@ -60,21 +61,8 @@ class SequenceSource:
     FASTA: a header line ``>name key=value …`` and lines of letters; the label is the word ``label=VALUE`` of the header (or another
     key, given as ``target``). Strings: a line is a string, or a label, a tab and a string; all lines have a label or none has.
 
-    Parameters
-    ----------
-    source : str or Path
-        Where.
-    form : str
-        "fasta" or "strings".
-    options : Options
-        Options.
-
-    Raises
-    ------
-    SchemaError
-        If an option has no meaning for sequences.
-    DataError
-        If the file cannot be opened.
+    ``source``: where; ``form``: "fasta" or "strings"; ``options``: options. Raises SchemaError if an option has no meaning for sequences;
+    DataError if the file cannot be opened.
     """
 
     sparse = False
@@ -85,7 +73,7 @@ class SequenceSource:
         self.path, self.format = Path(source), form
         self.name = "<stdin>" if self.stdin else str(source)
         self.digest = FileDigest(self.path) if not self.stdin and self.path.is_file() else None
-        self._tables = _tables(options, form)
+        self._tables = _table_keys(options, form)
         _refuse_options(options, self.name)
 
     def hint(self) -> str | None:
@@ -99,10 +87,7 @@ class SequenceSource:
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
         """Read everything.
 
-        Raises
-        ------
-        DataError
-            At the first fault, by file, line and column.
+        Raises DataError at the first fault, by file, line and column.
         """
         reading = Reading(target=target, n_cols=0)
         done = scratch.notes("read")
@@ -111,38 +96,38 @@ class SequenceSource:
             target.restore(done[-1]["target"])
             return reading
         if self._small(options):
-            self._fill(reading, hold, options, progress)
+            self._fill(reading, hold_block, options, progress)
             return reading
         with Part(scratch.path("part-000000.bin")) as part:
             self._fill(reading, part, options, progress)
-        kept = [handle.to_json() for handle in reading.handles if isinstance(handle, Stored)]
-        scratch.note("read", blocks=kept, target=target.to_json())
+        blocks = [handle.to_json() for handle in reading.handles if isinstance(handle, Stored)]
+        scratch.note("read", blocks=blocks, target=target.to_json())
         return reading
 
     @property
     def memory(self) -> int | None:
         """Bytes that the text may take until the store is written; None if its end is not known before."""
-        return None if self.digest is None or compression(self.path) is not None else _TEXT_TO_MEMORY * self.digest.size
+        return None if self.digest is None or detect_compression(self.path) is not None else _TEXT_TO_MEMORY * self.digest.size
 
     def _small(self, options: Options) -> bool:
         return self.memory is not None and self.memory <= options.budget
 
-    def _fill(self, reading: Reading, sink: Sink, options: Options, progress: Progress) -> None:
+    def _fill(self, reading: Reading, sink: PutBlock, options: Options, progress: Progress) -> None:
         opened = open_source("-" if self.stdin else self.path, self.name)
         try:
             stream = io.BufferedReader(opened.stream, 1 << 20)
-            pieces = _pieces(_PARSERS[self.format](stream, self.name, options.budget // 8))
+            pieces = _group_pieces(_PARSERS[self.format](stream, self.name, options.budget // 8))
             self._take(pieces, reading, sink, lambda: progress(opened.done(), self.digest.size if self.digest else opened.done(), "read"))
         finally:
             opened.stream.close()
 
-    def _take(self, pieces: Iterator[_Piece], reading: Reading, sink: Sink, report: Callable[[], None]) -> None:
-        first, kept = 0, None
+    def _take(self, pieces: Iterator[_Piece], reading: Reading, sink: PutBlock, report: Callable[[], None]) -> None:
+        first, array_names = 0, None
         for piece in pieces:
             block = self._block(piece, first, reading.target)
-            kept = kept or block.keys()
-            if block.keys() != kept:
-                names = ", ".join(sorted(block.keys() ^ kept))
+            array_names = array_names or block.keys()
+            if block.keys() != array_names:
+                names = ", ".join(sorted(block.keys() ^ array_names))
                 raise DataError(f"from here on the sequences differ from those before in having {names}", self.name, piece.found[0].line)
             reading.handles.append(sink(block))
             first += len(piece.found)
@@ -152,33 +137,26 @@ class SequenceSource:
                 raise SchemaError(f"{name} has {len(values)} entries; {self.name} has {first} sequences")
 
     def _block(self, piece: _Piece, first: int, target: Target) -> Block:
-        found = piece.found
+        sequences = piece.found
 
         def fault(reason: str, row: int) -> DataError:
-            return DataError(reason, self.name, found[row].line)
+            return DataError(reason, self.name, sequences[row].line)
 
         parts: dict[str, Any] = {}
         for name, key in self._tables.items():
-            values = _words(found, key, fault) if isinstance(key, str) else np.asarray(key[first : first + len(found)])
+            values = _key_values(sequences, key, fault) if isinstance(key, str) else np.asarray(key[first : first + len(sequences)])
             if values is not None:
                 as_text = name == "task" or (name == "y" and target.task == "classification")
                 parts[name] = values if as_text or values.dtype.kind != "O" else _as_numbers(values, name, fault)
-        letters = np.frombuffer(b"".join(sequence.letters for sequence in found), np.uint8)
-        lengths = np.array([len(sequence.letters) for sequence in found], dtype=np.int64)
+        letters = np.frombuffer(b"".join(sequence.letters for sequence in sequences), np.uint8)
+        lengths = np.array([len(sequence.letters) for sequence in sequences], dtype=np.int64)
         return {"letters": letters, "lengths": lengths, **row_tables(parts, target, fault)}
 
 
 class StringArraySource(SequenceSource):
     """Texts in memory.
 
-    Parameters
-    ----------
-    texts : sequence of str
-        The texts.
-    tables : mapping
-        "y", "task", "weight" -> vectors.
-    options : Options
-        Options.
+    ``texts``: the texts; ``tables``: "y", "task", "weight" -> vectors; ``options``: options.
     """
 
     def __init__(self, texts: Many[str], tables: dict[str, Any], options: Options) -> None:
@@ -196,19 +174,19 @@ class StringArraySource(SequenceSource):
     def _small(self, options: Options) -> bool:
         return True
 
-    def _fill(self, reading: Reading, sink: Sink, options: Options, progress: Progress) -> None:
+    def _fill(self, reading: Reading, sink: PutBlock, options: Options, progress: Progress) -> None:
         sequences = (Sequence(text.encode(), {}, row) for row, text in enumerate(self._texts, 1))
-        self._take(_pieces(sequences), reading, sink, lambda: None)
+        self._take(_group_pieces(sequences), reading, sink, lambda: None)
 
 
-def are_texts(x: Any) -> bool:
+def are_texts(x: UserData) -> bool:
     """Whether an object is a list or vector of texts."""
     if isinstance(x, np.ndarray):
         return x.ndim == 1 and (x.dtype.kind == "U" or (x.dtype.kind == "O" and x.size > 0 and isinstance(x[0], str)))
     return isinstance(x, list) and bool(x) and isinstance(x[0], str)
 
 
-def text_source(source: Any, options: Options) -> StringArraySource | None:
+def text_source(source: UserData, options: Options) -> StringArraySource | None:
     """Open a list of texts, or a pair of one and a target; None for anything else."""
     columns = options.row_columns()
     x, y = source if isinstance(source, tuple) and len(source) == 2 else (source, None)
@@ -219,14 +197,14 @@ def text_source(source: Any, options: Options) -> StringArraySource | None:
     return StringArraySource(x, columns if y is None else {**columns, "y": y}, options)
 
 
-def _tables(options: Options, form: str) -> dict[str, Any]:
+def _table_keys(options: Options, form: str) -> dict[str, Any]:
     """Where the row tables come from: a key of the header, or an array."""
-    given = options.row_columns()
+    columns = options.row_columns()
     if form == "strings":
-        named = [name for name, values in given.items() if isinstance(values, str)]
+        named = [name for name, values in columns.items() if isinstance(values, str)]
         if named:
-            raise SchemaError(f"{named[0]} column is {given[named[0]]!r}, but strings have no columns; write LABEL, a tab and the string")
-    return {"y": "label", **(options.follow if form == "fasta" else {}), **given}
+            raise SchemaError(f"{named[0]} column is {columns[named[0]]!r}, but strings have no columns; write LABEL, a tab and the string")
+    return {"y": "label", **(options.follow if form == "fasta" else {}), **columns}
 
 
 def _refuse_options(options: Options, name: str) -> None:
@@ -236,7 +214,7 @@ def _refuse_options(options: Options, name: str) -> None:
             raise SchemaError(f"{named} is {getattr(options, option)!r}, but {name} holds sequences, which have no features")
 
 
-def _pieces(sequences: Iterator[Sequence]) -> Iterator[_Piece]:
+def _group_pieces(sequences: Iterator[Sequence]) -> Iterator[_Piece]:
     piece = _Piece()
     for sequence in sequences:
         piece.add(sequence)
@@ -247,7 +225,7 @@ def _pieces(sequences: Iterator[Sequence]) -> Iterator[_Piece]:
         yield piece
 
 
-def _words(found: list[Sequence], key: str, fault: Any) -> npt.NDArray[Any] | None:
+def _key_values(found: list[Sequence], key: str, fault: Fault) -> npt.NDArray[Any] | None:
     """Values of a key as texts; None if no sequence of the piece has it."""
     values = [sequence.words.get(key) for sequence in found]
     if all(value is None for value in values):
@@ -259,7 +237,7 @@ def _words(found: list[Sequence], key: str, fault: Any) -> npt.NDArray[Any] | No
     return np.array(values, dtype=object)
 
 
-def _as_numbers(values: npt.NDArray[Any], name: str, fault: Any) -> npt.NDArray[np.float64]:
+def _as_numbers(values: npt.NDArray[Any], name: str, fault: Fault) -> npt.NDArray[np.float64]:
     numbers = [as_number(text) for text in values.tolist()]
     if None in numbers:
         row = numbers.index(None)
@@ -270,7 +248,7 @@ def _as_numbers(values: npt.NDArray[Any], name: str, fault: Any) -> npt.NDArray[
 # -- parsing ---------------------------------------------------------------------------------------------------------
 
 
-def _lines(stream: Any, name: str, limit: int) -> Iterator[tuple[int, bytes]]:
+def _numbered_lines(stream: BinaryIO, name: str, limit: int) -> Iterator[tuple[int, bytes]]:
     """Number and content of every line, without its end."""
     number = 0
     while line := stream.readline(limit + 1):
@@ -280,38 +258,36 @@ def _lines(stream: Any, name: str, limit: int) -> Iterator[tuple[int, bytes]]:
         yield number, line.rstrip(b"\r\n")
 
 
-def parse_fasta(stream: Any, name: str, limit: int) -> Iterator[Sequence]:
+def parse_fasta(stream: BinaryIO, name: str, limit: int) -> Iterator[Sequence]:
     """Yield the sequences of FASTA text.
 
-    Raises
-    ------
-    DataError
-        For letters before the first header, characters that are no letters, sequences without letters or beyond ``limit`` bytes.
+    Raises DataError for letters before the first header, characters that are no letters, sequences without letters or beyond ``limit``
+    bytes.
     """
     head, at, parts, size = None, 0, [], 0
-    for number, line in _lines(stream, name, limit):
+    for number, line in _numbered_lines(stream, name, limit):
         if line.startswith(b">"):
             if head is not None:
-                yield _finished(head, parts, at, name)
-            head, at, parts, size = _header(line, name, number), number, [], 0
+                yield _make_sequence(head, parts, at, name)
+            head, at, parts, size = _read_header(line, name, number), number, [], 0
         elif line.strip() and not line.startswith(b";"):
             if head is None:
                 raise DataError("letters before the first header; a sequence begins with a line '>name'", name, number, 1)
-            parts.append(_letters(line, name, number))
+            parts.append(_check_letters(line, name, number))
             size += len(parts[-1])
             if size > limit:
                 raise DataError(f"the sequence has more than {limit} letters, an eighth of the budget (--budget)", name, at)
     if head is not None:
-        yield _finished(head, parts, at, name)
+        yield _make_sequence(head, parts, at, name)
 
 
-def _header(line: bytes, name: str, number: int) -> dict[str, str]:
+def _read_header(line: bytes, name: str, number: int) -> dict[str, str]:
     """The words ``key=value`` of a header."""
-    pairs = [word.partition("=") for word in _text(line, name, number).split()[1:]]
+    pairs = [word.partition("=") for word in _decode_text(line, name, number).split()[1:]]
     return {key: value for key, mark, value in pairs if mark and key and value}
 
 
-def _letters(line: bytes, name: str, number: int) -> bytes:
+def _check_letters(line: bytes, name: str, number: int) -> bytes:
     letters = line.rstrip()
     bad = _FOREIGN.search(letters)
     if bad:
@@ -319,22 +295,19 @@ def _letters(line: bytes, name: str, number: int) -> bytes:
     return letters
 
 
-def _finished(words: dict[str, str], parts: list[bytes], line: int, name: str) -> Sequence:
+def _make_sequence(words: dict[str, str], parts: list[bytes], line: int, name: str) -> Sequence:
     if not parts:
         raise DataError("the sequence has no letters", name, line)
     return Sequence(b"".join(parts), words, line)
 
 
-def parse_strings(stream: Any, name: str, limit: int) -> Iterator[Sequence]:
+def parse_strings(stream: BinaryIO, name: str, limit: int) -> Iterator[Sequence]:
     """Yield one string a line, with the label before its tab.
 
-    Raises
-    ------
-    DataError
-        For empty lines inside the text, more than one tab, text that is not UTF-8, or labels in some lines only.
+    Raises DataError for empty lines inside the text, more than one tab, text that is not UTF-8, or labels in some lines only.
     """
     labelled, blank = None, 0
-    for number, line in _lines(stream, name, limit):
+    for number, line in _numbered_lines(stream, name, limit):
         if not line:
             blank = blank or number
             continue
@@ -347,11 +320,11 @@ def parse_strings(stream: Any, name: str, limit: int) -> Iterator[Sequence]:
         labelled = bool(tab)
         if b"\t" in label or not letters or (tab and not label.strip()):
             raise DataError("the line must be LABEL, one tab and a string", name, number)
-        _text(letters, name, number)
-        yield Sequence(letters, {"label": _text(label, name, number).strip()} if tab else {}, number)
+        _decode_text(letters, name, number)
+        yield Sequence(letters, {"label": _decode_text(label, name, number).strip()} if tab else {}, number)
 
 
-def _text(data: bytes, name: str, number: int) -> str:
+def _decode_text(data: bytes, name: str, number: int) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -366,8 +339,8 @@ _PARSERS = {"fasta": parse_fasta, "strings": parse_strings}
 
 def build_sequences(job: Job) -> BlockStore:
     """Write a store of sequences."""
-    lengths = _vector(job, "lengths", job.spool.n_rows, np.int64)
-    letters = _vector(job, "letters", sum(handle.shape("letters")[0] for handle in job.spool.handles), np.uint8)
+    lengths = _scratch_column(job, "lengths", job.spool.n_rows, np.int64)
+    letters = _scratch_column(job, "letters", sum(handle.shape("letters")[0] for handle in job.spool.handles), np.uint8)
     row = at = 0
     for handle in job.spool.handles:
         for column, name, start in ((lengths, "lengths", row), (letters, "letters", at)):
@@ -377,8 +350,8 @@ def build_sequences(job: Job) -> BlockStore:
     meta = job.meta("dense", 0, "float32", {"sequences": True})
     writer = job.writer(meta, plan_dense(meta.n_rows, 0, meta.itemsize), None)
     writer.write_sequences(letters.array(), lengths.array())
-    return finish(job, writer, job.tables(meta))
+    return finish_store(job, writer, job.tables(meta))
 
 
-def _vector(job: Job, name: str, length: int, dtype: Any) -> Column:
+def _scratch_column(job: Job, name: str, length: int, dtype: npt.DTypeLike) -> Column:
     return Column(length, dtype, job.scratch.path(f"{name}.bin") if job.on_disk else None)

@@ -28,7 +28,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Held:
+class InMemory:
     """A block in memory."""
 
     arrays: Block
@@ -62,10 +62,10 @@ class Stored:
         lo, hi, _ = slice(lo, hi).indices(shape[0])
         width = int(np.prod(shape[1:], dtype=np.int64))
         count = max(0, hi - lo) * width
-        found = np.fromfile(self.path, dtype, count, offset=offset + lo * width * np.dtype(dtype).itemsize)
-        if found.size != count:
+        entries = np.fromfile(self.path, dtype, count, offset=offset + lo * width * np.dtype(dtype).itemsize)
+        if entries.size != count:
             raise SchemaError(f"{self.path} was cut short while it was in use; remove the folder and start again")
-        return found.reshape(max(0, hi - lo), *shape[1:])
+        return entries.reshape(max(0, hi - lo), *shape[1:])
 
     def dtype(self, name: str) -> np.dtype:
         """Type of an array."""
@@ -88,13 +88,13 @@ class Stored:
         return cls(folder / fields["path"], {name: Piece(*piece) for name, piece in fields["pieces"].items()})
 
 
-Handle = Held | Stored
-Sink = Callable[[Block], Handle]
+Handle = InMemory | Stored
+PutBlock = Callable[[Block], Handle]
 
 
-def hold(block: Block) -> Held:
+def hold_block(block: Block) -> InMemory:
     """Keep a copy of a block in memory (readers reuse their arrays)."""
-    return Held({name: np.array(array) for name, array in block.items()})
+    return InMemory({name: np.array(array) for name, array in block.items()})
 
 
 class Part:
@@ -130,12 +130,7 @@ class Part:
 class Spool:
     """All blocks of the input, in row order.
 
-    Attributes
-    ----------
-    handles : list of Held or Stored
-        The blocks.
-    starts : int64 array (n_blocks + 1,)
-        First row of every block.
+    ``handles``: the blocks; ``starts``: int64 array (n_blocks + 1,), first row of every block.
     """
 
     def __init__(self, handles: Sequence[Handle]) -> None:

@@ -10,7 +10,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
 
 import google_crc32c
 import numpy as np
@@ -33,7 +33,7 @@ _OPENERS: tuple[tuple[bytes, str, Callable[[Any], Any]], ...] = (
 _FAULTS = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
-def compression(path: Path) -> str | None:
+def detect_compression(path: Path) -> str | None:
     """Name of the compression a file has, judged by its first bytes, not its name."""
     with path.open("rb") as file:
         head = file.read(8)
@@ -43,19 +43,7 @@ def compression(path: Path) -> str | None:
 class Expanded(io.RawIOBase):
     """A compressed stream that refuses damage and explosive ratios with a `DataError`.
 
-    Parameters
-    ----------
-    raw : binary file
-        The compressed bytes.
-    kind : str
-        "gzip", "bzip2" or "xz".
-    name : str
-        Shown in messages.
-
-    Attributes
-    ----------
-    offset : int
-        Text bytes given so far.
+    ``raw``: the compressed bytes; ``kind``: "gzip", "bzip2" or "xz"; ``name``: shown in messages. ``offset``: text bytes given so far.
     """
 
     def __init__(self, raw: IO[bytes], kind: str, name: str) -> None:
@@ -70,10 +58,7 @@ class Expanded(io.RawIOBase):
     def readinto(self, out: Any) -> int:
         """Fill a buffer as far as one read goes.
 
-        Raises
-        ------
-        DataError
-            If the stream is damaged, cut short, or expands more than a thousandfold.
+        Raises DataError if the stream is damaged, cut short, or expands more than a thousandfold.
         """
         view = memoryview(out)
         try:
@@ -97,6 +82,14 @@ class Expanded(io.RawIOBase):
         super().close()
 
 
+class Readable(Protocol):
+    """A stream of bytes that fills buffers."""
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        """Fill a buffer as far as one read goes; 0 at the end."""
+        ...
+
+
 class ByteSource(NamedTuple):
     """An opened input: the stream of its text and how many bytes of the file have been read for it."""
 
@@ -107,23 +100,20 @@ class ByteSource(NamedTuple):
 def open_source(source: str | Path, name: str) -> ByteSource:
     """Open a file, plain or compressed, or standard input ("-").
 
-    Raises
-    ------
-    DataError
-        If the file cannot be opened.
+    Raises DataError if the file cannot be opened.
     """
     if source == "-":
         if sys.stdin is None:
             raise DataError("the standard input is closed; give a file, or a pipe that is open", name)
-        return _counted(getattr(sys.stdin, "buffer", sys.stdin), keep=True)
+        return _count_bytes(getattr(sys.stdin, "buffer", sys.stdin), keep=True)
     raw = open_file(Path(source))
     if not Path(source).is_file():
-        return _counted(raw, keep=False)
-    kind = compression(Path(source))
+        return _count_bytes(raw, keep=False)
+    kind = detect_compression(Path(source))
     return ByteSource(raw if kind is None else Expanded(raw, kind, name), raw.tell)
 
 
-def _counted(inner: Any, *, keep: bool) -> ByteSource:
+def _count_bytes(inner: Any, *, keep: bool) -> ByteSource:
     stream = _Counted(inner, keep)
     return ByteSource(stream, lambda: stream.offset)
 
@@ -131,10 +121,7 @@ def _counted(inner: Any, *, keep: bool) -> ByteSource:
 def open_file(path: Path) -> IO[bytes]:
     """Open a file for reading, unbuffered.
 
-    Raises
-    ------
-    DataError
-        If it does not exist, is a folder or may not be read.
+    Raises DataError if it does not exist, is a folder or may not be read.
     """
     try:
         return path.open("rb", buffering=0)
@@ -185,11 +172,11 @@ def line_start(file: IO[bytes], at: int, size: int) -> int:
     if at <= 0:
         return 0
     at -= 1
-    while at < size and (found := os.pread(file.fileno(), 1 << 16, at)):
-        place = found.find(b"\n")
-        if place >= 0:
-            return at + place + 1
-        at += len(found)
+    while at < size and (chunk := os.pread(file.fileno(), 1 << 16, at)):
+        position = chunk.find(b"\n")
+        if position >= 0:
+            return at + position + 1
+        at += len(chunk)
     return size
 
 

@@ -8,16 +8,17 @@ with its first entry, or with a word without a colon that is passed over. Number
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import DataError
-from ..labels import as_number, describe, tidy
+from ..labels import as_number, describe_labels, tidy_label
 from . import lines as codes
 from .lines import Lines, Rules, parse_lines
 from .spool import Block
+from .streams import Readable
 
 _SPARE = 16
 _NEWLINE = 10
@@ -28,18 +29,8 @@ _NAMED = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 class LineParser:
     """Parses streams of text; its arrays are reused from buffer to buffer, so a block must be copied before the next one is asked for.
 
-    Parameters
-    ----------
-    name : str
-        Shown in messages.
-    rules : Rules
-        What a line may hold.
-    high_rule : str
-        Why an index may be too large, for the message.
-    buffer : int
-        Bytes of text read at once.
-    max_line : int
-        Longest line allowed, bytes.
+    ``name``: shown in messages; ``rules``: what a line may hold; ``high_rule``: why an index may be too large, for the message; ``buffer``:
+    bytes of text read at once; ``max_line``: longest line allowed, bytes.
     """
 
     def __init__(self, name: str, rules: Rules, high_rule: str, buffer: int, max_line: int) -> None:
@@ -71,30 +62,17 @@ class LineParser:
         """Greatest index so far, entries that are zero included; -1 when there was none."""
         return int(self._state[codes.HIGHEST])
 
-    def blocks(self, stream: Any, lines_before: Callable[[], int]) -> Iterator[tuple[Block, int, int]]:
+    def blocks(self, stream: Readable, lines_before: Callable[[], int]) -> Iterator[tuple[Block, int, int]]:
         """Parse a stream that starts with a line.
 
-        Parameters
-        ----------
-        stream : object with ``readinto``
-            The text.
-        lines_before : callable
-            Number of lines before the stream, asked for only when an error is reported.
-
-        Yields
-        ------
-        block, bytes, lines
-            Rows (``lengths``, ``cols``, ``vals``, and ``y`` if there are labels), and the bytes and lines of the stream parsed so far.
-
-        Raises
-        ------
-        DataError
-            At the first line that breaks a rule.
+        ``stream``: the text; ``lines_before``: number of lines before the stream, asked for only when an error is reported. Yields rows
+        (``lengths``, ``cols``, ``vals``, and ``y`` if there are labels), and the bytes and lines of the stream parsed so far. Raises
+        DataError: at the first line that breaks a rule.
         """
         self._lines_before, self._passed = lines_before, 0
-        kept = seen = lines = 0
+        carried = seen = lines = 0
         while True:
-            have, end = self._fill(stream, kept)
+            have, end = self._fill(stream, carried)
             if end == 0:
                 return
             at, status = 0, codes.MORE
@@ -105,10 +83,10 @@ class LineParser:
                 yield block, seen + at, lines
             self._passed = lines
             seen += end
-            kept = have - end
-            self.buffer[:kept] = self.buffer[end:have]
+            carried = have - end
+            self.buffer[:carried] = self.buffer[end:have]
 
-    def _fill(self, stream: Any, have: int) -> tuple[int, int]:
+    def _fill(self, stream: Readable, have: int) -> tuple[int, int]:
         """Read behind the ``have`` bytes kept; bytes now in the buffer, and the end of the last whole line among them."""
         while True:
             capacity = self.buffer.size - _SPARE
@@ -138,7 +116,7 @@ class LineParser:
         status = parse_lines(self.buffer, end, self.rules, self._lines, self._state)
         if status not in (codes.OK, codes.MORE):
             self._refuse(status, int(self._state[codes.AT]))
-        rows, nnz, waiting = (int(self._state[place]) for place in (codes.ROWS, codes.NNZ, codes.DEFERRED))
+        rows, nnz, waiting = (int(self._state[counter]) for counter in (codes.ROWS, codes.NNZ, codes.DEFERRED))
         if status == codes.MORE and int(self._state[codes.AT]) == start:
             self._deferred = np.empty((2 * len(self._deferred), 3), np.int64)
             self._lines = self._lines._replace(deferred=self._deferred)
@@ -157,21 +135,21 @@ class LineParser:
 
     def _settle(self, block: Block, waiting: int) -> None:
         """Read with `float` the numbers of which 19 digits did not decide the last bit."""
-        for begin, end, place in self._deferred[:waiting].tolist():
+        for begin, end, slot in self._deferred[:waiting].tolist():
             value = float(self.buffer[begin:end].tobytes())
-            if place < 0:
+            if slot < 0:
                 if not np.isfinite(value):
                     self._refuse(codes.TOO_LARGE, begin)
                 if self.rules.declared.size and value not in self.rules.declared:
                     self._refuse(codes.UNKNOWN_LABEL, begin)
-                block["y"][-1 - place] = value
+                block["y"][-1 - slot] = value
                 continue
             with np.errstate(over="ignore"):
                 rounded = float(np.float32(value))
             value = rounded if self.rules.single else value
             if not np.isfinite(value):
                 self._refuse(codes.TOO_LARGE, begin)
-            block["vals"][place] = value
+            block["vals"][slot] = value
             self._state[codes.EXACT32] &= rounded == value
         _drop_zeros(block)
 
@@ -188,7 +166,7 @@ class LineParser:
         if status == codes.BAD_LABEL:
             return _bad_label(token)
         if status == codes.UNKNOWN_LABEL:
-            return f"label {token} is not one of the declared labels {describe([tidy(v) for v in self.rules.declared])}"
+            return f"label {token} is not one of the declared labels {describe_labels([tidy_label(v) for v in self.rules.declared])}"
         if status == codes.MISSING_COLON:
             return f"{token!r} has no colon; entries are index:value"
         if status == codes.BAD_INDEX:
@@ -237,9 +215,9 @@ def _last_line_end(buffer: npt.NDArray[np.uint8], end: int) -> int:
     step = 1 << 12
     while end > 0:
         start = max(0, end - step)
-        place = buffer[start:end].tobytes().rfind(b"\n")
-        if place >= 0:
-            return start + place + 1
+        position = buffer[start:end].tobytes().rfind(b"\n")
+        if position >= 0:
+            return start + position + 1
         end, step = start, 2 * step
     return 0
 

@@ -14,11 +14,11 @@ from ...errors import DataError
 from ..counts import ColumnCounts
 from ..labels import Target
 from ..options import Options, Progress
-from ..reading import Reading, recount
+from ..reading import Reading, recount_columns
 from ..scratch import Scratch
 from .lines import Rules
-from .spool import Handle, Part, Sink, Stored, hold
-from .streams import PIECE, FileDigest, Window, compression, count_lines, line_start, open_file, open_source
+from .spool import Handle, Part, PutBlock, Stored, hold_block
+from .streams import PIECE, FileDigest, Readable, Window, count_lines, detect_compression, line_start, open_file, open_source
 from .svmlight import LineParser
 
 _MAX_INDEX = 2**31 - 2
@@ -43,10 +43,7 @@ class RangeRecord:
 class SvmlightSource:
     """SVMlight text from a file, plain or compressed, or from standard input ("-").
 
-    Parameters
-    ----------
-    source : str or Path
-        Where.
+    ``source``: where.
     """
 
     format = "svmlight"
@@ -58,7 +55,7 @@ class SvmlightSource:
         self.path = Path(source)
         self.name = "<stdin>" if self.stdin else str(source)
         regular = not self.stdin and self.path.is_file()
-        self.packed = regular and compression(self.path) is not None
+        self.packed = regular and detect_compression(self.path) is not None
         self.digest = FileDigest(self.path) if regular else None
 
     @property
@@ -80,10 +77,7 @@ class SvmlightSource:
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
         """Parse everything.
 
-        Raises
-        ------
-        DataError
-            At the first fault in the text, by file, line and column.
+        Raises DataError at the first fault in the text, by file, line and column.
         """
         reading = Reading(target=target, counts=ColumnCounts())
         if self.digest is None or self.packed:
@@ -143,7 +137,7 @@ class _RangeReader:
             self.reading.counts.merge(table)
 
     def _take(self, record: RangeRecord, handles: list[Handle]) -> None:
-        _meet(self.reading, record, self.source.name)
+        _note_range(self.reading, record, self.source.name)
         self.reading.handles.extend(handles)
         if not self.held:
             record.blocks = [handle.to_json() for handle in handles if isinstance(handle, Stored)]
@@ -152,30 +146,30 @@ class _RangeReader:
 
     def _take_up(self) -> int:
         """Take over the ranges read by a killed ingest, if the file still holds the same bytes there; how many."""
-        ready = [RangeRecord(**_fields(note)) for note in self.scratch.notes("range")]
+        ready = [RangeRecord(**_record_fields(note)) for note in self.scratch.notes("range")]
         if any(self.digest.piece(record.index) != record.crc for record in ready):
             self.scratch.restart()
             return 0
         for record in ready:
             _take_range(self.reading, self.scratch, record, self.source.name)
-        recount(self.reading)
+        recount_columns(self.reading)
         return len(ready)
 
     def _read_range(self, index: int) -> tuple[RangeRecord, list[Handle]]:
         if self.held:
-            return self._read(index, hold)
+            return self._read(index, hold_block)
         with Part(self.scratch.path(_part_name(index))) as part:
             record, handles = self._read(index, part)
         # Now, while the system still has the range in memory.
         record.crc = self.digest.piece(index)
         return record, handles
 
-    def _read(self, index: int, sink: Sink) -> tuple[RangeRecord, list[Handle]]:
+    def _read(self, index: int, sink: PutBlock) -> tuple[RangeRecord, list[Handle]]:
         table = self._tables.setdefault(threading.get_ident(), ColumnCounts())
         met = Target(self.reading.target.task, self.reading.target.declared)
         parser, handles, fault = self.source.parser(self.options, met), [], _plain_fault(self.source.name)
         with open_file(self.source.path) as file:
-            lo, hi = (line_start(file, place * PIECE, self.digest.size) for place in (index, index + 1))
+            lo, hi = (line_start(file, number * PIECE, self.digest.size) for number in (index, index + 1))
             for block, _, _ in parser.blocks(Window(file, lo, hi), lambda: count_lines(self.source.path, lo)):
                 if self._stop.is_set():
                     break
@@ -196,21 +190,21 @@ class _StreamReader:
     def run(self) -> None:
         """Read what the journal does not have."""
         for note in self.scratch.notes("range"):
-            record = RangeRecord(**_fields(note))
+            record = RangeRecord(**_record_fields(note))
             _take_range(self.reading, self.scratch, record, self.source.name)
             self.end, self.lines, self.index = record.end, record.lines, record.index + 1
-        recount(self.reading)
+        recount_columns(self.reading)
         if self.scratch.notes("read"):
             return
         opened = open_source("-" if self.source.stdin else self.source.path, self.source.name)
         try:
-            _skip(opened.stream, self.end)
+            _skip_bytes(opened.stream, self.end)
             self._parse(opened.stream, opened.done)
         finally:
             opened.stream.close()
         self.scratch.note("read")
 
-    def _parse(self, stream: Any, done: Callable[[], int]) -> None:
+    def _parse(self, stream: Readable, done: Callable[[], int]) -> None:
         parser = self.source.parser(self.options, self.reading.target)
         origin, before = self.end, self.lines
         blocks = parser.blocks(stream, lambda: before)
@@ -220,14 +214,14 @@ class _StreamReader:
     def _part(self, blocks: Iterator[Any], parser: LineParser, origin: int, before: int, done: Callable[[], int]) -> bool:
         """Fill one part file; False at the end of the text."""
         assert self.reading.counts is not None
-        kept, start = [], self.end
+        stored, start = [], self.end
         met = Target(self.reading.target.task, self.reading.target.declared)
         with Part(self.scratch.path(_part_name(self.index))) as part:
             for block, at, lines in blocks:
                 self.reading.counts.add(block["cols"], parser.highest)
                 if "y" in block:
                     met.add_numbers(block["y"], _plain_fault(self.source.name))
-                kept.append(part(block).to_json())
+                stored.append(part(block).to_json())
                 self.end, self.lines = origin + at, before + lines
                 total = self.source.digest.size if self.source.digest else done()
                 self._progress(done(), total, "read")
@@ -235,7 +229,7 @@ class _StreamReader:
                     break
             else:
                 start = -1
-        record = RangeRecord(self.index, self.end, self.lines, 0, parser.lowest, parser.highest, sorted(met.numbers), kept)
+        record = RangeRecord(self.index, self.end, self.lines, 0, parser.lowest, parser.highest, sorted(met.numbers), stored)
         _take_range(self.reading, self.scratch, record, self.source.name)
         self.scratch.note("range", **asdict(record))
         return start >= 0
@@ -245,7 +239,7 @@ def _part_name(index: int) -> str:
     return f"part-{index:06d}.bin"
 
 
-def _fields(note: dict[str, Any]) -> dict[str, Any]:
+def _record_fields(note: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in note.items() if name != "step"}
 
 
@@ -253,18 +247,18 @@ def _plain_fault(name: str) -> Callable[[str, int], DataError]:
     return lambda reason, row: DataError(reason, name)
 
 
-def _meet(reading: Reading, record: RangeRecord, name: str) -> None:
+def _note_range(reading: Reading, record: RangeRecord, name: str) -> None:
     reading.meet(record.lowest, record.highest)
     reading.target.merge(record.numbers, _plain_fault(name))
 
 
 def _take_range(reading: Reading, scratch: Scratch, record: RangeRecord, name: str) -> None:
     """Add a range that is in the scratch folder to the reading."""
-    _meet(reading, record, name)
+    _note_range(reading, record, name)
     reading.handles.extend(Stored.from_json(scratch.folder, fields) for fields in record.blocks)
 
 
-def _skip(stream: Any, nbytes: int) -> None:
+def _skip_bytes(stream: Readable, nbytes: int) -> None:
     """Pass over text that was parsed before (which may count a line end that the last line lacks)."""
     buffer = memoryview(bytearray(1 << 20))
     while nbytes > 0 and (got := stream.readinto(buffer[:nbytes])):

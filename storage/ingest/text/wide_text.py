@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,28 +26,12 @@ class WideRow(NamedTuple):
 class WideRows:
     """Rows of a text whose header was read; an iterator of `WideRow`.
 
-    Parameters
-    ----------
-    stream : binary file
-        The text behind the header.
-    delimiter : str
-        Between cells.
-    columns : int
-        Cells of a row.
-    texts : set of int
-        Columns that are kept as texts.
-    budget : int
-        Bytes to work in.
-    name : str
-        For messages.
-
-    Raises
-    ------
-    DataError
-        At a row with another number of cells, or a cell that is no number, by line.
+    ``stream``: the text behind the header; ``delimiter``: between cells; ``columns``: cells of a row; ``texts``: columns that are kept as
+    texts; ``budget``: bytes to work in; ``name``: for messages. Raises DataError at a row with another number of cells, or a cell that is
+    no number, by line.
     """
 
-    def __init__(self, stream: Any, delimiter: str, columns: int, texts: set[int], budget: int, name: str) -> None:
+    def __init__(self, stream: BinaryIO, delimiter: str, columns: int, texts: set[int], budget: int, name: str) -> None:
         self._stream, self._mark, self._n, self._texts, self._name = stream, delimiter.encode(), columns, sorted(texts), name
         self._size, self._line = max(_LEAST, budget // _PART_SHARE), 2
         self._arrow, self._csv = import_module("pyarrow"), import_module("pyarrow.csv")
@@ -58,11 +42,11 @@ class WideRows:
             if at == 0 and ends and not cells.strip():
                 self._line += 1
                 continue
-            found = self._numbers(cells, at, texts)
-            if at + len(found) > self._n or (ends and at + len(found) != self._n):
-                raise DataError(f"the row has {at + len(found)} fields or more; the header has {self._n}", self._name, self._line)
-            values[at : at + len(found)] = found
-            at += len(found)
+            numbers = self._numbers(cells, at, texts)
+            if at + len(numbers) > self._n or (ends and at + len(numbers) != self._n):
+                raise DataError(f"the row has {at + len(numbers)} fields or more; the header has {self._n}", self._name, self._line)
+            values[at : at + len(numbers)] = numbers
+            at += len(numbers)
             if ends:
                 yield WideRow(values, texts)
                 values, texts, at = np.empty(self._n), {}, 0
@@ -70,24 +54,24 @@ class WideRows:
 
     def _parts(self) -> Iterator[tuple[bytes, bool]]:
         """Yield whole cells of one row, and whether the row ends with them."""
-        held = b""
+        pending = b""
         while True:
             piece = self._stream.read(self._size)
-            held += piece
-            lines = held.split(b"\n")
+            pending += piece
+            lines = pending.split(b"\n")
             for line in lines[:-1]:
                 yield line.removesuffix(b"\r"), True
-            held = lines[-1]
+            pending = lines[-1]
             if not piece:
                 break
-            cut = held.rfind(self._mark)
+            cut = pending.rfind(self._mark)
             if cut >= 0:
-                yield held[:cut], False
-                held = held[cut + 1 :]
-            if len(held) > _LONGEST + self._size:
+                yield pending[:cut], False
+                pending = pending[cut + 1 :]
+            if len(pending) > _LONGEST + self._size:
                 raise DataError(f"a cell has more than {_LONGEST} bytes", self._name, self._line)
-        if held:
-            yield held.removesuffix(b"\r"), True
+        if pending:
+            yield pending.removesuffix(b"\r"), True
 
     def _numbers(self, cells: bytes, at: int, texts: dict[int, str]) -> npt.NDArray[np.float64]:
         if b'"' in cells:
