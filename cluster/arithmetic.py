@@ -97,7 +97,7 @@ def describe_mixture(driver: Arithmetic, workers: Mapping[str, Arithmetic]) -> s
     )
 
 
-def moved(seen: Sequence[Arithmetic]) -> str | None:
+def describe_change(seen: Sequence[Arithmetic]) -> str | None:
     """Return a line on a run whose driver computed in several ways, one after another; ``None`` if it never changed.
 
     Parameters

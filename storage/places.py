@@ -95,7 +95,7 @@ def parse_place(url: str | os.PathLike[str], use: str | None = None, what: str =
     return parsed
 
 
-def checked(url: str, use: str, what: str = "url") -> str:
+def check_place(url: str, use: str, what: str = "url") -> str:
     """Return the text to go on with: a URL of an object store or web server, else a local path.
 
     Raises

@@ -18,7 +18,7 @@ from gramplane.kernels.rules import machine as rule_machine
 from gramplane.kernels.spectral import dual_ascent as spectral_dual
 from gramplane.kernels.spectral import embeddings
 from gramplane.kernels.spectral import problem as spectral_problem
-from gramplane.kernels.spectral.dual_ascent import begin, relative_gap, solve_dual
+from gramplane.kernels.spectral.dual_ascent import begin_ascent, relative_gap, solve_dual
 from gramplane.kernels.spectral.pair_losses import EntryTerms
 from gramplane.kernels.spectral.problem import SpectralProblem, evaluate
 from gramplane.pipeline import load_model, run_method
@@ -110,7 +110,7 @@ def test_what_eigenpairs_may_have_missed_is_taken_off_the_bound(loss, p, form, s
 
 def test_a_state_before_its_last_decomposition_claims_no_gap():
     problem = pairs_problem(60, "square", 2.0, B=1.0)
-    assert relative_gap(problem, begin(problem, start_of(problem))) == np.inf
+    assert relative_gap(problem, begin_ascent(problem, start_of(problem))) == np.inf
     assert spectral_dual.final_accuracy(1e-3) <= 1e-5
 
 
@@ -124,9 +124,9 @@ def test_an_embedding_by_the_ascent_has_the_bounds_of_newton_steps(monkeypatch, 
         return found["objective"] - found["gap"], found["objective"]
 
     exact = bounds("newton", tol=1e-8)
-    monkeypatch.setattr(embeddings, "NEWTON_ROWS", 20)
+    monkeypatch.setattr(embeddings, "MAX_NEWTON_ROWS", 20)
     monkeypatch.setattr(spectral, "MAX_DENSE_ROWS", 10)
-    monkeypatch.setattr(spectral, "WHOLE", 10)
+    monkeypatch.setattr(spectral, "MAX_WHOLE_ROWS", 10)
     low, high = bounds("ascent", tol=1e-3)
     scale = max(abs(high), abs(low))
     assert low <= exact[1] + 1e-7 * scale and exact[0] <= high + 1e-7 * scale and high - low <= 2e-3 * scale

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gramplane.kernels.alignment import alignment as module
 from gramplane.kernels.alignment.alignment import Alignments, alignments
 from gramplane.kernels.alignment.median_width import COARSE_GROUPS, MAX_EXACT_VALUES, RANK_TOLERANCE, median_distance
-from gramplane.kernels.grams.cosine_sums import LONG, WORK, gaussian_forms
+from gramplane.kernels.grams.cosine_sums import MAX_UNSORTED_RANGE, WORK_ROWS, gaussian_forms
 from tests.support.oracles import kta
 
 RNG = np.random.default_rng(7)
@@ -132,11 +132,11 @@ def test_any_numbers_may_be_the_target() -> None:
 # --- certificate of the expansion -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("span", [0.0, 1e-8, 0.3, 5.0, 0.99 * LONG, 1.2 * LONG, 500.0, 1e7])
+@pytest.mark.parametrize("span", [0.0, 1e-8, 0.3, 5.0, 0.99 * MAX_UNSORTED_RANGE, 1.2 * MAX_UNSORTED_RANGE, 500.0, 1e7])
 @pytest.mark.parametrize("eps", [1e-2, 1e-6, 1e-13])
 def test_every_pair_is_within_the_bound(span: float, eps: float) -> None:
     z = np.sort(span * np.concatenate([[0.0, 1.0], RNG.random(60), 0.01 * RNG.random(20)]))
-    work = np.empty((WORK, z.size))
+    work = np.empty((WORK_ROWS, z.size))
     for _ in range(5):
         s, c = RNG.normal(size=z.size), RNG.integers(1, 5, z.size) * 1.0
         K = np.exp(-((z[:, None] - z) ** 2))

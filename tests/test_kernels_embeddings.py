@@ -7,17 +7,17 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.kernels.spectral.embeddings import (
+    build_neighbourhood,
     class_factor,
     colored_problem,
     colored_step,
-    fresh,
     graph_target,
+    initial_state,
     label_target,
     leading_directions,
-    neighbourhood,
     solve_kernel,
     split_target,
-    structure_of,
+    structure_problem,
     structure_step,
     value_factor,
     volume_step,
@@ -48,7 +48,7 @@ def near_of(X, k=2, count=2):
     for i, row in enumerate(np.argsort(squares + np.diag(np.full(len(X), np.inf)), axis=1)[:, :k]):
         linked[i, row] = linked[row, i] = True
     i, j = np.nonzero(np.triu(linked))
-    return neighbourhood(X, i, j, squares[i, j], count)
+    return build_neighbourhood(X, i, j, squares[i, j], count)
 
 
 def gram(state):
@@ -66,18 +66,18 @@ def ended(step, state, seen=None):
 def colored(near, M, C, B, **options):
     problem = colored_problem(near, M, C, B)
     given = {"tol": 1e-7, "max_iter": 300, **options}
-    return ended(lambda state: colored_step(problem, state, **given), fresh(near.n, near.terms.size))
+    return ended(lambda state: colored_step(problem, state, **given), initial_state(near.n, near.terms.size))
 
 
 def volume(near, C, B, seen=None, **options):
     given = {"count": 2, "tol": 1e-5, "max_iter": 300, **options}
-    return ended(lambda state: volume_step(near, state, C=C, B=B, **given), fresh(near.n, near.terms.size, near.directions), seen)
+    return ended(lambda state: volume_step(near, state, C=C, B=B, **given), initial_state(near.n, near.terms.size, near.directions), seen)
 
 
 def structure(near, C, B, seen=None, **options):
     given = {"tol": 1e-5, "max_iter": 100, **options}
-    problem = structure_of(near, C, B)
-    return problem, ended(lambda state: structure_step(problem, state, **given), fresh(near.n, 0), seen)
+    problem = structure_problem(near, C, B)
+    return problem, ended(lambda state: structure_step(problem, state, **given), initial_state(near.n, 0), seen)
 
 
 LABELS = np.arange(9) % 2
@@ -339,12 +339,12 @@ def test_duplicate_rows_are_at_one_place():
 def test_steps_from_a_state_have_the_bits_of_an_undisturbed_course():
     """Every step is a function of the state alone: taken again from a copy of any state it gives the same bits."""
     near = near_of(points(5))
-    B, problem = 20 * near.energy, structure_of(near_of(points(5)), 1.0, 5.0)
+    B, problem = 20 * near.energy, structure_problem(near_of(points(5)), 1.0, 5.0)
     target = colored_problem(near, label_target(FACTOR), 1.0, B)
     steps = [
-        (lambda s: colored_step(target, s, tol=1e-6, max_iter=50), fresh(9, near.terms.size)),
-        (lambda s: volume_step(near, s, count=2, C=1.0, B=B, tol=1e-4, max_iter=50), fresh(9, near.terms.size, near.directions)),
-        (lambda s: structure_step(problem, s, tol=1e-5, max_iter=50), fresh(9, 0)),
+        (lambda s: colored_step(target, s, tol=1e-6, max_iter=50), initial_state(9, near.terms.size)),
+        (lambda s: volume_step(near, s, count=2, C=1.0, B=B, tol=1e-4, max_iter=50), initial_state(9, near.terms.size, near.directions)),
+        (lambda s: structure_step(problem, s, tol=1e-5, max_iter=50), initial_state(9, 0)),
     ]
     for step, state in steps:
         while state.stop is None:
@@ -355,6 +355,6 @@ def test_steps_from_a_state_have_the_bits_of_an_undisturbed_course():
 
 
 def test_coordinates_beyond_the_rank_are_zero():
-    state = replace(fresh(3, 0), vectors=np.ones((3, 1)), spectrum=np.array([4.0]))
+    state = replace(initial_state(3, 0), vectors=np.ones((3, 1)), spectrum=np.array([4.0]))
     assert state.coordinates(2, 9.0).tolist() == [[6.0, 0.0]] * 3
-    assert state.share(1) == 1.0 and fresh(3, 0).share(2) == 1.0
+    assert state.share(1) == 1.0 and initial_state(3, 0).share(2) == 1.0

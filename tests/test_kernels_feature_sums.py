@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.alignment.path import AlignmentProblem, kernel_path
-from gramplane.kernels.alignment.path_cells import cut_cells
+from gramplane.kernels.alignment.path_cells import cut_into_cells
 from gramplane.kernels.grams.feature_sums import (
     MATRIX_ERROR,
     MAX_TERMS,
@@ -92,7 +92,7 @@ def path(n=3000, **options):
 @pytest.mark.parametrize("tol", [1e-2, 3e-4])
 def test_cells_keep_the_weights_within_the_tolerance(tol):
     a, weights = path()
-    cells = cut_cells(a, weights, tol=tol, most=2000)
+    cells = cut_into_cells(a, weights, tol=tol, max_cells=2000)
     assert cells is not None and 5 < cells.count < 400
     for k, eta in enumerate(weights):
         active, w = cells.weights(k)
@@ -105,7 +105,7 @@ def test_cells_keep_the_weights_within_the_tolerance(tol):
 
 def test_the_mixture_of_the_cells_matrices_has_the_cells_weights():
     a, weights = path(40)
-    cells = cut_cells(a, weights, tol=1e-2, most=100)
+    cells = cut_into_cells(a, weights, tol=1e-2, max_cells=100)
     K = np.random.default_rng(7).random((40, 3, 3))
     for k in (0, 5, 10):
         mixed = np.zeros((3, 3))
@@ -119,10 +119,10 @@ def test_the_mixture_of_the_cells_matrices_has_the_cells_weights():
 
 def test_cells_are_exact_where_kernels_are_few_and_refused_where_room_is():
     a, weights = path(8)
-    cells = cut_cells(a, weights, tol=1e-9, most=50)
+    cells = cut_into_cells(a, weights, tol=1e-9, max_cells=50)
     np.testing.assert_allclose(cells.error, 0.0, atol=1e-9)
-    assert cut_cells(*path(), tol=1e-6, most=20) is None
-    equal = cut_cells(np.ones(5), np.ones((2, 5)), tol=1e-9, most=5)
+    assert cut_into_cells(*path(), tol=1e-6, max_cells=20) is None
+    equal = cut_into_cells(np.ones(5), np.ones((2, 5)), tol=1e-9, max_cells=5)
     assert equal.count == 1 and equal.weights(0)[1].tolist() == [1.0] * 5
-    none = cut_cells(np.ones(5), np.zeros((2, 5)), tol=1e-9, most=5)
+    none = cut_into_cells(np.ones(5), np.zeros((2, 5)), tol=1e-9, max_cells=5)
     assert none.count == 0 and not len(none.weights(1)[0])

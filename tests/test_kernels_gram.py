@@ -11,7 +11,7 @@ from sklearn.metrics import pairwise
 
 from gramplane.kernels.grams.blocks import gram_block, gram_diagonal
 from gramplane.kernels.grams.exponentials import MAX_SINGLE_GAMMA, MIN_ENTRY, OCTAVE, base_kernel, plan_chain, split_gamma
-from gramplane.kernels.grams.normalization import KernelSums, Normalization, block_sums, kernel_sums, normalizations
+from gramplane.kernels.grams.normalization import KernelSums, Normalization, block_sums, kernel_sums, make_normalizations
 from gramplane.kernels.grams.pair_tiles import MAX_DIRECT_COLUMNS
 from gramplane.kernels.grams.rows import DENSE_COLUMNS
 from gramplane.kernels.grams.spec import NORMALIZATIONS, KernelSpec, kernel_grid
@@ -413,7 +413,7 @@ def test_sums_of_blocks_are_sums_of_the_matrix(dtype):
         np.testing.assert_array_equal(found.diagonal, np.diag(kernel))
         assert found.trace == pytest.approx(np.trace(kernel), rel=1e-12)
         assert found.total == pytest.approx(kernel.sum(), rel=1e-12)
-    assert [how.scale for how in normalizations(specs, kernel_sums(50, parts))] == [1.0] * 3
+    assert [how.scale for how in make_normalizations(specs, kernel_sums(50, parts))] == [1.0] * 3
     with pytest.raises(ValueError, match="diagonal of row 20 is in none of the 5 blocks"):
         kernel_sums(50, [part for part in parts if part.rows != (20, 40) or part.diagonal is None])
 

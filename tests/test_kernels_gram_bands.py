@@ -8,10 +8,10 @@ from gramplane.kernels.bank.bank import PackedBank
 from gramplane.kernels.bank.loops import count_packed
 from gramplane.kernels.grams import strips as gram_bands
 from gramplane.kernels.grams.blocks import gram_block
-from gramplane.kernels.grams.normalization import KernelSums, Normalization, by_diagonal
+from gramplane.kernels.grams.normalization import KernelSums, Normalization, needs_diagonal_only
 from gramplane.kernels.grams.products import ProductSpec
 from gramplane.kernels.grams.spec import NORMALIZATIONS, KernelSpec, as_specs, kernel_grid
-from gramplane.kernels.grams.strips import kernel_decisions, of_numbers, packed_grams
+from gramplane.kernels.grams.strips import has_number_kernels_only, kernel_decisions, packed_grams
 from tests.support.oracles.gram import gram
 
 MIXED = as_specs(
@@ -107,17 +107,17 @@ def test_an_unfit_bank_is_refused(out):
 
 
 def test_only_kernels_of_numbers_are_written_so():
-    assert of_numbers(MIXED)
-    assert not of_numbers([*MIXED, KernelSpec("spectrum", (("k", 2),))])
-    assert not of_numbers([KernelSpec("callable", (("function", "operator:matmul"),))])
-    assert not of_numbers([ProductSpec.of(MIXED[:2])])
+    assert has_number_kernels_only(MIXED)
+    assert not has_number_kernels_only([*MIXED, KernelSpec("spectrum", (("k", 2),))])
+    assert not has_number_kernels_only([KernelSpec("callable", (("function", "operator:matmul"),))])
+    assert not has_number_kernels_only([ProductSpec.of(MIXED[:2])])
 
 
 @pytest.mark.parametrize("spec", [KernelSpec("linear", normalize=how, centre=centre) for how in NORMALIZATIONS for centre in (False, True)])
 def test_the_diagonal_tells_a_normalisation_or_is_said_not_to(spec):
     K = gram_block([spec], wide(20, 3))[0]
     known, partly = KernelSums.of(K), KernelSums.of_diagonals(K.diagonal()[None].copy())[0]
-    if not by_diagonal(spec):
+    if not needs_diagonal_only(spec):
         # What is not known shows.
         with pytest.raises((ValueError, AssertionError)):
             np.testing.assert_equal(Normalization.of(spec, partly), Normalization.of(spec, known))

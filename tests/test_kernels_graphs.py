@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.grams.blocks import gram_block, gram_diagonal
-from gramplane.kernels.grams.products import ProductSpec, kernel_of
+from gramplane.kernels.grams.products import ProductSpec, kernel_from_json
 from gramplane.kernels.grams.spec import KernelSpec
 from gramplane.kernels.graphs.kernel_graphs import KernelDag, KernelGrid, KernelList
 from gramplane.kernels.graphs.norms import NodeSet, descendant_form
-from gramplane.kernels.graphs.parsing import graph_of, graph_record
+from gramplane.kernels.graphs.parsing import graph_record, parse_graph
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(7, 4))
@@ -36,7 +36,7 @@ def names(dag):
     ],
 )
 def test_grids(text):
-    dag = graph_of(text, a=1.5, d=4)
+    dag = parse_graph(text, a=1.5, d=4)
     assert isinstance(dag, KernelDag)
     keys = names(dag)
     assert len(keys) == dag.size
@@ -45,14 +45,14 @@ def test_grids(text):
             assert key.tolist() in dag.children(parent).tolist()
             assert dag.depth(parent[None])[0] == dag.depth(key[None])[0] - 1
     np.testing.assert_allclose(dag.penalties(keys), 1.5 ** keys.sum(axis=1))
-    assert graph_of(graph_record(dag)) == dag
+    assert parse_graph(graph_record(dag)) == dag
 
 
 @pytest.mark.parametrize(
     "text", ["subsets(gaussian[0:3])", "grid(hermite(degree=2)[0:2])", "grid(rbf(gamma=0.5)[0:2]; laplacian(gamma=2.0)[1:3])"]
 )
 def test_sums_over_descendants_three_ways(text):
-    dag = graph_of(text, a=2.0).scaled([[0.5 + level for level in range(len(chain))] for chain in graph_of(text).chains])
+    dag = parse_graph(text, a=2.0).scaled([[0.5 + level for level in range(len(chain))] for chain in parse_graph(text).chains])
     keys = names(dag)
     whole = NodeSet.empty(dag.width).with_hulls(keys, dag.parents, dag.penalties)
     beta = RNG.normal(size=len(X))
@@ -70,7 +70,7 @@ def test_products_are_what_they_say():
     np.testing.assert_allclose(gram_block([spec, KernelSpec.parse("linear")], X)[0], parts[0] * parts[1], rtol=1e-14)
     np.testing.assert_allclose(gram_diagonal([spec], X)[0], np.diagonal(parts[0] * parts[1]), rtol=1e-14)
     assert str(spec) == "rbf(gamma=0.5)[0] * poly(degree=2)[1:3]"
-    assert kernel_of(spec.to_json()) == spec
+    assert kernel_from_json(spec.to_json()) == spec
     assert str(ProductSpec()) == "constant"
     assert ProductSpec.parse("constant") == ProductSpec()
     assert (gram_block([ProductSpec()], X, dtype=np.float32)[0] == 1).all()
@@ -79,26 +79,26 @@ def test_products_are_what_they_say():
 
 
 def test_shrinking_grids_know_it():
-    assert graph_of("subsets(gaussian)", d=3).shrinks == 2.0
-    assert graph_of("grid(rbf(gamma=0.5); rbf(gamma=2.0))", d=3).shrinks == 2.0
-    assert graph_of("grid(rbf(gamma=2.0); rbf(gamma=0.5))", d=3).shrinks == 0.0
-    assert graph_of("subsets(linear)", d=3).shrinks == 0.0
-    assert graph_of("subsets(gaussian; depth=2)", a=0.5, d=3).shrinks == 0.25
-    assert graph_of(None, d=2).scaled([[2.0], [1.0]]).shrinks == 0.0
+    assert parse_graph("subsets(gaussian)", d=3).shrinks == 2.0
+    assert parse_graph("grid(rbf(gamma=0.5); rbf(gamma=2.0))", d=3).shrinks == 2.0
+    assert parse_graph("grid(rbf(gamma=2.0); rbf(gamma=0.5))", d=3).shrinks == 0.0
+    assert parse_graph("subsets(linear)", d=3).shrinks == 0.0
+    assert parse_graph("subsets(gaussian; depth=2)", a=0.5, d=3).shrinks == 0.25
+    assert parse_graph(None, d=2).scaled([[2.0], [1.0]]).shrinks == 0.0
 
 
 def test_default_grid_takes_widths_from_the_features():
-    dag = graph_of(None, d=3, spread=np.array([2.0, 0.0, 0.5]))
+    dag = parse_graph(None, d=3, spread=np.array([2.0, 0.0, 0.5]))
     assert [str(chain[0]) for chain in dag.chains] == ["rbf(gamma=0.125)[0]", "rbf(gamma=2.0)[2]"]
     assert dag.size == 4
     with pytest.raises(ValueError, match="every feature is constant"):
-        graph_of(None, d=2, spread=np.zeros(2))
+        parse_graph(None, d=2, spread=np.zeros(2))
 
 
 def test_grid_sizes_count_without_listing():
-    assert graph_of("subsets(linear)", d=200).size == 2**200
-    assert graph_of("subsets(linear; depth=2)", d=20).size == 1 + 20 + 190
-    assert graph_of("grid(monomial(degree=3))", d=5).size == 4**5
+    assert parse_graph("subsets(linear)", d=200).size == 2**200
+    assert parse_graph("subsets(linear; depth=2)", d=20).size == 1 + 20 + 190
+    assert parse_graph("grid(monomial(degree=3))", d=5).size == 4**5
 
 
 def test_lists_of_nodes_in_three_forms():
@@ -107,9 +107,9 @@ def test_lists_of_nodes_in_three_forms():
         {"name": "a", "kernel": "linear[0]"},
         {"name": "b", "kernel": "linear[1]", "d": 3.0},
     ]
-    first = graph_of(entries)
-    second = graph_of({"c": ("linear[0] * linear[1]", ["a", "b"]), "a": "linear[0]", "b": {"kernel": "linear[1]", "d": 3.0}})
-    third = graph_of(graph_record(first))
+    first = parse_graph(entries)
+    second = parse_graph({"c": ("linear[0] * linear[1]", ["a", "b"]), "a": "linear[0]", "b": {"kernel": "linear[1]", "d": 3.0}})
+    third = parse_graph(graph_record(first))
     for dag in (first, second, third):
         assert isinstance(dag, KernelList)
         assert isinstance(dag, KernelDag)
@@ -154,21 +154,21 @@ def test_lists_of_nodes_in_three_forms():
 )
 def test_what_cannot_be_read_is_named(given, words):
     with pytest.raises(ValueError, match=words):
-        graph_of(given, d=3)
+        parse_graph(given, d=3)
 
 
 def test_grids_refuse():
     with pytest.raises(ValueError, match="number is not known"):
-        graph_of("subsets(linear)")
+        parse_graph("subsets(linear)")
     for a in (0.0, -1.0, np.nan, np.inf):
         with pytest.raises(ValueError, match="a="):
-            graph_of("subsets(linear)", a=a, d=2)
+            parse_graph("subsets(linear)", a=a, d=2)
     with pytest.raises(ValueError, match="at least one dimension"):
         KernelGrid(())
 
 
 def test_hermite_polynomials_have_unit_norm_under_their_weight():
-    dag = graph_of("grid(hermite(degree=4)[0])")
+    dag = parse_graph("grid(hermite(degree=4)[0])")
     t, weight = np.polynomial.hermite.hermgauss(20)
     for block in gram_block(dag.chains[0], t[:, None]):
         assert weight @ np.diagonal(block) == pytest.approx(np.sqrt(np.pi))

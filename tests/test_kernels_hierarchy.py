@@ -11,6 +11,7 @@ from gramplane.kernels.graphs.norms import (
     descendant_form,
     descendant_norms,
     dual_bound,
+    dual_shares,
     effective_weights,
     gauge,
     gauge_gradient,
@@ -20,7 +21,6 @@ from gramplane.kernels.graphs.norms import (
     log_zeta,
     outside_bound,
     psi_gradient,
-    shares_of,
 )
 from tests.support.oracles.hierarchy import lattice, omega, pairs, psi, random_graph, squared_dual_gauge
 
@@ -121,7 +121,7 @@ def test_dual_bound_starts_at_the_maximiser_for_matching_norms():
     hull, norms, _, _ = drawn(5)
     for rho in (2.0, 1.5, 1.1, 1.01):
         forms = gauge_gradient(hull, norms, rho) ** 2
-        found = dual_bound(hull, forms, rho, shares_of(hull, norms, rho), passes=0)
+        found = dual_bound(hull, forms, rho, dual_shares(hull, norms, rho), passes=0)
         assert found.value == pytest.approx(gauge(hull, norms, rho) ** 2, rel=1e-10)
 
 

@@ -6,17 +6,17 @@ import pytest
 from gramplane.kernels.svm.dual import Scratch, best_response, ridge_problem, svc_problem, svr_problem
 from gramplane.kernels.svm.task_machine import Accuracy, solve_machine, solve_ridge_exactly
 from gramplane.kernels.tasks.multitask import (
+    damped_weights,
     dual_norm,
     dual_value,
-    effective,
     even_shares,
     even_weights,
     kernel_strengths,
     mixed_dual,
     next_weights,
-    paced_weights,
     squared_norm,
     task_biases,
+    task_kernel_weights,
     task_shares,
 )
 
@@ -62,7 +62,7 @@ def test_even_weights_and_next_weights_lie_on_the_sphere(q):
 def test_paced_steps_stay_on_the_simplex_and_let_resting_kernels_come_back():
     weights, paces, sides = even_weights(3, 1.0), np.ones(3), np.zeros(3)
     for strengths in (np.array([1.0, 0.5, 0.0]), np.array([1.0, 0.6, 0.0]), np.array([0.9, 1.2, 3.0])):
-        weights, paces, sides = paced_weights(weights, strengths, paces, sides)
+        weights, paces, sides = damped_weights(weights, strengths, paces, sides)
         assert weights.sum() == pytest.approx(1.0)
         assert (weights > 0).all()
     assert (paces >= 0.25).all()
@@ -72,7 +72,7 @@ def test_paced_steps_stay_on_the_simplex_and_let_resting_kernels_come_back():
 @pytest.mark.parametrize("T", [1, 4])
 def test_even_shares(T):
     assert np.allclose(np.sum(even_shares(2, T, 6.0) ** 1.5, axis=1), 1.0)
-    assert np.allclose(effective(even_weights(2, 1.0), even_shares(2, T, 6.0)), 0.5 * T ** (1 / 1.5))
+    assert np.allclose(task_kernel_weights(even_weights(2, 1.0), even_shares(2, T, 6.0)), 0.5 * T ** (1 / 1.5))
 
 
 def test_norms_of_extreme_numbers_do_not_overflow():

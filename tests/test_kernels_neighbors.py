@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.kernels.spectral import neighbors
-from gramplane.kernels.spectral.neighbors import Nearest, components, merge_nearest, nearest_between, nearest_rows, neighbour_graph
+from gramplane.kernels.spectral.neighbors import Nearest, count_components, merge_nearest, nearest_between, nearest_rows, neighbour_graph
 from tests.support.oracles.npkl import neighbours
 
 
@@ -65,7 +65,7 @@ def test_chunks_and_tiles_change_no_bit(name, rows, columns, tile, monkeypatch):
     X = data_sets()[name]
     whole, n = nearest_rows(X, 5), len(X)
     monkeypatch.setattr(neighbors, "TILE_ROWS", tile)
-    monkeypatch.setattr(neighbors, "COLUMNS", tile)
+    monkeypatch.setattr(neighbors, "TILE_COLUMNS", tile)
     for lo in range(0, n, rows):
         left = X[lo : lo + rows]
         parts = [nearest_between(left, X[a : a + columns], 5, left_start=lo, right_start=a) for a in range(0, n, columns)]
@@ -99,8 +99,8 @@ def test_graphs_are_what_they_are_called():
     mutual, union = neighbour_graph(ids), neighbour_graph(ids, "union")
     np.testing.assert_array_equal(mutual.toarray(), links & links.T)
     np.testing.assert_array_equal(union.toarray(), links | links.T)
-    assert components(mutual) == 2  # the last row is no one's neighbour
-    assert components(union) == 1
+    assert count_components(mutual) == 2  # the last row is no one's neighbour
+    assert count_components(union) == 1
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,15 @@ from gramplane.kernels.ranking.random_walk import (
     average_precision,
     exact_scores,
     ndcg,
-    normalised_prior,
-    ranked,
+    normalise_prior,
+    rank_rows,
     top_precision,
     walk_on,
     walk_on_factor,
     walk_scores,
 )
-from gramplane.kernels.ranking.tags import count_tags, counts_of, some_rows, tag_vectors, untagged_rows
-from gramplane.kernels.ranking.warp import graph_laplacian, warp_of
+from gramplane.kernels.ranking.tags import count_tags, count_tags_of_rows, name_rows, tag_vectors, untagged_rows
+from gramplane.kernels.ranking.warp import build_warp, graph_laplacian
 from gramplane.kernels.spectral.dual_ascent import kernel_at, solve_dual
 from gramplane.kernels.spectral.pair_losses import DistanceTerms
 from gramplane.kernels.spectral.problem import SpectralProblem, cap_used
@@ -82,7 +82,7 @@ def test_walks_with_closed_forms():
     loops = walk_on(np.eye(4), "keep")
     np.testing.assert_allclose(walk_scores(loops, prior).values, prior, atol=1e-15)
     flat = walk_on(np.ones((4, 4)), "keep")
-    np.testing.assert_allclose(walk_scores(flat, normalised_prior(None, 4)).values, 0.25, atol=1e-15)
+    np.testing.assert_allclose(walk_scores(flat, normalise_prior(None, 4)).values, 0.25, atol=1e-15)
     # Two blocks, a prior on one of them: the other is never reached.
     blocks = walk_on(np.kron(np.eye(2), np.ones((2, 2))))
     found = walk_scores(blocks, np.array([0.5, 0.5, 0.0, 0.0])).values
@@ -124,9 +124,9 @@ def test_a_copy_of_a_row_shares_its_score():
 
 
 def test_blocks_and_anew_computed_rows_give_the_same_bits(monkeypatch):
-    F, prior = centred(2, n=23), normalised_prior(None, 23)
+    F, prior = centred(2, n=23), normalise_prior(None, 23)
     monkeypatch.setattr(ranking, "ROWS_PER_BLOCK", 5)
-    held, anew = (walk_scores(walk_on_factor(F, held=kept), prior).values for kept in (True, False))
+    held, anew = (walk_scores(walk_on_factor(F, in_memory=kept), prior).values for kept in (True, False))
     np.testing.assert_array_equal(held, anew)
     monkeypatch.setattr(ranking, "ROWS_PER_BLOCK", 512)
     np.testing.assert_allclose(walk_scores(walk_on_factor(F), prior).values, held, atol=1e-13)
@@ -149,13 +149,13 @@ def test_columns_of_denormal_weights_are_uniform():
 )
 def test_a_bad_prior_is_named(prior, message):
     with pytest.raises(ValueError, match=message):
-        normalised_prior(prior, 3)
+        normalise_prior(prior, 3)
 
 
 def test_a_prior_has_sum_one():
-    np.testing.assert_allclose(normalised_prior([1, 3, 0], 3), [0.25, 0.75, 0])
-    np.testing.assert_allclose(normalised_prior([1e308, 1e308], 2), 0.5)
-    np.testing.assert_allclose(normalised_prior(None, 4), 0.25)
+    np.testing.assert_allclose(normalise_prior([1, 3, 0], 3), [0.25, 0.75, 0])
+    np.testing.assert_allclose(normalise_prior([1e308, 1e308], 2), 0.5)
+    np.testing.assert_allclose(normalise_prior(None, 4), 0.25)
 
 
 # --- measures of rankings ---------------------------------------------------------------------------------------------------------
@@ -163,10 +163,10 @@ def test_a_prior_has_sum_one():
 
 def test_measures_on_a_ranking_by_hand():
     scores, relevant = np.array([0.1, 0.9, 0.5, 0.7]), np.array([1, 0, 1, 1])
-    assert ranked(scores).tolist() == [1, 3, 2, 0]
+    assert rank_rows(scores).tolist() == [1, 3, 2, 0]
     np.testing.assert_allclose(top_precision(scores, relevant, [1, 2, 3, 4, 10]), [0, 1 / 2, 2 / 3, 3 / 4, 3 / 4])
     assert average_precision(scores, relevant) == pytest.approx((1 / 2 + 2 / 3 + 3 / 4) / 3)
-    assert ranked(np.array([1.0, 2.0, 1.0])).tolist() == [1, 0, 2]
+    assert rank_rows(np.array([1.0, 2.0, 1.0])).tolist() == [1, 0, 2]
     assert np.isnan(average_precision(scores, np.zeros(4)))
     assert np.isnan(ndcg(scores, np.zeros(4)))
     assert ndcg(scores, np.array([0, 3, 1, 2])) == 1.0
@@ -210,27 +210,27 @@ def test_forms_of_tags_agree():
     lines = [" ".join(row) for row in TAGS]
     forms = [lines, [tuple(row) for row in TAGS], np.array(lines, dtype=object), np.array(lines), ["  cat \tpet", *lines[1:]]]
     for form in forms:
-        counts, names = counts_of(form)
+        counts, names = count_tags_of_rows(form)
         assert names == ("cat", "dog", "pet", "snow")
         np.testing.assert_array_equal(counts.toarray(), matrix)
     for form in (matrix, matrix.astype(int), matrix.tolist(), sp.csc_matrix(matrix), sp.coo_array(matrix)):
-        counts, names = counts_of(form)
+        counts, names = count_tags_of_rows(form)
         assert names is None
         np.testing.assert_array_equal(counts.toarray(), matrix)
-    counts, names = counts_of(np.array([3, 1, 3]))
+    counts, names = count_tags_of_rows(np.array([3, 1, 3]))
     assert names == ("1", "3")
     assert counts.toarray().tolist() == [[0, 1], [1, 0], [0, 1]]
 
 
 def test_tables_and_missing_values_of_tags():
     frame = pd.DataFrame({"cat": [1, 0], "dog": [2, 3]})
-    assert counts_of(frame)[0].toarray().tolist() == [[1, 2], [0, 3]]
-    counts, names = counts_of(pd.Series(["cat dog", None, "dog", np.nan]))
+    assert count_tags_of_rows(frame)[0].toarray().tolist() == [[1, 2], [0, 3]]
+    counts, names = count_tags_of_rows(pd.Series(["cat dog", None, "dog", np.nan]))
     assert names == ("cat", "dog")
     assert untagged_rows(counts).tolist() == [1, 3]
-    assert counts_of(np.array([["cat", "dog"], ["dog", "owl"]]))[1] == ("cat", "dog", "owl")
-    assert counts_of([{"cat"}, {"dog", "cat"}])[0].toarray().tolist() == [[1, 0], [1, 1]]
-    assert counts_of([[], ["cat"]])[0].toarray().tolist() == [[0], [1]]
+    assert count_tags_of_rows(np.array([["cat", "dog"], ["dog", "owl"]]))[1] == ("cat", "dog", "owl")
+    assert count_tags_of_rows([{"cat"}, {"dog", "cat"}])[0].toarray().tolist() == [[1, 0], [1, 1]]
+    assert count_tags_of_rows([[], ["cat"]])[0].toarray().tolist() == [[0], [1]]
 
 
 def test_scale_of_counts_order_of_tags_and_copies_of_tags():
@@ -253,12 +253,12 @@ def test_rare_tags_are_dropped():
 
 
 def test_rows_without_tags():
-    counts, _ = counts_of(["a", "", "b", "  "])
+    counts, _ = count_tags_of_rows(["a", "", "b", "  "])
     assert untagged_rows(counts).tolist() == [1, 3]
     stored = sp.csr_array((np.array([0.0, 1.0]), np.array([0, 0]), np.array([0, 1, 2])), shape=(2, 1))
-    assert untagged_rows(counts_of(stored)[0]).tolist() == [0]
-    assert some_rows(np.arange(3)) == "0, 1, 2"
-    assert some_rows(np.arange(8)) == "0, 1, 2, 3, 4 and 3 more"
+    assert untagged_rows(count_tags_of_rows(stored)[0]).tolist() == [0]
+    assert name_rows(np.arange(3)) == "0, 1, 2"
+    assert name_rows(np.arange(8)) == "0, 1, 2, 3, 4 and 3 more"
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_rows_without_tags():
 )
 def test_bad_tags_are_named(tags, message):
     with pytest.raises(ValueError, match=message):
-        counts_of(tags)
+        count_tags_of_rows(tags)
 
 
 # --- the warp ---------------------------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def test_the_warped_kernel_is_that_of_the_definition(seed):
     rng = np.random.default_rng(seed)
     points, others, kernel, F = rng.normal(size=(8, 2)), rng.normal(size=(4, 2)), gaussian(), centred(seed, n=8)
     Kx, L = gram(kernel, points, points), graph_laplacian(F @ F.T)
-    warp = warp_of(Kx, F)
+    warp = build_warp(Kx, F)
     found = warp.block(gram(kernel, others, others[:3]), gram(kernel, others, points), gram(kernel, others[:3], points))
     for i in range(4):
         for j in range(3):
@@ -309,7 +309,7 @@ def test_nothing_learnt_gives_the_input_kernel_back():
     Kx = gram(kernel, points, points)
     for F in (np.zeros((5, 0)), np.zeros((5, 2))):
         for mode in ("corrected", "seed"):
-            np.testing.assert_array_equal(warp_of(Kx, F, mode).block(Kx, Kx, Kx), Kx)
+            np.testing.assert_array_equal(build_warp(Kx, F, mode).block(Kx, Kx, Kx), Kx)
 
 
 def test_the_laplacian_is_semidefinite_with_constants_in_its_kernel():
@@ -325,13 +325,13 @@ def test_the_printed_warp_is_refused_where_it_is_no_kernel():
     top = float(np.linalg.eigvals(Kx @ F @ F.T).real.max())
     assert top > 1
     with pytest.raises(ValueError, match=rf"warp='seed': .*is {top:.4g} and must be below 1"):
-        warp_of(Kx, F, "seed")
+        build_warp(Kx, F, "seed")
     with pytest.raises(ValueError, match=r"is 1\.05 and must be below 1"):
-        warp_of(Kx, F * np.sqrt(1.05 / top), "seed")
+        build_warp(Kx, F * np.sqrt(1.05 / top), "seed")
     with pytest.raises(ValueError, match=r"is 1 and must be below 1"):
-        warp_of(np.eye(2), np.array([[1.0], [0.0]]), "seed")
+        build_warp(np.eye(2), np.array([[1.0], [0.0]]), "seed")
     small = F * np.sqrt(0.9 / top)
-    own = warp_of(Kx, small, "seed").block(Kx, Kx, Kx)
+    own = build_warp(Kx, small, "seed").block(Kx, Kx, Kx)
     np.testing.assert_allclose(own, np.linalg.inv(np.linalg.inv(Kx) - small @ small.T), rtol=1e-6)
     assert np.linalg.eigvalsh(own)[0] > 0
 

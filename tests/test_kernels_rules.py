@@ -9,8 +9,17 @@ import numpy as np
 import pytest
 
 from gramplane.kernels.graphs.norms import dual_bound, effective_weights
-from gramplane.kernels.rules.bits import apply_columns, apply_transpose, conjunctions, counts, pack, pack_rows, unpack, weighted_gram
-from gramplane.kernels.rules.cuts import CutMachine, refined_cuts
+from gramplane.kernels.rules.bits import (
+    apply_columns,
+    apply_transpose,
+    count_ones,
+    pack_bits,
+    pack_conjunctions,
+    pack_rows,
+    unpack_bits,
+    weighted_gram,
+)
+from gramplane.kernels.rules.cuts import CutMachine, refine_cuts
 from gramplane.kernels.rules.lattice import RuleLattice
 from gramplane.kernels.rules.machine import MergedRows, RuleProblem, solve_rules
 from gramplane.kernels.rules.newton import cost_planes, zone_curvature
@@ -39,7 +48,7 @@ def make(p=5, n=80, tasks=1, a=2.0, seed=0, similarity=None, skip=False, C=1.0):
         labels.append(np.where((truth ^ (rng.random(n) < 0.1)) > 0, 1.0, -1.0))
     rows = tuple(np.arange(n) for _ in range(tasks))
     B = np.eye(tasks) if similarity is None else similarity
-    return RuleLattice(pack(flags), n, rows, tuple(labels), tuple(np.full(n, C) for _ in rows), B, a, skip), flags
+    return RuleLattice(pack_bits(flags), n, rows, tuple(labels), tuple(np.full(n, C) for _ in rows), B, a, skip), flags
 
 
 def whole(lattice):
@@ -97,17 +106,17 @@ def test_thresholds_are_a_matter_of_the_training_values_alone_and_part_neighbour
 def test_packed_products_are_those_of_the_columns(width, n):
     rng = np.random.default_rng(width)
     flags = (rng.random((width, n)) < 0.4).astype(np.uint8)
-    columns, rows = pack(flags), pack_rows(flags)
-    np.testing.assert_array_equal(unpack(columns, n), flags)
-    np.testing.assert_array_equal(counts(columns), flags.sum(axis=1))
+    columns, rows = pack_bits(flags), pack_rows(flags)
+    np.testing.assert_array_equal(unpack_bits(columns, n), flags)
+    np.testing.assert_array_equal(count_ones(columns), flags.sum(axis=1))
     coef, u = rng.normal(size=width), rng.normal(size=n)
     np.testing.assert_allclose(apply_columns(rows, coef), flags.T @ coef, atol=1e-12)
     np.testing.assert_allclose(apply_transpose(rows, u, width), flags @ u, atol=1e-12)
     shared = np.empty((width, width))
-    weighted_gram(columns, pack(np.ones((1, n), np.uint8)), np.array([2.0]), shared)
+    weighted_gram(columns, pack_bits(np.ones((1, n), np.uint8)), np.array([2.0]), shared)
     np.testing.assert_array_equal(shared, 2.0 * (flags.astype(int) @ flags.T))
     item = sorted({0, width // 2, width - 1})
-    np.testing.assert_array_equal(unpack(conjunctions([item, []], columns, n), n), [flags[item].all(axis=0), np.ones(n)])
+    np.testing.assert_array_equal(unpack_bits(pack_conjunctions([item, []], columns, n), n), [flags[item].all(axis=0), np.ones(n)])
 
 
 def test_curvature_takes_costs_as_bit_planes():
@@ -256,9 +265,9 @@ def test_complementary_exclusive_or_needs_rules_of_two():
     A = (rng.random((2, 120)) < 0.5).astype(np.uint8)
     flags = np.concatenate([A, 1 - A])
     y = np.where(A[0] ^ A[1], 1.0, -1.0)
-    lattice = RuleLattice(pack(flags), 120, (np.arange(120),), (y,), (np.full(120, 10.0),), np.eye(1), 2.0)
+    lattice = RuleLattice(pack_bits(flags), 120, (np.arange(120),), (y,), (np.full(120, 10.0),), np.eye(1), 2.0)
     kept = {}
-    allowed = unpack(lattice.pairs, lattice.p)
+    allowed = unpack_bits(lattice.pairs, lattice.p)
     nodes = lattice.hull(lattice.named([[a, b] for a, b in combinations(range(4), 2) if allowed[a, b]]))
     for rho in (2.0, 1.1):
         sizes = np.abs(solve_rules(lattice.problem(nodes, rho), tol=1e-4).G[:, 0])
@@ -341,8 +350,8 @@ def test_the_thesis_bound_covers_every_conjunction_outside():
 def test_pairs_that_imply_or_contradict_each_other_are_left_out():
     x = np.arange(40)
     flags = np.stack([x < 10, x >= 10, x < 20, x % 2 == 0]).astype(np.uint8)
-    lattice = RuleLattice(pack(flags), 40, (), (), (), np.eye(0), 2.0)
-    assert unpack(lattice.pairs, lattice.p).tolist() == [[0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 0]]
+    lattice = RuleLattice(pack_bits(flags), 40, (), (), (), np.eye(0), 2.0)
+    assert unpack_bits(lattice.pairs, lattice.p).tolist() == [[0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 0]]
 
 
 # --- cuts ------------------------------------------------------------------------------------------------------------------------------
@@ -357,9 +366,9 @@ def test_cuts_move_to_the_least_loss():
     for kind, sign in ((ABOVE, 1.0), (AT_MOST, -1.0)):
         moved = CutMachine([[0]], machine.weights, machine.bias, machine.rows, [np.where(np.isnan(x), -1.0, sign * y)], machine.cost)
         flags = ((x > 0) if kind == ABOVE else (x <= 0))[None, :].astype(np.uint8)
-        cuts, found = refined_cuts(moved, flags, np.array([kind]), np.array([0.0]), [x])
+        cuts, found = refine_cuts(moved, flags, np.array([kind]), np.array([0.0]), [x])
         seen = x[~np.isnan(x)]
         assert seen[seen <= 0.3].max() <= cuts[0] < seen[seen > 0.3].min()
         assert moved.loss(moved.decisions(found)) < 1e-12
-        again, _ = refined_cuts(moved, found, np.array([kind]), cuts, [x])
+        again, _ = refine_cuts(moved, found, np.array([kind]), cuts, [x])
         assert again[0] == cuts[0]

@@ -14,26 +14,26 @@ from gramplane.kernels.tasks.pooled_subspace import (
     Half,
     Squares,
     alternating_half,
+    factor_products,
     independent_kernel,
     mirror_point,
     pair_forms,
     part_norms,
     part_roots,
     pooled_factor,
-    products,
-    spread,
+    scatter_by_task,
     start_constants,
 )
 from gramplane.kernels.tasks.shared_subspace import (
     best_coupling,
-    bounds,
     coupling_norm,
+    coupling_roots,
     coupling_slack,
     dual_value,
     even_coupling,
     long_step,
     nuclear_norms,
-    roots,
+    subspace_bounds,
 )
 from gramplane.kernels.tasks.subspace_interior import InteriorPath, _NewtonSystem
 from gramplane.kernels.weights.psd_sets import TraceBall
@@ -137,7 +137,7 @@ def test_the_slope_in_the_coupling_is_that_of_finite_differences():
         return solve_ridge(DenseGram(np.einsum("kil,kil->il", D[:, codes][:, :, codes], grams)), problem, tol=1e-12)
 
     beta = solved(coupling).beta
-    slope = -0.5 * np.einsum("is,kil,lt->kst", spread(beta, codes, T), grams, spread(beta, codes, T))
+    slope = -0.5 * np.einsum("is,kil,lt->kst", scatter_by_task(beta, codes, T), grams, scatter_by_task(beta, codes, T))
     move = psd(np.random.default_rng(4))
     ahead, behind = (solved(coupling + h * move).objective for h in (1e-5, -1e-5))
     assert (ahead - behind) / 2e-5 == pytest.approx(float(np.sum(slope * move)), rel=1e-5)
@@ -147,14 +147,14 @@ def test_the_slope_in_the_coupling_is_that_of_finite_differences():
 def test_steps_stay_in_the_set_and_long_ones_stand_still_where_the_short_do(q):
     rng = np.random.default_rng(5)
     coupling, forms = best_coupling(psd(rng), q), psd(rng)
-    for step in (best_coupling(roots(coupling, forms, 0.01), q), long_step(coupling, forms, np.full(K, 3.0), q, 0.01)):
+    for step in (best_coupling(coupling_roots(coupling, forms, 0.01), q), long_step(coupling, forms, np.full(K, 3.0), q, 0.01)):
         assert trace_norm(step, q) == pytest.approx(1.0) and np.linalg.eigvalsh(step).min() > 0
         np.testing.assert_array_equal(step, step.transpose(0, 2, 1))
     # Forms that are a multiple of the identity on every kernel, best for the traces: D stays.
     traces = np.trace(coupling, axis1=1, axis2=2)
     level = traces ** ((2 * q - 2) / (2 - q)) if q < 2 else np.ones(K)
     still = level[:, None, None] * np.eye(T)
-    for step in (best_coupling(roots(coupling, still), q), long_step(coupling, still, np.full(K, 3.0), q, 0.0)):
+    for step in (best_coupling(coupling_roots(coupling, still), q), long_step(coupling, still, np.full(K, 3.0), q, 0.0)):
         np.testing.assert_allclose(step, coupling, atol=1e-7)
     np.testing.assert_allclose(coupling_slack(coupling, still), 0.0, atol=1e-12)
     none = np.zeros((K, T, T))
@@ -174,9 +174,9 @@ def test_bounds_are_those_of_explicit_weights(q):
     problem = replace(ridge_problem(y, 0.7), groups=codes)
     coupling = best_coupling(psd(np.random.default_rng(7)), q)
     found = solve_ridge(DenseGram(np.einsum("kil,kil->il", coupling[:, codes][:, :, codes], grams)), problem, tol=1e-10)
-    apart = spread(found.beta, codes, T)
+    apart = scatter_by_task(found.beta, codes, T)
     forms = np.einsum("is,kil,lt->kst", apart, grams, apart)
-    told = bounds(problem, found.beta, found.decision, forms, coupling, q)
+    told = subspace_bounds(problem, found.beta, found.decision, forms, coupling, q)
     parts = [F.T @ apart @ D for F, D in zip(features, coupling)]
     assert told.primal == pytest.approx(oracle.primal(parts, told.biases, features, y, codes, q, 0.7))
     assert told.dual == pytest.approx(best_multiple(found.beta, features, y, codes, q), rel=1e-6) and told.dual <= told.primal
@@ -232,7 +232,7 @@ def test_mirror_descent_from_sums_is_that_of_matrix_logarithms(q):
     sums = np.zeros(squares.size)
     for step in (0.5, 0.25):
         beta = rng.normal(size=len(codes))
-        G = products(factors, spread(beta, codes, T))
+        G = factor_products(factors, scatter_by_task(beta, codes, T))
         sums = sums + step * squares.outer(beta)
         point = mirror_point(factors, squares, sums, constants, q)
         constants = point.constants
@@ -269,5 +269,5 @@ def test_both_formulations_have_one_dual(q):
     beta -= (np.bincount(codes, beta) / np.bincount(codes))[codes]
     problem = replace(ridge_problem(y, 0.7), groups=codes)
     factors = [pooled_factor(F @ F.T) for F in features]
-    forms = pair_forms(products(factors, spread(beta, codes, T)))
+    forms = pair_forms(factor_products(factors, scatter_by_task(beta, codes, T)))
     assert dual_value(problem, beta, forms, q) == pytest.approx(best_multiple(beta, features, y, codes, q), rel=1e-6, abs=1e-9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.kernels.alignment.target_alignment import MatrixSums, aligned_weights
+from gramplane.kernels.alignment.target_alignment import MatrixSums, solve_aligned_weights
 from gramplane.kernels.ranking import user_kernels
 from gramplane.kernels.ranking.harmonic import harmonic_values, strength_graph
 from gramplane.kernels.ranking.pair_kernels import (
@@ -169,7 +169,7 @@ def test_centred_products_are_those_of_the_definition(mode, centre):
 @pytest.mark.parametrize(("mode", "centre"), [("unit", oracle.centred), ("off-diagonal", oracle.without_diagonal)])
 def test_the_weights_have_the_largest_alignment(seed, mode, centre):
     views, Y = problem(seed)
-    found = aligned_weights(MatrixSums.of(np.array([*views, Y])).centred(mode))
+    found = solve_aligned_weights(MatrixSums.of(np.array([*views, Y])).centred(mode))
     value, theta = oracle.best_alignment(views, Y, centre)
     assert found.value == pytest.approx(value, abs=1e-9)
     np.testing.assert_allclose(found.weights, theta, atol=1e-4)
@@ -184,14 +184,14 @@ def test_scales_of_views_and_links_and_a_view_that_is_the_links():
     views, Y = problem(3)
 
     def weights(views, Y):
-        return aligned_weights(MatrixSums.of(np.array([*views, Y])).centred()).weights
+        return solve_aligned_weights(MatrixSums.of(np.array([*views, Y])).centred()).weights
 
     base = weights(views, Y)
     np.testing.assert_allclose(weights(views, 7.0 * Y + 2.0), base, atol=1e-10)
     scale = np.array([1.0, 10.0, 0.1, 3.0])
     moved = weights(scale[:, None, None] * views, Y)
     np.testing.assert_allclose(moved * scale / np.linalg.norm(moved * scale), base, atol=1e-9)
-    exact = aligned_weights(MatrixSums.of(np.array([Y, *views[:2], Y])).centred())
+    exact = solve_aligned_weights(MatrixSums.of(np.array([Y, *views[:2], Y])).centred())
     np.testing.assert_allclose(exact.weights, [1, 0, 0], atol=1e-6)
     assert exact.value == pytest.approx(1.0, abs=1e-12)
 
@@ -199,7 +199,7 @@ def test_scales_of_views_and_links_and_a_view_that_is_the_links():
 def test_copies_share_and_constant_views_get_nothing():
     views, Y = problem(1)
     twice = np.array([views[1], views[1], np.ones_like(Y), Y])
-    found = aligned_weights(MatrixSums.of(twice).centred())
+    found = solve_aligned_weights(MatrixSums.of(twice).centred())
     assert found.weights[2] == 0 and found.singles[2] == 0
     assert found.value == pytest.approx(oracle.alignment(views[1], Y), abs=1e-10)
     assert found.weights[:2].sum() > 0.9
@@ -208,11 +208,11 @@ def test_copies_share_and_constant_views_get_nothing():
 def test_no_view_that_is_aligned_and_links_that_are_constant_are_refused():
     views, Y = problem(2)
     with pytest.raises(ValueError, match=r"no view is aligned with the links: the best is view \d with the alignment -"):
-        aligned_weights(MatrixSums.of(np.array([*(Y.max() - Y + 0 * views), Y])).centred())
-    equal = aligned_weights(MatrixSums.of(np.array([*(1.0 - Y + 0 * views), Y])).centred(), uniform=True)
+        solve_aligned_weights(MatrixSums.of(np.array([*(Y.max() - Y + 0 * views), Y])).centred())
+    equal = solve_aligned_weights(MatrixSums.of(np.array([*(1.0 - Y + 0 * views), Y])).centred(), uniform=True)
     np.testing.assert_allclose(equal.weights, 0.5)
     with pytest.raises(ValueError, match="target is constant"):
-        aligned_weights(MatrixSums.of(np.array([*views, np.ones_like(Y)])).centred())
+        solve_aligned_weights(MatrixSums.of(np.array([*views, np.ones_like(Y)])).centred())
 
 
 def test_ones_on_the_diagonal_of_the_links_raise_alignments_of_few_users():

@@ -10,7 +10,7 @@ from gramplane.kernels.eigen.operator import SymmetricOperator
 from gramplane.kernels.eigen.positive_part import kernel_spectrum, normalized_laplacian, positive_part
 from gramplane.kernels.spectral import dual_ascent as spectral_dual
 from gramplane.kernels.spectral import problem as spectral_problem
-from gramplane.kernels.spectral.dual_ascent import SpectralState, advance, begin, kernel_at, relative_gap, solve_dual
+from gramplane.kernels.spectral.dual_ascent import SpectralState, advance_ascent, begin_ascent, kernel_at, relative_gap, solve_dual
 from gramplane.kernels.spectral.pair_losses import DistanceTerms, EntryTerms
 from gramplane.kernels.spectral.problem import Anchor, SpectralProblem, cap_used, equal_penalty, evaluate, proximal_spectrum
 from gramplane.storage.records import from_arrays, to_arrays
@@ -339,13 +339,13 @@ def test_a_gap_is_certified_with_tight_eigenpairs_only(monkeypatch):
 def test_a_state_that_was_written_and_read_goes_on_with_the_same_bits(C, B):
     S, T = instance(4, n=6, m=8)
     problem = problem_of(S, T, "square", C, 2.0, B)
-    straight = begin(problem, np.full(problem.terms.size, C))
+    straight = begin_ascent(problem, np.full(problem.terms.size, C))
     broken = straight
     for _ in range(30):
         if straight.stop is not None:
             break
-        straight = advance(problem, straight, tol=1e-6)
-        broken = advance(problem, from_arrays(SpectralState, *to_arrays(broken)), tol=1e-6)
+        straight = advance_ascent(problem, straight, tol=1e-6)
+        broken = advance_ascent(problem, from_arrays(SpectralState, *to_arrays(broken)), tol=1e-6)
         assert broken.best_primal == straight.best_primal
         np.testing.assert_array_equal(broken.ahead, straight.ahead)
     assert relative_gap(problem, broken) == relative_gap(problem, straight)

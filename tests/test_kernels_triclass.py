@@ -15,7 +15,7 @@ from gramplane.kernels.svm.triclass import (
     Points,
     assign_labels,
     concave_linearised,
-    crossing,
+    crossing_point,
     majorant,
     min_loss,
     relaxed_problem,
@@ -23,8 +23,8 @@ from gramplane.kernels.svm.triclass import (
     with_indicators,
 )
 from gramplane.kernels.svm.triclass_search import (
-    Search,
-    improved,
+    SearchSettings,
+    improve_machine,
     labelled_machine,
     permuted_start,
     sided_start,
@@ -63,7 +63,7 @@ def ends(K, points, start="svm3", algorithm="mm", tol=EXACT, log=None, **search)
     while machine.stop is None:
         if log is not None:
             log.append(machine)
-        machine = improved(gram, points, machine, Search(algorithm, tol, tol, **search))
+        machine = improve_machine(gram, points, machine, SearchSettings(algorithm, tol, tol, **search))
     return machine
 
 
@@ -75,7 +75,7 @@ def test_the_min_loss_and_its_difference_of_convex_functions(eps):
     u = np.linspace(-3, 3, 1201)
     expected = np.array([oracle.min_loss(value, eps) for value in u])
     np.testing.assert_allclose(min_loss(u, eps), expected, atol=1e-15)
-    pieces = [np.maximum(np.abs(u) - edge, 0) for edge in (eps, 1.0, crossing(eps))]
+    pieces = [np.maximum(np.abs(u) - edge, 0) for edge in (eps, 1.0, crossing_point(eps))]
     np.testing.assert_allclose(pieces[0] + pieces[1] - 2 * pieces[2], expected, atol=1e-14)
     np.testing.assert_allclose(min_loss(u, eps, True), np.maximum(np.abs(u) - 1, 0) + 1 - np.abs(u), atol=1e-14)
 
@@ -221,7 +221,7 @@ def test_the_relaxed_sub_problem_minimises_over_indicators_too():
 @pytest.mark.parametrize("eps", [0.0, 0.25, 0.5])
 def test_a_row_at_the_crossing_takes_the_hinge(eps):
     """(5.5): both losses are equal there; 0 with every row relevant is +1."""
-    edge = crossing(eps)
+    edge = crossing_point(eps)
     f = np.array([edge, -edge, np.nextafter(edge, 0.0), -np.nextafter(edge, 0.0), 0.0])
     points = Points(np.zeros(5), np.ones(5, bool), np.ones(5), eps)
     assert assign_labels(points, f).tolist() == [1.0, -1.0, 0.0, 0.0, 0.0]
@@ -316,12 +316,14 @@ def test_at_the_end_the_assignment_stays_and_j_is_the_value_of_its_convex_proble
 def test_a_search_ends_where_it_gains_less_than_its_tolerance_though_rows_still_move():
     K, points = tiny(0, U=8)
     gram = DenseGram(K)
-    first = improved(gram, points, permuted_start(points, labelled_machine(gram, points, EXACT), 1), Search("mm", EXACT, EXACT))
-    gain = first.objective - improved(gram, points, first, Search("mm", EXACT, EXACT)).objective
+    first = improve_machine(
+        gram, points, permuted_start(points, labelled_machine(gram, points, EXACT), 1), SearchSettings("mm", EXACT, EXACT)
+    )
+    gain = first.objective - improve_machine(gram, points, first, SearchSettings("mm", EXACT, EXACT)).objective
     assert first.stop is None and gain > 0
     for factor, stop in ((0.9, None), (1.1, "tol")):
-        search = Search("mm", factor * gain / (1.0 + first.objective - gain), EXACT)
-        last = improved(gram, points, first, search)
+        search = SearchSettings("mm", factor * gain / (1.0 + first.objective - gain), EXACT)
+        last = improve_machine(gram, points, first, search)
         assert last.flips > 0 and last.stop == stop
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Lasso
 
-from gramplane.kernels.weights.umkl import basis_costs, coded_bases, greedy_bases, simplex_qp, weight_terms
+from gramplane.kernels.weights.umkl import basis_costs, coded_bases, greedy_bases, solve_simplex_qp, weight_terms
 from tests.support.oracles.umkl import best_set, objective, simplex_minimum
 
 
@@ -40,7 +40,7 @@ def test_the_program_on_the_simplex_against_a_generic_solver(seed):
     k = int(rng.integers(1, 9))
     A = rng.normal(size=(int(rng.integers(1, k + 2)), k))
     W, u = A.T @ A, rng.normal(size=k)
-    found = simplex_qp(W, u, rng.dirichlet(np.ones(k)) if seed % 2 else None)
+    found = solve_simplex_qp(W, u, rng.dirichlet(np.ones(k)) if seed % 2 else None)
     assert found.weights.min() >= 0
     assert found.weights.sum() == pytest.approx(1.0, abs=1e-12)
     assert found.gap <= 1e-8
@@ -53,7 +53,7 @@ def test_the_gap_of_a_program_ended_early_is_that_of_its_weights(seed):
     rng = np.random.default_rng(seed)
     A, u = rng.normal(size=(5, 6)), rng.normal(size=6)
     W = A.T @ A
-    found = simplex_qp(W, u, tol=1e3)
+    found = solve_simplex_qp(W, u, tol=1e3)
     slopes = W @ found.weights + u
     assert found.gap == pytest.approx(max(slopes @ found.weights - slope for slope in slopes), rel=1e-12)
     assert found.gap >= found.value - simplex_minimum(W, u) - 1e-9
@@ -65,18 +65,18 @@ def test_the_program_bears_copies_zeros_and_many_kernels():
     A = rng.normal(size=(5, 6))
     W, u = A.T @ A, rng.normal(size=6)
     twice = np.ix_([*range(6), *range(6)], [*range(6), *range(6)])
-    assert simplex_qp(W[twice], np.tile(u, 2)).value == pytest.approx(simplex_qp(W, u).value, abs=1e-9)
-    flat = simplex_qp(np.zeros((4, 4)), np.array([3.0, 1.0, 2.0, 1.5]))
+    assert solve_simplex_qp(W[twice], np.tile(u, 2)).value == pytest.approx(solve_simplex_qp(W, u).value, abs=1e-9)
+    flat = solve_simplex_qp(np.zeros((4, 4)), np.array([3.0, 1.0, 2.0, 1.5]))
     assert flat.weights.tolist() == [0.0, 1.0, 0.0, 0.0]
     big = rng.normal(size=(30, 120))
-    found = simplex_qp(big.T @ big, rng.normal(size=120), np.full(120, 1 / 120))
+    found = solve_simplex_qp(big.T @ big, rng.normal(size=120), np.full(120, 1 / 120))
     assert found.gap <= 1e-8 * 30
 
 
 @pytest.mark.parametrize("bad", [(np.eye(2), np.ones(3)), (np.eye(2), np.array([1.0, np.nan])), (np.zeros((0, 0)), np.zeros(0))])
 def test_the_program_refuses(bad):
     with pytest.raises(ValueError, match="W"):
-        simplex_qp(*bad)
+        solve_simplex_qp(*bad)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

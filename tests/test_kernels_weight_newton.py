@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from gramplane.kernels.svm.solvers import DenseGram, solve_smo, svc_problem, svr_problem
-from gramplane.kernels.svm.weight_model import curvature_root, free_part, free_rows, model_minimiser, worth_a_model
+from gramplane.kernels.svm.weight_model import curvature_root, free_part, free_rows, is_model_cheaper, minimise_model
 from gramplane.kernels.weights.domains import ElasticNetSet
 
 
@@ -68,7 +68,7 @@ def test_the_minimiser_is_that_of_a_general_solver(v, rank):
     def model(x):
         return -0.5 * s @ (x - theta) + 0.5 * np.sum((root @ (x - theta)) ** 2)
 
-    found = model_minimiser(theta, s, root, v, 1e-9)
+    found = minimise_model(theta, s, root, v, 1e-9)
     assert domain.violation(found) <= 1e-12
     inside = {"type": "ineq", "fun": lambda x: 1.0 - v * x.sum() - (1.0 - v) * (x @ x)}
     expected = minimize(model, theta, bounds=[(0, None)] * 6, constraints=[inside], method="SLSQP", options={"ftol": 1e-14, "maxiter": 500})
@@ -78,13 +78,13 @@ def test_the_minimiser_is_that_of_a_general_solver(v, rank):
 @pytest.mark.parametrize("v", [0.5, 1.0])
 def test_a_curvature_that_is_rounding_is_none(v):
     s = np.random.default_rng(1).random(17)
-    found = model_minimiser(ElasticNetSet(v).start(17), s, np.full((1, 17), 1e-16), v, 1e-6)
-    expected = model_minimiser(ElasticNetSet(v).start(17), s, np.zeros((0, 17)), v, 1e-6)
+    found = minimise_model(ElasticNetSet(v).start(17), s, np.full((1, 17), 1e-16), v, 1e-6)
+    expected = minimise_model(ElasticNetSet(v).start(17), s, np.zeros((0, 17)), v, 1e-6)
     assert ElasticNetSet(v).violation(found) <= 1e-9
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_a_model_is_not_made_where_its_arithmetic_outweighs_passes():
-    assert worth_a_model(2000, 800, 100)
-    assert not worth_a_model(2000, 2000, 1)
-    assert not worth_a_model(100, 100, 3000)
+    assert is_model_cheaper(2000, 800, 100)
+    assert not is_model_cheaper(2000, 2000, 1)
+    assert not is_model_cheaper(100, 100, 3000)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from gramplane.kernels.graphs.norms import DualPoint, NodeSet, dual_bound, gauge, joint_weights, outside_bound, shares_of, start_weights
+from gramplane.kernels.graphs.norms import DualPoint, NodeSet, dual_bound, dual_shares, gauge, joint_weights, outside_bound, start_weights
 from gramplane.pipeline.loops.active_set import EVERYWHERE, ActiveRule, ActiveState, Restricted, Violations, active_step
 from gramplane.storage.records import from_arrays, to_arrays
 from tests.support.oracles.hierarchy import subsets
@@ -57,7 +57,7 @@ class Toy:
             s = phi.T @ beta
             norms = delta * np.abs(s)
             upper = 0.5 * gauge(nodes.hull, norms, self.rho) ** 2 + self.C * np.sum((self.y - phi @ (delta * s)) ** 2)
-            bound = dual_bound(nodes.hull, s**2, self.rho, shares_of(nodes.hull, norms, self.rho)).value
+            bound = dual_bound(nodes.hull, s**2, self.rho, dual_shares(nodes.hull, norms, self.rho)).value
             found = Restricted(upper, DualPoint(self.y @ beta, beta @ beta / (2 * self.C), np.inf), bound)
             if found.gap <= tol * upper:
                 return Weights(delta), found

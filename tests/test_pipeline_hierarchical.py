@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from gramplane.kernels.grams.blocks import gram_block
 from gramplane.kernels.graphs.kernel_graphs import KernelList
 from gramplane.kernels.graphs.norms import NodeSet, gauge
-from gramplane.kernels.graphs.parsing import graph_of
+from gramplane.kernels.graphs.parsing import parse_graph
 from gramplane.kernels.svm.dual import ridge_problem
 from gramplane.pipeline import HierarchicalKernelClassifier, HierarchicalKernelRegressor, MKLClassifier, load_model, run_method
 from gramplane.pipeline.inputs.scores import held_out_rows
@@ -40,7 +40,7 @@ def drawn(seed=0, n=40, p=3):
 
 def listed(text, X, a=2.0):
     """All nodes of a graph, and their matrices."""
-    dag = graph_of(text, a, X.shape[1])
+    dag = parse_graph(text, a, X.shape[1])
     keys, left = [], [dag.roots()[0]]
     while left:
         key = left.pop(0)
@@ -91,7 +91,7 @@ def test_every_step_is_certified_truly_and_every_set_a_hull(rho):
 def test_one_node_is_a_machine_and_no_edges_are_multiple_kernel_learning(rho):
     X, y = drawn(2)
     one = HierarchicalKernelClassifier([{"name": "k", "kernel": "rbf(gamma=0.5)", "d": 3.0}], rho=rho, C=4.0, tol=1e-5).fit(X, y)
-    gram = gram_block([graph_of([{"name": "k", "kernel": "rbf(gamma=0.5)"}]).kernel(np.array([0]))], X)[0] / 9.0
+    gram = gram_block([parse_graph([{"name": "k", "kernel": "rbf(gamma=0.5)"}]).kernel(np.array([0]))], X)[0] / 9.0
     machine = SVC(C=4.0, kernel="precomputed", tol=1e-8).fit(gram, y)
     beta = np.zeros(len(y))
     beta[machine.support_] = machine.dual_coef_[0]
@@ -100,7 +100,9 @@ def test_one_node_is_a_machine_and_no_edges_are_multiple_kernel_learning(rho):
     kernels = ["rbf(gamma=0.5)[0:2]", "linear", "rbf(gamma=2.0)[2]"]
     d = [1.0, 1.5, 0.7]
     flat = HierarchicalKernelClassifier([{"kernel": k, "d": v} for k, v in zip(kernels, d, strict=True)], rho=rho, tol=1e-4).fit(X, y)
-    scaled = np.stack([gram_block([graph_of([{"kernel": k}]).kernel(np.array([0]))], X)[0] / v**2 for k, v in zip(kernels, d, strict=True)])
+    scaled = np.stack(
+        [gram_block([parse_graph([{"kernel": k}]).kernel(np.array([0]))], X)[0] / v**2 for k, v in zip(kernels, d, strict=True)]
+    )
     rival = MKLClassifier("precomputed", constraint="simplex", normalize="none", tol=1e-4).fit(scaled, y)
     assert rival.lower_bound_ * (1 - 2e-4) <= flat.objective_ <= rival.upper_bound_ * (1 + 2e-4)
 
@@ -180,7 +182,7 @@ def test_squared_machines_are_exact_to_a_ten_millionth_of_their_targets():
     """Whatever gap is aimed at: weights go by the forms of beta, which a loose system would blur."""
     for seed in range(12):
         X, _ = drawn(seed)
-        K, t = gram_block([graph_of([{"kernel": "rbf(gamma=0.5)"}]).kernel(np.array([0]))], X)[0], 10.0**seed * np.sin(2 * X[:, 0])
+        K, t = gram_block([parse_graph([{"kernel": "rbf(gamma=0.5)"}]).kernel(np.array([0]))], X)[0], 10.0**seed * np.sin(2 * X[:, 0])
         problem = ridge_problem(t, np.full(40, 5.0))
         (found,) = SharedMachines((problem,), squared=True).solve(rows_of(K), np.zeros((1, 40)), np.inf)
         left = t - K @ found.beta - problem.ridges() * found.beta - found.bias
@@ -277,7 +279,7 @@ def test_classes_share_their_kernels():
     machine = HierarchicalKernelClassifier(SUBSETS, C=5.0).fit(X, y)
     assert machine.kernel_weights_.shape == (len(machine.active_set_),)
     # The weights are those of all classes: each class is the machine of one against the rest on the one weighted kernel.
-    dag = graph_of(SUBSETS, 2.0, 3)
+    dag = parse_graph(SUBSETS, 2.0, 3)
     gram = np.tensordot(machine.kernel_weights_, gram_block([dag.kernel(key) for key in machine.nodes_], X), 1)
     alone = [SVC(C=5.0, kernel="precomputed", tol=1e-8).fit(gram, y == name).decision_function(gram) for name in "uvw"]
     np.testing.assert_allclose(machine.decision_function(X), np.stack(alone, axis=1), atol=5e-3)
@@ -325,7 +327,7 @@ def test_a_graph_in_all_its_forms():
         {"name": "ab", "kernel": "rbf(gamma=0.5)[0] * rbf(gamma=0.5)[1]", "parents": ["a", "b"]},
     ]
     short = {"a": "rbf(gamma=0.5)[0]", "b": "rbf(gamma=0.5)[1]", "ab": ("rbf(gamma=0.5)[0] * rbf(gamma=0.5)[1]", ["a", "b"])}
-    given = [entries, short, graph_of(entries), Wrapped(graph_of(entries))]
+    given = [entries, short, parse_graph(entries), Wrapped(parse_graph(entries))]
     found = [HierarchicalKernelClassifier(dag, C=3.0).fit(X, y) for dag in given]
     assert len({machine.decision_function(X).tobytes() for machine in found}) == 1
     assert found[0].active_set_[:2] == ["rbf(gamma=0.5)[0]", "rbf(gamma=0.5)[1]"]

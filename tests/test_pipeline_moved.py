@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gramplane.cluster.arithmetic import arithmetic, moved
+from gramplane.cluster.arithmetic import arithmetic, describe_change
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import resume_run, run_method, tune
 from gramplane.pipeline.records import began
@@ -94,7 +94,7 @@ def test_a_run_that_comes_back_still_says_where_it_was(data, tmp_path, monkeypat
             resume_run(str(tmp_path / "run"), on_event=until(number, events))
     resume_run(str(tmp_path / "run"), on_event=events.append)
     assert len(told(events)) == 3 and len(set(told(events))) == 1
-    assert told(events)[0] == moved([HERE, THERE]) == summary(tmp_path / "run")["moved"]
+    assert told(events)[0] == describe_change([HERE, THERE]) == summary(tmp_path / "run")["moved"]
     assert "blas openblas Zen" in told(events)[0] and "avx2" not in told(events)[0], "only what differs is named"
 
 
@@ -121,7 +121,7 @@ def test_folds_of_a_grid_say_so_too(data, tmp_path, monkeypatch):
     computing(monkeypatch, THERE)
     events = []
     tune("fgm", {"C": [0.5, 2.0]}, on_event=events.append, **given)
-    assert told(events) == [moved([HERE, THERE])]
+    assert told(events) == [describe_change([HERE, THERE])]
 
 
 def test_a_run_of_an_earlier_version_notes_what_it_goes_on_with(data, tmp_path):

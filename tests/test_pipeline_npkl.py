@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import (
 from gramplane.cluster import MemorySink, open_executor
 from gramplane.kernels.spectral import dual_ascent as spectral_dual
 from gramplane.kernels.spectral import problem as spectral_problem
-from gramplane.kernels.spectral.constraints import actively_selected, closed, margins, pair_constraints
+from gramplane.kernels.spectral.constraints import close_pairs, margins, pair_constraints, select_uncertain_pairs
 from gramplane.kernels.spectral.neighbors import nearest_rows, smooth_basis
 from gramplane.pipeline import load_model, predict_store, resume_run, run_method, score_store
 from gramplane.pipeline.grams import neighbours as neighbour_pass
@@ -159,8 +159,8 @@ def test_active_selection_keeps_the_pairs_of_the_least_certain_rows():
     assert T.triples().tolist() == [[0, 1, 1], [0, 4, -1], [1, 2, -1], [2, 3, 1]]
     entries = np.array([0.9, 0.2, 0.8, 0.1])
     np.testing.assert_allclose(margins(T, entries), [0.7 / 2, 0.1 / 2, 0.7 / 2, 0.1, 0.2, np.inf])
-    assert actively_selected(T, entries, 1).triples().tolist() == [[0, 1, 1], [1, 2, -1]]  # row 1 has the least margin
-    assert actively_selected(T, entries, 6).size == 4
+    assert select_uncertain_pairs(T, entries, 1).triples().tolist() == [[0, 1, 1], [1, 2, -1]]  # row 1 has the least margin
+    assert select_uncertain_pairs(T, entries, 6).size == 4
 
 
 def test_selections_of_a_fit():
@@ -198,7 +198,7 @@ def test_a_low_rank_base(params):
 def test_the_least_eigenvectors_of_a_large_graph(monkeypatch):
     L = sp.csr_array(oracle.laplacian(graph_of(groups(7)[0], 5, "union")))
     dense = smooth_basis(L, 5)
-    monkeypatch.setattr("gramplane.kernels.spectral.neighbors.DENSE_BASE", 10)
+    monkeypatch.setattr("gramplane.kernels.spectral.neighbors.MAX_DENSE_BASIS_ROWS", 10)
     sparse = smooth_basis(L, 5)
     np.testing.assert_allclose(sparse @ sparse.T, dense @ dense.T, atol=1e-7)
 
@@ -456,17 +456,17 @@ def test_the_contract_of_estimators():
 
 def test_implied_pairs_are_those_of_parts():
     T = pair_constraints([(0, 3, 1), (3, 5, 1), (1, 2, 1), (2, 5, -1), (4, 0, -1)], 8)
-    found = {(i, j): sign for i, j, sign in closed(T).triples().tolist()}
+    found = {(i, j): sign for i, j, sign in close_pairs(T).triples().tolist()}
     together, apart = [(0, 3), (0, 5), (3, 5), (1, 2)], [(0, 1), (0, 2), (1, 3), (2, 3), (1, 5), (2, 5), (0, 4), (3, 4), (4, 5)]
     assert found == {**dict.fromkeys(together, 1), **dict.fromkeys(apart, -1)}
-    assert np.array_equal(closed(closed(T)).triples(), closed(T).triples())
+    assert np.array_equal(close_pairs(close_pairs(T)).triples(), close_pairs(T).triples())
 
 
 def test_implied_pairs_by_the_labels_they_came_from():
     rng = np.random.default_rng(2)
     y, pairs = rng.integers(0, 3, 30), rng.permutation(30)[:20].reshape(-1, 2)
     T = pair_constraints([(i, j, 1 if y[i] == y[j] else -1) for i, j in pairs.tolist()] + [(0, 1, 1 if y[0] == y[1] else -1)], 30)
-    assert all((y[i] == y[j]) == (sign > 0) for i, j, sign in closed(T).triples().tolist())
+    assert all((y[i] == y[j]) == (sign > 0) for i, j, sign in close_pairs(T).triples().tolist())
 
 
 def test_implied_pairs_that_contradict_are_refused():
@@ -481,5 +481,5 @@ def test_a_closure_is_a_fit_to_all_implied_pairs():
     X = np.random.default_rng(1).normal(size=(20, 3))
     few = [(0, 1, 1), (1, 2, 1), (3, 4, 1), (2, 4, -1)]
     closure = SimpleNPKL(C=0.3, graph="union", closure=True).fit(X, few)
-    whole = SimpleNPKL(C=0.3, graph="union").fit(X, closed(pair_constraints(few, 20)).triples())
+    whole = SimpleNPKL(C=0.3, graph="union").fit(X, close_pairs(pair_constraints(few, 20)).triples())
     assert np.array_equal(closure.eigenvectors_, whole.eigenvectors_) and len(closure.constraints_) == 10

@@ -8,7 +8,7 @@ import pytest
 
 from gramplane.storage import urls
 from gramplane.storage.errors import UrlError
-from gramplane.storage.places import USES, checked
+from gramplane.storage.places import USES, check_place
 from gramplane.workflows.cli import cli, main
 from gramplane.workflows.commands.options import Url
 from tests.support.s3 import s3_server
@@ -107,10 +107,10 @@ def test_every_place_takes_a_url_or_refuses_it_before_work(item, tmp_path, monke
 
 
 def test_file_urls_are_the_paths_they_name(tmp_path):
-    assert checked("file:///tmp/a%20b%3F?c", "source") == "/tmp/a b??c"
-    assert checked("s3://b/x/", "store") == "s3://b/x"
+    assert check_place("file:///tmp/a%20b%3F?c", "source") == "/tmp/a b??c"
+    assert check_place("s3://b/x/", "store") == "s3://b/x"
     with pytest.raises(UrlError, match="cannot be a run"):
-        checked("s3://b/x", "run")
+        check_place("s3://b/x", "run")
 
 
 # -- at work -------------------------------------------------------------------------------------------------------------

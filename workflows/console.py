@@ -39,14 +39,14 @@ class Result:
     code: Exit = Exit.DONE
 
 
-def plain(value: Any) -> Any:
+def plain_json(value: Any) -> Any:
     """Return ``value`` as strict JSON: NaN and infinities as ``null``, NumPy numbers and arrays as numbers and lists."""
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain_json(item) for key, item in value.items()}
     if hasattr(value, "tolist"):
-        return plain(value.tolist())
+        return plain_json(value.tolist())
     if isinstance(value, (list, tuple, set)):
-        return [plain(item) for item in value]
+        return [plain_json(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, (str, int)) else str(value)
@@ -64,7 +64,7 @@ def _halve_value(value: object) -> Any:
 
 def one_line(payload: Mapping[str, Any], limit: int = JSON_LIMIT) -> str:
     """Return ``payload`` as one JSON line of at most ``limit`` bytes: the largest values are cut in halves until it fits."""
-    fields = plain(payload)
+    fields = plain_json(payload)
     while True:
         text = json.dumps(fields, allow_nan=False, separators=(", ", ": "))
         if len(text) < limit:

@@ -27,10 +27,10 @@ def kernel_entries(text: str) -> tuple[list[Any], str]:
 
     Raises ConfigError if the file does not exist or holds no list.
     """
-    from ..storage.places import checked
+    from ..storage.places import check_place
     from .yaml_source import read_yaml
 
-    text = checked(text, "file", "kernels") if "://" in text else text
+    text = check_place(text, "file", "kernels") if "://" in text else text
     if names_file(text):
         document = read_yaml(text)
         entries = document.data
@@ -52,14 +52,14 @@ def with_kernels(values: Mapping[str, Any], d: int | None, where: str) -> dict[s
     known: then a grid is read as one over a single feature, which is enough to check it; ``where``: opens the message of an error. Raises
     ConfigError: naming the kernel.
     """
-    from ..storage.places import checked
+    from ..storage.places import check_place
 
     parameters = dict(values)
     grams = parameters.get("grams")
     if isinstance(grams, str) and grams not in POLICIES:
         if parameters.get("gram_store") not in (None, grams):
             raise ConfigError(f"grams {grams} and gram_store {parameters['gram_store']} name two Gram stores; name one")
-        parameters = {"kernels": "precomputed", **parameters, "grams": "store", "gram_store": checked(grams, "store", "grams")}
+        parameters = {"kernels": "precomputed", **parameters, "grams": "store", "gram_store": check_place(grams, "store", "grams")}
     kernels = parameters.get("kernels")
     if isinstance(kernels, str) and kernels != "precomputed":
         entries, file = kernel_entries(kernels)

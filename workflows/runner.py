@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .checking import ConfigError, Loc, Locator, choose
 from .commands.actions import parse_size
 from .commands.options import ComputeOptions, method_config
-from .console import plain, version_text
+from .console import plain_json, version_text
 from .kernel_files import kernel_entries, kernel_specs, names_file
 from .progress import Emit, ignore_event
 from .schema import FitStep, GramStep, IngestStep, Step, TuneStep, Workflow
@@ -248,7 +248,7 @@ def _run_action(context: StepContext, step: Step, manifest: StepManifest, record
     except Exception as error:
         manifest.failed(str(error)).write(record)
         raise
-    write_sealed(_figures_of(record), plain(done.figures))
+    write_sealed(_figures_of(record), plain_json(done.figures))
     # Written last: a step is done when its manifest says so.
     manifest.done(done.outputs).write(record)
     context.emit({"event": "step", "step": step.id, "status": "done"})

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from ..pipeline.records.names import nearest
 from ..pipeline.registry import extra_inputs
-from ..storage.places import checked, is_local
+from ..storage.places import check_place, is_local
 from ..storage.places import parse_place as placed
 from .checking import ConfigError, Loc, describe_problem, keys_of
 from .yaml_source import Document, read_yaml
@@ -26,14 +26,14 @@ ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 # A path or URL for one use of it; ``file://`` becomes a path.
-Source = Annotated[str, AfterValidator(partial(checked, use="source", what="source"))]
-Store = Annotated[str, AfterValidator(partial(checked, use="store", what="store"))]
-NewStore = Annotated[str, AfterValidator(partial(checked, use="new-store", what="store"))]
-Out = Annotated[str, AfterValidator(partial(checked, use="predictions", what="out"))]
-File = Annotated[str, AfterValidator(partial(checked, use="file", what="file"))]
-Stream = Annotated[str, AfterValidator(partial(checked, use="stream", what="stream"))]
-Folder = Annotated[str, AfterValidator(partial(checked, use="folder", what="folder"))]
-Run = Annotated[str, AfterValidator(partial(checked, use="run", what="runs"))]
+Source = Annotated[str, AfterValidator(partial(check_place, use="source", what="source"))]
+Store = Annotated[str, AfterValidator(partial(check_place, use="store", what="store"))]
+NewStore = Annotated[str, AfterValidator(partial(check_place, use="new-store", what="store"))]
+Out = Annotated[str, AfterValidator(partial(check_place, use="predictions", what="out"))]
+File = Annotated[str, AfterValidator(partial(check_place, use="file", what="file"))]
+Stream = Annotated[str, AfterValidator(partial(check_place, use="stream", what="stream"))]
+Folder = Annotated[str, AfterValidator(partial(check_place, use="folder", what="folder"))]
+Run = Annotated[str, AfterValidator(partial(check_place, use="run", what="runs"))]
 
 
 class Closed(BaseModel):

@@ -30,7 +30,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.neighbors import KNeighborsClassifier
 
-from gramplane.kernels.spectral.embeddings import structure_of
+from gramplane.kernels.spectral.embeddings import structure_problem
 from gramplane.pipeline.methods.embeddings.config import MVEConfig
 from gramplane.pipeline.methods.embeddings.estimator import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
 from gramplane.pipeline.methods.embeddings.loop import build_graph
@@ -201,7 +201,7 @@ def times(report: bench.Report, name: str, n: int, reps: int, triples: bool) -> 
     edges = {"n": len(X), "B": B, "rows": near.rows, "cols": near.cols, "goal": near.goal}
     onehot = np.eye(2)[np.unique(y, return_inverse=True)[1]]
     onehot = onehot - onehot.mean(axis=0)
-    structure = structure_of(near, 1.0, B)
+    structure = structure_problem(near, 1.0, B)
     start = 2 * near.directions @ near.directions.T - np.eye(len(X))
     problems: dict[str, dict[str, Any]] = {
         "CMVU": {"kind": "cmvu", "C": 1.0, "M": onehot @ onehot.T},

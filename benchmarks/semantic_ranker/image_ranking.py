@@ -27,7 +27,7 @@ from scipy.stats import ttest_rel
 
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.ranking.random_walk import top_precision
-from gramplane.kernels.ranking.tags import counts_of, tag_vectors
+from gramplane.kernels.ranking.tags import count_tags_of_rows, tag_vectors
 from gramplane.pipeline.methods.semantic_ranker.estimator import SemanticKernelRanker, VisualRank
 from gramplane.pipeline.synthetic.images import PlantedImages, planted_images
 
@@ -116,7 +116,7 @@ def walk(K: np.ndarray, prior: np.ndarray | None = None) -> np.ndarray:
 
 
 def text_kernel(q: Query) -> np.ndarray:
-    vectors = tag_vectors(counts_of(q.tags)[0])
+    vectors = tag_vectors(count_tags_of_rows(q.tags)[0])
     return (vectors @ vectors.T).toarray()
 
 

@@ -30,7 +30,7 @@ from gramplane.kernels.grams.spec import KernelSpec
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import DenseGram
 from gramplane.kernels.svm.triclass import Points, objective_value
-from gramplane.kernels.svm.triclass_search import Search, improved, labelled_machine
+from gramplane.kernels.svm.triclass_search import SearchSettings, improve_machine, labelled_machine
 from gramplane.pipeline import TriClassSVC
 
 C, SHARE, EPS, FEATURES = 1.0, 0.05, 0.1, 50
@@ -102,7 +102,7 @@ def searched(gram: DenseGram, y: np.ndarray, unlabelled: int) -> Any:
     with one_thread():
         machine = labelled_machine(gram, points, 1e-3)
         while machine.stop is None:
-            machine = improved(gram, points, machine, Search("mm", 1e-3))
+            machine = improve_machine(gram, points, machine, SearchSettings("mm", 1e-3))
     return machine
 
 

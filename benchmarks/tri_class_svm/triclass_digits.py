@@ -28,9 +28,9 @@ from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import DenseGram
 from gramplane.kernels.svm.triclass import Points
 from gramplane.kernels.svm.triclass_search import (
-    Search,
+    SearchSettings,
     SearchState,
-    improved,
+    improve_machine,
     labelled_machine,
     permuted_start,
     row_coefficients,
@@ -114,9 +114,9 @@ def tuned(gram: DenseGram, y: np.ndarray, free: np.ndarray, seed: int, tiny: boo
 
 
 def ended(gram: DenseGram, points: Points, machine: SearchState, C: float) -> SearchState:
-    search = Search("mm", 1e-4, TOL, 50, 1.0 / C)
+    search = SearchSettings("mm", 1e-4, TOL, 50, 1.0 / C)
     while machine.stop is None:
-        before, machine = machine.objective, improved(gram, points, machine, search)
+        before, machine = machine.objective, improve_machine(gram, points, machine, search)
         if machine.objective > before:
             raise RuntimeError("J has risen")
     return machine

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..features.views import Columns, SparseView, shape, view
-from ..grams.cosine_sums import LONG, WORK, gaussian_forms
+from ..grams.cosine_sums import MAX_UNSORTED_RANGE, WORK_ROWS, gaussian_forms
 from ..jit import compiled
 from .distinct_values import ROOT_TWO, align_few_valued, align_linear_columns, load_points, sort_points, sum_pairs
 from .median_width import MAX_EXACT_VALUES, median_distance
@@ -162,7 +162,7 @@ def _align_many_valued(
 ) -> None:
     """Write alignment, trace, width and error bound of the columns ``which`` into out (4, k); tol = 0 sums over every pair."""
     rank, m = labels.size, times.sum()
-    x, s, c, z, work = np.empty(rank), np.empty(rank), np.empty(rank), np.empty(rank), np.empty((WORK, rank))
+    x, s, c, z, work = np.empty(rank), np.empty(rank), np.empty(rank), np.empty(rank), np.empty((WORK_ROWS, rank))
     v, before = np.empty(rank), np.empty(rank + 1)
     usual = 0.0
     for i in range(rank):
@@ -180,7 +180,7 @@ def _align_many_valued(
         width = float(max(width, 1e-100 * span))
         a, trace, error = 0.0, 0.0, 0.0
         if tol > 0.0:
-            if span / (ROOT_TWO * width) > 0.99 * LONG:
+            if span / (ROOT_TWO * width) > 0.99 * MAX_UNSORTED_RANGE:
                 sort_points(x, s, c, n)
             for i in range(n):
                 z[i] = x[i] / (ROOT_TWO * width)

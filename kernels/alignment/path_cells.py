@@ -66,8 +66,8 @@ class Cells:
         return self.members[active][order], w[active][order]
 
 
-def cut_cells(a: Array, weights: Array, *, tol: float, most: int) -> Cells | None:
-    """Return cells that describe the weights at some points of a path, or None if more than ``most`` would be needed.
+def cut_into_cells(a: Array, weights: Array, *, tol: float, max_cells: int) -> Cells | None:
+    """Return cells that describe the weights at some points of a path, or None if more than ``max_cells`` would be needed.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def cut_cells(a: Array, weights: Array, *, tol: float, most: int) -> Cells | Non
         >= 0, 0 where a kernel is not active.
     tol : float
         Largest ``sum |w - eta| / sum eta`` at any point.
-    most : int
+    max_cells : int
     """
     order = np.argsort(a, kind="stable")
     order = order[np.any(weights[:, order] > 0.0, axis=0)]
@@ -87,7 +87,7 @@ def cut_cells(a: Array, weights: Array, *, tol: float, most: int) -> Cells | Non
     # A point's active kernels are the upper end of the sorted ones.
     edges = np.unique(np.append((eta == 0.0).sum(axis=1), len(levels)))
     edges = np.unique(np.append(edges, 0)) if len(levels) else np.zeros(1, np.int64)
-    edges = _refine_cells(levels, eta * times, times, edges, total, tol, most)
+    edges = _refine_cells(levels, eta * times, times, edges, total, tol, max_cells)
     if edges is None:
         return None
     low, high = eta[:, edges[:-1]], eta[:, edges[1:] - 1]
@@ -104,7 +104,7 @@ def _member_shares(levels: Array, edges: Array) -> Array:
     return np.divide(levels - low, span, out=np.zeros(len(levels)), where=span > 0.0)
 
 
-def _refine_cells(levels: Array, mass: Array, times: Array, edges: Array, total: Array, tol: float, most: int) -> Array | None:
+def _refine_cells(levels: Array, mass: Array, times: Array, edges: Array, total: Array, tol: float, max_cells: int) -> Array | None:
     """Halve the cell with the largest error at the worst point, where half of its error lies, until no point is worse than tol."""
     unit = np.divide(1.0, total, out=np.zeros(len(total)), where=total > 0.0)[:, None]
 
@@ -113,7 +113,7 @@ def _refine_cells(levels: Array, mass: Array, times: Array, edges: Array, total:
 
     cells = [(int(lo), int(hi)) for lo, hi in pairwise(edges)]
     cell_sums = [errors(*cell).sum(axis=1) for cell in cells]
-    while len(cells) <= most:
+    while len(cells) <= max_cells:
         worst = np.sum(cell_sums, axis=0) if cell_sums else np.zeros(len(total))
         if worst.max() <= tol:
             return np.array(sorted({edge for cell in cells for edge in cell} | {0}), np.int64)

@@ -100,7 +100,7 @@ class MatrixSums:
 
 
 @dataclass(frozen=True)
-class Aligned:
+class AlignedWeights:
     """Kernel weights and the alignments they reach.
 
     Attributes
@@ -119,7 +119,7 @@ class Aligned:
     singles: FloatArray
 
 
-def aligned_weights(centred: FloatArray, *, uniform: bool = False) -> Aligned:
+def solve_aligned_weights(centred: FloatArray, *, uniform: bool = False) -> AlignedWeights:
     """Return the weights of largest alignment with the last matrix, or equal ones.
 
     Parameters
@@ -147,7 +147,7 @@ def aligned_weights(centred: FloatArray, *, uniform: bool = False) -> Aligned:
             f"no view is aligned with the links: the best is view {best} with the alignment {singles[best]:.3g}, which must be above 0; "
             "weights='uniform' takes the views as they are"
         )
-    return Aligned(weights, _alignment_value(M, a, square, weights), _alignment_value(M, a, square, equal), singles)
+    return AlignedWeights(weights, _alignment_value(M, a, square, weights), _alignment_value(M, a, square, equal), singles)
 
 
 def _alignment_value(M: FloatArray, a: FloatArray, square: float, theta: FloatArray) -> float:

@@ -18,7 +18,7 @@ from ..arrays import Array, FloatArray, IntArray
 from ..jit import one_thread
 from .loops import BAND, combine_bands, count_packed, packed_bands, square_bands, sum_forms
 from .products import bank_products, product_units
-from .task_sums import bank_task_sums, checked_codes, checked_weights, combine_task_bands, task_units
+from .task_sums import bank_task_sums, check_codes, check_weights, combine_task_bands, task_units
 
 GEMM_BYTES = 8 << 20
 """Size of the float64 strip of entries that one matrix product of :meth:`PackedBank.inner_products` takes."""
@@ -94,7 +94,7 @@ class PackedBank:
         ``grams``, ``(k, n, n)``, are float32 or float64 in C order and exactly symmetric: of the squares on the diagonal both triangles are
         read. Raises ValueError if shape, type or memory order do not fit.
         """
-        if not lies_whole(grams):
+        if not is_readable_in_place(grams):
             raise ValueError(f"grams: shape {grams.shape} of {grams.dtype}, must be C-ordered (k, n, n) of float32 or float64")
         bank = cls.__new__(cls)
         values = grams.view(np.ndarray).reshape(len(grams), -1)
@@ -243,8 +243,8 @@ class PackedBank:
         ``weights``, ``(k, T, T)``, are symmetric in the tasks; ``codes``, ``(n,)``, are the tasks of the rows, from 0 to T - 1. Rows of a
         task are combined faster where they lie together. ``out`` is as in :meth:`combine`.
         """
-        task_weights = checked_weights(weights, self.k)
-        tasks = checked_codes(codes, self.n, task_weights.shape[1])
+        task_weights = check_weights(weights, self.k)
+        tasks = check_codes(codes, self.n, task_weights.shape[1])
         self._check_kernels(np.flatnonzero((task_weights != 0).any(axis=(1, 2))))
         out = self._check_output(out)
         combine_task_bands(self.frozen, self.bands, task_weights * self.scale[:, None, None], tasks, out)
@@ -256,7 +256,7 @@ class PackedBank:
         Rows where ``beta``, ``(n,)``, is zero are not read; ``codes``, ``(n,)``, are the tasks of the rows, from 0 to T - 1. Sums are
         rounded to ``units``, ``(k, T, T)``: by default :func:`gramplane.kernels.bank.task_sums.task_units` of the diagonals.
         """
-        vector, tasks = _check_numbers("beta", beta, (self.n,)), checked_codes(codes, self.n, n_tasks)
+        vector, tasks = _check_numbers("beta", beta, (self.n,)), check_codes(codes, self.n, n_tasks)
         chosen = self._check_kernels(None)
         if units is None:
             units = task_units(self._raw_diagonals(chosen).max(axis=1, initial=0.0), vector, tasks, n_tasks)
@@ -378,7 +378,7 @@ class PackedBank:
         return np.outer(totals, totals) - (2.0 / self.n) * (sums @ sums.T)
 
 
-def lies_whole(grams: Array) -> bool:
+def is_readable_in_place(grams: Array) -> bool:
     """Return whether matrices have the form that :meth:`PackedBank.over` reads without a copy."""
     square = grams.ndim == 3 and grams.shape[1] == grams.shape[2] and grams.size > 0
     return square and grams.dtype in (np.float32, np.float64) and grams.flags.c_contiguous and grams.flags.aligned

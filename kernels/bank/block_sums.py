@@ -101,7 +101,7 @@ def total_products(parts: Iterable[ProductSums], wanted: NDArray[np.bool_]) -> F
     return out
 
 
-def combined(block: Array, theta: FloatArray) -> Array:
+def combine_kernels(block: Array, theta: FloatArray) -> Array:
     """Return ``sum_q theta_q K_q`` of a block pair, in the block's type; kernels of weight zero are not read."""
     used = np.flatnonzero(theta)
     out = np.zeros(block.shape[1] * block.shape[2])

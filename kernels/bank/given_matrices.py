@@ -23,14 +23,14 @@ TILE_SIDE = 64
 """Rows and columns of a tile, which is read together with its mirror image."""
 
 
-class Entries(NamedTuple):
+class MatrixFigures(NamedTuple):
     """Greatest magnitude of the entries of a matrix (NaN where one is not finite) and their greatest asymmetry."""
 
     greatest: float
     asymmetry: float
 
 
-def looked_at(matrix: Array, packed: NDArray[np.float32] | None = None) -> Entries:
+def inspect_matrix(matrix: Array, packed: NDArray[np.float32] | None = None) -> MatrixFigures:
     """Return greatest magnitude and asymmetry of a square matrix in one pass, which may also write its packed upper triangle.
 
     Parameters
@@ -45,20 +45,20 @@ def looked_at(matrix: Array, packed: NDArray[np.float32] | None = None) -> Entri
     rows = (entries.T if mirrored else np.ascontiguousarray(entries)).view()
     rows.flags.writeable = False
     if packed is None:
-        return _compare_checksums(rows) or Entries(*_compare_tiles(rows, mirrored, np.empty(0, np.float32)))
+        return _compare_checksums(rows) or MatrixFigures(*_compare_tiles(rows, mirrored, np.empty(0, np.float32)))
     if len(packed) != count_packed(len(rows)):
         raise ValueError(f"packed: {len(packed)} entries, must be {count_packed(len(rows))} for n={len(rows)}")
-    return Entries(*_compare_tiles(rows, mirrored, packed))
+    return MatrixFigures(*_compare_tiles(rows, mirrored, packed))
 
 
-def _compare_checksums(rows: Array) -> Entries | None:
+def _compare_checksums(rows: Array) -> MatrixFigures | None:
     """Return the figures of a symmetric float32 matrix, ``None`` for any other."""
     if rows.dtype != np.float32:
         return None
     right, below = np.zeros((2, len(rows)), np.uint64)
     top, differ = _checksums(rows.view(np.int32), _checksum_weights(len(rows)), right, below)
     greatest = float(np.array(top, np.int32).view(np.float32))
-    return None if differ or (right != below).any() else Entries(greatest if np.isfinite(greatest) else np.nan, 0.0)
+    return None if differ or (right != below).any() else MatrixFigures(greatest if np.isfinite(greatest) else np.nan, 0.0)
 
 
 @lru_cache(maxsize=4)

@@ -101,7 +101,7 @@ def block_task_sums(block: Array, rows: Span, cols: Span, beta: FloatArray, code
     return sums
 
 
-def combined_tasks(block: Array, rows: Span, cols: Span, weights: FloatArray, codes: IntArray) -> Array:
+def combine_block_tasks(block: Array, rows: Span, cols: Span, weights: FloatArray, codes: IntArray) -> Array:
     """Return ``sum_q W_q[c_i, c_l] K_q[i, l]`` of a block pair, in the block's type."""
     used, chosen = used_weights(weights)
     flat, width = np.ascontiguousarray(block).reshape(len(block), -1), cols[1] - cols[0]
@@ -115,7 +115,7 @@ def combined_tasks(block: Array, rows: Span, cols: Span, weights: FloatArray, co
 # -- checks ------------------------------------------------------------------------------------------------------------------------
 
 
-def checked_codes(codes: ArrayLike, n: int, n_tasks: int) -> IntArray:
+def check_codes(codes: ArrayLike, n: int, n_tasks: int) -> IntArray:
     """Return the task of every row.
 
     Raises
@@ -129,7 +129,7 @@ def checked_codes(codes: ArrayLike, n: int, n_tasks: int) -> IntArray:
     return tasks
 
 
-def checked_weights(weights: ArrayLike, k: int) -> FloatArray:
+def check_weights(weights: ArrayLike, k: int) -> FloatArray:
     """Return the weights of pairs of tasks.
 
     Raises

@@ -48,12 +48,12 @@ MAX_STRETCH = 10.0
 # -- the second layer --------------------------------------------------------------------------------------------------------------
 
 
-def exponential(inner: FloatArray) -> FloatArray:
+def exponentiate(inner: FloatArray) -> FloatArray:
     """Return exp of every entry, in place; entries beyond ``LARGEST_EXPONENT`` do not overflow, but stay too large."""
     return np.exp(np.minimum(inner, LARGEST_EXPONENT + 1.0, out=inner), out=inner)
 
 
-def refused(kernel: FloatArray) -> bool:
+def is_refused(kernel: FloatArray) -> bool:
     """Return whether some exponent of a second layer is larger than allowed."""
     return bool(kernel.max() > np.exp(LARGEST_EXPONENT))
 
@@ -63,7 +63,7 @@ def block_layer(block: Array, weights: FloatArray) -> FloatArray:
     used = np.flatnonzero(weights)
     inner = np.zeros(block.shape[1] * block.shape[2])
     combine_block(np.ascontiguousarray(block), used, np.ascontiguousarray(weights[used], np.float64), inner)
-    return exponential(inner.reshape(block.shape[1:]))
+    return exponentiate(inner.reshape(block.shape[1:]))
 
 
 def block_sums(block: Array, rows: Span, cols: Span, kernel: FloatArray, beta: FloatArray) -> TileSums:
@@ -148,8 +148,8 @@ class BankLayer:
 
     def kernel(self, mu: FloatArray) -> FloatArray | None:
         """Return K2(mu); see :class:`Layer`."""
-        kernel = exponential(self.bank.combine(mu, self._matrix))
-        return None if refused(kernel) else kernel
+        kernel = exponentiate(self.bank.combine(mu, self._matrix))
+        return None if is_refused(kernel) else kernel
 
     def weigh(self, mu: FloatArray, kernel: FloatArray, beta: FloatArray) -> FloatArray:
         """Return the weighted sums; see :class:`Layer`."""

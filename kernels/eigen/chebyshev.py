@@ -35,7 +35,7 @@ RESIDUAL_SAMPLES = 64
 """Ritz pairs from whose residuals the error is estimated, evenly spaced by rank."""
 
 RANK_MARGINS = (1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.6, 2.0)
-SPARE = 20
+SPARE_COLUMNS = 20
 """Columns of a block: one of these times the estimated rank, and some more."""
 
 
@@ -79,7 +79,7 @@ def plan_block(spectrum: Spectrum, rank: float, n: int, entries: int, tol: float
     After degree m, a random block leaves about ``1e6 sum_i s_i^2 / cosh(m a_i)^2`` of ``sum_i s_i^2`` outside (the factor: seen between 1e5
     and 1e7 on graphs), where ``cosh a_i`` is the eigenvalue s_i in units of the damped interval.
     """
-    sizes = sorted({min(n, int(margin * rank) + SPARE) for margin in RANK_MARGINS}) if columns is None else [columns]
+    sizes = sorted({min(n, int(margin * rank) + SPARE_COLUMNS) for margin in RANK_MARGINS}) if columns is None else [columns]
     plans = [_plan_size(spectrum, size, tol) for size in sizes]
     # In units of one double precision product inside a dense matrix: sparse ones cost ten times as much, eigenvectors three times.
     costs = [

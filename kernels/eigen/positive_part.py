@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..memory_bound import refuse_array
-from .chebyshev import SPARE, chebyshev_positive
+from .chebyshev import SPARE_COLUMNS, chebyshev_positive
 from .components import MatrixPart, connected_parts
 from .dense import dense_bytes, dense_positive
 from .lanczos import lanczos_positive
@@ -26,7 +26,7 @@ from .tall_blocks import usable_cores
 MAX_DENSE_ROWS = 800
 """Rows up to which a connected part of the matrix is solved as a dense one."""
 
-WHOLE = 128
+MAX_WHOLE_ROWS = 128
 """Rows up to which looking for parts takes longer than a dense decomposition of the whole."""
 
 MAX_BLOCK_SHARE = 0.4
@@ -91,7 +91,7 @@ def positive_part(
         columns = np.asarray(basis, dtype=np.float64)
         values, inner = dense_positive(operator.restricted(columns))
         return _finish_part(values, columns @ inner, None, "dense", max_rank)
-    if method == "auto" and operator.n <= WHOLE:
+    if method == "auto" and operator.n <= MAX_WHOLE_ROWS:
         return _finish_part(*_solve_whole(_make_dense(operator, memory)), None, "dense", max_rank)
     if method == "dense":
         return _finish_part(*dense_positive(_make_dense(operator, memory)), None, "dense", max_rank)
@@ -165,7 +165,7 @@ def _solve_part(part: MatrixPart, settings: _Settings, start: NDArray[Any] | Non
         if pairs is not None:
             return _SolvedPart(rows, *pairs, pairs[1].astype(np.float32), "lanczos")
     size = rank if settings.max_rank is None else min(rank, settings.max_rank)
-    if (settings.method == "auto" and 1.1 * size + SPARE > MAX_BLOCK_SHARE * n) or 1.1 * size + SPARE > 0.8 * n:
+    if (settings.method == "auto" and 1.1 * size + SPARE_COLUMNS > MAX_BLOCK_SHARE * n) or 1.1 * size + SPARE_COLUMNS > 0.8 * n:
         return _SolvedPart(rows, *dense_positive(_make_dense(operator, settings.memory)), None, "dense")
     first = None if start is None else start[rows]
     limits: Any = {"max_rank": settings.max_rank, "threads": settings.threads, "memory": settings.memory}

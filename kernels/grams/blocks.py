@@ -32,7 +32,7 @@ from ..arrays import Array
 from ..jit import one_thread
 from .distances import CHI2_PRODUCTS, GAUSSIANS, MINIMA, PRODUCTS, SQUARES, mirror_upper
 from .exponentials import Chain, plan_chain
-from .functions import family
+from .functions import kernel_family
 from .pair_tiles import DenseSums, SparseSums, Sums, Tiles
 from .products import AnyKernel, ProductSpec, distinct_kernels
 from .rows import Rows, Side, as_rows, n_columns, row_shape, select_columns, text_rows
@@ -90,7 +90,7 @@ def gram_block(specs: Sequence[AnyKernel], X: Any, Z: Any = None, *, dtype: DTyp
 
 def group_by_columns(specs: Sequence[KernelSpec]) -> dict[tuple[bool, tuple[int, ...] | None], list[int]]:
     """Return the indices of the kernels by two keys: whether they are no functions of sums over features, and their features."""
-    return _group_by(range(len(specs)), lambda q: (family(specs[q].name).pairing is None, specs[q].columns))
+    return _group_by(range(len(specs)), lambda q: (kernel_family(specs[q].name).pairing is None, specs[q].columns))
 
 
 def _fill_products(specs: Sequence[AnyKernel], X: Any, Z: Any, out: Array) -> Array:
@@ -156,12 +156,12 @@ class _SumKernels:
 
 def _sum_of(spec: KernelSpec) -> tuple[int | None, float]:
     """Return the kind of sum that a kernel is a function of, with gamma where that is inside the sum."""
-    kind = family(spec.name).pairing
+    kind = kernel_family(spec.name).pairing
     return kind, float(spec.arguments["gamma"]) if kind == GAUSSIANS else 0.0
 
 
 def _sum_kernels(specs: Sequence[KernelSpec], kind: int, gamma: float, slots: list[int]) -> _SumKernels:
-    decaying = [q for q in slots if family(specs[q].name).decays]
+    decaying = [q for q in slots if kernel_family(specs[q].name).decays]
     others = _group_by([q for q in slots if q not in decaying], lambda q: _power_parameters(specs[q])[:2])
     plan = plan_chain([float(specs[q].arguments["gamma"]) for q in decaying], decaying) if decaying else None
     powers = []
@@ -199,8 +199,8 @@ def _make_plan(kinds: tuple[tuple[str, Any], ...]) -> NumberPlan:
     specs = [KernelSpec(*kind) for kind in kinds]
     sums = _group_by(range(len(specs)), lambda q: _sum_of(specs[q]))
     works = [_sum_kernels(specs, kind, gamma, slots) for (kind, gamma), slots in sorted(sums.items())]
-    signed = [q for q, spec in enumerate(specs) if family(spec.name).rows == "non-negative"]
-    grows = [(q, spec, family(spec.name)) for q, spec in enumerate(specs) if not family(spec.name).decays]
+    signed = [q for q, spec in enumerate(specs) if kernel_family(spec.name).rows == "non-negative"]
+    grows = [(q, spec, kernel_family(spec.name)) for q, spec in enumerate(specs) if not kernel_family(spec.name).decays]
     growing = [(q, *_power_parameters(spec), kind.pairing == PRODUCTS) for q, spec, kind in grows]
     return NumberPlan(works, {(item.kind, item.gamma) for item in works}, signed, growing)
 
@@ -266,7 +266,7 @@ def _fill_numbers(specs: Sequence[KernelSpec], members: list[int], left: Rows, r
 
 
 def _check_signs(spec: KernelSpec, sides: tuple[Side, ...]) -> None:
-    if family(spec.name).rows == "non-negative":
+    if kernel_family(spec.name).rows == "non-negative":
         for side in sides:
             if side.lowest < 0.0:
                 side.refuse(side.entries < 0.0, spec, "this kernel needs values >= 0")
@@ -411,7 +411,7 @@ def _number_diagonals(specs: Sequence[KernelSpec], members: list[int], rows: Row
         spec = specs[q]
         _check_signs(spec, (x,))
         gamma, coef0, degree = _power_parameters(spec)
-        out[q] = 1.0 if family(spec.name).decays else (gamma * _self_sums(family(spec.name).pairing, x) + coef0) ** degree
+        out[q] = 1.0 if kernel_family(spec.name).decays else (gamma * _self_sums(kernel_family(spec.name).pairing, x) + coef0) ** degree
 
 
 def _self_sums(kind: int | None, x: Side) -> Array | float:

@@ -19,10 +19,10 @@ import math
 from ..arrays import Array
 from ..jit import compiled
 
-LONG = 32.0
+MAX_UNSORTED_RANGE = 32.0
 """Ranges of z above which sorting and cutting into blocks costs less than the terms it saves."""
 
-WORK = 5
+WORK_ROWS = 5
 """Rows of work space."""
 
 
@@ -142,6 +142,6 @@ def gaussian_forms(z: Array, s: Array, c: Array, eps: float, work: Array) -> tup
     for i in range(z.size):
         low = min(low, z[i])
         high = max(high, z[i])
-    if high - low <= LONG:
+    if high - low <= MAX_UNSORTED_RANGE:
         return _sum_segment(z, s, c, math.log(4.0 / eps), work)
     return _sum_blocks(z, s, c, math.log(12.0 / eps), work)

@@ -178,7 +178,7 @@ def _add_products(rows: Array, weights: Array, out: Array) -> None:
         product(1.0, (rows * root[:, None]).T, beta=1.0, c=matrix.T, lower=1, overwrite_c=1)
 
 
-def mirrored(out: Array) -> Array:
+def mirror_triangles(out: Array) -> Array:
     """Copy the upper triangles of ``out`` (r, n, n) to the lower ones, in place, and return it."""
     _mirror_upper(out)
     return out
@@ -203,7 +203,7 @@ def weighted_feature_sum(X: Array, weights: Array, widths: Array | None = None) 
     """
     out = np.zeros((1, len(X), len(X)), np.float64 if widths is None else np.float32)
     add_feature_sums(X, weights[None, :], widths, out)
-    return mirrored(out)[0]
+    return mirror_triangles(out)[0]
 
 
 # -- products ----------------------------------------------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ KERNELS: dict[str, Family] = {
 """All kernels by name."""
 
 
-def family(name: str) -> Family:
+def kernel_family(name: str) -> Family:
     """Return the family of a name.
 
     Raises
@@ -144,7 +144,7 @@ def family(name: str) -> Family:
 
 
 ALIASES = {"polynomial": "poly", "gaussian": "rbf", "histogram_intersection": "hik", "string": "spectrum", "dot": "linear"}
-"""Other usual names, for the hint of :func:`family`."""
+"""Other usual names, for the hint of :func:`kernel_family`."""
 
 
 def read_parameters(name: str, values: Mapping[str, object]) -> tuple[tuple[str, Value], ...]:
@@ -152,7 +152,7 @@ def read_parameters(name: str, values: Mapping[str, object]) -> tuple[tuple[str,
 
     Raises ValueError if the kernel or a parameter is unknown, one is missing, or a value breaks its rule.
     """
-    known = family(name).parameters
+    known = kernel_family(name).parameters
     extra = sorted(set(values) - set(known))
     if extra and name != "callable":
         takes = ", ".join(known) or "none"

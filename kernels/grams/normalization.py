@@ -86,7 +86,7 @@ class KernelSums:
 
     @classmethod
     def of_diagonals(cls, diagonals: Array) -> list[KernelSums]:
-        """Return the sums of kernels whose normalisation is :func:`by_diagonal`, (k, n); those of rows, which are not known, are NaN."""
+        """Return the sums of kernels whose normalisation is :func:`needs_diagonal_only`, (k, n); NaN where rows would be needed."""
         unknown = np.broadcast_to(np.nan, diagonals.shape[1:])
         return [cls(float(diagonal.sum()), diagonal, unknown, np.nan) for diagonal in diagonals]
 
@@ -194,12 +194,12 @@ class Normalization:
         return values.astype(block.dtype, copy=False)
 
 
-def normalizations(specs: Sequence[KernelSpec], sums: Sequence[KernelSums]) -> list[Normalization]:
+def make_normalizations(specs: Sequence[KernelSpec], sums: Sequence[KernelSums]) -> list[Normalization]:
     """Return the normalisation of every kernel."""
     return [Normalization.of(spec, one) for spec, one in zip(specs, sums, strict=True)]
 
 
-def by_diagonal(spec: KernelSpec) -> bool:
+def needs_diagonal_only(spec: KernelSpec) -> bool:
     """Return whether a kernel's normalisation follows from its diagonal alone."""
     return not spec.centre and spec.normalize != "multiplicative"
 

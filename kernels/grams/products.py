@@ -93,7 +93,7 @@ def _format_factor(factor: Factor) -> str:
 AnyKernel = KernelSpec | ProductSpec
 
 
-def kernel_of(record: Mapping[str, Any]) -> Any:
+def kernel_from_json(record: Mapping[str, Any]) -> Any:
     """Return the kernel, or product, of its JSON record."""
     return ProductSpec.from_json(record) if record.get("name") == "product" else KernelSpec.from_json(record)
 

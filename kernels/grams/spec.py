@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .functions import Value, family, read_parameters
+from .functions import Value, kernel_family, read_parameters
 
 NORMALIZATIONS = ("none", "trace", "unit_trace", "multiplicative", "cosine")
 
@@ -74,7 +74,7 @@ class KernelSpec:
     def _read_columns(self) -> tuple[int, ...] | None:
         if self.columns is None:
             return None
-        if family(self.name).rows == "strings":
+        if kernel_family(self.name).rows == "strings":
             raise ValueError(f"kernel {self.name!r} reads strings; it takes no columns")
         columns = np.asarray(self.columns)
         if columns.ndim != 1 or not columns.size or columns.dtype.kind not in "iu":
@@ -138,7 +138,7 @@ class KernelSpec:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _format_spec(spec: KernelSpec) -> str:
-    known = family(spec.name).parameters
+    known = kernel_family(spec.name).parameters
     params = [(key, value) for key, value in spec.params if key not in known or value != known[key].default]
     shown = ",".join(f"{key}={_format_value(value)}" for key, value in params)
     text = spec.name + (f"({shown})" if shown else "") + ("" if spec.columns is None else f"[{_format_ranges(spec.columns)}]")
@@ -176,7 +176,7 @@ def _parse_arguments(name: str, inside: str) -> tuple[tuple[str, Any], ...]:
         raise ValueError(f"({inside}) cannot be read as parameter=value, ...") from None
     if not isinstance(call, ast.Call) or any(word.arg is None for word in call.keywords):
         raise ValueError(f"({inside}) cannot be read as parameter=value, ...")
-    known = list(family(name).parameters)
+    known = list(kernel_family(name).parameters)
     if len(call.args) > len(known):
         raise ValueError(f"{len(call.args)} values are too many for the parameters: {', '.join(known) or 'none'}")
     pairs = [*zip(known, call.args), *((str(word.arg), word.value) for word in call.keywords)]

@@ -15,7 +15,7 @@ from ..arrays import Array
 from ..bank.loops import BAND, count_packed
 from ..jit import compiled, one_thread
 from .blocks import NumberKernels, check_result, complete_square, group_by_columns, make_sums
-from .functions import family
+from .functions import kernel_family
 from .pair_tiles import Tiles
 from .products import AnyKernel, ProductSpec
 from .rows import Rows, as_rows, n_columns, row_shape
@@ -29,10 +29,10 @@ MIN_STRIP_ROWS = 16
 """Least number of rows of a strip."""
 
 
-def of_numbers(specs: Sequence[AnyKernel]) -> TypeGuard[Sequence[KernelSpec]]:
+def has_number_kernels_only(specs: Sequence[AnyKernel]) -> TypeGuard[Sequence[KernelSpec]]:
     """Return whether all kernels are functions of sums over features, which this module can compute."""
     names = {None if isinstance(spec, ProductSpec) else spec.name for spec in specs}
-    return all(name is not None and family(name).pairing is not None for name in names)
+    return all(name is not None and kernel_family(name).pairing is not None for name in names)
 
 
 def packed_grams(specs: Sequence[KernelSpec], X: Any, out: Array) -> None:
@@ -41,7 +41,7 @@ def packed_grams(specs: Sequence[KernelSpec], X: Any, out: Array) -> None:
     Parameters
     ----------
     specs : sequence of KernelSpec
-        Kernels :func:`of_numbers`; their normalisation is ignored.
+        Kernels :func:`has_number_kernels_only`; their normalisation is ignored.
     X : ndarray or csr_array of shape (n, d)
     out : ndarray of shape (n_specs, n_packed)
         float32 or float64, C order; gets the entries of ``gram_block(specs, X)``.
@@ -71,7 +71,7 @@ def kernel_decisions(specs: Sequence[KernelSpec], weights: Array, X: Any, Z: Any
     Parameters
     ----------
     specs : sequence of KernelSpec
-        Kernels :func:`of_numbers`; their normalisation is ignored.
+        Kernels :func:`has_number_kernels_only`; their normalisation is ignored.
     weights : ndarray of shape (n_machines, n_specs)
     X, Z : ndarray or csr_array of shape (n, d) and (s, d)
     beta : ndarray of shape (n_machines, s)

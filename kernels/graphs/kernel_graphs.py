@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from ..grams.functions import family
+from ..grams.functions import kernel_family
 from ..grams.products import Factor, ProductSpec
 from ..grams.spec import KernelSpec
 
@@ -184,7 +184,7 @@ class KernelGrid:
 
 def _is_decaying(chain: tuple[KernelSpec, ...]) -> bool:
     first = chain[0]
-    if not family(first.name).decays or any(spec.name != first.name or spec.columns != first.columns for spec in chain):
+    if not kernel_family(first.name).decays or any(spec.name != first.name or spec.columns != first.columns for spec in chain):
         return False
     gammas = [float(spec.arguments["gamma"]) for spec in chain]
     return gammas == sorted(gammas)

@@ -41,7 +41,7 @@ MAX_PASSES = 30
 STRIDE_GROWTH, MAX_STRIDE = 1.5, 8.0
 """Growth of the power by which eta moves, from pass to pass, and its limit, in units of 1/rho."""
 
-TIGHT = 1e-6
+BOUND_TOLERANCE = 1e-6
 """A dual bound this close to what eta attains, relatively, is not improved."""
 
 
@@ -109,7 +109,7 @@ def gauge_gradient(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
     return float(hull.d @ sizes) * norms ** (rho - 1.0) * hull.ancestor_sums(slopes)
 
 
-def shares_of(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
+def dual_shares(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
     """Return eta_v = d_v n_v / Omega: where psi is greatest for the dual point that belongs to these norms; equal shares of zero norms."""
     lengths = hull.d * descendant_norms(hull, norms, rho)
     total = float(lengths.sum())
@@ -162,7 +162,9 @@ class DualBound(NamedTuple):
     eta: FloatArray
 
 
-def dual_bound(hull: Hull, forms: FloatArray, rho: float, eta: FloatArray, passes: int = MAX_PASSES, tight: float = TIGHT) -> DualBound:
+def dual_bound(
+    hull: Hull, forms: FloatArray, rho: float, eta: FloatArray, passes: int = MAX_PASSES, tight: float = BOUND_TOLERANCE
+) -> DualBound:
     """Bound the squared dual gauge of sqrt(forms) without any more data.
 
     Every pass multiplies eta by a power of (d psi / d eta) / psi, which leaves a maximiser where it is: 1/rho, which raises psi, and more
@@ -175,7 +177,7 @@ def dual_bound(hull: Hull, forms: FloatArray, rho: float, eta: FloatArray, passe
         M_w >= 0; with a norm inside the nodes the square of that norm's dual.
     rho : float
     eta : ndarray of shape (W,)
-        Start, not negative, of any sum: :func:`shares_of`, or the last bound's.
+        Start, not negative, of any sum: :func:`dual_shares`, or the last bound's.
     passes : int
         Passes at most.
     tight : float
@@ -242,7 +244,7 @@ def outside_bound(forms: FloatArray, d: FloatArray) -> float:
 
 
 class DualPoint(NamedTuple):
-    """A dual point, of the value max over 0 <= t <= reach of t linear - t^2 (square + bound) / 2 for a bound of the dual gauge.
+    """A dual point, of the value max over 0 <= t <= step_bound of t linear - t^2 (square + bound) / 2 for a bound of the dual gauge.
 
     Attributes
     ----------
@@ -250,20 +252,20 @@ class DualPoint(NamedTuple):
         ``c'beta - kink ||beta||_1``.
     square
         ``sum_i ridge_i beta_i^2``.
-    reach
+    step_bound
         Greatest t for which t beta is feasible, possibly infinite; at least 1.
     """
 
     linear: float
     square: float
-    reach: float
+    step_bound: float
 
     def scale(self, bound: float) -> float:
         """Return the t of the maximum, for a bound of the squared dual gauge at beta."""
         curved = self.square + bound
         if self.linear <= 0:
             return 0.0
-        return min(self.linear / curved, self.reach) if curved > 0 else self.reach
+        return min(self.linear / curved, self.step_bound) if curved > 0 else self.step_bound
 
     def value(self, bound: float) -> float:
         """Return the lower bound of the optimum that follows from a bound of the squared dual gauge of the whole graph at beta."""

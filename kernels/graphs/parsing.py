@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from ..grams.spec import KernelSpec
 from .kernel_graphs import KernelDag, KernelGrid, KernelList
 
-DEFAULT = "subsets(gaussian)"
+DEFAULT_GRAPH = "subsets(gaussian)"
 """The graph of a fit that names none: products of Gaussian kernels of one feature each, over all subsets of the features."""
 
 GRAPH_FORM = "subsets(KERNEL[; depth=D]) or grid(KERNEL; KERNEL; ...[; depth=D])"
@@ -27,7 +27,7 @@ _HERMITE = "gramplane.kernels.graphs.parsing:hermite"
 _RECORD = ("name", "kernel", "parents", "d")
 
 
-def graph_of(graph: object, a: float = 2.0, d: int | None = None, spread: np.ndarray | None = None) -> KernelDag:
+def parse_graph(graph: object, a: float = 2.0, d: int | None = None, spread: np.ndarray | None = None) -> KernelDag:
     """Return the graph that a user means.
 
     Parameters
@@ -51,7 +51,7 @@ def graph_of(graph: object, a: float = 2.0, d: int | None = None, spread: np.nda
     if isinstance(graph, (KernelGrid, KernelList)):
         return graph
     if graph is None or isinstance(graph, str):
-        return _parse_grid(DEFAULT if graph is None else graph, a, d, spread)
+        return _parse_grid(DEFAULT_GRAPH if graph is None else graph, a, d, spread)
     if isinstance(graph, Mapping) and set(graph) == {"nodes"}:
         graph = graph["nodes"]
     if isinstance(graph, Mapping) and "chains" in graph:
@@ -67,15 +67,15 @@ def graph_of(graph: object, a: float = 2.0, d: int | None = None, spread: np.nda
 
 
 def check_graph(graph: object, a: float = 2.0) -> None:
-    """Refuse what is a graph for no data; the forms are those of :func:`graph_of`.
+    """Refuse what is a graph for no data; the forms are those of :func:`parse_graph`.
 
     Raises
     ------
     ValueError
-        As :func:`graph_of`.
+        As :func:`parse_graph`.
     """
     if not (isinstance(graph, str) and _CLASS.fullmatch(graph)):
-        graph_of(graph, a, d=1)
+        parse_graph(graph, a, d=1)
 
 
 def graph_record(graph: object) -> Any:

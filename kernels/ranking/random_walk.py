@@ -106,7 +106,7 @@ def walk_on(similarity: Any, diagonal: str = "zero") -> Walk:
     return _walk_over(n, lambda lo, hi: parts[lo])
 
 
-def walk_on_factor(factor: np.ndarray, diagonal: str = "zero", *, held: bool = True) -> Walk:
+def walk_on_factor(factor: np.ndarray, diagonal: str = "zero", *, in_memory: bool = True) -> Walk:
     """Return the walk on the kernel ``F F'`` of a factor F ``(n, r)``.
 
     Parameters
@@ -115,7 +115,7 @@ def walk_on_factor(factor: np.ndarray, diagonal: str = "zero", *, held: bool = T
         F.
     diagonal
         As of :func:`walk_on`.
-    held
+    in_memory
         Keep the matrix, ``8 n^2`` bytes; else rows are computed anew for every product, with the same bits.
     """
 
@@ -123,7 +123,7 @@ def walk_on_factor(factor: np.ndarray, diagonal: str = "zero", *, held: bool = T
         with one_thread():
             return _clip_rows(factor[lo:hi] @ factor.T, lo, diagonal)
 
-    if not held:
+    if not in_memory:
         return _walk_over(len(factor), rows)
     parts = {lo: rows(lo, hi) for lo, hi in _row_spans(len(factor))}
     return _walk_over(len(factor), lambda lo, hi: parts[lo])
@@ -138,7 +138,7 @@ def _clip_rows(block: np.ndarray, first: int, diagonal: str) -> np.ndarray:
     return block
 
 
-def normalised_prior(prior: ArrayLike | None, n: int) -> np.ndarray:
+def normalise_prior(prior: ArrayLike | None, n: int) -> np.ndarray:
     """Return a prior with sum one, ``(n,)``; uniform for ``None``.
 
     Raises
@@ -206,21 +206,21 @@ def exact_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85) -> Scores
 # -- how good a ranking is ---------------------------------------------------------------------------------------------------
 
 
-def ranked(scores: np.ndarray) -> np.ndarray:
+def rank_rows(scores: np.ndarray) -> np.ndarray:
     """Return the rows by descending score, ``(n,)``; equal scores in the order of rows."""
     return np.argsort(-np.asarray(scores), kind="stable")
 
 
 def top_precision(scores: np.ndarray, relevant: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
     """Return the share of relevant rows among the first N of a ranking, for every N of ``sizes``; among all rows where there are fewer."""
-    hits = np.cumsum(np.asarray(relevant, dtype=bool)[ranked(scores)])
+    hits = np.cumsum(np.asarray(relevant, dtype=bool)[rank_rows(scores)])
     taken = [min(size, len(hits)) for size in sizes]
     return np.array([hits[size - 1] / size for size in taken])
 
 
 def average_precision(scores: np.ndarray, relevant: np.ndarray) -> float:
     """Return the mean, over relevant rows, of the precision down to each of them; NaN where none is relevant."""
-    positions = np.flatnonzero(np.asarray(relevant, dtype=bool)[ranked(scores)])
+    positions = np.flatnonzero(np.asarray(relevant, dtype=bool)[rank_rows(scores)])
     return float(np.mean(np.arange(1, len(positions) + 1) / (positions + 1))) if len(positions) else float("nan")
 
 
@@ -231,4 +231,4 @@ def ndcg(scores: np.ndarray, gains: np.ndarray, size: int | None = None) -> floa
     if size is not None:
         discount[size:] = 0.0
     best = float(np.sort(gains)[::-1] @ discount)
-    return float(gains[ranked(scores)] @ discount) / best if best > 0 else float("nan")
+    return float(gains[rank_rows(scores)] @ discount) / best if best > 0 else float("nan")

@@ -32,7 +32,7 @@ def count_tags(rows: Iterable[Iterable[str]]) -> tuple[sp.csr_array, tuple[str, 
     return counts, tuple(names)
 
 
-def counts_of(tags: Any) -> tuple[sp.csr_array, tuple[str, ...] | None]:
+def count_tags_of_rows(tags: Any) -> tuple[sp.csr_array, tuple[str, ...] | None]:
     """Return the counts of tags in any form, and the tags where they have names.
 
     Parameters
@@ -89,7 +89,7 @@ def untagged_rows(counts: sp.csr_array) -> np.ndarray:
     return np.flatnonzero(np.diff(counts.indptr) == 0)
 
 
-def some_rows(rows: np.ndarray) -> str:
+def name_rows(rows: np.ndarray) -> str:
     """Return the numbers of the first rows, and how many more there are, in words."""
     shown = ", ".join(str(int(row)) for row in rows[:MAX_NAMED_ROWS])
     return shown if len(rows) <= MAX_NAMED_ROWS else f"{shown} and {len(rows) - MAX_NAMED_ROWS} more"

@@ -51,7 +51,7 @@ def graph_laplacian(kernel: np.ndarray) -> np.ndarray:
     return out
 
 
-def warp_of(gram: np.ndarray, factor: np.ndarray, mode: str = "corrected") -> Warp:
+def build_warp(gram: np.ndarray, factor: np.ndarray, mode: str = "corrected") -> Warp:
     """Return the warp by a learnt kernel ``K = F F'``.
 
     Parameters

@@ -33,7 +33,7 @@ def popcount(x: np.uint64) -> np.int64:
     return np.int64((x * _H01) >> _S56)
 
 
-def pack(flags: NDArray[np.bool_] | Bytes) -> Words:
+def pack_bits(flags: NDArray[np.bool_] | Bytes) -> Words:
     """Return (k, n) zeros and ones as (k, ceil(n / 64)) words; bit i % 64 of word i // 64 is entry i."""
     k, n = flags.shape
     words = np.zeros((k, 8 * max(-(-n // 64), 1)), np.uint8)
@@ -42,12 +42,12 @@ def pack(flags: NDArray[np.bool_] | Bytes) -> Words:
     return words.view(np.uint64)
 
 
-UNPACKED = 16 << 20
+MAX_UNPACKED_BYTES = 16 << 20
 """Bytes of propositions that are unpacked at a time."""
 
 
-def unpack(words: Words, n: int) -> Bytes:
-    """Undo `pack`: (k, n) zeros and ones."""
+def unpack_bits(words: Words, n: int) -> Bytes:
+    """Undo `pack_bits`: (k, n) zeros and ones."""
     return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, count=n, bitorder="little")
 
 
@@ -57,9 +57,9 @@ def pack_rows(flags: Bytes) -> Bytes:
     return np.packbits(flags.T, axis=1, bitorder="little") if k else np.zeros((n, 1), np.uint8)
 
 
-def conjunctions(items: list[list[int]], columns: Words, n: int) -> Words:
+def pack_conjunctions(items: list[list[int]], columns: Words, n: int) -> Words:
     """Return the packed columns of conjunctions of columns; an empty list gives the column of all n rows."""
-    every = pack(np.ones((1, n), np.uint8))[0]
+    every = pack_bits(np.ones((1, n), np.uint8))[0]
     return (
         np.stack([np.bitwise_and.reduce(columns[item], axis=0) if item else every for item in items])
         if items
@@ -67,7 +67,7 @@ def conjunctions(items: list[list[int]], columns: Words, n: int) -> Words:
     )
 
 
-def counts(words: Words) -> IntArray:
+def count_ones(words: Words) -> IntArray:
     """Return the number of ones of every packed column."""
     return np.bitwise_count(words).sum(axis=1, dtype=np.int64)
 

@@ -90,7 +90,7 @@ def find_best_cut(machine: CutMachine, flags: Flags, decisions: FloatArray, e: i
     return float(middle if low < middle < high else low)
 
 
-def refined_cuts(
+def refine_cuts(
     machine: CutMachine, flags: Flags, kinds: IntArray, cuts: FloatArray, columns: Sequence[FloatArray]
 ) -> tuple[FloatArray, Flags]:
     """Move every cut in turn, those of the heaviest rules first; returns cuts and the truth of the propositions.

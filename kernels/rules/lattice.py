@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray, IntArray
 from ..graphs.hulls import NodeSet
-from .bits import UNPACKED, Words, conjunctions, pack_rows, unpack
+from .bits import MAX_UNPACKED_BYTES, Words, pack_conjunctions, pack_rows, unpack_bits
 from .machine import MergedRows, RuleProblem
-from .search import DEPTHS, Search, SignedRows, find_compatible, find_violators, known_keys, node_keys, order_signed_rows
+from .search import MAX_LENGTH, SignedRows, ViolatorSearch, find_compatible, find_violators, known_keys, node_keys, order_signed_rows
 
 NODES_PER_BATCH = 512
 """Conjunctions whose sums over descendants are computed at once."""
@@ -89,7 +89,7 @@ class RuleLattice:
 
     def items(self, keys: Words) -> list[list[int]]:
         """Return the propositions of nodes, ascending."""
-        flags = unpack(keys, 64 * self.width) if len(keys) else np.zeros((0, 64 * self.width), np.uint8)
+        flags = unpack_bits(keys, 64 * self.width) if len(keys) else np.zeros((0, 64 * self.width), np.uint8)
         return [np.flatnonzero(row).tolist() for row in flags]
 
     def parents(self, key: Words) -> Words:
@@ -126,14 +126,16 @@ class RuleLattice:
     def products(self, weight: FloatArray) -> FloatArray:
         """Return the sums of a weight (n,) over the rows of every proposition."""
         # As bytes, and as the numbers that a product makes of them.
-        step = max(UNPACKED // (9 * max(self.n, 1)), 1)
-        return np.concatenate([unpack(self.columns[lo : lo + step], self.n) @ weight for lo in range(0, self.p, step)] or [np.zeros(0)])
+        step = max(MAX_UNPACKED_BYTES // (9 * max(self.n, 1)), 1)
+        return np.concatenate(
+            [unpack_bits(self.columns[lo : lo + step], self.n) @ weight for lo in range(0, self.p, step)] or [np.zeros(0)]
+        )
 
     # -- restricted problem ------------------------------------------------------------------------------------------------
 
     def flags(self, nodes: NodeSet) -> NDArray[np.uint8]:
         """Return the columns of a hull, (W, n) zeros and ones."""
-        return unpack(conjunctions(self.items(nodes.keys), self.columns, self.n), self.n)
+        return unpack_bits(pack_conjunctions(self.items(nodes.keys), self.columns, self.n), self.n)
 
     def problem(self, nodes: NodeSet, rho: float) -> RuleProblem:
         """Return the problem on a hull."""
@@ -161,10 +163,10 @@ class RuleLattice:
         threshold: float,
         *,
         frontier: bool,
-        depth: int = DEPTHS,
+        depth: int = MAX_LENGTH,
         visits: int = 1 << 40,
         rows: SignedRows | None = None,
-    ) -> Search:
+    ) -> ViolatorSearch:
         """Look for nodes out of the hull with M / d^2 above the threshold: next to the hull, or everywhere."""
         known = known_keys(self.items(nodes.keys), self.keys)
         signed = self.signed(alpha) if rows is None else rows
@@ -177,7 +179,7 @@ class RuleLattice:
         K_u = (a^-2 / (1 + b))^|u| (phi_u phi_u') * (1 + b)^(X X'), b = (1 + a)^-2, entry by entry (A.1.11). No pairs are left out. It takes
         n^2 numbers, and grows with (1 + b)^p: for few rows and propositions.
         """
-        X, items = unpack(self.columns, self.n).T.astype(np.float64), self.items(nodes.keys)
+        X, items = unpack_bits(self.columns, self.n).T.astype(np.float64), self.items(nodes.keys)
         known = {tuple(item) for item in items}
         new = {tuple(sorted((*item, e))) for item in items for e in range(self.p) if e not in item} - known
         frontier = [u for u in sorted(new) if all(u[:k] + u[k + 1 :] in known for k in range(len(u)))]

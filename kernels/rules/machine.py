@@ -7,7 +7,7 @@ With conjunctions phi_w over a hull W, tasks t and their similarity B (output ke
 Omega the gauge of :mod:`gramplane.kernels.graphs.norms` (Jawanpuria 2014, section 5.2, (5.4), (5.5) and 5.4). As 1/2 Omega^2 is the least
 value of 1/2 sum_w Q_w^2 / delta_w, weights and machine are optimised together: the closed form of delta after every few Newton steps.
 With B = L L' the solver works on G (W, r), f = G L', Q_w = |G_w|. Every iterate gives a dual point alpha, hence the bound
-max over 0 <= t <= reach of t 1'alpha - t^2 U / 2, U >= the squared dual gauge of M_w = s_w' B s_w,
+max over 0 <= t <= step_bound of t 1'alpha - t^2 U / 2, U >= the squared dual gauge of M_w = s_w' B s_w,
 s_wt = sum_{i in t} alpha_i y_i phi_w(x_i).
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from ..arrays import FloatArray, IntArray
 from ..graphs.hulls import Hull
-from ..graphs.norms import DualBound, DualPoint, dual_bound, gauge, joint_weights, shares_of, start_weights
+from ..graphs.norms import DualBound, DualPoint, dual_bound, dual_shares, gauge, joint_weights, start_weights
 from ..jit import one_thread
 from .bits import Bytes, apply_columns, apply_transpose
 from .newton import bias_root, cost_planes, find_zone, multipliers, smooth_value, take_newton_steps, zone_curvature
@@ -138,7 +138,7 @@ class RulePoint:
         Primal value at (G, bias); best dual value on the hull.
     bound : float
         U at alpha.
-    linear, reach : float
+    linear, step_bound : float
         1'alpha, and how far alpha can be stretched.
     iterations, steps : int
         Re-weightings and Newton steps.
@@ -153,7 +153,7 @@ class RulePoint:
     dual: float
     bound: float
     linear: float
-    reach: float
+    step_bound: float
     iterations: int = 0
     steps: int = 0
     converged: bool = False
@@ -165,7 +165,7 @@ class RulePoint:
 
     def certified(self, outside: float) -> float:
         """Return a gap that holds on the whole graph, ``outside`` bounding M_w / d_w^2 of all nodes out of the hull."""
-        return max(self.objective - DualPoint(self.linear, 0.0, self.reach).value(max(self.bound, outside)), 0.0)
+        return max(self.objective - DualPoint(self.linear, 0.0, self.step_bound).value(max(self.bound, outside)), 0.0)
 
 
 def solve_rules(
@@ -189,7 +189,7 @@ def solve_rules(
     with one_thread():
         search = RuleSearch(problem, warm)
         for _ in range(max_iter):
-            if search.look(search.move(search.weights()), tol).converged:
+            if search.update_bounds(search.move(search.weights()), tol).converged:
                 break
         return search.best
 
@@ -266,7 +266,7 @@ class RuleSearch:
             values.append(F)
         return values
 
-    def look(self, values: list[FloatArray], tol: float, eta: FloatArray | None = None) -> RulePoint:
+    def update_bounds(self, values: list[FloatArray], tol: float, eta: FloatArray | None = None) -> RulePoint:
         """Bound the optimum at the point, keep the better of both bounds, narrow the parabola; returns the best so far.
 
         The dual gauge is bounded at the shares ``eta`` as they are, or at the best ones that follow without data.
@@ -279,9 +279,9 @@ class RuleSearch:
         self.forms = np.sum((sums @ problem.root) ** 2, axis=1)
         loss = sum(smooth_value(F, task.y, task.cost, 0.0, b) for F, task, b in parts)
         objective = 0.5 * gauge(hull, norms, problem.rho) ** 2 + loss
-        linear, reach = float(sum(a.sum() for a in alpha)), _step_bound(alpha, [task.cost for task in tasks])
-        bound = self._bound(eta, DualPoint(linear, 0.0, reach), objective, tol)
-        bounded = BoundedDual(alpha, bound.eta, bound.value, linear, reach)
+        linear, step_bound = float(sum(a.sum() for a in alpha)), _step_bound(alpha, [task.cost for task in tasks])
+        bound = self._bound(eta, DualPoint(linear, 0.0, step_bound), objective, tol)
+        bounded = BoundedDual(alpha, bound.eta, bound.value, linear, step_bound)
         self._iterations += 1
         self._keep(bounded, objective, tol)
         zone = sum(float(task.cost[find_zone(F, task.y, task.cost, h, b)].sum()) for F, task, b in parts)
@@ -294,7 +294,7 @@ class RuleSearch:
         hull, rho = self.problem.hull, self.problem.rho
         if eta is not None:
             return dual_bound(hull, self.forms, rho, eta, 0)
-        first = dual_bound(hull, self.forms, rho, shares_of(hull, self.norms, rho), FIRST_PASSES, BOUND_TOLERANCE_SHARE * tol)
+        first = dual_bound(hull, self.forms, rho, dual_shares(hull, self.norms, rho), FIRST_PASSES, BOUND_TOLERANCE_SHARE * tol)
         lowest = objective if self._best_point is None else min(objective, self._best_point.objective)
         if lowest - point.value(first.value) <= tol * lowest or lowest - point.value(first.attained) > tol * lowest:
             return first
@@ -312,10 +312,12 @@ class RuleSearch:
             dual,
             bounded.bound,
             bounded.linear,
-            bounded.reach,
+            bounded.step_bound,
         )
         if old is not None and dual < old.dual:
-            point = replace(point, alpha=old.alpha, eta=old.eta, dual=old.dual, bound=old.bound, linear=old.linear, reach=old.reach)
+            point = replace(
+                point, alpha=old.alpha, eta=old.eta, dual=old.dual, bound=old.bound, linear=old.linear, step_bound=old.step_bound
+            )
         if old is not None and objective > old.objective:
             point = replace(point, G=old.G, bias=old.bias, objective=old.objective)
         converged = point.objective - point.dual <= tol * point.objective
@@ -330,12 +332,12 @@ class BoundedDual:
     eta: FloatArray
     bound: float
     linear: float
-    reach: float
+    step_bound: float
 
     @property
     def value(self) -> float:
         """Its dual value on the hull."""
-        return DualPoint(self.linear, 0.0, self.reach).value(self.bound)
+        return DualPoint(self.linear, 0.0, self.step_bound).value(self.bound)
 
 
 def _step_bound(alpha: Sequence[FloatArray], cost: Sequence[FloatArray]) -> float:

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray, IntArray
 from ..jit import compiled
-from .bits import UNPACKED, Words, counts, pack, popcount, unpack
+from .bits import MAX_UNPACKED_BYTES, Words, count_ones, pack_bits, popcount, unpack_bits
 
 MAX_VIOLATORS = 4096
 """Conjunctions above the threshold that a search collects before it gives up."""
 
-DEPTHS = 24
+MAX_LENGTH = 24
 """Greatest length of a conjunction that is visited."""
 
 COMPLETE, CUT_BY_LENGTH, GIVEN_UP = range(3)
@@ -86,10 +86,10 @@ def order_signed_rows(
 
 def _order_columns(columns: Words, n: int, places: IntArray) -> Words:
     p, out = len(columns), np.zeros((len(columns), max(len(places) // 64, 1)), np.uint64)
-    step = max(UNPACKED // max(n + len(places), 1), 1)
+    step = max(MAX_UNPACKED_BYTES // max(n + len(places), 1), 1)
     for lo in range(0, p, step) if len(places) else ():
-        flags = unpack(columns[lo : lo + step], n)
-        out[lo : lo + step] = pack(np.concatenate([flags, np.zeros((len(flags), 1), np.uint8)], axis=1)[:, places])
+        flags = unpack_bits(columns[lo : lo + step], n)
+        out[lo : lo + step] = pack_bits(np.concatenate([flags, np.zeros((len(flags), 1), np.uint8)], axis=1)[:, places])
     return out
 
 
@@ -99,7 +99,7 @@ def find_compatible(columns: Words) -> Words:
     Bit w % 64 of word w // 64 of row v, (p, ceil(p / 64)): p^2 / 8 bytes.
     """
     out = np.zeros((len(columns), max(-(-len(columns) // 64), 1)), np.uint64)
-    write_compatible(columns, counts(columns), out)
+    write_compatible(columns, count_ones(columns), out)
     return out
 
 
@@ -117,7 +117,7 @@ def write_compatible(columns: Words, sizes: IntArray, out: Words) -> None:
                 out[w, v >> 6] |= one << np.uint64(v & 63)
 
 
-class Search(NamedTuple):
+class ViolatorSearch(NamedTuple):
     """The violators of a search, and how far it went.
 
     Attributes
@@ -163,24 +163,24 @@ def find_violators(
     threshold: float,
     *,
     frontier: bool,
-    depth: int = DEPTHS,
+    depth: int = MAX_LENGTH,
     visits: int = 1 << 40,
-) -> Search:
+) -> ViolatorSearch:
     """Look for conjunctions out of the hull with M / d^2 above the threshold.
 
     ``hull`` ``(W,)`` are the :func:`known_keys` of the hull, ``pairs`` the bits of :func:`find_compatible`, and d = a^length.
     With ``frontier`` only children of the hull are visited, of at most ``depth`` propositions and at most ``visits`` in all.
     """
-    items, values = np.full((MAX_VIOLATORS, DEPTHS), -1, np.int64), np.empty(MAX_VIOLATORS)
-    scales = np.asarray(float(a) ** (-2.0 * np.arange(DEPTHS + 2)), np.float64)
-    depth = min(depth, DEPTHS)
+    items, values = np.full((MAX_VIOLATORS, MAX_LENGTH), -1, np.int64), np.empty(MAX_VIOLATORS)
+    scales = np.asarray(float(a) ** (-2.0 * np.arange(MAX_LENGTH + 2)), np.float64)
+    depth = min(depth, MAX_LENGTH)
     search = _Walk(
         rows.columns, rows.starts, rows.values, float(rows.unit), rows.similarity, hull, keys, pairs, scales,
         float(threshold), bool(frontier), int(depth), int(visits),
     )  # fmt: skip
     count, n_visits, end = walk_lattice(search, _empty_path(search), items, values)
     finished = end != GIVEN_UP
-    return Search(items[:count], values[:count], n_visits, depth, finished, end == COMPLETE)
+    return ViolatorSearch(items[:count], values[:count], n_visits, depth, finished, end == COMPLETE)
 
 
 # -- depth first -----------------------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ MAX_CLOSURE_PAIRS = 20_000_000
 """Pairs a closure may have; more would take gigabytes."""
 
 
-def closed(constraints: PairConstraints) -> PairConstraints:
+def close_pairs(constraints: PairConstraints) -> PairConstraints:
     """Return all pairs that some imply.
 
     Belonging together is an equivalence: rows linked by such pairs form a part, all of whose pairs belong together; where one pair of rows
@@ -182,7 +182,7 @@ def margins(constraints: PairConstraints, entries: FloatArray) -> FloatArray:
     return np.where(counts > 0, np.abs(totals) / np.maximum(counts, 1), np.inf)
 
 
-def actively_selected(constraints: PairConstraints, entries: FloatArray, n_select: int) -> PairConstraints:
+def select_uncertain_pairs(constraints: PairConstraints, entries: FloatArray, n_select: int) -> PairConstraints:
     """Return the pairs of the ``n_select`` rows with the least margins (Zhuang, thesis, 2011, section 3.4); ties by row."""
     confidence = margins(constraints, entries)
     order = np.lexsort((np.arange(constraints.n), confidence))[:n_select]
@@ -191,7 +191,7 @@ def actively_selected(constraints: PairConstraints, entries: FloatArray, n_selec
     return constraints.only(chosen[constraints.rows] | chosen[constraints.cols])
 
 
-def randomly_selected(constraints: PairConstraints, size: int, rng: np.random.Generator) -> PairConstraints:
+def select_random_pairs(constraints: PairConstraints, size: int, rng: np.random.Generator) -> PairConstraints:
     """Return ``size`` of the pairs, drawn at random."""
     chosen = np.zeros(constraints.size, dtype=bool)
     chosen[rng.permutation(constraints.size)[:size]] = True

@@ -141,7 +141,7 @@ class SpectralState:
 _EMPTY = np.zeros(0)
 
 
-def begin(problem: SpectralProblem, alpha: np.ndarray) -> SpectralState:
+def begin_ascent(problem: SpectralProblem, alpha: np.ndarray) -> SpectralState:
     """Return the state before the first evaluation, at ``alpha``."""
     alpha = problem.project(np.asarray(alpha, dtype=np.float64))
     return SpectralState(0, alpha, alpha, 0.0, _EMPTY, _EMPTY, alpha, -np.inf, alpha, np.inf)
@@ -173,7 +173,7 @@ class Evaluator:
         return self._evaluation
 
 
-def advance(
+def advance_ascent(
     problem: SpectralProblem, state: SpectralState, *, tol: float = 1e-4, max_iter: int = 200, evaluator: Evaluator | None = None
 ) -> SpectralState:
     """Return the state after one more evaluation; final when the relative gap is at most ``tol``, certified by tight eigenpairs.
@@ -306,9 +306,9 @@ def _step_length(state: SpectralState, evaluation: Evaluation) -> float:
 
 def solve_dual(problem: SpectralProblem, alpha: np.ndarray, *, tol: float = 1e-4, max_iter: int = 200) -> SpectralState:
     """Return the last state of an ascent from ``alpha``."""
-    state = begin(problem, alpha)
+    state = begin_ascent(problem, alpha)
     while state.stop is None:
-        state = advance(problem, state, tol=tol, max_iter=max_iter)
+        state = advance_ascent(problem, state, tol=tol, max_iter=max_iter)
     return state
 
 

@@ -19,12 +19,12 @@ from ..eigen.operator import SymmetricOperator
 from ..eigen.signs import column_signs
 from ..jit import one_thread
 from .dual_ascent import kernel_at, solve_dual
-from .newton import NEWTON_ROWS, Decomposed, NewtonState, newton_start, newton_steps
+from .newton import MAX_NEWTON_ROWS, Decomposed, NewtonState, newton_start, newton_steps
 from .pair_losses import DistanceTerms
 from .problem import SpectralProblem, evaluate
 from .triple_losses import TripleProblem, TripleTerms, new_triples, worst_triples
 
-CAP = 100.0
+DEFAULT_CAP_RATIO = 100.0
 """The default cap of tr KK over that of the centred Gram matrix of the input. With less the map is crushed: at 1 the labels of neighbours
 agree less often than under principal components; from 100 on the cap hardly matters."""
 FIRST_INNER_TOL = 1e-3
@@ -88,7 +88,7 @@ class Neighbourhood:
         return len(sizes), int(np.sum(sizes == 1))
 
 
-def neighbourhood(X: Any, rows: np.ndarray, cols: np.ndarray, squares: np.ndarray, count: int) -> Neighbourhood:
+def build_neighbourhood(X: Any, rows: np.ndarray, cols: np.ndarray, squares: np.ndarray, count: int) -> Neighbourhood:
     """Return a neighbour graph as embeddings take it.
 
     Parameters
@@ -259,7 +259,7 @@ class EmbeddingState:
         return float(self.spectrum[:count].sum()) / total if total > 0 else 1.0
 
 
-def fresh(n: int, size: int, directions: np.ndarray | None = None) -> EmbeddingState:
+def initial_state(n: int, size: int, directions: np.ndarray | None = None) -> EmbeddingState:
     """Return the state before the first step: no dual variable counts."""
     none = np.zeros(size)
     columns = np.zeros((n, 0)) if directions is None else directions
@@ -297,7 +297,7 @@ def colored_problem(graph: Neighbourhood, target: SymmetricOperator, C: float, B
 def colored_step(problem: SpectralProblem, state: EmbeddingState, *, tol: float, max_iter: int) -> EmbeddingState:
     """Return the state after a Newton step; where rows are too many for whole decompositions, after the whole ascent."""
     state = replace(state, iteration=state.iteration + 1)
-    if len(state.vectors) > NEWTON_ROWS:
+    if len(state.vectors) > MAX_NEWTON_ROWS:
         kernel = solve_kernel(problem, state.alpha, tol)
         stop = "gap" if kernel.upper - kernel.lower <= tol * abs(kernel.upper) else "max_iter"
     else:
@@ -325,7 +325,7 @@ def volume_step(
     Where what K gains falls below ``tol`` the problem is solved once more, more exactly, before the sequence ends.
     """
     problem = colored_problem(graph, split_target(state.directions), C, B)
-    if graph.n > NEWTON_ROWS:
+    if graph.n > MAX_NEWTON_ROWS:
         kernel = solve_kernel(problem, state.alpha, state.inner_tol)
     else:
         kernel = _best_kernel(*newton_steps(problem, newton_start(graph.n, state.alpha), tol=state.inner_tol, max_iter=MAX_INNER_STEPS))
@@ -368,7 +368,7 @@ class StructureProblem:
         return worst_triples(factor, adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int64))
 
 
-def structure_of(graph: Neighbourhood, C: float, B: float) -> StructureProblem:
+def structure_problem(graph: Neighbourhood, C: float, B: float) -> StructureProblem:
     r"""Return the problem of a structure preserving embedding, with the cost C of a violation in units of the problem.
 
     A kernel on the cap with two equal eigenvalues has the mean squared distance :math:`2 \sqrt{2 B} / n`. A violation of that size costs C

@@ -25,9 +25,9 @@ from ..features.top import offer
 from ..features.views import flat
 from ..grams.rows import DENSE_COLUMNS, as_rows
 from ..jit import compiled, one_thread
-from ..rules.bits import pack, popcount
+from ..rules.bits import pack_bits, popcount
 
-TILE_ROWS, COLUMNS = 256, 2048
+TILE_ROWS, TILE_COLUMNS = 256, 2048
 """Rows and columns of a tile of products or counts."""
 
 WORDS_PER_ENTRY = 4
@@ -96,7 +96,7 @@ def nearest_between(left: Any, right: Any, k: int, *, left_start: int = 0, right
     if x.binary and z.binary and _is_worth_packing(left) and _is_worth_packing(right):
         a = _pack_rows(left)
         b = a if same else _pack_rows(right)
-        for lo, hi in _spans(b.shape[1], COLUMNS):
+        for lo, hi in _spans(b.shape[1], TILE_COLUMNS):
             _scan_bits(a, np.ascontiguousarray(b[:, lo:hi]), left_start, right_start + lo, *lists)
     else:
         _search_numbers(x, z, left_start, right_start, lists)
@@ -140,7 +140,7 @@ def neighbour_graph(ids: IntArray, kind: str = "mutual") -> sp.csr_array:
     return graph
 
 
-def components(graph: sp.csr_array) -> int:
+def count_components(graph: sp.csr_array) -> int:
     """Return the number of connected components of a graph."""
     return int(sp.csgraph.connected_components(graph, directed=False, return_labels=False))
 
@@ -183,9 +183,9 @@ def _pack_rows(rows: Any) -> NDArray[np.uint64]:
     """Return rows of zeros and ones as words, ``(words, n)``."""
     n, d = rows.shape
     parts = []
-    for lo, hi in _spans(n, COLUMNS):
+    for lo, hi in _spans(n, TILE_COLUMNS):
         part = rows[lo:hi]
-        parts.append(pack((part.toarray() if sp.issparse(part) else part) != 0))
+        parts.append(pack_bits((part.toarray() if sp.issparse(part) else part) != 0))
     return np.ascontiguousarray(np.concatenate(parts).T) if parts else np.zeros((max(1, -(-d // 64)), 0), np.uint64)
 
 
@@ -228,7 +228,7 @@ def _measure_rows(rows: Any) -> _MeasuredRows:
     binary = bool(np.all((values == 0) | (values == 1)))
     n = rows.shape[0]
     norms = np.zeros(n)
-    for lo, hi in _spans(n, COLUMNS):
+    for lo, hi in _spans(n, TILE_COLUMNS):
         part = rows[lo:hi].astype(np.float64)
         norms[lo:hi] = np.asarray(part.multiply(part).sum(axis=1)).ravel() if sp.issparse(part) else np.einsum("ij,ij->i", part, part)
     if not np.isfinite(norms).all():
@@ -241,7 +241,7 @@ def _search_numbers(x: _MeasuredRows, z: _MeasuredRows, left_start: int, right_s
     # Twice the bound of the rounding of both sums and of the product, per |x|^2 + |z|^2.
     slack = 4.0 * (d + 8) * np.finfo(float).eps
     dense = not sp.issparse(x.rows) or d <= DENSE_COLUMNS
-    for a, b in _spans(z.rows.shape[0], COLUMNS):
+    for a, b in _spans(z.rows.shape[0], TILE_COLUMNS):
         right = _read_tile(z.rows, a, b, dense)
         for lo, hi in _spans(n, TILE_ROWS):
             left = _read_tile(x.rows, lo, hi, dense)
@@ -353,7 +353,7 @@ def _scan_sparse(
         sizes[i] = size
 
 
-DENSE_BASE = 1500
+MAX_DENSE_BASIS_ROWS = 1500
 """Rows up to which the least eigenvectors of L come from a dense decomposition."""
 
 
@@ -361,7 +361,7 @@ def smooth_basis(laplacian: sp.csr_array, size: int) -> np.ndarray:
     """Return the ``size`` eigenvectors of L with the least eigenvalues, ``(n, size)``."""
     n = laplacian.indptr.size - 1
     with one_thread():
-        if n <= DENSE_BASE or size >= n - 1:
+        if n <= MAX_DENSE_BASIS_ROWS or size >= n - 1:
             return np.ascontiguousarray(eigh(laplacian.toarray(), subset_by_index=[0, size - 1])[1])
         # The eigenvalues of L lie in [0, 2]: its least are the largest of 2I - L.
         flipped = sp.csr_array(2.0 * sp.eye_array(n) - laplacian)

@@ -32,7 +32,7 @@ from .problem import SpectralProblem
 EDGE_BYTES = 8 << 20
 """Differences of eigenvectors along edges in memory at a time."""
 
-NEWTON_ROWS = 1500
+MAX_NEWTON_ROWS = 1500
 """Rows up to which whole decompositions are taken."""
 FORCING_SHARE = 0.1
 """Conjugate gradients end at this share of the gradient, and sooner far from the optimum than near it."""

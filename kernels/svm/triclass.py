@@ -60,7 +60,7 @@ class Points:
         return len(self.labels)
 
 
-def crossing(eps: float) -> float:
+def crossing_point(eps: float) -> float:
     """Return where the two losses of an unlabelled row are equal, (1 + eps) / 2."""
     return 0.5 * (1.0 + eps)
 
@@ -86,13 +86,13 @@ def objective_value(points: Points, form: float, f: FloatArray) -> float:
 def assign_labels(points: Points, f: FloatArray) -> FloatArray:
     """Return the labels, for unlabelled rows those of the smaller loss, of the hinge where both are equal (5.5)."""
     sides = np.where(f >= 0.0, 1.0, -1.0)
-    labels = sides if points.all_relevant else np.where(np.abs(f) >= crossing(points.eps), sides, 0.0)
+    labels = sides if points.all_relevant else np.where(np.abs(f) >= crossing_point(points.eps), sides, 0.0)
     return np.where(points.unlabelled, labels, points.labels)
 
 
 def three_way(f: FloatArray, eps: float) -> IntArray:
     """Return -1, 0 or +1: 0 where |f| < (1 + eps) / 2."""
-    return np.where(np.abs(f) < crossing(eps), 0, np.where(f > 0, 1, -1)).astype(np.int64)
+    return np.where(np.abs(f) < crossing_point(eps), 0, np.where(f > 0, 1, -1)).astype(np.int64)
 
 
 # -- convex problems -------------------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ class SearchState:
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchSettings:
     """How a machine is improved.
 
     Attributes
@@ -237,7 +237,7 @@ def row_coefficients(points: Points, machine: SearchState) -> FloatArray:
     return machine.beta[:n] + machine.beta[n] * points.unlabelled / np.count_nonzero(points.unlabelled)
 
 
-def improved(gram: Gram, points: Points, machine: SearchState, search: Search) -> SearchState:
+def improve_machine(gram: Gram, points: Points, machine: SearchState, search: SearchSettings) -> SearchState:
     """Return the machine after one more convex problem; J never rises.
 
     A solution within the tolerance may have a higher J where there is next to nothing to gain. The problem is then solved to tighter
@@ -254,7 +254,7 @@ def improved(gram: Gram, points: Points, machine: SearchState, search: Search) -
     return replace(machine, solves=machine.solves + 1, steps=steps, flips=0, stop="tol")
 
 
-def _convex_problems(points: Points, machine: SearchState, search: Search) -> list[tuple[Convex, bool]]:
+def _convex_problems(points: Points, machine: SearchState, search: SearchSettings) -> list[tuple[Convex, bool]]:
     """Return the convex problems to try in turn, each with whether it bounds J from above."""
     labels = machine.labels
     if search.algorithm == "mm":
@@ -268,7 +268,7 @@ def _convex_problems(points: Points, machine: SearchState, search: Search) -> li
     return [(relaxed_problem(points, slopes, D), False), (with_indicators(points, labels, D), search.D is None)]
 
 
-def _with_stop(points: Points, before: SearchState, after: SearchState, search: Search) -> SearchState:
+def _with_stop(points: Points, before: SearchState, after: SearchState, search: SearchSettings) -> SearchState:
     """Return the machine with its flips, and why its search ends if it does."""
     flips = int(np.count_nonzero((after.labels != before.labels)[points.unlabelled]))
     is_small_gain = search.unit * (before.objective - after.objective) < search.tol * (1.0 + search.unit * after.objective)

@@ -40,7 +40,7 @@ def free_rows(problem: DualProblem, beta: FloatArray) -> IntArray:
     return np.flatnonzero(inside & ((beta != 0.0) | (problem.l1_weights() == 0.0)) if problem.has_l1_term else inside)
 
 
-def worth_a_model(n: int, free: int, kernels: int) -> bool:
+def is_model_cheaper(n: int, free: int, kernels: int) -> bool:
     """Return whether factor and products of a model take less than the passes it saves."""
     return free**3 / 3 + free**2 * kernels + 2.0 * free * kernels**2 <= OPERATIONS_PER_ENTRY * (kernels + MACHINE_COST) * float(n) ** 2
 
@@ -103,7 +103,7 @@ def _gather_part(gram: Array, free: IntArray, ridges: FloatArray, out: FloatArra
         into[i] += ridges[free[i]]
 
 
-def model_minimiser(theta: FloatArray, s: FloatArray, root: FloatArray, v: float, tol: float) -> FloatArray:
+def minimise_model(theta: FloatArray, s: FloatArray, root: FloatArray, v: float, tol: float) -> FloatArray:
     """Return argmin over the elastic-net set of -1/2 <s, x - theta> + 1/2 ||R (x - theta)||^2, to a gap of tol.
 
     Parameters

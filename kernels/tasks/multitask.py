@@ -121,7 +121,7 @@ class DampedStep(NamedTuple):
     sides: FloatArray
 
 
-def paced_weights(weights: FloatArray, strengths: FloatArray, paces: FloatArray, sides: FloatArray) -> DampedStep:
+def damped_weights(weights: FloatArray, strengths: FloatArray, paces: FloatArray, sides: FloatArray) -> DampedStep:
     """Return gamma on the simplex (q = 1) after the step ``gamma_j <- gamma_j (c_j / mean c)^pace_j``, renormalised.
 
     At the optimum c is equal where gamma > 0 and less elsewhere. The exponent 1/2 is the minimiser for parts of the machine that stay as
@@ -138,7 +138,7 @@ def paced_weights(weights: FloatArray, strengths: FloatArray, paces: FloatArray,
     return DampedStep(gamma / gamma.sum(), paces, side)
 
 
-def effective(weights: FloatArray, shares: FloatArray) -> FloatArray:
+def task_kernel_weights(weights: FloatArray, shares: FloatArray) -> FloatArray:
     """Return ``gamma_j / lambda_jt``, the weight of kernel j in the machine of task t, ``(k, T)``."""
     return weights[:, None] / shares
 
@@ -151,7 +151,7 @@ class Certificate(NamedTuple):
     biases: FloatArray
 
 
-def certificate(
+def certify_machine(
     problem: DualProblem,
     edges: IntArray,
     beta: FloatArray,

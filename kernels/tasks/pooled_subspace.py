@@ -34,7 +34,7 @@ def pooled_factor(gram: NDArray[np.floating]) -> FloatArray:
     return np.ascontiguousarray(vectors[:, used] * np.sqrt(values[used]))
 
 
-def spread(beta: FloatArray, codes: IntArray, n_tasks: int) -> FloatArray:
+def scatter_by_task(beta: FloatArray, codes: IntArray, n_tasks: int) -> FloatArray:
     """Return ``(n, T)``: beta in the column of its task."""
     out = np.zeros((len(beta), n_tasks))
     out[np.arange(len(beta)), codes] = beta
@@ -176,7 +176,7 @@ def part_roots(parts: Sequence[FloatArray]) -> FloatArray:
     return np.stack(out)
 
 
-def products(factors: Sequence[FloatArray], coefficients: FloatArray) -> list[FloatArray]:
+def factor_products(factors: Sequence[FloatArray], coefficients: FloatArray) -> list[FloatArray]:
     """Return ``G_j = F_j' B`` of coefficients spread over tasks, ``(n, T)``."""
     return [F.T @ coefficients for F in factors]
 

@@ -52,7 +52,7 @@ def coupling_size(coupling: FloatArray, q: float) -> float:
     return float(power_norm(np.trace(coupling, axis1=1, axis2=2), np.inf if q == 2 else q / (2.0 - q)))
 
 
-def roots(coupling: FloatArray, forms: FloatArray, smoothing: float = 0.0) -> FloatArray:
+def coupling_roots(coupling: FloatArray, forms: FloatArray, smoothing: float = 0.0) -> FloatArray:
     """Return ``(D_j A_j D_j + smoothing^2 lambda_max I)^(1/2)``, ``(k, T, T)``, lambda_max that of ``D_j A_j D_j``.
 
     Parameters
@@ -104,7 +104,7 @@ def coupling_slack(coupling: FloatArray, forms: FloatArray) -> FloatArray:
     return 1.0 - np.divide(aligned, greatest, out=np.ones_like(aligned), where=greatest > 0)
 
 
-def next_pace(pace: FloatArray, slack: FloatArray, before: FloatArray) -> FloatArray:
+def next_lengths(pace: FloatArray, slack: FloatArray, before: FloatArray) -> FloatArray:
     """Return the lengths of the next long steps: longer for kernels whose slack fell, half as long for the others, at least 1."""
     return np.where(slack < before, np.minimum(LENGTH_GROWTH * pace, MAX_LENGTH), np.maximum(0.5 * pace, 1.0))
 
@@ -125,14 +125,14 @@ def long_step(coupling: FloatArray, forms: FloatArray, pace: FloatArray, q: floa
     q
         Exponent over kernels.
     smoothing
-        As in :func:`roots`.
+        As in :func:`coupling_roots`.
     """
     half = _matrix_function(coupling, lambda values: np.sqrt(np.maximum(values, 0.0)))
     whole = _matrix_function(half @ forms @ half, lambda values: _smooth_logarithms(values, smoothing))
     greatest = np.linalg.eigvalsh(forms)[:, -1]
     factor = np.divide(pace - 1.0, greatest, out=np.zeros_like(greatest), where=greatest > 0)
     shape = _matrix_function(whole + factor[:, None, None] * forms, lambda values: np.maximum(np.exp(values - values[:, -1:]), smoothing))
-    norms = np.trace(roots(coupling, forms, smoothing), axis1=1, axis2=2)
+    norms = np.trace(coupling_roots(coupling, forms, smoothing), axis1=1, axis2=2)
     return best_coupling(shape * (norms / np.trace(shape, axis1=1, axis2=2))[:, None, None], q)
 
 
@@ -180,7 +180,7 @@ def coupling_norm(forms: FloatArray, q: float) -> float:
     return dual_norm(np.maximum(np.linalg.eigvalsh(forms)[:, -1], 0.0), q)
 
 
-def bounds(
+def subspace_bounds(
     problem: DualProblem, beta: FloatArray, decision: FloatArray, forms: FloatArray, coupling: FloatArray, q: float
 ) -> SubspaceBounds:
     """Return primal and dual value of the machine at a coupling.

@@ -101,7 +101,7 @@ class InteriorPoint:
     biases: np.ndarray
 
 
-class View(NamedTuple):
+class PointView(NamedTuple):
     """A point in terms of the problem: coefficients, products, forms, values without biases, and couplings (not scaled to norm one)."""
 
     beta: FloatArray
@@ -237,14 +237,14 @@ class InteriorPath:
         above = np.where(self.parts.has_high, mu / self.parts.under(parts), 0.0)
         return InteriorPoint(parts, below, above, levels, halves, np.zeros(self.T))
 
-    def view(self, point: InteriorPoint) -> View:
+    def view(self, point: InteriorPoint) -> PointView:
         """Return a point in terms of the problem; two passes."""
         beta, coupling = self.parts.beta(point.parts), 2.0 * point.halves
         products = self.passes.products(beta)
         decision = np.einsum("knt,knt->n", coupling[:, self.codes], products)
-        return View(beta, products, self.passes.forms(beta), decision, coupling)
+        return PointView(beta, products, self.passes.forms(beta), decision, coupling)
 
-    def advance(self, point: InteriorPoint, view: View) -> InteriorPoint | None:
+    def advance(self, point: InteriorPoint, view: PointView) -> InteriorPoint | None:
         """Return the next point, or ``None`` where round-off leaves no step."""
         slack = self._slack(point.levels, view.forms)
         system, mu = _NewtonSystem(self, point, view, slack), self._mu(point, slack)
@@ -304,7 +304,7 @@ def _symmetrise(matrices: FloatArray) -> FloatArray:
 class _NewtonSystem:
     """The system of one step, factored."""
 
-    def __init__(self, path: InteriorPath, point: InteriorPoint, view: View, slack: FloatArray) -> None:
+    def __init__(self, path: InteriorPath, point: InteriorPoint, view: PointView, slack: FloatArray) -> None:
         self.path, self.point, self.view, self.parts = path, point, view, path.parts
         self.inverse = _symmetrise(np.asarray(np.linalg.inv(slack), np.float64))
         self.over, self.under = self.parts.over(point.parts), self.parts.under(point.parts)

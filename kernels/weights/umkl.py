@@ -106,7 +106,7 @@ class SimplexSolution:
     iterations: int
 
 
-def simplex_qp(W: FloatArray, u: FloatArray, warm: FloatArray | None = None, *, tol: float = 1e-10) -> SimplexSolution:
+def solve_simplex_qp(W: FloatArray, u: FloatArray, warm: FloatArray | None = None, *, tol: float = 1e-10) -> SimplexSolution:
     """Minimise 1/2 mu'W mu + u'mu over mu >= 0, sum mu = 1 by a primal active-set method.
 
     Parameters

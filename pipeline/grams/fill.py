@@ -11,9 +11,9 @@ import numpy as np
 from ...cluster import BlockProgram, plan
 from ...kernels.bank.bank import PackedBank
 from ...kernels.bank.loops import count_packed
-from ...kernels.grams.normalization import by_diagonal
+from ...kernels.grams.normalization import needs_diagonal_only
 from ...kernels.grams.spec import KernelSpec
-from ...kernels.grams.strips import of_numbers, packed_grams
+from ...kernels.grams.strips import has_number_kernels_only, packed_grams
 from ...storage import BlockStore, MemoryBlocks
 from ..passes.blocks import listed
 from ..records.context import RunContext
@@ -49,7 +49,7 @@ def fills_here(ctx: RunContext, specs: Sequence[Any]) -> bool:
     data = ctx.data
     if ctx.executor.kind != "sync" or not isinstance(data, (BlockStore, MemoryBlocks)) or not data.n_cols:
         return False
-    return 8 * data.n_rows * data.n_cols <= ROW_BYTES and of_numbers(specs) and all(map(by_diagonal, specs))
+    return 8 * data.n_rows * data.n_cols <= ROW_BYTES and has_number_kernels_only(specs) and all(map(needs_diagonal_only, specs))
 
 
 def given_bank(data: Any, specs: Sequence[Any]) -> PackedBank | None:
@@ -73,7 +73,7 @@ def _are_given(data: Any, specs: Sequence[Any]) -> TypeGuard[Any]:
     """Return whether the bank of given matrices is that of these kernels, before entries are normalised."""
     if not isinstance(data, GivenGrams) or data.bank is None:
         return False
-    return [spec.position for spec in specs] == list(range(data.bank.k)) and all(map(by_diagonal, specs))
+    return [spec.position for spec in specs] == list(range(data.bank.k)) and all(map(needs_diagonal_only, specs))
 
 
 def _changed(specs: Sequence[Any]) -> bool:

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.linalg import get_lapack_funcs
 
 from ...cluster import default_driver_memory
-from ...kernels.bank.bank import PackedBank, lies_whole
-from ...kernels.bank.given_matrices import Entries, looked_at
+from ...kernels.bank.bank import PackedBank, is_readable_in_place
+from ...kernels.bank.given_matrices import MatrixFigures, inspect_matrix
 from ...kernels.bank.loops import count_packed
 from ...kernels.jit import one_thread
 from ...storage import GramStore
@@ -140,11 +140,11 @@ def _checked(grams: np.ndarray, definite: bool, room: int) -> PackedBank | None:
     k, n, width = grams.shape
     if n != width:
         raise ValueError(f"precomputed kernels have shape {grams.shape}; at fit they must be (n_kernels, n, n)")
-    in_place, whole = grams.dtype == np.float32 and lies_whole(grams), k * float(n) ** 3 <= WHOLE_WORK
+    in_place, whole = grams.dtype == np.float32 and is_readable_in_place(grams), k * float(n) ** 3 <= WHOLE_WORK
     chosen = np.arange(n) if whole or n <= PART else np.linspace(0, n - 1, PART).astype(int)
     packed = None if in_place else _room_for(k, n, room)
     for q, gram in enumerate(grams):
-        seen = looked_at(gram, None if packed is None else packed[q])
+        seen = inspect_matrix(gram, None if packed is None else packed[q])
         _check_entries(q, gram, seen, packed is not None)
         if definite:
             _check_definite(f"precomputed kernel {q}", np.array(gram[chosen][:, chosen], np.float64, order="C"))
@@ -163,11 +163,11 @@ def _packed(grams: np.ndarray, packed: np.ndarray | None) -> np.ndarray | None:
     """Return the room, with the matrices that were looked at before it was known to be needed."""
     if packed is not None:
         for gram, entries in zip(grams, packed, strict=False):
-            looked_at(gram, entries)
+            inspect_matrix(gram, entries)
     return packed
 
 
-def _check_entries(q: int, gram: np.ndarray, seen: Entries, narrowed: bool) -> None:
+def _check_entries(q: int, gram: np.ndarray, seen: MatrixFigures, narrowed: bool) -> None:
     if not seen.asymmetry <= SYMMETRIC * seen.greatest:
         _refuse_entries(q, np.asarray(gram, np.float64))
     if narrowed and seen.greatest > FLOAT32_MAX:

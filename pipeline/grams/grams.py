@@ -15,11 +15,11 @@ import numpy as np
 from ...cluster import BlockProgram, plan
 from ...kernels.bank.bank import PackedBank
 from ...kernels.bank.block_product import add_product
-from ...kernels.bank.block_sums import ProductSums, TileSums, combined, product_sums, tile_sums, total_forms, total_products
+from ...kernels.bank.block_sums import ProductSums, TileSums, combine_kernels, product_sums, tile_sums, total_forms, total_products
 from ...kernels.bank.products import product_units
-from ...kernels.bank.task_sums import checked_codes, checked_weights, task_units
+from ...kernels.bank.task_sums import check_codes, check_weights, task_units
 from ...kernels.grams.blocks import gram_block
-from ...kernels.grams.normalization import BlockSums, KernelSums, Normalization, block_sums, kernel_sums, normalizations
+from ...kernels.grams.normalization import BlockSums, KernelSums, Normalization, block_sums, kernel_sums, make_normalizations
 from ...kernels.grams.spec import KernelSpec
 from ...kernels.svm.dual import DenseGram, Gram, Scratch
 from ...storage import GramStore, GramTask, open_gram
@@ -114,7 +114,7 @@ def entries_chunk(ref: PairRef, wanted: Any, norms: Norms) -> list[Entries]:
 
 def combine_chunk(ref: PairRef, theta: np.ndarray, norms: Norms) -> list[Filled]:
     """Return one block pair of the weighted sum."""
-    return [Filled(ref.rows, ref.cols, combined(normalised(ref, norms), theta))]
+    return [Filled(ref.rows, ref.cols, combine_kernels(normalised(ref, norms), theta))]
 
 
 def combine_tasks_chunk(ref: PairRef, norms: Norms, weights: Any, codes: Any) -> list[Filled]:
@@ -147,7 +147,7 @@ def load_programs() -> None:
     """Load the compiled loops of the passes into this process, by running each on next to nothing."""
     block = gram_block([KernelSpec.parse("rbf(gamma=1.0)")], np.eye(2, dtype=np.float32), None, dtype=np.float32)
     tile_sums(block, (0, 2), (0, 2), np.ones((1, 2)))
-    add_product(combined(block, np.ones(1)), (0, 2), (2, 4), np.ones(4), np.zeros(4))
+    add_product(combine_kernels(block, np.ones(1)), (0, 2), (2, 4), np.ones(4), np.zeros(4))
 
 
 # -- access ------------------------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Grams:
         ctx.emit({"event": "grams", **self.settings.describe(ctx.data.n_rows, len(self.specs))})
         confirm_contents(ctx, self.settings, () if self.grows else self.specs)
         self.sums = self._load_sums()
-        norms = normalizations(self.specs, self.sums)
+        norms = make_normalizations(self.specs, self.sums)
         self.normalizations = [norm if centre or norm.row_mean is None else replace(norm, row_mean=None, mean=0.0) for norm in norms]
         self._norms: Norms = None if all(norm.only_scales for norm in self.normalizations) else tuple(self.normalizations)
         self.scale = np.array([norm.scale for norm in self.normalizations]) if self._norms is None else np.ones(len(self.specs))
@@ -303,8 +303,8 @@ class Grams:
         """
         if not self.holds_sum:
             raise ValueError(pooled_refusal(self.n, self.ctx.driver_memory))
-        scaled = checked_weights(weights, self.k) * self.scale[:, None, None]
-        tasks, matrix = checked_codes(codes, self.n, scaled.shape[1]), self._room()
+        scaled = check_weights(weights, self.k) * self.scale[:, None, None]
+        tasks, matrix = check_codes(codes, self.n, scaled.shape[1]), self._room()
         if self._bank is not None:
             self._bank.combine_tasks(scaled, tasks, matrix)
         else:
@@ -318,7 +318,7 @@ class Grams:
         ``beta``: ``(n,)``; ``codes``: ``(n,)`` tasks of the rows; ``n_tasks``: T; by default one more than the greatest code.
         """
         n_tasks = int(np.max(codes)) + 1 if n_tasks is None else n_tasks
-        vector, tasks = np.ascontiguousarray(beta, np.float64), checked_codes(codes, self.n, n_tasks)
+        vector, tasks = np.ascontiguousarray(beta, np.float64), check_codes(codes, self.n, n_tasks)
         units = task_units(self._tops(), vector, tasks, n_tasks)
         if self._bank is not None:
             return self._bank.task_forms(vector, tasks, n_tasks, units) * self.scale[:, None, None]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...cluster import BlockProgram, Plan, plan
-from ...kernels.spectral.neighbors import COLUMNS, Nearest, merge_nearest, nearest_between
+from ...kernels.spectral.neighbors import TILE_COLUMNS, Nearest, merge_nearest, nearest_between
 from ...storage import BlockStore, MemoryBlocks, open_shared
 from ..records.context import RunContext
 from .sources import FREED_BYTES, rows_of
@@ -25,7 +25,7 @@ ROWS = 4096
 CANDIDATE_BYTES = 32 << 20
 """Bytes of the candidates of a task, in float64; at least ROWS of them."""
 
-TILES = 3 * 8 * 256 * COLUMNS
+TILES = 3 * 8 * 256 * TILE_COLUMNS
 """Bytes of what a task computes at a time, beside its rows."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.bank.task_sums import TaskSums, block_task_sums, combined_tasks
+from ...kernels.bank.task_sums import TaskSums, block_task_sums, combine_block_tasks
 from ...kernels.grams.normalization import Normalization
 from ..records.context import received
 from .sources import PairRef, normalised
@@ -30,4 +30,4 @@ def added_sums(parts: Sequence[TaskSums]) -> TaskSums:
 
 def combined_tasks_block(ref: PairRef, norms: Norms, weights: Any, codes: Any) -> np.ndarray:
     """Return one block pair of the sum weighted by pairs of tasks."""
-    return combined_tasks(normalised(ref, norms), ref.rows, ref.cols, received(weights), received(codes))
+    return combine_block_tasks(normalised(ref, norms), ref.rows, ref.cols, received(weights), received(codes))

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...cluster import BlockProgram, plan
 from ...kernels.bank.block_product import add_product
-from ...kernels.bank.block_sums import combined
+from ...kernels.bank.block_sums import combine_kernels
 from ...kernels.bank.two_layer import block_layer
 from ...kernels.grams.normalization import Normalization
 from ...storage import GramStore, GramTask, RunStore, open_gram
@@ -83,7 +83,7 @@ class BlockSum:
     def _of(self, block: np.ndarray) -> np.ndarray:
         if self.exponential:
             return block_layer(block, self.theta).astype(block.dtype)
-        return block[0] if len(self.theta) == 1 and self.theta[0] == 1.0 else combined(block, self.theta)
+        return block[0] if len(self.theta) == 1 and self.theta[0] == 1.0 else combine_kernels(block, self.theta)
 
 
 # -- on the workers ----------------------------------------------------------------------------------------------------------------

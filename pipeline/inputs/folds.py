@@ -19,7 +19,7 @@ GRAM_PARAMETERS = ("kernels", "normalize", "grams", "gram_store")
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedLoop:
     """Grid points that share passes.
 
     Attributes
@@ -34,7 +34,7 @@ class Shared:
     loop: Any
 
 
-def alike(grid: Sequence[Any], parameters: Sequence[str]) -> list[tuple[int, ...]]:
+def group_by_parameters(grid: Sequence[Any], parameters: Sequence[str]) -> list[tuple[int, ...]]:
     """Return the points of a grid by equal values of some parameters."""
     keys = [tuple(str(getattr(config, name)) for name in parameters) for config in grid]
     return [tuple(k for k, other in enumerate(keys) if other == key) for key in dict.fromkeys(keys)]
@@ -74,7 +74,7 @@ def task_folds(inputs: TaskInputs, folds: int, seed: int) -> list[np.ndarray]:
 
 
 def table_rows(
-    shared: Shared, grid: Sequence[Any], folds: int, history: Sequence[Mapping[str, Any]], names: Sequence[str]
+    shared: SharedLoop, grid: Sequence[Any], folds: int, history: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return one row per grid point: accuracy (of a regression R2 and mean square error) over the folds, and what was selected."""
     rows, last = [], history[-1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.grams.functions import family
+from ...kernels.grams.functions import kernel_family
 from ...kernels.grams.spec import KernelSpec, as_specs
 from ...storage import BlockStore, DataError, GramStore
 from ..grams.given import GivenGrams, with_normalization
@@ -59,9 +59,9 @@ def check_rows(specs: Sequence[KernelSpec], data: Any) -> None:
         The kernel is named.
     """
     kind = "numbers" if data.n_cols else "strings"
-    minima = _column_minima(data) if any(family(spec.name).rows == "non-negative" for spec in specs) else None
+    minima = _column_minima(data) if any(kernel_family(spec.name).rows == "non-negative" for spec in specs) else None
     for spec in specs:
-        needed = family(spec.name).rows
+        needed = kernel_family(spec.name).rows
         if needed != "any" and (needed == "strings") != (kind == "strings"):
             url = "" if data.url == "memory" else data.url
             raise DataError(f"kernel {spec} reads {needed}; the data set holds {kind}", url)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...kernels.svm.weight_model import model_minimiser
+from ...kernels.svm.weight_model import minimise_model
 from ...kernels.weights.domains import Domain, ElasticNetSet, LpBall, NormDomain
 from ...kernels.weights.level_programs import LowerBound, lower_bound, project_on_level
 from ...kernels.weights.reduced_gradient import reduced_step
@@ -89,7 +89,7 @@ def _model_step(state: WeightState, trial: Trial, root: np.ndarray, domain: Norm
     """Take the point of least ``max(model, cuts)`` between the weights and the model's minimiser, if that promises a decrease."""
     start, s = trial.theta[state.active], trial.s[state.active]
     v = domain.v if isinstance(domain, ElasticNetSet) else 2.0 - domain.p  # pyright: ignore[reportAttributeAccessIssue]
-    direction = model_minimiser(start, s, root, v, MODEL_SHARE * state.gap) - start
+    direction = minimise_model(start, s, root, v, MODEL_SHARE * state.gap) - start
     image = root @ direction
     slope, curvature = -0.5 * float(s @ direction), float(image @ image)
     heights, change = state.cuts.values(start), -0.5 * (state.cuts.S @ direction)

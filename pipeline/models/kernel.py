@@ -101,6 +101,6 @@ class KernelModel:
     features: FeatureKernels | None = None
 
 
-def selected(theta: np.ndarray, threshold: float) -> np.ndarray:
+def is_selected(theta: np.ndarray, threshold: float) -> np.ndarray:
     """Return which weights are above ``threshold`` times the largest."""
     return theta > threshold * max(float(theta.max(initial=0.0)), 0.0)

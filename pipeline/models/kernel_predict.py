@@ -14,8 +14,8 @@ import scipy.sparse as sp
 from ...cluster import BlockProgram, plan
 from ...kernels.grams.blocks import gram_block, gram_diagonal
 from ...kernels.grams.feature_sums import feature_values
-from ...kernels.grams.products import AnyKernel, kernel_of
-from ...kernels.grams.strips import kernel_decisions, of_numbers
+from ...kernels.grams.products import AnyKernel, kernel_from_json
+from ...kernels.grams.strips import has_number_kernels_only, kernel_decisions
 from ...storage import BlockStore, MemoryBlocks, open_shared
 from ..passes.blocks import listed
 from ..passes.scaling import inverse_row_norms, scaled
@@ -48,7 +48,7 @@ def used_specs(model: KernelModel) -> list[AnyKernel]:
 @lru_cache(maxsize=4)
 def _kernels(text: str) -> tuple[AnyKernel, ...]:
     # A model predicts block after block, and a kernel checks its fields whenever it is made.
-    return tuple(kernel_of(record) for record in json.loads(text))
+    return tuple(kernel_from_json(record) for record in json.loads(text))
 
 
 def support_rows(model: KernelModel) -> Any:
@@ -65,7 +65,7 @@ def row_decision_values(model: KernelModel, X: Any) -> np.ndarray:
     if model.features is not None:
         return out + _feature_decision_values(model, X)
     specs, support = used_specs(model), support_rows(model)
-    if model.layers == 1 and model.rows is not None and of_numbers(specs) and all(norm.only_scales for norm in model.norms):
+    if model.layers == 1 and model.rows is not None and has_number_kernels_only(specs) and all(norm.only_scales for norm in model.norms):
         weights = model.theta[:, model.used] * np.array([norm.scale for norm in model.norms])
         return out + kernel_decisions(specs, weights, X, support, model.beta)
     # Two layers have an inner sum per machine while the kernels are read.
@@ -209,7 +209,7 @@ class RowSpan:
         return _scale_rows(model, data.columns(columns, self.rows), factor)
 
 
-class Decided(NamedTuple):
+class RowDecisions(NamedTuple):
     """Decision values of a range of rows."""
 
     rows: tuple[int, int]
@@ -223,9 +223,9 @@ def row_spans(data: BlockStore | MemoryBlocks, width: int) -> list[RowSpan]:
     return [RowSpan(data.url, digest, rows, width, source) for rows in spans(data.n_rows, ROWS)]
 
 
-def decide_chunk(ref: RowSpan, model: KernelModel) -> list[Decided]:
+def decide_chunk(ref: RowSpan, model: KernelModel) -> list[RowDecisions]:
     """Return the decision values of a range of rows."""
-    return [Decided(ref.rows, row_decision_values(model, ref.load(model)))]
+    return [RowDecisions(ref.rows, row_decision_values(model, ref.load(model)))]
 
 
 @dataclass(frozen=True)

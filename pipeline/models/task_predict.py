@@ -11,11 +11,11 @@ import numpy as np
 
 from ...cluster import BlockProgram, plan
 from ...kernels.grams.blocks import gram_block, gram_diagonal
-from ...kernels.grams.products import kernel_of
+from ...kernels.grams.products import kernel_from_json
 from ..inputs.tasks import known_codes, store_tasks
 from ..passes.blocks import listed
 from ..records.context import RunContext
-from .kernel_predict import BLOCK_BYTES, ROWS, Decided, DecideMemory, RowSpan, row_spans, spans
+from .kernel_predict import BLOCK_BYTES, ROWS, DecideMemory, RowDecisions, RowSpan, row_spans, spans
 from .predictor import Predictor
 from .task import TaskModel
 
@@ -29,7 +29,7 @@ Diagonals = Callable[[np.ndarray, np.ndarray], np.ndarray]
 def decide_task_rows(model: TaskModel, X: Any, codes: np.ndarray) -> np.ndarray:
     """Return ``(n,)`` decision values of rows to which scaling has been applied, or of strings; ``codes`` are their tasks."""
     every = json.loads(model.kernels_json)
-    specs = [kernel_of(every[q]) for q in model.used]
+    specs = [kernel_from_json(every[q]) for q in model.used]
     support: Any = model.rows if model.rows is not None else np.array(model.texts, dtype=object)
 
     def blocks(kernels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -126,10 +126,10 @@ class TaskRows:
         return self.span.nbytes
 
 
-def decide_chunk(ref: TaskRows, model: TaskModel) -> list[Decided]:
+def decide_chunk(ref: TaskRows, model: TaskModel) -> list[RowDecisions]:
     """Return the decision values of a range of rows."""
     X: Any = ref.span.load(model)  # pyright: ignore[reportArgumentType] (either model tells how rows are scaled)
-    return [Decided(ref.span.rows, decide_task_rows(model, X, ref.codes)[:, None])]
+    return [RowDecisions(ref.span.rows, decide_task_rows(model, X, ref.codes)[:, None])]
 
 
 def decide_task_store(model: TaskModel, ctx: RunContext, task: Any = None) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...cluster.arithmetic import arithmetic, moved
+from ...cluster.arithmetic import arithmetic, describe_change
 from ...storage import DigestMismatch
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def note_arithmetic(run: RunStore, resumed: bool) -> str:
     if now not in seen:
         seen = [*seen, now]
         run.write_json(NAME, {**noted, "arithmetic": seen})
-    return moved(seen) or ""
+    return describe_change(seen) or ""
 
 
 def confirm_grams(run: RunStore, place: str, holds: Mapping[str, Any], name: str = "grams") -> None:

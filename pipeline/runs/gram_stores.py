@@ -12,7 +12,7 @@ from ...kernels.grams.spec import KernelSpec, as_specs, kernel_grid
 from ...storage import BlockStore, GramStore, GramTask, StorageError
 from ...storage.grams.layout import OBJECT_BYTES, GramLayout
 from ...storage.grams.versions import begin_replacement, end_replacement
-from ...storage.places import checked
+from ...storage.places import check_place
 from ...storage.urls import holds_store
 from ..grams.grams import Grams, build_blocks
 from ..grams.settings import GramSettings
@@ -96,7 +96,7 @@ def build_grams(
         Another process builds this store.
     """
     options = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
-    out = checked(out, "new-store", "out")
+    out = check_place(out, "new-store", "out")
     store = BlockStore.open(data)
     refuse_missing(store, "gram")
     specs = checked_kernels(kernels, store)
@@ -216,7 +216,7 @@ def repair_grams(
         The manifest itself or a description is damaged.
     """
     options = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
-    store = checked(store, "new-store", "store")
+    store = check_place(store, "new-store", "store")
     blocks = BlockStore.open(data)
     _existing(store, blocks)
     grams, emit, began = GramStore.open(store), on_event or ignore, time.perf_counter()

@@ -14,9 +14,9 @@ from sklearn.base import is_regressor
 
 from ...cluster import driver_bytes, open_executor
 from ...kernels.jit import one_thread
-from ...kernels.svm.triclass import crossing
+from ...kernels.svm.triclass import crossing_point
 from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, digest_of, write_model
-from ...storage.places import checked
+from ...storage.places import check_place
 from ...storage.urls import holds_store
 from ...storage.whole_files import require_place, whole_file
 from ..estimators.base import predictor_of
@@ -133,7 +133,9 @@ def predict_store(
         return {"rows": len(values), "out": out, "columns": values.shape[1]}
     labels = estimator.classes_[predicted_codes(values.T)]
     if three_way:
-        labels = np.where(np.abs(values[:, 0]) < crossing(estimator.model_.figures["eps"]), np.array([0]).astype(labels.dtype), labels)
+        labels = np.where(
+            np.abs(values[:, 0]) < crossing_point(estimator.model_.figures["eps"]), np.array([0]).astype(labels.dtype), labels
+        )
     write(labels, values)
     names, counts = np.unique(labels, return_counts=True)
     return {"rows": len(labels), "out": out, "predicted": {str(name): int(count) for name, count in zip(names, counts, strict=True)}}
@@ -205,7 +207,7 @@ _ENDINGS = (*_FILES, ".zarr")
 
 def _writer(out: str) -> Callable[[np.ndarray | None, np.ndarray], None]:
     """Return what writes predictions to a path or URL, which is asked now whether it can be written to."""
-    url = checked(out, "predictions", "out")
+    url = check_place(out, "predictions", "out")
     suffix = Path(url).suffix.lower()
     if suffix not in _ENDINGS:
         raise ValueError(f"out={out!r}: the ending must be one of {', '.join(_ENDINGS)}")
@@ -269,7 +271,7 @@ def score_store(
 def _score_three_ways(estimator: Any, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
     """Return the rows of neither class and the accuracy over all three labels; the other figures are of rows of two classes."""
     truth = _truth(estimator, data)
-    predicted = np.where(np.abs(values) < crossing(estimator.model_.figures["eps"]), -1, values > 0)
+    predicted = np.where(np.abs(values) < crossing_point(estimator.model_.figures["eps"]), -1, values > 0)
     return {"rows_of_neither": int(np.sum(rows & (truth < 0))), "three_way_accuracy": float(np.mean((predicted == truth)[rows]))}
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from ...cluster import ClusterConfig, ClusterConfigError, Executor, Limits, TLSFiles, driver_bytes, open_executor, parse_cluster, tee
 from ...kernels.jit import one_thread
 from ...storage import BlockStore, RunStore, StorageError, cached_bytes, set_cache_limit
-from ...storage.places import checked
+from ...storage.places import check_place
 from ...storage.temporary import sweep_folders
 from ..loops.protocol import Outcome
 from ..loops.run import run_loop
@@ -111,7 +111,7 @@ def open_data(url: Any, info: MethodInfo, extra: Mapping[str, Any] | None = None
     """
     stream = (extra or {}).get("stream")
     if stream is not None:
-        url = checked(url, "stream", "stream")
+        url = check_place(url, "stream", "stream")
         if not info.config.takes_streams:
             raise ValueError(f"method {info.name!r} needs a store, it does not learn from a stream; ingest the text first")
         return info.module("text").TextData(url, stream)
@@ -204,7 +204,7 @@ def run_method(
     gramplane.storage.RunLocked
         Another process holds the run.
     """
-    options, run = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout), checked(run, "run", "run")
+    options, run = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout), check_place(run, "run", "run")
     info = method_named(method)
     config = configured(info.config, params)
     store = open_data(data, info, extra)

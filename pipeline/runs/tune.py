@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...cluster import Executor, TLSFiles, driver_bytes, open_executor
 from ...kernels.jit import one_thread
 from ...storage import BlockStore, DataError, RunStore
-from ...storage.places import checked
+from ...storage.places import check_place
 from ...storage.temporary import temporary_folder
 from ..grams.contents import confirm_read_whole
 from ..loops.run import run_loop
@@ -227,7 +227,7 @@ def tune(
         An unknown method or parameter, a grid without values, or one that cannot be compared.
     """
     check_tunable(method, grid)
-    run = checked(run, "run", "run")
+    run = check_place(run, "run", "run")
     options = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     store, emit, more = open_data(data, method_named(method)), on_event or ignore, extra or {}
     points = [{**(params or {}), **point} for point in grid_points(grid)]

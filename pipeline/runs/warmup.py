@@ -99,7 +99,7 @@ def _grouped(X: np.ndarray, y: np.ndarray) -> None:
 
 
 def _small_programs(k: int) -> None:
-    from ...kernels.svm.weight_model import model_minimiser
+    from ...kernels.svm.weight_model import minimise_model
     from ...kernels.weights.domains import ElasticNetSet
     from ...kernels.weights.level_programs import Cuts, lower_bound, project_on_level
 
@@ -107,7 +107,7 @@ def _small_programs(k: int) -> None:
     cuts = Cuts(np.arange(3.0), rng.random((3, k)))
     start, low = domain.start(k), lower_bound(cuts, domain)
     project_on_level(start, cuts, low.value + 0.5 * (cuts.height(start) - low.value), domain, inside=low.theta)
-    model_minimiser(start, rng.random(k), rng.random((2, k)), domain.v, 1e-6)
+    minimise_model(start, rng.random(k), rng.random((2, k)), domain.v, 1e-6)
 
 
 def _aligned(X: np.ndarray, y: np.ndarray) -> None:

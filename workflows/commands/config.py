@@ -38,10 +38,10 @@ def _add_show(group: click.Group) -> None:
 
         In a workflow file, variables are expanded; environment and options go before the file's cluster and memory.
         """
-        from ...storage.places import checked
+        from ...storage.places import check_place
 
         if Path(target).suffix in (".yaml", ".yml"):
-            target = checked(target, "file", "TARGET")
+            target = check_place(target, "file", "TARGET")
             if settings:
                 raise click.UsageError("--set belongs to a method; a workflow file holds its parameters itself")
             shown = _workflow_parameters(require_path(target, "workflow file"), resolved, allow_code, compute)

@@ -129,10 +129,10 @@ class Url(click.ParamType):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the path or URL to go on with, if it serves this use."""
-        from ...storage.places import checked
+        from ...storage.places import check_place
 
         what = "url" if param is None else param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
-        return checked(value, self.use, what)
+        return check_place(value, self.use, what)
 
 
 _CLUSTER = (

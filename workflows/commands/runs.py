@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..console import Result, format_figure, plain, run_table
+from ..console import Result, format_figure, plain_json, run_table
 from .actions import require_path, require_run
 from .options import ComputeOptions, Frame, Url, cluster_options, dry_run_option, register_command
 
@@ -40,7 +40,7 @@ def _add_history(group: click.Group) -> None:
         from ...storage import RunStore
 
         rows = RunStore.open(require_run(run)).history()
-        text = "\n".join(json.dumps(plain(row)) for row in rows) if lines else columns_text(rows)
+        text = "\n".join(json.dumps(plain_json(row)) for row in rows) if lines else columns_text(rows)
         return Result(fields={"run": run, "rounds": len(rows), "last": rows[-1] if rows else None}, text=text)
 
 

@@ -139,11 +139,11 @@ def _decisions(run: Any) -> Mapping[str, Any]:
 
 def save_score(path: str | Path, store: str, table: Mapping[str, Any]) -> None:
     """Keep the metric table of a store in the run directory; a store scored again replaces its table."""
-    from ..console import plain
+    from ..console import plain_json
 
     run = _open(path)
     saved = run.read_json("scores") or {}
-    run.write_json("scores", {**saved, store: plain(table)})
+    run.write_json("scores", {**saved, store: plain_json(table)})
 
 
 def saved_scores(path: str | Path) -> list[dict[str, Any]]:
@@ -154,10 +154,10 @@ def saved_scores(path: str | Path) -> list[dict[str, Any]]:
 
 def write_json(path: Path, value: Any) -> Path:
     """Write a small JSON file whole or not at all; return its path."""
-    from ..console import plain
+    from ..console import plain_json
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(path, json.dumps(plain(value), indent=1))
+    replace_text(path, json.dumps(plain_json(value), indent=1))
     return path
 
 

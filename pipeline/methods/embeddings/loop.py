@@ -14,15 +14,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.spectral.embeddings import (
-    CAP,
+    DEFAULT_CAP_RATIO,
     EmbeddingState,
     Neighbourhood,
+    build_neighbourhood,
     colored_problem,
     colored_step,
-    fresh,
+    initial_state,
     label_target,
-    neighbourhood,
-    structure_of,
+    structure_problem,
     structure_step,
     volume_step,
 )
@@ -50,7 +50,7 @@ def build_graph(config: EmbeddingConfig, rows: Any) -> Neighbourhood:
     if not len(i):
         raise DataError(f"graph={config.graph!r}: no two rows are neighbours of each other; take more neighbours, or graph='union'")
     i, j = i.astype(np.int64), j.astype(np.int64)
-    return neighbourhood(rows, i, j, edge_squares(nearest, i, j), config.n_components)
+    return build_neighbourhood(rows, i, j, edge_squares(nearest, i, j), config.n_components)
 
 
 def edge_squares(nearest: Nearest, i: np.ndarray, j: np.ndarray) -> np.ndarray:
@@ -74,7 +74,7 @@ class EmbeddingLoop:
 
     def __init__(self, config: EmbeddingConfig, graph: Neighbourhood, labels: Labels | None) -> None:
         self.config, self.graph = config, graph
-        self.B = CAP * graph.energy if config.B is None else config.B
+        self.B = DEFAULT_CAP_RATIO * graph.energy if config.B is None else config.B
         self._take_step = self._build_step(labels)
 
     def _build_step(self, labels: Labels | None) -> Callable[[EmbeddingState], EmbeddingState]:
@@ -85,12 +85,12 @@ class EmbeddingLoop:
         if isinstance(config, ColoredMVUConfig):
             assert labels is not None
             return partial(colored_step, colored_problem(graph, label_target(labels.factor()), config.C, self.B), **limits)
-        return partial(structure_step, structure_of(graph, config.C, self.B), **limits)
+        return partial(structure_step, structure_problem(graph, config.C, self.B), **limits)
 
     def init(self, ctx: RunContext) -> EmbeddingState:
         """Return the state before the first step."""
         size = 0 if isinstance(self.config, SPEConfig) else self.graph.terms.size
-        return fresh(self.graph.n, size, self.graph.directions if isinstance(self.config, MVEConfig) else None)
+        return initial_state(self.graph.n, size, self.graph.directions if isinstance(self.config, MVEConfig) else None)
 
     def step(self, state: EmbeddingState, ctx: RunContext) -> Step[EmbeddingState]:
         """Take one step."""

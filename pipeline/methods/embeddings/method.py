@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ....kernels.spectral.embeddings import EmbeddingState
-from ....kernels.spectral.newton import NEWTON_ROWS
+from ....kernels.spectral.newton import MAX_NEWTON_ROWS
 from ....storage import BlockStore, DataError, MemoryBlocks
 from ...grams.sources import all_rows
 from ...inputs.scores import held_out_rows
@@ -30,7 +30,7 @@ N_MATRICES = 6
 HELD = (
     Held("matrices of a decomposition", f"{8 * N_MATRICES} n^2"),
     Held("rows", "8 n d"),
-    Held("eigenvectors along the edges of the graph", "8 m n", f"m <= k n edges, k = `n_neighbors`; up to {NEWTON_ROWS:,} rows"),
+    Held("eigenvectors along the edges of the graph", "8 m n", f"m <= k n edges, k = `n_neighbors`; up to {MAX_NEWTON_ROWS:,} rows"),
 )
 """What the driver may hold."""
 
@@ -203,7 +203,7 @@ class SPE(Embedding):
 
 def driver_holdings(config: EmbeddingConfig, n: int, d: int) -> tuple[Holding, ...]:
     """Return what the driver holds: decompositions of matrices of all rows, the rows while neighbours are searched, Newton's edges."""
-    edges = n * min(config.n_neighbors, n - 1) if n <= NEWTON_ROWS else 0
+    edges = n * min(config.n_neighbors, n - 1) if n <= MAX_NEWTON_ROWS else 0
     return tuple(item.of(n=n, d=d, m=edges) for item in HELD)
 
 

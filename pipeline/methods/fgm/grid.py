@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...inputs.folds import Shared, alike, fold_masks
+from ...inputs.folds import SharedLoop, fold_masks, group_by_parameters
 from ...records.context import RunContext
 from .config import FGMConfig
 from .method import FGM, shared_loop
@@ -16,20 +16,20 @@ ATOM_PARAMETERS = ("feature_map", "gamma", "coef0", "n_bins", "group_weight", "f
 """Parameters that change the candidates or how they are read: points that differ in them cannot share a pass."""
 
 
-def shared_loops(ctx: RunContext, grid: Sequence[FGMConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[Shared]:
+def shared_loops(ctx: RunContext, grid: Sequence[FGMConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[SharedLoop]:
     """Return the loops that evaluate a grid by cross-validation on row masks."""
     _, inputs = FGM.read_inputs(grid[0], ctx, {"groups": extra.get("groups")})
     masks = fold_masks(inputs.target, inputs.classes, folds, seed)
     loops = []
-    for points in alike(grid, ATOM_PARAMETERS):
+    for points in group_by_parameters(grid, ATOM_PARAMETERS):
         loop = shared_loop(ctx, [grid[k] for k in points], inputs, masks, ctx.driver_memory)
         loop.follow(inputs, list(masks) * len(points))
-        loops.append(Shared(points, loop))
+        loops.append(SharedLoop(points, loop))
     return loops
 
 
 def table_rows(
-    shared: Shared, grid: Sequence[FGMConfig], folds: int, history: Sequence[Mapping[str, Any]], names: Sequence[str]
+    shared: SharedLoop, grid: Sequence[FGMConfig], folds: int, history: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return one row per grid point and round: accuracy over the folds (mean, standard deviation) and features."""
     rows = []

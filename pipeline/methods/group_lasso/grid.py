@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ....kernels.group_lasso.streams import StreamLearner, StreamPoint
-from ...inputs.folds import Shared, alike, fold_masks, table_rows
+from ...inputs.folds import SharedLoop, fold_masks, group_by_parameters, table_rows
 from ...inputs.labels import Inputs, row_weights
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, with_held_out
 from ...loops.protocol import Step
@@ -111,7 +111,7 @@ def shares(grid: Sequence[GroupLassoConfig]) -> bool:
     return all(config.algorithm != "fista" for config in grid)
 
 
-def shared_loops(ctx: RunContext, grid: Sequence[GroupLassoConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[Shared]:
+def shared_loops(ctx: RunContext, grid: Sequence[GroupLassoConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[SharedLoop]:
     """Return the loops that evaluate a grid by cross-validation on row masks."""
     inputs = read_store(ctx, extra)
     masks = fold_masks(inputs.target, inputs.classes, folds, seed)
@@ -121,8 +121,8 @@ def shared_loops(ctx: RunContext, grid: Sequence[GroupLassoConfig], extra: Mappi
         for config, learners in zip(grid, factories, strict=True)
     ]
     return [
-        Shared(part, GridLoop([fit for k in part for fit in fits[k]], inputs, ctx.driver_memory))
-        for points in alike(grid, PASS_PARAMETERS)
+        SharedLoop(part, GridLoop([fit for k in part for fit in fits[k]], inputs, ctx.driver_memory))
+        for points in group_by_parameters(grid, PASS_PARAMETERS)
         for part in _split(points, max(factories[k].state_bytes for k in points), folds, ctx.driver_memory)
     ]
 

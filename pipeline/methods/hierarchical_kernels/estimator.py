@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 
-from ....kernels.grams.products import kernel_of
+from ....kernels.grams.products import kernel_from_json
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import graph_record
 from ...estimators.inputs import Classifying, Predicting, in_memory, is_store, opened
@@ -17,7 +17,7 @@ from ...estimators.kernels import KernelEstimator, labelled
 from ...estimators.tasks import TaskEstimator
 from ...inputs.tasks import store_tasks
 from ...loops.active_set import EVERYWHERE
-from ...models.kernel import KernelModel, selected
+from ...models.kernel import KernelModel, is_selected
 from ...models.task import TaskModel
 from .config import HKLConfig
 from .loop import HKLState
@@ -118,8 +118,8 @@ class _Hierarchical(TaskEstimator):
         figures, arrays = model.figures, model.arrays
         self.nodes_, self.depths_ = arrays["nodes"], arrays["depths"]
         self.kernel_weights_ = arrays["weights"].copy()
-        self.active_set_ = [str(kernel_of(record)) for record in json.loads(model.kernels_json)]
-        self.support_ = np.flatnonzero(selected(self.kernel_weights_, HKLConfig.model_validate_json(model.params_json).threshold))
+        self.active_set_ = [str(kernel_from_json(record)) for record in json.loads(model.kernels_json)]
+        self.support_ = np.flatnonzero(is_selected(self.kernel_weights_, HKLConfig.model_validate_json(model.params_json).threshold))
         self.objective_, self.dual_gap_, self.restricted_gap_ = figures["objective"], figures["gap"], figures["restricted_gap"]
         self.certificate_ = self.dual_gap_ / abs(self.objective_) if self.objective_ else self.dual_gap_
         depth = figures["certificate_depth"]

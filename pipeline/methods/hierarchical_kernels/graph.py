@@ -12,7 +12,7 @@ from ....kernels.grams.blocks import gram_diagonal
 from ....kernels.grams.products import AnyKernel, distinct_kernels
 from ....kernels.grams.spec import KernelSpec, check_columns
 from ....kernels.graphs.kernel_graphs import KernelDag, KernelGrid, KernelList
-from ....kernels.graphs.parsing import DEFAULT, graph_of
+from ....kernels.graphs.parsing import DEFAULT_GRAPH, parse_graph
 from ....storage import BlockStore, DataError, MemoryBlocks
 from ...grams.sources import TextRows, rows_of
 from ...inputs.kernels import check_rows
@@ -38,13 +38,13 @@ def resolve_graph(config: HKLConfig, inputs: Inputs, dag: KernelDag | None = Non
         A kernel that does not suit the data.
     """
     data, source = inputs.data, config.dag if dag is None else dag
-    has_widths = "gaussian" in (DEFAULT if source is None else source if isinstance(source, str) else "")
+    has_widths = "gaussian" in (DEFAULT_GRAPH if source is None else source if isinstance(source, str) else "")
     if has_widths and not data.n_cols:
         raise DataError("the data set holds strings; name a dag of kernels that read them")
     if has_widths and data.n_rows < 2:
         raise DataError("n_samples = 1: widths of features need at least two rows")
     deviations = feature_deviations(data, inputs.sample_weight) if has_widths else None
-    graph = graph_of(source, config.a, data.n_cols or None, deviations)
+    graph = parse_graph(source, config.a, data.n_cols or None, deviations)
     kernels = _base_kernels(graph)
     for spec in kernels if data.n_cols else ():
         check_columns(spec, data.n_cols)

@@ -117,7 +117,7 @@ class SharedMachines:
     def point(self, solutions: Sequence[DualSolution]) -> DualPoint:
         """Return the dual point of all machines together."""
         points = [dual_point(problem, solution.beta) for problem, solution in zip(self.problems, solutions, strict=True)]
-        return DualPoint(sum(p.linear for p in points), sum(p.square for p in points), min(p.reach for p in points))
+        return DualPoint(sum(p.linear for p in points), sum(p.square for p in points), min(p.step_bound for p in points))
 
     def biases(self, solutions: Sequence[DualSolution]) -> np.ndarray:
         """Return the biases: one per machine, or per task."""

@@ -14,19 +14,19 @@ from typing import ClassVar
 import numpy as np
 
 from ....kernels.graphs.norms import (
-    TIGHT,
+    BOUND_TOLERANCE,
     DualBound,
     DualPoint,
     Hull,
     NodeSet,
     dual_bound,
     dual_exponent,
+    dual_shares,
     effective_weights,
     gauge,
     joint_weights,
     log_zeta,
     psi_gradient,
-    shares_of,
     start_weights,
 )
 from ....kernels.svm.dual import DualSolution
@@ -273,7 +273,7 @@ class RestrictedProblem:
             )
         lower = point.value(bound.value)
         if lower > master.lower:
-            dual = {"linear": point.linear, "square": point.square, "reach": point.reach, "bound": bound.value}
+            dual = {"linear": point.linear, "square": point.square, "reach": point.step_bound, "bound": bound.value}
             master = replace(master, dual_betas=betas, lower=lower, **dual)
         if self.solver == "auto":
             master = replace(master, eta=bound.eta)
@@ -282,9 +282,9 @@ class RestrictedProblem:
 
     def _bound(self, forms: np.ndarray, norms: np.ndarray, eta: np.ndarray, aim: float) -> DualBound:
         """Bound the squared dual gauge, to about ``aim``, from the shares of the norms mixed with where the last bound was found."""
-        start = shares_of(self.hull, smooth_norms(norms, ETA_SMOOTH), self.rho)
+        start = dual_shares(self.hull, smooth_norms(norms, ETA_SMOOTH), self.rho)
         size = max(gauge(self.hull, norms, self.rho) ** 2, 1e-300)
-        return dual_bound(self.hull, forms, self.rho, 0.5 * (start + eta), MAX_BOUND_PASSES, max(min(aim / size, 1e-2), TIGHT))
+        return dual_bound(self.hull, forms, self.rho, 0.5 * (start + eta), MAX_BOUND_PASSES, max(min(aim / size, 1e-2), BOUND_TOLERANCE))
 
     # -- mirror descent ------------------------------------------------------------------------------------------------------------
 

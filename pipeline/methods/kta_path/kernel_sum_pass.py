@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from ....cluster import BlockProgram, plan
 from ....kernels.alignment.path_cells import Cells
-from ....kernels.grams.feature_sums import add_feature_sums, feature_values, mirrored
+from ....kernels.grams.feature_sums import add_feature_sums, feature_values, mirror_triangles
 from ...passes.blocks import Task, column_tasks, columns_of, scale_of, source_of, task_bytes, tasks_holding
 from ...passes.scaling import scaled
 from ...records.context import RunContext, received
@@ -111,7 +111,7 @@ def feature_kernel_sum(ctx: RunContext, ids: np.ndarray, weights: np.ndarray, wi
     total = ctx.run_pass(plan(program, tasks[:size], table, None))
     for lo in range(size, len(tasks), size):
         total += ctx.run_pass(plan(program, tasks[lo : lo + size], table, None))
-    return mirrored(total[None].astype(np.float32) if widths[0] else total[None])[0]
+    return mirror_triangles(total[None].astype(np.float32) if widths[0] else total[None])[0]
 
 
 # -- no matrix ---------------------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class FeatureGram:
 
     def square(self, idx: np.ndarray) -> np.ndarray:
         """Return ``K[idx][:, idx]`` (one pass)."""
-        return mirrored(self._pass("feature-square", sum_chunk, len(idx) ** 2, idx)[None])[0]
+        return mirror_triangles(self._pass("feature-square", sum_chunk, len(idx) ** 2, idx)[None])[0]
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
         """Return ``K v`` (one pass)."""
@@ -241,7 +241,7 @@ class CellSums:
             if len(used):
                 # Active cells are the last ones.
                 out[0] += mix[used[0] :].astype(part.dtype) @ part[used[0] :].reshape(len(mix) - used[0], -1)
-        return mirrored(out.reshape(1, self._n, self._n))[0]
+        return mirror_triangles(out.reshape(1, self._n, self._n))[0]
 
 
 def _cell_batch(ctx: RunContext, cells: Cells, batch: range, scales: np.ndarray, widths: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from ....kernels.alignment.path_cells import Cells, cut_cells
+from ....kernels.alignment.path_cells import Cells, cut_into_cells
 from ....kernels.svm.dual import DenseGram, Gram, Scratch
 from ....kernels.svm.smo import solve_smo
 from ...grams.given import GivenGrams
@@ -155,7 +155,7 @@ class PathTrainer:
         if TABLE_COPIES * (len(weights.indptr) - 1) * len(active) > CELL_SHARE * self.ctx.driver_memory:
             return None
         max_count = CellSums.max_count(self.ctx, CELL_SHARE, 4 if self.kernels.widths.any() else 8)
-        cells = cut_cells(self.kernels.alignments[active], weights[:, active].toarray(), tol=CELL_TOL, most=max_count)
+        cells = cut_into_cells(self.kernels.alignments[active], weights[:, active].toarray(), tol=CELL_TOL, max_cells=max_count)
         return None if cells is None else replace(cells, members=active[cells.members])
 
     def _share(self, eta: np.ndarray) -> np.ndarray:

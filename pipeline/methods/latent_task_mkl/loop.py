@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ....kernels.graphs.norms import NodeSet, dual_bound, dual_exponent, gauge, joint_weights, shares_of, start_weights
+from ....kernels.graphs.norms import NodeSet, dual_bound, dual_exponent, dual_shares, gauge, joint_weights, start_weights
 from ....kernels.svm.dual import DualProblem, DualSolution, Gram
 from ....kernels.svm.solvers import solve_ridge, solve_to_gap
 from ....kernels.tasks.group_lattice import TaskLattice, group_forms, kernel_norms, kernel_shares, pair_weights
@@ -175,7 +175,7 @@ class LatentLoop:
         group_norms = kernel_norms(norms, config.p)
         loss = solution.upper - 0.5 * float(solution.beta @ solution.decision)
         upper = 0.5 * gauge(nodes.hull, group_norms, config.q) ** 2 + max(loss, 0.0)
-        shares = shares_of(nodes.hull, group_norms, config.q)
+        shares = dual_shares(nodes.hull, group_norms, config.q)
         bound = dual_bound(nodes.hull, kernel_norms(squares, dual_exponent(config.p)), config.q, shares)
         machine = replace(master, beta=solution.beta, forms=forms, solves=master.solves + 1, steps=master.steps + 1)
         if upper < master.upper:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....cluster import machine_memory
 from ...estimators.kernels import KernelClassifier, KernelEstimator, KernelRegressor
-from ...models.kernel import KernelModel, selected
+from ...models.kernel import KernelModel, is_selected
 from .config import MKLConfig
 from .loop import MKLState
 from .method import MKL
@@ -76,7 +76,7 @@ class _MKL(KernelEstimator):
         figures = model.figures
         self.kernel_weights_ = model.theta[0].copy() if len(model.theta) == 1 else model.theta.copy()
         threshold = MKLConfig.model_validate_json(model.params_json).threshold
-        self.support_ = np.flatnonzero(np.any([selected(row, threshold) for row in model.theta], axis=0))
+        self.support_ = np.flatnonzero(np.any([is_selected(row, threshold) for row in model.theta], axis=0))
         self.support_vectors_ = model.support_ids
         self.dual_coef_, self.intercept_ = model.beta, model.intercepts
         self.lower_bound_, self.upper_bound_ = figures["lower_bound"], figures["upper_bound"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ....kernels.svm.dual import DenseGram, DualProblem, DualSolution, Gram
-from ....kernels.svm.weight_model import curvature_root, free_part, free_rows, worth_a_model
+from ....kernels.svm.weight_model import curvature_root, free_part, free_rows, is_model_cheaper
 from ....kernels.weights.domains import NormDomain
 from ...grams.grams import Grams
 from ...loops.kernel_weights import Trial, WeightState, average_dual, certify_all_kernels, make_trial
@@ -26,7 +26,7 @@ class Solved:
 def with_second_order_model(gram: Gram, problem: DualProblem, solution: DualSolution, kernels: int) -> Solved:
     """Return a solution with what a second-order model needs, if one is worth its arithmetic and the matrix is on the driver."""
     free = free_rows(problem, solution.beta)
-    if not isinstance(gram, DenseGram) or not worth_a_model(problem.n, len(free), kernels):
+    if not isinstance(gram, DenseGram) or not is_model_cheaper(problem.n, len(free), kernels):
         return Solved(solution)
     return Solved(solution, free, free_part(gram.array, free, problem.ridges()))
 

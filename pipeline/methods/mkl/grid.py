@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...inputs.folds import GRAM_PARAMETERS, Shared, alike, fold_masks, table_rows
+from ...inputs.folds import GRAM_PARAMETERS, SharedLoop, fold_masks, group_by_parameters, table_rows
 from ...records.context import RunContext
 from .config import MKLConfig
 from .method import MKL, shared_loop
 
 
-def shared_loops(ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[Shared]:
+def shared_loops(ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[SharedLoop]:
     """Return the loops that evaluate a grid by cross-validation on row masks.
 
     Raises
@@ -21,14 +21,14 @@ def shared_loops(ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str,
     """
     if any(config.solver == "single" for config in grid):
         raise ValueError("solver='single' chooses its kernel by folds of its own; run it once per setting")
-    return [_shared_fits(ctx, points, grid, folds, seed) for points in alike(grid, GRAM_PARAMETERS)]
+    return [_shared_fits(ctx, points, grid, folds, seed) for points in group_by_parameters(grid, GRAM_PARAMETERS)]
 
 
-def _shared_fits(ctx: RunContext, points: tuple[int, ...], grid: Sequence[MKLConfig], folds: int, seed: int) -> Shared:
+def _shared_fits(ctx: RunContext, points: tuple[int, ...], grid: Sequence[MKLConfig], folds: int, seed: int) -> SharedLoop:
     first, inputs = MKL.read_inputs(grid[points[0]], ctx, {})
     configs = [first, *(grid[k] for k in points[1:])]
     masks = fold_masks(inputs.target, inputs.classes, folds, seed)
-    return Shared(points, shared_loop(ctx, configs, inputs, masks, ctx.driver_memory))
+    return SharedLoop(points, shared_loop(ctx, configs, inputs, masks, ctx.driver_memory))
 
 
 __all__ = ["shared_loops", "table_rows"]

@@ -37,7 +37,7 @@ from ...loops.kernel_weights import (
 )
 from ...loops.protocol import Step
 from ...loops.weight_steps import STEPPERS, TRIES_LAST_WEIGHTS, WeightSearch, uses_model
-from ...models.kernel import selected
+from ...models.kernel import is_selected
 from ...records.context import RunContext
 from .config import MKLConfig
 from .forms import Solved, certify_with_all_kernels, quadratic_forms, upper_bound_only, with_second_order_model
@@ -199,7 +199,7 @@ class MKLLoop:
     def _metrics(self, state: MKLState, running: Sequence[int]) -> dict[str, Any]:
         machines = state.machines
         upper, lower = sum(machine.upper for machine in machines), sum(machine.lower for machine in machines)
-        counts = [int(np.sum(selected(one.best_theta, config.threshold))) for one, config in zip(machines, self.configs, strict=True)]
+        counts = [int(np.sum(is_selected(one.best_theta, config.threshold))) for one, config in zip(machines, self.configs, strict=True)]
         return {
             "objective": upper,
             "gap": upper - lower,

@@ -17,7 +17,7 @@ from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import HELD, machines_held, refuse_machines
 from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
 from ...method import Method
-from ...models.kernel import KernelModel, selected
+from ...models.kernel import KernelModel, is_selected
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
@@ -110,7 +110,7 @@ class MKL(Method):
             "certified_over": "all kernels",
             "lower_bound": lower,
             "upper_bound": upper,
-            "n_selected": int(np.sum(np.any([selected(row, self.config.threshold) for row in model.theta], axis=0))),
+            "n_selected": int(np.sum(np.any([is_selected(row, self.config.threshold) for row in model.theta], axis=0))),
             "n_kernels": int(model.theta.shape[1]),
             "n_support": len(model.support_ids),
             "stop": state.stop,

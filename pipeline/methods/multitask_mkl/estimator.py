@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
-from ...models.kernel import selected
+from ...models.kernel import is_selected
 from ...models.task import TaskModel
 from .config import MultiTaskMKLConfig
 from .method import MultiTaskMKL
@@ -48,7 +48,9 @@ class _MultiTaskMKL(TaskEstimator):
         super()._set_model(model)
         self.kernel_weights_ = model.arrays["kernel_weights"].copy()
         self.task_kernel_weights_ = model.weights.copy()
-        self.support_ = np.flatnonzero(selected(self.kernel_weights_, MultiTaskMKLConfig.model_validate_json(model.params_json).threshold))
+        self.support_ = np.flatnonzero(
+            is_selected(self.kernel_weights_, MultiTaskMKLConfig.model_validate_json(model.params_json).threshold)
+        )
         self._set_bounds(model)
 
 

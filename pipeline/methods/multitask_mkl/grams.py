@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....cluster import BlockProgram, plan
-from ....kernels.grams.normalization import KernelSums, block_sums, kernel_sums, normalizations
+from ....kernels.grams.normalization import KernelSums, block_sums, kernel_sums, make_normalizations
 from ....kernels.svm.dual import DualProblem
 from ....kernels.svm.task_machine import Accuracy
 from ....storage import DataError, GramStore, GramTask
@@ -64,7 +64,7 @@ class TaskGrams:
         ctx.emit({"event": "grams", **event, "tasks": len(layout.groups)})
         confirm_contents(ctx, settings, self.specs)
         self.sums = self._load_sums()
-        self.normalizations = [replace(norm, row_mean=None, mean=0.0) for norm in normalizations(self.specs, self.centred_sums())]
+        self.normalizations = [replace(norm, row_mean=None, mean=0.0) for norm in make_normalizations(self.specs, self.centred_sums())]
         scales_only = all(norm.only_scales for norm in self.normalizations)
         self.scale = np.array([norm.scale if scales_only else 1.0 for norm in self.normalizations])
         self._norms: Norms = None if scales_only else tuple(self.normalizations)

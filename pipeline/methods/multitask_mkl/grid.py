@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...inputs.folds import GRAM_PARAMETERS, Shared, alike, table_rows, task_folds
+from ...inputs.folds import GRAM_PARAMETERS, SharedLoop, group_by_parameters, table_rows, task_folds
 from ...inputs.tasks import store_task_inputs
 from ...records.context import RunContext
 from .config import MultiTaskMKLConfig
 from .method import MultiTaskMKL, shared_loop
 
 
-def shared_loops(ctx: RunContext, grid: Sequence[MultiTaskMKLConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[Shared]:
+def shared_loops(ctx: RunContext, grid: Sequence[MultiTaskMKLConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[SharedLoop]:
     """Return the loops that evaluate a grid by cross-validation on row masks, folds stratified by task.
 
     Raises
@@ -24,7 +24,10 @@ def shared_loops(ctx: RunContext, grid: Sequence[MultiTaskMKLConfig], extra: Map
     """
     inputs = store_task_inputs(ctx, MultiTaskMKL.name)
     masks = task_folds(inputs, folds, seed)
-    return [Shared(points, shared_loop(ctx, [grid[point] for point in points], inputs, masks)) for points in alike(grid, GRAM_PARAMETERS)]
+    return [
+        SharedLoop(points, shared_loop(ctx, [grid[point] for point in points], inputs, masks))
+        for points in group_by_parameters(grid, GRAM_PARAMETERS)
+    ]
 
 
 __all__ = ["shared_loops", "table_rows"]

@@ -17,14 +17,14 @@ import numpy as np
 
 from ....kernels.svm.task_machine import Accuracy
 from ....kernels.tasks.multitask import (
-    certificate,
-    effective,
+    certify_machine,
+    damped_weights,
     even_shares,
     even_weights,
     kernel_strengths,
     mixed_dual,
     next_weights,
-    paced_weights,
+    task_kernel_weights,
     task_shares,
 )
 from ....kernels.weights.domains import Simplex
@@ -36,7 +36,7 @@ from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...inputs.tasks import TaskProblem
 from ...loops.protocol import Step
 from ...loops.weight_steps import mirror_step
-from ...models.kernel import selected
+from ...models.kernel import is_selected
 from ...records.context import RunContext
 from .config import MultiTaskMKLConfig
 from .grams import TaskGrams, TaskMachines
@@ -79,7 +79,7 @@ class TaskSearch:
     dual_beta, dual_forms
         Coefficients and forms of the point whose dual value is ``lower``, up to a factor.
     paces, sides
-        Exponents of closed-form steps by kernel, see :func:`gramplane.kernels.tasks.multitask.paced_weights`.
+        Exponents of closed-form steps by kernel, see :func:`gramplane.kernels.tasks.multitask.damped_weights`.
     slow
         Steps in a row that moved neither bound.
     nested
@@ -207,7 +207,7 @@ class MultiTaskLoop:
         for m in running:
             began = time.perf_counter()
             search, config, losses = searches[m], self.configs[m], self.problems[m]
-            accuracy, weights = self._accuracy(search, config), effective(search.weights, search.shares)
+            accuracy, weights = self._accuracy(search, config), task_kernel_weights(search.weights, search.shares)
             machines = grams.solve(losses.problem, search.beta, weights, accuracy, search.dual_beta)
             seconds += time.perf_counter() - began
             search = choose_next(self._with_bounds(search, config, losses, machines), config, losses, machines)
@@ -223,8 +223,8 @@ class MultiTaskLoop:
 
     def _with_bounds(self, search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines) -> TaskSearch:
         """Return the search with bounds and best point brought up to date."""
-        weights = effective(search.weights, search.shares)
-        bounds = certificate(losses.problem, self.edges, machines.beta, machines.decision, machines.forms, weights, config.p, config.q)
+        weights = task_kernel_weights(search.weights, search.shares)
+        bounds = certify_machine(losses.problem, self.edges, machines.beta, machines.decision, machines.forms, weights, config.p, config.q)
         forms = search.dual_forms, machines.forms, machines.joint
         mixed = mixed_dual(losses.problem, search.dual_beta, machines.beta, forms, config.p, config.q)
         better, raised = bounds.primal < search.upper, mixed.value > search.lower
@@ -248,7 +248,7 @@ class MultiTaskLoop:
     def _metrics(self, state: MultiTaskState, running: int) -> dict[str, Any]:
         searches = state.searches
         upper, lower = sum(search.upper for search in searches), sum(search.lower for search in searches)
-        counts = [int(np.sum(selected(one.best_weights, config.threshold))) for one, config in zip(searches, self.configs, strict=True)]
+        counts = [int(np.sum(is_selected(one.best_weights, config.threshold))) for one, config in zip(searches, self.configs, strict=True)]
         figures = {"objective": upper, "gap": upper - lower, "lower_bound": lower, "upper_bound": upper}
         return {
             **figures,
@@ -283,7 +283,7 @@ def choose_next(search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProb
         return replace(search, nested=True, weights=search.best_weights, shares=search.best_shares, moves=MAX_SLOW_STEPS)
     if config.q > 1:
         return replace(search, weights=next_weights(search.weights, strengths, config.q), shares=shares)
-    weights, paces, sides = paced_weights(search.weights, strengths, search.paces, search.sides)
+    weights, paces, sides = damped_weights(search.weights, strengths, search.paces, search.sides)
     return replace(search, weights=weights, shares=shares, paces=paces, sides=sides)
 
 

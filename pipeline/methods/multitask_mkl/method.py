@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.grams.normalization import Normalization
-from ....kernels.tasks.multitask import effective
+from ....kernels.tasks.multitask import task_kernel_weights
 from ....storage.grams.layout import GramLayout
 from ...grams.settings import GramSettings
 from ...inputs.kernels import given_grams_or_none, resolved_kernels
@@ -19,7 +19,7 @@ from ...inputs.memory import MACHINES, fewer_kernels, vectors_held
 from ...inputs.scores import with_held_out
 from ...inputs.tasks import TaskInputs, TaskProblem, held_out_task_inputs, pooled_problem, task_fit
 from ...method import Method
-from ...models.kernel import selected
+from ...models.kernel import is_selected
 from ...models.task import TaskModel
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
@@ -109,7 +109,7 @@ class MultiTaskMKL(Method):
         }
         arrays = {"kernel_weights": search.best_weights, "task_shares": search.best_shares, "weights_path": search.path}
         norms = [_in_data_order(norm, order) for norm in self.loop.grams(ctx).normalizations]
-        weights = effective(search.best_weights, search.best_shares)
+        weights = task_kernel_weights(search.best_weights, search.best_shares)
         return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, beta, search.best_bias, figures, arrays)
 
     def summary(self, state: MultiTaskState, model: TaskModel) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class MultiTaskMKL(Method):
             "certified_over": "all kernels",
             "lower_bound": lower,
             "upper_bound": upper,
-            "n_selected": int(selected(model.arrays["kernel_weights"], self.config.threshold).sum()),
+            "n_selected": int(is_selected(model.arrays["kernel_weights"], self.config.threshold).sum()),
             "n_kernels": len(model.weights),
             "n_tasks": len(model.intercepts),
             "n_support": len(model.support_ids),
@@ -134,9 +134,9 @@ class MultiTaskMKL(Method):
         search, loop, tasks = state.searches[0], self.loop, self.inputs.names
         weights = search.best_weights
         order = np.lexsort((np.arange(len(weights)), -weights))
-        order = order[selected(weights, self.config.threshold)[order]]
+        order = order[is_selected(weights, self.config.threshold)[order]]
         names = [str(spec) for spec in loop.specs]
-        parts = effective(weights, search.best_shares)
+        parts = task_kernel_weights(weights, search.best_shares)
         sizes, supports = np.diff(loop.edges), np.add.reduceat(search.best_beta != 0, loop.edges[:-1])
         return {
             "kernels": [{"kernel": names[q], "weight": float(weights[q])} for q in order],

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....kernels.bank.block_sums import combined, tile_sums, total_forms
+from ....kernels.bank.block_sums import combine_kernels, tile_sums, total_forms
 from ....kernels.grams.normalization import BlockSums, Normalization, block_sums
 from ....kernels.jit import one_thread
 from ....kernels.svm.dual import DualProblem, Scratch
@@ -175,7 +175,7 @@ class _TaskKernels:
         m = self._part.rows[1] - self._part.rows[0]
         matrix = np.empty((m, m), np.float32)
         for block, rows, cols in self._blocks():
-            matrix[slice(*rows), slice(*cols)] = total = combined(block, weights)
+            matrix[slice(*rows), slice(*cols)] = total = combine_kernels(block, weights)
             if rows != cols:
                 matrix[slice(*cols), slice(*rows)] = total.T
         return matrix

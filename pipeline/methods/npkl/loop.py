@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ....kernels.eigen.chebyshev import SPARE, block_bytes
+from ....kernels.eigen.chebyshev import SPARE_COLUMNS, block_bytes
 from ....kernels.eigen.dense import dense_bytes
 from ....kernels.eigen.operator import SymmetricOperator
-from ....kernels.eigen.positive_part import WHOLE, normalized_laplacian
-from ....kernels.spectral.constraints import PairConstraints, actively_selected, randomly_selected
-from ....kernels.spectral.dual_ascent import Evaluator, SpectralState, advance, begin, kernel_at, progress_figures
-from ....kernels.spectral.neighbors import DENSE_BASE, components, neighbour_graph, smooth_basis
+from ....kernels.eigen.positive_part import MAX_WHOLE_ROWS, normalized_laplacian
+from ....kernels.spectral.constraints import PairConstraints, select_random_pairs, select_uncertain_pairs
+from ....kernels.spectral.dual_ascent import Evaluator, SpectralState, advance_ascent, begin_ascent, kernel_at, progress_figures
+from ....kernels.spectral.neighbors import MAX_DENSE_BASIS_ROWS, count_components, neighbour_graph, smooth_basis
 from ....kernels.spectral.pair_losses import EntryTerms
 from ....kernels.spectral.problem import Evaluation, SpectralProblem
 from ...grams.neighbours import nearest_neighbours
@@ -42,8 +42,8 @@ ROWS = 4096
 
 GRAPH = Held("graph of neighbours, its Laplacian and the matrix of a step", "200 n k", "k = `n_neighbors`")
 CONSTRAINTS = Held("constraints, their multipliers and entries", "160 m", "m constraints")
-BASE = Held("base of r functions, and how it is found", "24 n r", f"r = `base`; up to {DENSE_BASE:,} rows 32 n^2 more")
-DENSE_MATRIX = Held("a small matrix as a dense one", "32 n^2", f"up to {WHOLE} rows")
+BASE = Held("base of r functions, and how it is found", "24 n r", f"r = `base`; up to {MAX_DENSE_BASIS_ROWS:,} rows 32 n^2 more")
+DENSE_MATRIX = Held("a small matrix as a dense one", "32 n^2", f"up to {MAX_WHOLE_ROWS} rows")
 EIGENPAIRS = Held(
     "eigenpairs, here one",
     "n (8 b + 16 r) + 40 b^2",
@@ -89,12 +89,12 @@ class NPKLLoop:
     def given_held(self, n: int) -> tuple[Holding, ...]:
         """Return what the driver holds whatever the rank: graph, constraints, and a base."""
         k, m, base = self.n_neighbors, self.given.size, self.config.base or 0
-        found = dense_bytes(n) if base and n <= DENSE_BASE else 0
+        found = dense_bytes(n) if base and n <= MAX_DENSE_BASIS_ROWS else 0
         return GRAPH.of(n=n, k=k), CONSTRAINTS.of(m=m), BASE.taking(24 * n * base + found)
 
     def driver_held(self, n: int) -> tuple[Holding, ...]:
         """Return what the driver holds, of the eigenpairs the least there can be: their number r shows only as they are found."""
-        least = DENSE_MATRIX.of(n=n) if n <= WHOLE else EIGENPAIRS.taking(block_bytes(n, SPARE + 1, 1))
+        least = DENSE_MATRIX.of(n=n) if n <= MAX_WHOLE_ROWS else EIGENPAIRS.taking(block_bytes(n, SPARE_COLUMNS + 1, 1))
         return (*self.given_held(n), least)
 
     def setting(self, ctx: RunContext) -> Setting:
@@ -123,17 +123,17 @@ class NPKLLoop:
             self.seed,
             ctx.driver_memory - total_bytes(self.given_held(chosen.n)),
         )
-        return Setting(chosen, problem, np.diff(graph.indptr) == 0, components(graph))
+        return Setting(chosen, problem, np.diff(graph.indptr) == 0, count_components(graph))
 
     def init(self, ctx: RunContext) -> SpectralState:
         """Return the start: alpha = C, whose kernel is that of the linear loss."""
         problem = self.setting(ctx).problem
-        return begin(problem, np.full(problem.terms.size, self.config.C))
+        return begin_ascent(problem, np.full(problem.terms.size, self.config.C))
 
     def step(self, state: SpectralState, ctx: RunContext) -> Step[SpectralState]:
         """Do one eigendecomposition and move."""
         problem = self.setting(ctx).problem
-        state = advance(problem, state, tol=self.config.tol, max_iter=self.config.max_iter, evaluator=self._evaluator)
+        state = advance_ascent(problem, state, tol=self.config.tol, max_iter=self.config.max_iter, evaluator=self._evaluator)
         return Step(state, progress_figures(problem, state))
 
     def kernel(self, state: SpectralState, ctx: RunContext) -> Evaluation:
@@ -147,8 +147,8 @@ def selected(config: NPKLConfig, given: PairConstraints, data: Any, seed: int) -
         return given
     rows = config.n_select or -(-int(np.count_nonzero(given.counts)) // 2)
     rng = np.random.default_rng(seed)
-    active = actively_selected(given, gaussian_at(data, given, rng), rows)
-    return active if config.selection == "active" else randomly_selected(given, active.size, rng)
+    active = select_uncertain_pairs(given, gaussian_at(data, given, rng), rows)
+    return active if config.selection == "active" else select_random_pairs(given, active.size, rng)
 
 
 def gaussian_at(data: Any, pairs: PairConstraints, rng: np.random.Generator) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.spectral.constraints import closed, pair_constraints
+from ....kernels.spectral.constraints import close_pairs, pair_constraints
 from ....kernels.spectral.dual_ascent import SpectralState
 from ....kernels.spectral.problem import cap_used
 from ...grams.neighbours import plan_neighbours
@@ -74,7 +74,7 @@ class NPKL(Method):
         if config.base is not None and config.base > n:
             raise ValueError(f"base={config.base}: there are {n} rows, and no more functions on them")
         pairs = pair_constraints(inputs.constraints, n)
-        loop = NPKLLoop(config, closed(pairs) if config.closure else pairs, min(config.n_neighbors, n - 1), ctx.seed)
+        loop = NPKLLoop(config, close_pairs(pairs) if config.closure else pairs, min(config.n_neighbors, n - 1), ctx.seed)
         refuse_beyond(loop.driver_held(n), ctx.driver_memory, cls.name, "fewer rows, fewer constraints or a smaller base")
         return loop
 

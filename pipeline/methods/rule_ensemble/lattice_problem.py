@@ -10,7 +10,7 @@ from ....kernels.graphs.hulls import NodeSet
 from ....kernels.graphs.norms import DualPoint
 from ....kernels.rules.lattice import RuleLattice
 from ....kernels.rules.machine import solve_rules
-from ....kernels.rules.search import DEPTHS, Search
+from ....kernels.rules.search import MAX_LENGTH, ViolatorSearch
 from ...loops.active_set import EVERYWHERE, Restricted, Violations
 from ...records.context import RunContext
 from .config import RuleConfig
@@ -39,7 +39,7 @@ class LatticeProblem:
         else:
             point = solve_rules(problem, warm=(master.weights, master.bias), tol=tol, max_iter=MAX_REWEIGHTINGS)
         solution = RuleMaster(point.G, point.bias, np.concatenate(point.alpha), master.steps + point.steps)
-        return solution, Restricted(point.objective, DualPoint(point.linear, 0.0, point.reach), point.bound)
+        return solution, Restricted(point.objective, DualPoint(point.linear, 0.0, point.step_bound), point.bound)
 
     def frontier(self, nodes: NodeSet, master: RuleMaster, threshold: float, ctx: RunContext) -> Violations:
         """Visit the children of the hull."""
@@ -50,7 +50,7 @@ class LatticeProblem:
         """Visit all conjunctions, longer and longer ones while the visits last."""
         budget, depth_reached, visits = self._config.max_visits, None, 0
         rows = self._lattice.signed(split_alpha(self._lattice, master))
-        for depth in range(FIRST_DEPTH, DEPTHS + 1):
+        for depth in range(FIRST_DEPTH, MAX_LENGTH + 1):
             search = self._lattice.outside(nodes, (), threshold, frontier=False, depth=depth, visits=budget - visits, rows=rows)
             visits += search.visits
             if not search.finished:
@@ -62,7 +62,7 @@ class LatticeProblem:
                 return self._violations(search, threshold, depth_reached, visits)
         return Violations(self._lattice.named([]), np.zeros(0), threshold, depth_reached, visits)
 
-    def _violations(self, search: Search, threshold: float, depth: int | None, visits: int) -> Violations:
+    def _violations(self, search: ViolatorSearch, threshold: float, depth: int | None, visits: int) -> Violations:
         items = [row[row >= 0].tolist() for row in search.items]
         worst = max(float(search.values.max(initial=0.0)), threshold)
         return Violations(self._lattice.named(items), search.values, worst, depth, visits)

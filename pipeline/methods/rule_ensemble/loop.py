@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.rules.bits import UNPACKED
+from ....kernels.rules.bits import MAX_UNPACKED_BYTES
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.active_set import ActiveRule, ActiveState, active_step, unchanged_figures
 from ...loops.protocol import Step
@@ -138,6 +138,6 @@ class RuleLoop:
         raw = raw_columns(ctx, columns)
         flags = rule_flags(rules.propositions, [items[r] for r in positions], columns, raw, self.n_samples)
         # Some rows at a time: as numbers they take eight times as much.
-        step = max(UNPACKED // (8 * max(len(positions), 1)), 1)
+        step = max(MAX_UNPACKED_BYTES // (8 * max(len(positions), 1)), 1)
         parts = [flags[lo : lo + step].astype(np.float64) @ weights for lo in range(0, self.n_samples, step)]
         return np.concatenate(parts) - rules.bias

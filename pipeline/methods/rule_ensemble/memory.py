@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....kernels.rules.bits import UNPACKED
+from ....kernels.rules.bits import MAX_UNPACKED_BYTES
 from ...records.holdings import Held, Holding
 from .config import RuleConfig
 
@@ -19,7 +19,7 @@ ON_ROWS = Held("the hull's conjunctions on the rows, and copies of them", "3 n W
 NEWTON = Held("Newton matrices of the hull", "24 W^2")
 VECTORS = Held("labels, costs and multipliers of the machines", "64 n T")
 VALUES = Held("columns of the rules, as fetched and side by side", "16 n c", "c = min(d, W)")
-UNPACKED_SOME = Held("propositions unpacked, some at a time", "9 p n", f"{2 * UNPACKED >> 20} MiB at most")
+UNPACKED_SOME = Held("propositions unpacked, some at a time", "9 p n", f"{2 * MAX_UNPACKED_BYTES >> 20} MiB at most")
 
 HELD = (BITS, PAIRS, NAMES, ON_ROWS, NEWTON, VECTORS, VALUES, UNPACKED_SOME)
 """What the driver holds."""
@@ -41,5 +41,5 @@ def driver_held(config: RuleConfig, p: int, n: int, d: int, machines: int) -> tu
         NEWTON.of(W=hull),
         VECTORS.of(n=n, T=machines),
         VALUES.of(n=n, c=min(d, hull)),
-        UNPACKED_SOME.taking(min(9 * p * n, 2 * UNPACKED)),
+        UNPACKED_SOME.taking(min(9 * p * n, 2 * MAX_UNPACKED_BYTES)),
     )

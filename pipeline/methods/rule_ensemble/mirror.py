@@ -44,7 +44,7 @@ def _solve_machine(search: RuleSearch, eta: np.ndarray, tol: float) -> bool:
     scale = np.exp(log_zeta(problem.hull, eta, problem.rho) / power)
     for inner in range(MAX_INNER_STEPS):
         delta = scale * _shares(search.norms, scale, problem.rho, inner)
-        point = search.look(search.move(delta), tol, eta)
+        point = search.update_bounds(search.move(delta), tol, eta)
         if point.converged:
             return True
         value = np.exp(log_psi(problem.hull, eta, search.forms, problem.rho) / power)

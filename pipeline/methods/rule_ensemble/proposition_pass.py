@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....cluster import BlockProgram, plan
-from ....kernels.rules.bits import Words, counts, pack
+from ....kernels.rules.bits import Words, count_ones, pack_bits
 from ....kernels.rules.propositions import Propositions, column_propositions
 from ...passes.blocks import Task, column_tasks, listed, load_blocks, task_bytes
 from ...records.context import RunContext, received
@@ -40,7 +40,7 @@ def pack_chunk(task: Task, rows: Any, n_thresholds: int, categorical: frozenset[
             propositions = column_propositions(column, values, n_thresholds, column in categorical)
             if propositions.size:
                 flags = propositions.flags(np.arange(propositions.size), column, values)
-                packed.append(Packed(propositions, pack(flags)))
+                packed.append(Packed(propositions, pack_bits(flags)))
     return packed
 
 
@@ -74,7 +74,7 @@ class _Memory:
 
 
 def _distinct(propositions: Propositions, columns: Words, n: int) -> Packed:
-    sizes = counts(columns)
+    sizes = count_ones(columns)
     varying = np.flatnonzero((sizes > 0) & (sizes < n))
     names = np.ascontiguousarray(columns[varying]).view(np.uint8).reshape(len(varying), -1)
     first: dict[bytes, int] = {}

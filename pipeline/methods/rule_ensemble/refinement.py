@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ....kernels.rules.bits import conjunctions, pack, unpack
-from ....kernels.rules.cuts import CutMachine, refined_cuts
+from ....kernels.rules.bits import pack_bits, pack_conjunctions, unpack_bits
+from ....kernels.rules.cuts import CutMachine, refine_cuts
 from ....kernels.rules.lattice import RuleLattice
 from ....kernels.rules.machine import solve_rules
 from ....kernels.rules.newton import bias_root
@@ -50,7 +50,7 @@ def restrict_propositions(
         members = np.flatnonzero(propositions.column == column)
         if len(members):
             flags[members] = propositions.flags(members, column, column_values)
-    lattice = replace(lattice, columns=pack(flags.astype(np.uint8)))
+    lattice = replace(lattice, columns=pack_bits(flags.astype(np.uint8)))
     new_items = [[number[j] for j in items[r]] for r in positions]
     nodes = lattice.hull(lattice.named([[], *new_items]))
     hull_weights = np.zeros((nodes.size, rules.weights.shape[1]))
@@ -65,10 +65,10 @@ def move_cuts(rules: SelectedRules, lattice: RuleLattice, values: dict[int, np.n
     if not np.isin(propositions.kind, (AT_MOST, ABOVE)).any():
         return rules, lattice
     machine = CutMachine(rules.items(), rules.weights, rules.bias, lattice.rows, lattice.y, lattice.cost)
-    flags = unpack(lattice.columns, lattice.n)
+    flags = unpack_bits(lattice.columns, lattice.n)
     columns = [values[int(column)] for column in propositions.column]
-    cuts, flags = refined_cuts(machine, flags, propositions.kind, propositions.cut, columns)
-    return replace(rules, propositions=replace(propositions, cut=cuts)), lattice.moved(pack(flags))
+    cuts, flags = refine_cuts(machine, flags, propositions.kind, propositions.cut, columns)
+    return replace(rules, propositions=replace(propositions, cut=cuts)), lattice.moved(pack_bits(flags))
 
 
 def refit_rules(rules: SelectedRules, lattice: RuleLattice, config: RuleConfig) -> SelectedRules:
@@ -92,7 +92,7 @@ def prune_rules(rules: SelectedRules, lattice: RuleLattice, share: float, is_las
     if is_last and np.abs(rules.weights - pruned).max(initial=0.0) <= ROUND_OFF * np.abs(pruned).max(initial=0.0):
         return replace(rules, weights=pruned)
     items = rules.items()
-    flags = unpack(conjunctions([items[r] for r in positions], lattice.columns, lattice.n), lattice.n)
+    flags = unpack_bits(pack_conjunctions([items[r] for r in positions], lattice.columns, lattice.n), lattice.n)
     bias = np.empty(len(rules.bias))
     for t, (rows, y, cost) in enumerate(zip(lattice.rows, lattice.y, lattice.cost, strict=True)):
         F = np.zeros(len(rows)) if not positions else flags.T[rows].astype(np.float64) @ np.ascontiguousarray(weights[:, t])

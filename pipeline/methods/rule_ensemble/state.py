@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ....kernels.graphs.hulls import NodeSet
-from ....kernels.rules.bits import unpack
+from ....kernels.rules.bits import unpack_bits
 from ....kernels.rules.propositions import Propositions
 from ...loops.active_set import ActiveState
 from .data import RuleData
@@ -66,7 +66,7 @@ class SelectedRules:
     def items(self) -> list[list[int]]:
         """Return the propositions of every node of the hull."""
         width = 64 * self.nodes.keys.shape[1]
-        return [np.flatnonzero(row).tolist() for row in unpack(self.nodes.keys, width)] if self.nodes.size else []
+        return [np.flatnonzero(row).tolist() for row in unpack_bits(self.nodes.keys, width)] if self.nodes.size else []
 
     def above(self, share: float) -> tuple[list[int], np.ndarray]:
         """Return the rules whose weight is above a share of the largest, by position in the hull, and their weights.

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ....kernels.ranking.random_walk import exact_scores, is_stochastic, normalised_prior, ranked, walk_on, walk_scores
+from ....kernels.ranking.random_walk import exact_scores, is_stochastic, normalise_prior, rank_rows, walk_on, walk_scores
 from ...estimators.inputs import OneThread, in_memory, is_store, opened_for, validated
 from ...estimators.parameters import RUN_PARAMETERS, declare_parameters, method_parameters
 from ...estimators.spectral import SpectralEstimator
@@ -110,7 +110,7 @@ class SemanticKernelRanker(SpectralEstimator):
     def rank(self, k: int | None = None) -> np.ndarray:
         """Return the images by descending score, the first ``k`` or all; equal scores in the order of rows."""
         check_is_fitted(self, "model_")
-        return ranked(self.scores_)[:k]
+        return rank_rows(self.scores_)[:k]
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Return scores of images, ``(n_samples,)``: the mean of ``scores_`` where one step of the walk leads from them.
@@ -235,7 +235,7 @@ class VisualRank(OneThread, BaseEstimator):
         matrix: Any = validated(self, in_memory(similarity, "similarity"), accept_sparse="csr", dtype=[np.float64, np.float32])
         if matrix.shape[0] != matrix.shape[1]:
             raise ValueError(f"similarity: shape {matrix.shape}; it must be square, (n_samples, n_samples)")
-        self.prior_ = normalised_prior(in_memory(prior, "prior"), matrix.shape[0])
+        self.prior_ = normalise_prior(in_memory(prior, "prior"), matrix.shape[0])
         keeps_diagonal = config.diagonal == "keep" or (config.diagonal == "auto" and is_stochastic(matrix))
         walk = walk_on(matrix, "keep" if keeps_diagonal else "zero")
         if config.solver == "exact":
@@ -248,7 +248,7 @@ class VisualRank(OneThread, BaseEstimator):
     def rank(self, k: int | None = None) -> np.ndarray:
         """Return the rows by descending score, the first ``k`` or all; equal scores in the order of rows."""
         check_is_fitted(self, "scores_")
-        return ranked(self.scores_)[:k]
+        return rank_rows(self.scores_)[:k]
 
 
 declare_parameters(VisualRank, method_parameters(VisualRankConfig))

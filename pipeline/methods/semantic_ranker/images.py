@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ....kernels.ranking.tags import counts_of, some_rows, tag_vectors, untagged_rows
+from ....kernels.ranking.tags import count_tags_of_rows, name_rows, tag_vectors, untagged_rows
 from ....kernels.spectral.neighbors import nearest_rows, neighbour_graph
 from ....storage import BlockStore, MemoryBlocks
 from ...grams.sources import all_rows
@@ -71,13 +71,13 @@ def read_images(config: RankerConfig, data: BlockStore | MemoryBlocks, tags: Any
 
 def read_tags(config: RankerConfig, tags: Any, n: int) -> tuple[sp.csr_array, int]:
     """Return tag vectors ``(n, V)``, and the number of images without a tag."""
-    counts, _ = counts_of(tags)
+    counts, _ = count_tags_of_rows(tags)
     n_lines = len(counts.indptr) - 1
     if n_lines != n:
         raise ValueError(f"tags: {n_lines} rows, the data has {n}; there must be one for each image")
     untagged = untagged_rows(counts)
     if len(untagged) and config.untagged == "raise":
-        raise ValueError(f"tags: no tag in row {some_rows(untagged)}; untagged='zero' ranks such images by their looks alone")
+        raise ValueError(f"tags: no tag in row {name_rows(untagged)}; untagged='zero' ranks such images by their looks alone")
     vectors = tag_vectors(counts, config.min_images)
     if not vectors.nnz:
         few = "" if config.min_images == 1 else f" of at least min_images={config.min_images} images"

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from ....kernels.eigen.operator import SymmetricOperator
 from ....kernels.eigen.positive_part import normalized_laplacian
 from ....kernels.jit import one_thread
-from ....kernels.spectral.dual_ascent import SpectralState, advance, begin, kernel_at, progress_figures
+from ....kernels.spectral.dual_ascent import SpectralState, advance_ascent, begin_ascent, kernel_at, progress_figures
 from ....kernels.spectral.neighbors import nearest_rows, neighbour_graph, smooth_basis
 from ....kernels.spectral.pair_losses import DistanceTerms
 from ....kernels.spectral.problem import Evaluation, SpectralProblem
@@ -68,11 +68,11 @@ class RankerLoop:
 
     def init(self, ctx: RunContext) -> SpectralState:
         """Return the state before the first evaluation: no distance counts."""
-        return begin(self.problem, np.zeros(len(self.images.pairs)))
+        return begin_ascent(self.problem, np.zeros(len(self.images.pairs)))
 
     def step(self, state: SpectralState, ctx: RunContext) -> Step[SpectralState]:
         """Evaluate once, and move."""
-        new = advance(self.problem, state, tol=self.config.tol, max_iter=self.config.max_iter)
+        new = advance_ascent(self.problem, state, tol=self.config.tol, max_iter=self.config.max_iter)
         return Step(new, {**progress_figures(self.problem, new), "active_pairs": int(np.count_nonzero(new.best_alpha))})
 
     def learnt_kernel(self, state: SpectralState) -> Evaluation:

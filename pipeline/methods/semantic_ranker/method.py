@@ -9,7 +9,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from ....kernels.ranking.random_walk import Scores, average_precision, normalised_prior, ranked, top_precision, walk_on_factor, walk_scores
+from ....kernels.ranking.random_walk import (
+    Scores,
+    average_precision,
+    normalise_prior,
+    rank_rows,
+    top_precision,
+    walk_on_factor,
+    walk_scores,
+)
 from ....kernels.spectral.dual_ascent import SpectralState
 from ....kernels.spectral.problem import Evaluation, cap_used
 from ....storage import BlockStore, MemoryBlocks
@@ -61,7 +69,7 @@ class RankerInputs:
         require(data, Ranker.name, "columns")
         if prior is None and data.has_table("weight"):
             prior = data.row_table("weight")
-        return cls(data, tags, normalised_prior(prior, data.n_rows))
+        return cls(data, tags, normalise_prior(prior, data.n_rows))
 
 
 class Ranker(Method):
@@ -145,7 +153,7 @@ class Ranker(Method):
     def _walk(self, kernel: Evaluation, driver_memory: int) -> Scores:
         """Return the scores of the walk on a kernel known by its spectrum; its matrix is held if it fits."""
         config, factor = self.config, kernel.part.vectors * np.sqrt(kernel.spectrum)
-        walk = walk_on_factor(factor, config.diagonal, held=8 * len(factor) ** 2 <= MATRIX_SHARE * driver_memory)
+        walk = walk_on_factor(factor, config.diagonal, in_memory=8 * len(factor) ** 2 <= MATRIX_SHARE * driver_memory)
         return walk_scores(walk, self.inputs.prior, config.damping, config.walk_tol)
 
     def warnings(self, state: SpectralState, model: SpectralModel, ctx: RunContext) -> list[str]:
@@ -167,7 +175,7 @@ class Ranker(Method):
             "cap_used": model.figures["cap_used"],
             "walk_steps": int(model.figures["walk_steps"]),
             "score_spread": model.figures["score_spread"],
-            "top": [int(row) for row in ranked(model.arrays["scores"])[:5]],
+            "top": [int(row) for row in rank_rows(model.arrays["scores"])[:5]],
             "stop": state.stop,
             **({} if relevant is None else {"precision": {str(row["n"]): row["precision"] for row in precisions(model, relevant)}}),
             **({"remark": " ".join(messages)} if messages else {}),
@@ -180,7 +188,7 @@ class Ranker(Method):
         first = [
             {"rank": rank, "row": int(row), "score": float(scores[row]), "prior": float(prior[row]), "tags": _one_line(tags[row])}
             | ({} if relevant is None else {"relevant": int(relevant[row])})
-            for rank, row in enumerate(ranked(scores)[:MAX_RANKED], 1)
+            for rank, row in enumerate(rank_rows(scores)[:MAX_RANKED], 1)
         ]
         total = float(model.eigenvalues.sum())
         spectrum = [{"index": k, "eigenvalue": float(lam), "share": float(lam) / total} for k, lam in enumerate(model.eigenvalues, 1)]

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from ....kernels.grams.blocks import gram_block
 from ....kernels.grams.spec import KernelSpec
-from ....kernels.ranking.warp import Warp, warp_of
+from ....kernels.ranking.warp import Warp, build_warp
 from ....storage import BlockStore, MemoryBlocks
 from ...models.kernel_predict import spans
 from ...models.spectral import SpectralModel
@@ -86,7 +86,7 @@ class UnseenImages:
     @cached_property
     def warp(self) -> Warp:
         """The warp, which takes one factorisation of an ``(n, n)`` matrix."""
-        return warp_of(self.gaussian(self.rows), self.model.factor, self.config.warp)
+        return build_warp(self.gaussian(self.rows), self.model.factor, self.config.warp)
 
     def kernel(self, left: Any, right: Any = None) -> np.ndarray:
         """Return the warped kernel between rows, ``(a, b)``; with the fitted images by default."""

@@ -18,6 +18,7 @@ from ....kernels.tasks.pooled_subspace import (
     MirrorPoint,
     Squares,
     alternating_half,
+    factor_products,
     independent_kernel,
     mirror_length,
     mirror_point,
@@ -25,8 +26,7 @@ from ....kernels.tasks.pooled_subspace import (
     part_norms,
     part_roots,
     pooled_factor,
-    products,
-    spread,
+    scatter_by_task,
     start_constants,
 )
 from ....kernels.tasks.shared_subspace import SubspaceBounds, best_coupling, dual_value, machine_value
@@ -59,7 +59,7 @@ class PooledLoop(SubspaceLoop):
         began = time.perf_counter()
         solution = self.solve(gram, state)
         seconds = time.perf_counter() - began
-        G = products(factors, spread(solution.beta, self.codes, self.n_tasks))
+        G = factor_products(factors, scatter_by_task(solution.beta, self.codes, self.n_tasks))
         W = [half.part(part) for half, part in zip(halves, G, strict=True)]
         primal, biases = machine_value(self.problem, solution.decision, part_norms(W, q))
         limits = SubspaceBounds(primal, dual_value(self.problem, solution.beta, pair_forms(G), q), biases)
@@ -93,7 +93,7 @@ class MirrorLoop(PooledLoop):
         step = mirror_length(G, sum(F.shape[1] for F in factors), state.iteration + 1)
         length = state.length + step
         average = state.average + (step / length if length > 0 else 0.0) * (state.beta - state.average)
-        mean = pair_forms(products(factors, spread(average, self.codes, self.n_tasks)))
+        mean = pair_forms(factor_products(factors, scatter_by_task(average, self.codes, self.n_tasks)))
         lower = max(state.lower, dual_value(self.problem, average, mean, self.config.q))
         sums = state.sums + step * squares.outer(state.beta)
         return replace(state, sums=sums, constants=point.constants, average=average, length=length, lower=lower), seconds

@@ -27,18 +27,18 @@ from ....kernels.tasks.multitask import power_norm
 from ....kernels.tasks.shared_subspace import (
     SubspaceBounds,
     best_coupling,
-    bounds,
+    coupling_roots,
     coupling_size,
     coupling_slack,
     dual_value,
     even_coupling,
     long_step,
     machine_value,
-    next_pace,
+    next_lengths,
     nuclear_norms,
-    roots,
+    subspace_bounds,
 )
-from ....kernels.tasks.subspace_interior import InteriorPath, InteriorPoint, View
+from ....kernels.tasks.subspace_interior import InteriorPath, InteriorPoint, PointView
 from ...grams.given import GivenGrams
 from ...grams.grams import Grams
 from ...grams.held import held_grams
@@ -246,7 +246,7 @@ class SubspaceLoop:
             return replace(state, interior=None, takeover=NEVER, coupling=state.best_coupling, short=True), seconds
         return replace(state, interior=following), seconds
 
-    def _with_view(self, state: SubspaceState, view: View, grams: Grams) -> SubspaceState:
+    def _with_view(self, state: SubspaceState, view: PointView, grams: Grams) -> SubspaceState:
         """Return the state with the bounds of a point of the path: couplings scaled to norm one, coefficients with sums of zero."""
         size, q = coupling_size(view.coupling, self.config.q), self.config.q
         beta = self.problem.feasible(view.beta)
@@ -299,7 +299,7 @@ class SubspaceLoop:
 
     def with_solution(self, state: SubspaceState, coupling: np.ndarray, solution: DualSolution, forms: np.ndarray) -> SubspaceState:
         """Return the state with the machine at a coupling, bounds and best point brought up to date."""
-        limits = bounds(self.problem, solution.beta, solution.decision, forms, coupling, self.config.q)
+        limits = subspace_bounds(self.problem, solution.beta, solution.decision, forms, coupling, self.config.q)
         return self.with_bounds(replace(state, beta=solution.beta), coupling, solution.beta, solution.decision, limits)
 
     def with_bounds(
@@ -322,9 +322,9 @@ class SubspaceLoop:
             state = replace(state, slow=0, since=state.iteration)
             return state if state.short else replace(state, coupling=state.best_coupling, short=True)
         if state.short:
-            return replace(state, coupling=best_coupling(roots(state.coupling, forms, smoothing), q))
+            return replace(state, coupling=best_coupling(coupling_roots(state.coupling, forms, smoothing), q))
         slack = coupling_slack(state.coupling, forms)
-        pace = next_pace(state.pace, slack, state.slack) if state.value <= state.upper else np.maximum(PACE_CUT * state.pace, 1.0)
+        pace = next_lengths(state.pace, slack, state.slack) if state.value <= state.upper else np.maximum(PACE_CUT * state.pace, 1.0)
         return replace(state, coupling=long_step(state.coupling, forms, pace, q, smoothing), pace=pace, slack=slack)
 
     def smoothing(self, state: SubspaceState) -> float:

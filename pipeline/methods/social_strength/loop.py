@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from ....kernels.alignment.target_alignment import Aligned, MatrixSums, aligned_weights
+from ....kernels.alignment.target_alignment import AlignedWeights, MatrixSums, solve_aligned_weights
 from ....kernels.ranking.pair_kernels import FactorGram, PairGram, pair_block, pair_diagonal, similarity_features
 from ....kernels.ranking.pair_ranking import ImportMachine, empty_machine, full_gap, import_factor, import_step, rank_pairs
 from ....kernels.ranking.user_kernels import row_factors
@@ -207,11 +207,11 @@ class SocialLoop:
             return Scaling(factors, np.zeros(len(maxima)))
         return Scaling(factors, np.maximum(-grams.least_eigenvalues(factors), 0.0))
 
-    def _align(self, grams: ViewGrams, scaling: Scaling) -> Aligned:
+    def _align(self, grams: ViewGrams, scaling: Scaling) -> AlignedWeights:
         links, config = self.links, self.config
         sums = grams.matrix_sums(scaling, links.known)
         with_links = _add_target(sums, self._target_products(grams, scaling), links)
-        return aligned_weights(with_links.centred(config.alignment), uniform=config.weights == "uniform")
+        return solve_aligned_weights(with_links.centred(config.alignment), uniform=config.weights == "uniform")
 
     def _target_products(self, grams: ViewGrams, scaling: Scaling) -> np.ndarray:
         """Return the inner products of the views with the links beside the diagonal, ``(k,)``."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.grams.blocks import gram_block, gram_diagonal
-from ....kernels.grams.products import kernel_of
+from ....kernels.grams.products import kernel_from_json
 from ....storage import BlockStore
 from ...models.kernel_predict import ROWS, row_spans, spans
 from ...models.predictor import Predictor
@@ -61,7 +61,7 @@ class SocialPredictor(Predictor):
 
 
 def _batch_scores(model: SocialModel, data: Any) -> Iterator[np.ndarray]:
-    specs = [kernel_of(record) for record in json.loads(model.kernels_json)]
+    specs = [kernel_from_json(record) for record in json.loads(model.kernels_json)]
     users = model.rows if model.rows is not None else np.array(model.texts, dtype=object)
     for span in row_spans(data, model.n_features):
         rows: Any = span.load(model)  # pyright: ignore[reportArgumentType] (it reads the scaling alone)

@@ -19,9 +19,9 @@ from ....kernels.jit import one_thread
 from ....kernels.svm.dual import DenseGram, Gram
 from ....kernels.svm.triclass import Points
 from ....kernels.svm.triclass_search import (
-    Search,
+    SearchSettings,
     SearchState,
-    improved,
+    improve_machine,
     labelled_machine,
     permuted_start,
     sided_start,
@@ -132,10 +132,10 @@ class TriClassLoop:
         return self._gram
 
     @property
-    def search(self) -> Search:
+    def search(self) -> SearchSettings:
         """How machines are improved."""
         c = self.config
-        return Search(c.algorithm, c.tol, c.inner_tol, c.max_iter, 1.0 / c.C, c.D)
+        return SearchSettings(c.algorithm, c.tol, c.inner_tol, c.max_iter, 1.0 / c.C, c.D)
 
     def init(self, ctx: RunContext) -> TriClassState:
         """Return the state before the first machine."""
@@ -160,7 +160,7 @@ class TriClassLoop:
 
     def _improve_all(self, state: TriClassState, gram: Gram) -> TriClassState:
         machines = [
-            machine if machine.stop else improved(gram, self.points[k // len(self.names)], machine, self.search)
+            machine if machine.stop else improve_machine(gram, self.points[k // len(self.names)], machine, self.search)
             for k, machine in enumerate(state.machines)
         ]
         return TriClassState(state.iteration + 1, tuple(machines), state.rivals, state.path)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ....cluster import BlockProgram, plan
 from ....kernels.bank.block_sums import TileSums, tile_sums, total_forms
-from ....kernels.bank.two_layer import LARGEST_EXPONENT, bank_sums, block_layer, block_sums, exponential, refused
+from ....kernels.bank.two_layer import LARGEST_EXPONENT, bank_sums, block_layer, block_sums, exponentiate, is_refused
 from ....kernels.svm.dual import Gram
 from ...grams.grams import Filled, Grams, Norms, _place
 from ...grams.sources import PairRef, normalised, pair_bytes
@@ -37,7 +37,7 @@ def exponential_chunk(ref: PairRef, scale: np.ndarray, beta: Any, norms: Norms) 
     """Return the shares of one block pair in ``beta' exp(K_q) beta``, kernel by kernel."""
     vectors, parts = received(beta)[None], []
     for block, factor in zip(normalised(ref, norms), scale, strict=True):
-        parts.append(tile_sums(exponential(factor * block.astype(np.float64))[None], ref.rows, ref.cols, vectors).values)
+        parts.append(tile_sums(exponentiate(factor * block.astype(np.float64))[None], ref.rows, ref.cols, vectors).values)
     return [TileSums(ref.rows, ref.cols, np.concatenate(parts))]
 
 
@@ -75,12 +75,12 @@ class LayerGrams(Grams):
             return combined_gram(self.ctx, self._refs, weights, self._norms, np.exp(inner), self.settings.block, exponential=True)
         self._layer = np.empty((self.n, self.n)) if self._layer is None else self._layer
         if self._bank is not None:
-            exponential(self._bank.combine(weights, self._layer))
+            exponentiate(self._bank.combine(weights, self._layer))
         else:
             for batch in self._batches():
                 for block in self._layer_pass("second-layer", layer_chunk, _pair_result(batch[0]), batch, weights, self._norms):
                     _place(self._layer, block)
-        return None if refused(self._layer) else self._layer
+        return None if is_refused(self._layer) else self._layer
 
     def weigh(self, mu: np.ndarray, kernel: Any, beta: np.ndarray) -> np.ndarray:
         """Return ``beta' (K2 o K_q) beta`` of every kernel, ``(k,)``, where ``kernel`` is ``K2(mu)``; one pass over all entries."""

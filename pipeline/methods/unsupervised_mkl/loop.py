@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.jit import one_thread
 from ....kernels.svm.dual import DenseGram
-from ....kernels.weights.umkl import basis_costs, coded_bases, greedy_bases, simplex_qp, weight_terms
+from ....kernels.weights.umkl import basis_costs, coded_bases, greedy_bases, solve_simplex_qp, weight_terms
 from ....storage import BlockStore, MemoryBlocks
 from ...grams.grams import Grams
 from ...grams.held import Held
@@ -156,7 +156,7 @@ class UMKLLoop:
         # In one order, whatever the policy hands over: products follow other paths, with other bits, through other layouts.
         entries = np.multiply(entries, self.factors(ctx)[:, None], order="C")
         terms = weight_terms(entries.reshape(-1, n, self.n_bases), bases, self.inner(ctx), config.gamma1, config.gamma2)
-        best = simplex_qp(terms.W, terms.u, state.weights)
+        best = solve_simplex_qp(terms.W, terms.u, state.weights)
         return UMKLState(state.iteration + 1, best.weights, bases, terms.value(best.weights), best.gap, state.path)
 
     def _stop_reason(self, old: UMKLState, new: UMKLState, changed: int) -> str | None:
