@@ -10,6 +10,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +97,23 @@ def door_stub() -> str:
     return HEAD + "".join(lines) + f"\n__version__: str\n__all__ = {dir(gramplane)!r}\n"
 
 
+def module_stub(name: str) -> str:
+    """Return the stub of a module beside the door."""
+    homes = import_module(f"gramplane.{name}")._HOMES
+    lines = [f"from gramplane.{home} import {public} as {public}\n" for public, home in homes.items()]
+    return HEAD + "".join(lines) + f"\n__all__ = {sorted(homes)!r}\n"
+
+
 def written() -> dict[Path, str]:
     """Return every file with the text it should have."""
+    import gramplane
+
     project = ROOT / "pyproject.toml"
     return {
         project: project_text(project.read_text()),
         ROOT / "pipeline" / "__init__.pyi": pipeline_stub(),
         ROOT / DOOR / "__init__.pyi": door_stub(),
+        **{ROOT / DOOR / f"{name}.pyi": module_stub(name) for name in gramplane.DOORS},
     }
 
 

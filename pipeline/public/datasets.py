@@ -4,11 +4,11 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "dense_groups": "linear",
-    "dense_linear": "linear",
-    "planted_images": "images",
-    "social_graph": "social_graph",
-    "sparse_linear": "linear",
+    "dense_groups": "pipeline.synthetic.linear",
+    "dense_linear": "pipeline.synthetic.linear",
+    "planted_images": "pipeline.synthetic.images",
+    "social_graph": "pipeline.synthetic.social_graph",
+    "sparse_linear": "pipeline.synthetic.linear",
 }
 
 __all__ = sorted(_HOMES)
@@ -17,4 +17,4 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"gramplane.pipeline.synthetic.{_HOMES[name]}"), name)
+    return getattr(import_module(f"gramplane.{_HOMES[name]}"), name)

@@ -3,10 +3,12 @@
 from importlib import import_module
 from typing import Any
 
-__all__ = ["MethodCase", "check_method"]
+_HOMES = {"MethodCase": "workflows.battery", "check_method": "workflows.battery"}
+
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("gramplane.workflows.battery"), name)
+    return getattr(import_module(f"gramplane.{_HOMES[name]}"), name)

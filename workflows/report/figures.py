@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from ...pipeline.records import shared_charts
 from ...pipeline.records.charts import Chart, SystemCharts
 from ...pipeline.records.run_view import RunView, weight_of
 from ...pipeline.registry import METHODS
 from .charts import Picture, draw, picture
+from .collect import view_run
 from .pixels import pixel_usage
 
 COMPARING = (
@@ -41,6 +43,12 @@ def single_charts(run: RunView) -> list[Chart]:
     """Return the charts of one run but for its time."""
     functions = (shared_charts.weights, shared_charts.weight_paths, *system_charts(run).single)
     return [chart for function in functions for chart in function(run)]
+
+
+def list_charts(path: str | Path) -> list[Chart]:
+    """Return the charts of the report of the run in a folder, as data."""
+    run = view_run(path)
+    return [*comparing_charts([run]), *single_charts(run), *shared_charts.phases(run), *shared_charts.traffic([run])]
 
 
 def pixels(run: RunView) -> list[Picture]:
