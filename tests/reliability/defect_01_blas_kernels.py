@@ -11,8 +11,8 @@ from tests.support.clusters import ROOT
 from tests.support.processors import environment, other_coretypes, said
 
 REPORTED = (
-    "tests/test_kernels_smo.py::test_one_kink_for_all_and_one_each_are_the_same_bits",
-    "tests/test_pipeline_social.py::test_users_that_nothing_names_take_no_part_in_the_alignment",
+    "tests/kernels/svm/test_smo.py::test_one_kink_for_all_and_one_each_are_the_same_bits",
+    "tests/pipeline/methods/social_strength/test_social.py::test_users_that_nothing_names_take_no_part_in_the_alignment",
 )
 
 METHODS = ("fgm-sparse", "mkl-two", "multitask-mkl-numbers-recompute")

@@ -1,0 +1,67 @@
+"""The recipes of CONTRIBUTING.md do what the page says."""
+
+import runpy
+
+import numpy as np
+import pytest
+
+from gramplane.pipeline.registry import METHODS, MethodInfo
+from gramplane.storage.ingest import ingest
+from gramplane.testing import MethodCase, check_method
+from tests.recipes.ridge.estimator import RidgeRegression
+from tests.support.places import ROOT
+
+
+@pytest.fixture
+def ridge(monkeypatch):
+    info = MethodInfo("ridge", "Ridge regression", "tests.recipes.ridge", "Ridge", "RidgeRegression")
+    monkeypatch.setitem(METHODS, "ridge", info)
+    return info
+
+
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 8))
+    return X, X @ rng.normal(size=8) + 0.1 * rng.normal(size=60)
+
+
+def case(**params):
+    chosen = {"lam": 0.1, "tol": 1e-3, **params}
+    return MethodCase("ridge", chosen, lambda path: ingest(rows(), path, task="regression"), ({**chosen, "lam": 0.2}, "lam"))
+
+
+def test_the_method_of_the_recipe_passes_the_battery(ridge, capsys):
+    check_method(case())
+
+
+def test_its_estimator_solves_the_normal_equations(ridge):
+    X, y = rows()
+    model = RidgeRegression(lam=0.1, tol=1e-12, max_iter=2000).fit(X, y)
+    np.testing.assert_allclose(model.model_.coef[0], np.linalg.solve(X.T @ X + 0.1 * np.eye(8), X.T @ y), atol=1e-6)
+
+
+def test_the_battery_names_the_check_that_fails(ridge, capsys, monkeypatch):
+    from tests.recipes.ridge.loop import RidgeLoop
+
+    step = RidgeLoop.step
+    monkeypatch.setattr(RidgeLoop, "seen", 0, raising=False)
+
+    def forgetful(self, state, ctx):
+        self.seen = self.seen + 1  # what is not in the state is lost by a kill
+        new = step(self, state, ctx)
+        return type(new)(new.state, {**new.metrics, "n_points": self.seen})
+
+    monkeypatch.setattr(RidgeLoop, "step", forgetful)
+    with pytest.raises(AssertionError, match="ridge: resumes to the same bits: the histories differ"):
+        check_method(case())
+
+
+def test_a_method_is_at_most_eleven_files_and_120_lines():
+    files = list((ROOT / "tests" / "recipes" / "ridge").glob("*.py"))
+    assert len(files) + len(["pipeline/registry.py"]) <= 11
+    assert sum(len(path.read_text().splitlines()) for path in files) <= 120
+
+
+def test_the_page_holds_the_files_as_they_are():
+    page = runpy.run_path(str(ROOT / "docs" / "make_recipes.py"))
+    assert page["main"](True) == 0, "python docs/make_recipes.py"

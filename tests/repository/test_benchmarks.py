@@ -1,0 +1,132 @@
+"""Every benchmark runs at its smallest size and prints its table: a program nobody can run proves nothing."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.places import ROOT
+
+FOLDER = ROOT / "benchmarks"
+OTHERS = {
+    "fgm_pairs.py": (["small", "--reps", "1"], "M products/s"),
+    "fgm_subproblem.py": (["--tiny"], ""),
+    "ingest_svmlight.py": (["--nnz", "3e4", "--peer-bytes", "1000000"], "parser against load_svmlight_file"),
+    "storage_io.py": (["--megabytes", "1", "--repeat", "1"], "write, ours : zarr"),
+}
+"""Programs about one layer, with tables of their own: arguments of a short run, and what it prints."""
+STARTS_WORKERS = {"fgm_out_of_core.py", "fgm_scaling.py", "gram_distributed.py", "multitask_mkl.py"}
+BY_NAME = {path.name: path for path in FOLDER.glob("*/*.py") if path.name != "__init__.py"}
+PROGRAMS = sorted(set(BY_NAME) - set(OTHERS))
+
+
+def run(name: str, *arguments: str) -> str:
+    module = ".".join(BY_NAME.get(name, FOLDER / name).relative_to(ROOT).with_suffix("").parts)
+    done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True, timeout=280, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.cluster) if name in STARTS_WORKERS else name for name in PROGRAMS])
+def test_prints_its_table_and_one_json_line(name: str) -> None:
+    text = run(name, "--tiny")
+    assert "| figure | value | target | verdict |" in text
+    record = json.loads(text.splitlines()[-1])
+    assert record["figures"]
+    # Verdicts are left open; some programs only report.
+    assert not {"| met |", "| MISSED |"} & {f"| {line.split(' | ')[-1]}" for line in text.splitlines()}
+    assert {"cpu", "processors", "memory_gib"} <= record["machine"].keys()
+    assert "gramplane" in record["versions"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in sorted(OTHERS) if name in BY_NAME])
+def test_programs_of_one_layer_run(name: str) -> None:
+    arguments, printed = OTHERS[name]
+    assert printed in run(name, *arguments)
+
+
+def test_smallest_program_runs_in_the_normal_suite() -> None:
+    text = run("fgm_small.py", "--tiny")
+    assert "| FGM : l1-SVM, defaults |" in text
+    assert "MISSED" not in text
+
+
+def test_tables_of_the_documentation_are_those_of_the_kept_runs() -> None:
+    assert "all pages are up to date" in run("tables.py", "--check")
+
+
+def test_every_missed_figure_is_accounted_for() -> None:
+    page = (FOLDER.parent / "docs" / "benchmarks.md").read_text()
+    reasons = page.partition("## Missed, and why")[2].partition("## The runs")[0]
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in page.partition("## Missed")[0].splitlines() if row.startswith("| ")]
+    missed = [(row[0], row[1]) for row in rows if row[4] == "MISSED"]
+    assert [entry for entry in missed if f"**{entry[0]}**" not in reasons or entry[1] not in reasons] == []
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The shared module; it fixes thread counts in the environment, which other tests must not inherit."""
+    before = dict(os.environ)
+    yield importlib.import_module("benchmarks._harness")
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def test_a_full_run_is_kept_and_its_tables_made_anew(bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(bench, "RESULTS", tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(BY_NAME["fgm_small.py"]), "--reps", "1"])
+    report = bench.Report("A workload, n=3", bench.arguments("doc").parse_args([]))
+    report.ratio("ours : peer", bench.Timing([2.0], [2.0]), bench.Timing([8.0], [8.0]), 1 / 3)
+    report.note("a remark")
+    report.show()
+    record = json.loads((tmp_path / "fgm_small--a-workload-n-3.json").read_text())
+    assert record["command"] == "python -m benchmarks.fgm.fgm_small --reps 1" and record["program"] == "fgm_small.py"
+    tables = importlib.import_module("benchmarks.tables")
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    row = tables.Headline("w", "p", ("1/3", "so"), "fgm_small--a-workload-n-3", ("{}", "ours : peer"), ("as {} says", "ours : peer"))
+    monkeypatch.setattr(tables, "HEADLINES", (row, row._replace(file="never-run")))
+    runs = tables.kept_runs()
+    page = tables.made_anew("# Words\n<!-- made from results: headlines -->\nold\n<!-- end -->\nmore", runs)
+    assert "| w | p | 1/4 | as 1/4 says |\n| w | p | 1/3 † | so † |\n\n† measured before" in page and "old" not in page
+    assert "| A workload, n=3 | ours : peer | 0.250 = 1/4.00" in tables.state_of_rows(runs) and "| met |" in tables.state_of_rows(runs)
+    assert "* a remark" in tables.whole_runs(runs) and "fgm_small.py" not in tables.not_run(runs)
+
+
+def test_verdicts_follow_the_targets(
+    bench: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bench, "RESULTS", tmp_path)
+    report = bench.Report("a workload", bench.arguments("doc").parse_args([]))
+    report.value("small enough", 1.0, "<= 1")
+    report.value("too large", 1.1, "<= 1")
+    report.value("large enough", 2.0, ">= 1.5")
+    report.ratio("too slow", bench.Timing([3.0, 1.0, 2.0], [1.0]), bench.Timing([4.0], [1.0]), 1 / 4)
+    report.show()
+    verdicts = {
+        line.split("|")[1].strip(): line.split("|")[4].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("| ")
+    }
+    assert verdicts | {"figure": ""} == {
+        "figure": "",
+        "small enough": "met",
+        "too large": "MISSED",
+        "large enough": "met",
+        "too slow": "MISSED",
+    }
+    assert report.figures["too slow"] == 0.5
+
+
+def test_calls_alternate_and_warm_rounds_are_not_counted(bench: Any) -> None:
+    order: list[str] = []
+    timings = bench.alternate({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, reps=2, warm=1)
+    assert order == ["a", "b"] * 3
+    assert [len(timing.wall) for timing in timings.values()] == [2, 2]

@@ -1,0 +1,120 @@
+"""The package list, the wheel, and the three ways of importing a checkout."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import ROOT
+
+FOLDERS = ("cluster", "kernels", "pipeline", "storage", "workflows")
+DATA_SUFFIXES = (".yaml", ".svm", ".txt", ".j2", ".css", ".example", "py.typed")
+IMPORT_ALL = (
+    "import gramplane.cluster, gramplane.kernels, gramplane.storage, gramplane.pipeline, gramplane.workflows.cli as c; print(c.__file__)"
+)
+
+
+@pytest.fixture(scope="module")
+def settings() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what is built, so that a build leaves nothing behind in the checkout."""
+    copy = tmp_path_factory.mktemp("source") / "anywhere"
+    skip = shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc")
+    for folder in (*FOLDERS, "tests"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=skip)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "conftest.py"):
+        shutil.copy(ROOT / name, copy / name)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    out = tmp_path_factory.mktemp("wheel")
+    build = f"from setuptools import build_meta; build_meta.build_wheel({str(out)!r})"
+    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True, timeout=120)
+    (path,) = out.glob("gramplane-*.whl")
+    return zipfile.ZipFile(path).namelist()
+
+
+def _run(code: str, cwd: Path, python: str | Path = sys.executable, flags: tuple[str, ...] = (), **env: str) -> str:
+    ran = subprocess.run([str(python), *flags, "-c", code], cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
+def test_package_list_equals_the_folders(settings: dict):
+    found = {
+        "gramplane." + path.parent.relative_to(ROOT).as_posix().replace("/", ".")
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("__init__.py")
+    }
+    assert sorted(settings["tool"]["setuptools"]["packages"]) == sorted(found)
+
+
+def test_every_module_lies_in_a_package():
+    orphans = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if not (path.parent / "__init__.py").exists()]
+    assert orphans == []
+
+
+def test_the_wheel_holds_only_gramplane(wheel: list[str]):
+    tops = {name.split("/")[0] for name in wheel}
+    assert tops == {"gramplane", next(top for top in tops if top.endswith(".dist-info"))}
+    assert not [name for name in wheel if "test" in name.lower() or name == "gramplane/__init__.py"]
+
+
+def test_the_wheel_holds_every_module_and_data_file(wheel: list[str]):
+    wanted = {
+        f"gramplane/{path.relative_to(ROOT).as_posix()}"
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and (path.suffix == ".py" or path.name.endswith(DATA_SUFFIXES))
+    }
+    assert wanted == {name for name in wheel if name.startswith("gramplane/")}
+    assert {"gramplane/workflows/smoke.yaml", "gramplane/workflows/crontab.example", "gramplane/storage/py.typed"} <= wanted
+
+
+def test_the_command_is_declared(settings: dict):
+    assert settings["project"]["scripts"] == {"gramplane": "gramplane.workflows.program:main"}
+
+
+def test_dependencies_have_floors_not_ceilings(settings: dict):
+    extras = settings["project"]["optional-dependencies"]
+    for requirement in itertools.chain(settings["project"]["dependencies"], *extras.values()):
+        assert "<" not in requirement and "==" not in requirement
+
+
+def test_a_bare_checkout_imports(source: Path, tmp_path: Path):
+    """Without the installed gramplane, ``conftest.py`` finds the folders; the copy's name is not ``gramplane``."""
+    libraries = tmp_path / "libraries"
+    libraries.mkdir()
+    for folder in map(Path, sys.path):
+        if folder.name in ("site-packages", "dist-packages") and folder.is_dir():
+            for entry in folder.iterdir():
+                if not entry.name.lower().startswith(("gramplane", "__editable__")) and not (libraries / entry.name).exists():
+                    (libraries / entry.name).symlink_to(entry)
+    found = _run(f"import conftest; {IMPORT_ALL}", source, flags=("-S",), PYTHONPATH=f"{libraries}")
+    assert found == str(source / "workflows" / "cli.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [(), ("-e",)], ids=["wheel", "editable"])
+def test_an_install_into_an_empty_environment_imports(mode: tuple[str, ...], source: Path, tmp_path: Path):
+    """The README's first step, from the index, then an import from another folder."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True, timeout=120)
+    python = tmp_path / "env" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "-q", *mode, str(source)], check=True, timeout=600, cwd=tmp_path)
+    found = _run(IMPORT_ALL, tmp_path, python=python)
+    assert found.startswith(str(source if mode else tmp_path / "env"))
+    assert "Usage: gramplane" in subprocess.run([tmp_path / "env" / "bin" / "gramplane", "--help"], capture_output=True, text=True).stdout

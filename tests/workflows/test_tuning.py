@@ -1,0 +1,66 @@
+"""Grids as a user types them, of a method whose fits are done one after another."""
+
+import json
+
+import numpy as np
+import pytest
+
+from gramplane.pipeline.inputs.scores import plain_folds
+from gramplane.storage import BlockStore
+from gramplane.workflows.cli import main
+from gramplane.workflows.progress import headline
+from tests.pipeline.methods.multitask_mkl.test_workflow import ingested, result
+
+
+def words(data, run, *more, method="shared-subspace-mkl"):
+    return ["tune", method, "--data", data, "--run", run, *more]
+
+
+KERNELS = ("--kernels", "rbf(gamma=0.5); linear")
+
+
+def test_a_grid_fitted_one_after_another(tmp_path, capsys):
+    data, run = ingested(tmp_path / "train", capsys, "--task", "regression", real=True), tmp_path / "tuned"
+    given = words(data, run, "--grid", "C=0.001,10", "--set", "tol=0.05", "--set", "loss=squared", *KERNELS, "--folds", "2")
+    plan = result([*given, "--dry-run"], capsys)["plan"]
+    assert (plan["points"], plan["fits"], plan["first_fit"]["learning_tasks"]) == (2, 4, 3) and not run.exists()
+    assert main([*map(str, given), "--json"]) == 0
+    told = capsys.readouterr()
+    summary = json.loads(told.out.rstrip("\n").rpartition("\n")[2])["summary"]
+    assert summary["best"]["C"] == 10 and summary["r2"] > 0.5 and summary["standard_error"] == pytest.approx(summary["deviation"] / 2**0.5)
+    lines = [json.loads(line) for line in told.err.splitlines()]
+    folds = [line for line in lines if line.get("event") == "fold"]
+    assert [(line["point"], line["fold"]) for line in folds] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert headline(folds[0]) == f"point 1 of 2, fold 1 of 2  r2 {folds[0]['r2']:.4g}"
+    assert result(given, capsys)["status"] == "already-done"
+    assert result(["status", run], capsys)["state"] == "done"
+    assert result(["score", run, data], capsys)["r2"] > 0.7
+    error = result([*given[:-1], "3"], capsys, 2)["error"]
+    assert "belongs to another configuration: folds is 2 there and 3 here. Choose another run directory" in error
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path, capsys):
+    data, run = ingested(tmp_path / "train", capsys), tmp_path / "bad"
+    for more, method, text in [
+        (("--grid", "grams=memory,recompute"), "latent-task-mkl", "grams says where matrices lie"),
+        (("--grid", "n_bases=2,3", "--dry-run"), "unsupervised-mkl", "has no score on rows held out"),
+        (("--grid", "CC=1,2"), "rule-ensemble", "--grid CC"),
+        (("--grid", "C=0,2"), "hierarchical-kernels", "--grid C: Input should be greater than 0 (found 0)"),
+        (("--grid", "C=[]", "--dry-run"), "two-layer-mkl", "--grid C: there must be at least one value"),
+    ]:
+        assert text in result(words(data, run, *more, method=method), capsys, 2)["error"]
+        assert not run.exists()
+
+
+def test_a_share_of_a_regression_is_held_out_by_a_shared_subspace(tmp_path, capsys):
+    data, run = ingested(tmp_path / "train", capsys, "--task", "regression", real=True), tmp_path / "run"
+    fit = ["fit", "shared-subspace-mkl", "--data", data, "--run", run, "--set", "loss=squared", "--set", "tol=0.05", *KERNELS]
+    summary = result([*fit, "--test-share", "0.2"], capsys)["summary"]
+    found = result(["score", run, data], capsys)
+    assert found["rows"] == 18 and found["r2"] == pytest.approx(summary["test_r2"], abs=1e-6) and summary["train_r2"] > summary["test_r2"]
+    # The machine has no coefficient on a row that was held out.
+    from gramplane.pipeline import load_model
+
+    store = BlockStore.open(str(data))
+    held = plain_folds(store.n_rows, 0, [0.2])[0]
+    assert held.sum() == 18 and not np.intersect1d(load_model(run).model_.support_ids, np.flatnonzero(held)).size
