@@ -14,7 +14,8 @@ def filled(text: str) -> str:
     """Return the page with every file between ``<!-- file: PATH -->`` and ``<!-- end -->`` as it is now."""
 
     def block(found: re.Match[str]) -> str:
-        return f"<!-- file: {found[1]} -->\n```python\n# {found[1]}\n{(ROOT / found[1]).read_text()}```\n<!-- end -->"
+        kind = "diff" if found[1].endswith(".diff") else "python"
+        return f"<!-- file: {found[1]} -->\n```{kind}\n# {found[1]}\n{(ROOT / found[1]).read_text()}```\n<!-- end -->"
 
     return re.sub(r"<!-- file: (\S+) -->\n.*?<!-- end -->", block, text, flags=re.DOTALL)
 

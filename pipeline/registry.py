@@ -87,7 +87,7 @@ class MethodInfo:
     @cached_property
     def charts(self) -> SystemCharts:
         """Charts and words that its system brings to reports."""
-        has_charts = find_spec(f".methods.{self.system}.charts", __package__) is not None
+        has_charts = find_spec(f"{self.package}.charts") is not None
         return self.module("charts").CHARTS if has_charts else SystemCharts()
 
     def prepare(self, config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Method:

@@ -1,15 +1,12 @@
-"""RidgeRegression: a scikit-learn class in ten lines."""
+"""RidgeRegression: a scikit-learn class in a few lines."""
 
-from gramplane.pipeline.estimators.kernels import KernelRegressor
+from gramplane.pipeline.estimators.linear import LinearEstimator
+from gramplane.pipeline.estimators.supervised import SupervisedRegressor
 
 from .method import Ridge
 
 
-class RidgeRegression(KernelRegressor):
+class RidgeRegression(SupervisedRegressor, LinearEstimator):
     """Linear least squares with a penalty on the squared length of the coefficients."""
 
-    _method, kernels = Ridge, None
-
-    def fit(self, X, y=None, sample_weight=None):
-        self._fit(self._inputs(X, y, sample_weight))
-        return self
+    _method = Ridge

@@ -1,7 +1,6 @@
 """Gradient steps with a certificate: the objective is strongly convex, so its gradient bounds the gap."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from gramplane.pipeline.loops.protocol import Step
 class RidgeState:
     """Coefficients so far, and how far they are from the optimum at most."""
 
-    record_name: ClassVar[str] = "RidgeState"
+    record_name = "RidgeState"
     iteration: int
     coef: np.ndarray
     objective: float

@@ -1,7 +1,5 @@
 """Ridge regression as a method: from a store to a loop, from its state to a linear model."""
 
-from functools import cached_property
-
 import numpy as np
 
 from gramplane.pipeline.grams.sources import all_rows
@@ -28,15 +26,22 @@ class Ridge(Method):
 
     @classmethod
     def build_loop(cls, config, inputs, ctx):
-        size = ROWS.of(n=inputs.data.n_rows, d=inputs.data.n_cols)
-        refuse_beyond([size], ctx.driver_memory, cls.name, "fewer rows")
+        refuse_beyond([cls.rows_held(inputs.data)], ctx.driver_memory, cls.name, "fewer rows")
         X = all_rows(inputs.data)
         return RidgeLoop(config, X.toarray() if hasattr(X, "toarray") else X, np.asarray(inputs.target, np.float64))
 
-    @cached_property
+    @staticmethod
+    def rows_held(data):
+        return ROWS.of(n=data.n_rows, d=data.n_cols)
+
+    @property
     def plan(self):
-        size = ROWS.of(n=self.inputs.data.n_rows, d=self.inputs.data.n_cols)
-        return {**holdings_plan([size]), "iterations_at_most": self.config.max_iter, "tasks_per_pass": 0, "task_bytes": 0}
+        return {
+            **holdings_plan([self.rows_held(self.inputs.data)]),
+            "iterations_at_most": self.config.max_iter,
+            "tasks_per_pass": 0,
+            "task_bytes": 0,
+        }
 
     def model(self, state, ctx):
         figures = {"objective": state.objective, "gap": state.gap}

@@ -5,15 +5,14 @@ from itertools import combinations, combinations_with_replacement
 import numpy as np
 from scipy.optimize import minimize
 
-from tests.support.oracles.fgm_subproblem import dual_optimum, loss_value
+from tests.support.oracles.fgm_subproblem import LOSSES, dual_optimum, loss_value
 
 PRECISE = {"maxiter": 20_000, "maxfun": 400_000, "ftol": 1e-15, "gtol": 1e-10}
 
 
 def loss_slope(loss, y, f, cost):
     """Derivative of the loss in the decision values."""
-    margins = y * f
-    return -y * cost * (np.maximum(1 - margins, 0) if loss == "squared_hinge" else 1 / (1 + np.exp(margins)))
+    return -y * cost * LOSSES[loss].share(y * f)
 
 
 # --- the norm ---------------------------------------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ import pytest
 
 from gramplane.pipeline import FGMClassifier
 from tests.support.oracles import fgm_exact as exact
-from tests.support.oracles.fgm_subproblem import dual_optimum, every_cut, loss_value, relaxed_optimum
+from tests.support.oracles.fgm_subproblem import LOSSES, dual_optimum, every_cut, loss_value, relaxed_optimum
 
-CASES = [(loss, bias) for loss in ("squared_hinge", "logistic") for bias in (False, True)]
+CASES = [(loss, bias) for loss in LOSSES for bias in (False, True)]
 LIMIT = {"max_rounds": 80, "inner_tol": 1e-12, "outer_tol": 1e-10}
 CLOSE = 1e-6
 

@@ -1,6 +1,11 @@
 """The recipes of CONTRIBUTING.md do what the page says."""
 
+import os
+import re
 import runpy
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -60,6 +65,31 @@ def test_a_method_is_at_most_eleven_files_and_120_lines():
     files = list((ROOT / "tests" / "recipes" / "ridge").glob("*.py"))
     assert len(files) + len(["pipeline/registry.py"]) <= 11
     assert sum(len(path.read_text().splitlines()) for path in files) <= 120
+
+
+LOSS = ROOT / "tests" / "recipes" / "smooth_hinge.diff"
+
+
+def test_a_loss_touches_three_files():
+    assert len(re.findall(r"^\+\+\+ ", LOSS.read_text(), flags=re.MULTILINE)) <= 3
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git applies the recipe")
+def test_the_loss_of_the_recipe_passes_the_tests_of_every_loss(tmp_path):
+    tree = tmp_path / "tree"
+    for folder in ("cluster", "kernels", "pipeline", "storage", "workflows", "tests"):
+        ignored = shutil.ignore_patterns("__pycache__", ".numba", "fixtures", "mutation")
+        shutil.copytree(ROOT / folder, tree / folder, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", tree)
+    subprocess.run(["git", "apply", str(LOSS)], cwd=tree, check=True)
+    path = os.pathsep.join([str(tree / "tests" / "support" / "_bare"), str(tree)])
+    # A cache of its own: callers are cached together with what they call, so a warm one would not see the new branches.
+    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
+    files = ["tests/kernels/test_losses.py", "tests/pipeline/methods/fgm/test_oracle.py"]
+    words = ["-q", "-p", "no:cacheprovider", "-k", "smooth_hinge or test_losses", *files]
+    done = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=tree, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) >= 40
 
 
 def test_the_page_holds_the_files_as_they_are():
