@@ -36,7 +36,7 @@ class Ridge(Method):
 
     @property
     def plan(self):
-        return {**holdings_plan([self.rows_held(self.inputs.data)]), "iterations_at_most": self.config.max_iter, "tasks_per_pass": 0}
+        return {**holdings_plan([self.rows_held(self.inputs.data)]), "iterations_at_most": self.config.max_iter, "task_bytes": 0}
 
     def model(self, state, ctx):
         figures = {"objective": state.objective, "gap": state.gap}
