@@ -62,7 +62,7 @@ def test_a_record_whose_fields_change_has_another_version():
 
 
 def test_states_of_all_methods_are_looked_at():
-    some = {"fgm.FGMState", "selector_batch.BatchState", "group_lasso_loop.BatchState", "fgm.MachineState", "kernel_model.KernelModel"}
+    some = {"FGMState", "multitask_selector.BatchState", "group_lasso.BatchState", "MachineState", "KernelModel"}
     assert some <= set(records())
 
 

@@ -40,8 +40,7 @@ class ImportGraph:
         self.root = root
         product = [path for folder in ("cluster", "kernels", "pipeline", "storage", "workflows") for path in (root / folder).rglob("*.py")]
         self._files = {_dotted(path.relative_to(root)): path for path in product}
-        stems = [path.stem for path in product]
-        self._stems = {path.stem: path for path in product if "_" in path.stem and stems.count(path.stem) == 1}
+        self._systems = {folder.name: sorted(folder.glob("*.py")) for folder in (root / "pipeline" / "methods").iterdir() if folder.is_dir()}
         self.tests = sorted((root / "tests").rglob("test_*.py"))
         self._importers: dict[Path, set[Path]] = {}
         for path in [*product, *(root / "tests").rglob("*.py")]:
@@ -59,8 +58,8 @@ class ImportGraph:
                     words = [".".join(base), *(".".join([*base, alias.name]) for alias in names)]
                 case ast.Constant(value=str() as value) if ":" in value or "." in value:
                     words = [value.partition(":")[0], ".".join([*package, value.partition(":")[0].lstrip(".")])]
-                case ast.Constant(value=str() as value) if value in self._stems:
-                    yield self._stems[value]  # the registry names modules of methods by their last word
+                case ast.Constant(value=str() as value) if value in self._systems and path.stem == "registry":
+                    yield from self._systems[value]  # the registry names the folders of systems
                     continue
                 case _:
                     continue
@@ -87,9 +86,14 @@ class ImportGraph:
     def tests_of(self, file: str) -> list[Path]:
         """Return the test files that reach a product file (all where none does), nearest first, then by name and size."""
         distance = self.users(self.root / file)
-        words = set(Path(file).stem.strip("_").split("_"))
+        words = _words(Path(file))
         reached = [test for test in self.tests if test in distance] or self.tests
-        return sorted(reached, key=lambda test: (distance.get(test, 0), -len(words & set(test.stem.split("_"))), test.stat().st_size))
+        return sorted(reached, key=lambda test: (distance.get(test, 0), -len(words & _words(test.relative_to(self.root))), test.stat().st_size))
+
+
+def _words(path: Path) -> set[str]:
+    """Return the words of a path but for its top folder."""
+    return {word for part in path.with_suffix("").parts[1:] for word in part.split("_")}
 
 
 def _dotted(path: Path) -> str:

@@ -77,8 +77,8 @@ def test_the_list_is_drawn_by_its_seed():
 
 def test_the_nearest_tests_come_first_and_what_a_registry_names_is_reached():
     graph = ImportGraph(ROOT)
-    assert graph.tests_of("kernels/jit.py")[0].stem == "test_kernels_jit"
-    assert graph.tests_of("storage/runs/store.py")[0].stem == "test_storage_runs"
+    assert graph.tests_of("kernels/jit.py")[0].stem == "test_jit"
+    assert graph.tests_of("storage/runs/store.py")[0].stem == "test_runs"
     files = [path for folder in ("kernels", "pipeline", "storage") for path in (ROOT / folder).rglob("*.py")]
     reached = [
         path

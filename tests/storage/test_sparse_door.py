@@ -310,7 +310,7 @@ def _calls(path):
 def test_conversions_where_data_arrive_stand_behind_the_door():
     found = {}
     for folder in ENTRANCES:
-        for path in sorted((ROOT / folder).glob("*.py")):
+        for path in sorted((ROOT / folder).rglob("*.py")):
             for function, called in _calls(path):
                 if called in CONVERSIONS | MADE:
                     found.setdefault(path.relative_to(ROOT).as_posix(), set()).add(function)
