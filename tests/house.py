@@ -2,13 +2,14 @@
 
     python -m tests.house
 
-Files are read, nothing is imported but for the walk of one fit. ``tests/test_house.py`` keeps the limits.
+Files are read, and one fit is walked in a process of its own. ``tests/repository/test_house.py`` keeps the limits.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -221,6 +222,42 @@ def _imported_from_outside(files: list[Path]) -> set[str]:
     return names
 
 
+WALK = """
+import os, sys, tempfile
+import numpy as np
+from gramplane.workflows.cli import main
+
+with tempfile.TemporaryDirectory() as folder:
+    X = np.random.default_rng(0).normal(size=(60, 20))
+    np.savez(f"{folder}/x.npz", X=X, y=np.where(X[:, 0] > 0, 1, -1))
+    main(["ingest", f"{folder}/x.npz", f"{folder}/store"])
+    entered = {}
+
+    def enter(frame, event, arg):
+        if event == "call" and frame.f_code.co_name != "<module>" and frame.f_code.co_filename.startswith(sys.argv[1] + os.sep):
+            entered.setdefault(os.path.relpath(frame.f_code.co_filename, sys.argv[1]))
+
+    fit = ["fit", "fgm", "--data", f"{folder}/store", "--set", "B=3", "--run"]
+    main([*fit, f"{folder}/first"])  # what is only imported is not entered
+    sys.setprofile(enter)
+    main([*fit, f"{folder}/second"])
+    sys.setprofile(None)
+print("WALK", *(name for name in entered if not name.startswith("tests")))
+"""
+
+
+@cache
+def files_of_a_fit() -> list[str]:
+    """Return the product files that ``gramplane fit fgm`` enters, in this order."""
+    ran = subprocess.run([sys.executable, "-c", WALK, str(ROOT)], capture_output=True, text=True, check=True)
+    return next(line for line in ran.stdout.splitlines() if line.startswith("WALK ")).split()[1:]
+
+
+def files_before_arithmetic() -> int:
+    """Count the files that are entered before the first arithmetic of the fit."""
+    return next(k for k, name in enumerate(files_of_a_fit()) if name.startswith("kernels/") and name != "kernels/jit.py")
+
+
 def figures() -> list[Figure]:
     """Return every figure with its goal."""
     files = product_files()
@@ -238,6 +275,7 @@ def figures() -> list[Figure]:
         Figure("test files side by side in one folder", tests, 30, where_tests),
         Figure("circles of imports", len(circles), 0, "; ".join(" <-> ".join(group) for group in circles)),
         Figure("imports from one system into another", len(crossing), 0, "; ".join(crossing)),
+        Figure("files entered before the first arithmetic of fit fgm", files_before_arithmetic(), 30, f"of {len(files_of_a_fit())}"),
         Figure("annotations that say Any", sum(map(annotations_of_any, files)), 350),
         Figure("function names of one word, %", round(100 * len(single) / len(names), 1), 30),
         Figure("bare participles", len(participles), 40, ", ".join(f"{n} {c}" for n, c in Counter(participles).most_common(5))),

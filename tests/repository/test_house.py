@@ -1,0 +1,16 @@
+"""The state of the house: every figure of ``tests/house.py`` stays within its goal."""
+
+import pytest
+
+from tests.house import figures
+
+FIGURES = figures()
+
+
+@pytest.mark.parametrize("figure", [figure for figure in FIGURES if figure.goal is not None], ids=lambda figure: figure.what)
+def test_the_house_stays_as_it_was_left(figure):
+    assert figure.is_met, f"{figure.what}: {figure.value:g}, at most {figure.goal:g}: {figure.detail}"
+
+
+def test_the_table_has_every_figure():
+    assert len(FIGURES) >= 11 and len({figure.what for figure in FIGURES}) == len(FIGURES)
