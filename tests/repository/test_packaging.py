@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
+import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tomllib
@@ -105,13 +108,53 @@ def test_a_bare_checkout_imports(source: Path, tmp_path: Path):
     assert found == str(source / "workflows" / "cli.py")
 
 
+def _processor_seconds(code: str, cwd: Path) -> float:
+    """Median over 20 processes of what one takes."""
+    took = []
+    for _ in range(20):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", code], cwd=cwd, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return statistics.median(took)
+
+
+def test_the_door_opens_at_once(tmp_path: Path):
+    assert _run("import gramplane, sys; print('numpy' in sys.modules, 'dask' in sys.modules)", tmp_path) == "False False"
+    # Warm: the second process of a machine reads compiled files.
+    assert _processor_seconds("import gramplane", tmp_path) - _processor_seconds("pass", tmp_path) < 0.05
+
+
+def test_names_of_the_door_lie_in_one_module_each():
+    import gramplane
+
+    names = {name: getattr(gramplane, name) for name in gramplane.__all__ if name not in ("__version__", *gramplane.DOORS)}
+    assert all(value.__module__.startswith("gramplane.") for value in names.values() if hasattr(value, "__module__"))
+    doubles = [name for name in sys.modules if name.startswith("gramplane.pipeline.public")]
+    assert not doubles, "the door would have a second name"
+
+
+def test_no_product_code_imports_a_door():
+    doors = re.compile(r"(?:from|import) +(?:gramplane|\.+)(?:\.pipeline)?\.?(?:public|plots|testing|datasets)\b")
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if path.parent.name != "public"]
+    assert len(files) > 300 and not [path for path in files if doors.search(path.read_text())]
+
+
+MODES = {"wheel": (), "editable": ("-e",), "strict": ("--config-settings", "editable_mode=strict", "-e")}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [(), ("-e",)], ids=["wheel", "editable"])
-def test_an_install_into_an_empty_environment_imports(mode: tuple[str, ...], source: Path, tmp_path: Path):
+@pytest.mark.parametrize("mode", [*MODES, "sdist"])
+def test_an_install_into_an_empty_environment_imports(mode: str, source: Path, tmp_path: Path):
     """The README's first step, from the index, then an import from another folder."""
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True, timeout=120)
     python = tmp_path / "env" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "-q", *mode, str(source)], check=True, timeout=600, cwd=tmp_path)
+    words = [*MODES.get(mode, ()), str(source)]
+    if mode == "sdist":
+        build = f"from setuptools import build_meta; print(build_meta.build_sdist({str(tmp_path)!r}))"
+        words = [str(tmp_path / _run(build, source).splitlines()[-1])]
+    subprocess.run([python, "-m", "pip", "install", "-q", *words], check=True, timeout=600, cwd=tmp_path)
     found = _run(IMPORT_ALL, tmp_path, python=python)
-    assert found.startswith(str(source if mode else tmp_path / "env"))
+    assert found.startswith(str(source if mode in ("editable", "strict") else tmp_path / "env"))
+    assert _run("from gramplane import FGMClassifier, ingest, load_model; print(FGMClassifier().B)", tmp_path, python=python) == "10"
     assert "Usage: gramplane" in subprocess.run([tmp_path / "env" / "bin" / "gramplane", "--help"], capture_output=True, text=True).stdout
