@@ -24,22 +24,10 @@ class Method:
     ``NotImplementedError`` here. The command line and ``Estimator.fit`` use the same class, so that both learn the same. Parameters, and
     the inputs that are taken beside a store, are declared by the parameter model.
 
-    Attributes
-    ----------
-    name
-        Name of the command.
-    config_type
-        Parameter model.
-    models
-        Record types of its models, and what decides with each.
-    held
-        What its driver may hold.
-    programs
-        Module under ``gramplane.pipeline`` whose block programs a worker loads before its memory is measured.
-    config, inputs, loop
-        Parameters, inputs, and the iteration made of them.
-    ctx
-        Where it was prepared.
+    ``name``: name of the command; ``config_type``: parameter model; ``models``: record types of its models, and what decides with each;
+    ``held``: what its driver may hold; ``programs``: module under ``gramplane.pipeline`` whose block programs a worker loads before its
+    memory is measured; ``config``, ``inputs``, ``loop``: parameters, inputs, and the iteration made of them; ``ctx``: where it was
+    prepared.
     """
 
     name: ClassVar[str]

@@ -22,12 +22,7 @@ GRAM_PARAMETERS = ("kernels", "normalize", "grams", "gram_store")
 class SharedLoop:
     """Grid points that share passes.
 
-    Attributes
-    ----------
-    points
-        Indices into the grid.
-    loop
-        One fit per (point, fold), folds of a point consecutive; ``loop.fits`` score them.
+    ``points``: indices into the grid; ``loop``: one fit per (point, fold), folds of a point consecutive; ``loop.fits`` score them.
     """
 
     points: tuple[int, ...]
@@ -43,10 +38,7 @@ def group_by_parameters(grid: Sequence[Any], parameters: Sequence[str]) -> list[
 def fold_masks(codes: np.ndarray, classes: Sequence[Any] | None, folds: int, seed: int) -> list[np.ndarray]:
     """Return the mask of held-out rows of every fold, stratified by class where there are classes.
 
-    Raises
-    ------
-    ValueError
-        Fewer than two folds.
+    Raises ValueError: fewer than two folds.
     """
     if folds < 2:
         raise ValueError(f"folds={folds}: must be at least 2")
@@ -57,12 +49,7 @@ def fold_masks(codes: np.ndarray, classes: Sequence[Any] | None, folds: int, see
 def task_folds(inputs: TaskInputs, folds: int, seed: int) -> list[np.ndarray]:
     """Return the mask of held-out rows of every fold; every task has rows in all of them.
 
-    Raises
-    ------
-    ValueError
-        Fewer than two folds.
-    DataError
-        A task with fewer rows than folds.
+    Raises ValueError: fewer than two folds; DataError: a task with fewer rows than folds.
     """
     if folds < 2:
         raise ValueError(f"folds={folds}: must be at least 2")

@@ -18,10 +18,7 @@ N_SAMPLED_ENTRIES = 1 << 13
 def kernel_warnings(grams: Grams) -> list[str]:
     """Return the warnings about kernels that add nothing, or nothing new.
 
-    Raises
-    ------
-    DataError
-        Every kernel is zero.
+    Raises DataError: every kernel is zero.
     """
     zero = [q for q in range(grams.k) if grams.sums[q].trace <= 0.0 or grams.normalizations[q].scale == 0.0]
     if len(zero) == grams.k:

@@ -68,19 +68,9 @@ def labels_of(inputs: Inputs, machine: int) -> np.ndarray:
 def resolve_loss(loss: str, classes: Any, for_numbers: Sequence[str], for_classes: Sequence[str]) -> str:
     """Return the loss of a fit from a parameter: for ``"auto"`` the first of those that suit the target.
 
-    Parameters
-    ----------
-    loss
-        The parameter.
-    classes
-        Classes of the target, or ``None`` for real numbers.
-    for_numbers, for_classes
-        Losses that a method has for real numbers and for classes.
-
-    Raises
-    ------
-    ValueError
-        The loss does not suit the target; the message says what the target holds, and what to use.
+    ``loss``: the parameter; ``classes``: classes of the target, or ``None`` for real numbers; ``for_numbers``, ``for_classes``: losses that
+    a method has for real numbers and for classes. Raises ValueError: the loss does not suit the target; the message says what the target
+    holds, and what to use.
     """
     known = for_numbers if classes is None else for_classes
     if loss == "auto":

@@ -35,10 +35,7 @@ def machines_held(settings: GramSettings, n: int, k: int, machines: int, driver_
 def refuse_pooled(n: int, driver_memory: int, method: str, remedy: str) -> None:
     """Refuse a method that works on the matrix of all pooled rows, where that is more than a sum of kernels may take on the driver.
 
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        Need and limit are named.
+    Raises MemoryBoundExceeded: need and limit are named.
     """
     matrix = replace(POOLED, what=POOLED.what.replace("all pooled", f"{n} pooled"))
     refuse_beyond([matrix.of(n=n)], driver_memory, method, remedy)
@@ -52,10 +49,7 @@ def fewer_kernels(settings: GramSettings) -> str:
 def refuse_machines(settings: GramSettings, holdings: Sequence[Holding], n: int, k: int, limit: int, method: str) -> None:
     """Refuse kernel machines whose driver, or whose tasks, would hold more than they may.
 
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        Need and limit are named.
+    Raises MemoryBoundExceeded: need and limit are named.
     """
     remedy = fewer_kernels(settings)
     # Whatever the policy, a task computes one block pair of all kernels, in this process where there are no workers.

@@ -20,14 +20,8 @@ InputsT = TypeVar("InputsT", bound=Inputs)
 class AccuracyTracker:
     """One classifier among the machines of a loop.
 
-    Attributes
-    ----------
-    first, count
-        Its machines: ``machines[first : first + count]``; one for two classes, else one per class.
-    codes
-        ``(n_samples,)`` class of each row.
-    held_out
-        ``(n_samples,)`` mask of test rows, or ``None``.
+    ``first``, ``count``: its machines: ``machines[first : first + count]``; one for two classes, else one per class; ``codes``:
+    ``(n_samples,)`` class of each row; ``held_out``: ``(n_samples,)`` mask of test rows, or ``None``.
     """
 
     first: int
@@ -45,14 +39,7 @@ class AccuracyTracker:
 class R2Tracker:
     """One regression machine among the machines of a loop.
 
-    Attributes
-    ----------
-    first
-        Its number.
-    target
-        ``(n_samples,)`` real target.
-    held_out
-        ``(n_samples,)`` mask of test rows, or ``None``.
+    ``first``: its number; ``target``: ``(n_samples,)`` real target; ``held_out``: ``(n_samples,)`` mask of test rows, or ``None``.
     """
 
     first: int
@@ -112,12 +99,7 @@ def held_out_rows(extra: Mapping[str, Any], codes: np.ndarray, seed: int, classe
 
     A mask that is given as ``held_out``, a fold say, goes before the share.
 
-    Raises
-    ------
-    ValueError
-        A share that is none, or a mask of another length.
-    DataError
-        A class with too few rows to appear in both parts.
+    Raises ValueError: a share that is none, or a mask of another length; DataError: a class with too few rows to appear in both parts.
     """
     if extra.get("held_out") is not None:
         return _checked_mask(extra["held_out"], len(codes))
@@ -147,10 +129,7 @@ def with_held_out(inputs: InputsT, held_out: np.ndarray | None) -> InputsT:
 def stratified_split(codes: np.ndarray, share: float, seed: int, classes: Sequence[Any] = ()) -> np.ndarray:
     """Return a mask with ``share`` of the rows of every class, drawn from ``seed``.
 
-    Raises
-    ------
-    DataError
-        A class with too few rows to appear in both parts.
+    Raises DataError: a class with too few rows to appear in both parts.
     """
     return stratified_folds(codes, seed, [share], classes)[0]
 
@@ -158,10 +137,7 @@ def stratified_split(codes: np.ndarray, share: float, seed: int, classes: Sequen
 def plain_folds(n: int, seed: int, shares: Sequence[float]) -> list[np.ndarray]:
     """Return disjoint masks with the given shares of n rows.
 
-    Raises
-    ------
-    DataError
-        Too few rows for every part to have one.
+    Raises DataError: too few rows for every part to have one.
     """
     order = np.random.default_rng(np.random.SeedSequence((seed, 0xF01D))).permutation(n)
     edges = np.round(np.concatenate(([0.0], np.cumsum(shares))) * n).astype(int)

@@ -13,14 +13,8 @@ from .scores import predicted_codes
 def task_accuracies(codes: np.ndarray, names: Sequence[Any], truth: np.ndarray, values: np.ndarray) -> dict[str, Any]:
     """Return the mean accuracy over tasks (and area under the curve, over tasks with both labels), and a row per task.
 
-    Parameters
-    ----------
-    codes, names
-        ``(n,)`` task of each row as its position in the names.
-    truth
-        ``(n,)`` class of each row as its index.
-    values
-        ``(n,)`` decision values.
+    ``codes``, ``names``: ``(n,)`` task of each row as its position in the names; ``truth``: ``(n,)`` class of each row as its index;
+    ``values``: ``(n,)`` decision values.
     """
     from sklearn.metrics import roc_auc_score
 

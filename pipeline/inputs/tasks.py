@@ -23,12 +23,7 @@ MAX_NAMES = 5
 class TaskInputs(Inputs):
     """What a fit for many tasks learns from; rows of a task may lie anywhere in the data.
 
-    Attributes
-    ----------
-    codes
-        ``(n_samples,)`` task of each row, as its position in ``names``.
-    names
-        The tasks, in ascending order.
+    ``codes``: ``(n_samples,)`` task of each row, as its position in ``names``; ``names``: the tasks, in ascending order.
     """
 
     codes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -103,10 +98,7 @@ def _name_list(names: Sequence[Any]) -> str:
 def known_codes(task: Any, names: Sequence[Any], n: int) -> np.ndarray:
     """Return the task of each row of data to predict, as its position in the names of the training tasks.
 
-    Raises
-    ------
-    ValueError
-        A task that was not there at fit, or no tasks where there were several.
+    Raises ValueError: a task that was not there at fit, or no tasks where there were several.
     """
     if task is None:
         if len(names) > 1:
@@ -123,12 +115,7 @@ def known_codes(task: Any, names: Sequence[Any], n: int) -> np.ndarray:
 def with_tasks(inputs: Inputs, task: Any, url: str = "") -> TaskInputs:
     """Return inputs with the task of every row, ``(n_samples,)`` names, or ``None`` for a single task; ``url`` is for messages.
 
-    Raises
-    ------
-    ValueError
-        More than two classes, or tasks that cannot be read.
-    DataError
-        A task without a row of positive weight.
+    Raises ValueError: more than two classes, or tasks that cannot be read; DataError: a task without a row of positive weight.
     """
     if inputs.classes is not None and len(inputs.classes) > 2:
         raise ValueError(
@@ -145,10 +132,7 @@ def with_tasks(inputs: Inputs, task: Any, url: str = "") -> TaskInputs:
 def refuse_empty(inputs: TaskInputs, url: str = "") -> None:
     """Refuse tasks without a row of positive weight.
 
-    Raises
-    ------
-    DataError
-        The first of them are named.
+    Raises DataError: the first of them are named.
     """
     weight = np.ones(len(inputs.codes)) if inputs.sample_weight is None else inputs.sample_weight
     mass = np.bincount(inputs.codes, weight > 0, minlength=inputs.n_tasks)
@@ -168,12 +152,7 @@ def store_tasks(data: Any) -> np.ndarray | None:
 def store_task_inputs(ctx: RunContext, name: str) -> TaskInputs:
     """Return a store's target, weights and tasks; a store without a task table is a single task.
 
-    Raises
-    ------
-    DataError
-        No target, one class only, or an empty task.
-    ValueError
-        More than two classes.
+    Raises DataError: no target, one class only, or an empty task; ValueError: more than two classes.
     """
     return with_tasks(store_inputs(ctx, name), store_tasks(ctx.data), ctx.data.url)
 
@@ -210,12 +189,8 @@ def single_label_tasks(inputs: TaskInputs) -> np.ndarray:
 class TaskProblem:
     """Losses of one fit.
 
-    Attributes
-    ----------
-    problem
-        Of all rows; rows of tasks with a constant prediction have an empty box.
-    constants
-        ``(T,)`` label of such tasks, 0 for others.
+    ``problem``: of all rows; rows of tasks with a constant prediction have an empty box; ``constants``: ``(T,)`` label of such tasks, 0 for
+    others.
     """
 
     problem: DualProblem
@@ -225,10 +200,7 @@ class TaskProblem:
 def task_loss(config: Any, inputs: TaskInputs) -> str:
     """Return the loss, ``auto`` resolved.
 
-    Raises
-    ------
-    ValueError
-        A loss of classes on a real target or the other way round.
+    Raises ValueError: a loss of classes on a real target or the other way round.
     """
     classes = inputs.classes is not None
     if config.loss == "auto":
@@ -244,10 +216,7 @@ def pooled_problem(config: Any, inputs: TaskInputs) -> TaskProblem:
 
     Rows of tasks with one label have no box: a constant is predicted there.
 
-    Raises
-    ------
-    ValueError
-        A loss of classes on a real target or the other way round.
+    Raises ValueError: a loss of classes on a real target or the other way round.
     """
     constants, loss = single_label_tasks(inputs), task_loss(config, inputs)
     cost, target = np.where(constants[inputs.codes] != 0, 0.0, row_costs(config, inputs)), inputs.signs()
@@ -261,10 +230,7 @@ def pooled_problem(config: Any, inputs: TaskInputs) -> TaskProblem:
 def checked_task_kernel(kernel: Any, n_tasks: int) -> np.ndarray | None:
     """Return the task kernel as a matrix ``(T, T)``, ``None`` where it is left to the identity.
 
-    Raises
-    ------
-    ValueError
-        Another shape, numbers that are not finite, not symmetric, or not positive semi-definite.
+    Raises ValueError: another shape, numbers that are not finite, not symmetric, or not positive semi-definite.
     """
     if kernel is None:
         return None

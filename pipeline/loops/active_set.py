@@ -62,18 +62,10 @@ CUT_SHORT = ("max_rounds", "max_nodes", "rest")
 class ActiveRule:
     """How an active-set loop goes on and ends.
 
-    Attributes
-    ----------
-    tol
-        Gap at which it ends, relative to the primal value.
-    max_rounds, max_nodes
-        Caps; a stop by one of them is no success.
-    add
-        Nodes added in a round, at most, without their ancestors.
-    exhaustive
-        Visit all nodes outside (:meth:`ActiveProblem.everywhere`) once none next to the hull is a violator.
-    stall_tol
-        Stop when a round's nodes lowered the primal value by less than this share of it, or ``None``.
+    ``tol``: gap at which it ends, relative to the primal value; ``max_rounds``, ``max_nodes``: caps; a stop by one of them is no success;
+    ``add``: nodes added in a round, at most, without their ancestors; ``exhaustive``: visit all nodes outside
+    (:meth:`ActiveProblem.everywhere`) once none next to the hull is a violator; ``stall_tol``: stop when a round's nodes lowered the primal
+    value by less than this share of it, or ``None``.
     """
 
     tol: float = 1e-3
@@ -88,16 +80,8 @@ class ActiveRule:
 class Restricted:
     """The master's solution over the hull.
 
-    Attributes
-    ----------
-    upper
-        Primal value of the best point so far.
-    point
-        A feasible dual point.
-    bound
-        Upper bound of its squared dual gauge over the hull.
-    done
-        Whether the tolerance is reached, or cannot be; if not, the master needs one more slice of work.
+    ``upper``: primal value of the best point so far; ``point``: a feasible dual point; ``bound``: upper bound of its squared dual gauge
+    over the hull; ``done``: whether the tolerance is reached, or cannot be; if not, the master needs one more slice of work.
     """
 
     upper: float
@@ -120,18 +104,9 @@ class Restricted:
 class Violations:
     """Nodes outside the hull.
 
-    Attributes
-    ----------
-    keys
-        ``(m, width)`` those above the threshold, or the worst of them; ancestors may lie outside too.
-    values
-        ``(m,)`` M_w / d_w^2, or a bound of it.
-    worst
-        Greatest value of all nodes visited.
-    depth
-        ``worst`` is a bound for all nodes outside of at most this depth (``EVERYWHERE``: of any); ``None``: for no others.
-    looked_at
-        Number of nodes visited.
+    ``keys``: ``(m, width)`` those above the threshold, or the worst of them; ancestors may lie outside too; ``values``: ``(m,)`` M_w /
+    d_w^2, or a bound of it; ``worst``: greatest value of all nodes visited; ``depth``: ``worst`` is a bound for all nodes outside of at
+    most this depth (``EVERYWHERE``: of any); ``None``: for no others; ``looked_at``: number of nodes visited.
     """
 
     keys: np.ndarray
@@ -149,28 +124,11 @@ class Violations:
 class ActiveState:
     """State of an active-set loop.
 
-    Attributes
-    ----------
-    nodes
-        The hull.
-    iteration
-        Steps so far.
-    rounds
-        Visits to the nodes outside.
-    upper, lower
-        Primal value, and lower bound over the hull.
-    certified
-        Greatest lower bound of the whole optimum; that of the nodes down to ``depth`` where ``depth`` is not ``EVERYWHERE``.
-    depth
-        See ``certified``; ``None`` before anything is certified.
-    bound, worst
-        Newest bound of the squared dual gauge over the hull, and greatest value outside.
-    settled
-        Primal value when nodes joined last.
-    tight
-        Whether the master gets its final tolerance, as none next to the hull was a violator.
-    stop
-        Why the loop ended.
+    ``nodes``: the hull; ``iteration``: steps so far; ``rounds``: visits to the nodes outside; ``upper``, ``lower``: primal value, and lower
+    bound over the hull; ``certified``: greatest lower bound of the whole optimum; that of the nodes down to ``depth`` where ``depth`` is
+    not ``EVERYWHERE``; ``depth``: see ``certified``; ``None`` before anything is certified; ``bound``, ``worst``: newest bound of the
+    squared dual gauge over the hull, and greatest value outside; ``settled``: primal value when nodes joined last; ``tight``: whether the
+    master gets its final tolerance, as none next to the hull was a violator; ``stop``: why the loop ended.
     """
 
     record_name: ClassVar[str] = "ActiveState"
@@ -244,12 +202,7 @@ def active_step(
 ) -> tuple[ActiveState, M, dict[str, Any]]:
     """Give the master one slice of work; when it is done, visit nodes outside, and add the worst violators with their hulls or stop.
 
-    Returns
-    -------
-    ActiveState, M
-        New state and master.
-    dict
-        Figures of the step for the history.
+    Returns new state and master; figures of the step for the history.
     """
     master, restricted = problem.solve(state.nodes, master, state.master_tol(rule.tol), ctx)
     state = replace(state, iteration=state.iteration + 1, upper=restricted.upper, lower=restricted.lower, bound=restricted.bound)

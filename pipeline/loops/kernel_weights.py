@@ -43,20 +43,9 @@ MAX_SHRUNK_SHARE = 0.9
 class Trial:
     """A machine solved at given weights.
 
-    Attributes
-    ----------
-    theta
-        ``(k,)`` weights.
-    beta, bias, decision
-        Its solution: ``(n,)`` coefficients, bias, and ``(n,)`` values K(theta) beta.
-    linear
-        ``c'beta - kink ||beta||_1``, the constant of its cut.
-    value, upper
-        Dual and primal value.
-    s
-        ``(k,)`` quadratic forms, zero for kernels out of the working set.
-    root
-        R with R'R the Hessian of J over the working set, or ``None``.
+    ``theta``: ``(k,)`` weights; ``beta``, ``bias``, ``decision``: its solution: ``(n,)`` coefficients, bias, and ``(n,)`` values K(theta)
+    beta; ``linear``: ``c'beta - kink ||beta||_1``, the constant of its cut; ``value``, ``upper``: dual and primal value; ``s``: ``(k,)``
+    quadratic forms, zero for kernels out of the working set; ``root``: R with R'R the Hessian of J over the working set, or ``None``.
     """
 
     theta: np.ndarray
@@ -84,31 +73,14 @@ class Trial:
 class WeightState:
     """One machine's search for weights: cuts, bounds, and the best point so far.
 
-    Attributes
-    ----------
-    theta
-        ``(k,)`` weights to be tried next.
-    beta
-        ``(n,)`` newest coefficients, the next warm start.
-    cut_values, cut_forms, cut_betas, path
-        ``(t,)``, ``(t, k)`` the cuts (NaN: a form that was not computed), ``(t, n)`` their machines, and ``(t, k)`` the weights where
-        these were solved.
-    active
-        ``(k,)`` mask of the working set: kernels that may have weight, whose forms every step computes.
-    lower, upper
-        Bounds of the optimum.
-    floor
-        Lower bound of the optimum over the working set; ``lower`` where that is all kernels.
-    slow
-        Steps in a row that closed less than a third of the gap.
-    widened
-        Whether kernels out of the working set turned out to matter: from then on it only grows, so that the search ends.
-    best_theta, best_beta, best_bias, best_decision
-        The point whose primal value is ``upper``.
-    mix, multipliers
-        Warm starts of the two small programs.
-    stop
-        Why it ended, or ``None``.
+    ``theta``: ``(k,)`` weights to be tried next; ``beta``: ``(n,)`` newest coefficients, the next warm start; ``cut_values``,
+    ``cut_forms``, ``cut_betas``, ``path``: ``(t,)``, ``(t, k)`` the cuts (NaN: a form that was not computed), ``(t, n)`` their machines,
+    and ``(t, k)`` the weights where these were solved; ``active``: ``(k,)`` mask of the working set: kernels that may have weight, whose
+    forms every step computes; ``lower``, ``upper``: bounds of the optimum; ``floor``: lower bound of the optimum over the working set;
+    ``lower`` where that is all kernels; ``slow``: steps in a row that closed less than a third of the gap; ``widened``: whether kernels out
+    of the working set turned out to matter: from then on it only grows, so that the search ends; ``best_theta``, ``best_beta``,
+    ``best_bias``, ``best_decision``: the point whose primal value is ``upper``; ``mix``, ``multipliers``: warm starts of the two small
+    programs; ``stop``: why it ended, or ``None``.
     """
 
     record_name: ClassVar[str] = "WeightState"

@@ -45,19 +45,9 @@ def _record(loop: Any, ctx: RunContext, state: LoopState, row: Mapping[str, Any]
 def run_loop(loop: Loop[S], ctx: RunContext, *, keep: bool = True) -> Outcome[S]:
     """Run ``loop`` to its stop; with a run directory from its newest valid checkpoint, and with a checkpoint after every step.
 
-    Parameters
-    ----------
-    loop
-        The method: ``init`` and ``step`` on an explicit state.
-    ctx
-        Executor, data, run directory, budget and event sink.
-    keep
-        Read and write checkpoints and history; without them the run directory only carries large vectors to tasks.
-
-    Returns
-    -------
-    Outcome
-        Last state and history rows: ``iteration``, the step's metrics, ``tasks``, ``bytes``, ``retries``, ``seconds``.
+    ``loop``: the method: ``init`` and ``step`` on an explicit state; ``ctx``: executor, data, run directory, budget and event sink;
+    ``keep``: read and write checkpoints and history; without them the run directory only carries large vectors to tasks. Returns last state
+    and history rows: ``iteration``, the step's metrics, ``tasks``, ``bytes``, ``retries``, ``seconds``.
     """
     state, history, resumed_at = _start(loop, ctx, keep)
     while state.stop is None:

@@ -16,14 +16,8 @@ from ..records.scale import FeatureScale
 class FeatureKernels:
     """One kernel per feature, for thousands of features: ``sum_i w_i scale_i K_i(x, z)``.
 
-    Attributes
-    ----------
-    columns
-        ``(k,)`` features, ascending; a model's rows and scaling hold these only.
-    widths
-        ``(k,)`` sigma of ``exp(-(x - z)^2 / (2 sigma^2))``; all 0 for linear kernels.
-    scales
-        ``(k,)`` multipliers of the raw kernels.
+    ``columns``: ``(k,)`` features, ascending; a model's rows and scaling hold these only; ``widths``: ``(k,)`` sigma of ``exp(-(x - z)^2 /
+    (2 sigma^2))``; all 0 for linear kernels; ``scales``: ``(k,)`` multipliers of the raw kernels.
     """
 
     record_name: ClassVar[str] = "FeatureKernels"

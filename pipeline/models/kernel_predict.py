@@ -133,10 +133,7 @@ def _to_dense(part: Any) -> np.ndarray:
 def gram_decision_values(model: KernelModel, grams: np.ndarray, diagonals: np.ndarray | None = None) -> np.ndarray:
     """Return ``(n_test, n_machines)`` decision values from matrices ``(n_kernels, n_test, n_train)``.
 
-    Raises
-    ------
-    ValueError
-        Another number of kernels or training rows, or entries that are not finite.
+    Raises ValueError: another number of kernels or training rows, or entries that are not finite.
     """
     k, n, width = grams.shape
     if k != model.theta.shape[1] or width != model.n_train:
@@ -232,10 +229,7 @@ def decide_chunk(ref: RowSpan, model: KernelModel) -> list[RowDecisions]:
 class DecideMemory:
     """Task memory: rows as read, selected and scaled, pieces of kernel entries with their copies (at most all entries), and tiles.
 
-    Attributes
-    ----------
-    support, kernels, machines
-        Sizes of the model.
+    ``support``, ``kernels``, ``machines``: sizes of the model.
     """
 
     support: int
@@ -251,10 +245,7 @@ class DecideMemory:
 def store_decision_values(model: KernelModel, ctx: RunContext) -> np.ndarray:
     """Return the decision values of every row of a store (one pass over its rows).
 
-    Raises
-    ------
-    ValueError
-        The data has another width than the training data, or no row factors where the model needs them.
+    Raises ValueError: the data has another width than the training data, or no row factors where the model needs them.
     """
     data = ctx.data
     if model.precomputed:

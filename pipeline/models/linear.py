@@ -17,26 +17,11 @@ WIDE = 50_000
 class LinearModel:
     """``f_m(x) = <coef_m, x> + intercept_m`` for every machine m; of rows scaled to unit norm ``<coef_m, x / ||x||> + intercept_m``.
 
-    Attributes
-    ----------
-    params_json
-        The method's parameters.
-    classes_json
-        The class labels in order, as JSON; ``null`` for regression. Two classes have one machine, more have one each.
-    tasks_json
-        The names of the tasks in order, as JSON, machines being tasks; ``null`` where there are none.
-    n_features
-        Width of the training data.
-    coef
-        ``(n_machines, n_features)`` for columns as they were given: the factors of column scaling are inside.
-    intercepts
-        ``(n_machines,)``.
-    row_scaled
-        Whether rows are divided by their norm before use.
-    figures
-        Objective, gap and the like, by name.
-    arrays
-        Further results of a method, by name.
+    ``params_json``: the method's parameters. ``classes_json``: the class labels in order, as JSON; ``null`` for regression. Two classes
+    have one machine, more have one each. ``tasks_json``: the names of the tasks in order, as JSON, machines being tasks; ``null`` where
+    there are none; ``n_features``: width of the training data; ``coef``: ``(n_machines, n_features)`` for columns as they were given: the
+    factors of column scaling are inside; ``intercepts``: ``(n_machines,)``; ``row_scaled``: whether rows are divided by their norm before
+    use; ``figures``: objective, gap and the like, by name; ``arrays``: further results of a method, by name.
     """
 
     record_name: ClassVar[str] = "LinearModel"

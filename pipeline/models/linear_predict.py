@@ -74,10 +74,7 @@ def row_decision_values(model: LinearModel, X: Any) -> np.ndarray:
 def check_width(n_features: int, row_scaled: bool, data: Any) -> None:
     """Refuse data of another width than the training data, and without row factors where the model needs them.
 
-    Raises
-    ------
-    ValueError
-        The store and both widths are named.
+    Raises ValueError: the store and both widths are named.
     """
     if data.n_cols != n_features:
         raise ValueError(

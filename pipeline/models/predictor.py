@@ -18,12 +18,8 @@ class Predictor:
 
     The base is that of models whose rows are read and decided on by the tasks of one pass: the driver holds nothing but the values.
 
-    Attributes
-    ----------
-    held
-        What a driver may hold beside model and values.
-    by_passes
-        Whether passes read the rows; else the driver does all by itself.
+    ``held``: what a driver may hold beside model and values; ``by_passes``: whether passes read the rows; else the driver does all by
+    itself.
     """
 
     held: ClassVar[tuple[Held, ...]] = ()

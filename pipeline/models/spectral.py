@@ -12,22 +12,10 @@ import numpy as np
 class SpectralModel:
     """``K = U diag(lam) U'`` over the rows that a transductive method was fitted on, and over no others.
 
-    Attributes
-    ----------
-    config_json
-        The method's parameters.
-    data_digest
-        Digest of the store with these rows; empty for rows that were given as an array.
-    n_rows
-        Number of rows n.
-    eigenvectors
-        U, ``(n, r)``, orthonormal columns; r may be 0.
-    eigenvalues
-        lam, ``(r,)``, descending, positive.
-    figures
-        Objective, bounds and the like, by name.
-    arrays
-        Further results of a method, by name; ``"scores"``, ``(n,)`` or ``(n, k)``, where predictions are scores of rows.
+    ``config_json``: the method's parameters; ``data_digest``: digest of the store with these rows; empty for rows that were given as an
+    array; ``n_rows``: number of rows n; ``eigenvectors``: U, ``(n, r)``, orthonormal columns; r may be 0; ``eigenvalues``: lam, ``(r,)``,
+    descending, positive; ``figures``: objective, bounds and the like, by name; ``arrays``: further results of a method, by name;
+    ``"scores"``, ``(n,)`` or ``(n, k)``, where predictions are scores of rows.
     """
 
     record_name: ClassVar[str] = "SpectralModel"

@@ -44,10 +44,7 @@ def decide_task_rows(model: TaskModel, X: Any, codes: np.ndarray) -> np.ndarray:
 def decide_task_grams(model: TaskModel, grams: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """Return ``(n_test,)`` decision values from matrices ``(n_kernels, n_test, n_train)``.
 
-    Raises
-    ------
-    ValueError
-        Another number of kernels or training rows, or entries that are not finite.
+    Raises ValueError: another number of kernels or training rows, or entries that are not finite.
     """
     k, _, width = grams.shape
     if k != len(model.weights) or width != model.n_train:
@@ -135,10 +132,7 @@ def decide_chunk(ref: TaskRows, model: TaskModel) -> list[RowDecisions]:
 def decide_task_store(model: TaskModel, ctx: RunContext, task: Any = None) -> np.ndarray:
     """Return ``(n, 1)`` decision values of every row of a store (one pass over its rows); ``task`` is in place of its table of tasks.
 
-    Raises
-    ------
-    ValueError
-        A task that was not there at fit, data of another width, or no row factors where the model needs them.
+    Raises ValueError: a task that was not there at fit, data of another width, or no row factors where the model needs them.
     """
     data = ctx.data
     if model.precomputed:
@@ -162,10 +156,7 @@ def decide_task_store(model: TaskModel, ctx: RunContext, task: Any = None) -> np
 def store_codes(model: Any, data: Any) -> np.ndarray:
     """Return the task of each row of a store, as its position in the model's tasks.
 
-    Raises
-    ------
-    ValueError
-        No task table where the model knows several tasks, or a task that was not there at fit; the store is named.
+    Raises ValueError: no task table where the model knows several tasks, or a task that was not there at fit; the store is named.
     """
     tasks = store_tasks(data)
     if tasks is not None and tasks.dtype.kind in "iu" and any(isinstance(name, str) for name in model.tasks):

@@ -28,22 +28,9 @@ PLACES = ("grams", "gram_store")
 class Search:
     """A grid that is evaluated fit after fit.
 
-    Attributes
-    ----------
-    prepare
-        The method.
-    configs
-        Parameters of every point.
-    points
-        The same as they were given, for the record.
-    extra
-        Further inputs of the fits, such as groups.
-    inputs
-        Target and classes.
-    masks
-        ``(n_samples,)`` rows held out, of every fold.
-    record
-        What the fits have in common, kept in their folders.
+    ``prepare``: the method; ``configs``: parameters of every point; ``points``: the same as they were given, for the record; ``extra``:
+    further inputs of the fits, such as groups; ``inputs``: target and classes; ``masks``: ``(n_samples,)`` rows held out, of every fold;
+    ``record``: what the fits have in common, kept in their folders.
     """
 
     prepare: Prepare
