@@ -34,7 +34,7 @@ class MethodEstimator(OneThread, BaseEstimator):
     _own_parameters: ClassVar[Mapping[str, Parameter]] = {}
     """Parameters that are no part of the method's model, each by the name of the one it stands behind."""
     _wider: ClassVar[Mapping[str, tuple[str, Any]]] = {
-        "class_weight": ('{"balanced"} or dict or None', Literal["balanced"] | dict[Any, float] | None),
+        "class_weight": ('{"balanced"} or dict or None', Literal["balanced"] | dict[Any, float] | None)
     }
     """Parameters that an estimator takes in more forms than a file can hold: their type in words, and as an annotation."""
     _run_parameters: ClassVar[Sequence[Parameter]] = RUN_PARAMETERS

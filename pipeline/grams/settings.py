@@ -22,11 +22,7 @@ from .weighted_sum import MATRIX_SHARE
 
 Policy = Literal["memory", "store", "recompute"]
 
-PLACES: dict[Policy, str] = {
-    "memory": "kept in memory",
-    "store": "kept in the Gram store",
-    "recompute": "computed again in every pass",
-}
+PLACES: dict[Policy, str] = {"memory": "kept in memory", "store": "kept in the Gram store", "recompute": "computed again in every pass"}
 """What the log says of a policy."""
 
 BATCH_BYTES = 64 << 20

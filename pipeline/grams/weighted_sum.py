@@ -223,13 +223,7 @@ def _result_bytes(refs: Sequence[PairRef], wanted: np.ndarray, fresh: int) -> li
 
 
 def combined_gram(
-    ctx: RunContext,
-    refs: Sequence[PairRef],
-    theta: np.ndarray,
-    norms: Norms,
-    diagonal: np.ndarray,
-    block: int,
-    exponential: bool = False,
+    ctx: RunContext, refs: Sequence[PairRef], theta: np.ndarray, norms: Norms, diagonal: np.ndarray, block: int, exponential: bool = False
 ) -> CombinedGram:
     """Return ``K(theta)`` by passes, over a sum written into the run directory where that saves reading or computing kernels.
 
