@@ -17,7 +17,7 @@ from ..inputs.kernels import kernel_texts
 from ..models.kernel import KernelModel
 from ..models.kernel_predict import gram_decision_values, row_decision_values, scaled_rows
 from .inputs import fan_out, fit_context, in_memory, is_store, opened_for, validated
-from .supervised import SupervisedClassifier, SupervisedEstimator, SupervisedRegressor, labelled  # noqa: F401 (for estimators)
+from .supervised import SupervisedClassifier, SupervisedEstimator, SupervisedRegressor
 
 
 class KernelEstimator(SupervisedEstimator):

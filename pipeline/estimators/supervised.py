@@ -102,7 +102,7 @@ class SupervisedClassifier(Classifying, SupervisedEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted class labels, ``(n_samples,)``."""
-        return labelled(self.decision_function(X), self.classes_)
+        return predicted_labels(self.decision_function(X), self.classes_)
 
 
 class SupervisedRegressor(Predicting, SupervisedEstimator):
@@ -116,7 +116,7 @@ class SupervisedRegressor(Predicting, SupervisedEstimator):
         return self._values(X)[:, 0]
 
 
-def labelled(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
+def predicted_labels(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Return the labels that decision values speak for."""
     return classes[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
 

@@ -15,7 +15,7 @@ from ..models.task import TaskModel
 from ..models.task_predict import decide_task_grams, decide_task_rows, decide_task_store
 from .inputs import Classifying, Predicting, fan_out, fit_context, in_memory, is_store, opened_for, validated
 from .kernels import KernelEstimator, is_text
-from .supervised import labelled
+from .supervised import predicted_labels
 
 
 class TaskEstimator(KernelEstimator):
@@ -114,7 +114,7 @@ class TaskClassifier(Classifying, TaskEstimator):
 
     def predict(self, X: Any, task: Any = None) -> np.ndarray:
         """Return the predicted labels, ``(n_samples,)``."""
-        return labelled(self.decision_function(X, task), self.classes_)
+        return predicted_labels(self.decision_function(X, task), self.classes_)
 
     def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
         """Return the share of right labels over all rows."""

@@ -24,7 +24,7 @@ from ...kernels.grams.spec import KernelSpec
 from ...kernels.svm.dual import DenseGram, Gram, Scratch
 from ...storage import GramStore, GramTask, open_gram
 from ..passes.blocks import listed
-from ..records.context import RunContext, received
+from ..records.context import RunContext, resolve
 from .contents import confirm_contents
 from .fill import filled_bank, fills_here, given_bank
 from .memory import pooled_refusal
@@ -80,7 +80,7 @@ def sums_chunk(ref: PairRef) -> list[BlockSums]:
 
 def forms_chunk(ref: PairRef, vectors: Any, norms: Norms, kernels: np.ndarray | None) -> list[TileSums]:
     """Return the shares of one block pair in the quadratic forms."""
-    return [tile_sums(_some(normalised(ref, norms), kernels), ref.rows, ref.cols, received(vectors))]
+    return [tile_sums(_some(normalised(ref, norms), kernels), ref.rows, ref.cols, resolve(vectors))]
 
 
 def products_chunk(
@@ -88,7 +88,7 @@ def products_chunk(
 ) -> list[ProductSums]:
     """Return the shares of one block pair in the products."""
     block = _some(normalised(ref, norms), kernels)
-    return [product_sums(block, ref.rows, ref.cols, received(vectors), received(wanted), units)]
+    return [product_sums(block, ref.rows, ref.cols, resolve(vectors), resolve(wanted), units)]
 
 
 def _some(block: np.ndarray, kernels: np.ndarray | None) -> np.ndarray:
@@ -104,7 +104,7 @@ class Entries(NamedTuple):
 
 def entries_chunk(ref: PairRef, wanted: Any, norms: Norms) -> list[Entries]:
     """Return the entries of one block pair among the wanted ones, ``(2, m)`` rows and columns in the upper triangle."""
-    rows, columns = received(wanted)
+    rows, columns = resolve(wanted)
     inside = (rows >= ref.rows[0]) & (rows < ref.rows[1]) & (columns >= ref.cols[0]) & (columns < ref.cols[1])
     places = np.flatnonzero(inside)
     if not len(places):
@@ -210,7 +210,7 @@ class Grams:
         else:
             columns = self._columns(vectors)
             result = 8 * len(scale) * len(columns) * (self.settings.block // 128 + 1) ** 2
-            shared = self.ctx.share("vectors", columns, len(self._refs))
+            shared = self.ctx.broadcast("vectors", columns, len(self._refs))
             raw = total_forms(self._pass("quadratic-forms", forms_chunk, result, shared, self._norms, kernels))
             raw = raw[:, 0] if np.ndim(vectors) == 1 else raw
         return raw * (scale if raw.ndim == 1 else scale[:, None])
@@ -226,10 +226,10 @@ class Grams:
             rows = np.ascontiguousarray(wanted.T)
             result = 16 * len(chosen) * len(columns) * self.settings.block
             shared = (
-                self.ctx.share("vectors", columns, len(self._refs)),
+                self.ctx.broadcast("vectors", columns, len(self._refs)),
                 self._norms,
                 kernels,
-                self.ctx.share("wanted", rows, len(self._refs)),
+                self.ctx.broadcast("wanted", rows, len(self._refs)),
                 units,
             )
             raw = total_products(self._pass("gram-products", products_chunk, result, *shared), rows)
@@ -258,7 +258,7 @@ class Grams:
         places = np.stack([np.minimum(rows, columns), np.maximum(rows, columns)])
         raw = np.zeros((self.k, len(rows)))
         result = 4 * self.k * min(len(rows), self.settings.block**2) + 8 * len(rows)
-        for part in self._pass("gram-entries", entries_chunk, result, self.ctx.share("entries", places, len(self._refs)), self._norms):
+        for part in self._pass("gram-entries", entries_chunk, result, self.ctx.broadcast("entries", places, len(self._refs)), self._norms):
             raw[:, part.places] = part.values
         return raw * self.scale[:, None]
 
@@ -308,7 +308,7 @@ class Grams:
         if self._bank is not None:
             self._bank.combine_tasks(scaled, tasks, matrix)
         else:
-            shared = (self.ctx.share("task-weights", scaled, len(self._refs)), self.ctx.share("tasks", tasks, len(self._refs)))
+            shared = (self.ctx.broadcast("task-weights", scaled, len(self._refs)), self.ctx.broadcast("tasks", tasks, len(self._refs)))
             self._fill(matrix, "task-weighted-sum", combine_tasks_chunk, self._norms, *shared)
         return DenseGram(matrix, self._scratch)
 
@@ -323,7 +323,9 @@ class Grams:
         if self._bank is not None:
             return self._bank.task_forms(vector, tasks, n_tasks, units) * self.scale[:, None, None]
         result = 2 * units.nbytes
-        shared = [self.ctx.share(name, array, len(self._refs)) for name, array in (("vectors", vector), ("tasks", tasks), ("units", units))]
+        shared = [
+            self.ctx.broadcast(name, array, len(self._refs)) for name, array in (("vectors", vector), ("tasks", tasks), ("units", units))
+        ]
         program = BlockProgram("task-forms", task_sums_chunk, added_sums, lambda ref: pair_bytes(ref) + 2 * result, result)
         return self.ctx.run_pass(plan(program, self._refs, self._norms, *shared)).total() * self.scale[:, None, None]
 

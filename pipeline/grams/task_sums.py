@@ -9,7 +9,7 @@ import numpy as np
 
 from ...kernels.bank.task_sums import TaskSums, block_task_sums, combine_block_tasks
 from ...kernels.grams.normalization import Normalization
-from ..records.context import received
+from ..records.context import resolve
 from .sources import PairRef, normalised
 
 Norms = tuple[Normalization, ...] | None
@@ -17,7 +17,7 @@ Norms = tuple[Normalization, ...] | None
 
 def task_sums_chunk(ref: PairRef, norms: Norms, beta: Any, codes: Any, units: Any) -> TaskSums:
     """Return the shares of one block pair in the forms of all pairs of tasks."""
-    return block_task_sums(normalised(ref, norms), ref.rows, ref.cols, received(beta), received(codes), received(units))
+    return block_task_sums(normalised(ref, norms), ref.rows, ref.cols, resolve(beta), resolve(codes), resolve(units))
 
 
 def added_sums(parts: Sequence[TaskSums]) -> TaskSums:
@@ -30,4 +30,4 @@ def added_sums(parts: Sequence[TaskSums]) -> TaskSums:
 
 def combined_tasks_block(ref: PairRef, norms: Norms, weights: Any, codes: Any) -> np.ndarray:
     """Return one block pair of the sum weighted by pairs of tasks."""
-    return combine_block_tasks(normalised(ref, norms), ref.rows, ref.cols, received(weights), received(codes))
+    return combine_block_tasks(normalised(ref, norms), ref.rows, ref.cols, resolve(weights), resolve(codes))

@@ -21,7 +21,7 @@ from ...kernels.bank.two_layer import block_layer
 from ...kernels.grams.normalization import Normalization
 from ...storage import GramStore, GramTask, RunStore, open_gram
 from ..passes.blocks import TASK_BYTES, listed
-from ..records.context import RunContext, received
+from ..records.context import RunContext, resolve
 from .pairs import StoredPair
 from .sources import PairRef, grouped, loaded_bytes, normalised, normalised_part, pair_bytes
 
@@ -91,7 +91,7 @@ class BlockSum:
 
 def product_chunk(group: Group, total: BlockSum, vector: Any) -> np.ndarray:
     """Return what some block pairs add to ``K(theta) v``, ``(n,)``."""
-    v = received(vector)
+    v = resolve(vector)
     out = np.zeros(len(v))
     for ref in group:
         add_product(total.whole(ref), ref.rows, ref.cols, v, out)

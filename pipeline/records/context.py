@@ -131,10 +131,10 @@ class RunContext:
         program = replace(work.program, chunk=Alone(work.program.chunk), combine=Alone(work.program.combine))
         return self.executor.run(replace(work, program=program))
 
-    def share(self, name: str, array: np.ndarray, tasks: int = 1) -> Any:
+    def broadcast(self, name: str, array: np.ndarray, tasks: int = 1) -> Any:
         """Return ``array`` itself, or a reference to it in the run store when ``tasks`` on other machines would carry too much.
 
-        A task turns either into the array with :func:`received`.
+        A task turns either into the array with :func:`resolve`.
         """
         small = array.nbytes <= min(INLINE_BYTES, CARRIED_BYTES // tasks)
         if self.run is None or self.executor.kind == "sync" or small:
@@ -142,6 +142,6 @@ class RunContext:
         return self.run.put_array(name, array)
 
 
-def received(shared: Any) -> np.ndarray:
-    """Return the array behind what :meth:`RunContext.share` returned (on a worker: from its cache when it is the newest)."""
+def resolve(shared: Any) -> np.ndarray:
+    """Return the array behind what :meth:`RunContext.broadcast` returned (on a worker: from its cache when it is the newest)."""
     return shared if isinstance(shared, np.ndarray) else shared.load()

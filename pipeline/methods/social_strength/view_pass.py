@@ -21,7 +21,7 @@ from ...grams.grams import Filled, Grams, Norms, _place
 from ...grams.grams import load_programs as load_programs
 from ...grams.sources import PairRef, normalised, pair_bytes
 from ...passes.blocks import listed
-from ...records.context import received
+from ...records.context import resolve
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def extremes_chunk(ref: PairRef, norms: Norms) -> list[Extremes]:
 
 def shares_chunk(ref: PairRef, norms: Norms, factors: Any, mask: Any) -> list[Shares]:
     """Return the shares of one block pair in the sums of the views, of the users in the mask alone."""
-    scaled = _scaled(ref, norms, received(factors))
-    in_mask = received(mask)
+    scaled = _scaled(ref, norms, resolve(factors))
+    in_mask = resolve(mask)
     scaled *= in_mask[slice(*ref.rows), None]
     scaled *= in_mask[slice(*ref.cols)]
     is_diagonal = ref.rows == ref.cols
@@ -83,7 +83,7 @@ def shares_chunk(ref: PairRef, norms: Norms, factors: Any, mask: Any) -> list[Sh
 
 def weighted_chunk(ref: PairRef, norms: Norms, factors: Any, theta: np.ndarray) -> list[Filled]:
     """Return one block pair of the weighted sum of the views, without their shifts."""
-    scaled = _scaled(ref, norms, received(factors))
+    scaled = _scaled(ref, norms, resolve(factors))
     out = np.zeros(scaled.shape[1:])
     for weight, view in zip(theta, scaled, strict=True):
         out += weight * view
@@ -114,7 +114,7 @@ class ViewGrams(Grams):
 
     def matrix_sums(self, scaling: Scaling, mask: np.ndarray) -> MatrixSums:
         """Return the sums of the views over the users in the mask ``(n,)``; one pass."""
-        shared = self._factors(scaling), self.ctx.share("mask", mask.astype(np.float64), len(self._refs))
+        shared = self._factors(scaling), self.ctx.broadcast("mask", mask.astype(np.float64), len(self._refs))
         result = 8 * self.k * (self.k + 3 * self.settings.block)
         products, rows, diagonals = np.zeros((self.k, self.k)), np.zeros((self.k, self.n)), np.zeros((self.k, self.n))
         for part in self._view_pass("view-sums", shares_chunk, result, self._norms, *shared):
@@ -158,7 +158,7 @@ class ViewGrams(Grams):
         return matrix
 
     def _factors(self, scaling: Scaling) -> Any:
-        return self.ctx.share("factors", scaling.factors * self.scale[:, None], len(self._refs))
+        return self.ctx.broadcast("factors", scaling.factors * self.scale[:, None], len(self._refs))
 
     def _view_pass(self, name: str, chunk: Any, result: int, *broadcast: Any, refs: list[PairRef] | None = None) -> list[Any]:
         chosen = self._refs if refs is None else refs
