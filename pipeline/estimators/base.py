@@ -29,14 +29,13 @@ class MethodEstimator(OneThread, BaseEstimator):
     """
 
     _method: ClassVar[type[Method]]
-    _left_out: ClassVar[tuple[str, ...]] = ()
-    """Parameters of the method that do not concern the estimator."""
+    _left_out: ClassVar[tuple[str, ...]] = ()  # parameters of the method that do not concern the estimator
+    # Parameters that are no part of the method's model, each by the name of the one it stands behind.
     _own_parameters: ClassVar[Mapping[str, Parameter]] = {}
-    """Parameters that are no part of the method's model, each by the name of the one it stands behind."""
+    # Parameters that an estimator takes in more forms than a file can hold: their type in words, and as an annotation.
     _wider: ClassVar[Mapping[str, tuple[str, Any]]] = {
         "class_weight": ('{"balanced"} or dict or None', Literal["balanced"] | dict[Any, float] | None)
     }
-    """Parameters that an estimator takes in more forms than a file can hold: their type in words, and as an annotation."""
     _run_parameters: ClassVar[Sequence[Parameter]] = RUN_PARAMETERS
 
     cluster: Any

@@ -72,11 +72,11 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) 
     return validate_data(estimator, in_memory(X), in_memory(y, "y"), **options)
 
 
+# Where code lies that no user wrote: this package, scikit-learn, and what runs its folds.
 _INNER = (
     *(str(Path(__file__).parents[2] / folder) + os.sep for folder in ("cluster", "kernels", "pipeline", "storage", "workflows")),
     *(str(Path(str(library.__file__)).parent) + os.sep for library in (sklearn, joblib)),
 )
-"""Where code lies that no user wrote: this package, scikit-learn, and what runs its folds."""
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:

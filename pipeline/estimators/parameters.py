@@ -23,25 +23,14 @@ RANGES: dict[type, tuple[str, str]] = {Gt: ("gt", ">"), Ge: ("ge", ">="), Lt: ("
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an estimator.
+    """A parameter of an estimator."""
 
-    Attributes
-    ----------
-    name, default
-        As in the signature.
-    kind
-        Type in words, with its range, such as ``"float > 0"``.
-    hint
-        Type as an annotation.
-    text
-        What it means.
-    """
-
+    # name, default: as in the signature
     name: str
     default: Any
-    kind: str
-    hint: Any
-    text: str
+    kind: str  # type in words, with its range, such as `"float > 0"`
+    hint: Any  # type as an annotation
+    text: str  # what it means
 
     def section(self) -> str:
         """Return its part of a docstring."""
@@ -50,6 +39,7 @@ class Parameter:
         )
 
 
+# What every estimator has beside the parameters of its method.
 RUN_PARAMETERS = (
     Parameter("cluster", None, "str or None", str | None, 'Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.'),
     Parameter(
@@ -64,7 +54,6 @@ RUN_PARAMETERS = (
         "Functions called with an event record per step.",
     ),
 )
-"""What every estimator has beside the parameters of its method."""
 
 
 def method_parameters(config: type[MethodConfig], left_out: Sequence[str] = ()) -> list[Parameter]:
@@ -144,8 +133,8 @@ def declare_parameters(cls: Any, parameters: Sequence[Parameter]) -> None:
     cls.__doc__ = documentation(cls, parameters)
 
 
+# Sections of a class' documentation behind its parameters, in order; one that a class does not write is that of its base.
 SECTIONS = ("Attributes", "Notes", "Examples", "References")
-"""Sections of a class' documentation behind its parameters, in order; one that a class does not write is that of its base."""
 
 
 def documentation(cls: type, parameters: Sequence[Parameter]) -> str:

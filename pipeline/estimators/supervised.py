@@ -21,8 +21,8 @@ class SupervisedEstimator(MethodEstimator):
     """Base of estimators of rows with a target; a subclass says how it decides on rows in :meth:`_values`."""
 
     _is_classifier: ClassVar[bool] = True
+    # Forms of matrices that are taken as they are, as scikit-learn names them.
     _forms: ClassVar[Mapping[str, Any]] = {"accept_sparse": "csr", "accept_large_sparse": False}
-    """Forms of matrices that are taken as they are, as scikit-learn names them."""
 
     def __sklearn_tags__(self) -> Any:
         tags: Any = super().__sklearn_tags__()

@@ -20,14 +20,9 @@ from ..records.context import RunContext
 from .given import GivenGrams
 from .sources import FREED_BYTES, all_rows
 
-ROW_BYTES = 256 << 20
-"""Rows that are held whole while a bank is filled."""
-
-TASK_BYTES = 64 << 20
-"""Entries of one task, at least where there are as many."""
-
-ROOM_BYTES = 64 << 20
-"""Bound of what the kernels of one set of features are computed in."""
+ROW_BYTES = 256 << 20  # rows that are held whole while a bank is filled
+TASK_BYTES = 64 << 20  # entries of one task, at least where there are as many
+ROOM_BYTES = 64 << 20  # bound of what the kernels of one set of features are computed in
 
 
 @dataclass(frozen=True)

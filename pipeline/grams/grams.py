@@ -36,8 +36,8 @@ from .weighted_sum import MATRIX_SHARE, combined_gram
 
 Norms = tuple[Normalization, ...] | None
 
+# Block pairs of one task of a pass, together at least where there are as many: some 50 ms of work where kernels are computed.
 PASS_BYTES = 16 << 20
-"""Block pairs of one task of a pass, together at least where there are as many: some 50 ms of work where kernels are computed."""
 
 
 # -- passes ------------------------------------------------------------------------------------------------------------------------
@@ -161,8 +161,7 @@ class Grams:
     that the bias takes up, so only the scale is taken from the centred matrix.
     """
 
-    grows = False
-    """Whether a run comes to more kernels as it goes on."""
+    grows = False  # whether a run comes to more kernels as it goes on
 
     def __init__(self, ctx: RunContext, specs: Sequence[KernelSpec], settings: GramSettings | None = None, *, centre: bool = False) -> None:
         self.ctx = ctx

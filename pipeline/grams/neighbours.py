@@ -19,30 +19,23 @@ from ...storage import BlockStore, MemoryBlocks, open_shared
 from ..records.context import RunContext
 from .sources import FREED_BYTES, rows_of
 
-ROWS = 4096
-"""Rows of a task: from the data alone, never from the number of workers."""
-
-CANDIDATE_BYTES = 32 << 20
-"""Bytes of the candidates of a task, in float64; at least ROWS of them."""
-
-TILES = 3 * 8 * 256 * TILE_COLUMNS
-"""Bytes of what a task computes at a time, beside its rows."""
+ROWS = 4096  # rows of a task: from the data alone, never from the number of workers
+CANDIDATE_BYTES = 32 << 20  # bytes of the candidates of a task, in float64; at least ROWS of them
+TILES = 3 * 8 * 256 * TILE_COLUMNS  # bytes of what a task computes at a time, beside its rows
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """A block of rows and a block of rows among which their neighbours are looked for.
+    """A block of rows and a block of rows among which their neighbours are looked for."""
 
-    ``url``, ``digest``: the block store, or ``"memory"`` and empty; ``rows``, ``cols``: ranges of rows; ``width``: columns of the data;
-    ``source``: arrays in memory; such a reference stays in its process.
-    """
-
+    # url, digest: the block store, or `"memory"` and empty
     url: str
     digest: str
+    # rows, cols: ranges of rows
     rows: tuple[int, int]
     cols: tuple[int, int]
-    width: int
-    source: MemoryBlocks | None = field(default=None, repr=False, compare=False)
+    width: int  # columns of the data
+    source: MemoryBlocks | None = field(default=None, repr=False, compare=False)  # arrays in memory; such a reference stays in its process
 
     @property
     def nbytes(self) -> int:

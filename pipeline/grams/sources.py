@@ -23,23 +23,15 @@ from ..records.scale import FeatureScale
 from .given import GivenGrams
 from .pairs import GivenPair, StoredPair
 
-BLOCK_BYTES = 16 << 20
-"""Entries of one block pair, all kernels together."""
+BLOCK_BYTES = 16 << 20  # entries of one block pair, all kernels together
+TILE = 128  # block edges are multiples of this, which the bits of quadratic forms rest on
 
-TILE = 128
-"""Block edges are multiples of this, which the bits of quadratic forms rest on."""
-
+# What the allocator of a process may keep of blocks that were freed: glibc gives back no less at a time once it has seen large ones.
 FREED_BYTES = 32 << 20
-"""What the allocator of a process may keep of blocks that were freed: glibc gives back no less at a time once it has seen large ones."""
 
-TASKS = 16
-"""Tasks at least, where there are as many block pairs."""
-
-READ = 4096
-"""Rows of a read, where all are read."""
-
-LARGEST = 2048
-"""Rows of a block at most: a wider one computes no faster, and its task needs more memory."""
+TASKS = 16  # tasks at least, where there are as many block pairs
+READ = 4096  # rows of a read, where all are read
+LARGEST = 2048  # rows of a block at most: a wider one computes no faster, and its task needs more memory
 
 
 def block_rows(n: int, n_kernels: int, itemsize: int = 4) -> int:
@@ -98,18 +90,17 @@ def all_rows(data: BlockStore | MemoryBlocks) -> Any:
 
 @dataclass(frozen=True)
 class RowPair:
-    """A block pair that is computed when it is loaded.
+    """A block pair that is computed when it is loaded."""
 
-    ``url``, ``digest``: the block store, or ``"memory"`` and empty; ``rows``, ``cols``: ranges; equal on the diagonal; ``specs``: kernels,
-    in order; ``width``: columns of the data; ``source``: arrays in memory; such a reference stays in its process.
-    """
-
+    # url, digest: the block store, or `"memory"` and empty
     url: str
     digest: str
+    # rows, cols: ranges; equal on the diagonal
     rows: tuple[int, int]
     cols: tuple[int, int]
-    specs: tuple[KernelSpec, ...] = field(repr=False)
-    width: int
+    specs: tuple[KernelSpec, ...] = field(repr=False)  # kernels, in order
+    width: int  # columns of the data
+    # arrays in memory; such a reference stays in its process
     source: MemoryBlocks | TextRows | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -27,14 +27,9 @@ from .sources import PairRef, grouped, loaded_bytes, normalised, normalised_part
 
 Norms = tuple[Normalization, ...] | None
 
-MATRIX_SHARE = 0.25
-"""Share of the driver's memory that one weighted sum, or what a solver holds of it, may take."""
-
-PART_BYTES = 4 << 20
-"""Entries one task brings to the driver, about."""
-
-BATCH_BYTES = 32 << 20
-"""Entries brought to the driver at a time."""
+MATRIX_SHARE = 0.25  # share of the driver's memory that one weighted sum, or what a solver holds of it, may take
+PART_BYTES = 4 << 20  # entries one task brings to the driver, about
+BATCH_BYTES = 32 << 20  # entries brought to the driver at a time
 
 Group = tuple[PairRef, ...]
 
@@ -62,15 +57,11 @@ class SumBuild:
 
 @dataclass(frozen=True)
 class BlockSum:
-    """What is made of the kernels of a block pair.
+    """What is made of the kernels of a block pair."""
 
-    ``theta``: ``(k,)`` weights of the kernels as loaded; ``norms``: normalisation applied when a block is loaded, or ``None``;
-    ``exponential``: take ``exp`` of every entry of the sum: the second layer of a two-layer machine.
-    """
-
-    theta: np.ndarray
-    norms: Norms
-    exponential: bool = False
+    theta: np.ndarray  # `(k,)` weights of the kernels as loaded
+    norms: Norms  # normalisation applied when a block is loaded, or None
+    exponential: bool = False  # take `exp` of every entry of the sum: the second layer of a two-layer machine
 
     def whole(self, ref: PairRef) -> np.ndarray:
         """Return the sum over a block pair, in the type of its kernels."""

@@ -14,19 +14,16 @@ from .scores import AccuracyTracker, R2Tracker, plain_folds, stratified_folds
 if TYPE_CHECKING:
     from .tasks import TaskInputs
 
+# Parameters that change the matrices: points that differ in them cannot share a pass.
 GRAM_PARAMETERS = ("kernels", "normalize", "grams", "gram_store")
-"""Parameters that change the matrices: points that differ in them cannot share a pass."""
 
 
 @dataclass(frozen=True)
 class SharedLoop:
-    """Grid points that share passes.
+    """Grid points that share passes."""
 
-    ``points``: indices into the grid; ``loop``: one fit per (point, fold), folds of a point consecutive; ``loop.fits`` score them.
-    """
-
-    points: tuple[int, ...]
-    loop: Any
+    points: tuple[int, ...]  # indices into the grid
+    loop: Any  # one fit per (point, fold), folds of a point consecutive; `loop.fits` score them
 
 
 def group_by_parameters(grid: Sequence[Any], parameters: Sequence[str]) -> list[tuple[int, ...]]:

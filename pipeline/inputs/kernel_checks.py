@@ -11,8 +11,7 @@ from ...kernels.grams.spec import KernelSpec
 from ...storage import DataError
 from ..grams.grams import Grams
 
-N_SAMPLED_ENTRIES = 1 << 13
-"""Entries, spread over a given matrix, by which those that may be the same are found."""
+N_SAMPLED_ENTRIES = 1 << 13  # entries, spread over a given matrix, by which those that may be the same are found
 
 
 def kernel_warnings(grams: Grams) -> list[str]:

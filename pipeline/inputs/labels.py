@@ -15,20 +15,14 @@ from ..records.context import RunContext
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a fit gets beside its parameters.
+    """What a fit gets beside its parameters."""
 
-    ``data``: block store, arrays or strings in memory, or matrices; ``target``: ``(n_samples,)`` class of each row as its index, or real
-    numbers; ``classes``: the labels, in order; ``None`` for regression; ``sample_weight``: ``(n_samples,)`` factors of C, or ``None``;
-    ``groups``: one label per feature, list of index arrays, or ``None``; ``held_out``: ``(n_samples,)`` rows that are not learnt from but
-    measured, or ``None``; their weight is zero.
-    """
-
-    data: Any
-    target: np.ndarray
-    classes: tuple[Any, ...] | None
-    sample_weight: np.ndarray | None = None
-    groups: Any = None
-    held_out: np.ndarray | None = None
+    data: Any  # block store, arrays or strings in memory, or matrices
+    target: np.ndarray  # `(n_samples,)` class of each row as its index, or real numbers
+    classes: tuple[Any, ...] | None  # the labels, in order; None for regression
+    sample_weight: np.ndarray | None = None  # `(n_samples,)` factors of C, or None
+    groups: Any = None  # one label per feature, list of index arrays, or None
+    held_out: np.ndarray | None = None  # `(n_samples,)` rows that are not learnt from but measured, or None; their weight is zero
 
     @property
     def labels(self) -> tuple[Any, ...]:

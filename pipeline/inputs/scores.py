@@ -18,16 +18,13 @@ InputsT = TypeVar("InputsT", bound=Inputs)
 
 @dataclass(frozen=True)
 class AccuracyTracker:
-    """One classifier among the machines of a loop.
+    """One classifier among the machines of a loop."""
 
-    ``first``, ``count``: its machines: ``machines[first : first + count]``; one for two classes, else one per class; ``codes``:
-    ``(n_samples,)`` class of each row; ``held_out``: ``(n_samples,)`` mask of test rows, or ``None``.
-    """
-
+    # first, count: its machines: `machines[first : first + count]`; one for two classes, else one per class
     first: int
     count: int
-    codes: np.ndarray
-    held_out: np.ndarray | None = None
+    codes: np.ndarray  # `(n_samples,)` class of each row
+    held_out: np.ndarray | None = None  # `(n_samples,)` mask of test rows, or None
 
     @property
     def machines(self) -> range:
@@ -37,14 +34,11 @@ class AccuracyTracker:
 
 @dataclass(frozen=True)
 class R2Tracker:
-    """One regression machine among the machines of a loop.
+    """One regression machine among the machines of a loop."""
 
-    ``first``: its number; ``target``: ``(n_samples,)`` real target; ``held_out``: ``(n_samples,)`` mask of test rows, or ``None``.
-    """
-
-    first: int
-    target: np.ndarray
-    held_out: np.ndarray | None = None
+    first: int  # its number
+    target: np.ndarray  # `(n_samples,)` real target
+    held_out: np.ndarray | None = None  # `(n_samples,)` mask of test rows, or None
 
     @property
     def machines(self) -> range:

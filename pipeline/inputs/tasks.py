@@ -15,19 +15,16 @@ from ..records.context import RunContext
 from .labels import Inputs, row_costs, store_inputs
 from .scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
 
-MAX_NAMES = 5
-"""Names that a message lists at most."""
+MAX_NAMES = 5  # names that a message lists at most
 
 
 @dataclass(frozen=True)
 class TaskInputs(Inputs):
-    """What a fit for many tasks learns from; rows of a task may lie anywhere in the data.
+    """What a fit for many tasks learns from; rows of a task may lie anywhere in the data."""
 
-    ``codes``: ``(n_samples,)`` task of each row, as its position in ``names``; ``names``: the tasks, in ascending order.
-    """
-
+    # `(n_samples,)` task of each row, as its position in `names`
     codes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    names: tuple[Any, ...] = ()
+    names: tuple[Any, ...] = ()  # the tasks, in ascending order
 
     @property
     def n_machines(self) -> int:
@@ -187,14 +184,10 @@ def single_label_tasks(inputs: TaskInputs) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TaskProblem:
-    """Losses of one fit.
+    """Losses of one fit."""
 
-    ``problem``: of all rows; rows of tasks with a constant prediction have an empty box; ``constants``: ``(T,)`` label of such tasks, 0 for
-    others.
-    """
-
-    problem: DualProblem
-    constants: np.ndarray
+    problem: DualProblem  # of all rows; rows of tasks with a constant prediction have an empty box
+    constants: np.ndarray  # `(T,)` label of such tasks, 0 for others
 
 
 def task_loss(config: Any, inputs: TaskInputs) -> str:

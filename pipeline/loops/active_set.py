@@ -37,57 +37,42 @@ if TYPE_CHECKING:
 
 M = TypeVar("M")
 
-OUTSIDE_GAP_SHARE = 1.6
-"""Nodes outside may take up half of this times the remaining gap; up to 2 is proven."""
-
-LOOK_OUTSIDE_SHARE = 0.7
-"""All nodes outside are visited when the restricted gap is below this share of the tolerance."""
+OUTSIDE_GAP_SHARE = 1.6  # nodes outside may take up half of this times the remaining gap; up to 2 is proven
+LOOK_OUTSIDE_SHARE = 0.7  # all nodes outside are visited when the restricted gap is below this share of the tolerance
 
 MASTER_SHARE = 0.3
 FIRST_TOL = 0.03
-TOL_DECAY = 0.4
-"""The master's tolerance: ``max(MASTER_SHARE tol, FIRST_TOL TOL_DECAY^round)``."""
+TOL_DECAY = 0.4  # the master's tolerance: `max(MASTER_SHARE tol, FIRST_TOL TOL_DECAY^round)`
+EVERYWHERE = -1  # depth of a certificate that holds for all nodes
 
-EVERYWHERE = -1
-"""Depth of a certificate that holds for all nodes."""
-
+# Stops that count as success: the certificate closed, closed down to a depth, no violator next to the hull, or a stalled objective.
 FINISHED = ("certified", "depth", "frontier", "rest")
-"""Stops that count as success: the certificate closed, closed down to a depth, no violator next to the hull, or a stalled objective."""
 
+# Reasons of a stop with violators left; the certificate reached so far is computed all the same.
 CUT_SHORT = ("max_rounds", "max_nodes", "rest")
-"""Reasons of a stop with violators left; the certificate reached so far is computed all the same."""
 
 
 @dataclass(frozen=True)
 class ActiveRule:
-    """How an active-set loop goes on and ends.
+    """How an active-set loop goes on and ends."""
 
-    ``tol``: gap at which it ends, relative to the primal value; ``max_rounds``, ``max_nodes``: caps; a stop by one of them is no success;
-    ``add``: nodes added in a round, at most, without their ancestors; ``exhaustive``: visit all nodes outside
-    (:meth:`ActiveProblem.everywhere`) once none next to the hull is a violator; ``stall_tol``: stop when a round's nodes lowered the primal
-    value by less than this share of it, or ``None``.
-    """
-
-    tol: float = 1e-3
+    tol: float = 1e-3  # gap at which it ends, relative to the primal value
+    # max_rounds, max_nodes: caps; a stop by one of them is no success
     max_rounds: int = 50
     max_nodes: int = 1000
-    add: int = 30
-    exhaustive: bool = True
-    stall_tol: float | None = None
+    add: int = 30  # nodes added in a round, at most, without their ancestors
+    exhaustive: bool = True  # visit all nodes outside (everywhere) once none next to the hull is a violator
+    stall_tol: float | None = None  # stop when a round's nodes lowered the primal value by less than this share of it, or None
 
 
 @dataclass(frozen=True)
 class Restricted:
-    """The master's solution over the hull.
+    """The master's solution over the hull."""
 
-    ``upper``: primal value of the best point so far; ``point``: a feasible dual point; ``bound``: upper bound of its squared dual gauge
-    over the hull; ``done``: whether the tolerance is reached, or cannot be; if not, the master needs one more slice of work.
-    """
-
-    upper: float
-    point: DualPoint
-    bound: float
-    done: bool = True
+    upper: float  # primal value of the best point so far
+    point: DualPoint  # a feasible dual point
+    bound: float  # upper bound of its squared dual gauge over the hull
+    done: bool = True  # whether the tolerance is reached, or cannot be; if not, the master needs one more slice of work
 
     @property
     def lower(self) -> float:
@@ -102,18 +87,14 @@ class Restricted:
 
 @dataclass(frozen=True)
 class Violations:
-    """Nodes outside the hull.
+    """Nodes outside the hull."""
 
-    ``keys``: ``(m, width)`` those above the threshold, or the worst of them; ancestors may lie outside too; ``values``: ``(m,)`` M_w /
-    d_w^2, or a bound of it; ``worst``: greatest value of all nodes visited; ``depth``: ``worst`` is a bound for all nodes outside of at
-    most this depth (``EVERYWHERE``: of any); ``None``: for no others; ``looked_at``: number of nodes visited.
-    """
-
-    keys: np.ndarray
-    values: np.ndarray
-    worst: float = 0.0
+    keys: np.ndarray  # `(m, width)` those above the threshold, or the worst of them; ancestors may lie outside too
+    values: np.ndarray  # `(m,)` M_w / d_w^2, or a bound of it
+    worst: float = 0.0  # greatest value of all nodes visited
+    # `worst` is a bound for all nodes outside of at most this depth (`EVERYWHERE`: of any); None: for no others
     depth: int | None = None
-    looked_at: int = 0
+    looked_at: int = 0  # number of nodes visited
 
     def worst_first(self, count: int) -> np.ndarray:
         """Return the keys of the ``count`` greatest values; equal ones keep their order."""
@@ -122,28 +103,24 @@ class Violations:
 
 @dataclass(frozen=True)
 class ActiveState:
-    """State of an active-set loop.
-
-    ``nodes``: the hull; ``iteration``: steps so far; ``rounds``: visits to the nodes outside; ``upper``, ``lower``: primal value, and lower
-    bound over the hull; ``certified``: greatest lower bound of the whole optimum; that of the nodes down to ``depth`` where ``depth`` is
-    not ``EVERYWHERE``; ``depth``: see ``certified``; ``None`` before anything is certified; ``bound``, ``worst``: newest bound of the
-    squared dual gauge over the hull, and greatest value outside; ``settled``: primal value when nodes joined last; ``tight``: whether the
-    master gets its final tolerance, as none next to the hull was a violator; ``stop``: why the loop ended.
-    """
+    """State of an active-set loop."""
 
     record_name: ClassVar[str] = "ActiveState"
-    nodes: NodeSet
-    iteration: int = 0
-    rounds: int = 0
+    nodes: NodeSet  # the hull
+    iteration: int = 0  # steps so far
+    rounds: int = 0  # visits to the nodes outside
+    # upper, lower: primal value, and lower bound over the hull
     upper: float = np.inf
     lower: float = -np.inf
+    # greatest lower bound of the whole optimum; that of the nodes down to `depth` where `depth` is not `EVERYWHERE`
     certified: float = -np.inf
-    depth: int | None = None
+    depth: int | None = None  # see `certified`; None before anything is certified
+    # bound, worst: newest bound of the squared dual gauge over the hull, and greatest value outside
     bound: float = 0.0
     worst: float = 0.0
-    settled: float = np.inf
-    tight: bool = False
-    stop: str | None = None
+    settled: float = np.inf  # primal value when nodes joined last
+    tight: bool = False  # whether the master gets its final tolerance, as none next to the hull was a violator
+    stop: str | None = None  # why the loop ended
 
     @property
     def certificate(self) -> float:

@@ -23,20 +23,11 @@ from ..records.context import RunContext
 from .kernel import KernelModel
 from .predictor import Predictor
 
-TILES = 20 << 20
-"""Bytes that sums over features are computed in, whatever the sizes."""
-
-BLOCK_BYTES = 32 << 20
-"""Bytes of kernel entries in memory at a time."""
-
-ROWS = 4096
-"""Largest number of rows of a task."""
-
-MAX_COLUMNS = 512
-"""Features whose columns are dense at a time."""
-
-MAX_EXPONENT = 600.0
-"""Exponents of a second layer are clipped here: sums of larger ones would overflow."""
+TILES = 20 << 20  # bytes that sums over features are computed in, whatever the sizes
+BLOCK_BYTES = 32 << 20  # bytes of kernel entries in memory at a time
+ROWS = 4096  # largest number of rows of a task
+MAX_COLUMNS = 512  # features whose columns are dense at a time
+MAX_EXPONENT = 600.0  # exponents of a second layer are clipped here: sums of larger ones would overflow
 
 
 def used_specs(model: KernelModel) -> list[AnyKernel]:
@@ -227,11 +218,9 @@ def decide_chunk(ref: RowSpan, model: KernelModel) -> list[RowDecisions]:
 
 @dataclass(frozen=True)
 class DecideMemory:
-    """Task memory: rows as read, selected and scaled, pieces of kernel entries with their copies (at most all entries), and tiles.
+    """Task memory: rows as read, selected and scaled, pieces of kernel entries with their copies (at most all entries), and tiles."""
 
-    ``support``, ``kernels``, ``machines``: sizes of the model.
-    """
-
+    # support, kernels, machines: sizes of the model
     support: int
     kernels: int
     machines: int

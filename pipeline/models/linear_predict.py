@@ -17,8 +17,7 @@ from .linear import LinearModel
 from .predictor import Predictor, column_batches
 from .task_predict import store_codes
 
-PIECE_COLUMNS = 4096
-"""Columns of a linear model that are held at once."""
+PIECE_COLUMNS = 4096  # columns of a linear model that are held at once
 
 PIECES = Held("columns at a time, side by side", "3 stored", f"linear machines; {PIECE_COLUMNS:,} columns at most")
 WEIGHTS = Held("their weights", "8 m c", "linear machines; c of these columns")

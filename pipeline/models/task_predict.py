@@ -19,11 +19,10 @@ from .kernel_predict import BLOCK_BYTES, ROWS, DecideMemory, RowDecisions, RowSp
 from .predictor import Predictor
 from .task import TaskModel
 
+# `blocks(kernels, rows, columns)`: raw entries (kernels, rows, columns) of some used kernels, rows and support rows.
 Blocks = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-"""``blocks(kernels, rows, columns)``: raw entries (kernels, rows, columns) of some used kernels, rows and support rows."""
 
-Diagonals = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""``diagonals(kernels, rows)``: kernels of rows with themselves, (kernels, rows)."""
+Diagonals = Callable[[np.ndarray, np.ndarray], np.ndarray]  # `diagonals(kernels, rows)`: kernels of rows with themselves, (kernels, rows)
 
 
 def decide_task_rows(model: TaskModel, X: Any, codes: np.ndarray) -> np.ndarray:

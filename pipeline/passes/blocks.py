@@ -20,23 +20,19 @@ Ref = BlockRef | MemoryRef
 Task = tuple[Ref, ...]
 Columns = np.ndarray | sp.csc_array
 
-TASK_BYTES = 64 << 20
-"""A task takes a fixed byte group of stripes, from the plan and never from the number of workers."""
+TASK_BYTES = 64 << 20  # a task takes a fixed byte group of stripes, from the plan and never from the number of workers
 
 
 @dataclass(frozen=True)
 class Block:
-    """One column stripe as a task sees it.
+    """One column stripe as a task sees it."""
 
-    ``X``: ``(n, k)`` values as stored; ``offset``: feature id of the first column; ``factor``, ``shift``: ``(k,)`` column scaling ``s`` and
-    centre ``mu``, or ``None``; ``ref``: where it came from.
-    """
-
-    X: Columns
-    offset: int
+    X: Columns  # `(n, k)` values as stored
+    offset: int  # feature id of the first column
+    # factor, shift: `(k,)` column scaling `s` and centre `mu`, or None
     factor: np.ndarray | None
     shift: np.ndarray | None
-    ref: Any
+    ref: Any  # where it came from
 
     @property
     def width(self) -> int:
@@ -87,8 +83,7 @@ def _every(X: Columns) -> dict[str, np.ndarray]:
     return column_stats(X)._asdict()
 
 
-_MEASURES = {"norm1": _norm1, "counts": _counts}
-"""Tables that are made alone, because most fits need no other."""
+_MEASURES = {"norm1": _norm1, "counts": _counts}  # tables that are made alone, because most fits need no other
 
 
 def _statistics(data: MemoryBlocks, measure: Callable[[Columns], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -111,12 +106,8 @@ def column_table(ref: Ref, name: str) -> np.ndarray:
 
 _CONSTANT: weakref.WeakKeyDictionary[BlockStore | MemoryBlocks, np.ndarray] = weakref.WeakKeyDictionary()
 
-TABLE_PIECE = 1 << 20
-"""Entries of a column table read at once where all of it is looked at."""
-
-
-ALIKE = 1e-12
-"""Row factors this near to one another are equal but for the rounding of norms."""
+TABLE_PIECE = 1 << 20  # entries of a column table read at once where all of it is looked at
+ALIKE = 1e-12  # row factors this near to one another are equal but for the rounding of norms
 
 
 def constant_features(data: BlockStore | MemoryBlocks) -> np.ndarray:
@@ -210,8 +201,8 @@ _TASKS: weakref.WeakKeyDictionary[BlockStore, list[Task]] = weakref.WeakKeyDicti
 
 _Place = tuple[str, str, int, tuple[int, int], tuple[int, int], int, int]
 
+# Tasks over arrays in memory without the arrays: references would hold them, and never be forgotten.
 _PLACES: weakref.WeakKeyDictionary[MemoryBlocks, list[list[_Place]]] = weakref.WeakKeyDictionary()
-"""Tasks over arrays in memory without the arrays: references would hold them, and never be forgotten."""
 
 
 def _place(ref: Ref) -> _Place:

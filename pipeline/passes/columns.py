@@ -13,8 +13,7 @@ from ...storage import BlockStore, MemoryBlocks
 from ..records.context import RunContext
 from .blocks import Columns, Ref, Task, column_tasks, columns_of, table_of, task_bytes, tasks_holding
 
-FETCH_BYTES = 64 << 20
-"""Columns of one pass: whoever puts them side by side holds them twice."""
+FETCH_BYTES = 64 << 20  # columns of one pass: whoever puts them side by side holds them twice
 
 
 def _features_inside(ref: Ref, features: np.ndarray) -> np.ndarray:

@@ -15,14 +15,11 @@ if TYPE_CHECKING:
     from ...cluster import Executor, Plan
     from ...storage import BlockStore, MemoryBlocks, RunStore
 
+# Arrays up to this size travel with the task (several may, within a megabyte); larger ones become one object of the run store.
 INLINE_BYTES = 1 << 18
-"""Arrays up to this size travel with the task (several may, within a megabyte); larger ones become one object of the run store."""
 
-CARRIED_BYTES = 16 << 20
-"""What all tasks of a pass may carry together: a worker holds the arguments of every task that waits for it."""
-
-BANK_SHARE = 0.5
-"""Share of the driver's memory that a bank of Gram matrices may take."""
+CARRIED_BYTES = 16 << 20  # what all tasks of a pass may carry together: a worker holds the arguments of every task that waits for it
+BANK_SHARE = 0.5  # share of the driver's memory that a bank of Gram matrices may take
 
 Emit = Callable[[Mapping[str, Any]], None]
 
@@ -38,18 +35,14 @@ def refuse(message: str) -> None:
 
 @dataclass
 class Tally:
-    """What the passes of a run took so far.
+    """What the passes of a run took so far."""
 
-    ``tasks``, ``bytes``, ``retries``: chunk steps planned, bytes of the blocks they name, and repeated attempts; ``mixture``: which
-    processes computed with other processors or kernels; empty while all are alike; ``moved``: what the driver computed with before and
-    after it was stopped; empty while that is the same.
-    """
-
+    # tasks, bytes, retries: chunk steps planned, bytes of the blocks they name, and repeated attempts
     tasks: int = 0
     bytes: int = 0
     retries: int = 0
-    mixture: str = ""
-    moved: str = ""
+    mixture: str = ""  # which processes computed with other processors or kernels; empty while all are alike
+    moved: str = ""  # what the driver computed with before and after it was stopped; empty while that is the same
 
     def add(self, work: Plan[Any]) -> None:
         """Count one plan."""
@@ -76,12 +69,9 @@ def _nbytes(ref: Any) -> int:
 
 @dataclass(frozen=True)
 class Alone:
-    """Calls a step of a pass while BLAS has one thread: by their number its results would depend on the worker.
+    """Calls a step of a pass while BLAS has one thread: by their number its results would depend on the worker."""
 
-    ``step``: a chunk or combine function.
-    """
-
-    step: Callable[..., Any]
+    step: Callable[..., Any]  # a chunk or combine function
 
     def __call__(self, *args: Any) -> Any:
         """Return the step's result."""
@@ -91,24 +81,18 @@ class Alone:
 
 @dataclass(frozen=True)
 class RunContext:
-    """Executor, data, run directory, budget and event sink of one run.
+    """Executor, data, run directory, budget and event sink of one run."""
 
-    ``executor``: where passes run; ``data``: the block store or its in-memory twin; ``run``: run directory, or ``None`` for a fit in memory
-    that writes nothing; ``driver_memory``: bytes the driver may hold for a sub-problem; ``emit``: sink of event records; ``seed``: root of
-    every random number of the run; ``tally``: tasks and bytes of the passes so far; ``beside``: further stores that the method reads;
-    ``limit``: bytes beyond which a fit is refused, where that is not ``driver_memory``. ``warn``: takes what is doubtful about parameters,
-    before work starts. A run refuses it: its folder would keep them; an estimator warns.
-    """
-
-    executor: Executor
-    data: BlockStore | MemoryBlocks
-    run: RunStore | None = None
-    driver_memory: int = field(default_factory=default_driver_memory)
-    emit: Emit = ignore
-    seed: int = 0
-    tally: Tally = field(default_factory=Tally)
-    beside: tuple[BlockStore, ...] = ()
-    limit: int | None = None
+    executor: Executor  # where passes run
+    data: BlockStore | MemoryBlocks  # the block store or its in-memory twin
+    run: RunStore | None = None  # run directory, or None for a fit in memory that writes nothing
+    driver_memory: int = field(default_factory=default_driver_memory)  # bytes the driver may hold for a sub-problem
+    emit: Emit = ignore  # sink of event records
+    seed: int = 0  # root of every random number of the run
+    tally: Tally = field(default_factory=Tally)  # tasks and bytes of the passes so far
+    beside: tuple[BlockStore, ...] = ()  # further stores that the method reads
+    limit: int | None = None  # bytes beyond which a fit is refused, where that is not `driver_memory`
+    # takes what is doubtful about parameters, before work starts. A run refuses it: its folder would keep them; an estimator warns
     warn: Callable[[str], None] = refuse
 
     @property

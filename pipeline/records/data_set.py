@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["columns", "strings", "grams", "stream"]
 
+# What data sets hold, in words.
 KINDS: dict[Kind, str] = {
     "columns": "rows of numeric features",
     "strings": "strings",
     "grams": "precomputed kernel matrices",
     "stream": "a text that is read once",
 }
-"""What data sets hold, in words."""
 
 
 class DataSet(Protocol):

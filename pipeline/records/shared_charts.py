@@ -9,17 +9,10 @@ from typing import Any
 from .charts import FAINT, MAX_MARKED_STEPS, Chart, Legend, Series, legend_of, run_label, run_lines, short, step_marker
 from .run_view import Row, RunView, known, named, number, step_word, weight_of
 
-MAX_WEIGHTS = 30
-"""Bars in the chart of weights."""
-
-MAX_PANELS = 4
-"""Machines whose weights are drawn; the tables have all."""
-
-MAX_NAMED = 8
-"""Lines with a colour of their own; further ones are grey."""
-
-MAX_EIGENVALUES = 40
-"""Eigenvalues drawn as bars."""
+MAX_WEIGHTS = 30  # bars in the chart of weights
+MAX_PANELS = 4  # machines whose weights are drawn; the tables have all
+MAX_NAMED = 8  # lines with a colour of their own; further ones are grey
+MAX_EIGENVALUES = 40  # eigenvalues drawn as bars
 
 
 # -- objective and certificates ------------------------------------------------------------------------------------------------

@@ -17,29 +17,23 @@ from ..loops.run import run_loop
 from ..method import Method
 from ..records.context import RunContext
 
+# `prepare` of a method; `held_out` among its further inputs is the mask of a fold.
 Prepare = Callable[[Any, RunContext, Mapping[str, Any]], Method]
-"""``prepare`` of a method; ``held_out`` among its further inputs is the mask of a fold."""
 
-PLACES = ("grams", "gram_store")
-"""Parameters that say where matrices lie; results do not depend on them."""
+PLACES = ("grams", "gram_store")  # parameters that say where matrices lie; results do not depend on them
 
 
 @dataclass(frozen=True)
 class Search:
-    """A grid that is evaluated fit after fit.
+    """A grid that is evaluated fit after fit."""
 
-    ``prepare``: the method; ``configs``: parameters of every point; ``points``: the same as they were given, for the record; ``extra``:
-    further inputs of the fits, such as groups; ``inputs``: target and classes; ``masks``: ``(n_samples,)`` rows held out, of every fold;
-    ``record``: what the fits have in common, kept in their folders.
-    """
-
-    prepare: Prepare
-    configs: Sequence[Any]
-    points: Sequence[Mapping[str, Any]]
-    extra: Mapping[str, Any]
-    inputs: Inputs
-    masks: Sequence[np.ndarray]
-    record: Mapping[str, Any]
+    prepare: Prepare  # the method
+    configs: Sequence[Any]  # parameters of every point
+    points: Sequence[Mapping[str, Any]]  # the same as they were given, for the record
+    extra: Mapping[str, Any]  # further inputs of the fits, such as groups
+    inputs: Inputs  # target and classes
+    masks: Sequence[np.ndarray]  # `(n_samples,)` rows held out, of every fold
+    record: Mapping[str, Any]  # what the fits have in common, kept in their folders
 
     def prepared(self, point: int, fold: int, ctx: RunContext) -> Method:
         """Return one fit, ready to run."""

@@ -15,8 +15,7 @@ from ..records.holdings import Held, Holding, holdings_plan, total_bytes
 from ..registry import METHODS
 from .in_process import process_plan
 
-_OBJECT_BYTES = 40
-"""Bytes of a number, or of a short label, as an object of Python with its place in a list."""
+_OBJECT_BYTES = 40  # bytes of a number, or of a short label, as an object of Python with its place in a list
 
 
 MODEL = Held("model, as stored and as read", "2 model")

@@ -32,11 +32,10 @@ from ..records.validation import configured
 from ..registry import METHODS, MethodInfo
 from .in_process import few_blocks_kept, planned_holdings, process_plan, refuse_step
 
+# What a worker process takes by itself, libraries and compiled programs loaded; a run measures it, a dry run has nothing to measure.
 PROCESS_BYTES = 320 << 20
-"""What a worker process takes by itself, libraries and compiled programs loaded; a run measures it, a dry run has nothing to measure."""
 
-CACHE_SHARE = 0.5
-"""Share of a worker's memory that may hold blocks between rounds; the rest is for the program itself and for one task."""
+CACHE_SHARE = 0.5  # share of a worker's memory that may hold blocks between rounds; the rest is for the program itself and for one task
 
 
 class ConfigMismatch(ValueError):
