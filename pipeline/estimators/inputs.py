@@ -25,7 +25,7 @@ from ...kernels.jit import one_thread
 from ...storage import BlockStore, MemoryBlocks, RunStore, admitted, gathered
 from ...storage.temporary import temporary_folder
 from ..records.context import RunContext
-from ..records.missing import refuse_missing
+from ..records.data_set import refuse_missing
 
 _CLIENT: ContextVar[Any] = ContextVar("gramplane_client", default=None)
 

@@ -59,12 +59,11 @@ def labels_of(inputs: Inputs, machine: int) -> np.ndarray:
     return np.where(inputs.target == (1 if len(inputs.labels) == 2 else machine), 1.0, -1.0)
 
 
-def resolve_loss(loss: str, classes: Any, for_numbers: Sequence[str], for_classes: Sequence[str]) -> str:
+def resolve_loss(loss: str, classes: Sequence[Any] | None, for_numbers: Sequence[str], for_classes: Sequence[str]) -> str:
     """Return the loss of a fit from a parameter: for ``"auto"`` the first of those that suit the target.
 
-    ``loss``: the parameter; ``classes``: classes of the target, or ``None`` for real numbers; ``for_numbers``, ``for_classes``: losses that
-    a method has for real numbers and for classes. Raises ValueError: the loss does not suit the target; the message says what the target
-    holds, and what to use.
+    A target without ``classes`` holds real numbers; ``for_numbers`` and ``for_classes`` are the losses that a method has for either. Raises
+    ValueError: the loss does not suit the target; the message says what the target holds, and what to use.
     """
     known = for_numbers if classes is None else for_classes
     if loss == "auto":

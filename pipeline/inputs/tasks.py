@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy as np
 from ...kernels.svm.dual import DualProblem, ridge_problem, svr_problem
 from ...storage import DataError
 from ..records.context import RunContext
-from .labels import Inputs, row_costs, store_inputs
+from .labels import Inputs, resolve_loss, row_costs, store_inputs
 from .scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
 
 MAX_NAMES = 5  # names that a message lists at most
@@ -70,7 +71,11 @@ def _task_names(task: Any, n: int) -> np.ndarray:
         raise ValueError(f"task has shape {names.shape}, the data has {n} rows: it must name the task of every row")
     if names.dtype.kind == "O":
         texts = [isinstance(name, str) for name in names]
-        names = names.astype(str) if all(texts) else names if any(texts) else _as_floats(names)
+        if all(texts):
+            names = names.astype(str)
+        elif not any(texts):
+            with contextlib.suppress(TypeError, ValueError):
+                names = names.astype(np.float64)
     if names.dtype.kind == "f":
         whole = np.isfinite(names) & (names == np.rint(names))
         if not whole.all():
@@ -79,13 +84,6 @@ def _task_names(task: Any, n: int) -> np.ndarray:
     if names.dtype.kind not in "iubUS":
         raise ValueError(f"task has type {names.dtype}: tasks are named by integers or strings, all of one kind")
     return names
-
-
-def _as_floats(names: np.ndarray) -> np.ndarray:
-    try:
-        return names.astype(np.float64)
-    except (TypeError, ValueError):
-        return names
 
 
 def _name_list(names: Sequence[Any]) -> str:
@@ -190,20 +188,6 @@ class TaskProblem:
     constants: np.ndarray  # `(T,)` label of such tasks, 0 for others
 
 
-def task_loss(config: Any, inputs: TaskInputs) -> str:
-    """Return the loss, ``auto`` resolved.
-
-    Raises ValueError: a loss of classes on a real target or the other way round.
-    """
-    classes = inputs.classes is not None
-    if config.loss == "auto":
-        return "hinge" if classes else "epsilon_insensitive"
-    if config.loss == ("epsilon_insensitive" if classes else "hinge"):
-        content, loss = ("classes", "hinge") if classes else ("real numbers", "epsilon_insensitive")
-        raise ValueError(f"loss={config.loss!r}: the target holds {content}; use {loss!r} or 'squared'")
-    return config.loss
-
-
 def pooled_problem(config: Any, inputs: TaskInputs) -> TaskProblem:
     """Return the losses of all rows in the order of the data, beta of every task with sum zero.
 
@@ -211,7 +195,8 @@ def pooled_problem(config: Any, inputs: TaskInputs) -> TaskProblem:
 
     Raises ValueError: a loss of classes on a real target or the other way round.
     """
-    constants, loss = single_label_tasks(inputs), task_loss(config, inputs)
+    loss = resolve_loss(config.loss, inputs.classes, ("epsilon_insensitive", "squared"), ("hinge", "squared"))
+    constants = single_label_tasks(inputs)
     cost, target = np.where(constants[inputs.codes] != 0, 0.0, row_costs(config, inputs)), inputs.signs()
     if loss == "hinge" or not cost.any():
         problem = DualProblem(target, np.where(target > 0, 0.0, -cost), np.where(target > 0, cost, 0.0))

@@ -137,27 +137,21 @@ class ActiveProblem(Protocol[M]):
 
     def solve(self, nodes: NodeSet, master: M, tol: float, ctx: RunContext) -> tuple[M, Restricted]:
         """Work on the restricted problem until its gap is ``tol`` relative to its value, or for one slice of work."""
-        ...
 
     def frontier(self, nodes: NodeSet, master: M, threshold: float, ctx: RunContext) -> Violations:
         """Visit the nodes next to the hull, those with all parents inside."""
-        ...
 
     def everywhere(self, nodes: NodeSet, master: M, threshold: float, ctx: RunContext) -> Violations:
         """Visit all nodes outside, as deep as the method can."""
-        ...
 
     def enlarged(self, master: M, before: NodeSet, after: NodeSet) -> M:
         """Return the master's record with entries for the nodes that joined."""
-        ...
 
     def parents(self, key: np.ndarray) -> np.ndarray:
         """Return all parents of a node, ``(r, width)``."""
-        ...
 
     def penalties(self, keys: np.ndarray) -> np.ndarray:
         """Return d of nodes ``(m, width)``."""
-        ...
 
 
 def dual_point(problem: DualProblem, beta: np.ndarray) -> DualPoint:

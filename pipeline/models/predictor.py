@@ -17,13 +17,10 @@ class Predictor:
     """Decision values of a kind of model for every row of a store.
 
     The base is that of models whose rows are read and decided on by the tasks of one pass: the driver holds nothing but the values.
-
-    ``held``: what a driver may hold beside model and values; ``by_passes``: whether passes read the rows; else the driver does all by
-    itself.
     """
 
-    held: ClassVar[tuple[Held, ...]] = ()
-    by_passes: ClassVar[bool] = True
+    held: ClassVar[tuple[Held, ...]] = ()  # what a driver may hold beside model and values
+    by_passes: ClassVar[bool] = True  # whether passes read the rows; else the driver does all by itself
 
     def decision_values(self, model: Any, ctx: RunContext) -> np.ndarray:
         """Return ``(n_samples, n_machines)`` decision values for every row of ``ctx.data``."""
@@ -59,3 +56,19 @@ def column_batches(data: BlockStore, features: np.ndarray, step: int = 0) -> lis
         places = np.cumsum(sizes) // FETCH_BYTES
         batches += [int(sizes[places == k].sum()) for k in np.unique(places)]
     return batches or [0]
+
+
+def check_width(n_features: int, row_scaled: bool, data: Any) -> None:
+    """Refuse data of another width than the training data, and without row factors where the model needs them.
+
+    Raises ValueError: the store and both widths are named.
+    """
+    if data.n_cols != n_features:
+        raise ValueError(
+            f"{data.url} has {data.n_cols} features, the model was trained on {n_features}; ingest the file with --like TRAINING_STORE"
+        )
+    if row_scaled and data.scale.row_factor is None:
+        raise ValueError(
+            f"{data.url} has no row factors (scale {data.scale.kind!r}), the model was trained on rows of unit norm; ingest the file with "
+            "--like TRAINING_STORE"
+        )

@@ -13,7 +13,9 @@ from ...kernels.jit import one_thread
 
 if TYPE_CHECKING:
     from ...cluster import Executor, Plan
-    from ...storage import BlockStore, MemoryBlocks, RunStore
+    from ...storage import ArrayRef, BlockStore, MemoryBlocks, RunStore
+
+    Shared = np.ndarray | ArrayRef  # what a task gets of an array, see :meth:`RunContext.broadcast`
 
 # Arrays up to this size travel with the task (several may, within a megabyte); larger ones become one object of the run store.
 INLINE_BYTES = 1 << 18
@@ -47,7 +49,7 @@ class Tally:
     def add(self, work: Plan[Any]) -> None:
         """Count one plan."""
         self.tasks += work.n_tasks
-        self.bytes += sum(_nbytes(ref) for ref in work.refs)
+        self.bytes += int(sum(part.nbytes for ref in work.refs for part in (ref if isinstance(ref, tuple) else (ref,))))
 
     def listen(self, event: Mapping[str, Any]) -> None:
         """Count the retries of a finished plan, and note a cluster of mixed processors."""
@@ -56,15 +58,11 @@ class Tally:
 
     def notes(self) -> dict[str, str]:
         """Return what a summary must tell beside its figures."""
-        return {name: told for name, told in (("mixture", self.mixture), ("moved", self.moved)) if told}
+        return {name: text for name, text in (("mixture", self.mixture), ("moved", self.moved)) if text}
 
     def figures(self) -> dict[str, int]:
         """Return the counts by name."""
         return {"tasks": self.tasks, "bytes": self.bytes, "retries": self.retries}
-
-
-def _nbytes(ref: Any) -> int:
-    return sum(part.nbytes for part in ref) if isinstance(ref, tuple) else int(ref.nbytes)
 
 
 @dataclass(frozen=True)
@@ -115,17 +113,15 @@ class RunContext:
         program = replace(work.program, chunk=Alone(work.program.chunk), combine=Alone(work.program.combine))
         return self.executor.run(replace(work, program=program))
 
-    def broadcast(self, name: str, array: np.ndarray, tasks: int = 1) -> Any:
+    def broadcast(self, name: str, array: np.ndarray, tasks: int = 1) -> Shared:
         """Return ``array`` itself, or a reference to it in the run store when ``tasks`` on other machines would carry too much.
 
         A task turns either into the array with :func:`resolve`.
         """
-        small = array.nbytes <= min(INLINE_BYTES, CARRIED_BYTES // tasks)
-        if self.run is None or self.executor.kind == "sync" or small:
-            return array
-        return self.run.put_array(name, array)
+        is_small = array.nbytes <= min(INLINE_BYTES, CARRIED_BYTES // tasks)
+        return array if self.run is None or self.executor.kind == "sync" or is_small else self.run.put_array(name, array)
 
 
-def resolve(shared: Any) -> np.ndarray:
+def resolve(shared: Shared) -> np.ndarray:
     """Return the array behind what :meth:`RunContext.broadcast` returned (on a worker: from its cache when it is the newest)."""
     return shared if isinstance(shared, np.ndarray) else shared.load()

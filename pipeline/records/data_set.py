@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
-from ...storage import DataError
+import numpy as np
 
-if TYPE_CHECKING:
-    import numpy as np
+from ...storage import BlockStore, DataError
 
 Kind: TypeAlias = Literal["columns", "strings", "grams", "stream"]
 
@@ -26,38 +25,31 @@ class DataSet(Protocol):
     @property
     def holds(self) -> Kind:
         """What its rows are."""
-        ...
 
     @property
     def url(self) -> str:
         """Where it lies; ``"memory"`` for arrays."""
-        ...
 
     @property
     def digest(self) -> Any:  # (a text, made when first asked for)
         """Identity of the contents; empty where nothing is stored."""
-        ...
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        ...
 
     @property
     def n_cols(self) -> int:
         """Number of features; 0 of strings, the number of rows of matrices."""
-        ...
 
     def has_table(self, name: str) -> bool:
         """Whether rows have a table of this name, such as ``"y"`` or ``"weight"``."""
-        ...
 
     def row_table(self, name: str) -> np.ndarray:
         """Return that table, ``(n_rows,)``."""
-        ...
 
 
-def require(data: Any, method: str, *kinds: Kind) -> None:
+def require(data: DataSet, method: str, *kinds: Kind) -> None:
     """Refuse data that a method cannot learn from.
 
     Raises DataError: the data hold something else; the method, what it takes and what there is are named.
@@ -65,3 +57,20 @@ def require(data: Any, method: str, *kinds: Kind) -> None:
     if data.holds not in kinds:
         takes = " or ".join(KINDS[kind] for kind in kinds)
         raise DataError(f"{method} takes {takes}; these data are {KINDS[data.holds]}", "" if data.url == "memory" else data.url)
+
+
+def refuse_missing(data: object, reader: str) -> None:
+    """Refuse a store with missing values for a reader that takes none; of data in memory readers look at the values themselves.
+
+    Nothing but the store's description is read before. Raises DataError: store, column, counts and the rule are named.
+    """
+    if not isinstance(data, BlockStore) or not data.meta.n_missing:
+        return
+    counts, names = data.column_table("missing"), data.feature_names()
+    worst = int(np.argmax(counts))
+    column = f"column {worst}" if names is None else f"column {worst} ({names[worst]!r})"
+    raise DataError(
+        f"{column} has {counts[worst]} missing values, {data.meta.n_missing} are missing in all; {reader} takes none, only rule-ensemble "
+        "takes missing values",
+        data.url,
+    )

@@ -68,7 +68,7 @@ class Held:
         return ast.parse(sides, mode="eval").body
 
 
-def _value(node: ast.expr, symbols: dict[str, float]) -> Any:
+def _value(node: ast.expr, symbols: dict[str, float]) -> float:
     if isinstance(node, ast.BinOp):
         return _SIGNS[type(node.op)](_value(node.left, symbols), _value(node.right, symbols))
     if isinstance(node, ast.Name):
@@ -104,9 +104,8 @@ def holdings_plan(holdings: Sequence[Holding]) -> dict[str, Any]:
 def refuse_beyond(holdings: Sequence[Holding], limit: int, method: str, remedy: str) -> None:
     """Refuse a run whose driver would hold more than it may.
 
-    ``holdings``: all that is held at once; ``limit``: bytes the driver may hold; ``method``: name, for the message; ``remedy``: what would
-    help beside a higher limit, such as ``"fewer rows"``. Raises MemoryBoundExceeded: the sum is greater than the limit; sum, limit and the
-    largest things are named.
+    ``holdings`` are all that is held at once; the ``remedy`` is what helps beside a higher limit, such as ``"fewer rows"``. Raises
+    MemoryBoundExceeded, which names sum, limit and the largest things.
     """
     needed = total_bytes(holdings)
     if needed <= limit:

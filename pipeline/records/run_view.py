@@ -75,7 +75,7 @@ class RunView:
         return {key.removeprefix("seconds_"): self.column(key) for key in keys}
 
 
-def number(value: Any) -> float:
+def number(value: object) -> float:
     """Return a number, the mean of a list of numbers (one per class or fold), or NaN."""
     if isinstance(value, (list, tuple)):
         known = [number(item) for item in value]

@@ -20,8 +20,7 @@ from ...storage.places import check_place
 from ...storage.urls import holds_store
 from ...storage.whole_files import require_place, whole_file
 from ..estimators.base import predictor_of
-from ..inputs.scores import held_out_rows, predicted_codes, r_squared
-from ..inputs.task_scoring import task_accuracies, task_variances
+from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
 from ..methods.rule_ensemble.model import RuleModel
 from ..models.linear import LinearModel
 from ..models.task import TaskModel

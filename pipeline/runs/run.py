@@ -26,7 +26,7 @@ from ..loops.protocol import Outcome
 from ..loops.run import run_loop
 from ..method import Method
 from ..records.context import Emit, RunContext, Tally, ignore
-from ..records.missing import refuse_missing
+from ..records.data_set import refuse_missing
 from ..records.names import nearest
 from ..records.validation import configured
 from ..registry import METHODS, MethodInfo
