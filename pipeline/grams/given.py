@@ -99,15 +99,12 @@ class GivenGrams:
         """Return references to the block pairs of some kernels."""
         chosen = tuple(which)
         if isinstance(self.source, GramStore):
-            _check_edges(self.source, self.n_rows)
+            edge = self.source.meta.block
+            if edge < self.n_rows and edge % TILE:
+                raise ValueError(f"{self.source.url} has blocks of {edge} rows; they must be multiples of {TILE}")
             return [StoredPair(ref, chosen) for ref in self.source.refs(list(self.source.kernels))]
         spans = [(lo, min(lo + block, self.n_rows)) for lo in range(0, self.n_rows, block)]
         return [GivenPair(rows, cols, chosen, self.source) for i, rows in enumerate(spans) for cols in spans[i:]]
-
-
-def _check_edges(store: GramStore, n: int) -> None:
-    if store.meta.block < n and store.meta.block % TILE:
-        raise ValueError(f"{store.url} has blocks of {store.meta.block} rows; they must be multiples of {TILE}")
 
 
 def as_stack(grams: Any) -> np.ndarray:

@@ -21,8 +21,7 @@ G = TypeVar("G", bound=_OverRows)
 class LazyGrams(Generic[G]):
     """The matrices of a fit, made when they are first asked for: a function of data and settings, so anew after a resume.
 
-    ``make``: ``make(ctx)`` returns them; ``data``: what the kernels are over, where that is not the data set of the run: matrices that were
-    given. ``found``: the matrices; ``None`` until they are asked for.
+    ``make(ctx)`` returns them; ``data`` is what the kernels are over where that is not the data set of the run: matrices that were given.
     """
 
     def __init__(self, make: Callable[[RunContext], G], data: Any = None) -> None:

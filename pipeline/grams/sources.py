@@ -49,10 +49,7 @@ def pairs(n: int, block: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
 
 
 class TextRows:
-    """Strings in memory as a data set.
-
-    ``texts``: ``(n,)`` strings.
-    """
+    """Strings in memory as a data set."""
 
     url, n_cols = "memory", 0
     digest = ""
@@ -123,9 +120,7 @@ class RowPair:
     def part(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
         """Compute chosen rows and columns, by their place in the block."""
         data = self.source or open_shared(self.url, self.digest)
-        left = rows_of(data, *self.rows)[rows]
-        right = rows_of(data, *self.cols)[cols]
-        return gram_block(self.specs, left, right, dtype=np.float32)
+        return gram_block(self.specs, rows_of(data, *self.rows)[rows], rows_of(data, *self.cols)[cols], dtype=np.float32)
 
 
 PairRef = RowPair | StoredPair | GivenPair
@@ -135,9 +130,7 @@ def row_pairs(data: Any, specs: Sequence[Any], block: int) -> Sequence[PairRef]:
     """Return references to all block pairs of the kernels, to be computed from the rows (or found in matrices that were given)."""
     if isinstance(data, GivenGrams):
         return data.pairs([spec.position for spec in specs], block)
-    in_memory = not isinstance(data, BlockStore)
-    digest = "" if in_memory else data.digest
-    source = data if in_memory else None
+    digest, source = (data.digest, None) if isinstance(data, BlockStore) else ("", data)
     return [RowPair(data.url, digest, rows, cols, tuple(specs), data.n_cols, source) for rows, cols in pairs(data.n_rows, block)]
 
 

@@ -114,22 +114,14 @@ def _rectangles(ref: PairRef, total: BlockSum, wanted: np.ndarray, fresh: int) -
 
 def sum_chunk(builds: tuple[SumBuild, ...], total: BlockSum) -> list[Any]:
     """Write the weighted sums of some block pairs; returns what lists the stored objects."""
-    done = []
-    for build in builds:
-        store = open_gram(build.task.url, [build.task.bundle])
-        done.append(store.write(build.task, total.whole(build.pair)[None]))
-    return done
+    return [open_gram(b.task.url, [b.task.bundle]).write(b.task, total.whole(b.pair)[None]) for b in builds]
 
 
 # -- on the driver -----------------------------------------------------------------------------------------------------------------
 
 
 class CombinedGram:
-    """``K(theta)`` by passes over its block pairs; solvers ask it for entries between chosen variables and for products only.
-
-    ``ctx``: executor; ``refs``: block pairs of the upper triangle; ``total``: what is made of them; ``diagonal``: ``(n,)`` diagonal of the
-    sum.
-    """
+    """``K(theta)`` by passes over the block pairs of its upper triangle; solvers ask for entries between chosen variables and products."""
 
     def __init__(self, ctx: RunContext, refs: Sequence[PairRef], total: BlockSum, diagonal: np.ndarray) -> None:
         self._ctx, self._refs, self._total = ctx, list(refs), total
@@ -161,7 +153,7 @@ class CombinedGram:
             return max(map(pair_bytes, group)) + 24 * self.n
 
         program = BlockProgram("gram-product", product_chunk, added, task_bytes, 8 * self.n)
-        return self._ctx.run_pass(plan(program, self._groups, self._total, self._ctx.share("vector", v, len(self._groups))))
+        return self._ctx.run_pass(plan(program, self._groups, self._total, self._ctx.broadcast("vector", v, len(self._groups))))
 
     def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield ``(places of rows, places of columns, values)`` over variables ``new`` then ``old``: every pair with a new one.
@@ -216,11 +208,7 @@ def _result_bytes(refs: Sequence[PairRef], wanted: np.ndarray, fresh: int) -> li
 def combined_gram(
     ctx: RunContext, refs: Sequence[PairRef], theta: np.ndarray, norms: Norms, diagonal: np.ndarray, block: int, exponential: bool = False
 ) -> CombinedGram:
-    """Return ``K(theta)`` by passes, over a sum written into the run directory where that saves reading or computing kernels.
-
-    ``ctx``, ``refs``, ``diagonal``: as for :class:`CombinedGram`; ``theta``, ``norms``, ``exponential``: as for :class:`BlockSum`;
-    ``block``: rows of a block.
-    """
+    """Return ``K(theta)`` by passes, over a sum written into the run directory where that saves reading or computing kernels."""
     stored = all(isinstance(ref, StoredPair) for ref in refs)
     total = BlockSum(theta, norms, exponential)
     plain = stored and np.count_nonzero(total.theta) <= 1 and total.norms is None and not total.exponential
@@ -242,16 +230,16 @@ def _written(ctx: RunContext, run: RunStore, refs: Sequence[PairRef], total: Blo
     if missing:
         pairs = {(ref.rows, ref.cols): ref.select(used) if isinstance(ref, StoredPair) else ref for ref in refs}
         builds = grouped([SumBuild(task, pairs[task.rows, task.cols]) for task in missing])
-        program = BlockProgram("gram-sum", sum_chunk, listed, _sum_bytes, 512 * max(map(len, builds)))
+
+        def task_bytes(group: tuple[SumBuild, ...]) -> int:
+            return max(pair_bytes(build.pair) + 4 * build.task.nbytes for build in group)
+
+        program = BlockProgram("gram-sum", sum_chunk, listed, task_bytes, 512 * max(map(len, builds)))
         chosen = replace(total, theta=theta[used], norms=None if norms is None else tuple(norms[q] for q in used))
         with store.lock():
             store.commit(ctx.run_pass(plan(program, builds, chosen)))
     ctx.emit({"event": "phase", "phase": "weighted sum of Gram matrices", "blocks_computed": len(missing)})
     return [StoredPair(ref, (0,)) for ref in store.refs([key])]
-
-
-def _sum_bytes(builds: tuple[SumBuild, ...]) -> int:
-    return max(pair_bytes(build.pair) + 4 * build.task.nbytes for build in builds)
 
 
 def _key(first: PairRef, total: BlockSum) -> str:

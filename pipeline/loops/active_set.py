@@ -30,7 +30,6 @@ import numpy as np
 
 from ...kernels.graphs.norms import DualPoint, NodeSet
 from ...kernels.svm.dual import DualProblem
-from .kernel_weights import linear_value
 
 if TYPE_CHECKING:
     from ..records.context import RunContext
@@ -137,21 +136,27 @@ class ActiveProblem(Protocol[M]):
 
     def solve(self, nodes: NodeSet, master: M, tol: float, ctx: RunContext) -> tuple[M, Restricted]:
         """Work on the restricted problem until its gap is ``tol`` relative to its value, or for one slice of work."""
+        ...
 
     def frontier(self, nodes: NodeSet, master: M, threshold: float, ctx: RunContext) -> Violations:
         """Visit the nodes next to the hull, those with all parents inside."""
+        ...
 
     def everywhere(self, nodes: NodeSet, master: M, threshold: float, ctx: RunContext) -> Violations:
         """Visit all nodes outside, as deep as the method can."""
+        ...
 
     def enlarged(self, master: M, before: NodeSet, after: NodeSet) -> M:
         """Return the master's record with entries for the nodes that joined."""
+        ...
 
     def parents(self, key: np.ndarray) -> np.ndarray:
         """Return all parents of a node, ``(r, width)``."""
+        ...
 
     def penalties(self, keys: np.ndarray) -> np.ndarray:
         """Return d of nodes ``(m, width)``."""
+        ...
 
 
 def dual_point(problem: DualProblem, beta: np.ndarray) -> DualPoint:
@@ -159,7 +164,7 @@ def dual_point(problem: DualProblem, beta: np.ndarray) -> DualPoint:
     ends = np.where(beta > 0, problem.hi, problem.lo)
     used = beta != 0
     max_scale = float(np.min(ends[used] / beta[used], initial=np.inf))
-    return DualPoint(linear_value(problem, beta), float(problem.ridges() @ (beta * beta)), max(max_scale, 1.0))
+    return DualPoint(problem.linear(beta), float(problem.ridges() @ (beta * beta)), max(max_scale, 1.0))
 
 
 def violation_threshold(restricted: Restricted, tol: float) -> float:
@@ -215,8 +220,11 @@ def _grow_or_stop(
 ) -> ActiveState:
     """Return the state with new nodes, or with a finer tolerance of the master, or with a reason to stop."""
     is_quiet = not len(violations.keys)
+    if is_quiet and is_close and violations.depth != EVERYWHERE:
+        return replace(state, stop="frontier" if violations.depth is None else "depth")
     if is_quiet and (is_close or state.tight):
-        return replace(state, stop=_stop_reason(state, violations, rule) if is_close else "stalled")
+        is_certified = is_close and state.certificate <= rule.tol * abs(state.upper)
+        return replace(state, stop="certified" if is_certified else "stalled")
     if state.rounds >= rule.max_rounds:
         return replace(state, stop="max_rounds")
     if is_quiet:
@@ -227,12 +235,6 @@ def _grow_or_stop(
         # The restricted problem is solved to its final tolerance before the loop stops.
         return replace(state, stop="rest" if has_stalled else "max_nodes") if is_close or state.tight else replace(state, tight=True)
     return replace(state, nodes=grown, settled=state.upper, tight=False)
-
-
-def _stop_reason(state: ActiveState, violations: Violations, rule: ActiveRule) -> str:
-    if violations.depth == EVERYWHERE:
-        return "certified" if state.certificate <= rule.tol * abs(state.upper) else "stalled"
-    return "frontier" if violations.depth is None else "depth"
 
 
 def _figures(state: ActiveState, n_added: int, n_visited: int) -> dict[str, Any]:

@@ -160,13 +160,8 @@ def solve_fixed(gram: Gram, problem: DualProblem, tol: float) -> DualSolution:
 
 def make_trial(problem: DualProblem, theta: np.ndarray, solution: DualSolution, s: np.ndarray, root: np.ndarray | None = None) -> Trial:
     """Return a solved machine with its quadratic forms, and the root of J's Hessian if known."""
-    figures = linear_value(problem, solution.beta), float(solution.objective), float(solution.upper)
+    figures = problem.linear(solution.beta), float(solution.objective), float(solution.upper)
     return Trial(theta, solution.beta, float(solution.bias), solution.decision, *figures, s, root)
-
-
-def linear_value(problem: DualProblem, beta: np.ndarray) -> float:
-    """Return ``c'beta - kink ||beta||_1``."""
-    return problem.linear(beta)
 
 
 def add_cut(state: WeightState, trial: Trial, domain: Domain) -> WeightState:
@@ -222,7 +217,7 @@ def certify_all_kernels(state: WeightState, problem: DualProblem, mean: np.ndarr
     weight: then the bound over the set holds for all. Else it is cleared; the new columns of ``cut_forms`` are still to be computed.
     """
     value, best = domain.support(s)
-    lower = max(state.lower, linear_value(problem, mean) - 0.5 * value)
+    lower = max(state.lower, problem.linear(mean) - 0.5 * value)
     missing = (best > 0) & ~state.active
     if not missing.any():
         return replace(state, lower=max(lower, state.floor))

@@ -19,10 +19,12 @@ class LoopState(Protocol):
     @property
     def iteration(self) -> int:
         """Number of steps behind this state."""
+        ...
 
     @property
     def stop(self) -> str | None:
         """Reason of the stop, or ``None``."""
+        ...
 
 
 S = TypeVar("S", bound=LoopState)
@@ -52,6 +54,8 @@ class Loop(Protocol[S]):
 
     def init(self, ctx: RunContext) -> S:
         """Return the state before the first step."""
+        ...
 
     def step(self, state: S, ctx: RunContext) -> Step[S]:
         """Return the state after one more step."""
+        ...

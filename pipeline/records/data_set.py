@@ -25,28 +25,35 @@ class DataSet(Protocol):
     @property
     def holds(self) -> Kind:
         """What its rows are."""
+        ...
 
     @property
     def url(self) -> str:
         """Where it lies; ``"memory"`` for arrays."""
+        ...
 
     @property
     def digest(self) -> Any:  # (a text, made when first asked for)
         """Identity of the contents; empty where nothing is stored."""
+        ...
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
+        ...
 
     @property
     def n_cols(self) -> int:
         """Number of features; 0 of strings, the number of rows of matrices."""
+        ...
 
     def has_table(self, name: str) -> bool:
         """Whether rows have a table of this name, such as ``"y"`` or ``"weight"``."""
+        ...
 
     def row_table(self, name: str) -> np.ndarray:
         """Return that table, ``(n_rows,)``."""
+        ...
 
 
 def require(data: DataSet, method: str, *kinds: Kind) -> None:

@@ -99,11 +99,6 @@ def _fitted(search: Search, point: int, fold: int, ctx: RunContext) -> dict[str,
     return {**ready.summary(outcome.state, ready.model(outcome.state, ctx)), **scores}
 
 
-def _selected(fit: Mapping[str, Any]) -> float:
-    """Return how much of its kernels, rules or groups a fit has kept; all kernels where it chooses none."""
-    return float(fit["n_selected"] if "n_selected" in fit else fit["n_kernels"])
-
-
 def _scores(search: Search, fits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return mean and deviation over folds, ``None`` where a fold has no score: no kernel left, or a target without variance there.
 
@@ -114,7 +109,8 @@ def _scores(search: Search, fits: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     row = {measure: _known(scores.mean())}
     if measure == "r2":
         row["mse"] = _known(np.mean([(1.0 - r2) * target[mask].var() for r2, mask in zip(scores, search.masks, strict=True)]))
-    selected = float(np.mean([_selected(fit) for fit in fits]))
+    # How much of its kernels, rules or groups a fit has kept; all kernels where it chooses none.
+    selected = float(np.mean([float(fit["n_selected"] if "n_selected" in fit else fit["n_kernels"]) for fit in fits]))
     return {**row, "deviation": _known(scores.std(ddof=1)), "selected": selected, "folds": [_known(value) for value in scores]}
 
 

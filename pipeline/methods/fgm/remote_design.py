@@ -144,7 +144,7 @@ class RemoteDesign:
 
     def rows(self, y: np.ndarray, cost: np.ndarray, loss: str) -> BlockedRows:
         """Return row access for the solver; every operation is one pass over the blocks of rows."""
-        labels, costs = self._ctx.share("labels", y), self._ctx.share("costs", cost)
+        labels, costs = self._ctx.broadcast("labels", y), self._ctx.broadcast("costs", cost)
 
         def run(name: str, query: RowQuery, combine: Any, result: int) -> Sums:
             return self._run(name, query, combine, result, labels, costs)

@@ -176,7 +176,7 @@ class FeatureGram:
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
         """Return ``K v`` (one pass)."""
-        return self._pass("feature-product", product_chunk, self.n, self._ctx.share("vector", v))
+        return self._pass("feature-product", product_chunk, self.n, self._ctx.broadcast("vector", v))
 
     def _pass(self, name: str, chunk: Any, size: int, *argument: Any) -> np.ndarray:
         program = BlockProgram(name, chunk, _sum_parts, _TaskBound(self.n, 8 * size), 8 * size + 256)

@@ -17,7 +17,7 @@ from ....kernels.alignment.target_alignment import MatrixSums
 from ....kernels.jit import one_thread
 from ....kernels.ranking.user_kernels import least_eigenvalue, scaled_block
 from ....kernels.svm.dual import Gram
-from ...grams.grams import Filled, Grams, Norms, _place
+from ...grams.grams import Filled, Grams, Norms, place_pair
 from ...grams.grams import load_programs as load_programs
 from ...grams.sources import PairRef, normalised, pair_bytes
 from ...passes.blocks import listed
@@ -153,7 +153,7 @@ class ViewGrams(Grams):
         for batch in self._batches():
             result = 4 * max((ref.rows[1] - ref.rows[0]) * (ref.cols[1] - ref.cols[0]) for ref in batch) + 256
             for filled in self._view_pass("view-sum", weighted_chunk, result, self._norms, factors, theta, refs=batch):
-                _place(matrix, filled)
+                place_pair(matrix, filled)
         matrix.flat[:: self.n + 1] += np.float32(theta @ scaling.shifts)
         return matrix
 

@@ -15,7 +15,7 @@ from ....cluster import BlockProgram, plan
 from ....kernels.bank.block_sums import TileSums, tile_sums, total_forms
 from ....kernels.bank.two_layer import LARGEST_EXPONENT, bank_sums, block_layer, block_sums, exponentiate, is_refused
 from ....kernels.svm.dual import Gram
-from ...grams.grams import Filled, Grams, Norms, _place
+from ...grams.grams import Filled, Grams, Norms, place_pair
 from ...grams.sources import PairRef, normalised, pair_bytes
 from ...grams.weighted_sum import combined_gram
 from ...passes.blocks import listed
@@ -79,7 +79,7 @@ class LayerGrams(Grams):
         else:
             for batch in self._batches():
                 for block in self._layer_pass("second-layer", layer_chunk, _pair_result(batch[0]), batch, weights, self._norms):
-                    _place(self._layer, block)
+                    place_pair(self._layer, block)
         return None if is_refused(self._layer) else self._layer
 
     def weigh(self, mu: np.ndarray, kernel: Any, beta: np.ndarray) -> np.ndarray:
