@@ -23,23 +23,19 @@ class Method:
     A subclass declares its class attributes and defines :meth:`read_inputs`, :meth:`build_loop`, and the methods of a run that raise
     ``NotImplementedError`` here. The command line and ``Estimator.fit`` use the same class, so that both learn the same. Parameters, and
     the inputs that are taken beside a store, are declared by the parameter model.
-
-    ``name``: name of the command; ``config_type``: parameter model; ``models``: record types of its models, and what decides with each;
-    ``held``: what its driver may hold; ``programs``: module under ``gramplane.pipeline`` whose block programs a worker loads before its
-    memory is measured; ``config``, ``inputs``, ``loop``: parameters, inputs, and the iteration made of them; ``ctx``: where it was
-    prepared.
     """
 
-    name: ClassVar[str]
-    config_type: ClassVar[type[MethodConfig]]
-    models: ClassVar[Mapping[type, Predictor]]
-    held: ClassVar[tuple[Held, ...]]
+    name: ClassVar[str]  # name of the command
+    config_type: ClassVar[type[MethodConfig]]  # parameter model
+    models: ClassVar[Mapping[type, Predictor]]  # record types of its models, and what decides with each
+    held: ClassVar[tuple[Held, ...]]  # what its driver may hold
+    # Module under `gramplane.pipeline` whose block programs a worker loads before its memory is measured.
     programs: ClassVar[str] = "grams.grams"
 
     config: MethodConfig
     inputs: Any
-    loop: Loop[Any]
-    ctx: RunContext
+    loop: Loop[Any]  # the iteration made of both
+    ctx: RunContext  # where it was prepared
 
     # -- before a run ----------------------------------------------------------------------------------------------------------
 

@@ -58,23 +58,28 @@ class MethodEstimator(OneThread, BaseEstimator):
 
     @classmethod
     def _parameters(cls) -> list[Parameter]:
-        declared = [_widened(item, cls._wider) for item in method_parameters(cls._method.config_type, cls._left_out)]
-        own = [part for item in declared for part in (item, cls._own_parameters.get(item.name)) if part is not None]
-        return [*own, *cls._run_parameters]
+        declared = []
+        for item in method_parameters(cls._method.config_type, cls._left_out):
+            kind, hint = cls._wider.get(item.name, (item.kind, item.hint))
+            declared.append(replace(item, kind=kind, hint=hint))
+            if item.name in cls._own_parameters:
+                declared.append(cls._own_parameters[item.name])
+        return [*declared, *cls._run_parameters]
 
     # -- fitting ---------------------------------------------------------------------------------------------------------------
 
     def _config(self) -> Any:
         """Return the checked parameters."""
         fields = self._method.config_type.model_fields
-        given = self._plain({name: value for name, value in self.get_params(deep=False).items() if name in fields})
-        return configured(self._method.config_type, {name: _plain(value) for name, value in given.items()})
+        params = self._plain({name: value for name, value in self.get_params(deep=False).items() if name in fields})
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
+        return configured(self._method.config_type, plain)
 
-    def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
         """Return parameters as the parameter model takes them."""
-        if isinstance(given.get("class_weight"), Mapping):
-            given["class_weight"] = {str(key): value for key, value in given["class_weight"].items()}
-        return given
+        if isinstance(params.get("class_weight"), Mapping):
+            params["class_weight"] = {str(key): value for key, value in params["class_weight"].items()}
+        return params
 
     @property
     def _place(self) -> str | None:
@@ -149,17 +154,6 @@ class MethodEstimator(OneThread, BaseEstimator):
     def _model_params(cls, model: Any, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the parameters that a saved model was fitted with."""
         return params
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _widened(parameter: Parameter, wider: Mapping[str, tuple[str, Any]]) -> Parameter:
-    if parameter.name not in wider:
-        return parameter
-    kind, hint = wider[parameter.name]
-    return replace(parameter, kind=kind, hint=hint)
 
 
 def predictor_of(estimator: Any) -> Predictor:

@@ -44,10 +44,10 @@ class KernelEstimator(SupervisedEstimator):
     def _precomputed(self) -> bool:
         return isinstance(self.kernels, str) and self.kernels == "precomputed"
 
-    def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
-        if "kernels" in given:
-            given["kernels"] = kernel_texts(given["kernels"])
-        return super()._plain(given)
+    def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
+        if "kernels" in params:
+            params["kernels"] = kernel_texts(params["kernels"])
+        return super()._plain(params)
 
     # -- data ----------------------------------------------------------------------------------------------------------------------
 
@@ -92,9 +92,7 @@ class KernelEstimator(SupervisedEstimator):
 
     def _test_matrices(self, X: Any) -> np.ndarray:
         X = in_memory(X)
-        if _is_stack(X):
-            return as_stack(X)
-        return as_stack(_validated(self, X, reset=False))
+        return as_stack(X if _is_stack(X) else _validated(self, X, reset=False))
 
 
 class KernelClassifier(SupervisedClassifier, KernelEstimator):
@@ -107,7 +105,7 @@ class KernelRegressor(SupervisedRegressor, KernelEstimator):
     """What regressors on kernels share."""
 
 
-def _is_stack(X: Any) -> bool:
+def _is_stack(X: object) -> bool:
     if isinstance(X, (list, tuple)):
         return bool(X) and getattr(X[0], "ndim", 0) == 2
     return getattr(X, "ndim", 0) == 3
@@ -117,7 +115,7 @@ def _validated(estimator: Any, X: Any, **options: Any) -> Any:
     return validated(estimator, X, dtype=[np.float64, np.float32], **options)
 
 
-def is_text(X: Any) -> bool:
+def is_text(X: object) -> bool:
     """Return whether ``X`` is a list or array of strings (one string is a path)."""
     if isinstance(X, (list, tuple)):
         return bool(X) and all(isinstance(row, str) for row in X)

@@ -58,13 +58,13 @@ RUN_PARAMETERS = (
 
 def method_parameters(config: type[MethodConfig], left_out: Sequence[str] = ()) -> list[Parameter]:
     """Return the parameters that a model declares, in its order, but for those that do not concern the estimator."""
-    return [_declared(name, field) for name, field in config.model_fields.items() if name not in left_out]
-
-
-def _declared(name: str, field: Any) -> Parameter:
-    kind, bounds = type_words(field.annotation), _bounds(field.metadata)
-    kind = " and ".join([f"{kind} {bounds[0]}", *bounds[1:]]) if bounds else kind
-    return Parameter(name, field.default, kind, plain_hint(field.annotation), _sentence(field.description or ""))
+    declared = []
+    for name, field in config.model_fields.items():
+        if name not in left_out:
+            kind, bounds = type_words(field.annotation), _bounds(field.metadata)
+            kind = " and ".join([f"{kind} {bounds[0]}", *bounds[1:]]) if bounds else kind
+            declared.append(Parameter(name, field.default, kind, plain_hint(field.annotation), _sentence(field.description or "")))
+    return declared
 
 
 def _bounds(metadata: Sequence[Any]) -> list[str]:
@@ -109,13 +109,9 @@ def plain_hint(hint: Any) -> Any:
 
 def constructor(parameters: Sequence[Parameter]) -> Callable[..., None]:
     """Return an ``__init__`` that keeps every parameter as an attribute, with the signature that they declare."""
-    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    signature = inspect.Signature(
-        [
-            own,
-            *(inspect.Parameter(p.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=p.default, annotation=p.hint) for p in parameters),
-        ]
-    )
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    declared = [inspect.Parameter(p.name, kind, default=p.default, annotation=p.hint) for p in parameters]
+    signature = inspect.Signature([inspect.Parameter("self", kind), *declared])
 
     def __init__(self: Any, *args: Any, **options: Any) -> None:
         bound = signature.bind(self, *args, **options)
@@ -139,18 +135,11 @@ SECTIONS = ("Attributes", "Notes", "Examples", "References")
 
 def documentation(cls: type, parameters: Sequence[Parameter]) -> str:
     """Return the documentation of a class: its text, the parameters, and its other sections or those of the nearest base that has them."""
-    texts = [
-        _sections(inspect.cleandoc(base.__dict__.get("__doc__") or "")) for base in cls.__mro__ if base.__module__.startswith(_PACKAGE)
-    ]
+    bases = [base for base in cls.__mro__ if base.__module__.startswith(__name__.partition(".")[0])]
+    texts = [_sections(inspect.cleandoc(base.__dict__.get("__doc__") or "")) for base in bases]
     parts = [texts[0].get("", ""), _section("Parameters", "\n".join(p.section() for p in parameters))]
-    for name in SECTIONS:
-        found = next((text[name] for text in texts if name in text), None)
-        if found is not None:
-            parts.append(_section(name, found))
+    parts += [_section(name, next(text[name] for text in texts if name in text)) for name in SECTIONS if any(name in t for t in texts)]
     return "\n\n".join(parts)
-
-
-_PACKAGE = __name__.partition(".")[0]
 
 
 def _section(name: str, body: str) -> str:
