@@ -66,8 +66,6 @@ class MethodEstimator(OneThread, BaseEstimator):
                 declared.append(cls._own_parameters[item.name])
         return [*declared, *cls._run_parameters]
 
-    # -- fitting ---------------------------------------------------------------------------------------------------------------
-
     def _config(self) -> Any:
         """Return the checked parameters."""
         fields = self._method.config_type.model_fields
@@ -127,8 +125,6 @@ class MethodEstimator(OneThread, BaseEstimator):
         if message and not converged:
             warn_user(message, ConvergenceWarning)
 
-    # -- models ----------------------------------------------------------------------------------------------------------------
-
     def _set_model(self, model: Any) -> None:
         """Set the fitted attributes that follow from the model; subclasses add theirs."""
         self.model_ = model
@@ -156,6 +152,6 @@ class MethodEstimator(OneThread, BaseEstimator):
         return params
 
 
-def predictor_of(estimator: Any) -> Predictor:
+def predictor_of(estimator: MethodEstimator) -> Predictor:
     """Return what decides with the model of a fitted estimator."""
     return type(estimator)._method.predictor(estimator.model_)

@@ -49,8 +49,6 @@ class KernelEstimator(SupervisedEstimator):
             params["kernels"] = kernel_texts(params["kernels"])
         return super()._plain(params)
 
-    # -- data ----------------------------------------------------------------------------------------------------------------------
-
     def _data(self, X: Any, y: Any = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it: rows, strings, matrices, a Gram store."""
         if self._precomputed:
@@ -69,8 +67,6 @@ class KernelEstimator(SupervisedEstimator):
             data = GivenGrams(np.asarray(_validated(self, X)))
         self.n_features_in_ = data.n_rows
         return data, y
-
-    # -- results -------------------------------------------------------------------------------------------------------------------
 
     @classmethod
     def _model_params(cls, model: Any, params: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -29,8 +29,6 @@ class SupervisedEstimator(MethodEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    # -- data ----------------------------------------------------------------------------------------------------------------------
-
     def _inputs(self, X: Any, y: Any, sample_weight: Any = None) -> Inputs:
         """Return data, target and weights from any form of data."""
         if y is None and not is_store(X):
@@ -84,8 +82,6 @@ class SupervisedEstimator(MethodEstimator):
         if sample_weight is None and is_store(data) and data.has_table("weight"):
             sample_weight = data.row_table("weight")
         return None if sample_weight is None else checked_weight(sample_weight, data.n_rows)
-
-    # -- results -------------------------------------------------------------------------------------------------------------------
 
     def _values(self, X: Any) -> np.ndarray:
         """Return ``(n_samples, n_machines)`` decision values of any form of data."""

@@ -45,9 +45,6 @@ Chunk = Callable[..., list[Any]]
 PASS_BYTES = 16 << 20
 
 
-# -- passes ------------------------------------------------------------------------------------------------------------------------
-
-
 class Filled(NamedTuple):
     """A block pair on its way to the driver."""
 
@@ -156,9 +153,6 @@ def load_programs() -> None:
     block = gram_block([KernelSpec.parse("rbf(gamma=1.0)")], np.eye(2, dtype=np.float32), None, dtype=np.float32)
     tile_sums(block, (0, 2), (0, 2), np.ones((1, 2)))
     add_product(combine_kernels(block, np.ones(1)), (0, 2), (2, 4), np.ones(4), np.zeros(4))
-
-
-# -- access ------------------------------------------------------------------------------------------------------------------------
 
 
 class Grams:
@@ -336,8 +330,6 @@ class Grams:
             for part in self._pass(name, chunk, _pair_result(batch[0]), *broadcast, refs=batch):
                 place_pair(matrix, part)
 
-    # -- making --------------------------------------------------------------------------------------------------------------------
-
     def _load_sums(self) -> list[KernelSums]:
         if self.settings.policy == "store":
             return self._open_store()
@@ -379,8 +371,6 @@ class Grams:
         self._refs = [StoredPair(ref, which) for ref in store.refs(list(raw))]
         sums = {digest: KernelSums(*store.sums(digest)) for digest in raw}
         return [sums[spec.digest()] for spec in self.specs]
-
-    # -- running -------------------------------------------------------------------------------------------------------------------
 
     def _pass(self, name: str, chunk: Chunk, result: int, *broadcast: Any, refs: Sequence[PairRef] | None = None) -> list[Any]:
         chosen = self._refs if refs is None else refs

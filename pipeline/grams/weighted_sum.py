@@ -77,9 +77,6 @@ class BlockSum:
         return block[0] if len(self.theta) == 1 and self.theta[0] == 1.0 else combine_kernels(block, self.theta)
 
 
-# -- on the workers ----------------------------------------------------------------------------------------------------------------
-
-
 def product_chunk(group: Group, total: BlockSum, vector: Any) -> np.ndarray:
     """Return what some block pairs add to ``K(theta) v``, ``(n,)``."""
     v = resolve(vector)
@@ -115,9 +112,6 @@ def _rectangles(ref: PairRef, total: BlockSum, wanted: np.ndarray, fresh: int) -
 def sum_chunk(builds: tuple[SumBuild, ...], total: BlockSum) -> list[Any]:
     """Write the weighted sums of some block pairs; returns what lists the stored objects."""
     return [open_gram(b.task.url, [b.task.bundle]).write(b.task, total.whole(b.pair)[None]) for b in builds]
-
-
-# -- on the driver -----------------------------------------------------------------------------------------------------------------
 
 
 class CombinedGram:

@@ -98,7 +98,7 @@ def with_gram_store(config: Any, inputs: InputsT, *, definite: bool = True) -> t
     return config.model_copy(update={"kernels": texts, "grams": "store"}), inputs
 
 
-def given_grams_or_none(data: Any) -> GivenGrams | None:
+def given_grams_or_none(data: object) -> GivenGrams | None:
     """Return data that are precomputed matrices, which a loop reads in place of the run's data set; else ``None``."""
     return data if isinstance(data, GivenGrams) else None
 

@@ -56,7 +56,7 @@ class TaskInputs(Inputs):
         return np.asarray(self.target, np.float64) if self.classes is None else np.where(self.target == 1, 1.0, -1.0)
 
 
-def task_codes(task: Any, n: int) -> tuple[np.ndarray, tuple[Any, ...]]:
+def task_codes(task: object, n: int) -> tuple[np.ndarray, tuple[Any, ...]]:
     """Return the task of each of n rows as a number, and the names in ascending order; ``None`` is a single task named 0."""
     if task is None:
         return np.zeros(n, np.int64), (0,)
@@ -64,7 +64,7 @@ def task_codes(task: Any, n: int) -> tuple[np.ndarray, tuple[Any, ...]]:
     return codes.astype(np.int64), tuple(names.tolist())
 
 
-def _task_names(task: Any, n: int) -> np.ndarray:
+def _task_names(task: object, n: int) -> np.ndarray:
     """Return the names of the tasks of n rows, ``(n,)`` integers or strings; whole numbers may come as floats."""
     names = np.asarray(task)
     if names.shape != (n,):
@@ -90,7 +90,7 @@ def _name_list(names: Sequence[Any]) -> str:
     return f"{', '.join(map(repr, names[:MAX_NAMES]))}{', …' if len(names) > MAX_NAMES else ''}"
 
 
-def known_codes(task: Any, names: Sequence[Any], n: int) -> np.ndarray:
+def known_codes(task: object, names: Sequence[Any], n: int) -> np.ndarray:
     """Return the task of each row of data to predict, as its position in the names of the training tasks.
 
     Raises ValueError: a task that was not there at fit, or no tasks where there were several.
@@ -107,7 +107,7 @@ def known_codes(task: Any, names: Sequence[Any], n: int) -> np.ndarray:
     return np.array([code_of[name] for name in present.tolist()], np.int64)[codes]
 
 
-def with_tasks(inputs: Inputs, task: Any, url: str = "") -> TaskInputs:
+def with_tasks(inputs: Inputs, task: object, url: str = "") -> TaskInputs:
     """Return inputs with the task of every row, ``(n_samples,)`` names, or ``None`` for a single task; ``url`` is for messages.
 
     Raises ValueError: more than two classes, or tasks that cannot be read; DataError: a task without a row of positive weight.
@@ -205,7 +205,7 @@ def pooled_problem(config: Any, inputs: TaskInputs) -> TaskProblem:
     return TaskProblem(replace(problem, groups=inputs.codes), constants)
 
 
-def checked_task_kernel(kernel: Any, n_tasks: int) -> np.ndarray | None:
+def checked_task_kernel(kernel: object, n_tasks: int) -> np.ndarray | None:
     """Return the task kernel as a matrix ``(T, T)``, ``None`` where it is left to the identity.
 
     Raises ValueError: another shape, numbers that are not finite, not symmetric, or not positive semi-definite.

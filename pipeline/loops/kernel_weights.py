@@ -187,9 +187,6 @@ def with_lower_bound(state: WeightState, bound: float) -> WeightState:
     return replace(state, floor=floor, lower=max(state.lower, floor) if state.whole else state.lower)
 
 
-# -- working set -------------------------------------------------------------------------------------------------------------------
-
-
 def shrink_working_set(state: WeightState, s: np.ndarray, domain: Domain) -> WeightState:
     """Return the state without the kernels in the working set that have no weight and are far from earning some.
 

@@ -166,9 +166,6 @@ def spans(n: int, size: int) -> Iterator[tuple[int, int]]:
         yield lo, min(lo + size, n)
 
 
-# -- from a store ------------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class RowSpan:
     """A range of rows of a data set."""

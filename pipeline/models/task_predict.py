@@ -98,9 +98,6 @@ def _kernel_part(
     return sums
 
 
-# -- from a store ------------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class TaskRows:
     """A range of rows of a data set with their tasks."""

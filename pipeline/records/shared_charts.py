@@ -14,9 +14,6 @@ MAX_NAMED = 8  # lines with a colour of their own; further ones are grey
 MAX_EIGENVALUES = 40  # eigenvalues drawn as bars
 
 
-# -- objective and certificates ------------------------------------------------------------------------------------------------
-
-
 def objective(runs: Sequence[RunView]) -> list[Chart]:
     """Return the objective per round; of runs with two bounds it is the upper one, which has a chart of its own."""
     runs = [run for run in runs if not run.bounded]
@@ -103,9 +100,6 @@ def working_sets(runs: Sequence[RunView]) -> list[Chart]:
 def _has_graph_certificate(run: RunView) -> bool:
     """Return whether a run closes a certificate over a whole graph around a restricted problem."""
     return known(run.column("restricted_gap"))
-
-
-# -- what is selected ----------------------------------------------------------------------------------------------------------
 
 
 def kernels_kept(runs: Sequence[RunView]) -> list[Chart]:
@@ -233,8 +227,6 @@ def column(rows: Sequence[Row], key: str) -> list[float]:
     return [number(row.get(key)) for row in rows]
 
 
-# -- tasks, spectra, streams ---------------------------------------------------------------------------------------------------
-
 _HEAT_MAPS = (
     ("task_kernels", "Kernels by task", "Weight of every kernel in the machine of every task; the heaviest kernels stand left."),
     ("task_features", "Features by task", "Weight of every selected feature in every task, largest norms left; blue positive."),
@@ -322,9 +314,6 @@ def _stream_charts(runs: Sequence[RunView], title: str, caption: str, y_label: s
     from_zero = min(value for line in lines for value in line.y if math.isfinite(value)) >= 0
     legend = legend_of(lines, runs)
     return [Chart(title, caption, series=lines, x_label="rows", y_label=y_label, from_zero=from_zero, legend=legend)]
-
-
-# -- time and traffic ----------------------------------------------------------------------------------------------------------
 
 
 def phases(run: RunView) -> list[Chart]:

@@ -19,7 +19,7 @@ from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageE
 from ...storage.places import check_place
 from ...storage.urls import holds_store
 from ...storage.whole_files import require_place, whole_file
-from ..estimators.base import predictor_of
+from ..estimators.base import MethodEstimator, predictor_of
 from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
 from ..methods.rule_ensemble.model import RuleModel
 from ..models.linear import LinearModel
@@ -41,7 +41,7 @@ def _finished(run: str) -> tuple[RunStore, Mapping[str, Any]]:
     return folder, folder.config
 
 
-def _opened(run: str, store: str) -> tuple[RunStore, Path, Any, BlockStore]:
+def _opened(run: str, store: str) -> tuple[RunStore, Path, MethodEstimator, BlockStore]:
     """Return the run, the place of its model, the fitted estimator, and the data."""
     folder = RunStore.open(run)
     record = folder.config
@@ -49,7 +49,7 @@ def _opened(run: str, store: str) -> tuple[RunStore, Path, Any, BlockStore]:
     return folder, model, load_model(run), open_data(store, method_named(record.get("method") or record["tune"]))
 
 
-def _decide(run: str, store: str, where: Where, emit: Emit, out: str | None = None) -> tuple[Any, BlockStore, np.ndarray]:
+def _decide(run: str, store: str, where: Where, emit: Emit, out: str | None = None) -> tuple[MethodEstimator, BlockStore, np.ndarray]:
     folder, model, estimator, data = _opened(run, store)
     digest, limit = digest_of(model), driver_bytes(where.driver_memory)
     holdings, step = _check_memory(estimator, data, out, where, emit)
@@ -64,7 +64,7 @@ def _decide(run: str, store: str, where: Where, emit: Emit, out: str | None = No
     return estimator, data, values
 
 
-def _check_memory(estimator: Any, data: BlockStore, out: str | None, where: Where, emit: Emit) -> tuple[list[Holding], int]:
+def _check_memory(estimator: MethodEstimator, data: BlockStore, out: str | None, where: Where, emit: Emit) -> tuple[list[Holding], int]:
     """Return what this process will hold of predictions, and the bytes of a step of their pass; refuse more than it may."""
     limit, name = driver_bytes(where.driver_memory), "score" if out is None else "predict"
     holdings = predict_holdings(predictor_of(estimator), estimator.model_, data, out, getattr(estimator, "classes_", None))
@@ -84,7 +84,7 @@ def _planned(run: str, store: str, out: str | None, where: Where, emit: Emit, th
     return {"run": run, "data": data.url, **({} if out is None else {"out": out}), **process, **plan}
 
 
-def _check_three_way(estimator: Any, three_way: bool) -> None:
+def _check_three_way(estimator: MethodEstimator, three_way: bool) -> None:
     if three_way and not hasattr(estimator, "predict_three_way"):
         raise ValueError(f"three_way: {type(estimator).__name__} predicts its classes only; tri-class-svm knows rows of neither class")
 
@@ -137,7 +137,7 @@ def predict_store(
     return {"rows": len(labels), "out": out, "predicted": {str(name): int(count) for name, count in zip(names, counts, strict=True)}}
 
 
-def _is_neither(estimator: Any, values: np.ndarray) -> np.ndarray:
+def _is_neither(estimator: MethodEstimator, values: np.ndarray) -> np.ndarray:
     """Return which rows are in neither class of a tri-class machine, ``(n,)``."""
     return np.abs(values[:, 0]) < crossing_point(estimator.model_.figures["eps"])
 
@@ -164,7 +164,7 @@ def _write_csv(path: Path, labels: np.ndarray | None, values: np.ndarray) -> Non
             file.write(",".join(_cell(value) for value in row) + "\n")
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     text = repr(value) if isinstance(value, float) else str(value)
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n') else text
 
@@ -267,7 +267,7 @@ def score_store(
     return {**table, **neither, "path": _path(estimator, data, truth, rows, options)}
 
 
-def _score_numbers(run: str, estimator: Any, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
+def _score_numbers(run: str, estimator: MethodEstimator, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
     if not is_regressor(estimator):
         name = type(estimator).__name__
         raise ValueError(f"{run}: {name} learns without a target, there is nothing to score; predict writes its components")
@@ -280,7 +280,7 @@ def _score_numbers(run: str, estimator: Any, data: BlockStore, values: np.ndarra
     return {"rows": len(values), "r2": r2 if np.isfinite(r2) else None, **errors, **tasks}
 
 
-def _by_task(model: Any) -> bool:
+def _by_task(model: object) -> bool:
     return isinstance(model, TaskModel) or (isinstance(model, LinearModel | RuleModel) and model.tasks is not None)
 
 
@@ -289,7 +289,7 @@ def _tasks(model: TaskModel | LinearModel | RuleModel, data: BlockStore, rows: n
     return store_codes(model, data)[rows], model.tasks or ()
 
 
-def _path(estimator: Any, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: Where) -> list[dict[str, Any]]:
+def _path(estimator: MethodEstimator, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: Where) -> list[dict[str, Any]]:
     """Return the accuracy of the model after every round."""
     with one_thread(), open_executor(where.config()) as executor:
         ctx = RunContext(executor, data, driver_memory=driver_bytes(where.driver_memory))
@@ -297,7 +297,7 @@ def _path(estimator: Any, data: BlockStore, truth: np.ndarray, rows: np.ndarray,
     return [{"n_selected": count, "accuracy": float(np.mean(predicted_codes(values[rows].T) == truth[rows]))} for count, values in along]
 
 
-def _truth(estimator: Any, data: BlockStore) -> np.ndarray:
+def _truth(estimator: MethodEstimator, data: BlockStore) -> np.ndarray:
     if not data.has_table("y"):
         raise DataError("there is no target, so nothing to compare predictions with; predict works without one", data.url)
     if data.meta.labels is None:
