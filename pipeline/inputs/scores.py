@@ -137,7 +137,7 @@ def stratified_folds(codes: np.ndarray, seed: int, shares: Sequence[float], clas
     masks = [np.zeros(len(codes), dtype=bool) for _ in shares]
     for code in np.unique(codes):
         rows = rng.permutation(np.flatnonzero(codes == code))
-        _mark_parts(masks, rows, shares, f"class {repr(classes[code]) if len(classes) else code} has {len(rows)} rows,")
+        _mark_parts(masks, rows, shares, f"class {repr(classes[int(code)]) if len(classes) else code} has {len(rows)} rows,")
     return masks
 
 
